@@ -1,0 +1,1 @@
+"""Samples to process, mapping and file offset."""

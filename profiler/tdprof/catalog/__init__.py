@@ -1,0 +1,1 @@
+"""What is known of each core: events, metrics, groups and methodology trees."""

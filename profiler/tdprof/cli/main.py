@@ -1,0 +1,77 @@
+"""The `tdprof` command: finds the subcommand's module only when it is asked for."""
+
+import importlib
+import os
+import sys
+from difflib import get_close_matches
+
+import click
+
+from tdprof import __version__
+from tdprof.errors import TdprofError
+
+# subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
+COMMANDS: dict[str, tuple[str, str]] = {}
+
+
+class LazyGroup(click.Group):
+    """Imports a subcommand's module when it is used, so that `record` does not pay for `report`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"tdprof.cli.{COMMANDS[cmd_name][0]}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"tdprof {close[0]} --help" if close else "tdprof --help"
+            raise TdprofError(f"no command named '{args[0]}'", hint=hint, status=2)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if COMMANDS:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tdprof")
+def cli() -> None:
+    """Sample a program and say where it spends its time, and why.
+
+    \b
+    tdprof record -- ./app        sample a command into the folder tdprof.capture
+    tdprof report tdprof.capture  hotspots by function
+    tdprof doctor                 what this machine can record, and how to get more
+    """
+
+
+def main() -> None:
+    """Entry point: every TdprofError becomes one line, its hint and an exit status."""
+    try:
+        status = cli.main(standalone_mode=False)
+    except TdprofError as error:
+        print(f"tdprof: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"  try: {error.hint}", file=sys.stderr)
+        status = error.status
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        print("tdprof: interrupted", file=sys.stderr)
+        status = 130
+    except BrokenPipeError:
+        # The reader (head, less) has what it wanted; point stdout away so that the interpreter's flush is quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 141
+    sys.exit(status if isinstance(status, int) else 0)

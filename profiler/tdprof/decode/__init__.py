@@ -1,0 +1,1 @@
+"""Raw bytes (perf records, BPF aggregates, SPE AUX data) into a capture's columns."""

@@ -1,0 +1,1 @@
+"""Formulas, scheduling of events into counter groups, and metric values with their errors."""

@@ -1,0 +1,1 @@
+"""Recording: perf events, BPF, counting, the workload and the ladder of fallbacks."""

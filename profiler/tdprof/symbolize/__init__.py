@@ -1,0 +1,1 @@
+"""Build-id and file offset to function, inlined frames, file and line."""

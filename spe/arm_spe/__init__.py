@@ -1,0 +1,1 @@
+"""Arm Statistical Profiling Extension: bytes to packets to records."""
