@@ -1,0 +1,112 @@
+"""A profile: aggregated tables of stacks and values, made from a capture; what reports and exporters read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdprof.model import I32, U8, U32, U64, EventInfo, Losses, MappedFile
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTable:
+    """Distinct functions. Row = function id.
+
+    Attributes:
+        name: shown name, demangled; for an unknown function, the address or the reason in brackets.
+        linkage_name: as in the symbol table.
+        file: source file or "".
+        mapped_file: int32, row in ``Profile.mapped_files``; -1 if no mapping is known.
+        is_inlined: uint8, 1 if every appearance is an inlined one (it has no code of its own).
+    """
+
+    name: Sequence[str]
+    linkage_name: Sequence[str]
+    file: Sequence[str]
+    mapped_file: I32
+    is_inlined: U8
+
+
+@dataclass(frozen=True, slots=True)
+class LocationTable:
+    """Distinct code addresses. Row = location id. Inlined frames stand innermost first.
+
+    Attributes:
+        mapped_file: int32, row in ``Profile.mapped_files``, -1 if no mapping is known.
+        address: uint64, file offset within the mapped file (run-time address where there is none).
+        reason: uint8, an ``Unknown``.
+        frame_start: uint32[n + 1]; frames of location i are ``frame_start[i]:frame_start[i + 1]``, never empty.
+        frame_function: int32, function id.
+        frame_line: uint32, source line or 0.
+    """
+
+    mapped_file: I32
+    address: U64
+    reason: U8
+    frame_start: U32
+    frame_function: I32
+    frame_line: U32
+
+
+@dataclass(frozen=True, slots=True)
+class StackTable:
+    """Distinct call stacks. Row = stack id. Locations stand leaf first, kernel part before user part.
+
+    Attributes:
+        start: uint32[n + 1]; locations of stack i are ``location[start[i]:start[i + 1]]``; may be empty.
+        location: int32, location id.
+    """
+
+    start: U32
+    location: I32
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTable:
+    """Aggregated samples: one row for each distinct (time, event, pid, tid, thread name, stack).
+
+    Attributes:
+        time_ns: uint64, end of the interval in which they fell, CLOCK_MONOTONIC; intervals are at most a second.
+        event: uint32, index into ``Profile.events``.
+        pid, tid: uint32.
+        thread_name: int32, index into ``Profile.thread_names``.
+        stack: int32, stack id.
+        count: uint64, number of samples.
+        weight: uint64, sum of the samples' periods, in the event's unit.
+    """
+
+    time_ns: U64
+    event: U32
+    pid: U32
+    tid: U32
+    thread_name: I32
+    stack: I32
+    count: U64
+    weight: U64
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Everything a report or an exporter needs; symbols are already resolved."""
+
+    events: Sequence[EventInfo]
+    mapped_files: Sequence[MappedFile]
+    mapped_file_ranges: Sequence[tuple[int, int, int]]  # run-time start, length, file offset of one mapping of each
+    functions: FunctionTable
+    locations: LocationTable
+    stacks: StackTable
+    samples: SampleTable
+    thread_names: Sequence[str]
+    process_names: dict[int, str]
+    command: Sequence[str]
+    rung: str
+    rung_reason: str
+    losses: Losses
+    start_realtime_ns: int  # wall clock at the start, since the epoch
+    duration_ns: int
+
+    def total_weight(self) -> U64:
+        """uint64[len(events)]: sum of weights of each event's samples."""
+        total = np.zeros(len(self.events), np.uint64)
+        np.add.at(total, self.samples.event, self.samples.weight)
+        return total
