@@ -1,0 +1,238 @@
+"""perf_event_open(2): the attribute structure, the calls on a descriptor, and exact counts.
+
+Layouts and numbers are those of the kernel's include/uapi/linux/perf_event.h.
+"""
+
+import ctypes
+import fcntl
+import os
+import platform
+import struct
+from dataclasses import dataclass
+
+PERF_TYPE_HARDWARE = 0
+PERF_TYPE_SOFTWARE = 1
+PERF_TYPE_TRACEPOINT = 2
+PERF_TYPE_HW_CACHE = 3
+PERF_TYPE_RAW = 4
+
+PERF_COUNT_HW_CPU_CYCLES = 0
+PERF_COUNT_SW_CPU_CLOCK = 0
+PERF_COUNT_SW_DUMMY = 9
+
+PERF_SAMPLE_IP = 1 << 0
+PERF_SAMPLE_TID = 1 << 1
+PERF_SAMPLE_TIME = 1 << 2
+PERF_SAMPLE_CALLCHAIN = 1 << 5
+PERF_SAMPLE_CPU = 1 << 7
+PERF_SAMPLE_PERIOD = 1 << 8
+PERF_SAMPLE_IDENTIFIER = 1 << 16
+
+PERF_FORMAT_TOTAL_TIME_ENABLED = 1 << 0
+PERF_FORMAT_TOTAL_TIME_RUNNING = 1 << 1
+PERF_FORMAT_ID = 1 << 2
+PERF_FORMAT_GROUP = 1 << 3
+PERF_FORMAT_LOST = 1 << 4
+
+PERF_FLAG_FD_CLOEXEC = 1 << 3
+
+PERF_EVENT_IOC_ENABLE = 0x2400
+PERF_EVENT_IOC_DISABLE = 0x2401
+PERF_EVENT_IOC_RESET = 0x2403
+PERF_EVENT_IOC_SET_OUTPUT = 0x2405
+PERF_EVENT_IOC_ID = 0x80082407
+PERF_EVENT_IOC_SET_BPF = 0x40042408
+PERF_IOC_FLAG_GROUP = 1
+
+CLOCK_MONOTONIC = 1
+
+# perf_event_open(2)'s number; every 64-bit architecture since arm64 uses the generic table.
+_SYSCALL_NUMBER = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
+
+_FLAG_BITS = [
+    "disabled",
+    "inherit",
+    "pinned",
+    "exclusive",
+    "exclude_user",
+    "exclude_kernel",
+    "exclude_hv",
+    "exclude_idle",
+    "mmap",
+    "comm",
+    "freq",
+    "inherit_stat",
+    "enable_on_exec",
+    "task",
+    "watermark",
+    "precise_low",
+    "precise_high",
+    "mmap_data",
+    "sample_id_all",
+    "exclude_host",
+    "exclude_guest",
+    "exclude_callchain_kernel",
+    "exclude_callchain_user",
+    "mmap2",
+    "comm_exec",
+    "use_clockid",
+    "context_switch",
+    "write_backward",
+    "namespaces",
+    "ksymbol",
+    "bpf_event",
+    "aux_output",
+    "cgroup",
+    "text_poke",
+    "build_id",
+    "inherit_thread",
+    "remove_on_exec",
+    "sigtrap",
+]
+
+
+class PerfEventAttr(ctypes.Structure):
+    """struct perf_event_attr up to PERF_ATTR_SIZE_VER8; older kernels accept the longer size while its tail is zero.
+
+    ``precise_low`` and ``precise_high`` together are the header's two-bit ``precise_ip``.
+    """
+
+    # An untyped list: ctypes takes both (name, type) and (name, type, bits).
+    _fields_ = [
+        ("type", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("config", ctypes.c_uint64),
+        ("sample_period", ctypes.c_uint64),  # or sample_freq, when the `freq` bit is set
+        ("sample_type", ctypes.c_uint64),
+        ("read_format", ctypes.c_uint64),
+        *((name, ctypes.c_uint64, 1) for name in _FLAG_BITS),
+        ("reserved_1", ctypes.c_uint64, 64 - len(_FLAG_BITS)),
+        ("wakeup_watermark", ctypes.c_uint32),  # or wakeup_events, when `watermark` is clear
+        ("bp_type", ctypes.c_uint32),
+        ("config1", ctypes.c_uint64),
+        ("config2", ctypes.c_uint64),
+        ("branch_sample_type", ctypes.c_uint64),
+        ("sample_regs_user", ctypes.c_uint64),
+        ("sample_stack_user", ctypes.c_uint32),
+        ("clockid", ctypes.c_int32),
+        ("sample_regs_intr", ctypes.c_uint64),
+        ("aux_watermark", ctypes.c_uint32),
+        ("sample_max_stack", ctypes.c_uint16),
+        ("reserved_2", ctypes.c_uint16),
+        ("aux_sample_size", ctypes.c_uint32),
+        ("reserved_3", ctypes.c_uint32),
+        ("sig_data", ctypes.c_uint64),
+        ("config3", ctypes.c_uint64),
+    ]
+
+    type: int
+    size: int
+    config: int
+    sample_period: int
+    sample_type: int
+    read_format: int
+    disabled: int
+    inherit: int
+    exclude_user: int
+    exclude_kernel: int
+    exclude_hv: int
+    mmap: int
+    comm: int
+    freq: int
+    enable_on_exec: int
+    task: int
+    watermark: int
+    precise_low: int
+    precise_high: int
+    sample_id_all: int
+    exclude_callchain_kernel: int
+    exclude_callchain_user: int
+    mmap2: int
+    comm_exec: int
+    use_clockid: int
+    build_id: int
+    wakeup_watermark: int
+    config1: int
+    config2: int
+    clockid: int
+    aux_watermark: int
+
+    def __init__(self, **fields: int) -> None:
+        super().__init__(size=ctypes.sizeof(PerfEventAttr), **fields)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def perf_event_open(attr: PerfEventAttr, pid: int, cpu: int, group_fd: int = -1) -> int:
+    """Open one event; returns a descriptor that is closed on exec.
+
+    Args:
+        attr: the event.
+        pid: task to follow, 0 for this one, -1 for all.
+        cpu: CPU to watch, -1 for any.
+        group_fd: descriptor of the group's leader, or -1.
+
+    Raises:
+        OSError: with the kernel's errno.
+    """
+    number = _SYSCALL_NUMBER.get(platform.machine())
+    if number is None:
+        raise OSError(38, f"perf_event_open is not known on {platform.machine()}")
+    fd: int = _libc.syscall(
+        ctypes.c_long(number),
+        ctypes.byref(attr),
+        ctypes.c_int(pid),
+        ctypes.c_int(cpu),
+        ctypes.c_int(group_fd),
+        ctypes.c_ulong(PERF_FLAG_FD_CLOEXEC),
+    )
+    if fd < 0:
+        errno = ctypes.get_errno()
+        raise OSError(errno, os.strerror(errno))
+    return fd
+
+
+def enable(fd: int) -> None:
+    """Start counting."""
+    fcntl.ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)
+
+
+def disable(fd: int) -> None:
+    """Stop counting; the count stays readable."""
+    fcntl.ioctl(fd, PERF_EVENT_IOC_DISABLE, 0)
+
+
+def set_bpf(fd: int, program_fd: int) -> None:
+    """Run a BPF program at every overflow of this event and of those that tasks inherit from it."""
+    fcntl.ioctl(fd, PERF_EVENT_IOC_SET_BPF, program_fd)
+
+
+def set_output(fd: int, ring_fd: int) -> None:
+    """Let this event write its records into another event's ring buffer."""
+    fcntl.ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring_fd)
+
+
+def event_id(fd: int) -> int:
+    """The id that PERF_SAMPLE_IDENTIFIER puts into this event's records."""
+    buffer = bytearray(8)
+    fcntl.ioctl(fd, PERF_EVENT_IOC_ID, buffer)
+    return int.from_bytes(buffer, "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """An event's count and its multiplexing times; sums over inherited events as the kernel keeps them."""
+
+    value: int
+    enabled_ns: int
+    running_ns: int
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(self.value + other.value, self.enabled_ns + other.enabled_ns, self.running_ns + other.running_ns)
+
+
+def read_count(fd: int) -> Count:
+    """Read an event opened with TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING and no group."""
+    return Count(*struct.unpack_from("=QQQ", os.read(fd, 64)))
