@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of distinct call chains: equal chains get one number, so memory follows the distinct ones only. */
+#include "perf_records.h"
+
+#include <string.h>
+
+static inline uint64_t fold_multiply(uint64_t a, uint64_t b) {
+    const unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* 32 bits; the seed is the caller's secret, so that no file can be made to collide on purpose. */
+static uint64_t hash_words(const uint64_t *words, uint64_t count, uint64_t seed) {
+    /* Odd constants with a random-looking bit pattern: the fractions of sqrt(2) and sqrt(3). */
+    const uint64_t k1 = 0x6a09e667f3bcc909ULL, k2 = 0xbb67ae8584caa73bULL;
+    uint64_t hash = seed ^ count;
+    uint64_t i = 0;
+    for (; i + 1 < count; i += 2)
+        hash = fold_multiply(words[i] ^ k1 ^ hash, words[i + 1] ^ k2 ^ seed);
+    if (i < count)
+        hash = fold_multiply(words[i] ^ k1 ^ hash, k2 ^ seed);
+    return fold_multiply(hash ^ k2, k1) >> 32;
+}
+
+/* Find or add the chain. Fails with STOP_CHAINS or STOP_FRAMES, having changed nothing. */
+enum perf_stop perf_intern(struct perf_chains *chains, const uint64_t *words, uint64_t count, int32_t *chain) {
+    const uint64_t hash = hash_words(words, count, chains->seed);
+    uint64_t slot = hash & chains->slot_mask;
+    for (uint64_t entry; (entry = chains->slots[slot]) != 0; slot = (slot + 1) & chains->slot_mask) {
+        if (entry >> 32 != hash)
+            continue;
+        const uint64_t index = (uint32_t)entry - 1;
+        const uint64_t start = chains->offsets[index];
+        if (chains->offsets[index + 1] - start == count &&
+            memcmp(chains->frames + start, words, count * sizeof(*words)) == 0) {
+            *chain = (int32_t)index;
+            return STOP_END;
+        }
+    }
+    const uint64_t end = chains->offsets[chains->rows];
+    if (chains->rows >= chains->capacity || chains->rows >= INT32_MAX ||
+        (chains->rows + 1) * 4 > (chains->slot_mask + 1) * 3)
+        return STOP_CHAINS;
+    if (count > chains->frame_capacity - end)
+        return STOP_FRAMES;
+    memcpy(chains->frames + end, words, count * sizeof(*words));
+    *chain = (int32_t)chains->rows++;
+    chains->offsets[chains->rows] = end + count;
+    chains->slots[slot] = hash << 32 | (uint32_t)chains->rows;
+    return STOP_END;
+}
+
+/* Move every entry of `old` (old_count slots) into the new, zeroed slots of `chains`. */
+EXPORT void tdprof_perf_rehash(struct perf_chains *chains, const uint64_t *old, uint64_t old_count) {
+    for (uint64_t i = 0; i < old_count; i++) {
+        if (old[i] == 0)
+            continue;
+        uint64_t slot = (old[i] >> 32) & chains->slot_mask;
+        while (chains->slots[slot] != 0)
+            slot = (slot + 1) & chains->slot_mask;
+        chains->slots[slot] = old[i];
+    }
+}

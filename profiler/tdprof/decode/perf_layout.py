@@ -1,0 +1,429 @@
+"""What perf's records look like and the columns they become: the vocabulary shared by both decoders.
+
+The record formats are those of ``linux/perf_event.h`` (``enum perf_event_type``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tdprof.errors import TdprofError
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+U16 = npt.NDArray[np.uint16]
+I32 = npt.NDArray[np.int32]
+Table = npt.NDArray[np.void]
+Buffer = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
+
+NOT_RECORDED = 0xFFFFFFFF  # pid, tid, cpu of an event that does not record them; event of a record with an unknown id
+NO_CHAIN = -1
+
+
+class RecordType(IntEnum):
+    """``enum perf_event_type``."""
+
+    MMAP = 1
+    LOST = 2
+    COMM = 3
+    EXIT = 4
+    THROTTLE = 5
+    UNTHROTTLE = 6
+    FORK = 7
+    READ = 8
+    SAMPLE = 9
+    MMAP2 = 10
+    AUX = 11
+    ITRACE_START = 12
+    LOST_SAMPLES = 13
+    SWITCH = 14
+    SWITCH_CPU_WIDE = 15
+    NAMESPACES = 16
+    KSYMBOL = 17
+    BPF_EVENT = 18
+    CGROUP = 19
+    TEXT_POKE = 20
+    AUX_OUTPUT_HW_ID = 21
+
+
+class SampleType(IntFlag):
+    """``enum perf_event_sample_format``, the bits that decide layout."""
+
+    IP = 1 << 0
+    TID = 1 << 1
+    TIME = 1 << 2
+    ADDR = 1 << 3
+    READ = 1 << 4
+    CALLCHAIN = 1 << 5
+    ID = 1 << 6
+    CPU = 1 << 7
+    PERIOD = 1 << 8
+    STREAM_ID = 1 << 9
+    RAW = 1 << 10
+    BRANCH_STACK = 1 << 11
+    REGS_USER = 1 << 12
+    STACK_USER = 1 << 13
+    WEIGHT = 1 << 14
+    DATA_SRC = 1 << 15
+    IDENTIFIER = 1 << 16
+    TRANSACTION = 1 << 17
+    REGS_INTR = 1 << 18
+    PHYS_ADDR = 1 << 19
+    AUX = 1 << 20
+    CGROUP = 1 << 21
+    DATA_PAGE_SIZE = 1 << 22
+    CODE_PAGE_SIZE = 1 << 23
+    WEIGHT_STRUCT = 1 << 24
+
+
+class ReadFormat(IntFlag):
+    """``enum perf_event_read_format``."""
+
+    TOTAL_TIME_ENABLED = 1 << 0
+    TOTAL_TIME_RUNNING = 1 << 1
+    ID = 1 << 2
+    GROUP = 1 << 3
+    LOST = 1 << 4
+
+
+MISC_CPUMODE_MASK = 7
+MISC_KERNEL = 1
+MISC_USER = 2
+MISC_HYPERVISOR = 3
+MISC_COMM_EXEC = 1 << 13
+MISC_SWITCH_OUT = 1 << 13
+MISC_MMAP_BUILD_ID = 1 << 14
+BRANCH_HW_INDEX = 1 << 17
+BRANCH_COUNTERS = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLayout:
+    """What of one ``perf_event_attr`` decides how its records look.
+
+    Attributes:
+        sample_type: ``attr.sample_type``.
+        read_format: ``attr.read_format``.
+        branch_sample_type: ``attr.branch_sample_type``.
+        sample_regs_user, sample_regs_intr: the register masks.
+        sample_id_all: whether side-band records end with a ``struct sample_id``.
+        fixed_period: the period of samples without ``PERF_SAMPLE_PERIOD``; 0 = unknown (frequency mode).
+        user_pc_register: number of the program counter in ``sample_regs_user`` (32 on arm64, 8 on x86), -1 = not asked.
+        ids: the ids under which the kernel reports this event.
+    """
+
+    sample_type: int
+    read_format: int = 0
+    branch_sample_type: int = 0
+    sample_regs_user: int = 0
+    sample_regs_intr: int = 0
+    sample_id_all: bool = True
+    fixed_period: int = 0
+    user_pc_register: int = -1
+    ids: tuple[int, ...] = ()
+
+    @property
+    def user_pc(self) -> int:
+        """Which of the recorded user registers is the program counter, -1 if it is not among them."""
+        if self.user_pc_register < 0 or not self.sample_regs_user >> self.user_pc_register & 1:
+            return -1
+        return (self.sample_regs_user & ((1 << self.user_pc_register) - 1)).bit_count()
+
+
+@dataclass(frozen=True, slots=True)
+class IdWords:
+    """Where a record's id stands: u64 index from the body's start (samples), from its end (side-band, negative)."""
+
+    sample: int | None
+    trailer: int | None
+    mixed: bool
+
+
+def locate_ids(layouts: Sequence[RecordLayout]) -> IdWords:
+    """The place of the id that all layouts share.
+
+    Raises:
+        TdprofError: the events' records differ and nothing in a record says which event it is from.
+    """
+    samples = {_sample_id_word(layout.sample_type) for layout in layouts}
+    trailers = {_trailer_id_word(layout) for layout in layouts}
+    mixed = len({_shape(layout) for layout in layouts}) > 1
+    sample = samples.pop() if len(samples) == 1 else None
+    if mixed and sample is None:
+        raise TdprofError(
+            "the events have different sample layouts and no common id to tell their samples apart",
+            hint="record with perf 3.10 or later, which sets PERF_SAMPLE_IDENTIFIER",
+        )
+    return IdWords(sample, trailers.pop() if len(trailers) == 1 else None, mixed)
+
+
+def _shape(layout: RecordLayout) -> tuple[int, ...]:
+    return (
+        layout.sample_type,
+        layout.read_format,
+        layout.branch_sample_type & (BRANCH_HW_INDEX | BRANCH_COUNTERS),
+        layout.sample_regs_user.bit_count(),
+        layout.sample_regs_intr.bit_count(),
+    )
+
+
+def _sample_id_word(sample_type: int) -> int | None:
+    if sample_type & SampleType.IDENTIFIER:
+        return 0
+    if not sample_type & SampleType.ID:
+        return None
+    return (sample_type & (SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.ADDR)).bit_count()
+
+
+def _trailer_id_word(layout: RecordLayout) -> int | None:
+    if not layout.sample_id_all:
+        return None
+    if layout.sample_type & SampleType.IDENTIFIER:
+        return -1
+    if not layout.sample_type & SampleType.ID:
+        return None
+    return -1 - (layout.sample_type & (SampleType.STREAM_ID | SampleType.CPU)).bit_count()
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """``PERF_RECORD_SAMPLE`` as columns of equal length, in file order.
+
+    Attributes:
+        time_ns: in the event's clock; 0 if the event does not record it.
+        ip: sampled address; 0 if not recorded.
+        period: events the sample stands for; 0 = unknown.
+        pid, tid, cpu: ``NOT_RECORDED`` where the event does not record them.
+        event: index of the layout; ``NOT_RECORDED`` for an id of no layout.
+        user_chain, kernel_chain: index into ``Chains``, ``NO_CHAIN`` = none.
+        misc: ``perf_event_header.misc`` (CPU mode and exact-ip flag).
+    """
+
+    time_ns: U64
+    ip: U64
+    period: U64
+    pid: U32
+    tid: U32
+    cpu: U32
+    event: U32
+    user_chain: I32
+    kernel_chain: I32
+    misc: U16
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+SAMPLE_COLUMNS: dict[str, type[np.generic]] = {
+    "time_ns": np.uint64,
+    "ip": np.uint64,
+    "period": np.uint64,
+    "pid": np.uint32,
+    "tid": np.uint32,
+    "cpu": np.uint32,
+    "event": np.uint32,
+    "user_chain": np.int32,
+    "kernel_chain": np.int32,
+    "misc": np.uint16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Distinct call chains, leaf first: chain ``i`` is ``frames[offsets[i]:offsets[i + 1]]``."""
+
+    frames: U64
+    offsets: U64
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+# Counter values out of PERF_SAMPLE_READ (sample >= 0: its row in the batch) and PERF_RECORD_READ (sample = -1).
+READ = np.dtype(
+    [
+        ("time_ns", "u8"),
+        ("id", "u8"),
+        ("value", "u8"),
+        ("enabled_ns", "u8"),
+        ("running_ns", "u8"),
+        ("lost", "u8"),
+        ("sample", "i8"),
+        ("event", "u4"),
+        ("pid", "u4"),
+        ("tid", "u4"),
+        ("pad", "u4"),
+    ]
+)
+
+# Branch stack entries, newest first per sample; `flags` in the bit order of a little-endian struct perf_branch_entry.
+BRANCH = np.dtype([("from", "u8"), ("to", "u8"), ("flags", "u8"), ("sample", "u8")])
+
+
+def little_endian_branch_flags(flags: U64) -> U64:
+    """The bitfield of ``struct perf_branch_entry`` written by a big-endian machine, whose fields start at the top bit.
+
+    From the lowest bit: mispred 1, predicted 1, in_tx 1, abort 1, cycles 16, type 4, spec 2, new_type 4, priv 3.
+    """
+    moved = np.zeros_like(flags)
+    low = 0
+    for width in (1, 1, 1, 1, 16, 4, 2, 4, 3):
+        field_value = (flags >> np.uint64(64 - low - width)) & np.uint64((1 << width) - 1)
+        moved |= field_value << np.uint64(low)
+        low += width
+    return moved
+
+
+# All other records. Unused numbers are 0; pid, tid, ppid, ptid, cpu unused are NOT_RECORDED. `name_*` is a slice of the
+# names. time_ns is 0 in what the perf tool makes up about programs that ran before.
+#   MMAP, MMAP2        pid tid addr len pgoff (ino... or build_id) prot flags name; misc: MMAP_DATA, MMAP_BUILD_ID
+#   COMM               pid tid name; misc: COMM_EXEC
+#   FORK, EXIT         pid ppid tid ptid
+#   LOST, LOST_SAMPLES value = lost; LOST: id
+#   THROTTLE...        id
+#   SWITCH             pid tid; misc: SWITCH_OUT
+#   SWITCH_CPU_WIDE    also ppid, ptid = next (going out) or previous (coming in)
+#   AUX                addr = aux_offset, len = aux_size, flags
+#   ITRACE_START       pid tid
+#   NAMESPACES         pid tid value = count; name: that many (u64 dev, u64 inode), native order
+#   KSYMBOL            addr len value = ksym_type, flags, name
+#   BPF_EVENT          flags = perf_bpf_event_type, value = program id, name: 8-byte tag
+#   CGROUP             value = cgroup id, name = path
+#   TEXT_POKE          addr value = old bytes, len = new bytes, name: both
+#   AUX_OUTPUT_HW_ID   value = hardware id
+SIDE_BAND = np.dtype(
+    [
+        ("time_ns", "u8"),
+        ("addr", "u8"),
+        ("len", "u8"),
+        ("pgoff", "u8"),
+        ("ino", "u8"),
+        ("ino_generation", "u8"),
+        ("id", "u8"),
+        ("value", "u8"),
+        ("flags", "u8"),
+        ("name_offset", "u8"),
+        ("name_bytes", "u4"),
+        ("type", "u4"),
+        ("pid", "u4"),
+        ("tid", "u4"),
+        ("ppid", "u4"),
+        ("ptid", "u4"),
+        ("cpu", "u4"),
+        ("maj", "u4"),
+        ("min", "u4"),
+        ("prot", "u4"),
+        ("event", "u4"),
+        ("misc", "u2"),
+        ("build_id_bytes", "u1"),
+        ("pad", "u1"),
+        ("build_id", "u1", (20,)),
+        ("pad2", "u1", (4,)),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SideBand:
+    """Side-band records in file order and the bytes that their names are slices of."""
+
+    rows: Table
+    names: bytes
+
+    def name(self, row: Table) -> bytes:
+        """The name, path or raw bytes of one of ``rows``."""
+        start = int(row["name_offset"])
+        return self.names[start : start + int(row["name_bytes"])]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A stretch that is no valid record: its offset in the stream and how many bytes were given up."""
+
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLosses:
+    """What a stream held that did not become rows; every count starts at the decoder's creation.
+
+    Attributes:
+        by_type: records seen of each type, also of unknown types.
+        unknown_types: records of a type that is not known, skipped.
+        malformed, malformed_bytes: stretches that are no valid record, and their size.
+        unknown_ids: samples of no known event.
+        guest_frames: frames of a virtual machine's guest, left out of the chains.
+        unknown_contexts: frames after a marker that is not known, left out.
+        deferred_chains: user chains that the kernel put off until the return to user space.
+        damage: the first of ``malformed``.
+    """
+
+    by_type: dict[int, int]
+    unknown_types: int = 0
+    malformed: int = 0
+    malformed_bytes: int = 0
+    unknown_ids: int = 0
+    guest_frames: int = 0
+    unknown_contexts: int = 0
+    deferred_chains: int = 0
+    damage: tuple[Damage, ...] = field(default=())
+
+
+class RecordStream(Protocol):
+    """A decoder of one stream of records: ``feed`` bytes, then take what they became."""
+
+    def feed(self, data: Buffer, *, final: bool = False) -> int:
+        """Decode records and return how many bytes are done with; feed the rest again, with more behind it.
+
+        Stops in front of a record of the perf tool (type 64 and higher, only in perf.data): then at least a header is
+        left over and ``tool_record`` is true. ``final``: no more data follows.
+        """
+        ...
+
+    @property
+    def tool_record(self) -> bool:
+        """Whether the last ``feed`` stopped in front of a record of the perf tool."""
+        ...
+
+    def skip(self, size_bytes: int) -> None:
+        """Count bytes that the caller dealt with itself, so that offsets stay right."""
+        ...
+
+    def take_samples(self) -> Samples:
+        """The samples since the last call. Take reads and branches at the same time: they number the same batch."""
+        ...
+
+    def take_reads(self) -> Table:
+        """Rows of ``READ`` since the last call."""
+        ...
+
+    def take_branches(self) -> Table:
+        """Rows of ``BRANCH`` since the last call."""
+        ...
+
+    def take_side_band(self) -> SideBand:
+        """The side-band records since the last call."""
+        ...
+
+    def chains(self, first: int = 0) -> Chains:
+        """The distinct call chains from number ``first`` on, as a copy."""
+        ...
+
+    def forget_chains(self) -> None:
+        """Start a new table of chains, numbered from 0; take the samples of the old one before."""
+        ...
+
+    @property
+    def losses(self) -> RecordLosses:
+        """What did not become rows so far."""
+        ...

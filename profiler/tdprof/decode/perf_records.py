@@ -1,0 +1,342 @@
+"""The compiled decoder of perf records (``native/perf_records.c``): its binding, and the columns it fills."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tdprof.decode.perf_layout import (
+    BRANCH,
+    NOT_RECORDED,
+    READ,
+    SAMPLE_COLUMNS,
+    SIDE_BAND,
+    Buffer,
+    Chains,
+    Damage,
+    RecordLayout,
+    RecordLosses,
+    RecordStream,
+    Samples,
+    SideBand,
+    Table,
+    little_endian_branch_flags,
+    locate_ids,
+)
+from tdprof.decode.perf_records_python import PythonRecordDecoder
+from tdprof.native import load_native
+
+ByteOrder = Literal["little", "big"]
+
+_STOP_END, _STOP_TOOL_RECORD, _STOP_SAMPLES, _STOP_READS, _STOP_BRANCHES = range(5)
+_STOP_SIDE_BAND, _STOP_NAMES, _STOP_CHAINS, _STOP_FRAMES = range(5, 9)
+_NO_WORD = -(2**31)
+_TYPES = 64
+_DAMAGE_KEPT = 64
+
+_u64, _u32, _i32, _ptr = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32, ctypes.c_void_p
+
+
+class _Layout(ctypes.Structure):
+    _fields_ = [
+        ("sample_type", _u64),
+        ("read_format", _u64),
+        ("branch_sample_type", _u64),
+        ("fixed_period", _u64),
+        ("regs_user_count", _u32),
+        ("regs_intr_count", _u32),
+        ("user_pc", _i32),
+        ("sample_id_all", _u32),
+    ]
+
+
+class _Samples(ctypes.Structure):
+    _fields_ = [*((name, _ptr) for name in SAMPLE_COLUMNS), ("rows", _u64), ("capacity", _u64)]
+
+
+class _Chains(ctypes.Structure):
+    _fields_ = [
+        ("slots", _ptr),
+        ("offsets", _ptr),
+        ("frames", _ptr),
+        ("slot_mask", _u64),
+        ("rows", _u64),
+        ("capacity", _u64),
+        ("frame_capacity", _u64),
+        ("seed", _u64),
+    ]
+
+
+class _Damage(ctypes.Structure):
+    _fields_ = [("offset", _u64), ("bytes", _u64)]
+
+
+class _Losses(ctypes.Structure):
+    _fields_ = [
+        ("by_type", _u64 * _TYPES),
+        ("unknown_types", _u64),
+        ("malformed", _u64),
+        ("malformed_bytes", _u64),
+        ("unknown_ids", _u64),
+        ("guest_frames", _u64),
+        ("unknown_contexts", _u64),
+        ("deferred_chains", _u64),
+        ("damage", _Damage * _DAMAGE_KEPT),
+    ]
+
+
+class _Decoder(ctypes.Structure):
+    _fields_ = [
+        ("layouts", _ptr),
+        ("ids", _ptr),
+        ("id_mask", _u64),
+        ("layout_count", _u32),
+        ("swap", _u32),
+        ("sample_id_word", _i32),
+        ("trailer_id_word", _i32),
+        ("mixed_layouts", _u32),
+        ("keep_branches", _u32),
+        ("searching", _u32),
+        ("pad", _u32),
+        ("samples", _Samples),
+        ("reads", _ptr),
+        ("read_rows", _u64),
+        ("read_capacity", _u64),
+        ("branches", _ptr),
+        ("branch_rows", _u64),
+        ("branch_capacity", _u64),
+        ("side_band", _ptr),
+        ("side_band_rows", _u64),
+        ("side_band_capacity", _u64),
+        ("names", _ptr),
+        ("name_bytes", _u64),
+        ("name_capacity", _u64),
+        ("chains", _Chains),
+        ("losses", _Losses),
+    ]
+
+
+_ID = np.dtype([("id", "u8"), ("event", "u4"), ("pad", "u4")])
+
+
+def _id_table(layouts: Sequence[RecordLayout]) -> Table:
+    """An open-addressed table from id to event, at most half full, hashed as ``event_of_id`` in C does."""
+    pairs = {id_: event for event, layout in enumerate(layouts) for id_ in layout.ids}
+    table = np.zeros(max(4, 1 << (2 * len(pairs)).bit_length()), _ID)
+    table["event"] = NOT_RECORDED
+    mask = len(table) - 1
+    for id_, event in pairs.items():
+        slot = (id_ * 0x9E3779B97F4A7C15 % 2**64 >> 32) & mask
+        while table["event"][slot] != NOT_RECORDED:
+            slot = (slot + 1) & mask
+        table[slot] = (id_, event, 0)
+    return table
+
+
+class RecordDecoder:
+    """A stream of perf records into columns, in compiled code (see ``RecordStream`` for the methods).
+
+    Memory grows with the rows of one batch (what is fed between two ``take_`` calls) and with the distinct call chains.
+
+    Args:
+        layouts: one per event, in the order that ``Samples.event`` numbers.
+        byteorder: of the records.
+        keep_branches: whether ``take_branches`` is wanted.
+
+    Raises:
+        TdprofError: the events' records cannot be told apart.
+        RuntimeError: the compiled library is missing; ``open_record_stream`` falls back instead.
+    """
+
+    def __init__(
+        self, layouts: Sequence[RecordLayout], byteorder: ByteOrder = "little", *, keep_branches: bool = False
+    ) -> None:
+        library = load_native()
+        if library is None:
+            raise RuntimeError("tdprof's compiled library is missing")
+        self._decode = library.tdprof_perf_decode
+        self._decode.argtypes = [ctypes.POINTER(_Decoder), _ptr, _u64, _u64, ctypes.c_int, ctypes.POINTER(_u64)]
+        self._decode.restype = ctypes.c_int
+        self._rehash = library.tdprof_perf_rehash
+        self._rehash.argtypes = [ctypes.POINTER(_Chains), _ptr, _u64]
+        self._rehash.restype = None
+
+        ids = locate_ids(layouts)
+        self._layouts = (_Layout * len(layouts))(
+            *(
+                _Layout(
+                    layout.sample_type,
+                    layout.read_format,
+                    layout.branch_sample_type,
+                    layout.fixed_period,
+                    layout.sample_regs_user.bit_count(),
+                    layout.sample_regs_intr.bit_count(),
+                    layout.user_pc,
+                    layout.sample_id_all,
+                )
+                for layout in layouts
+            )
+        )
+        self._id_table = _id_table(layouts)
+        self._big = byteorder == "big"
+        self._d = _Decoder(
+            layouts=ctypes.addressof(self._layouts),
+            ids=self._id_table.ctypes.data,
+            id_mask=len(self._id_table) - 1,
+            layout_count=len(layouts),
+            swap=byteorder != sys.byteorder,
+            sample_id_word=_NO_WORD if ids.sample is None else ids.sample,
+            trailer_id_word=_NO_WORD if ids.trailer is None else ids.trailer,
+            mixed_layouts=ids.mixed,
+            keep_branches=keep_branches,
+        )
+        self._d.chains.seed = int.from_bytes(os.urandom(8), "little")
+        self._offset = 0
+        self._tool_record = False
+        self._columns: dict[str, npt.NDArray[Any]] = {}
+        self._reads = np.empty(0, READ)
+        self._branches = np.empty(0, BRANCH)
+        self._side_band = np.empty(0, SIDE_BAND)
+        self._names = np.empty(0, np.uint8)
+        self._grow_samples(1024)
+        self.forget_chains()
+
+    def feed(self, data: Buffer, *, final: bool = False) -> int:
+        view = np.frombuffer(data, np.uint8)
+        consumed, done = _u64(), 0
+        while True:
+            stop = self._decode(
+                ctypes.byref(self._d),
+                view.ctypes.data + done,
+                len(view) - done,
+                self._offset,
+                final,
+                ctypes.byref(consumed),
+            )
+            done += consumed.value
+            self._offset += consumed.value
+            if stop in (_STOP_END, _STOP_TOOL_RECORD):
+                self._tool_record = stop == _STOP_TOOL_RECORD
+                return done
+            self._make_room(stop)
+
+    @property
+    def tool_record(self) -> bool:
+        return self._tool_record
+
+    def skip(self, size_bytes: int) -> None:
+        self._offset += size_bytes
+
+    def take_samples(self) -> Samples:
+        rows = self._d.samples.rows
+        self._d.samples.rows = 0
+        return Samples(**{name: column[:rows].copy() for name, column in self._columns.items()})
+
+    def take_reads(self) -> Table:
+        rows = self._reads[: self._d.read_rows].copy()
+        self._d.read_rows = 0
+        return rows
+
+    def take_branches(self) -> Table:
+        rows = self._branches[: self._d.branch_rows].copy()
+        self._d.branch_rows = 0
+        if self._big:
+            rows["flags"] = little_endian_branch_flags(rows["flags"])
+        return rows
+
+    def take_side_band(self) -> SideBand:
+        taken = SideBand(self._side_band[: self._d.side_band_rows].copy(), self._names[: self._d.name_bytes].tobytes())
+        self._d.side_band_rows = self._d.name_bytes = 0
+        return taken
+
+    def chains(self, first: int = 0) -> Chains:
+        rows = self._d.chains.rows
+        offsets = self._chain_offsets[min(first, rows) : rows + 1]
+        return Chains(self._frames[offsets[0] : offsets[-1]].copy(), offsets - offsets[0])
+
+    def forget_chains(self) -> None:
+        self._slots = np.zeros(1 << 12, np.uint64)
+        self._chain_offsets = np.zeros(1 << 11, np.uint64)
+        self._frames = np.empty(1 << 15, np.uint64)
+        self._d.chains.rows = 0
+        self._point_to_chains()
+
+    @property
+    def losses(self) -> RecordLosses:
+        losses = self._d.losses
+        return RecordLosses(
+            by_type={type_: count for type_, count in enumerate(losses.by_type) if count},
+            unknown_types=losses.unknown_types,
+            malformed=losses.malformed,
+            malformed_bytes=losses.malformed_bytes,
+            unknown_ids=losses.unknown_ids,
+            guest_frames=losses.guest_frames,
+            unknown_contexts=losses.unknown_contexts,
+            deferred_chains=losses.deferred_chains,
+            damage=tuple(
+                Damage(damage.offset, damage.bytes) for damage in losses.damage[: min(losses.malformed, _DAMAGE_KEPT)]
+            ),
+        )
+
+    def _make_room(self, stop: int) -> None:
+        d = self._d
+        if stop == _STOP_SAMPLES:
+            self._grow_samples(2 * d.samples.capacity)
+        elif stop == _STOP_READS:
+            self._reads = _grown(self._reads)
+            d.reads, d.read_capacity = self._reads.ctypes.data, len(self._reads)
+        elif stop == _STOP_BRANCHES:
+            self._branches = _grown(self._branches)
+            d.branches, d.branch_capacity = self._branches.ctypes.data, len(self._branches)
+        elif stop == _STOP_SIDE_BAND:
+            self._side_band = _grown(self._side_band)
+            d.side_band, d.side_band_capacity = self._side_band.ctypes.data, len(self._side_band)
+        elif stop == _STOP_NAMES:
+            self._names = _grown(self._names)
+            d.names, d.name_capacity = self._names.ctypes.data, len(self._names)
+        elif stop == _STOP_FRAMES:
+            self._frames = _grown(self._frames)
+            self._point_to_chains()
+        elif stop == _STOP_CHAINS:
+            old = self._slots
+            self._slots = np.zeros(2 * len(old), np.uint64)
+            self._chain_offsets = _grown(self._chain_offsets)
+            self._point_to_chains()
+            self._rehash(ctypes.byref(d.chains), old.ctypes.data, len(old))
+
+    def _grow_samples(self, capacity: int) -> None:
+        d = self._d.samples
+        for name, dtype in SAMPLE_COLUMNS.items():
+            column = np.empty(capacity, dtype)
+            if d.rows:
+                column[: d.rows] = self._columns[name][: d.rows]
+            self._columns[name] = column
+            setattr(d, name, column.ctypes.data)
+        d.capacity = capacity
+
+    def _point_to_chains(self) -> None:
+        chains = self._d.chains
+        chains.slots, chains.slot_mask = self._slots.ctypes.data, len(self._slots) - 1
+        chains.offsets, chains.capacity = self._chain_offsets.ctypes.data, len(self._chain_offsets) - 1
+        chains.frames, chains.frame_capacity = self._frames.ctypes.data, len(self._frames)
+
+
+def _grown(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array at twice its size; branch stacks need room for a whole one (up to 2,730 entries) from the start."""
+    larger = np.empty(max(4096, 2 * len(array)), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def open_record_stream(
+    layouts: Sequence[RecordLayout], byteorder: ByteOrder = "little", *, keep_branches: bool = False
+) -> RecordStream:
+    """The compiled decoder, or the Python one where it was not built; both give the same columns."""
+    decoder = PythonRecordDecoder if load_native() is None else RecordDecoder
+    return decoder(layouts, byteorder, keep_branches=keep_branches)

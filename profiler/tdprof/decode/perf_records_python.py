@@ -1,0 +1,511 @@
+"""The reference decoder of perf records: what ``perf_records.py`` does, readable and slow.
+
+Used where the compiled library was not built; a property test holds the two equal.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tdprof.decode.perf_layout import (
+    BRANCH,
+    BRANCH_COUNTERS,
+    BRANCH_HW_INDEX,
+    MISC_CPUMODE_MASK,
+    MISC_HYPERVISOR,
+    MISC_KERNEL,
+    MISC_MMAP_BUILD_ID,
+    MISC_USER,
+    NO_CHAIN,
+    NOT_RECORDED,
+    READ,
+    SAMPLE_COLUMNS,
+    SIDE_BAND,
+    Buffer,
+    Chains,
+    Damage,
+    ReadFormat,
+    RecordLayout,
+    RecordLosses,
+    RecordType,
+    Samples,
+    SampleType,
+    SideBand,
+    Table,
+    little_endian_branch_flags,
+    locate_ids,
+)
+
+_FIRST_TOOL_TYPE = 64
+_LAST_TOOL_TYPE = 95
+_LAST_KERNEL_TYPE = 22
+_CREDIBLE_TYPES = 1024
+_DAMAGE_KEPT = 64
+_CONTEXT_MAX = 2**64 - 4095
+_CONTEXT_KERNEL = {2**64 - 128, 2**64 - 32}  # and PERF_CONTEXT_HV
+_CONTEXT_USER = 2**64 - 512
+_CONTEXT_USER_DEFERRED = 2**64 - 640
+_CONTEXT_GUEST = {2**64 - 2048, 2**64 - 2176, 2**64 - 2560}
+
+
+class _Malformed(Exception):
+    """A record too short for what its header and event say it holds."""
+
+
+class _Cursor:
+    def __init__(self, data: memoryview, byteorder: str) -> None:
+        self.data = data
+        self.at = 0
+        self.order = "<" if byteorder == "little" else ">"
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.at
+
+    def bytes(self, count: int) -> bytes:
+        if count > self.left:
+            raise _Malformed
+        self.at += count
+        return bytes(self.data[self.at - count : self.at])
+
+    def words(self, count: int) -> tuple[int, ...]:
+        if count * 8 > self.left:
+            raise _Malformed
+        return struct.unpack(f"{self.order}{count}Q", self.bytes(count * 8))
+
+    def u64(self) -> int:
+        return self.words(1)[0]
+
+    def u32(self) -> int:
+        return int(struct.unpack(f"{self.order}I", self.bytes(4))[0])
+
+    def u16(self) -> int:
+        return int(struct.unpack(f"{self.order}H", self.bytes(2))[0])
+
+    def u64_at(self, word: int) -> int | None:
+        """The id word: from the start if >= 0, from the end if negative; None if it lies outside."""
+        position = len(self.data) + 8 * word if word < 0 else self.at + 8 * word
+        if position < self.at or position + 8 > len(self.data):
+            return None
+        return int(struct.unpack_from(f"{self.order}Q", self.data, position)[0])
+
+
+class PythonRecordDecoder:
+    """Same arguments, methods and results as ``perf_records.RecordDecoder``."""
+
+    def __init__(
+        self, layouts: Sequence[RecordLayout], byteorder: str = "little", *, keep_branches: bool = False
+    ) -> None:
+        self._layouts = list(layouts)
+        self._ids = {id_: event for event, layout in enumerate(layouts) for id_ in layout.ids}
+        self._words = locate_ids(layouts)
+        self._byteorder = byteorder
+        self._keep_branches = keep_branches
+        self._offset = 0
+        self._searching = False
+        self._tool_record = False
+        self._rows: list[tuple[int, ...]] = []
+        self._reads: list[tuple[int, ...]] = []
+        self._branches: list[tuple[int, ...]] = []
+        self._side_band: list[dict[str, Any]] = []
+        self._names = bytearray()
+        self._counts: dict[str, int] = dict.fromkeys(
+            ("unknown_types", "malformed", "malformed_bytes", "unknown_ids"), 0
+        ) | dict.fromkeys(("guest_frames", "unknown_contexts", "deferred_chains"), 0)
+        self._by_type: dict[int, int] = {}
+        self._damage: list[Damage] = []
+        self.forget_chains()
+
+    # --- the record loop
+
+    def feed(self, data: Buffer, *, final: bool = False) -> int:
+        view = np.frombuffer(data, np.uint8).data
+        at, end = 0, len(view)
+        self._tool_record = False
+        while end - at >= 8:
+            if self._searching:
+                found = self._find_record(view, at, final)
+                self._count_damage(at, found - at)
+                at = found
+                if self._searching:
+                    break
+                continue
+            type_, misc, size = self._header(view, at)
+            if size < 8 or not 0 < type_ < _CREDIBLE_TYPES or (type_ < _FIRST_TOOL_TYPE and size % 8):
+                self._count_damage(at, 8)
+                at += 8
+                self._searching = True
+                continue
+            if type_ >= _FIRST_TOOL_TYPE:
+                self._tool_record = True
+                break
+            if size > end - at:
+                break
+            cursor = _Cursor(view[at + 8 : at + size], self._byteorder)
+            try:
+                taken = self._take_record(type_, misc, cursor)
+            except _Malformed:
+                self._searching = self._likely_chain(view, at + size, 1, final) is not True
+                lost = 8 if self._searching else size
+                self._count_damage(at, lost)
+                at += lost
+                continue
+            self._by_type[type_] = self._by_type.get(type_, 0) + 1
+            if (
+                taken
+                and type_ == RecordType.SAMPLE
+                and cursor.left
+                and self._likely_chain(view, at + size, 1, final) is False
+            ):
+                self._searching = True
+                at += (8 + cursor.at + 7) & ~7
+            else:
+                at += size
+        self._offset += at
+        return at
+
+    @property
+    def tool_record(self) -> bool:
+        return self._tool_record
+
+    def skip(self, size_bytes: int) -> None:
+        self._offset += size_bytes
+
+    def _header(self, view: memoryview, at: int) -> tuple[int, int, int]:
+        type_, misc, size = struct.unpack_from("<IHH" if self._byteorder == "little" else ">IHH", view, at)
+        return type_, misc, size
+
+    def _likely_chain(self, view: memoryview, at: int, records: int, final: bool) -> bool | None:
+        for _ in range(records):
+            if len(view) - at < 8:
+                return True if final else None
+            type_, misc, size = self._header(view, at)
+            known = 1 <= type_ <= _LAST_KERNEL_TYPE or _FIRST_TOOL_TYPE <= type_ <= _LAST_TOOL_TYPE
+            if not known or size < 8 or size % 8 or misc & ~(MISC_CPUMODE_MASK | 0xF000):
+                return False
+            at = min(at + size, len(view))
+        return True
+
+    def _find_record(self, view: memoryview, at: int, final: bool) -> int:
+        verdict: bool | None = False
+        while len(view) - at >= 8 and (verdict := self._likely_chain(view, at, 3, final)) is False:
+            at += 8
+        self._searching = verdict is not True
+        return at
+
+    def _count_damage(self, at: int, size_bytes: int) -> None:
+        if size_bytes == 0:
+            return
+        offset, damage = self._offset + at, self._damage
+        self._counts["malformed_bytes"] += size_bytes
+        if 0 < self._counts["malformed"] <= _DAMAGE_KEPT and damage[-1].offset + damage[-1].size_bytes == offset:
+            damage[-1] = Damage(damage[-1].offset, damage[-1].size_bytes + size_bytes)
+            return
+        if self._counts["malformed"] < _DAMAGE_KEPT:
+            damage.append(Damage(offset, size_bytes))
+        self._counts["malformed"] += 1
+
+    def _event(self, cursor: _Cursor, word: int | None) -> int:
+        if len(self._layouts) == 1:
+            return 0
+        id_ = None if word is None else cursor.u64_at(word)
+        return NOT_RECORDED if id_ is None else self._ids.get(id_, NOT_RECORDED)
+
+    def _take_record(self, type_: int, misc: int, cursor: _Cursor) -> bool:
+        if type_ == RecordType.SAMPLE:
+            return self._take_sample(misc, cursor)
+        return self._take_side_band_record(type_, misc, cursor)
+
+    # --- samples
+
+    def _take_sample(self, misc: int, c: _Cursor) -> bool:
+        event = self._event(c, self._words.sample)
+        if event == NOT_RECORDED and self._words.mixed:
+            self._counts["unknown_ids"] += 1
+            return False
+        layout = self._layouts[0 if event == NOT_RECORDED else event]
+        has = SampleType(layout.sample_type & (2**25 - 1))
+        id_ = c.u64() if SampleType.IDENTIFIER in has else 0
+        ip = c.u64() if SampleType.IP in has else 0
+        pid, tid = (c.u32(), c.u32()) if SampleType.TID in has else (NOT_RECORDED, NOT_RECORDED)
+        time_ns = c.u64() if SampleType.TIME in has else 0
+        c.words((has & SampleType.ADDR).bit_count())
+        id_ = c.u64() if SampleType.ID in has else id_
+        c.words((has & SampleType.STREAM_ID).bit_count())
+        cpu = (c.u32(), c.u32())[0] if SampleType.CPU in has else NOT_RECORDED
+        period = c.u64() if SampleType.PERIOD in has else layout.fixed_period
+        reads = []
+        if SampleType.READ in has:
+            reads = self._take_reads(layout, c, (time_ns, id_, len(self._rows), pid, tid))
+        cpu_mode = misc & MISC_CPUMODE_MASK
+        chain = _SplitChain(cpu_mode)
+        if SampleType.CALLCHAIN in has:
+            chain.split(c.words(c.u64()))
+        if SampleType.RAW in has:
+            c.bytes(c.u32())
+        branches = self._take_branches(layout, c) if SampleType.BRANCH_STACK in has else []
+        user_pc = self._skip_tail(has, layout, c)
+
+        if not chain.user and cpu_mode == MISC_USER and ip:
+            chain.user.append(ip)
+        if not chain.user and user_pc:
+            chain.user.append(user_pc)
+        if not chain.kernel and cpu_mode in (MISC_KERNEL, MISC_HYPERVISOR) and ip:
+            chain.kernel.append(ip)
+        user_chain, kernel_chain = self._intern(chain.user), self._intern(chain.kernel)
+        self._rows.append((time_ns, ip, period, pid, tid, cpu, event, user_chain, kernel_chain, misc))
+        self._reads += reads
+        self._branches += branches
+        self._counts["unknown_ids"] += event == NOT_RECORDED
+        self._counts["guest_frames"] += chain.guests
+        self._counts["unknown_contexts"] += chain.unknown
+        self._counts["deferred_chains"] += chain.deferred
+        return True
+
+    def _take_reads(
+        self, layout: RecordLayout, c: _Cursor, common: tuple[int, int, int, int, int]
+    ) -> list[tuple[int, ...]]:
+        time_ns, record_id, sample, pid, tid = common
+        has = ReadFormat(layout.read_format & 31)
+        first = c.u64()
+        enabled = c.u64() if ReadFormat.TOTAL_TIME_ENABLED in has else 0
+        running = c.u64() if ReadFormat.TOTAL_TIME_RUNNING in has else 0
+        rows: list[tuple[int, ...]] = []
+        for _ in range(first if ReadFormat.GROUP in has else 1):
+            value = c.u64() if ReadFormat.GROUP in has else first
+            id_ = c.u64() if ReadFormat.ID in has else record_id
+            lost = c.u64() if ReadFormat.LOST in has else 0
+            event = 0 if len(self._layouts) == 1 else self._ids.get(id_, NOT_RECORDED)
+            rows.append((time_ns, id_, value, enabled, running, lost, sample, event, pid, tid, 0))
+        return rows
+
+    def _take_branches(self, layout: RecordLayout, c: _Cursor) -> list[tuple[int, ...]]:
+        count = c.u64()
+        c.words(1 if layout.branch_sample_type & BRANCH_HW_INDEX else 0)
+        words = c.words(3 * count)
+        if layout.branch_sample_type & BRANCH_COUNTERS:
+            c.words(count)
+        if not self._keep_branches:
+            return []
+        return [(*words[i : i + 3], len(self._rows)) for i in range(0, len(words), 3)]
+
+    def _skip_tail(self, has: SampleType, layout: RecordLayout, c: _Cursor) -> int:
+        """The fields behind the branch stack; returns the user's program counter if its registers hold it."""
+        user_pc = 0
+        if SampleType.REGS_USER in has and c.u64():
+            registers = c.words(layout.sample_regs_user.bit_count())
+            user_pc = registers[layout.user_pc] if layout.user_pc >= 0 else 0
+        if SampleType.STACK_USER in has and (size := c.u64()):
+            c.bytes(size)
+            c.u64()
+        c.words(1 if has & (SampleType.WEIGHT | SampleType.WEIGHT_STRUCT) else 0)
+        c.words((has & (SampleType.DATA_SRC | SampleType.TRANSACTION)).bit_count())
+        if SampleType.REGS_INTR in has and c.u64():
+            c.words(layout.sample_regs_intr.bit_count())
+        pages = SampleType.DATA_PAGE_SIZE | SampleType.CODE_PAGE_SIZE
+        c.words((has & (SampleType.PHYS_ADDR | SampleType.CGROUP | pages)).bit_count())
+        if SampleType.AUX in has:
+            c.bytes(c.u64())
+        return user_pc
+
+    def _intern(self, frames: list[int]) -> int:
+        if not frames:
+            return NO_CHAIN
+        return self._chain_numbers.setdefault(tuple(frames), len(self._chain_numbers))
+
+    # --- everything else
+
+    def _take_side_band_record(self, type_: int, misc: int, c: _Cursor) -> bool:
+        event = self._event(c, self._words.trailer)
+        layout = self._layouts[0 if event == NOT_RECORDED else event]
+        row: dict[str, Any] = dict.fromkeys(SIDE_BAND.names or (), 0)
+        row |= dict.fromkeys(("pid", "tid", "ppid", "ptid", "cpu"), NOT_RECORDED)
+        row |= {"type": type_, "misc": misc, "event": event, "build_id": [0] * 20, "pad2": [0] * 4}
+        self._take_sample_id(layout, c, row)
+        name = b""
+        match type_:
+            case RecordType.MMAP | RecordType.MMAP2:
+                row["pid"], row["tid"] = c.u32(), c.u32()
+                row["addr"], row["len"], row["pgoff"] = c.words(3)
+                if type_ == RecordType.MMAP2:
+                    self._take_identity(c, row)
+                name = _text(c)
+            case RecordType.COMM:
+                row["pid"], row["tid"] = c.u32(), c.u32()
+                name = _text(c)
+            case RecordType.FORK | RecordType.EXIT:
+                row["pid"], row["ppid"], row["tid"], row["ptid"] = c.u32(), c.u32(), c.u32(), c.u32()
+                row["time_ns"] = (row["time_ns"], c.u64())[row["time_ns"] == 0]
+            case RecordType.LOST:
+                row["id"], row["value"] = c.words(2)
+            case RecordType.THROTTLE | RecordType.UNTHROTTLE:
+                time_ns, row["id"], _ = c.words(3)
+                row["time_ns"] = row["time_ns"] or time_ns
+            case RecordType.READ:
+                pid, tid = c.u32(), c.u32()
+                self._reads += self._take_reads(layout, c, (row["time_ns"], row["id"], -1, pid, tid))
+                return True
+            case RecordType.SWITCH:
+                pass
+            case RecordType.SWITCH_CPU_WIDE:
+                row["ppid"], row["ptid"] = c.u32(), c.u32()
+            case RecordType.AUX:
+                row["addr"], row["len"], row["flags"] = c.words(3)
+            case RecordType.ITRACE_START:
+                row["pid"], row["tid"] = c.u32(), c.u32()
+            case RecordType.NAMESPACES:
+                row["pid"], row["tid"] = c.u32(), c.u32()
+                row["value"] = c.u64()
+                name = struct.pack(f"={2 * row['value']}Q", *c.words(2 * row["value"]))
+            case RecordType.KSYMBOL:
+                row["addr"], row["len"], row["value"], row["flags"] = c.u64(), c.u32(), c.u16(), c.u16()
+                name = _text(c)
+            case RecordType.BPF_EVENT:
+                row["flags"], row["prot"], row["value"] = c.u16(), c.u16(), c.u32()
+                name = c.bytes(8)
+            case RecordType.CGROUP:
+                row["value"] = c.u64()
+                name = _text(c)
+            case RecordType.TEXT_POKE:
+                row["addr"], row["value"], row["len"] = c.u64(), c.u16(), c.u16()
+                name = c.bytes(row["value"] + row["len"])
+            case RecordType.LOST_SAMPLES | RecordType.AUX_OUTPUT_HW_ID:
+                row["value"] = c.u64()
+            case _:
+                self._counts["unknown_types"] += 1
+                return False
+        # As in C, a record that keeps no bytes leaves the offset at 0.
+        named = type_ in _NAMED_TYPES
+        row["name_offset"], row["name_bytes"] = (len(self._names) if named else 0), len(name)
+        self._names += name
+        self._side_band.append(row)
+        return True
+
+    @staticmethod
+    def _take_sample_id(layout: RecordLayout, c: _Cursor, row: dict[str, Any]) -> None:
+        has = SampleType(layout.sample_type) & _SAMPLE_ID_FIELDS
+        size = 8 * has.bit_count()
+        if not layout.sample_id_all or size > c.left:
+            return
+        trailer = _Cursor(c.data[len(c.data) - size :], "little" if c.order == "<" else "big")
+        c.data = c.data[: len(c.data) - size]
+        if SampleType.TID in has:
+            row["pid"], row["tid"] = trailer.u32(), trailer.u32()
+        if SampleType.TIME in has:
+            row["time_ns"] = trailer.u64()
+        if SampleType.ID in has:
+            row["id"] = trailer.u64()
+        if SampleType.STREAM_ID in has:
+            trailer.u64()
+        if SampleType.CPU in has:
+            row["cpu"] = (trailer.u32(), trailer.u32())[0]
+        if SampleType.IDENTIFIER in has:
+            row["id"] = trailer.u64()
+
+    @staticmethod
+    def _take_identity(c: _Cursor, row: dict[str, Any]) -> None:
+        if row["misc"] & MISC_MMAP_BUILD_ID:
+            raw = c.bytes(24)
+            if raw[0] <= 20:
+                row["build_id_bytes"] = raw[0]
+                row["build_id"] = list(raw[4 : 4 + raw[0]].ljust(20, b"\0"))
+        else:
+            row["maj"], row["min"] = c.u32(), c.u32()
+            row["ino"], row["ino_generation"] = c.words(2)
+        row["prot"], row["flags"] = c.u32(), c.u32()
+
+    # --- results
+
+    def take_samples(self) -> Samples:
+        columns = zip(*self._rows, strict=True) if self._rows else ([] for _ in SAMPLE_COLUMNS)
+        self._rows = []
+        return Samples(
+            **{
+                name: np.array(column, dtype)
+                for (name, dtype), column in zip(SAMPLE_COLUMNS.items(), columns, strict=True)
+            }
+        )
+
+    def take_reads(self) -> Table:
+        rows, self._reads = np.array(self._reads, READ), []
+        return rows
+
+    def take_branches(self) -> Table:
+        rows, self._branches = np.array(self._branches, BRANCH), []
+        if self._byteorder == "big":
+            rows["flags"] = little_endian_branch_flags(rows["flags"])
+        return rows
+
+    def take_side_band(self) -> SideBand:
+        rows = np.array([tuple(row.values()) for row in self._side_band], SIDE_BAND)
+        names = bytes(self._names)
+        self._side_band, self._names = [], bytearray()
+        return SideBand(rows, names)
+
+    def chains(self, first: int = 0) -> Chains:
+        chains = list(self._chain_numbers)[first:]
+        offsets = np.zeros(len(chains) + 1, np.uint64)
+        np.cumsum([len(chain) for chain in chains], out=offsets[1:])
+        return Chains(np.array([frame for chain in chains for frame in chain], np.uint64), offsets)
+
+    def forget_chains(self) -> None:
+        self._chain_numbers: dict[tuple[int, ...], int] = {}
+
+    @property
+    def losses(self) -> RecordLosses:
+        return RecordLosses(by_type=dict(sorted(self._by_type.items())), damage=tuple(self._damage), **self._counts)
+
+
+_SAMPLE_ID_FIELDS = (
+    SampleType.TID | SampleType.TIME | SampleType.ID | SampleType.STREAM_ID | SampleType.CPU | SampleType.IDENTIFIER
+)
+_NAMED_TYPES = frozenset(
+    {
+        RecordType.MMAP,
+        RecordType.MMAP2,
+        RecordType.COMM,
+        RecordType.NAMESPACES,
+        RecordType.KSYMBOL,
+        RecordType.BPF_EVENT,
+        RecordType.CGROUP,
+        RecordType.TEXT_POKE,
+    }
+)
+
+
+class _SplitChain:
+    """A call chain as the kernel writes it, taken apart into user and kernel frames."""
+
+    def __init__(self, cpu_mode: int) -> None:
+        self.user: list[int] = []
+        self.kernel: list[int] = []
+        self.guests = self.unknown = self.deferred = 0
+        self._context = min(_CONTEXT_GUEST)
+        if cpu_mode == MISC_USER:
+            self._context = _CONTEXT_USER
+        elif cpu_mode in (MISC_KERNEL, MISC_HYPERVISOR):
+            self._context = max(_CONTEXT_KERNEL)
+
+    def split(self, words: Sequence[int]) -> None:
+        rest = iter(words)
+        for word in rest:
+            if word >= _CONTEXT_MAX:
+                self._context = word
+                if word == _CONTEXT_USER_DEFERRED and next(rest, None) is not None:
+                    self.deferred += 1
+            elif self._context == _CONTEXT_USER:
+                self.user.append(word)
+            elif self._context in _CONTEXT_KERNEL:
+                self.kernel.append(word)
+            elif self._context in _CONTEXT_GUEST:
+                self.guests += 1
+            else:
+                self.unknown += 1
+
+
+def _text(c: _Cursor) -> bytes:
+    return c.bytes(c.left).split(b"\0", 1)[0]
