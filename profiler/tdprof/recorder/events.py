@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tdprof.errors import TdprofError
-from tdprof.model import Unit
+from tdprof.measured import Unit
 from tdprof.recorder import perf_event as pe
 
 SYSFS_PMUS = Path("/sys/bus/event_source/devices")
@@ -68,9 +68,9 @@ class Event:
     unit: Unit = Unit.COUNT
 
     @property
-    def is_clock(self) -> bool:
-        """Whether it is one of the two software clocks, whose overflow is a timer."""
-        return self.type == pe.PERF_TYPE_SOFTWARE and self.config in (0, 1)
+    def is_software(self) -> bool:
+        """Whether the kernel itself counts it, with no PMU."""
+        return self.type == pe.PERF_TYPE_SOFTWARE
 
     def attr(self) -> pe.PerfEventAttr:
         """A fresh attribute structure for it, with no sampling set."""

@@ -1,1 +1,7 @@
-"""Build-id and file offset to function, inlined frames, file and line."""
+"""Build-id and file offset to frames: kernel, ELF, DWARF, run-time code."""
+
+from tdprof.symbolize.kernel_symbols import KernelSymbols
+from tdprof.symbolize.names import demangle
+from tdprof.symbolize.symbolizer import Symbolizer
+
+__all__ = ["KernelSymbols", "Symbolizer", "demangle"]

@@ -1,0 +1,37 @@
+"""The recorded machine's kernel symbols, as the capture saved them; never another machine's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdprof.model import U64
+from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, make_table, pack_names
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSymbols:
+    """Code symbols of a kernel and its modules.
+
+    Attributes:
+        address: uint64[n], run-time address; all 0 where ``kptr_restrict`` hid them.
+        size: uint64[n], bytes; 0 where unknown (kallsyms has none): the symbol reaches to the next.
+        name: the n names.
+        module: the module of each, or empty for the kernel's own.
+    """
+
+    address: U64
+    size: U64
+    name: Sequence[str]
+    module: Sequence[str]
+
+
+def make_kernel_table(symbols: KernelSymbols | None) -> SymbolTable:
+    """Sorted for look-up. A module's function is named as in ``/proc/kallsyms``: ``name [module]``."""
+    if symbols is None or not symbols.address.any():
+        return EMPTY_TABLE
+    pairs = zip(symbols.name, symbols.module, strict=True)
+    name_bytes, offsets = pack_names([f"{name} [{module}]" if module else name for name, module in pairs])
+    rank = np.zeros(len(offsets), np.uint8)
+    limit = np.full(len(offsets), 2**64 - 1, np.uint64)
+    return make_table(symbols.address, symbols.size, limit, offsets, name_bytes, rank)

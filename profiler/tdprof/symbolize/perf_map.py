@@ -1,0 +1,32 @@
+"""Maps of code made at run time, ``perf-PID.map``, as just-in-time compilers write them for perf.
+
+Format: tools/perf/Documentation/jit-interface.txt in the Linux sources: one ``START SIZE name`` per line, hex.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from tdprof.symbolize.symbol_table import SymbolTable, paint_ranges
+
+_LINE = re.compile(rb"^(?:0x)?([0-9a-fA-F]{1,16}) (?:0x)?([0-9a-fA-F]{1,16}) ([^\r\n]+)", re.MULTILINE)
+
+
+def parse_perf_map(text: bytes) -> SymbolTable:
+    """The table of a map's text. A line that does not fit the format is skipped (the last may be half-written).
+
+    Where ranges overlap the later line holds: the runtime has freed and reused the memory.
+    """
+    lines = _LINE.findall(text)
+    start = np.array([int(line[0], 16) for line in lines], np.uint64)
+    size = np.array([int(line[1], 16) for line in lines], np.uint64)
+    return paint_ranges(start, size, [line[2].decode("utf-8", "replace") for line in lines])
+
+
+def read_perf_map(folder: Path, pid: int) -> SymbolTable | None:
+    """The map of a process in a folder of maps, or None if it has none that can be read."""
+    try:
+        return parse_perf_map((folder / f"perf-{pid}.map").read_bytes())
+    except OSError:
+        return None

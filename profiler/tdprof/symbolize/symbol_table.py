@@ -1,0 +1,166 @@
+"""A table of named address ranges, looked up by the million: from ELF symbols, the kernel's, or a perf map."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, Section
+from tdprof.model import I64, U8, U64
+
+_SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
+_Records = NDArray[Any]  # of _SYMBOL
+_STT_NOTYPE, _STT_FUNC, _STT_GNU_IFUNC = 0, 2, 10
+_STB_LOCAL = 0
+_SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
+_LONGEST_NAME_BYTES = 1 << 16
+_LAST_ADDRESS = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolTable:
+    """Named ranges, sorted by start.
+
+    Attributes:
+        start, end: uint64[n], the half-open range of each symbol.
+        name_offset: uint64[n], where each name stands in ``name_bytes``.
+        name_bytes: NUL-terminated names.
+        latest_end: uint64[n], the greatest ``end`` of rows 0 to i: tells when a symbol further up may enclose.
+    """
+
+    start: U64
+    end: U64
+    name_offset: U64
+    name_bytes: bytes | memoryview
+    latest_end: U64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def lookup(self, addresses: U64) -> I64:
+        """int64[n]: the row of the innermost symbol that covers each address, or -1."""
+        if not len(self):
+            return np.full(len(addresses), -1, np.int64)
+        row = np.searchsorted(self.start, addresses, "right").astype(np.int64) - 1
+        # A miss on the nearest symbol may still lie inside a longer one that starts further up.
+        open_rows = np.flatnonzero(row >= 0)
+        while len(open_rows):
+            at, wanted = row[open_rows], addresses[open_rows]
+            missed = self.end[at] <= wanted
+            hopeless = missed & (self.latest_end[at] <= wanted)
+            row[open_rows[hopeless]] = -1
+            open_rows = open_rows[missed & ~hopeless]
+            row[open_rows] -= 1
+            open_rows = open_rows[row[open_rows] >= 0]
+        return row
+
+    def names(self, rows: Sequence[int]) -> list[str]:
+        """The names of some rows."""
+        return [read_name(self.name_bytes, int(self.name_offset[row])) for row in rows]
+
+
+_NONE = np.zeros(0, np.uint64)
+EMPTY_TABLE = SymbolTable(_NONE, _NONE, _NONE, b"", _NONE)
+
+
+def read_name(name_bytes: bytes | memoryview, offset: int) -> str:
+    """The NUL-terminated name at ``offset``; bytes that are no UTF-8 become U+FFFD."""
+    step = 256
+    while True:
+        piece = bytes(name_bytes[offset : offset + step])
+        end = piece.find(b"\0")
+        if end >= 0 or len(piece) < step or step >= _LONGEST_NAME_BYTES:
+            return piece[: end if end >= 0 else None].decode("utf-8", "replace")
+        step *= 8
+
+
+def make_table(
+    start: U64, size: U64, limit: U64, name_offset: U64, name_bytes: bytes | memoryview, rank: U8
+) -> SymbolTable:
+    """Sort symbols; of those at one address keep the longest, then the highest ``rank``, then the last.
+
+    A size of 0 means unknown: the symbol reaches to the next one, but not past ``limit`` (its section's end).
+    """
+    order = np.lexsort((np.arange(len(start)), rank, size, start))
+    start, size, limit, name_offset = start[order], size[order], limit[order], name_offset[order]
+    last = np.ones(len(start), bool)
+    last[:-1] = start[1:] != start[:-1]
+    start, size, limit, name_offset = start[last], size[last], limit[last], name_offset[last]
+    following = np.minimum(np.append(start[1:], limit[-1:]), limit)
+    # A wrapped-around end is damage: such a symbol covers nothing.
+    end = np.where(size == 0, following, np.maximum(start, start + size))
+    return SymbolTable(start, end, name_offset, name_bytes, np.maximum.accumulate(end))
+
+
+def paint_ranges(start: U64, size: U64, names: Sequence[str]) -> SymbolTable:
+    """A table of ranges given in time order, where a later one replaces what it overlaps (reused code memory)."""
+    keep = (size > 0) & (start + size > start)
+    start, end = start[keep], (start + size)[keep]
+    edges = np.unique(np.concatenate([start, end]))
+    if not len(edges):
+        return EMPTY_TABLE
+    owner = np.full(len(edges), -1, np.int64)
+    low, high = np.searchsorted(edges, start), np.searchsorted(edges, end)
+    for i, (lo, hi) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        owner[lo:hi] = i
+    kept_names = [name for name, kept in zip(names, keep.tolist(), strict=True) if kept]
+    name_bytes, name_offset = pack_names(kept_names)
+    used = np.flatnonzero(owner >= 0)
+    return SymbolTable(edges[used], edges[used + 1], name_offset[owner[used]], name_bytes, edges[used + 1])
+
+
+def pack_names(names: Sequence[str]) -> tuple[bytes, U64]:
+    """The names as one NUL-terminated blob, and uint64[n] offsets into it."""
+    encoded = [name.encode("utf-8", "replace") for name in names]
+    lengths = np.fromiter((len(name) + 1 for name in encoded), np.uint64, len(encoded))
+    offsets = np.zeros(len(encoded), np.uint64)
+    offsets[1:] = np.cumsum(lengths)[:-1]
+    return b"\0".join(encoded) + b"\0", offsets
+
+
+def read_elf_symbols(elf: Elf, kind: int) -> SymbolTable:
+    """The functions of the file's ``.symtab`` (``SHT_SYMTAB``) or ``.dynsym`` (``SHT_DYNSYM``); empty if none.
+
+    Labels without a type count where they stand in code: hand-written assembly often has nothing else.
+    """
+    assert kind in (SHT_SYMTAB, SHT_DYNSYM)
+    section = next((section for section in elf.sections if section.type == kind), None)
+    if section is None:
+        return EMPTY_TABLE
+    raw = elf.section_data(section)
+    symbols = np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize)
+    names = elf.section_data(elf.sections[section.link]) if section.link < len(elf.sections) else elf.data[:0]
+    letters = np.frombuffer(names, np.uint8)
+    kept = symbols[_is_code(symbols, elf.sections) & (symbols["name"] < len(letters))]
+    first = letters[kept["name"]]
+    named = (first != 0) & (first != ord("$"))  # $x, $d: the Arm ABI's mapping symbols, not functions
+    kept, first = kept[named], first[named]
+    offset = kept["name"].astype(np.uint64)
+    section_end = np.array([min(section.address + section.size, _LAST_ADDRESS) for section in elf.sections], np.uint64)
+    limit = section_end[np.minimum(kept["section"], len(section_end) - 1)]
+    return make_table(kept["value"], kept["size"], limit, offset, names, _rank(kept, letters, first))
+
+
+def _is_code(symbols: _Records, sections: Sequence[Section]) -> NDArray[np.bool_]:
+    kind = symbols["info"] & 0xF
+    defined = (symbols["section"] != _SHN_UNDEF) & (symbols["section"] != _SHN_ABS)
+    executable = np.array([bool(section.flags & SHF_EXECINSTR) for section in sections] or [False])
+    in_code = executable[np.minimum(symbols["section"], len(executable) - 1)] & (symbols["section"] < len(executable))
+    is_function = (kind == _STT_FUNC) | (kind == _STT_GNU_IFUNC)
+    code: NDArray[np.bool_] = defined & (is_function | ((kind == _STT_NOTYPE) & in_code))
+    return code
+
+
+def _rank(symbols: _Records, letters: U8, first: U8) -> U8:
+    """Which of several names of one address to show: a function's before a label's, then public before local,
+    then ``malloc`` before ``__libc_malloc``."""
+    second = letters[np.minimum(symbols["name"].astype(np.int64) + 1, len(letters) - 1)]
+    is_function = (symbols["info"] & 0xF) != _STT_NOTYPE
+    is_public = (symbols["info"] >> 4) != _STB_LOCAL
+    is_plain = ~((first == ord("_")) & (second == ord("_")))
+    rank: U8 = (is_function * 4 + is_public * 2 + is_plain).astype(np.uint8)
+    return rank

@@ -1,0 +1,126 @@
+"""From mapped files and offsets to functions, inlined frames and lines: finds the source that knows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tdprof.elf import Elf, ElfError, open_elf
+from tdprof.model import U64, FileKind, Locations, MappedFile, Unknown
+from tdprof.symbolize.elf_symbols import ElfSymbols
+from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
+from tdprof.symbolize.locations import table_locations, unknown_locations
+from tdprof.symbolize.perf_map import read_perf_map
+from tdprof.symbolize.symbol_table import SymbolTable
+
+_DELETED = " (deleted)"  # what the kernel appends to the path of a mapped file that is gone
+
+
+class Symbolizer:
+    """Looks addresses up; opens each file once, and holds what it opened until the ``with`` block ends.
+
+    Args:
+        symfs: a folder that holds the recorded machine's files under their own paths (as perf's ``--symfs``);
+            nothing outside it is opened then.
+        debug_dirs: folders searched for separate debug data before ``/usr/lib/debug``.
+        kernel: the recorded machine's kernel symbols; None if they could not be read.
+        perf_map_dir: folder of the ``perf-PID.map`` files of the recorded processes.
+        vdso: the recorded machine's vDSO as a file.
+    """
+
+    def __init__(
+        self,
+        *,
+        symfs: Path | None = None,
+        debug_dirs: Sequence[Path] = (),
+        kernel: KernelSymbols | None = None,
+        perf_map_dir: Path | None = None,
+        vdso: Path | None = None,
+    ) -> None:
+        self._symfs = symfs
+        self._debug_dirs = tuple(debug_dirs)
+        self._kernel = kernel
+        self._kernel_table: SymbolTable | None = None
+        self._perf_map_dir = perf_map_dir
+        self._perf_maps: dict[int, SymbolTable | None] = {}
+        self._vdso = vdso
+        self._files: dict[MappedFile, ElfSymbols | Unknown] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.clear()
+        self._perf_maps.clear()
+        self._kernel_table = None
+
+    def locate(self, file: MappedFile, file_offsets: U64) -> Locations:
+        """What stands at some places of a mapped file.
+
+        Args:
+            file: where the code came from.
+            file_offsets: uint64[n], distinct. Offsets in the file for ``ELF`` and ``VDSO``, run-time addresses for
+                all other kinds. For a return address of a call chain pass the address minus one, so that it falls
+                into the call.
+
+        Returns:
+            One entry for each offset, in the same order. What is not known has a reason instead of frames.
+        """
+        if file.kind in (FileKind.KERNEL, FileKind.KERNEL_MODULE):
+            return self._locate_kernel(file_offsets)
+        if file.kind is FileKind.ANONYMOUS:
+            return self._locate_run_time_code(file.pid, file_offsets)
+        symbols = self._files.get(file)
+        if symbols is None:
+            symbols = self._files[file] = self._open(file)
+        if isinstance(symbols, Unknown):
+            return unknown_locations(len(file_offsets), symbols)
+        return symbols.locate(file_offsets)
+
+    def _locate_kernel(self, addresses: U64) -> Locations:
+        if self._kernel_table is None:
+            self._kernel_table = make_kernel_table(self._kernel)
+        missing = Unknown.NO_SYMBOL if len(self._kernel_table) else Unknown.HIDDEN_KERNEL
+        return table_locations(self._kernel_table, addresses, missing)
+
+    def _locate_run_time_code(self, pid: int, addresses: U64) -> Locations:
+        if pid not in self._perf_maps:
+            self._perf_maps[pid] = read_perf_map(self._perf_map_dir, pid) if self._perf_map_dir else None
+        table = self._perf_maps[pid]
+        if table is None:
+            return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
+        return table_locations(table, addresses, Unknown.NO_SYMBOL)
+
+    def _open(self, file: MappedFile) -> ElfSymbols | Unknown:
+        """The file's symbols, or why it has none. A file with another build-id than the recorded is never used."""
+        reason = Unknown.NO_FILE
+        for path in self._places(file):
+            try:
+                elf = open_elf(path)
+            except OSError:
+                continue
+            except ElfError:
+                reason = Unknown.DAMAGED
+                continue
+            if _is_recorded_one(elf, file):
+                return ElfSymbols(elf)
+            reason = Unknown.WRONG_BUILD_ID
+        return reason
+
+    def _places(self, file: MappedFile) -> list[Path]:
+        if file.kind is FileKind.VDSO:
+            return [self._vdso] if self._vdso else []
+        path = file.path.removesuffix(_DELETED)
+        if self._symfs:
+            return [self._symfs / path.lstrip("/")]
+        # A container's file is seen under the root of its process, while that lives.
+        in_container = [Path(f"/proc/{file.pid}/root") / path.lstrip("/")] if file.pid else []
+        return [*in_container, Path(path)]
+
+
+def _is_recorded_one(elf: Elf, file: MappedFile) -> bool:
+    if not file.build_id:
+        return not file.path.endswith(_DELETED)  # what has the name now is another file
+    return elf.build_id == file.build_id

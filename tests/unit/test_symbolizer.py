@@ -1,0 +1,164 @@
+import ctypes
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from builders.elf import ElfFile, Symbol
+from tdprof.elf import read_build_id
+from tdprof.model import FileKind, Locations, MappedFile, Unknown
+from tdprof.symbolize import KernelSymbols, Symbolizer
+
+
+def offsets(*values: int) -> np.ndarray:
+    return np.array(values, np.uint64)
+
+
+def leaf_names(locations: Locations) -> list[str]:
+    """The innermost function of each address, or the reason that there is none."""
+    starts = locations.frame_start.tolist()
+    return [
+        locations.strings[locations.function[a]] if b > a else Unknown(locations.reason[i]).name
+        for i, (a, b) in enumerate(itertools.pairwise(starts))
+    ]
+
+
+@pytest.fixture
+def program(tmp_path) -> Path:
+    path = tmp_path / "program"
+    symbols = [Symbol("alpha", 0x401000, 0x10), Symbol("beta", 0x401010, 0x10)]
+    path.write_bytes(ElfFile(symbols=symbols, build_id=b"\x11" * 20).to_bytes())
+    return path
+
+
+def test_file_offsets_become_functions_in_the_order_given(program):
+    with Symbolizer() as symbolizer:
+        found = symbolizer.locate(MappedFile(str(program), "11" * 20), offsets(0x1018, 0x1000, 0x1020, 0x5000, 0x1010))
+    assert leaf_names(found) == ["beta", "alpha", "NO_SYMBOL", "NO_SYMBOL", "beta"]
+    assert found.file.tolist() == [-1, -1, -1]
+    assert found.line.tolist() == [0, 0, 0]
+
+
+def test_a_replaced_file_is_never_used(program):
+    with Symbolizer() as symbolizer:
+        found = symbolizer.locate(MappedFile(str(program), "22" * 20), offsets(0x1000))
+    assert leaf_names(found) == ["WRONG_BUILD_ID"]
+
+
+def test_a_deleted_file_without_build_id_is_not_taken_for_its_successor(program):
+    with Symbolizer() as symbolizer:
+        deleted = MappedFile(f"{program} (deleted)")
+        assert leaf_names(symbolizer.locate(deleted, offsets(0x1000))) == ["WRONG_BUILD_ID"]
+        known = MappedFile(f"{program} (deleted)", "11" * 20)
+        assert leaf_names(symbolizer.locate(known, offsets(0x1000))) == ["alpha"]
+
+
+def test_reasons(tmp_path, program):
+    text = tmp_path / "text"
+    text.write_bytes(b"hello\n" * 100)
+    stripped = tmp_path / "stripped"
+    stripped.write_bytes(ElfFile(dynamic_symbols=[Symbol("api", 0x401000, 4)]).to_bytes())
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(program.read_bytes()[:-1000])
+    with Symbolizer() as symbolizer:
+        for path, names in (
+            (tmp_path / "none", ["NO_FILE"]),
+            (text, ["DAMAGED"]),
+            (stripped, ["api", "STRIPPED"]),
+            (damaged, ["DAMAGED"]),
+        ):
+            found = symbolizer.locate(MappedFile(str(path)), offsets(0x1000, 0x1800)[: len(names)])
+            assert leaf_names(found) == names
+
+
+def test_symfs_holds_the_recorded_machines_files(tmp_path, program):
+    root = tmp_path / "sysroot"
+    (root / "opt").mkdir(parents=True)
+    shutil.copy(program, root / "opt/program")
+    with Symbolizer(symfs=root) as symbolizer:
+        assert leaf_names(symbolizer.locate(MappedFile("/opt/program"), offsets(0x1000))) == ["alpha"]
+        assert leaf_names(symbolizer.locate(MappedFile(str(program)), offsets(0x1000))) == ["NO_FILE"]
+
+
+def test_kernel_and_module_symbols():
+    kernel = KernelSymbols(
+        address=offsets(0xFFFF800000001000, 0xFFFF800000000000, 0xFFFF800100000000),
+        size=offsets(0, 0, 0x20),
+        name=["schedule", "_stext", "nf_hook"],
+        module=["", "", "nf_conntrack"],
+    )
+    file = MappedFile("[kernel]", kind=FileKind.KERNEL)
+    with Symbolizer(kernel=kernel) as symbolizer:
+        found = symbolizer.locate(
+            file, offsets(0xFFFF800000001004, 0xFFFF800000000FFF, 0xFFFF80010000001F, 0xFFFF800100000020, 0)
+        )
+    assert leaf_names(found) == ["schedule", "_stext", "nf_hook [nf_conntrack]", "NO_SYMBOL", "NO_SYMBOL"]
+
+
+@pytest.mark.parametrize(
+    "kernel", [None, KernelSymbols(offsets(0, 0), offsets(0, 0), ["schedule", "nf_hook"], ["", ""])]
+)
+def test_hidden_kernel_symbols(kernel):
+    with Symbolizer(kernel=kernel) as symbolizer:
+        found = symbolizer.locate(MappedFile("[kernel]", kind=FileKind.KERNEL), offsets(0xFFFF800000001004))
+    assert leaf_names(found) == ["HIDDEN_KERNEL"]
+
+
+def test_perf_map(tmp_path):
+    (tmp_path / "perf-42.map").write_bytes(
+        b"7f0000000000 40 LazyCompile:~add /srv/app.js:3\n"
+        b"garbage line\n"
+        b"0x7f0000000040 0x10 py::main:/srv/app.py\n"
+        b"7f0000000000 20 replaced later\n"
+        b"7f0000000080 2"  # half-written
+    )
+    with Symbolizer(perf_map_dir=tmp_path) as symbolizer:
+        file = MappedFile("[anon]", kind=FileKind.ANONYMOUS, pid=42)
+        found = symbolizer.locate(file, offsets(0x7F0000000000, 0x7F0000000020, 0x7F0000000048, 0x7F0000000080))
+        assert leaf_names(found) == [
+            "replaced later", "LazyCompile:~add /srv/app.js:3", "py::main:/srv/app.py", "NO_SYMBOL",
+        ]  # fmt: skip
+        other = MappedFile("[anon]", kind=FileKind.ANONYMOUS, pid=43)
+        assert leaf_names(symbolizer.locate(other, offsets(0x7F0000000000))) == ["NO_PERF_MAP"]
+
+
+def test_vdso(tmp_path):
+    with open("/proc/self/maps") as maps:
+        start, end = next((line.split()[0].split("-") for line in maps if "[vdso]" in line), (None, None))
+    assert start is not None
+    assert end is not None
+    image = tmp_path / "vdso.so"
+    image.write_bytes(ctypes.string_at(int(start, 16), int(end, 16) - int(start, 16)))
+    listing = subprocess.run(["readelf", "-sW", "--dyn-syms", image], capture_output=True, text=True, check=True).stdout
+    row = next(line.split() for line in listing.splitlines() if "clock_gettime" in line)
+    file = MappedFile("[vdso]", read_build_id(image), FileKind.VDSO)
+    with Symbolizer(vdso=image) as symbolizer:
+        (name,) = leaf_names(symbolizer.locate(file, offsets(int(row[1], 16) + 1)))
+    assert "clock_gettime" in name
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/nm"), reason="needs nm")
+def test_own_interpreter_agrees_with_nm():
+    path = os.path.realpath(sys.executable)
+    listing = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
+    (address,) = [int(line.split()[0], 16) for line in listing.splitlines() if line.endswith(" T PyObject_Repr")]
+    headers = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout
+    loads = [line.split() for line in headers.splitlines() if line.split()[:1] == ["LOAD"]]
+    file_offset = next(
+        address - int(row[2], 16) + int(row[1], 16)
+        for row in loads
+        if int(row[2], 16) <= address < int(row[2], 16) + int(row[4], 16)
+    )
+    with Symbolizer() as symbolizer:
+        found = symbolizer.locate(MappedFile(path, read_build_id(path)), offsets(file_offset + 2))
+    assert leaf_names(found) == ["PyObject_Repr"]
+
+
+def test_an_empty_batch(program):
+    with Symbolizer() as symbolizer:
+        found = symbolizer.locate(MappedFile(str(program)), offsets())
+    assert found.frame_start.tolist() == [0]
