@@ -1,0 +1,153 @@
+"""capture.json: what a capture is, what was measured, on which rung, and what was lost."""
+
+import dataclasses
+import json
+import os
+import types
+import typing
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any
+
+from tdprof.errors import TdprofError
+from tdprof.measured import EventInfo, Losses
+
+MANIFEST_FILE = "capture.json"
+# Raised whenever an older reader would misread a newer capture; added columns and keys do not raise it.
+SCHEMA_VERSION = 1
+
+
+class Rung(StrEnum):
+    """How a capture was taken, best first."""
+
+    BPF_PMU = "bpf-pmu"
+    BPF_SOFTWARE = "bpf-software"
+    RING_BUFFER = "ring-buffer"
+
+
+class State(StrEnum):
+    """How far a capture got."""
+
+    RECORDING = "recording"  # in progress, or its recorder was killed: the tables are made from the spool when read
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine of the recording."""
+
+    hostname: str
+    machine: str  # as uname -m
+    kernel: str  # as uname -r
+    boot_id: str  # of this boot: kernel addresses mean nothing in another
+    cpu_model: str
+    cpus_online: int
+    page_bytes: int
+    midr_el1: dict[str, str] = field(default_factory=dict)  # CPU number: MIDR_EL1 in hex; empty off Arm
+    perf_event_paranoid: int | None = None
+    kptr_restrict: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """capture.json. Times are nanoseconds; ``monotonic`` ones are CLOCK_MONOTONIC, as are the tables'."""
+
+    host: Host
+    command: list[str]  # empty when a running process or the whole system was recorded
+    pids: list[int]  # processes given with -p
+    is_system_wide: bool
+    events: list[EventInfo]
+    rung: Rung
+    rung_reason: str  # why not a better one, or what makes it the best
+    start_realtime_ns: int
+    start_monotonic_ns: int
+    end_monotonic_ns: int
+    losses: Losses
+    record_ids: list[list[int]] = field(default_factory=list)  # per event: ids in its perf records
+    samples_counted: int | None = None  # by the BPF programs themselves, against which the tables are checked
+    notes: list[str] = field(default_factory=list)  # what the user should know about this recording
+    exit_status: int | None = None  # the command's, as a shell gives it
+    state: State = State.RECORDING
+    tdprof_version: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def duration_ns(self) -> int:
+        """From the first enabled event to the last drain."""
+        return self.end_monotonic_ns - self.start_monotonic_ns
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace capture.json as one step, so that a reader never sees half of it."""
+    temporary = folder / f".{MANIFEST_FILE}.{os.getpid()}"
+    temporary.write_text(json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
+    temporary.replace(folder / MANIFEST_FILE)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check capture.json.
+
+    Raises:
+        TdprofError: not a capture, damaged, or of a newer schema.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        data = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not folder.exists():
+            raise TdprofError(f"no capture at {folder}", hint="tdprof record -o DIR -- CMD makes one") from error
+        raise TdprofError(f"{folder} is not a capture: it has no {MANIFEST_FILE}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise TdprofError(f"cannot read {path}: {error}") from error
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if not isinstance(version, int):
+        raise TdprofError(f"{path} is not a capture's manifest")
+    if version > SCHEMA_VERSION:
+        made_by = data.get("tdprof_version") or "a newer tdprof"
+        raise TdprofError(
+            f"{folder} has capture schema {version}, made by tdprof {made_by}; this one reads up to {SCHEMA_VERSION}",
+            hint="pip install --upgrade tdprof",
+        )
+    try:
+        manifest = _from_json(Manifest, data)
+    except (TypeError, ValueError) as error:
+        raise TdprofError(f"{path} is damaged: {error}") from error
+    assert isinstance(manifest, Manifest)
+    return manifest
+
+
+def _from_json(kind: Any, value: Any) -> Any:
+    """Build a dataclass (or a container of such) from JSON; unknown keys are ignored, wrong types are refused.
+
+    Raises:
+        TypeError, ValueError: naming the key.
+    """
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise TypeError(f"expected an object for {getattr(kind, '__name__', kind)}")
+        hints = typing.get_type_hints(kind)
+        known = {}
+        for item in dataclasses.fields(kind):
+            if item.name in value:
+                try:
+                    known[item.name] = _from_json(hints[item.name], value[item.name])
+                except (TypeError, ValueError) as error:
+                    raise type(error)(f"{item.name}: {error}") from None
+        return kind(**known)  # type: ignore[operator]  # a dataclass type, as checked above
+    if origin is list:
+        if not isinstance(value, list):
+            raise TypeError("expected a list")
+        return [_from_json(arguments[0], item) for item in value]
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise TypeError("expected an object")
+        return {_from_json(arguments[0], key): _from_json(arguments[1], item) for key, item in value.items()}
+    if origin in (typing.Union, types.UnionType):
+        return None if value is None else _from_json(arguments[0], value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+    return value

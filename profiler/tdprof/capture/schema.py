@@ -1,0 +1,79 @@
+"""The tables of a capture: file, columns, types and units. docs/capture.md explains them to users.
+
+All times are CLOCK_MONOTONIC nanoseconds of the recorded machine, unsigned.
+"""
+
+import pyarrow as pa
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+SAMPLES = pa.schema(
+    [
+        # End of the interval the samples fell into (at most a second long), or on the ring-buffer rung their very time.
+        pa.field("time_ns", pa.uint64(), nullable=False),
+        pa.field("event", pa.uint32(), nullable=False),  # index into capture.json's events
+        pa.field("pid", pa.uint32(), nullable=False),
+        pa.field("tid", pa.uint32(), nullable=False),
+        pa.field("thread_name", _TEXT),  # when sampled; null where only side-band knows it
+        pa.field("user_stack", pa.uint64()),  # `stack` of stacks.parquet; null: none was taken
+        pa.field("kernel_stack", pa.uint64()),
+        pa.field("count", pa.uint64(), nullable=False),  # samples
+        pa.field("weight", pa.uint64(), nullable=False),  # events they stand for, in the event's unit
+    ]
+)
+
+STACKS = pa.schema(
+    [
+        pa.field("stack", pa.uint64(), nullable=False),  # an opaque identity
+        pa.field("is_kernel", pa.bool_(), nullable=False),
+        pa.field("addresses", pa.list_(pa.uint64()), nullable=False),  # run-time addresses, leaf first
+    ]
+)
+
+MAPPINGS = pa.schema(
+    [
+        pa.field("time_ns", pa.uint64(), nullable=False),  # 0: it was there before the recording
+        pa.field("pid", pa.uint32(), nullable=False),
+        pa.field("address", pa.uint64(), nullable=False),
+        pa.field("length", pa.uint64(), nullable=False),  # bytes
+        pa.field("file_offset", pa.uint64(), nullable=False),  # bytes, of `address` within the file
+        pa.field("path", _TEXT, nullable=False),  # as the kernel names it: [vdso], //anon, …
+        pa.field("build_id", _TEXT),  # GNU build-id in hex; null where unknown
+    ]
+)
+
+# What happened to processes and threads, in time order.
+PROCESSES = pa.schema(
+    [
+        pa.field("time_ns", pa.uint64(), nullable=False),  # 0: it was so before the recording
+        pa.field("kind", _TEXT, nullable=False),  # name, exec, fork, exit
+        pa.field("pid", pa.uint32(), nullable=False),
+        pa.field("tid", pa.uint32(), nullable=False),
+        pa.field("parent_pid", pa.uint32()),  # of a fork; equal to pid for a new thread
+        pa.field("parent_tid", pa.uint32()),
+        pa.field("name", _TEXT),  # of kinds name and exec
+    ]
+)
+
+# The recorded machine's kernel symbols that samples fell into; an address belongs to the last symbol not above it.
+KERNEL_SYMBOLS = pa.schema(
+    [
+        pa.field("address", pa.uint64(), nullable=False),
+        pa.field("size", pa.uint64(), nullable=False),  # bytes up to the next symbol
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("module", _TEXT),  # null: the kernel itself
+    ]
+)
+
+TABLES = {
+    "samples": SAMPLES,
+    "stacks": STACKS,
+    "mappings": MAPPINGS,
+    "processes": PROCESSES,
+    "kernel_symbols": KERNEL_SYMBOLS,
+}
+
+
+def table_file(name: str) -> str:
+    """File name of a table within the capture's folder."""
+    return f"{name}.parquet"

@@ -1,0 +1,58 @@
+"""The spool: what a running recording appends to, before tables are made of it.
+
+A recording writes raw bytes and nothing else, so that it needs little memory and so that whatever was written stays
+readable when it is interrupted. ``tdprof.decode`` reads the files; once the tables are made, the spool is removed.
+
+    spool/ring.CPU.perf   perf records as the kernel wrote them (side-band; samples on the ring-buffer rung)
+    spool/stacks.bpf      BPF ring-buffer records, each a ``struct stack_record`` of bpf/sample.h
+    spool/initial.jsonl   one JSON object for each process that ran before the recording began
+    spool/rows.bpf        frames: FRAME_HEADER, then zlib of keys and values as arrays
+"""
+
+import os
+import struct
+import zlib
+from pathlib import Path
+
+SPOOL_FOLDER = "spool"
+STACKS_FILE = "stacks.bpf"
+ROWS_FILE = "rows.bpf"
+INITIAL_FILE = "initial.jsonl"
+RING_FILE = "ring.{cpu}.perf"
+
+# magic, rows, end of the interval (CLOCK_MONOTONIC, ns), bytes that follow, CRC-32 of them
+FRAME_HEADER = struct.Struct("<4sIQII")
+FRAME_MAGIC = b"TDR1"
+
+
+class SpoolWriter:
+    """Append-only files of one recording. Use as a context manager."""
+
+    def __init__(self, capture_folder: Path) -> None:
+        self.folder = capture_folder / SPOOL_FOLDER
+        self.folder.mkdir()
+        self._descriptors: dict[str, int] = {}
+
+    def descriptor(self, name: str) -> int:
+        """The descriptor of a file of the spool, created at first use."""
+        if name not in self._descriptors:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._descriptors[name] = os.open(self.folder / name, flags, 0o644)
+        return self._descriptors[name]
+
+    def append_rows(self, time_ns: int, keys: bytes, values: bytes, rows: int) -> None:
+        """Append a batch of aggregated rows that fell into the interval that ended at ``time_ns``."""
+        payload = zlib.compress(keys + values, 1)
+        header = FRAME_HEADER.pack(FRAME_MAGIC, rows, time_ns, len(payload), zlib.crc32(payload))
+        data = memoryview(header + payload)
+        fd = self.descriptor(ROWS_FILE)
+        while data:
+            data = data[os.write(fd, data) :]
+
+    def __enter__(self) -> "SpoolWriter":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for fd in self._descriptors.values():
+            os.close(fd)
+        self._descriptors.clear()

@@ -1,0 +1,91 @@
+"""Writing and reading a capture's Parquet tables."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tdprof.capture.schema import TABLES, table_file
+from tdprof.errors import TdprofError
+
+
+class TableWriter:
+    """Streams batches into a capture's tables; a table appears under its name only when it is whole.
+
+    Use as a context manager: leaving it normally publishes the tables, an exception removes what was written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writers: dict[str, pq.ParquetWriter] = {}
+
+    def _temporary(self, name: str) -> Path:
+        return self._folder / f".{table_file(name)}.part"
+
+    def write(self, name: str, table: pa.Table) -> None:
+        """Append rows to a table; its columns are cast to the schema."""
+        if name not in self._writers:
+            self._writers[name] = pq.ParquetWriter(self._temporary(name), TABLES[name], compression="zstd")
+        self._writers[name].write_table(table.cast(TABLES[name]))
+
+    def __enter__(self) -> "TableWriter":
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is None:
+            for name, schema in TABLES.items():
+                if name not in self._writers:
+                    self.write(name, schema.empty_table())
+        for name, writer in self._writers.items():
+            with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
+                writer.close()
+            if kind is None:
+                self._temporary(name).replace(self._folder / table_file(name))
+            else:
+                self._temporary(name).unlink(missing_ok=True)
+
+
+def has_tables(folder: Path) -> bool:
+    """Whether the tables were made; if not, the spool still holds everything."""
+    return all((folder / table_file(name)).exists() for name in TABLES)
+
+
+def read_table(folder: Path, name: str) -> pa.Table:
+    """A whole table.
+
+    Raises:
+        TdprofError: missing, truncated or not what the schema says.
+    """
+    path = folder / table_file(name)
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise TdprofError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    return _checked(path, table, TABLES[name])
+
+
+def read_batches(folder: Path, name: str, rows: int = 1 << 20) -> Iterator[pa.Table]:
+    """A table piece by piece, for those that may be large.
+
+    Raises:
+        TdprofError: as ``read_table``.
+    """
+    path = folder / table_file(name)
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(rows):
+                yield _checked(path, pa.Table.from_batches([batch]), TABLES[name])
+    except (OSError, pa.ArrowException) as error:
+        raise TdprofError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+
+
+def _checked(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
+    missing = [name for name in schema.names if name not in table.column_names]
+    if missing:
+        raise TdprofError(f"{path} is not a capture's table: it has no column {missing[0]}")
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise TdprofError(f"{path} has columns of other types: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,310 @@
+"""Opens what a recording needs on every task and CPU: the sampled events and the side-band with its ring."""
+
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tdprof.capture.spool import RING_FILE, SpoolWriter
+from tdprof.errors import TdprofError
+from tdprof.recorder import perf_event as pe
+from tdprof.recorder.events import Event
+from tdprof.recorder.host import perf_event_paranoid, read_setting
+from tdprof.recorder.ring import PerfRing
+
+MAX_SAMPLE_RATE = "/proc/sys/kernel/perf_event_max_sample_rate"
+# The default perf_event_mlock_kb lets an ordinary user lock 512 kB of data and one page a CPU.
+RING_BYTES = 512 << 10
+SIDE_BAND_SAMPLE_TYPE = pe.PERF_SAMPLE_IDENTIFIER | pe.PERF_SAMPLE_TID | pe.PERF_SAMPLE_TIME | pe.PERF_SAMPLE_CPU
+RING_SAMPLE_TYPE = SIDE_BAND_SAMPLE_TYPE | pe.PERF_SAMPLE_IP | pe.PERF_SAMPLE_PERIOD | pe.PERF_SAMPLE_CALLCHAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to record: tasks, and whether they wait for an exec.
+
+    Attributes:
+        tasks: thread ids, or [-1] for every task.
+        starts_at_exec: events count from the command's exec on, not from ``AttachedEvents.enable``.
+    """
+
+    tasks: Sequence[int]
+    starts_at_exec: bool = False
+
+    @property
+    def is_system_wide(self) -> bool:
+        return list(self.tasks) == [-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How often to sample: exactly one of the two is not zero."""
+
+    frequency_hz: int = 0
+    period: int = 0
+
+
+def threads_of(pids: Iterable[int]) -> list[int]:
+    """All threads of some processes.
+
+    Raises:
+        TdprofError: one of them does not exist.
+    """
+    threads = []
+    for pid in pids:
+        try:
+            threads += [int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()]
+        except (FileNotFoundError, ProcessLookupError) as error:
+            raise TdprofError(f"no process with PID {pid}", hint="ps -e lists them") from error
+    return threads
+
+
+def raise_descriptor_limit() -> None:
+    """One descriptor for each event, thread and CPU adds up; take what the hard limit allows, as perf does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class AttachedEvents:
+    """The open descriptors of one recording. Use as a context manager: leaving it closes them.
+
+    Every event is opened for each task on each CPU, with ``inherit``: a per-CPU event is the only kind that both
+    follows children and may write into a ring buffer, where its throttling is announced.
+    """
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        target: Target,
+        rate: Rate,
+        cpus: Sequence[int],
+        programs: Sequence[int] | None,
+    ) -> None:
+        """Open everything, stopped.
+
+        Args:
+            events: what to sample.
+            target: on which tasks.
+            rate: how often.
+            cpus: CPUs that are up.
+            programs: for each event the BPF program that takes its samples; None: samples go to the ring buffers.
+
+        Raises:
+            TdprofError: the kernel refuses an event, with the reason and what to do about it.
+        """
+        raise_descriptor_limit()
+        self._target = target
+        self.rings: dict[int, PerfRing] = {}
+        self.sampling: list[list[int]] = [[] for _ in events]
+        self.side_band: list[int] = []
+        self._cpu_of: dict[int, int] = {}
+        self._closing = contextlib.ExitStack()
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self.close)
+            for cpu in cpus:
+                for task in target.tasks:
+                    self._open_side_band(task, cpu)
+            for index, event in enumerate(events):
+                self._open_sampling(index, event, rate, cpus, programs)
+            on_failure.pop_all()
+
+    def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int) -> int:
+        attr.disabled = 1
+        attr.inherit = 1
+        attr.enable_on_exec = self._target.starts_at_exec
+        attr.sample_id_all = 1
+        attr.use_clockid = 1
+        attr.clockid = pe.CLOCK_MONOTONIC
+        fd = pe.perf_event_open(attr, task, cpu)
+        self._closing.callback(os.close, fd)
+        self._cpu_of[fd] = cpu
+        return fd
+
+    def _open_side_band(self, task: int, cpu: int) -> None:
+        attr = pe.PerfEventAttr(
+            type=pe.PERF_TYPE_SOFTWARE,
+            config=pe.PERF_COUNT_SW_DUMMY,
+            sample_period=1,
+            sample_type=SIDE_BAND_SAMPLE_TYPE,
+            exclude_kernel=1,
+            exclude_hv=1,
+            mmap=1,
+            mmap2=1,
+            comm=1,
+            comm_exec=1,
+            task=1,
+            build_id=1,
+            watermark=1,
+            wakeup_watermark=RING_BYTES // 4,
+        )
+        try:
+            fd = self._open(attr, task, cpu)
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # build-ids in mmap2 records came with Linux 5.12
+                attr.build_id = 0
+                try:
+                    fd = self._open(attr, task, cpu)
+                except OSError as second:
+                    raise open_error("side-band records", second, self._target) from second
+            elif error.errno == errno.ESRCH and len(self._target.tasks) > 1:
+                return  # the thread ended meanwhile
+            else:
+                raise open_error("side-band records", error, self._target) from error
+        self.side_band.append(fd)
+        self._give_ring(fd, cpu)
+
+    def _give_ring(self, fd: int, cpu: int) -> None:
+        if cpu in self.rings:
+            pe.set_output(fd, self.rings[cpu].fd)
+            return
+        try:
+            ring = PerfRing(fd, RING_BYTES)
+        except OSError as error:
+            raise TdprofError(
+                f"cannot map a perf ring buffer: {error.strerror}",
+                hint="sudo sysctl kernel.perf_event_mlock_kb=2048, or raise ulimit -l",
+            ) from error
+        self._closing.callback(ring.close)
+        self.rings[cpu] = ring
+
+    def _open_sampling(
+        self, index: int, event: Event, rate: Rate, cpus: Sequence[int], programs: Sequence[int] | None
+    ) -> None:
+        attr = event.attr()
+        attr.freq = rate.frequency_hz > 0
+        attr.sample_period = rate.frequency_hz or rate.period
+        attr.sample_type = SIDE_BAND_SAMPLE_TYPE if programs is not None else RING_SAMPLE_TYPE
+        attr.exclude_callchain_kernel = event.exclude_kernel
+        attr.watermark = 1
+        attr.wakeup_watermark = RING_BYTES // 4
+        failure: OSError | None = None
+        for cpu in cpus:
+            for task in self._target.tasks:
+                try:
+                    fd = self._open(attr, task, cpu)
+                    if programs is not None:
+                        pe.set_bpf(fd, programs[index])
+                except OSError as error:
+                    failure = error
+                    # A thread that ended, or a PMU that belongs to other cores than this one.
+                    if error.errno in (errno.ESRCH, errno.ENOENT, errno.ENODEV, errno.EINVAL):
+                        continue
+                    raise open_error(event.name, error, self._target, rate) from error
+                self.sampling[index].append(fd)
+                if cpu in self.rings:
+                    pe.set_output(fd, self.rings[cpu].fd)
+        if not self.sampling[index]:
+            assert failure is not None
+            raise open_error(event.name, failure, self._target, rate) from failure
+
+    def record_ids(self) -> list[list[int]]:
+        """For each event, the ids that stand in its perf records."""
+        return [[pe.event_id(fd) for fd in fds] for fds in self.sampling]
+
+    def enable(self) -> None:
+        """Start everything at once; not for events that start at exec."""
+        for fd in (*self.side_band, *(fd for fds in self.sampling for fd in fds)):
+            pe.enable(fd)
+
+    def disable(self) -> None:
+        """Stop sampling; side-band first lets nothing be sampled whose mapping is unknown."""
+        for fds in (*self.sampling, self.side_band):
+            for fd in fds:
+                pe.disable(fd)
+
+    def counts(self) -> Iterator[pe.Count]:
+        """The exact count of each event, summed over tasks, CPUs and inherited events.
+
+        A task's events on all CPUs are enabled whenever it runs on any, so its enabled time stands in each of them.
+        """
+        for fds in self.sampling:
+            total = sum((pe.read_count(fd) for fd in fds), start=pe.Count(0, 0, 0))
+            copies = 1 if self._target.is_system_wide else len({self._cpu_of[fd] for fd in fds})
+            yield pe.Count(total.value, total.enabled_ns // copies, total.running_ns)
+
+    def drain(self, spool: SpoolWriter) -> None:
+        """Append every ring's records to its file."""
+        for cpu, ring in self.rings.items():
+            ring.drain(spool.descriptor(RING_FILE.format(cpu=cpu)))
+
+    def close(self) -> None:
+        """Unmap and close everything."""
+        self._closing.close()
+
+    def __enter__(self) -> "AttachedEvents":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def open_error(what: str, error: OSError, target: Target, rate: Rate | None = None) -> TdprofError:
+    """The kernel's refusal in words: what it means and the command that changes it."""
+    paranoid = perf_event_paranoid()
+    code = error.errno
+    if paranoid is None or code == errno.ENOSYS:
+        return TdprofError(
+            "perf events are not available: the kernel lacks them, or a container's seccomp filter hides them",
+            hint="run outside the container, or with --security-opt seccomp=unconfined",
+        )
+    if code in (errno.EACCES, errno.EPERM):
+        if target.is_system_wide:
+            wanted, scope = 0, "the whole system"
+        elif target.starts_at_exec:
+            wanted, scope = 2, "your own programs"
+        else:
+            wanted, scope = 2, "this process"
+        if paranoid > wanted or target.is_system_wide:
+            return TdprofError(
+                f"not allowed to record {scope}: kernel.perf_event_paranoid is {paranoid}",
+                hint=f"sudo sysctl kernel.perf_event_paranoid={wanted}, or run tdprof with sudo",
+            )
+        return TdprofError(
+            f"not allowed to record {scope} with {what}: {error.strerror}",
+            hint="you can record your own processes; for others run tdprof with sudo",
+        )
+    if code == errno.ESRCH:
+        return TdprofError("the process ended before it could be recorded")
+    if code == errno.EMFILE:
+        return TdprofError("too many open files for this many events, threads and CPUs", hint="ulimit -n 65536")
+    limit = read_setting(MAX_SAMPLE_RATE)
+    if code == errno.EINVAL and rate and limit is not None and rate.frequency_hz > limit:
+        return TdprofError(
+            f"{rate.frequency_hz} Hz is above the kernel's limit of {limit} Hz",
+            hint=f"use -F {limit} or less, or sudo sysctl kernel.perf_event_max_sample_rate={rate.frequency_hz}",
+        )
+    if code in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+        return TdprofError(
+            f"this machine cannot sample '{what}': no PMU here counts it with overflow interrupts ({error.strerror})",
+            hint="tdprof record -e cpu-clock -- CMD samples time instead; tdprof doctor shows the PMUs",
+        )
+    return TdprofError(
+        f"the PMU refuses the event '{what}': {error.strerror}",
+        hint="check its code and modifiers; tdprof doctor shows the PMUs",
+    )
+
+
+def can_open(event: Event, *, sampling: bool) -> bool:
+    """Whether the kernel lets this process open an event on itself, optionally with an overflow interrupt."""
+    attr = event.attr()
+    attr.disabled = 1
+    if sampling:
+        attr.sample_period = 1_000_000
+    try:
+        os.close(pe.perf_event_open(attr, 0, -1))
+    except OSError:
+        return False
+    return True
+
+
+def restrict_to_permitted(event: Event) -> Event:
+    """The event without its kernel part where only that is refused, as perf does for an ordinary user."""
+    if not event.exclude_kernel and not event.exclude_user and not can_open(event, sampling=True):
+        restricted = replace(event.user_only())
+        if can_open(restricted, sampling=True):
+            return restricted
+    return event

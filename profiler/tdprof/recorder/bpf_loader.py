@@ -1,0 +1,59 @@
+"""Child process: compile and load the sampling programs with bcc, then hand the descriptors over and end.
+
+bcc brings LLVM, about 100 MB of it; only this short-lived process ever holds it. It runs as a script under whichever
+interpreter can import the distribution's bcc, so it uses the standard library and bcc only.
+
+    bpf_loader.py SOCKET_FD REQUEST_JSON
+
+The answer on the socket is one JSON object: ``{"maps": [name…], "programs": n}`` together with the descriptors of the
+maps and then the programs, or ``{"error": text, "stage": "import" | "compile" | "load"}``.
+"""
+
+import json
+import os
+import platform
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+MAPS = ("rows_a", "rows_b", "stacks", "counters", "active")
+
+
+def load(request: dict[str, Any]) -> tuple[dict[str, Any], list[int], object]:
+    """Returns the answer, the descriptors, and the bcc object that keeps them open."""
+    os.environ["BCC_KERNEL_SOURCE"] = request["headers"]
+    try:
+        import bcc
+    except ImportError as error:
+        return {"error": str(error), "stage": "import"}, [], None
+    source = Path(request["source"])
+    text = source.read_text()
+    for event, with_kernel in enumerate(request["with_kernel"]):
+        text += f"SAMPLE_PROGRAM({event}, {int(with_kernel)})\n"
+    flags = ["-I/usr/include", f"-I/usr/include/{platform.machine()}-linux-gnu", f"-I{source.parent}"]
+    flags += [f"-D{name}={value}" for name, value in request["settings"].items()]
+    try:
+        bpf = bcc.BPF(text=text, cflags=flags)
+    except Exception as error:  # bcc raises nothing more precise; what clang said went to stderr
+        return {"error": str(error), "stage": "compile"}, [], None
+    try:
+        functions = [bpf.load_func(f"sample_{n}", bcc.BPF.PERF_EVENT) for n in range(len(request["with_kernel"]))]
+    except Exception as error:
+        return {"error": str(error), "stage": "load"}, [], None
+    descriptors = [bpf[name].map_fd for name in MAPS] + [function.fd for function in functions]
+    return {"maps": list(MAPS), "programs": len(functions)}, descriptors, bpf
+
+
+def main() -> None:
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    answer, descriptors, owner = load(json.loads(sys.argv[2]))
+    socket.send_fds(channel, [json.dumps(answer).encode()], descriptors)
+    channel.close()
+    del owner
+    # Nothing is left to clean up; LLVM's own tear-down takes longer than the load.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Facts about this machine, read from /proc and /sys."""
+
+import mmap
+import os
+import platform
+import re
+from pathlib import Path
+
+from tdprof.capture.manifest import Host
+
+_CPUS = Path("/sys/devices/system/cpu")
+
+
+def read_text(path: str | Path) -> str:
+    """A small system file's text without its line end, or "" where it does not exist or may not be read."""
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def read_setting(path: str | Path) -> int | None:
+    """A numeric system setting, or None where there is none."""
+    text = read_text(path)
+    return int(text) if re.fullmatch(r"-?\d+", text) else None
+
+
+def parse_cpu_list(text: str) -> list[int]:
+    """``0-3,8`` to [0, 1, 2, 3, 8]; anything else to []."""
+    cpus: list[int] = []
+    for part in text.split(","):
+        if match := re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip()):
+            cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return cpus
+
+
+def online_cpus() -> list[int]:
+    """Numbers of the CPUs that are up."""
+    return parse_cpu_list(read_text(_CPUS / "online")) or [0]
+
+
+def midr_by_cpu() -> dict[str, str]:
+    """MIDR_EL1 of each CPU in hex, by CPU number; empty where the kernel shows none (any machine but arm64)."""
+    found = {}
+    for path in sorted(_CPUS.glob("cpu[0-9]*/regs/identification/midr_el1")):
+        if text := read_text(path):
+            found[path.parts[-4].removeprefix("cpu")] = text
+    return found
+
+
+def cpu_model() -> str:
+    """What the processor calls itself, or "" where /proc/cpuinfo does not say."""
+    match = re.search(r"^model name\s*:\s*(.+)$", read_text("/proc/cpuinfo"), re.MULTILINE)
+    return match[1] if match else ""
+
+
+def perf_event_paranoid() -> int | None:
+    """The setting that decides what an ordinary user may record; None where perf events are not built in."""
+    return read_setting("/proc/sys/kernel/perf_event_paranoid")
+
+
+def describe_host() -> Host:
+    """Everything a capture keeps about its machine."""
+    return Host(
+        hostname=platform.node(),
+        machine=platform.machine(),
+        kernel=platform.release(),
+        boot_id=read_text("/proc/sys/kernel/random/boot_id"),
+        cpu_model=cpu_model(),
+        cpus_online=len(online_cpus()),
+        page_bytes=mmap.PAGESIZE,
+        midr_el1=midr_by_cpu(),
+        perf_event_paranoid=perf_event_paranoid(),
+        kptr_restrict=read_setting("/proc/sys/kernel/kptr_restrict"),
+    )
+
+
+# Bits of the capability sets in /proc/PID/status (include/uapi/linux/capability.h).
+CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF = 21, 38, 39
+
+
+def effective_capabilities() -> int:
+    """This process's effective capability bits."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text("/proc/self/status"), re.MULTILINE)
+    return int(match[1], 16) if match else 0
+
+
+def may_load_bpf() -> bool:
+    """Whether the kernel lets this process load perf-event programs."""
+    capabilities = effective_capabilities()
+    return bool(capabilities >> CAP_SYS_ADMIN & 1 or (capabilities >> CAP_BPF & 1 and capabilities >> CAP_PERFMON & 1))
+
+
+def is_privileged_for_perf() -> bool:
+    """Whether perf_event_paranoid does not bind this process."""
+    capabilities = effective_capabilities()
+    return bool(capabilities >> CAP_SYS_ADMIN & 1 or capabilities >> CAP_PERFMON & 1 or os.geteuid() == 0)

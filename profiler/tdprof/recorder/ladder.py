@@ -1,0 +1,68 @@
+"""The ladder of fallbacks: which events a recording takes when none is named, and which rung it stands on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tdprof.capture.manifest import Rung
+from tdprof.recorder.attach import can_open, restrict_to_permitted
+from tdprof.recorder.bpf_sampler import BpfLoad, BpfSampler, BpfUnavailableError, TableSizes
+from tdprof.recorder.events import Event, core_pmus, parse_event
+from tdprof.recorder.host import may_load_bpf, perf_event_paranoid
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to sample and what the user should know of the choice."""
+
+    events: list[Event]
+    notes: list[str]
+    has_pmu: bool
+
+
+def choose_events(named: Sequence[Event]) -> Choice:
+    """The named events, or cycles where a PMU can interrupt on them, else the CPU clock.
+
+    Where only the kernel's part is refused, user space is recorded and a note says so.
+    """
+    notes = []
+    cycles = parse_event("cycles")
+    has_pmu = any(can_open(event, sampling=True) for event in (cycles, cycles.user_only()))
+    events = list(named)
+    if not events:
+        events = [cycles if has_pmu else parse_event("cpu-clock")]
+        if not has_pmu:
+            why = "its PMU cannot interrupt here" if core_pmus() else "this machine shows no PMU"
+            notes.append(f"cpu-clock instead of cycles: {why} (tdprof doctor)")
+    permitted = [restrict_to_permitted(event) for event in events]
+    if permitted != events:
+        notes.append(f"user space only: kernel.perf_event_paranoid is {perf_event_paranoid()}")
+    return Choice(permitted, notes, has_pmu)
+
+
+class BpfAttempt:
+    """Tries for a BPF rung; started early, because the load takes longer than everything else before the start."""
+
+    def __init__(self, events: Sequence[Event], sizes: TableSizes, *, is_wanted: bool) -> None:
+        self._load: BpfLoad | None = None
+        self._reason = ""
+        if not is_wanted:
+            self._reason = "asked for with --no-bpf"
+        elif not may_load_bpf():
+            self._reason = "loading BPF programs needs root, or CAP_BPF and CAP_PERFMON"
+        else:
+            self._load = BpfLoad([not event.exclude_kernel for event in events], sizes)
+
+    def finish(self, choice: Choice) -> tuple[BpfSampler | None, Rung, str]:
+        """The loaded sampler or None, the rung, and why it is this one."""
+        reason = self._reason
+        if self._load is not None:
+            try:
+                sampler = self._load.finish()
+            except BpfUnavailableError as error:
+                reason = str(error)
+            else:
+                if all(event.is_software for event in choice.events):
+                    why = "only software events were asked for" if choice.has_pmu else "no PMU interrupts here"
+                    return sampler, Rung.BPF_SOFTWARE, why
+                return sampler, Rung.BPF_PMU, "BPF and the PMU both work"
+        return None, Rung.RING_BUFFER, f"no BPF: {reason}"

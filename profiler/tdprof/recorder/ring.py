@@ -1,0 +1,110 @@
+"""Kernel ring buffers, drained straight from the shared pages into a file."""
+
+import errno
+import mmap
+import os
+from typing import Self
+
+PAGE_BYTES = mmap.PAGESIZE
+# struct perf_event_mmap_page: data_head and data_tail, as indices of 64-bit words.
+_DATA_HEAD, _DATA_TAIL = 1024 // 8, 1032 // 8
+
+
+class PerfRing:
+    """A perf event's ring buffer of records. Owns its mapping, not the event.
+
+    Args:
+        fd: the event.
+        data_bytes: wanted size, a power of two of pages; halved until the locked-memory limit admits it.
+
+    Raises:
+        OSError: not even one page could be mapped.
+    """
+
+    def __init__(self, fd: int, data_bytes: int) -> None:
+        self.fd = fd
+        while True:
+            try:
+                self._map = mmap.mmap(fd, PAGE_BYTES + data_bytes)
+                break
+            except (PermissionError, OSError) as error:
+                if error.errno not in (errno.EPERM, errno.ENOMEM) or data_bytes <= PAGE_BYTES:
+                    raise
+                data_bytes //= 2
+        self.data_bytes = data_bytes
+        self._view = memoryview(self._map)
+        self._words = self._view[:PAGE_BYTES].cast("Q")
+        self._data = self._view[PAGE_BYTES:]
+
+    def drain(self, out_fd: int) -> int:
+        """Append all complete records to a file; returns the number of bytes.
+
+        ``os.writev`` gives up the interpreter lock before the system call; the lock's atomic operations keep the
+        kernel's reads of the data behind our read of the head.
+        """
+        head, tail = self._words[_DATA_HEAD], self._words[_DATA_TAIL]
+        size = head - tail
+        if size == 0:
+            return 0
+        write_ring(out_fd, self._data, tail, size)
+        self._words[_DATA_TAIL] = head
+        return size
+
+    def close(self) -> None:
+        """Unmap; the event stays open."""
+        self._words.release()
+        self._data.release()
+        self._view.release()
+        self._map.close()
+
+
+class BpfRing:
+    """A BPF ring buffer map that carries new call stacks."""
+
+    def __init__(self, map_fd: int, data_bytes: int) -> None:
+        self.data_bytes = data_bytes
+        self._consumer_map = mmap.mmap(map_fd, PAGE_BYTES)
+        # The kernel maps the data twice in a row, so that no record is split.
+        self._producer_map = mmap.mmap(map_fd, PAGE_BYTES + 2 * data_bytes, prot=mmap.PROT_READ, offset=PAGE_BYTES)
+        self._consumer = memoryview(self._consumer_map).cast("Q")
+        self._producer = memoryview(self._producer_map)[:PAGE_BYTES].cast("Q")
+        self._data = memoryview(self._producer_map)[PAGE_BYTES:]
+
+    @property
+    def produced(self) -> int:
+        """Bytes ever put in, committed or not."""
+        return self._producer[0]
+
+    @property
+    def pending(self) -> int:
+        """Bytes waiting to be drained."""
+        return self._producer[0] - self._consumer[0]
+
+    def drain(self, out_fd: int, up_to: int) -> None:
+        """Append records to a file, headers included, up to a ``produced`` mark before which all are committed."""
+        start = self._consumer[0]
+        if up_to == start:
+            return
+        write_ring(out_fd, self._data[: self.data_bytes], start, up_to - start)
+        self._consumer[0] = up_to
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._consumer.release()
+        self._producer.release()
+        self._data.release()
+
+
+def write_ring(out_fd: int, data: memoryview, start: int, size: int) -> None:
+    """Write ``size`` bytes of a power-of-two ring from position ``start``, in two parts where it wraps."""
+    offset = start % len(data)
+    first = min(size, len(data) - offset)
+    parts = [data[offset : offset + first], data[: size - first]]
+    while parts:
+        written = os.writev(out_fd, parts)
+        while parts and written >= len(parts[0]):
+            written -= len(parts.pop(0))
+        if parts:
+            parts[0] = parts[0][written:]

@@ -1,0 +1,300 @@
+"""One recording from start to end: attach, run, drain, stop. Leaves a folder whose spool holds everything."""
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tdprof import __version__
+from tdprof.capture.manifest import Manifest, write_manifest
+from tdprof.capture.spool import SpoolWriter
+from tdprof.errors import TdprofError
+from tdprof.measured import EventInfo, Losses
+from tdprof.recorder import bpf_sampler
+from tdprof.recorder.attach import AttachedEvents, Rate, Target, threads_of
+from tdprof.recorder.events import Event
+from tdprof.recorder.host import describe_host, online_cpus
+from tdprof.recorder.ladder import BpfAttempt, choose_events
+from tdprof.recorder.snapshot import Snapshot, running_pids
+from tdprof.recorder.workload import Workload, check_command
+
+DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
+TICK_MS = 100  # how often a table that fills too fast is noticed
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What ``tdprof record`` was asked for. Exactly one of command, pids and is_system_wide is set."""
+
+    output: Path
+    events: Sequence[Event] = ()
+    rate: Rate = field(default_factory=lambda: Rate(frequency_hz=999))
+    command: Sequence[str] = ()
+    pids: Sequence[int] = ()
+    is_system_wide: bool = False
+    duration_s: float | None = None
+    use_bpf: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a recording ended.
+
+    Attributes:
+        manifest: as written.
+        failure: what stopped it early, with everything up to then kept; None if nothing did.
+    """
+
+    manifest: Manifest
+    failure: TdprofError | None
+
+
+class _StopSignals:
+    """Turns SIGINT, SIGTERM and SIGHUP into a readable descriptor for the duration of a recording."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def _note(self, number: int, _frame: object) -> None:
+        self.received = number
+
+    def __enter__(self) -> "_StopSignals":
+        self._wakeup = signal.set_wakeup_fd(self._write)
+        self._handlers = {
+            number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        }
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup)
+        os.close(self._read)
+        os.close(self._write)
+
+
+def make_output_folder(path: Path) -> None:
+    """Create the capture's folder.
+
+    Raises:
+        TdprofError: it exists and is not empty, or cannot be created.
+    """
+    try:
+        path.mkdir()
+    except FileExistsError as error:
+        if path.is_dir() and not any(path.iterdir()):
+            return
+        raise TdprofError(f"{path} exists already", hint="name another folder with -o, or remove it") from error
+    except OSError as error:
+        raise TdprofError(f"cannot create {path}: {error.strerror}", hint="name another folder with -o") from error
+    if not os.access(path, os.W_OK):
+        raise TdprofError(f"cannot write into {path}", hint="name another folder with -o")
+
+
+def record(options: RecordOptions) -> Outcome:
+    """Record until the command or the processes end, the duration is over, or a signal asks to stop.
+
+    Raises:
+        TdprofError: nothing could be recorded. Once recording has begun, failures are in the outcome instead.
+    """
+    with contextlib.ExitStack() as stack:
+        if options.command:
+            check_command(options.command[0])
+        tasks = [-1] if options.is_system_wide else threads_of(options.pids)
+        choice = choose_events(options.events)
+        make_output_folder(options.output)
+        on_failure = stack.enter_context(contextlib.ExitStack())
+        on_failure.callback(_remove_empty, options.output)
+        workload = stack.enter_context(Workload(options.command)) if options.command else None
+        cpus = online_cpus()
+        sizes = bpf_sampler.TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * len(cpus) * len(choice.events))
+        attempt = BpfAttempt(choice.events, sizes, is_wanted=options.use_bpf)
+        host = describe_host()
+        sampler, rung, reason = attempt.finish(choice)
+        if sampler:
+            stack.enter_context(sampler)
+        target = Target([workload.pid], starts_at_exec=True) if workload else Target(tasks)
+        programs = sampler.programs if sampler else None
+        attached = stack.enter_context(AttachedEvents(choice.events, target, options.rate, cpus, programs))
+        spool = stack.enter_context(SpoolWriter(options.output))
+        manifest = Manifest(
+            host=host,
+            command=list(options.command),
+            pids=list(options.pids),
+            is_system_wide=options.is_system_wide,
+            events=[
+                EventInfo(event.name, event.unit, options.rate.period, options.rate.frequency_hz)
+                for event in choice.events
+            ],
+            rung=rung,
+            rung_reason=reason,
+            start_realtime_ns=time.time_ns(),
+            start_monotonic_ns=time.monotonic_ns(),
+            end_monotonic_ns=time.monotonic_ns(),
+            losses=Losses(),
+            record_ids=attached.record_ids(),
+            notes=choice.notes,
+            tdprof_version=__version__,
+        )
+        signals = stack.enter_context(_StopSignals())
+        run = _Run(options, manifest, attached, sampler, spool, workload, signals)
+        run.start()
+        on_failure.pop_all()
+        return run.until_stopped()
+
+
+def _remove_empty(folder: Path) -> None:
+    """A refused recording leaves nothing behind."""
+    for path in (folder / "capture.json", folder / "spool"):
+        with contextlib.suppress(OSError):
+            path.rmdir() if path.is_dir() else path.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+@dataclass(slots=True)
+class _Run:
+    """The recording while it runs."""
+
+    options: RecordOptions
+    manifest: Manifest
+    attached: AttachedEvents
+    sampler: bpf_sampler.BpfSampler | None
+    spool: SpoolWriter
+    workload: Workload | None
+    signals: _StopSignals
+
+    def start(self) -> None:
+        """Write the first manifest and let the events count.
+
+        Raises:
+            TdprofError: the command could not be executed, or the folder could not be written.
+        """
+        try:
+            write_manifest(self.options.output, self.manifest)
+            if self.workload:
+                self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
+                self.workload.start()
+                return
+            self.attached.enable()
+            self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
+            Snapshot().write(running_pids() if self.options.is_system_wide else self.options.pids, self.spool)
+        except OSError as error:
+            raise TdprofError(f"cannot write into {self.options.output}: {error.strerror}") from error
+
+    def until_stopped(self) -> Outcome:
+        """Drain until something ends the recording; then stop the events, drain the rest and read the totals."""
+        failure: TdprofError | None = None
+        try:
+            self._loop()
+        except OSError as error:
+            failure = self._write_failure(error)
+        self.attached.disable()
+        if self.workload and self.signals.received is not None:
+            self.workload.terminate()
+        totals = list(self.attached.counts())
+        if failure is None:
+            try:
+                # Twice, because each drain empties one of the two tables.
+                self._drain()
+                self._drain()
+            except OSError as error:
+                failure = self._write_failure(error)
+        self.manifest = replace(
+            self.manifest,
+            events=[
+                replace(info, total=count.value, enabled_ns=count.enabled_ns, running_ns=count.running_ns)
+                for info, count in zip(self.manifest.events, totals, strict=True)
+            ],
+            exit_status=self.workload.wait() if self.workload else None,
+            notes=[*self.manifest.notes, *([failure.message] if failure else [])],
+        )
+        try:
+            write_manifest(self.options.output, self.manifest)
+        except OSError as error:
+            failure = failure or self._write_failure(error)
+        return Outcome(self.manifest, failure)
+
+    def _loop(self) -> None:
+        deadline = None if self.options.duration_s is None else time.monotonic() + self.options.duration_s
+        next_drain = time.monotonic_ns() + DRAIN_INTERVAL_NS
+        with self._poller() as (poller, ending):
+            while self.signals.received is None and ending:
+                timeout_ms = float(TICK_MS)
+                if deadline is not None:
+                    timeout_ms = min(timeout_ms, (deadline - time.monotonic()) * 1000)
+                    if timeout_ms <= 0:
+                        return
+                ready = set()
+                for fd, mask in poller.poll(timeout_ms):
+                    ready.add(fd)
+                    # A ring hangs up when its last task has ended, and would wake us for ever.
+                    if fd in ending or mask & (select.POLLHUP | select.POLLERR):
+                        poller.unregister(fd)
+                ending -= ready
+                if time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
+                    self._drain()
+                    next_drain = time.monotonic_ns() + DRAIN_INTERVAL_NS
+                    write_manifest(self.options.output, self.manifest)
+                elif ready:
+                    self.attached.drain(self.spool)
+
+    @contextlib.contextmanager
+    def _poller(self) -> Iterator[tuple[select.poll, set[int]]]:
+        """What can wake the loop, and the descriptors whose readiness ends it once all have been ready."""
+        poller = select.poll()
+        poller.register(self.signals, select.POLLIN)
+        for ring in self.attached.rings.values():
+            poller.register(ring.fd, select.POLLIN)
+        with contextlib.ExitStack() as stack:
+            ending = set()
+            if self.workload:
+                ending.add(self.workload.pidfd)
+            for pid in self.options.pids:
+                with contextlib.suppress(ProcessLookupError):
+                    fd = os.pidfd_open(pid)
+                    stack.callback(os.close, fd)
+                    ending.add(fd)
+            for fd in ending:
+                poller.register(fd, select.POLLIN)
+            if self.options.is_system_wide:
+                ending.add(-1)  # nothing but a signal or the duration ends it
+            yield poller, ending
+
+    def _drain(self) -> None:
+        """Move what the kernel holds into the spool and note how far the capture reaches."""
+        self.attached.drain(self.spool)
+        end_ns = time.monotonic_ns()
+        if self.sampler:
+            end_ns = self.sampler.drain(self.spool)
+            counters = self.sampler.counters()
+            self.manifest = replace(
+                self.manifest,
+                samples_counted=counters["samples"],
+                losses=replace(
+                    self.manifest.losses,
+                    samples_map_full=counters["samples_map_full"],
+                    samples_outside_namespace=counters["samples_outside_namespace"],
+                    user_stacks_unreadable=counters["user_stacks_unreadable"],
+                    kernel_stacks_unreadable=counters["kernel_stacks_unreadable"],
+                    stacks_truncated=counters["stacks_truncated"],
+                ),
+            )
+        self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
+
+    def _write_failure(self, error: OSError) -> TdprofError:
+        cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
+        return TdprofError(
+            f"recording stopped early: cannot write into {self.options.output}: {cause}",
+            hint=f"free some space; tdprof report {self.options.output} shows what was kept",
+        )

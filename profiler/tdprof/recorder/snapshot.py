@@ -1,0 +1,62 @@
+"""Processes that were there before the recording: their names and executable mappings, from /proc."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
+from tdprof.elf import read_build_id
+from tdprof.recorder.host import read_text
+
+_PROC = Path("/proc")
+
+
+class Snapshot:
+    """Writes processes to the spool; reads each distinct file's build-id once."""
+
+    def __init__(self) -> None:
+        self._build_ids: dict[tuple[str, str], str] = {}
+
+    def write(self, pids: Iterable[int], spool: SpoolWriter) -> None:
+        """Append one line a process; those that end meanwhile, or may not be read, are left out."""
+        fd = spool.descriptor(INITIAL_FILE)
+        for pid in pids:
+            maps = read_text(_PROC / str(pid) / "maps")
+            threads = self._threads(pid)
+            if threads:
+                line = {"pid": pid, "threads": threads, "maps": self._executable(pid, maps)}
+                os.write(fd, json.dumps(line).encode() + b"\n")
+
+    def _threads(self, pid: int) -> dict[int, str]:
+        try:
+            tids = [int(entry.name) for entry in (_PROC / str(pid) / "task").iterdir()]
+        except OSError:
+            return {}
+        return {tid: read_text(_PROC / str(pid) / "task" / str(tid) / "comm") for tid in tids}
+
+    def _executable(self, pid: int, maps: str) -> list[tuple[int, int, int, str, str]]:
+        """(address, length, file offset, path, build-id) of each executable mapping."""
+        found = []
+        for line in maps.splitlines():
+            fields = line.split(maxsplit=5)
+            if len(fields) < 5 or "x" not in fields[1]:
+                continue
+            start, _, end = fields[0].partition("-")
+            path = fields[5] if len(fields) > 5 else "//anon"
+            build_id = self._build_id(pid, fields[0], fields[3], fields[4]) if path.startswith("/") else ""
+            found.append((int(start, 16), int(end, 16) - int(start, 16), int(fields[2], 16), path, build_id))
+        return found
+
+    def _build_id(self, pid: int, address_range: str, device: str, inode: str) -> str:
+        """Of the very file that is mapped, even if its path now names another or is outside our mount namespace."""
+        if inode == "0":
+            return ""
+        if (device, inode) not in self._build_ids:
+            self._build_ids[device, inode] = read_build_id(_PROC / str(pid) / "map_files" / address_range)
+        return self._build_ids[device, inode]
+
+
+def running_pids() -> list[int]:
+    """Every process there is, in this pid namespace."""
+    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
