@@ -11,7 +11,9 @@ from tdprof import __version__
 from tdprof.errors import TdprofError
 
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "record": ("record", "sample a command, processes or the whole system into a capture"),
+}
 
 
 class LazyGroup(click.Group):
@@ -38,9 +40,8 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if COMMANDS:
-            with formatter.section("Commands"):
-                formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

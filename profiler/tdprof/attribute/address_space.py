@@ -1,0 +1,248 @@
+"""Which address space a sample belongs to, and which mapping an address in it falls into.
+
+An address space is a process between two execs. Forked children share their parent's mappings up to the fork, so a
+child's space only holds what it mapped itself and points at its parent's for the rest.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tdprof.model import I64, U64
+
+_NONE = -1
+
+
+@dataclass(slots=True)
+class _Space:
+    """One address space.
+
+    Attributes:
+        pid: its process.
+        start_ns: when it began; 0 if before the recording.
+        base: number of the space it was forked from, or -1.
+        names: thread names seen in it.
+        rows: its rows of the mapping table, in time order.
+    """
+
+    pid: int
+    start_ns: int
+    base: int = _NONE
+    names: set[str] = field(default_factory=set)
+    rows: list[int] = field(default_factory=list)
+    segments: "_Segments | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    """Mappings cut at each other's borders, so that a look-up is two binary searches.
+
+    Attributes:
+        border: uint64, sorted; segment i is ``border[i]`` up to ``border[i + 1]``.
+        first: int64, where the candidates of segment i begin; one more than segments.
+        time_ns, row: the candidates of each segment in time order: when mapped, and row of the mapping table.
+        is_ambiguous: whether any segment has several candidates, so that time decides.
+    """
+
+    border: U64
+    first: I64
+    time_ns: U64
+    row: I64
+    is_ambiguous: bool
+
+
+class AddressSpaces:
+    """Everything known about who had what mapped when.
+
+    Args:
+        mappings, processes: the capture's tables.
+    """
+
+    def __init__(self, mappings: pa.Table, processes: pa.Table) -> None:
+        self._start = mappings["address"].to_numpy()
+        self._end = self._start + mappings["length"].to_numpy()
+        self._time = mappings["time_ns"].to_numpy()
+        self._spaces: list[_Space] = []
+        self._of_pid: dict[int, list[int]] = defaultdict(list)
+        self._name_changes: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        self.process_names: dict[int, str] = {}
+        self._follow(mappings, processes)
+
+    def _follow(self, mappings: pa.Table, processes: pa.Table) -> None:
+        """Replay what happened, in time order; at equal times processes come before mappings."""
+        names = ("time_ns", "kind", "pid", "tid", "parent_pid", "parent_tid", "name")
+        events = zip(*(processes[name].to_pylist() for name in names), strict=True)
+        pids = mappings["pid"].to_pylist()
+        times = self._time.tolist()
+        order = np.argsort(self._time, kind="stable").tolist()
+        at = 0
+        for time_ns, kind, pid, tid, parent_pid, parent_tid, name in sorted(events, key=lambda event: event[0]):
+            while at < len(order) and times[order[at]] < time_ns:
+                self._space_of(pids[order[at]]).rows.append(order[at])
+                at += 1
+            self._apply(time_ns, kind, pid, tid, parent_pid, parent_tid, name)
+        for row in order[at:]:
+            self._space_of(pids[row]).rows.append(row)
+
+    def _apply(
+        self, time_ns: int, kind: str, pid: int, tid: int, parent_pid: int | None, parent_tid: int | None, name: str
+    ) -> None:
+        if kind == "fork" and parent_pid is not None:
+            if parent_pid != pid:
+                base = self._of_pid[parent_pid][-1] if parent_pid in self._of_pid else _NONE
+                self._begin(_Space(pid, time_ns, base))
+            changes = self._name_changes.get(parent_tid or 0)
+            if changes:
+                self._rename(time_ns, pid, tid, changes[-1][1])
+        elif kind in ("exec", "name"):
+            if kind == "exec":
+                self._begin(_Space(pid, time_ns))
+            self._rename(time_ns, pid, tid, name)
+
+    def _rename(self, time_ns: int, pid: int, tid: int, name: str) -> None:
+        self._space_of(pid).names.add(name)
+        self._name_changes[tid].append((time_ns, name))
+        if pid == tid:
+            self.process_names[pid] = name
+
+    def _begin(self, space: _Space) -> None:
+        self._of_pid[space.pid].append(len(self._spaces))
+        self._spaces.append(space)
+
+    def _space_of(self, pid: int) -> _Space:
+        if pid not in self._of_pid:
+            self._begin(_Space(pid, 0))
+        return self._spaces[self._of_pid[pid][-1]]
+
+    def space_of_samples(
+        self, pid: NDArray[np.uint32], time_ns: U64, thread_name: NDArray[np.object_] | None
+    ) -> NDArray[np.int32]:
+        """The number of each sample's address space.
+
+        Args:
+            pid: uint32[n].
+            time_ns: uint64[n], end of the samples' intervals or their exact times.
+            thread_name: text[n] where samples are aggregated over intervals: it tells which side of an exec that
+                happened within the interval a sample is on. None where times are exact.
+
+        Returns:
+            int32[n], -1 for a process nothing is known of.
+        """
+        distinct, which = np.unique(pid, return_inverse=True)
+        spaces = np.full(len(distinct), _NONE, np.int32)
+        result = np.empty(len(pid), np.int32)
+        several = []
+        for index, number in enumerate(distinct.tolist()):
+            numbers = self._of_pid.get(number, [])
+            if len(numbers) == 1:
+                spaces[index] = numbers[0]
+            elif numbers:
+                several.append(index)
+        result[:] = spaces[which]
+        for index in several:
+            rows = np.flatnonzero(which == index)
+            names = None if thread_name is None else thread_name[rows]
+            result[rows] = self._among(self._of_pid[int(distinct[index])], time_ns[rows], time_ns, names)
+        return result
+
+    def _among(
+        self, numbers: list[int], time_ns: U64, interval_ends: U64, names: NDArray[np.object_] | None
+    ) -> NDArray[np.int32]:
+        starts = np.array([self._spaces[number].start_ns for number in numbers], np.uint64)
+        at = np.maximum(np.searchsorted(starts, time_ns, side="right") - 1, 0)
+        if names is not None:
+            ends = np.unique(interval_ends)
+            before = np.searchsorted(ends, time_ns) - 1
+            interval_start = np.where(before >= 0, ends[np.maximum(before, 0)], 0)
+            for position in range(len(numbers) - 1, 0, -1):
+                known = list(self._spaces[numbers[position]].names)
+                began_within = starts[position] > interval_start
+                at[(at == position) & began_within & ~np.isin(names, known)] -= 1
+        return np.array(numbers, np.int32)[at]
+
+    def is_time_dependent(self, space: int) -> bool:
+        """Whether the same address meant different files at different times in a space or those it was forked from."""
+        while space != _NONE:
+            if self._segments(space).is_ambiguous:
+                return True
+            space = self._spaces[space].base
+        return False
+
+    def find(self, space: int, addresses: U64, time_ns: U64) -> I64:
+        """The mapping of each address.
+
+        Args:
+            space: number of the address space.
+            addresses: uint64[n].
+            time_ns: uint64[n], when each was sampled; the latest mapping up to then counts, else the earliest after.
+
+        Returns:
+            int64[n], row of the mapping table, -1 where nothing was mapped.
+        """
+        found = np.full(len(addresses), _NONE, np.int64)
+        open_rows = np.arange(len(addresses))
+        while space != _NONE and len(open_rows):
+            segments = self._segments(space)
+            found[open_rows] = _look_up(segments, addresses[open_rows], time_ns[open_rows])
+            open_rows = open_rows[found[open_rows] == _NONE]
+            # What the parent mapped after the fork is not the child's.
+            forked_ns = self._spaces[space].start_ns
+            space = self._spaces[space].base
+            time_ns = np.minimum(time_ns, np.uint64(forked_ns))
+        return found
+
+    def _segments(self, number: int) -> _Segments:
+        space = self._spaces[number]
+        if space.segments is None:
+            rows = np.array(space.rows, np.int64)
+            space.segments = _cut(self._start[rows], self._end[rows], self._time[rows], rows)
+        return space.segments
+
+    def thread_names(self, tid: NDArray[np.uint32], time_ns: U64) -> list[str | None]:
+        """The name each thread had at a time, from side-band; None where that never said."""
+        result: list[str | None] = [None] * len(tid)
+        distinct, which = np.unique(tid, return_inverse=True)
+        for index, number in enumerate(distinct.tolist()):
+            changes = self._name_changes.get(number)
+            if changes:
+                rows = np.flatnonzero(which == index)
+                times = np.array([change[0] for change in changes], np.uint64)
+                at = np.maximum(np.searchsorted(times, time_ns[rows], side="right") - 1, 0)
+                for row, position in zip(rows.tolist(), at.tolist(), strict=True):
+                    result[row] = changes[position][1]
+        return result
+
+
+def _cut(start: U64, end: U64, time_ns: U64, rows: I64) -> _Segments:
+    border = np.unique(np.concatenate([start, end]))
+    low, high = np.searchsorted(border, start), np.searchsorted(border, end)
+    counts = np.maximum(high - low, 0)
+    # Each mapping covers the segments low..high; list them all, then sort by segment and time.
+    owner = np.repeat(np.arange(len(rows)), counts)
+    offsets = np.concatenate([[0], np.cumsum(counts)])[:-1]
+    segment = np.arange(len(owner)) - np.repeat(offsets, counts) + np.repeat(low, counts)
+    order = np.lexsort((time_ns[owner], segment))
+    per_segment = np.bincount(segment, minlength=len(border)) if len(border) else np.zeros(0, np.int64)
+    first = np.concatenate([[0], np.cumsum(per_segment)]).astype(np.int64)
+    return _Segments(border, first, time_ns[owner][order], rows[owner][order], bool((per_segment > 1).any()))
+
+
+def _look_up(segments: _Segments, addresses: U64, time_ns: U64) -> I64:
+    found = np.full(len(addresses), _NONE, np.int64)
+    if not len(segments.row):
+        return found
+    segment = np.searchsorted(segments.border, addresses, side="right") - 1
+    inside = segment >= 0
+    first = segments.first[np.maximum(segment, 0)]
+    last = segments.first[np.maximum(segment, 0) + 1]
+    inside &= last > first
+    choice = first.copy()
+    if segments.is_ambiguous:
+        for row in np.flatnonzero(inside & (last - first > 1)):
+            candidates = segments.time_ns[first[row] : last[row]]
+            choice[row] += max(int(np.searchsorted(candidates, time_ns[row], side="right")) - 1, 0)
+    found[inside] = segments.row[choice[inside]]
+    return found

@@ -1,0 +1,143 @@
+"""`tdprof record`: sample a command, processes or the whole system."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from tdprof.capture.manifest import Manifest, Rung
+from tdprof.errors import TdprofError
+from tdprof.recorder.attach import Rate
+from tdprof.recorder.events import parse_events
+from tdprof.recorder.session import RecordOptions, record
+
+DEFAULT_OUTPUT = "tdprof.capture"
+RUNG_TEXT = {
+    Rung.BPF_PMU: "BPF on PMU events",
+    Rung.BPF_SOFTWARE: "BPF on a software event",
+    Rung.RING_BUFFER: "perf ring buffers without BPF",
+}
+
+
+EVENT_HELP = (
+    "Events to sample: cpu-clock, page-faults, cycles, instructions, r1b (a raw code), "
+    "armv8_pmuv3_0/l1d_cache_refill/ (a sysfs name); with :u or :k only user space or the kernel. "
+    "Default: cycles, or cpu-clock where no PMU interrupts."
+)
+OUTPUT_HELP = f"The capture to make ({DEFAULT_OUTPUT}; an older one there becomes {DEFAULT_OUTPUT}.old)."
+
+
+def _pids(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise TdprofError(f"-p takes process IDs, not '{text}'", hint="tdprof record -p 1234,5678", status=2) from error
+
+
+def _rate(frequency_hz: int | None, period: int | None) -> Rate:
+    if frequency_hz is not None and period is not None:
+        raise TdprofError("-F and -c exclude each other", hint="give one of them", status=2)
+    return Rate(period=period) if period is not None else Rate(frequency_hz=frequency_hz or 999)
+
+
+@click.command("record")
+@click.argument("words", metavar="-- CMD [ARG…]", nargs=-1, type=click.UNPROCESSED)
+@click.option("-e", "--event", "events", default="", metavar="EVENT,…", help=EVENT_HELP)
+@click.option(
+    "-F", "--freq", "frequency_hz", type=click.IntRange(1), metavar="HZ", help="Samples per second and CPU (999)."
+)
+@click.option(
+    "-c",
+    "--count",
+    "period",
+    type=click.IntRange(1),
+    metavar="PERIOD",
+    help="A sample every PERIOD events; nanoseconds for cpu-clock.",
+)
+@click.option("-p", "--pid", "pids", default="", metavar="PID,…", help="Record running processes.")
+@click.option("-a", "--all-cpus", "is_system_wide", is_flag=True, help="Record the whole system.")
+@click.option(
+    "--duration",
+    "duration_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop after that time; the command goes on without being sampled.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=OUTPUT_HELP)
+@click.option("--no-bpf", is_flag=True, help="Use perf ring buffers even where BPF works.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+def command(
+    words: Sequence[str],
+    events: str,
+    frequency_hz: int | None,
+    period: int | None,
+    pids: str,
+    is_system_wide: bool,
+    duration_s: float | None,
+    output: Path | None,
+    no_bpf: bool,
+    quiet: bool,
+) -> int:
+    """Sample a command, processes (-p) or the system (-a) and keep the call stacks in a capture folder.
+
+    \b
+    tdprof record -- ./app --its-option        until the command ends
+    tdprof record -e cycles:u,instructions:u -c 1000003 -- ./app
+    tdprof record -p 1234 --duration 10        a running process
+    tdprof record -a -F 99 --duration 30       everything, gently
+
+    The command's exit status becomes tdprof's. Ctrl-C stops and keeps what was recorded.
+    """
+    if (bool(words) + bool(pids) + is_system_wide) != 1:
+        what = (
+            "nothing to record" if not (words or pids or is_system_wide) else "a command, -p and -a exclude each other"
+        )
+        raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
+    options = RecordOptions(
+        output=output or _default_output(),
+        events=parse_events(events) if events else (),
+        rate=_rate(frequency_hz, period),
+        command=words,
+        pids=_pids(pids) if pids else (),
+        is_system_wide=is_system_wide,
+        duration_s=duration_s,
+        use_bpf=not no_bpf,
+    )
+    outcome = record(options)
+    # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
+    from tdprof.pipeline import finish_capture
+
+    if outcome.failure is None:
+        manifest = finish_capture(options.output)
+        if not quiet:
+            _say(manifest, options.output)
+    else:
+        raise outcome.failure
+    return manifest.exit_status or 0
+
+
+def _default_output() -> Path:
+    """The default folder, out of whose way an older capture is moved, as perf does with perf.data."""
+    path = Path(DEFAULT_OUTPUT)
+    if (path / "capture.json").exists():
+        import shutil
+
+        old = path.with_name(f"{DEFAULT_OUTPUT}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        path.rename(old)
+    return path
+
+
+def _say(manifest: Manifest, folder: Path) -> None:
+    """The one line about the rung, and what the user should know before trusting the numbers."""
+    names = ", ".join(event.name for event in manifest.events)
+    seconds = manifest.duration_ns / 1e9
+    print(
+        f"tdprof: recorded {names} for {seconds:.1f} s with {RUNG_TEXT[manifest.rung]} ({manifest.rung_reason})"
+        f" into {folder}",
+        file=sys.stderr,
+    )
+    for note in manifest.notes:
+        print(f"tdprof: note: {note}", file=sys.stderr)
+    print(f"tdprof: see it with: tdprof report {folder}", file=sys.stderr)

@@ -1,0 +1,200 @@
+"""What the BPF rung spooled: rows of aggregated samples, and call stacks. Layouts: bpf/sample.h, capture/spool.py."""
+
+import ctypes
+import functools
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.capture.spool import FRAME_HEADER, FRAME_MAGIC
+from tdprof.model import U8, U64
+from tdprof.native import load_native
+
+MAX_STACK_DEPTH = 127
+_RING_HEADER, _STACK_HEADER = 8, 16
+_BUSY, _DISCARD = 1 << 31, 1 << 30
+
+KEY = np.dtype(
+    [
+        ("user_stack", "<u8"),
+        ("kernel_stack", "<u8"),
+        ("pid", "<u4"),
+        ("tid", "<u4"),
+        ("event", "<u4"),
+        ("reserved", "<u4"),
+        ("comm", "S16"),
+    ]
+)
+VALUE = np.dtype([("count", "<u8"), ("weight", "<u8")])
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Aggregated rows of one interval.
+
+    Attributes:
+        time_ns: end of the interval.
+        keys: ``KEY``[n].
+        values: ``VALUE``[n].
+    """
+
+    time_ns: int
+    keys: NDArray[np.void]
+    values: NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class StackBatch:
+    """Call stacks in the order they were sent; a stack may come again.
+
+    Attributes:
+        hash: uint64[n], what rows refer to it by.
+        is_kernel: uint8[n].
+        start: uint64[n + 1], addresses of stack i are ``address[start[i]:start[i + 1]]``, leaf first.
+        address: uint64.
+    """
+
+    hash: U64
+    is_kernel: U8
+    start: U64
+    address: U64
+
+
+class Damage:
+    """Counts what could not be read of a spool."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.stacks = 0
+
+
+def read_rows(path: Path, damage: Damage) -> Iterator[RowBatch]:
+    """Every whole frame of ``rows.bpf``; a bad one is counted and the next is searched for."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    at = 0
+    while at < len(data):
+        batch, size = _read_frame(data, at)
+        if batch is None:
+            # A frame cut short by an interrupted recording, or foreign bytes: go on at the next magic number.
+            following = data.find(FRAME_MAGIC, at + 1)
+            size = (following if following >= 0 else len(data)) - at
+            damage.bytes += size
+        else:
+            yield batch
+        at += size
+
+
+def _read_frame(data: bytes, at: int) -> tuple[RowBatch | None, int]:
+    if len(data) - at < FRAME_HEADER.size:
+        return None, 0
+    magic, rows, time_ns, size, checksum = FRAME_HEADER.unpack_from(data, at)
+    payload = data[at + FRAME_HEADER.size : at + FRAME_HEADER.size + size]
+    if magic != FRAME_MAGIC or len(payload) != size or zlib.crc32(payload) != checksum:
+        return None, 0
+    want = rows * (KEY.itemsize + VALUE.itemsize)
+    unpacker = zlib.decompressobj()
+    try:
+        raw = unpacker.decompress(payload, want + 1)
+    except zlib.error:
+        return None, 0
+    if len(raw) != want:
+        return None, 0
+    keys = np.frombuffer(raw, KEY, rows)
+    values = np.frombuffer(raw, VALUE, rows, offset=rows * KEY.itemsize)
+    return RowBatch(time_ns, keys, values), FRAME_HEADER.size + size
+
+
+def read_stacks(path: Path, damage: Damage, chunk_bytes: int = 8 << 20) -> Iterator[StackBatch]:
+    """Every whole stack of ``stacks.bpf``, a chunk of the file at a time; what is left over at its end is damage."""
+    if not path.exists():
+        return
+    decode = _decode_native if _native() else decode_stacks_python
+    with path.open("rb") as file:
+        rest = b""
+        while chunk := file.read(chunk_bytes):
+            rest += chunk
+            batch, consumed, damaged = decode(rest)
+            damage.stacks += damaged
+            rest = rest[consumed:]
+            yield batch
+    damage.bytes += len(rest)
+
+
+def decode_stacks_python(data: bytes) -> tuple[StackBatch, int, int]:
+    """The records at the beginning of ``data``: (stacks, bytes consumed, records damaged). Reference of the C."""
+    hashes, kinds, starts, addresses = [], [], [0], []
+    at = damaged = 0
+    while len(data) - at >= _RING_HEADER:
+        word = int.from_bytes(data[at : at + 4], "little")
+        length = word & ~(_BUSY | _DISCARD)
+        whole = _RING_HEADER + (length + 7) // 8 * 8
+        if whole > len(data) - at:
+            break
+        record = data[at + _RING_HEADER : at + _RING_HEADER + length]
+        at += whole
+        if word & _DISCARD:
+            continue
+        depth = int.from_bytes(record[8:12], "little") if length >= _STACK_HEADER else MAX_STACK_DEPTH + 1
+        if word & _BUSY or depth > MAX_STACK_DEPTH or _STACK_HEADER + 8 * depth != length:
+            damaged += 1
+            continue
+        hashes.append(int.from_bytes(record[:8], "little"))
+        kinds.append(record[12:16] != bytes(4))
+        addresses.append(np.frombuffer(record, "<u8", depth, _STACK_HEADER))
+        starts.append(starts[-1] + depth)
+    joined = np.concatenate(addresses) if addresses else np.empty(0, np.uint64)
+    batch = StackBatch(
+        np.array(hashes, np.uint64), np.array(kinds, np.uint8), np.array(starts, np.uint64), joined.astype(np.uint64)
+    )
+    return batch, at, damaged
+
+
+class _Result(ctypes.Structure):
+    """struct bpf_stacks_result."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("consumed", "stacks", "addresses", "damaged")]
+    consumed: int
+    stacks: int
+    addresses: int
+    damaged: int
+
+
+@functools.cache
+def _native() -> ctypes.CDLL | None:
+    library = load_native()
+    if library is not None:
+        pointer = ctypes.c_void_p
+        library.tdprof_bpf_stacks.argtypes = [
+            ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, pointer, pointer, pointer, pointer, pointer,
+        ]  # fmt: skip
+        library.tdprof_bpf_stacks.restype = None
+    return library
+
+
+def _decode_native(data: bytes) -> tuple[StackBatch, int, int]:
+    """As ``decode_stacks_python``, compiled."""
+    library = _native()
+    assert library is not None
+    capacity = len(data) // (_RING_HEADER + _STACK_HEADER) + 1
+    hashes, kinds = np.empty(capacity, np.uint64), np.empty(capacity, np.uint8)
+    starts, addresses = np.empty(capacity + 1, np.uint64), np.empty(len(data) // 8 + 1, np.uint64)
+    result = _Result()
+    library.tdprof_bpf_stacks(
+        data,
+        len(data),
+        capacity,
+        hashes.ctypes.data,
+        kinds.ctypes.data,
+        starts.ctypes.data,
+        addresses.ctypes.data,
+        ctypes.addressof(result),
+    )
+    n, total = result.stacks, result.addresses
+    batch = StackBatch(hashes[:n].copy(), kinds[:n].copy(), starts[: n + 1].copy(), addresses[:total].copy())
+    return batch, result.consumed, result.damaged

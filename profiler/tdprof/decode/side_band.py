@@ -1,0 +1,136 @@
+"""Side-band records into a capture's mapping and process tables."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tdprof.capture.schema import MAPPINGS, PROCESSES
+from tdprof.decode.perf_layout import MISC_COMM_EXEC, RecordType, SideBand, Table
+
+_LOST_TYPES = (RecordType.LOST, RecordType.LOST_SAMPLES)
+
+
+@dataclass(slots=True)
+class SideBandTables:
+    """The tables, and what the kernel said it lost.
+
+    Attributes:
+        mappings, processes: as ``capture.schema`` has them, in time order.
+        lost_records: records a full ring buffer had no room for, by the id of the event that wrote them.
+        throttled: times an event was stopped for interrupting too often.
+    """
+
+    mappings: pa.Table
+    processes: pa.Table
+    lost_records: dict[int, int] = field(default_factory=dict)
+    throttled: int = 0
+
+
+def side_band_tables(batches: Sequence[SideBand]) -> SideBandTables:
+    """Sort and convert side-band records; batches may come from several CPUs, each in its own time order."""
+    mappings, processes = [MAPPINGS.empty_table()], [PROCESSES.empty_table()]
+    lost: dict[int, int] = {}
+    throttled = 0
+    for batch in batches:
+        mappings.append(_mapping_rows(batch))
+        processes.append(_process_rows(batch))
+        types = batch.rows["type"]
+        throttled += int((types == RecordType.THROTTLE).sum())
+        for row in batch.rows[np.isin(types, _LOST_TYPES)]:
+            lost[int(row["id"])] = lost.get(int(row["id"]), 0) + int(row["value"])
+    return SideBandTables(_in_time_order(mappings), _in_time_order(processes), lost, throttled)
+
+
+def _in_time_order(tables: list[pa.Table]) -> pa.Table:
+    table = pa.concat_tables(tables).unify_dictionaries()
+    order = np.argsort(table["time_ns"].to_numpy(), kind="stable")
+    return table.take(pa.array(order))
+
+
+def _names(batch: SideBand, rows: Table) -> list[str]:
+    """Each row's name; the kernel pads with zeros, and a file name may hold any byte."""
+    return [batch.name(row).split(b"\0", 1)[0].decode(errors="replace") for row in rows]
+
+
+def _text(values: Iterable[str | None]) -> pa.Array:
+    return pa.array(values, pa.string()).dictionary_encode()
+
+
+def _mapping_rows(batch: SideBand) -> pa.Table:
+    rows = batch.rows[np.isin(batch.rows["type"], (RecordType.MMAP, RecordType.MMAP2))]
+    build_ids = [
+        bytes(row["build_id"][: row["build_id_bytes"]]).hex() if row["build_id_bytes"] else None for row in rows
+    ]
+    return pa.table(
+        {
+            "time_ns": rows["time_ns"],
+            "pid": rows["pid"],
+            "address": rows["addr"],
+            "length": rows["len"],
+            "file_offset": rows["pgoff"],
+            "path": _text(_names(batch, rows)),
+            "build_id": _text(build_ids),
+        }
+    ).cast(MAPPINGS)
+
+
+def _process_rows(batch: SideBand) -> pa.Table:
+    types = batch.rows["type"]
+    rows = batch.rows[np.isin(types, (RecordType.COMM, RecordType.FORK, RecordType.EXIT))]
+    is_name = rows["type"] == RecordType.COMM
+    is_exec = is_name & (rows["misc"] & MISC_COMM_EXEC != 0)
+    is_fork = rows["type"] == RecordType.FORK
+    kinds = np.select([is_exec, is_name, is_fork], ["exec", "name", "fork"], "exit")
+    names = _names(batch, rows)
+    return pa.table(
+        {
+            "time_ns": rows["time_ns"],
+            "kind": _text(kinds.tolist()),
+            "pid": rows["pid"],
+            "tid": rows["tid"],
+            "parent_pid": pa.array(rows["ppid"], mask=~is_fork),
+            "parent_tid": pa.array(rows["ptid"], mask=~is_fork),
+            "name": _text(name if named else None for name, named in zip(names, is_name, strict=True)),
+        }
+    ).cast(PROCESSES)
+
+
+def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
+    """Mappings and processes of ``spool/initial.jsonl``, all at time 0, and the bytes of lines that are damaged."""
+    mappings: dict[str, list[object]] = {name: [] for name in MAPPINGS.names}
+    processes: dict[str, list[object]] = {name: [] for name in PROCESSES.names}
+    damaged = 0
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        try:
+            process = json.loads(line)
+            pid = int(process["pid"])
+            threads = [(int(tid), str(name)) for tid, name in process["threads"].items()]
+            maps = [
+                (int(start), int(length), int(offset), str(name), str(build_id))
+                for start, length, offset, name, build_id in process["maps"]
+            ]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            damaged += len(line)
+            continue
+        for tid, name in threads:
+            _append(processes, (0, "name", pid, tid, None, None, name))
+        for start, length, offset, name, build_id in maps:
+            _append(mappings, (0, pid, start, length, offset, name, build_id or None))
+    return _table(mappings, MAPPINGS), _table(processes, PROCESSES), damaged
+
+
+def _append(columns: dict[str, list[object]], row: Sequence[object]) -> None:
+    for column, value in zip(columns.values(), row, strict=True):
+        column.append(value)
+
+
+def _table(columns: dict[str, list[object]], schema: pa.Schema) -> pa.Table:
+    arrays = [
+        _text(columns[item.name]) if pa.types.is_dictionary(item.type) else pa.array(columns[item.name], item.type)  # type: ignore[arg-type]  # text columns hold text
+        for item in schema
+    ]
+    return pa.table(arrays, names=schema.names).cast(schema)

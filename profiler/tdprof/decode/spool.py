@@ -1,0 +1,221 @@
+"""A recording's spool into the capture's tables, batch by batch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tdprof.capture.manifest import Manifest, Rung
+from tdprof.capture.schema import SAMPLES, STACKS
+from tdprof.capture.spool import INITIAL_FILE, ROWS_FILE, SPOOL_FOLDER, STACKS_FILE
+from tdprof.capture.tables import TableWriter
+from tdprof.decode.bpf_aggregates import Damage, RowBatch, StackBatch, read_rows, read_stacks
+from tdprof.decode.perf_layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
+from tdprof.decode.perf_records import open_record_stream
+from tdprof.decode.side_band import initial_tables, side_band_tables
+from tdprof.measured import Losses
+from tdprof.model import I64, U64
+
+_CHUNK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a spool held.
+
+    Attributes:
+        losses: the manifest's, with what only decoding can tell.
+        samples: number of samples in the tables.
+        kernel_addresses: uint64, distinct and sorted: what kernel symbols are needed for.
+        end_ns: time of the last sample or interval, 0 if there is none.
+    """
+
+    losses: Losses
+    samples: int
+    kernel_addresses: U64
+    end_ns: int
+
+
+def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts: list[RecordLayout]) -> Decoded:
+    """Decode ``folder``'s spool into ``writer``'s tables.
+
+    Args:
+        folder: the capture.
+        manifest: its manifest.
+        writer: where the rows go.
+        layouts: how each event's perf records are laid out, side-band events last.
+
+    Memory grows with the distinct stacks and with the side-band, not with the samples.
+    """
+    spool = folder / SPOOL_FOLDER
+    damage = Damage()
+    stacks, samples = _StackWriter(writer), _SampleTotals()
+    for stack_batch in read_stacks(spool / STACKS_FILE, damage):
+        stacks.add_bpf(stack_batch)
+    for row_batch in read_rows(spool / ROWS_FILE, damage):
+        writer.write("samples", samples.of_rows(row_batch, stacks))
+    decoder = open_record_stream(layouts)
+    side_band = []
+    for ring_samples, ring_side_band in _ring_batches(sorted(spool.glob("ring.*.perf")), decoder):
+        side_band.append(ring_side_band)
+        if len(ring_samples):
+            writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
+    stacks.add_chains(decoder.chains(), samples.kernel_chains)
+    mappings, processes, damaged_bytes = initial_tables(spool / INITIAL_FILE)
+    tables = side_band_tables(side_band)
+    for name, initial, recorded in (
+        ("mappings", mappings, tables.mappings),
+        ("processes", processes, tables.processes),
+    ):
+        writer.write(name, initial)
+        writer.write(name, recorded)
+
+    # The side-band event of the ring-buffer rung shares its ring with the samples; the id tells whose record was lost.
+    sampling_ids = {record_id for ids in manifest.record_ids for record_id in ids}
+    lost_samples = sum(count for event_id, count in tables.lost_records.items() if event_id in sampling_ids)
+    by_reason = dict(manifest.losses.by_reason)
+    if manifest.samples_counted is not None and samples.count < manifest.samples_counted:
+        accounted = manifest.losses.samples_map_full + manifest.losses.samples_outside_namespace
+        if missing := manifest.samples_counted - samples.count - accounted:
+            by_reason["samples counted in the kernel that never reached the capture"] = missing
+    if samples.without_sent_stack:
+        by_reason["samples whose call stack never reached the capture"] = samples.without_sent_stack
+    if decoder.losses.malformed:
+        by_reason["stretches of damaged perf records"] = decoder.losses.malformed
+    losses = replace(
+        manifest.losses,
+        samples_ring_full=lost_samples if manifest.rung is Rung.RING_BUFFER else 0,
+        side_band_records_lost=sum(tables.lost_records.values())
+        - (lost_samples if manifest.rung is Rung.RING_BUFFER else 0),
+        throttled=tables.throttled,
+        stack_id_collisions=stacks.collisions,
+        bytes_damaged=damage.bytes + damaged_bytes + decoder.losses.malformed_bytes,
+        by_reason=by_reason,
+    )
+    return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns)
+
+
+def _ring_batches(paths: list[Path], decoder: RecordStream) -> Iterator[tuple[Samples, SideBand]]:
+    for path in paths:
+        with path.open("rb") as file:
+            rest = b""
+            while True:
+                chunk = file.read(_CHUNK_BYTES)
+                data = rest + chunk
+                consumed = decoder.feed(data, final=not chunk)
+                rest = data[consumed:]
+                yield decoder.take_samples(), decoder.take_side_band()
+                if not chunk:
+                    break
+
+
+class _SampleTotals:
+    """Rows of samples.parquet, and what is to be known of them all."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.end_ns = 0
+        self.without_sent_stack = 0
+        self.kernel_chains: set[int] = set()
+
+    def of_rows(self, batch: RowBatch, stacks: "_StackWriter") -> pa.Table:
+        """Aggregated rows of the BPF rung. A stack that never arrived becomes null and is counted."""
+        keys, counts = batch.keys, batch.values["count"]
+        self.count += int(counts.sum())
+        self.end_ns = max(self.end_ns, batch.time_ns)
+        missing = np.zeros(len(keys), bool)
+        columns = {}
+        for name in ("user_stack", "kernel_stack"):
+            absent = keys[name] == 0
+            unsent = ~absent & ~stacks.has(keys[name])
+            missing |= unsent
+            columns[name] = pa.array(keys[name], mask=absent | unsent)
+        self.without_sent_stack += int(counts[missing].sum())
+        names, which = np.unique(keys["comm"], return_inverse=True)
+        text = pa.array([name.decode(errors="replace") for name in names.tolist()], pa.string())
+        return _samples(
+            time_ns=np.full(len(keys), batch.time_ns, np.uint64),
+            event=keys["event"],
+            pid=keys["pid"],
+            tid=keys["tid"],
+            thread_name=pa.DictionaryArray.from_arrays(pa.array(which.astype(np.int32)), text),
+            count=counts,
+            weight=batch.values["weight"],
+            **columns,
+        )
+
+    def of_ring(self, samples: Samples, events: int) -> pa.Table:
+        """Single samples of the ring-buffer rung; a chain's number plus one is its stack's identity."""
+        kept = samples.event < events
+        self.count += int(kept.sum())
+        self.kernel_chains.update(np.unique(samples.kernel_chain[kept]).tolist())
+        if kept.any():
+            self.end_ns = max(self.end_ns, int(samples.time_ns[kept].max()))
+        stacks = {
+            name: pa.array(chain[kept].astype(np.int64) + 1, pa.int64(), mask=chain[kept] == NO_CHAIN).cast(pa.uint64())
+            for name, chain in (("user_stack", samples.user_chain), ("kernel_stack", samples.kernel_chain))
+        }
+        rows = int(kept.sum())
+        return _samples(
+            time_ns=samples.time_ns[kept],
+            event=samples.event[kept],
+            pid=samples.pid[kept],
+            tid=samples.tid[kept],
+            thread_name=pa.nulls(rows, pa.string()).dictionary_encode(),
+            count=np.ones(rows, np.uint64),
+            weight=samples.period[kept],
+            **stacks,
+        )
+
+
+def _samples(**columns: object) -> pa.Table:
+    return pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names).cast(SAMPLES)
+
+
+class _StackWriter:
+    """Writes each distinct stack once."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self._writer = writer
+        self._known = np.empty(0, np.uint64)  # sorted
+        self._kernel: list[U64] = []
+        self.collisions = 0
+
+    def has(self, identities: U64) -> NDArray[np.bool_]:
+        """bool[n]: which stacks are written."""
+        if not len(self._known):
+            return np.zeros(len(identities), bool)
+        at = np.minimum(np.searchsorted(self._known, identities), len(self._known) - 1)
+        found: NDArray[np.bool_] = self._known[at] == identities
+        return found
+
+    def add_bpf(self, batch: StackBatch) -> None:
+        """Write the stacks of a batch that are new."""
+        identities, first = np.unique(batch.hash, return_index=True)
+        fresh = first[~self.has(identities)]
+        fresh.sort()
+        self._known = np.union1d(self._known, identities)
+        self._write(batch.hash[fresh], batch.is_kernel[fresh].astype(bool), batch.start, batch.address, fresh)
+
+    def add_chains(self, chains: Chains, kernel: set[int]) -> None:
+        """Write the call chains of perf records."""
+        numbers = np.arange(len(chains))
+        is_kernel = np.isin(numbers, list(kernel))
+        self._write(numbers.astype(np.uint64) + 1, is_kernel, chains.offsets, chains.frames, numbers)
+
+    def _write(self, identities: U64, is_kernel: NDArray[np.bool_], start: U64, address: U64, which: I64) -> None:
+        if not len(which):
+            return
+        lengths = (start[which + 1] - start[which]).astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        gathered = address[np.repeat(start[which].astype(np.int64) - offsets[:-1], lengths) + np.arange(offsets[-1])]
+        self._kernel.append(np.unique(gathered[np.repeat(is_kernel, lengths)]))
+        lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(gathered))
+        self._writer.write("stacks", pa.table([identities, is_kernel, lists], names=STACKS.names).cast(STACKS))
+
+    def kernel_addresses(self) -> U64:
+        """Every distinct kernel address of the stacks written."""
+        return np.unique(np.concatenate(self._kernel)) if self._kernel else np.empty(0, np.uint64)
