@@ -14,6 +14,7 @@ from builders.perf_records import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tdprof.decode.perf_layout import RecordLayout, RecordStream, RecordType, SampleType
 from tdprof.decode.perf_records import RecordDecoder
 from tdprof.decode.perf_records_python import PythonRecordDecoder

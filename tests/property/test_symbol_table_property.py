@@ -1,6 +1,7 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tdprof.symbolize.symbol_table import make_table, pack_names, paint_ranges
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=12)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from builders.elf import ElfFile
+
 from tdprof.elf import ElfError, open_elf, parse_elf, read_build_id
 
 

@@ -14,6 +14,7 @@ from builders.perf_records import (
     RecordWriter,
     Sample,
 )
+
 from tdprof.decode import perf_layout as layout_
 from tdprof.decode.perf_layout import NOT_RECORDED, ReadFormat, RecordLayout, RecordStream, RecordType, SampleType
 from tdprof.decode.perf_records import RecordDecoder

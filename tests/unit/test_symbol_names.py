@@ -1,4 +1,5 @@
 import pytest
+
 from tdprof.symbolize import demangle
 from tdprof.symbolize.names import split_clone_tags
 

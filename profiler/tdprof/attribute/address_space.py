@@ -182,16 +182,13 @@ class AddressSpaces:
         Returns:
             int64[n], row of the mapping table, -1 where nothing was mapped.
         """
-        found = np.full(len(addresses), _NONE, np.int64)
-        open_rows = np.arange(len(addresses))
-        while space != _NONE and len(open_rows):
-            segments = self._segments(space)
-            found[open_rows] = _look_up(segments, addresses[open_rows], time_ns[open_rows])
-            open_rows = open_rows[found[open_rows] == _NONE]
+        found = _look_up(self._segments(space), addresses, time_ns, or_later=True)
+        while (base := self._spaces[space].base) != _NONE:
+            rest = np.flatnonzero(found == _NONE)
             # What the parent mapped after the fork is not the child's.
-            forked_ns = self._spaces[space].start_ns
-            space = self._spaces[space].base
-            time_ns = np.minimum(time_ns, np.uint64(forked_ns))
+            time_ns = np.minimum(time_ns, np.uint64(self._spaces[space].start_ns))
+            found[rest] = _look_up(self._segments(base), addresses[rest], time_ns[rest], or_later=False)
+            space = base
         return found
 
     def _segments(self, number: int) -> _Segments:
@@ -230,19 +227,22 @@ def _cut(start: U64, end: U64, time_ns: U64, rows: I64) -> _Segments:
     return _Segments(border, first, time_ns[owner][order], rows[owner][order], bool((per_segment > 1).any()))
 
 
-def _look_up(segments: _Segments, addresses: U64, time_ns: U64) -> I64:
+def _look_up(segments: _Segments, addresses: U64, time_ns: U64, *, or_later: bool) -> I64:
+    """The latest mapping of each address up to a time; with ``or_later`` else the first after it."""
     found = np.full(len(addresses), _NONE, np.int64)
     if not len(segments.row):
         return found
     segment = np.searchsorted(segments.border, addresses, side="right") - 1
-    inside = segment >= 0
     first = segments.first[np.maximum(segment, 0)]
     last = segments.first[np.maximum(segment, 0) + 1]
-    inside &= last > first
-    choice = first.copy()
+    rows = np.flatnonzero((segment >= 0) & (last > first))
+    choice = first[rows]
     if segments.is_ambiguous:
-        for row in np.flatnonzero(inside & (last - first > 1)):
-            candidates = segments.time_ns[first[row] : last[row]]
-            choice[row] += max(int(np.searchsorted(candidates, time_ns[row], side="right")) - 1, 0)
-    found[inside] = segments.row[choice[inside]]
+        for at in np.flatnonzero(last[rows] - choice > 1):
+            candidates = segments.time_ns[first[rows[at]] : last[rows[at]]]
+            choice[at] += max(int(np.searchsorted(candidates, time_ns[rows[at]], side="right")) - 1, 0)
+    if not or_later:
+        in_time = segments.time_ns[choice] <= time_ns[rows]
+        rows, choice = rows[in_time], choice[in_time]
+    found[rows] = segments.row[choice]
     return found

@@ -20,9 +20,17 @@ ROWS_FILE = "rows.bpf"
 INITIAL_FILE = "initial.jsonl"
 RING_FILE = "ring.{cpu}.perf"
 
-# magic, rows, end of the interval (CLOCK_MONOTONIC, ns), bytes that follow, CRC-32 of them
+# magic, rows, end of the interval (CLOCK_MONOTONIC, ns), bytes that follow; then CRC-32 of the header up to it and of
+# what follows.
 FRAME_HEADER = struct.Struct("<4sIQII")
 FRAME_MAGIC = b"TDR1"
+CRC_OFFSET = 20
+MAX_FRAME_ROWS = 1 << 16  # a writer never comes near; a reader need not believe more
+
+
+def frame_checksum(header: bytes, payload: bytes) -> int:
+    """CRC-32 over a frame's header up to its checksum and over its payload."""
+    return zlib.crc32(payload, zlib.crc32(header[:CRC_OFFSET]))
 
 
 class SpoolWriter:
@@ -43,8 +51,8 @@ class SpoolWriter:
     def append_rows(self, time_ns: int, keys: bytes, values: bytes, rows: int) -> None:
         """Append a batch of aggregated rows that fell into the interval that ended at ``time_ns``."""
         payload = zlib.compress(keys + values, 1)
-        header = FRAME_HEADER.pack(FRAME_MAGIC, rows, time_ns, len(payload), zlib.crc32(payload))
-        data = memoryview(header + payload)
+        header = FRAME_HEADER.pack(FRAME_MAGIC, rows, time_ns, len(payload), 0)[:CRC_OFFSET]
+        data = memoryview(header + struct.pack("<I", frame_checksum(header, payload)) + payload)
         fd = self.descriptor(ROWS_FILE)
         while data:
             data = data[os.write(fd, data) :]

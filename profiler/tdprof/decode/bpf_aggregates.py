@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import mmap
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.capture.spool import FRAME_HEADER, FRAME_MAGIC
+from tdprof.capture.spool import FRAME_HEADER, FRAME_MAGIC, MAX_FRAME_ROWS, frame_checksum
 from tdprof.model import U8, U64
 from tdprof.native import load_native
 
@@ -74,28 +75,29 @@ class Damage:
 
 def read_rows(path: Path, damage: Damage) -> Iterator[RowBatch]:
     """Every whole frame of ``rows.bpf``; a bad one is counted and the next is searched for."""
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:
         return
-    data = path.read_bytes()
-    at = 0
-    while at < len(data):
-        batch, size = _read_frame(data, at)
-        if batch is None:
-            # A frame cut short by an interrupted recording, or foreign bytes: go on at the next magic number.
-            following = data.find(FRAME_MAGIC, at + 1)
-            size = (following if following >= 0 else len(data)) - at
-            damage.bytes += size
-        else:
-            yield batch
-        at += size
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+        at = 0
+        while at < len(data):
+            batch, size = _read_frame(data, at)
+            if batch is None:
+                # A frame cut short by an interrupted recording, or foreign bytes: go on at the next magic number.
+                following = data.find(FRAME_MAGIC, at + 1)
+                size = (following if following >= 0 else len(data)) - at
+                damage.bytes += size
+            else:
+                yield batch
+            at += size
 
 
-def _read_frame(data: bytes, at: int) -> tuple[RowBatch | None, int]:
+def _read_frame(data: mmap.mmap, at: int) -> tuple[RowBatch | None, int]:
     if len(data) - at < FRAME_HEADER.size:
         return None, 0
-    magic, rows, time_ns, size, checksum = FRAME_HEADER.unpack_from(data, at)
+    header = data[at : at + FRAME_HEADER.size]
+    magic, rows, time_ns, size, checksum = FRAME_HEADER.unpack(header)
     payload = data[at + FRAME_HEADER.size : at + FRAME_HEADER.size + size]
-    if magic != FRAME_MAGIC or len(payload) != size or zlib.crc32(payload) != checksum:
+    if magic != FRAME_MAGIC or rows > MAX_FRAME_ROWS or frame_checksum(header, payload) != checksum:
         return None, 0
     want = rows * (KEY.itemsize + VALUE.itemsize)
     unpacker = zlib.decompressobj()

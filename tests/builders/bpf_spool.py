@@ -1,0 +1,21 @@
+"""Bytes as the BPF rung spools them, packed field by field from bpf/sample.h and the kernel's ring-buffer layout."""
+
+import struct
+import zlib
+from collections.abc import Sequence
+
+BUSY, DISCARD = 1 << 31, 1 << 30
+
+
+def stack_record(identity: int, addresses: Sequence[int], *, is_kernel: bool = False, flags: int = 0) -> bytes:
+    body = struct.pack(f"<QII{len(addresses)}Q", identity, len(addresses), is_kernel, *addresses)
+    return struct.pack("<II", len(body) | flags, 0) + body
+
+
+def rows_frame(time_ns: int, rows: Sequence[tuple[int, int, int, int, int, bytes, int, int]]) -> bytes:
+    """(user_stack, kernel_stack, pid, tid, event, comm, count, weight) each."""
+    keys = b"".join(struct.pack("<QQIIII16s", *row[:5], 0, row[5]) for row in rows)
+    values = b"".join(struct.pack("<QQ", *row[6:]) for row in rows)
+    payload = zlib.compress(keys + values)
+    header = struct.pack("<4sIQI", b"TDR1", len(rows), time_ns, len(payload))
+    return header + struct.pack("<I", zlib.crc32(header + payload)) + payload

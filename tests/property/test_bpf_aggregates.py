@@ -1,0 +1,98 @@
+"""The BPF spool's readers: round trips, damage, and compiled = Python."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tdprof.decode import bpf_aggregates
+from tdprof.decode.bpf_aggregates import Damage, StackBatch, decode_stacks_python, read_rows, read_stacks
+from tdprof.native import load_native
+from tests.builders.bpf_spool import BUSY, DISCARD, rows_frame, stack_record
+
+u64 = st.integers(0, 2**64 - 1)
+u32 = st.integers(0, 2**32 - 1)
+stack = st.tuples(u64, st.lists(u64, max_size=127), st.booleans(), st.sampled_from([0, 0, 0, BUSY, DISCARD]))
+row = st.tuples(u64, u64, u32, u32, u32, st.binary(max_size=15).filter(lambda b: not b.endswith(b"\0")), u64, u64)
+decode_native = pytest.param(
+    bpf_aggregates._decode_native,
+    id="compiled",
+    marks=pytest.mark.skipif(load_native() is None, reason="the compiled library was not built"),
+)
+both = pytest.mark.parametrize("decode", [decode_native, pytest.param(decode_stacks_python, id="python")])
+
+
+def as_lists(batch: StackBatch) -> list[tuple[int, bool, list[int]]]:
+    return [
+        (int(batch.hash[i]), bool(batch.is_kernel[i]), batch.address[batch.start[i] : batch.start[i + 1]].tolist())
+        for i in range(len(batch.hash))
+    ]
+
+
+@both
+@given(st.lists(stack, max_size=20))
+def test_stacks_round_trip(decode, stacks) -> None:
+    data = b"".join(stack_record(h, a, is_kernel=k, flags=f) for h, a, k, f in stacks)
+    batch, consumed, damaged = decode(data)
+    assert as_lists(batch) == [(h, k, a) for h, a, k, f in stacks if f == 0]
+    assert consumed == len(data)
+    assert damaged == sum(f == BUSY for *_, f in stacks)
+
+
+@pytest.mark.skipif(load_native() is None, reason="the compiled library was not built")
+@given(
+    st.binary(max_size=400) | st.lists(stack, max_size=4).map(lambda ss: b"".join(stack_record(*s[:2]) for s in ss)),
+    st.data(),
+)
+def test_compiled_equals_python_on_any_bytes(data: bytes, draw) -> None:
+    broken = bytearray(data)
+    for at in draw.draw(st.lists(st.integers(0, max(len(data) - 1, 0)), max_size=4)):
+        if broken:
+            broken[at] ^= draw.draw(st.integers(1, 255))
+    compiled, python = bpf_aggregates._decode_native(bytes(broken)), decode_stacks_python(bytes(broken))
+    assert as_lists(compiled[0]) == as_lists(python[0])
+    assert compiled[1:] == python[1:]
+
+
+@given(frames=st.lists(st.tuples(u64, st.lists(row, min_size=1, max_size=5)), max_size=4), data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rows_survive_damage_around_them(tmp_path: Path, frames, data) -> None:
+    path = tmp_path / "rows.bpf"
+    parts = [rows_frame(time_ns, rows) for time_ns, rows in frames]
+    victim = data.draw(st.integers(-1, len(parts) - 1))
+    if victim >= 0:
+        at = data.draw(st.integers(0, len(parts[victim]) - 1))
+        parts[victim] = parts[victim][:at] + bytes([parts[victim][at] ^ 0x55]) + parts[victim][at + 1 :]
+    path.write_bytes(b"".join(parts))
+    damage = Damage()
+    read = [(batch.time_ns, len(batch.keys)) for batch in read_rows(path, damage)]
+    assert read == [(time_ns, len(rows)) for index, (time_ns, rows) in enumerate(frames) if index != victim]
+    assert damage.bytes == (len(parts[victim]) if victim >= 0 else 0)
+
+
+def test_fields_are_where_the_header_says(tmp_path: Path) -> None:
+    path = tmp_path / "rows.bpf"
+    path.write_bytes(rows_frame(5, [(1, 2, 3, 4, 6, b"name", 7, 8)]))
+    (batch,) = read_rows(path, Damage())
+    assert batch.time_ns == 5
+    assert batch.keys[["user_stack", "kernel_stack", "pid", "tid", "event", "comm"]].tolist() == [
+        (1, 2, 3, 4, 6, b"name")
+    ]
+    assert batch.values.tolist() == [(7, 8)]
+
+
+def test_a_cut_file_keeps_what_is_whole_and_counts_the_rest(tmp_path: Path) -> None:
+    records = [stack_record(n, [n] * 5) for n in range(1, 4)]
+    path = tmp_path / "stacks.bpf"
+    path.write_bytes(b"".join(records)[:-3])
+    damage = Damage()
+    batches = list(read_stacks(path, damage, chunk_bytes=50))
+    assert [identity for batch in batches for identity in batch.hash.tolist()] == [1, 2]
+    assert damage.bytes == len(records[2]) - 3
+    assert np.concatenate([batch.address for batch in batches]).tolist() == [1] * 5 + [2] * 5
+
+
+def test_missing_files_are_empty(tmp_path: Path) -> None:
+    assert list(read_rows(tmp_path / "no", Damage())) == list(read_stacks(tmp_path / "no", Damage())) == []

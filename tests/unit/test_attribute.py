@@ -1,0 +1,158 @@
+"""Samples to address spaces, mappings and file offsets."""
+
+import numpy as np
+import pytest
+
+from tdprof.attribute.address_space import AddressSpaces
+from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
+from tdprof.model import FileKind
+from tests.builders.capture_tables import mappings, processes, samples, stacks
+
+APP, LIB, OLD = "/bin/app", "/lib/lib.so", "/bin/sh"
+
+
+def find(spaces: AddressSpaces, pid: int, time_ns: int, address: int, name: str | None = None) -> int:
+    names = None if name is None else np.array([name], object)
+    space = spaces.space_of_samples(np.array([pid], np.uint32), np.array([time_ns], np.uint64), names)
+    return int(spaces.find(int(space[0]), np.array([address], np.uint64), np.array([time_ns], np.uint64))[0])
+
+
+def test_exec_replaces_every_mapping() -> None:
+    maps = mappings((10, 7, 0x1000, 0x1000, 0, OLD, None), (20, 7, 0x2000, 0x1000, 0, APP, None))
+    spaces = AddressSpaces(maps, processes((5, "exec", 7, 7, None, None, "sh"), (20, "exec", 7, 7, None, None, "app")))
+    assert find(spaces, 7, 15, 0x1800) == 0
+    assert find(spaces, 7, 25, 0x1800) == -1
+    assert find(spaces, 7, 25, 0x2000) == 1
+    assert find(spaces, 7, 25, 0x3000) == -1
+
+
+def test_the_mapping_made_at_the_very_time_of_the_exec_is_the_new_programs() -> None:
+    spaces = AddressSpaces(
+        mappings((20, 7, 0x1000, 0x1000, 0, APP, None)), processes((20, "exec", 7, 7, None, None, "app"))
+    )
+    assert find(spaces, 7, 20, 0x1000) == 0
+
+
+def test_forked_child_sees_what_its_parent_had_mapped_until_then() -> None:
+    maps = mappings(
+        (1, 7, 0x1000, 0x1000, 0, APP, None),
+        (30, 7, 0x5000, 0x1000, 0, LIB, None),
+        (40, 8, 0x5000, 0x1000, 0, OLD, None),
+    )
+    spaces = AddressSpaces(maps, processes((20, "fork", 8, 8, 7, 7, None), (21, "fork", 9, 9, 8, 8, None)))
+    assert find(spaces, 8, 50, 0x1000) == 0
+    assert find(spaces, 9, 50, 0x1000) == 0  # through two forks
+    assert find(spaces, 8, 50, 0x5000) == 2
+    assert find(spaces, 9, 50, 0x5000) == -1  # mapped by either ancestor only after the fork
+    assert find(spaces, 7, 50, 0x5000) == 1
+
+
+def test_new_threads_are_no_new_address_space() -> None:
+    maps = mappings((1, 7, 0x1000, 0x1000, 0, APP, None))
+    spaces = AddressSpaces(maps, processes((20, "fork", 7, 71, 7, 7, None)))
+    assert find(spaces, 7, 30, 0x1000) == 0
+
+
+def test_unmapped_and_reused_addresses_follow_time() -> None:
+    maps = mappings((10, 7, 0x1000, 0x3000, 0, APP, None), (20, 7, 0x2000, 0x1000, 0, LIB, None))
+    spaces = AddressSpaces(maps, processes())
+    assert [find(spaces, 7, 15, address) for address in (0x1000, 0x2000, 0x3FFF)] == [0, 0, 0]
+    assert [find(spaces, 7, 25, address) for address in (0x1FFF, 0x2000, 0x3000)] == [0, 1, 0]
+    assert find(spaces, 7, 5, 0x2000) == 0  # earlier than anything known: the first that came
+
+
+def test_in_an_interval_with_an_exec_the_thread_name_decides() -> None:
+    maps = mappings((101, 7, 0x1000, 0x1000, 0, OLD, None), (151, 7, 0x1000, 0x1000, 0, APP, None))
+    events = processes((100, "exec", 7, 7, None, None, "sh"), (150, "exec", 7, 7, None, None, "app"))
+    spaces = AddressSpaces(maps, events)
+    pid = np.full(4, 7, np.uint32)
+    times = np.array([200, 200, 140, 300], np.uint64)
+    names = np.array(["sh", "app", "sh", "renamed"], object)
+    space = spaces.space_of_samples(pid, times, names)
+    found = [int(spaces.find(int(s), np.array([0x1000], np.uint64), times[:1])[0]) for s in space]
+    assert found == [0, 1, 0, 1]
+
+
+def test_thread_names_come_from_side_band_and_are_inherited() -> None:
+    events = processes(
+        (0, "name", 7, 7, None, None, "main"),
+        (10, "fork", 7, 71, 7, 7, None),
+        (20, "name", 7, 71, None, None, "worker"),
+    )
+    spaces = AddressSpaces(mappings(), events)
+    names = spaces.thread_names(np.array([71, 71, 7, 99], np.uint32), np.array([15, 25, 25, 25], np.uint64))
+    assert names == ["main", "worker", "main", None]
+    assert spaces.process_names == {7: "main"}
+
+
+def attribute(sample_rows: list[tuple], stack_rows: list[tuple], maps: list[tuple], events: list[tuple] | None = None):
+    spaces = AddressSpaces(mappings(*maps), processes(*(events or [])))
+    return attribute_stacks(samples(*sample_rows), stacks(*stack_rows), mappings(*maps), spaces)
+
+
+def places(result: AttributedStacks, sample: int) -> list[tuple[str, int]]:
+    stack = int(result.sample_stack[sample])
+    locations = result.stack_location[result.stack_start[stack] : result.stack_start[stack + 1]]
+    return [
+        (result.mapped_files[result.location_file[at]].path if result.location_file[at] >= 0 else "?", int(address))
+        for at, address in zip(locations, result.location_address[locations], strict=True)
+    ]
+
+
+def test_kernel_part_stands_before_user_part_and_return_addresses_point_into_the_call() -> None:
+    result = attribute(
+        [(50, 0, 7, 7, "app", 1, 2, 3, 30), (50, 0, 7, 7, "app", 1, None, 1, 10), (50, 0, 7, 7, "app", None, 2, 1, 10)],
+        [(1, False, [0x1100, 0x1200]), (2, True, [2**63, 2**63 + 16])],
+        [(1, 7, 0x1000, 0x1000, 0x400, APP, "abcd")],
+    )
+    assert places(result, 0) == [("[kernel]", 2**63), ("[kernel]", 2**63 + 15), (APP, 0x500), (APP, 0x5FF)]
+    assert places(result, 1) == [(APP, 0x500), (APP, 0x5FF)]
+    assert places(result, 2) == [("[kernel]", 2**63), ("[kernel]", 2**63 + 15)]
+    assert {file.build_id for file in result.mapped_files} == {"abcd", ""}
+
+
+def test_one_stack_in_two_processes_is_two_stacks() -> None:
+    result = attribute(
+        [(50, 0, 7, 7, "a", 1, None, 1, 1), (50, 0, 8, 8, "b", 1, None, 1, 1)],
+        [(1, False, [0x1100])],
+        [(1, 7, 0x1000, 0x1000, 0, APP, None), (1, 8, 0x1000, 0x1000, 0, LIB, None)],
+    )
+    assert [places(result, sample) for sample in (0, 1)] == [[(APP, 0x100)], [(LIB, 0x100)]]
+
+
+def test_same_address_meaning_two_files_at_two_times() -> None:
+    result = attribute(
+        [(15, 0, 7, 7, "a", 1, None, 1, 1), (25, 0, 7, 7, "a", 1, None, 1, 1)],
+        [(1, False, [0x1100])],
+        [(10, 7, 0x1000, 0x1000, 0, APP, None), (20, 7, 0x1000, 0x1000, 0, LIB, None)],
+    )
+    assert [places(result, sample) for sample in (0, 1)] == [[(APP, 0x100)], [(LIB, 0x100)]]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "shown"),
+    [
+        ("//anon", FileKind.ANONYMOUS, "[anon]"),
+        ("/memfd:jit (deleted)", FileKind.ANONYMOUS, "/memfd:jit (deleted)"),
+        ("[vdso]", FileKind.VDSO, "[vdso]"),
+        ("/bin/app (deleted)", FileKind.ELF, "/bin/app (deleted)"),
+    ],
+)
+def test_what_is_no_file_is_told_apart(path: str, kind: FileKind, shown: str) -> None:
+    rows = [(50, 0, 7, 7, "a", 1, None, 1, 1)]
+    result = attribute(rows, [(1, False, [0x1100])], [(1, 7, 0x1000, 0x1000, 0, path, None)])
+    (file,) = result.mapped_files
+    assert (file.kind, file.path) == (kind, shown)
+    # Code without a file is known by its run-time address and its process.
+    assert places(result, 0) == [(shown, 0x1100 if kind is FileKind.ANONYMOUS else 0x100)]
+    assert file.pid == (7 if kind is FileKind.ANONYMOUS else 0)
+
+
+def test_nothing_known_of_the_process_or_the_stack() -> None:
+    result = attribute(
+        [(50, 0, 9, 9, "a", 1, None, 1, 1), (50, 0, 9, 9, "a", 5, None, 1, 1), (50, 0, 9, 9, "a", None, None, 1, 1)],
+        [(1, False, [0x1100])],
+        [],
+    )
+    assert places(result, 0) == [("?", 0x1100)]
+    assert places(result, 1) == places(result, 2) == []
