@@ -107,6 +107,13 @@ class Profile:
 
     def total_weight(self) -> U64:
         """uint64[len(events)]: sum of weights of each event's samples."""
+        return self._per_event(self.samples.weight)
+
+    def total_samples(self) -> U64:
+        """uint64[len(events)]: number of samples of each event."""
+        return self._per_event(self.samples.count)
+
+    def _per_event(self, values: U64) -> U64:
         total = np.zeros(len(self.events), np.uint64)
-        np.add.at(total, self.samples.event, self.samples.weight)
+        np.add.at(total, self.samples.event, values)
         return total

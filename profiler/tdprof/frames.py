@@ -1,0 +1,103 @@
+"""A profile's call stacks as functions and lines, inlined ones included: what reports and exporters add up."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.model import I32, I64, U32
+from tdprof.profile import Profile
+
+NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
+
+# C0 and C1 controls would let a symbol name move the terminal's cursor or break a line-based format.
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 8232, 8233), "�")
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStacks:
+    """The frames of every stack of a profile, leaf first.
+
+    Attributes:
+        start: int64[n + 1]; frames of stack i are ``start[i]:start[i + 1]``, never empty.
+        function: int32, function id; -1 stands for ``NO_STACK``.
+        line: uint32, source line or 0.
+    """
+
+    start: I64
+    function: I32
+    line: U32
+
+
+def frame_stacks(profile: Profile) -> FrameStacks:
+    """Expand locations into their inlined frames; a stack without locations gets the frame ``NO_STACK``."""
+    locations, stacks = profile.locations, profile.stacks
+    frame_start = locations.frame_start.astype(np.int64)
+    frames_of = np.diff(frame_start)[stacks.location]
+    first_frame = frame_start[:-1][stacks.location]
+    # For each frame of each stack: the first frame of its location, plus its position within that location.
+    ends = np.cumsum(frames_of)
+    index = np.repeat(first_frame - (ends - frames_of), frames_of) + np.arange(ends[-1] if len(ends) else 0)
+    function, line = locations.frame_function[index], locations.frame_line[index]
+
+    frames_before = np.concatenate(([0], ends))
+    start = frames_before[stacks.start.astype(np.int64)]
+    empty = np.flatnonzero(np.diff(start) == 0)
+    function = np.insert(function, start[empty], -1).astype(np.int32)
+    line = np.insert(line, start[empty], 0).astype(np.uint32)
+    shift = np.zeros(len(start), np.int64)
+    shift[empty + 1] = 1
+    return FrameStacks(start + np.cumsum(shift), function, line)
+
+
+def function_names(profile: Profile) -> list[str]:
+    """Printable names by function id, and ``NO_STACK`` last, so that id -1 finds it."""
+    return [*map(printable, profile.functions.name), NO_STACK]
+
+
+def merge_stacks(stacks: FrameStacks) -> tuple[I64, I64]:
+    """Number the stacks so that those with the same functions, whatever their lines and addresses, share a number.
+
+    Returns:
+        merged: int64[n], the number of each stack, from 0.
+        representative: int64[max(merged) + 1], one stack for each number.
+    """
+    depth = np.diff(stacks.start)
+    node = np.zeros(len(depth), np.int64)  # of a prefix tree that grows from the root, one level a turn
+    last_node = 0
+    width = int(stacks.function.max(initial=-1)) + 2
+    active = np.arange(len(depth))
+    for level in range(int(depth.max(initial=0))):
+        active = active[depth[active] > level]
+        function = stacks.function[stacks.start[active + 1] - 1 - level]
+        distinct, child = np.unique(node[active] * width + function + 1, return_inverse=True)
+        node[active] = last_node + 1 + child
+        last_node += len(distinct)
+    _, representative, merged = np.unique(node, return_index=True, return_inverse=True)
+    return merged.astype(np.int64), representative.astype(np.int64)
+
+
+def group_rows(*keys: NDArray[Any]) -> tuple[I64, I64]:
+    """Bring rows with equal keys together, in the order of the keys, the first key first.
+
+    Returns:
+        order: int64[n], row numbers, group by group.
+        start: int64[groups], where each group begins in ``order``; fits ``numpy.add.reduceat``.
+    """
+    order = np.lexsort(keys[::-1])
+    differs = np.zeros(len(order), bool)
+    differs[:1] = True
+    for key in keys:
+        differs[1:] |= np.diff(key[order]) != 0
+    return order, np.flatnonzero(differs)
+
+
+def printable(text: str) -> str:
+    """Text that any terminal, JSON reader or UTF-8 file takes: no control characters, no undecodable bytes."""
+    return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
+
+
+def module_names(profile: Profile) -> list[str]:
+    """Printable paths by mapped file, and "" last, so that -1 (no mapping known) finds it."""
+    return [*(printable(file.path) for file in profile.mapped_files), ""]

@@ -1,0 +1,26 @@
+"""Options and fixtures that all tests share."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden; review the diff")
+
+
+@pytest.fixture
+def check_golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare text with a file of tests/golden, or rewrite the file under --update-golden."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert text == path.read_text(), f"{name} differs: run with --update-golden and review the diff"
+
+    return check

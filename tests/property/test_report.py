@@ -1,0 +1,62 @@
+"""What holds for the report of every profile: nothing gained, nothing lost."""
+
+import json
+
+import numpy as np
+from builders.profiles import profiles
+from hypothesis import given
+from hypothesis import strategies as st
+from tdprof.profile import Profile
+from tdprof.report.hotspots import find_hotspots, unknown_samples
+from tdprof.report.json import render_json
+
+
+@given(profiles(), st.booleans())
+def test_sums_are_conserved(profile: Profile, by_line: bool) -> None:
+    hotspots = find_hotspots(profile, by_line=by_line)
+    weight, samples = profile.total_weight(), profile.total_samples()
+    assert (hotspots.self_weight.sum(axis=0) == weight).all()
+    assert (hotspots.self_samples.sum(axis=0) == samples).all()
+    assert (hotspots.inclusive_weight >= hotspots.self_weight).all()
+    assert (hotspots.inclusive_samples >= hotspots.self_samples).all()
+    assert (hotspots.inclusive_weight <= weight).all()
+
+
+@given(profiles())
+def test_inclusive_agrees_with_a_walk_over_every_stack(profile: Profile) -> None:
+    expected: dict[int, int] = {}
+    locations, stacks, samples = profile.locations, profile.stacks, profile.samples
+    for event, stack, weight in zip(samples.event, samples.stack, samples.weight, strict=True):
+        if event:
+            continue
+        functions = {
+            int(function)
+            for location in stacks.location[stacks.start[stack] : stacks.start[stack + 1]]
+            for function in locations.frame_function[
+                locations.frame_start[location] : locations.frame_start[location + 1]
+            ]
+        }
+        for function in functions or {-1}:
+            expected[function] = expected.get(function, 0) + int(weight)
+    hotspots = find_hotspots(profile)
+    seen = dict(zip(hotspots.function.tolist(), hotspots.inclusive_weight[:, 0].tolist(), strict=True))
+    assert {function: weight for function, weight in seen.items() if weight} == {
+        function: weight for function, weight in expected.items() if weight
+    }
+
+
+@given(profiles())
+def test_lines_add_up_to_their_function(profile: Profile) -> None:
+    functions, lines = find_hotspots(profile), find_hotspots(profile, by_line=True)
+    for row, function in enumerate(functions.function):
+        assert (lines.self_weight[lines.function == function].sum(axis=0) == functions.self_weight[row]).all()
+    assert (np.diff(functions.self_weight[:, 0].astype(object)) <= 0).all()
+
+
+@given(profiles(), st.booleans())
+def test_the_json_report_is_valid_and_complete(profile: Profile, by_line: bool) -> None:
+    hotspots = find_hotspots(profile, by_line=by_line)
+    report = json.loads("".join(render_json(profile, hotspots, unknown_samples(profile))).encode())
+    assert sum(each["samples"] for each in report["functions"]) == int(profile.samples.count.sum())
+    for i, event in enumerate(report["events"]):
+        assert sum(each["self"][event["name"]] for each in report["functions"]) == int(profile.total_weight()[i])

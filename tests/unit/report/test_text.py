@@ -1,0 +1,76 @@
+"""The printed report: golden texts, and what must never reach a terminal."""
+
+import io
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+import pytest
+from builders.profiles import Frame, ProfileBuilder, example
+from rich.console import Console
+from tdprof.model import Losses, Unit, Unknown
+from tdprof.profile import Profile
+from tdprof.report.hotspots import find_hotspots, unknown_samples
+from tdprof.report.text import LOSSES, REASONS, format_value, render_text
+
+
+def text_of(profile: Profile, *, width: int = 200, color: bool = False, limit: int = 0, by_line: bool = False) -> str:
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=color, color_system="truecolor" if color else None
+    )
+    hotspots = find_hotspots(profile, by_line=by_line)
+    return render_text(profile, hotspots, unknown_samples(profile), console, limit=limit, by_line=by_line, sort_event=0)
+
+
+def test_report_by_function(check_golden: Callable[[str, str], None]) -> None:
+    losses = Losses(samples_map_full=1234, throttled=2, by_reason={"spe: buffer truncated": 3})
+    check_golden("report/functions.txt", text_of(replace(example(), losses=losses)))
+
+
+def test_report_by_line(check_golden: Callable[[str, str], None]) -> None:
+    check_golden("report/lines.txt", text_of(example(), by_line=True, limit=4))
+
+
+def test_narrow_report(check_golden: Callable[[str, str], None]) -> None:
+    text = text_of(example(), width=50)
+    assert max(map(len, text.splitlines())) <= 50
+    check_golden("report/narrow.txt", text)
+
+
+def test_report_without_samples_says_so() -> None:
+    text = text_of(ProfileBuilder().build())
+    assert "No samples" in text
+    assert "nan" not in text
+
+
+def test_colours_only_where_asked_for() -> None:
+    assert "\x1b" not in text_of(example())
+    assert "\x1b[1m" in text_of(example(), color=True)
+
+
+def test_names_cannot_drive_the_terminal_or_rich_markup() -> None:
+    text = text_of(ProfileBuilder().add(Frame("[red]evil\x1b[2J\n\udcff[/red]")).build())
+    assert "[red]evil" in text
+    assert "\x1b" not in text
+    text.encode()
+
+
+def test_every_loss_and_reason_has_words() -> None:
+    assert set(LOSSES) == {each.name for each in fields(Losses)} - {"by_reason"}
+    assert set(REASONS) == {None, *Unknown} - {Unknown.KNOWN}
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0, Unit.COUNT, "0"),
+        (999_999, Unit.COUNT, "999,999"),
+        (1_234_567, Unit.COUNT, "1.235 M"),
+        (123_456_789_012, Unit.COUNT, "123.5 G"),
+        (5_000_000_000_000_000, Unit.COUNT, "5,000 T"),
+        (999, Unit.NANOSECONDS, "999 ns"),
+        (61_500_000_000, Unit.NANOSECONDS, "61.50 s"),
+        (1536, Unit.BYTES, "1.500 KiB"),
+    ],
+)
+def test_values_keep_four_digits(value: int, unit: Unit, text: str) -> None:
+    assert format_value(value, unit) == text

@@ -1,0 +1,53 @@
+"""Stacks as functions and lines."""
+
+import numpy as np
+from builders.profiles import Call, Frame, ProfileBuilder
+from tdprof.frames import NO_STACK, frame_stacks, function_names, group_rows, merge_stacks, printable
+
+
+def test_frames_stand_leaf_first_with_inlined_ones_expanded() -> None:
+    inlined = Call((Frame("inner", 1), Frame("outer", 2)))
+    profile = ProfileBuilder().add("main", inlined).add().add("main").build()
+    stacks = frame_stacks(profile)
+    names = function_names(profile)
+    by_stack = [[names[f] for f in stacks.function[a:b]] for a, b in zip(stacks.start, stacks.start[1:], strict=False)]
+    assert by_stack == [["inner", "outer", "main"], [NO_STACK], ["main"]]
+    assert stacks.line.tolist() == [1, 2, 0, 0, 0]
+
+
+def test_a_profile_without_stacks_has_none() -> None:
+    stacks = frame_stacks(ProfileBuilder().build())
+    assert stacks.start.tolist() == [0]
+    assert len(stacks.function) == 0
+    assert [len(each) for each in merge_stacks(stacks)] == [0, 0]
+
+
+def test_merged_stacks_have_the_same_functions_in_the_same_order() -> None:
+    profile = (
+        ProfileBuilder()
+        .add(Frame("a", 1), Frame("b", 1))
+        .add(Frame("a", 2), Frame("b", 9))
+        .add("b", "a")
+        .add("a")
+        .add("a", "b", "b")
+        .add()
+        .build()
+    )
+    merged, representative = merge_stacks(frame_stacks(profile))
+    assert merged[0] == merged[1]
+    assert len(set(merged.tolist())) == 5
+    assert merged[representative].tolist() == list(range(5))
+
+
+def test_group_rows_keeps_the_order_of_the_keys() -> None:
+    first, second = np.array([2, 1, 2, 1]), np.array([5, 7, 5, 6])
+    order, start = group_rows(first, second)
+    assert order.tolist() == [3, 1, 0, 2]
+    assert start.tolist() == [0, 1, 2]
+
+
+def test_printable_text_has_no_controls_and_encodes() -> None:
+    assert (
+        printable("a\x1b[31m\n\x9bb\udcff") == "a\N{REPLACEMENT CHARACTER}[31m" + "\N{REPLACEMENT CHARACTER}" * 2 + "b?"
+    )
+    assert printable("héλ") == "héλ"
