@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from hypothesis import strategies as st
+
 from tdprof.model import EventInfo, FileKind, Losses, MappedFile, Unit, Unknown
 from tdprof.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable
 

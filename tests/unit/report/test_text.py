@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 import pytest
 from builders.profiles import Frame, ProfileBuilder, example
 from rich.console import Console
+
 from tdprof.model import Losses, Unit, Unknown
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots, unknown_samples

@@ -1,0 +1,97 @@
+"""capture.json: round trip, and what is said of a bad one."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tdprof.capture.manifest import Host, Manifest, Rung, read_manifest, write_manifest
+from tdprof.errors import TdprofError
+from tdprof.measured import EventInfo, Losses, Unit
+
+HOST = Host("vm", "aarch64", "6.1.0", "boot", "", 2, 4096, {"0": "0x410fd400"}, 2, None)
+MANIFEST = Manifest(
+    host=HOST,
+    command=["./app", "ä b"],
+    pids=[],
+    is_system_wide=False,
+    events=[EventInfo("cycles:u", Unit.COUNT, 0, 999, 12, 34, 30)],
+    rung=Rung.BPF_PMU,
+    rung_reason="both work",
+    start_realtime_ns=1,
+    start_monotonic_ns=2,
+    end_monotonic_ns=5,
+    losses=Losses(throttled=3, by_reason={"x": 1}),
+    record_ids=[[1, 2]],
+)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    write_manifest(tmp_path, MANIFEST)
+    assert read_manifest(tmp_path) == MANIFEST
+    assert [path.name for path in tmp_path.iterdir()] == ["capture.json"]
+    assert MANIFEST.duration_ns == 3
+
+
+def test_unknown_keys_of_a_later_tdprof_are_ignored(tmp_path: Path) -> None:
+    write_manifest(tmp_path, MANIFEST)
+    data = json.loads((tmp_path / "capture.json").read_text())
+    data["colour"] = data["events"][0]["smell"] = 1
+    (tmp_path / "capture.json").write_text(json.dumps(data))
+    assert read_manifest(tmp_path) == MANIFEST
+
+
+def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
+    write_manifest(tmp_path, MANIFEST)
+    data = json.loads((tmp_path / "capture.json").read_text())
+    (tmp_path / "capture.json").write_text(json.dumps(data | {"schema_version": 99, "tdprof_version": "9.9"}))
+    with pytest.raises(TdprofError, match=r"capture schema 99, made by tdprof 9\.9") as caught:
+        read_manifest(tmp_path)
+    assert "upgrade" in caught.value.hint
+
+
+def test_no_capture_and_not_a_capture(tmp_path: Path) -> None:
+    with pytest.raises(TdprofError, match="no capture at"):
+        read_manifest(tmp_path / "none")
+    with pytest.raises(TdprofError, match="is not a capture"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("events", 3), ("events", [1]), ("host", []), ("start_realtime_ns", "1"), ("rung", "ladder"), ("pids", [True])],
+)
+def test_wrong_types_name_the_key(tmp_path: Path, key: str, value: object) -> None:
+    write_manifest(tmp_path, MANIFEST)
+    data = json.loads((tmp_path / "capture.json").read_text())
+    (tmp_path / "capture.json").write_text(json.dumps(data | {key: value}))
+    with pytest.raises(TdprofError, match=f"damaged: {key}"):
+        read_manifest(tmp_path)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(data=st.binary(max_size=60) | json_values.map(lambda value: json.dumps(value).encode()))
+def test_no_other_error_on_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    folder = tmp_path_factory.mktemp("capture")
+    (folder / "capture.json").write_bytes(data)
+    with pytest.raises(TdprofError):
+        read_manifest(folder)
+
+
+@given(key=st.sampled_from([*MANIFEST.__dataclass_fields__]), value=json_values)
+def test_no_other_error_on_any_value(tmp_path_factory: pytest.TempPathFactory, key: str, value: object) -> None:
+    folder = tmp_path_factory.mktemp("capture")
+    write_manifest(folder, MANIFEST)
+    data = json.loads((folder / "capture.json").read_text())
+    (folder / "capture.json").write_text(json.dumps(data | {key: value}))
+    with contextlib.suppress(TdprofError):
+        assert isinstance(read_manifest(folder), Manifest)

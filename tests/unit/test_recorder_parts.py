@@ -1,0 +1,120 @@
+"""The recorder's parts that need no perf event: rings, kallsyms, snapshots, the workload, host facts."""
+
+import json
+import os
+import signal
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
+from tdprof.decode.side_band import initial_tables
+from tdprof.errors import TdprofError
+from tdprof.recorder.host import parse_cpu_list
+from tdprof.recorder.kallsyms import read_kernel_symbols
+from tdprof.recorder.ring import write_ring
+from tdprof.recorder.snapshot import Snapshot
+from tdprof.recorder.workload import Workload, check_command
+
+
+@pytest.mark.parametrize(("start", "size"), [(0, 0), (0, 16), (3, 5), (12, 9), (16 * 5 + 15, 16), (2**63, 7)])
+def test_a_ring_is_written_in_order_where_it_wraps(tmp_path: Path, start: int, size: int) -> None:
+    ring = bytearray(16)
+    expected = bytes(range(100, 100 + size))
+    for index, value in enumerate(expected):
+        ring[(start + index) % 16] = value
+    path = tmp_path / "out"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    write_ring(fd, memoryview(ring), start, size)
+    os.close(fd)
+    assert path.read_bytes() == expected
+
+
+def test_kernel_symbols_cover_what_was_asked_for(tmp_path: Path) -> None:
+    kallsyms = tmp_path / "kallsyms"
+    kallsyms.write_text(
+        "0000000000001000 T first\n0000000000001000 t alias\n0000000000001800 d data\n"
+        "0000000000002000 t second\t[module]\n0000000000003000 T last\n"
+    )
+    table = read_kernel_symbols(np.array([0x500, 0x1900, 0x2000, 0x2FFF], np.uint64), kallsyms)
+    assert table.name == ["first", "second"]
+    assert table.module == [None, "module"]
+    assert table.address.tolist() == [0x1000, 0x2000]
+    assert table.size.tolist() == [0x1000, 0x1000]
+
+
+@pytest.mark.parametrize("text", ["", "0000000000000000 T hidden\n", "garbage\n"])
+def test_hidden_or_unreadable_kernel_symbols_are_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kallsyms").write_text(text)
+    assert read_kernel_symbols(np.array([1], np.uint64), tmp_path / "kallsyms").name == []
+
+
+def test_a_snapshot_of_this_process_comes_back_as_tables(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path) as spool:
+        Snapshot().write([os.getpid(), 2**22 + 1], spool)  # the other one does not exist
+    mappings, processes, damaged = initial_tables(tmp_path / "spool" / INITIAL_FILE)
+    assert damaged == 0
+    assert set(mappings["pid"].to_pylist()) == {os.getpid()}
+    paths = mappings["path"].to_pylist()
+    assert any(path.endswith("python3") or "python" in path for path in paths)
+    assert "[vdso]" in paths
+    assert set(processes["kind"].to_pylist()) == {"name"}
+    lines = {line.split()[0]: line for line in Path("/proc/self/maps").read_text().splitlines() if " r-xp " in line}
+    address, length = mappings["address"].to_pylist()[0], mappings["length"].to_pylist()[0]
+    assert f"{address:08x}-{address + length:08x}" in set(lines)
+
+
+def test_damaged_snapshot_lines_are_counted_and_skipped(tmp_path: Path) -> None:
+    good = {"pid": 1, "threads": {"1": "init"}, "maps": [[4096, 4096, 0, "/bin/x", "ab"]]}
+    lines = [json.dumps(good), "[]", '{"pid": "x"}', json.dumps(good | {"maps": [[1]]}), json.dumps(good)[:-4]]
+    (tmp_path / "initial.jsonl").write_text("\n".join(lines))
+    mappings, _, damaged = initial_tables(tmp_path / "initial.jsonl")
+    assert len(mappings) == 1
+    assert damaged == sum(len(line) for line in lines[1:])
+
+
+def test_cpu_lists() -> None:
+    assert parse_cpu_list("0-3,8,10-11") == [0, 1, 2, 3, 8, 10, 11]
+    assert parse_cpu_list("") == parse_cpu_list("x") == []
+
+
+def test_the_command_waits_for_start_and_its_status_is_kept(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    with Workload(["sh", "-c", f"touch {marker}; exit 7"]) as workload:
+        assert workload.poll() is None
+        assert not marker.exists()
+        workload.start()
+        assert workload.wait() == 7
+    assert marker.exists()
+
+
+def test_a_signal_becomes_a_shell_status() -> None:
+    with Workload(["sh", "-c", "kill -SEGV $$"]) as workload:
+        workload.start()
+        assert workload.wait() == 128 + signal.SIGSEGV
+
+
+def test_an_unstarted_command_never_runs(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    with Workload(["touch", str(marker)]) as workload:
+        pid = workload.pid
+    assert not marker.exists()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def test_commands_that_cannot_run_say_why(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("x")
+    for name, status in (("no-such-command-x", 127), (str(plain), 126), (str(tmp_path), 126)):
+        with pytest.raises(TdprofError) as caught:
+            check_command(name)
+        assert caught.value.status == status
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"\x7fELF nonsense")
+    bad.chmod(bad.stat().st_mode | stat.S_IXUSR)
+    with Workload([str(bad)]) as workload, pytest.raises(TdprofError, match="cannot execute") as caught:
+        workload.start()
+    assert caught.value.status == 126

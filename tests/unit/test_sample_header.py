@@ -1,0 +1,56 @@
+"""bpf/sample.h and Python agree on every offset: the C compiler says where things are."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tdprof.decode import bpf_aggregates
+from tdprof.recorder import bpf_sampler
+
+HEADER = Path(__file__).parents[2] / "bpf" / "sample.h"
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc to ask for the layout")
+    keys = [f"sample_key.{name}" for name in bpf_aggregates.KEY.names]
+    values = [f"sample_value.{name}" for name in bpf_aggregates.VALUE.names]
+    stacks = [f"stack_record.{name}" for name in ("hash", "depth", "is_kernel", "address")]
+    lines = [
+        f'printf("{item} %zu\\n", offsetof(struct {item.split(".")[0]}, {item.split(".")[1]}));'
+        for item in (*keys, *values, *stacks)
+    ]
+    lines += [f'printf("{name} %zu\\n", sizeof(struct {name}));' for name in ("sample_key", "sample_value")]
+    lines += ['printf("MAX_STACK_DEPTH %d\\n", MAX_STACK_DEPTH);', 'printf("COUNTERS %d\\n", COUNTERS);']
+    folder = tmp_path_factory.mktemp("layout")
+    source = "#include <stddef.h>\n#include <stdio.h>\n#include <linux/types.h>\n"
+    source += f'#include "{HEADER}"\nint main(void) {{ {" ".join(lines)} return 0; }}\n'
+    (folder / "layout.c").write_text(source)
+    subprocess.run(["gcc", "-o", folder / "layout", folder / "layout.c"], check=True)
+    output = subprocess.run([folder / "layout"], check=True, capture_output=True, text=True).stdout
+    return {name: int(value) for name, value in (line.split() for line in output.splitlines())}
+
+
+def test_rows(layout: dict[str, int]) -> None:
+    for name, dtype in (("sample_key", bpf_aggregates.KEY), ("sample_value", bpf_aggregates.VALUE)):
+        assert layout[name] == dtype.itemsize
+        assert dtype.fields is not None
+        for field, (_, offset, *_) in dtype.fields.items():
+            assert layout[f"{name}.{field}"] == offset
+    assert (layout["sample_key"], layout["sample_value"]) == (bpf_sampler.KEY_BYTES, bpf_sampler.VALUE_BYTES)
+
+
+def test_stacks(layout: dict[str, int]) -> None:
+    fields = [layout[f"stack_record.{name}"] for name in ("hash", "depth", "is_kernel", "address")]
+    assert fields == [0, 8, 12, bpf_aggregates._STACK_HEADER]
+    assert layout["MAX_STACK_DEPTH"] == bpf_aggregates.MAX_STACK_DEPTH
+
+
+def test_counters_stand_in_the_same_order(layout: dict[str, int]) -> None:
+    enumerators = re.findall(r"^\tCOUNTER_(\w+)", HEADER.read_text(), re.MULTILINE)
+    assert [name.lower() for name in enumerators] == list(bpf_sampler.COUNTERS)
+    assert layout["COUNTERS"] == len(bpf_sampler.COUNTERS)
