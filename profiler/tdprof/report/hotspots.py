@@ -69,13 +69,16 @@ def find_hotspots(profile: Profile, *, by_line: bool = False, sort_event: int = 
     key = (stacks.function.astype(np.int64) + 1) << 32 | line
     distinct, row = np.unique(key, return_inverse=True)
     n = len(distinct)
+    leaf = row[stacks.start[:-1]]
+    all_stacks = np.arange(len(leaf))
+    anywhere, in_stack = _rows_in_stacks(stacks, row)
     hotspots = Hotspots(
         function=((distinct >> 32) - 1).astype(np.int32),
         line=(distinct & 0xFFFF_FFFF).astype(np.uint32),
-        self_weight=_self(stacks, row, weight, n),
-        inclusive_weight=_inclusive(stacks, row, weight, n),
-        self_samples=_self(stacks, row, samples, n),
-        inclusive_samples=_inclusive(stacks, row, samples, n),
+        self_weight=_sum(leaf, weight, all_stacks, n),
+        inclusive_weight=_sum(anywhere, weight, in_stack, n),
+        self_samples=_sum(leaf, samples, all_stacks, n),
+        inclusive_samples=_sum(anywhere, samples, in_stack, n),
     )
     hotspots = hotspots.rows(_order(profile, hotspots, sort_event))
     if not by_line:
@@ -126,18 +129,20 @@ def _per_stack(profile: Profile, values: U64) -> U64:
     return sums
 
 
-def _self(stacks: FrameStacks, row: NDArray[np.intp], per_stack: U64, n: int) -> U64:
-    sums = np.zeros((n, per_stack.shape[1]), np.uint64)
-    np.add.at(sums, row[stacks.start[:-1]], per_stack)
-    return sums
-
-
-def _inclusive(stacks: FrameStacks, row: NDArray[np.intp], per_stack: U64, n: int) -> U64:
+def _rows_in_stacks(stacks: FrameStacks, row: NDArray[np.intp]) -> tuple[I64, I64]:
+    """Each row with each stack that holds it, once also where a recursion holds it more often."""
     stack = np.repeat(np.arange(len(stacks.start) - 1), np.diff(stacks.start))
-    # A row that appears twice in one stack is a recursion: once is enough.
-    once = np.unique(stack * n + row)
+    width = int(row.max(initial=0)) + 1
+    # Sorting beats numpy.unique by far here: its hash table suffers from keys of this form.
+    pair = np.sort(stack * width + row)
+    pair = pair[np.diff(pair, prepend=-1) != 0]
+    return pair % width, pair // width
+
+
+def _sum(row: NDArray[np.intp], per_stack: U64, stack: NDArray[np.intp], n: int) -> U64:
+    """uint64[n, events]: for each row, the sum of its stacks' values."""
     sums = np.zeros((n, per_stack.shape[1]), np.uint64)
-    np.add.at(sums, once % n if n else once, per_stack[once // n if n else once])
+    np.add.at(sums, row, per_stack[stack])
     return sums
 
 
