@@ -101,3 +101,8 @@ def printable(text: str) -> str:
 def module_names(profile: Profile) -> list[str]:
     """Printable paths by mapped file, and "" last, so that -1 (no mapping known) finds it."""
     return [*(printable(file.path) for file in profile.mapped_files), ""]
+
+
+def thread_labels(profile: Profile) -> list[str]:
+    """Printable root frames by thread name."""
+    return [printable(name) or "[unnamed thread]" for name in profile.thread_names]

@@ -1,7 +1,7 @@
 """A profile: aggregated tables of stacks and values, made from a capture; what reports and exporters read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -112,6 +112,13 @@ class Profile:
     def total_samples(self) -> U64:
         """uint64[len(events)]: number of samples of each event."""
         return self._per_event(self.samples.count)
+
+    def only_event(self, event: int) -> "Profile":
+        """The profile as if only this event, by its index, had been recorded; stacks and code are kept."""
+        chosen = self.samples.event == event
+        columns = {each.name: getattr(self.samples, each.name)[chosen] for each in fields(self.samples)}
+        columns["event"] = np.zeros_like(columns["event"])
+        return replace(self, events=[self.events[event]], samples=SampleTable(**columns))
 
     def _per_event(self, values: U64) -> U64:
         total = np.zeros(len(self.events), np.uint64)

@@ -1,0 +1,131 @@
+"""Each export format on a small profile that has everything, against its golden text."""
+
+import gzip
+import io
+import json
+from collections.abc import Callable
+from typing import BinaryIO
+
+import numpy as np
+from builders.profiles import Call, Frame, ProfileBuilder, example
+from google.protobuf import text_format
+from tdprof import __version__
+from tdprof.export import pprof_pb2
+from tdprof.export.folded import write_folded
+from tdprof.export.pprof import build_pprof, write_pprof
+from tdprof.export.speedscope import _rows_in_time, write_speedscope
+from tdprof.frames import NO_STACK
+from tdprof.model import EventInfo, FileKind, MappedFile, Unit
+from tdprof.profile import Profile
+
+
+def written(write: Callable[[Profile, BinaryIO], None], profile: Profile) -> bytes:
+    out = io.BytesIO()
+    write(profile, out)
+    return out.getvalue()
+
+
+def test_speedscope(check_golden: Callable[[str, str], None]) -> None:
+    text = written(write_speedscope, example()).decode()
+    check_golden("export/example.speedscope.json", text.replace(f"tdprof@{__version__}", "tdprof@VERSION"))
+
+
+def test_folded(check_golden: Callable[[str, str], None]) -> None:
+    check_golden("export/example.folded", written(write_folded, example()).decode())
+
+
+def test_pprof(check_golden: Callable[[str, str], None]) -> None:
+    message = pprof_pb2.Profile.FromString(gzip.decompress(written(write_pprof, example())))
+    text = text_format.MessageToString(message)
+    check_golden("export/example.pprof.txt", text.replace(f"tdprof {__version__}", "tdprof VERSION"))
+
+
+def test_the_same_profile_gives_the_same_bytes() -> None:
+    assert written(write_pprof, example()) == written(write_pprof, example())
+
+
+def test_folded_keeps_one_line_and_one_separator_for_odd_names() -> None:
+    profile = ProfileBuilder().add(Frame("a;b\nc"), weight=3, thread="t;1\udc80").add("x", weight=1, thread="").build()
+    assert written(write_folded, profile).decode().splitlines() == [
+        "[unnamed thread];x 1",
+        "t:1?;a:b\N{REPLACEMENT CHARACTER}c 3",
+    ]
+
+
+def test_speedscope_rows_follow_time_then_thread_then_callers() -> None:
+    builder = ProfileBuilder()
+    builder.add("main", "g", weight=4, time_ns=2_000_000_000)
+    builder.add("main", "f", "h", weight=2, time_ns=1_000_000_000)
+    builder.add("main", "g", weight=3, time_ns=1_000_000_000)
+    builder.add("main", "f", weight=1, time_ns=1_000_000_000)
+    builder.add("main", weight=5, time_ns=1_000_000_000, thread="worker")
+    (profile,) = (document := json.loads(written(write_speedscope, builder.build())))["profiles"]
+    names = [frame["name"] for frame in document["shared"]["frames"]]
+    rows = [";".join(names[i] for i in stack) for stack in profile["samples"]]
+    assert sorted(rows[:3]) == ["app;main;f", "app;main;f;h", "app;main;g"]
+    assert abs(rows.index("app;main;f") - rows.index("app;main;f;h")) == 1
+    assert rows[3:] == ["worker;main", "app;main;g"]
+    assert profile["weights"][3:] == [5, 4]
+
+
+def test_speedscope_coarsens_time_only_as_far_as_it_must() -> None:
+    seconds = 16
+    time_ns = (np.arange(seconds) * 1_000_000_000 + 7).astype(np.uint64)
+    thread, stack = np.zeros(seconds, np.int32), np.zeros(seconds, np.int64)
+    for most_rows, rows in ((16, 16), (15, 8), (4, 4), (1, 1), (0, 1)):
+        order, start = _rows_in_time(time_ns, thread, stack, most_rows)
+        assert (len(order), len(start)) == (seconds, rows)
+
+
+def test_pprof_mapping_covers_addresses_outside_the_recorded_range() -> None:
+    builder = ProfileBuilder(files=[MappedFile("/lib/x.so", "ab12")])
+    for offset in (0x100, 0x2500, 0x9000):
+        builder.add(Call((Frame(f"f{offset}", module="/lib/x.so"),), offset))
+    # The recorded piece: file offset 0x2000 for 0x1000 bytes at 0x7f0000002000.
+    message = build_pprof(builder.build(mapped_file_ranges=[(0x7F0000002000, 0x1000, 0x2000)]))
+    (mapping,) = message.mapping
+    assert (mapping.memory_start, mapping.memory_limit, mapping.file_offset) == (0x7F0000000100, 0x7F0000009001, 0x100)
+    assert [location.address for location in message.location] == [0x7F0000000100, 0x7F0000002500, 0x7F0000009000]
+    assert message.string_table[mapping.build_id] == "ab12"
+
+
+def test_pprof_keeps_runtime_addresses_where_there_is_no_file() -> None:
+    builder = ProfileBuilder(files=[MappedFile("[anon]", kind=FileKind.ANONYMOUS)])
+    builder.add(Call((Frame("jit", module="[anon]"),), 0x7FFF00001234), Call((Frame("?", module=""),), 0x55))
+    message = build_pprof(builder.build(mapped_file_ranges=[(0x7FFF00001000, 0x1000, 0)]))
+    assert sorted((location.address, location.mapping_id) for location in message.location) == [
+        (0x55, 0),
+        (0x7FFF00001234, 1),
+    ]
+    (mapping,) = message.mapping
+    assert (mapping.memory_start, mapping.memory_limit) == (0x7FFF00001000, 0x7FFF00002000)
+
+
+def test_pprof_puts_the_program_first() -> None:
+    builder = ProfileBuilder(files=[MappedFile("/lib/libc.so"), MappedFile("/opt/bin/app")])
+    message = build_pprof(builder.add(Frame("f", module="/lib/libc.so")).build())
+    assert [message.string_table[mapping.filename] for mapping in message.mapping] == ["/opt/bin/app", "/lib/libc.so"]
+    assert message.location[0].mapping_id == 2
+
+
+def test_pprof_period_is_that_of_a_single_event() -> None:
+    clock = EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=1000)
+    faults = EventInfo("page-faults", Unit.COUNT, period=7)
+    assert build_pprof(ProfileBuilder((clock,)).build()).period == 1_000_000
+    assert build_pprof(ProfileBuilder((faults,)).build()).period == 7
+    assert build_pprof(ProfileBuilder((clock, faults)).build()).period == 0
+
+
+def test_every_format_writes_an_empty_profile() -> None:
+    empty = ProfileBuilder().build()
+    assert written(write_folded, empty) == b""
+    assert json.loads(written(write_speedscope, empty))["profiles"][0]["samples"] == []
+    assert len(build_pprof(empty).sample) == 0
+
+
+def test_only_event_keeps_that_event_alone() -> None:
+    profile = example().only_event(1)
+    assert [event.name for event in profile.events] == ["page-faults"]
+    assert profile.total_weight().tolist() == [7]
+    assert written(write_folded, profile) == b"app;main;work(int);handle_mm_fault 7\n"
+    assert NO_STACK.encode() not in written(write_folded, profile)
