@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders.profiles import example
+
 from tdprof.export.speedscope import write_speedscope
 from tdprof.frames import function_names
 from tdprof.profile import Profile

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders.profiles import example
+
 from tdprof.export.pprof import write_pprof
 from tdprof.frames import function_names
 from tdprof.profile import Profile

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from builders.profiles import profiles
 from hypothesis import given
+
 from tdprof.export import pprof_pb2
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import write_pprof

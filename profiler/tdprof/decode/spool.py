@@ -91,7 +91,7 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
         side_band_records_lost=sum(tables.lost_records.values())
         - (lost_samples if manifest.rung is Rung.RING_BUFFER else 0),
         throttled=tables.throttled,
-        stack_id_collisions=stacks.collisions,
+        stack_id_collisions=samples.ambiguous,
         bytes_damaged=damage.bytes + damaged_bytes + decoder.losses.malformed_bytes,
         by_reason=by_reason,
     )
@@ -119,21 +119,24 @@ class _SampleTotals:
         self.count = 0
         self.end_ns = 0
         self.without_sent_stack = 0
+        self.ambiguous = 0
         self.kernel_chains: set[int] = set()
 
     def of_rows(self, batch: RowBatch, stacks: "_StackWriter") -> pa.Table:
-        """Aggregated rows of the BPF rung. A stack that never arrived becomes null and is counted."""
+        """Rows of the BPF rung. A stack that never arrived, or cannot be told from another, becomes null and counts."""
         keys, counts = batch.keys, batch.values["count"]
         self.count += int(counts.sum())
         self.end_ns = max(self.end_ns, batch.time_ns)
-        missing = np.zeros(len(keys), bool)
+        missing, ambiguous = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
         columns = {}
         for name in ("user_stack", "kernel_stack"):
-            absent = keys[name] == 0
+            absent, collided = keys[name] == 0, stacks.is_ambiguous(keys[name])
             unsent = ~absent & ~stacks.has(keys[name])
             missing |= unsent
-            columns[name] = pa.array(keys[name], mask=absent | unsent)
+            ambiguous |= collided
+            columns[name] = pa.array(keys[name], mask=absent | unsent | collided)
         self.without_sent_stack += int(counts[missing].sum())
+        self.ambiguous += int(counts[ambiguous].sum())
         names, which = np.unique(keys["comm"], return_inverse=True)
         text = pa.array([name.decode(errors="replace") for name in names.tolist()], pa.string())
         return _samples(
@@ -175,14 +178,25 @@ def _samples(**columns: object) -> pa.Table:
     return pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names).cast(SAMPLES)
 
 
+def _content_hash(batch: StackBatch) -> U64:
+    """A hash of each stack that has nothing in common with the BPF program's, to notice when that one collides."""
+    lengths = np.diff(batch.start).astype(np.int64)
+    position = np.arange(len(batch.address)) - np.repeat(batch.start[:-1].astype(np.int64), lengths)
+    terms = (batch.address ^ (batch.address >> np.uint64(29))) * (2 * position.astype(np.uint64) + np.uint64(3))
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
+    sums: U64 = total[batch.start[1:]] - total[batch.start[:-1]]
+    return sums + (lengths * 2 + batch.is_kernel).astype(np.uint64)
+
+
 class _StackWriter:
     """Writes each distinct stack once."""
 
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer
         self._known = np.empty(0, np.uint64)  # sorted
+        self._content = np.empty(0, np.uint64)  # a second hash of each known stack
+        self._collided = np.empty(0, np.uint64)
         self._kernel: list[U64] = []
-        self.collisions = 0
 
     def has(self, identities: U64) -> NDArray[np.bool_]:
         """bool[n]: which stacks are written."""
@@ -192,12 +206,22 @@ class _StackWriter:
         found: NDArray[np.bool_] = self._known[at] == identities
         return found
 
+    def is_ambiguous(self, identities: U64) -> NDArray[np.bool_]:
+        """bool[n]: which identities two different stacks share, so that neither can be told."""
+        return np.isin(identities, self._collided)
+
     def add_bpf(self, batch: StackBatch) -> None:
         """Write the stacks of a batch that are new."""
-        identities, first = np.unique(batch.hash, return_index=True)
-        fresh = first[~self.has(identities)]
-        fresh.sort()
-        self._known = np.union1d(self._known, identities)
+        content = _content_hash(batch)
+        identities, first, which = np.unique(batch.hash, return_index=True, return_inverse=True)
+        known = self.has(identities)
+        expected = content[first]
+        expected[known] = self._content[np.searchsorted(self._known, identities[known])]
+        self._collided = np.union1d(self._collided, batch.hash[content != expected[which]])
+        fresh = np.sort(first[~known])
+        at = np.searchsorted(self._known, identities[~known])
+        self._known = np.insert(self._known, at, identities[~known])
+        self._content = np.insert(self._content, at, expected[~known])
         self._write(batch.hash[fresh], batch.is_kernel[fresh].astype(bool), batch.start, batch.address, fresh)
 
     def add_chains(self, chains: Chains, kernel: set[int]) -> None:

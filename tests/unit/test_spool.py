@@ -1,0 +1,78 @@
+"""A spool into tables: stacks once, losses counted, whatever is missing null."""
+
+from pathlib import Path
+
+import pytest
+
+from tdprof.capture.manifest import Manifest, Rung
+from tdprof.capture.tables import TableWriter, read_table
+from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.spool import Decoded, write_tables
+from tdprof.measured import EventInfo, Losses, Unit
+from tests.builders.bpf_spool import rows_frame, stack_record
+from tests.unit.test_manifest import HOST
+
+
+def decode(folder: Path, stacks: bytes, rows: bytes, **changes: object) -> Decoded:
+    (folder / "spool").mkdir()
+    (folder / "spool" / "stacks.bpf").write_bytes(stacks)
+    (folder / "spool" / "rows.bpf").write_bytes(rows)
+    fields: dict = {"samples_counted": None, "losses": Losses()} | changes
+    events = [EventInfo("cpu-clock", Unit.NANOSECONDS)]
+    manifest = Manifest(HOST, [], [], False, events, Rung.BPF_SOFTWARE, "", 0, 0, 0, **fields)
+    with TableWriter(folder) as writer:
+        return write_tables(folder, manifest, writer, [RecordLayout(0), RecordLayout(0)])
+
+
+def row(user: int, kernel: int, count: int = 1) -> tuple:
+    return (user, kernel, 7, 8, 0, b"name", count, count * 10)
+
+
+def test_a_stack_sent_twice_is_written_once(tmp_path: Path) -> None:
+    record = stack_record(5, [1, 2, 3])
+    decoded = decode(
+        tmp_path, record + stack_record(9, [2**63], is_kernel=True) + record, rows_frame(50, [row(5, 9, 3), row(5, 0)])
+    )
+    stacks = read_table(tmp_path, "stacks").to_pylist()
+    assert sorted((s["stack"], s["is_kernel"], s["addresses"]) for s in stacks) == [
+        (5, False, [1, 2, 3]),
+        (9, True, [2**63]),
+    ]
+    samples = read_table(tmp_path, "samples").to_pylist()
+    assert [(s["user_stack"], s["kernel_stack"], s["count"], s["weight"]) for s in samples] == [
+        (5, 9, 3, 30),
+        (5, None, 1, 10),
+    ]
+    assert (decoded.samples, decoded.end_ns, decoded.kernel_addresses.tolist()) == (4, 50, [2**63])
+    assert decoded.losses == Losses()
+
+
+@pytest.mark.parametrize("other", [[1, 2, 4], [1, 2], [2, 1, 3], []])
+def test_two_stacks_of_one_identity_are_neither(tmp_path: Path, other: list[int]) -> None:
+    decoded = decode(
+        tmp_path,
+        stack_record(5, [1, 2, 3]) + stack_record(6, [1]) + stack_record(5, other),
+        rows_frame(50, [row(5, 0, 3), row(6, 0)]),
+    )
+    assert decoded.losses.stack_id_collisions == 3
+    assert read_table(tmp_path, "samples")["user_stack"].to_pylist() == [None, 6]
+
+
+def test_a_stack_that_never_came_and_samples_that_never_came(tmp_path: Path) -> None:
+    decoded = decode(
+        tmp_path,
+        b"",
+        rows_frame(50, [row(5, 0, 3)]),
+        samples_counted=10,
+        losses=Losses(samples_map_full=2, samples_outside_namespace=1),
+    )
+    assert read_table(tmp_path, "samples")["user_stack"].to_pylist() == [None]
+    assert decoded.losses.by_reason == {
+        "samples counted in the kernel that never reached the capture": 4,
+        "samples whose call stack never reached the capture": 3,
+    }
+
+
+def test_an_empty_spool_makes_empty_tables(tmp_path: Path) -> None:
+    assert decode(tmp_path, b"", b"").samples == 0
+    assert all(len(read_table(tmp_path, name)) == 0 for name in ("samples", "stacks", "mappings", "processes"))
