@@ -143,6 +143,7 @@ def load_profile(folder: Path) -> Profile:
         losses=manifest.losses,
         start_realtime_ns=manifest.start_realtime_ns,
         duration_ns=manifest.duration_ns,
+        notes=manifest.notes,
     )
 
 

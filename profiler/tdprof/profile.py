@@ -104,6 +104,7 @@ class Profile:
     losses: Losses
     start_realtime_ns: int  # wall clock at the start, since the epoch
     duration_ns: int
+    notes: Sequence[str] = ()  # what else a reader of the numbers should know, a sentence each
 
     def total_weight(self) -> U64:
         """uint64[len(events)]: sum of weights of each event's samples."""

@@ -1,7 +1,6 @@
 """The `tdprof` command: finds the subcommand's module only when it is asked for."""
 
 import importlib
-import os
 import sys
 from difflib import get_close_matches
 
@@ -13,6 +12,8 @@ from tdprof.errors import TdprofError
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "sample a command, processes or the whole system into a capture"),
+    "report": ("report", "print a capture's hotspots by function or source line"),
+    "export": ("export", "write a capture as speedscope, pprof or folded stacks"),
 }
 
 
@@ -71,8 +72,4 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         print("tdprof: interrupted", file=sys.stderr)
         status = 130
-    except BrokenPipeError:
-        # The reader (head, less) has what it wanted; point stdout away so that the interpreter's flush is quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 141
     sys.exit(status if isinstance(status, int) else 0)

@@ -40,6 +40,7 @@ def _header(profile: Profile, unknown: list[UnknownSamples]) -> dict[str, Any]:
             for i, event in enumerate(profile.events)
         ],
         "losses": asdict(profile.losses),
+        "notes": [*profile.notes],
         "unknown": [
             {
                 "reason": "no_stack" if each.reason is None else each.reason.name.lower(),

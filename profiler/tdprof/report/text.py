@@ -67,11 +67,11 @@ def render_text(
         if profile.events:
             console.print()
             console.print(_events(profile, wide=wide))
-        doubts = [*_losses(profile.losses), *_unknown(profile, unknown)]
+        doubts = [*map(printable, profile.notes), *_losses(profile.losses), *_unknown(profile, unknown)]
         if doubts:
             console.print()
             for line in doubts:
-                console.print(line, style="yellow")
+                console.print(Text(line), style="yellow")
         console.print()
         if not len(hotspots):
             console.print(Text("No samples: the command ran too briefly, or never ran on a CPU that was measured."))
@@ -157,10 +157,11 @@ def _table(profile: Profile, hotspots: Hotspots, *, by_line: bool, sort_event: i
     half_width = share_half_width(self_share[:, sort_event], profile, sort_event)
 
     table = _plain_table()
-    for heading in ("self", "± 95 %", "total", *(("samples", printable(event.name)) if wide else ())):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for other in others:
-        table.add_column(printable(profile.events[other].name), justify="right", no_wrap=True)
+    headings = ["self", "± 95 %", "total"]
+    if wide:
+        headings += ["samples", event.name]
+    for heading in (*headings, *(profile.events[other].name for other in others)):
+        table.add_column(Text(printable(heading)), justify="right", no_wrap=True)
     table.add_column("function", overflow="ellipsis")
     if by_line:
         table.add_column("line", overflow="ellipsis")

@@ -8,7 +8,7 @@ import pytest
 from builders.profiles import Frame, ProfileBuilder, example
 from rich.console import Console
 
-from tdprof.model import Losses, Unit, Unknown
+from tdprof.model import EventInfo, Losses, Unit, Unknown
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots, unknown_samples
 from tdprof.report.text import LOSSES, REASONS, format_value, render_text
@@ -53,6 +53,19 @@ def test_names_cannot_drive_the_terminal_or_rich_markup() -> None:
     assert "[red]evil" in text
     assert "\x1b" not in text
     text.encode()
+
+
+def test_notes_events_and_losses_are_shown_as_they_are() -> None:
+    event = EventInfo("armv8_pmuv3_0/[red]x/", Unit.COUNT, period=1_000_000, total=9, enabled_ns=10, running_ns=5)
+    profile = (
+        ProfileBuilder((event,))
+        .add("f")
+        .build(notes=["[red]the recording was interrupted"], losses=Losses(by_reason={"[red]spe: truncated": 2}))
+    )
+    text = text_of(profile)
+    assert "[red]the recording was interrupted\n2 lost: [red]spe: truncated\n" in text
+    assert text.count("armv8_pmuv3_0/[red]x/") == 2
+    assert "counted 50.0% of the time" in text
 
 
 def test_every_loss_and_reason_has_words() -> None:

@@ -1,0 +1,77 @@
+"""`tdprof export`: a capture as a file for another program."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from tdprof.cli.loading import capture_argument, find_event, load_with_progress
+from tdprof.cli.output import replaced_file, standard_output
+from tdprof.errors import TdprofError
+from tdprof.export.folded import write_folded
+from tdprof.export.pprof import write_pprof
+from tdprof.export.speedscope import write_speedscope
+from tdprof.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format to export to: how it is written, and what the user does with the file ({} is its name)."""
+
+    write: Callable[[Profile, BinaryIO], None]
+    next_step: str
+    is_binary: bool = False
+
+
+FORMATS = {
+    "speedscope": Format(write_speedscope, "drop {} onto https://www.speedscope.app, which keeps it in the browser"),
+    "pprof": Format(write_pprof, "go tool pprof -http=: {}", is_binary=True),
+    "folded": Format(write_folded, "flamegraph.pl {} > flame.svg"),
+}
+
+
+@click.command("export")
+@capture_argument
+@click.option(
+    "--to", "format_name", type=click.Choice(list(FORMATS)), required=True, help="The format; see the examples."
+)
+@click.option(
+    "-o",
+    "--output",
+    default="-",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="The file to write, '-' for standard output (the default). An existing file is replaced when all is written.",
+)
+@click.option("--event", metavar="EVENT", help="Export this event alone (all; for folded, which has one, the first).")
+def command(capture: Path, format_name: str, output: Path, event: str | None) -> None:
+    """Write a capture as a file for another program.
+
+    \b
+    tdprof export --to speedscope -o app.speedscope.json   flame graphs at speedscope.app
+    tdprof export --to pprof -o app.pb.gz                  go tool pprof -http=: app.pb.gz
+    tdprof export --to folded | flamegraph.pl > app.svg    one line for each call stack
+    """
+    target = FORMATS[format_name]
+    is_stdout = str(output) == "-"
+    if is_stdout and target.is_binary and sys.stdout.isatty():
+        raise TdprofError(
+            f"{format_name} is a binary format and standard output is a terminal",
+            hint=f"tdprof export {capture} --to {format_name} -o profile.pb.gz",
+            status=2,
+        )
+    profile = load_with_progress(capture)
+    index = find_event(profile, event)
+    if event is not None:
+        profile = profile.only_event(index)
+    if is_stdout:
+        with standard_output():
+            target.write(profile, sys.stdout.buffer)
+        return
+    with replaced_file(output) as file:
+        target.write(profile, file)
+    print(f"tdprof: wrote {output}", file=sys.stderr)
+    print(f"  next: {target.next_step.format(output)}", file=sys.stderr)

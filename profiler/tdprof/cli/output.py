@@ -1,0 +1,57 @@
+"""Where a subcommand's result goes: standard output or a file, with failures that name their cause."""
+
+import contextlib
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from tdprof.errors import TdprofError
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[None]:
+    """Print within: what the terminal's encoding lacks becomes "?", and nothing stays in a buffer.
+
+    When the reader has gone (head, less) it has what it wanted: the process ends quietly, with SIGPIPE's status.
+
+    Raises:
+        TdprofError: it cannot be written, for instance because the disk is full.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer would fail again when the interpreter exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            sys.exit(128 + signal.SIGPIPE)  # click would make it a 1
+        raise TdprofError(f"cannot write the output: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def replaced_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of ``path`` once it is complete; a device or a pipe is written directly.
+
+    Raises:
+        TdprofError: the file cannot be written; what was there before stays.
+    """
+    is_special = path.exists() and not path.is_file()
+    final = path.resolve()  # a symbolic link stays one
+    partial = final if is_special else final.with_name(f".{final.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        if not is_special:
+            partial.replace(final)
+    except OSError as error:
+        raise TdprofError(f"cannot write {path}: {error.strerror}", hint="another file with -o") from error
+    finally:
+        if not is_special:
+            with contextlib.suppress(OSError):
+                partial.unlink()

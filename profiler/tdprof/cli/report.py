@@ -1,0 +1,58 @@
+"""`tdprof report`: hotspots by function or source line."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tdprof.cli.loading import capture_argument, find_event, load_with_progress
+from tdprof.cli.output import standard_output
+from tdprof.report.hotspots import find_hotspots, unknown_samples
+from tdprof.report.json import render_json
+from tdprof.report.text import render_text
+
+DEFAULT_LIMIT = 40
+# Wide enough for any name: what reads a pipe does its own cutting.
+PIPE_COLUMNS = 100_000
+
+
+@click.command("report")
+@capture_argument
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with exact counts and all functions.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    metavar="N",
+    help=f"The most rows to print; 0 for all ({DEFAULT_LIMIT}, with --json all).",
+)
+@click.option("--lines", "by_line", is_flag=True, help="A row for each source line instead of each function.")
+@click.option("--sort", "sort", metavar="EVENT", help="Order by this event's self counts (the first event).")
+def command(capture: Path, as_json: bool, limit: int | None, by_line: bool, sort: str | None) -> None:
+    """Print where a capture's samples fell: hotspots, highest self share first.
+
+    \b
+    self    share of the samples with the function at the leaf; its own instructions
+    ± 95 %  half the width of the interval that sampling alone leaves around it, in points
+    total   share of the samples with the function anywhere in the call stack
+    Inlined functions count as functions. Names in brackets say why a function is not known.
+
+    \b
+    tdprof report                          the newest capture of this folder
+    tdprof report my.capture --lines       the source lines that cost most
+    tdprof report my.capture --json | jq '.functions[0]'
+    """
+    profile = load_with_progress(capture)
+    sort_event = find_event(profile, sort)
+    hotspots = find_hotspots(profile, by_line=by_line, sort_event=sort_event)
+    unknown = unknown_samples(profile)
+    with standard_output():
+        if as_json:
+            sys.stdout.writelines(render_json(profile, hotspots.rows(slice(limit or None)), unknown))
+            return
+        fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+        console = Console(width=None if fits_width else PIPE_COLUMNS)
+        rows = DEFAULT_LIMIT if limit is None else limit
+        text = render_text(profile, hotspots, unknown, console, limit=rows, by_line=by_line, sort_event=sort_event)
+        sys.stdout.write(text)
