@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.profiles import example
 
+from builders.profiles import example
 from tdprof.export.speedscope import write_speedscope
 from tdprof.frames import function_names
 from tdprof.profile import Profile

@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from builders.profiles import example
 
+from builders.profiles import example
 from tdprof.export.pprof import write_pprof
 from tdprof.frames import function_names
 from tdprof.profile import Profile

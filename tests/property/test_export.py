@@ -7,9 +7,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from builders.profiles import profiles
 from hypothesis import given
 
+from builders.profiles import profiles
 from tdprof.export import pprof_pb2
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import write_pprof

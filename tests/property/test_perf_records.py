@@ -3,6 +3,9 @@
 from typing import Literal
 
 import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from builders.perf_records import (
     CONTEXT_GUEST,
     CONTEXT_KERNEL,
@@ -12,9 +15,6 @@ from builders.perf_records import (
     RecordWriter,
     Sample,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from tdprof.decode.perf_layout import RecordLayout, RecordStream, RecordType, SampleType
 from tdprof.decode.perf_records import RecordDecoder
 from tdprof.decode.perf_records_python import PythonRecordDecoder

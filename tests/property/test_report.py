@@ -3,10 +3,10 @@
 import json
 
 import numpy as np
-from builders.profiles import profiles
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.profiles import profiles
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots, unknown_samples
 from tdprof.report.json import render_json

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from builders.capture_tables import mappings, processes, samples, stacks
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.model import FileKind
-from tests.builders.capture_tables import mappings, processes, samples, stacks
 
 APP, LIB, OLD = "/bin/app", "/lib/lib.so", "/bin/sh"
 

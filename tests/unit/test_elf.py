@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from builders.elf import ElfFile
 
+from builders.elf import ElfFile
 from tdprof.elf import ElfError, open_elf, parse_elf, read_build_id
 
 

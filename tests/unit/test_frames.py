@@ -1,8 +1,8 @@
 """Stacks as functions and lines."""
 
 import numpy as np
-from builders.profiles import Call, Frame, ProfileBuilder
 
+from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.frames import NO_STACK, frame_stacks, function_names, group_rows, merge_stacks, printable
 
 

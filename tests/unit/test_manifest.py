@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tdprof.capture.manifest import Host, Manifest, Rung, read_manifest, write_manifest
+from builders.hosts import HOST
+from tdprof.capture.manifest import Manifest, Rung, read_manifest, write_manifest
 from tdprof.errors import TdprofError
 from tdprof.measured import EventInfo, Losses, Unit
 
-HOST = Host("vm", "aarch64", "6.1.0", "boot", "", 2, 4096, {"0": "0x410fd400"}, 2, None)
 MANIFEST = Manifest(
     host=HOST,
     command=["./app", "ä b"],

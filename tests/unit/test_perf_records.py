@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+
 from builders.perf_records import (
     CONTEXT_GUEST,
     CONTEXT_KERNEL,
@@ -14,7 +15,6 @@ from builders.perf_records import (
     RecordWriter,
     Sample,
 )
-
 from tdprof.decode import perf_layout as layout_
 from tdprof.decode.perf_layout import NOT_RECORDED, ReadFormat, RecordLayout, RecordStream, RecordType, SampleType
 from tdprof.decode.perf_records import RecordDecoder

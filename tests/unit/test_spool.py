@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from builders.bpf_spool import rows_frame, stack_record
+from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
 from tdprof.measured import EventInfo, Losses, Unit
-from tests.builders.bpf_spool import rows_frame, stack_record
-from tests.unit.test_manifest import HOST
 
 
 def decode(folder: Path, stacks: bytes, rows: bytes, **changes: object) -> Decoded:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders.elf import ElfFile, Symbol
 
+from builders.elf import ElfFile, Symbol
 from tdprof.elf import read_build_id
 from tdprof.model import FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize import KernelSymbols, Symbolizer

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 import numpy as np
-from builders.profiles import Call, Frame, ProfileBuilder, example
 from google.protobuf import text_format
 
+from builders.profiles import Call, Frame, ProfileBuilder, example
 from tdprof import __version__
 from tdprof.export import pprof_pb2
 from tdprof.export.folded import write_folded

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from builders.profiles import Call, Frame, ProfileBuilder, example
 
+from builders.profiles import Call, Frame, ProfileBuilder, example
 from tdprof.frames import NO_STACK, function_names
 from tdprof.model import EventInfo, Unit, Unknown
 from tdprof.profile import Profile

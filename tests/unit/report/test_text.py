@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 
 import pytest
-from builders.profiles import Frame, ProfileBuilder, example
 from rich.console import Console
 
+from builders.profiles import Frame, ProfileBuilder, example
 from tdprof.model import EventInfo, Losses, Unit, Unknown
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots, unknown_samples
