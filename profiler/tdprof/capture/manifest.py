@@ -50,6 +50,28 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeEventInfo:
+    """One arm_spe_N event as it was opened."""
+
+    pmu: str
+    event: str  # with every format attribute that was set
+    cpus: list[int]
+    caps: dict[str, int]  # the driver's caps/ files
+
+
+@dataclass(frozen=True, slots=True)
+class SpeInfo:
+    """What was recorded with SPE. The raw bytes are spe/cpuCPU.N.aux; spe_spans.parquet says whose they are.
+
+    ``clock_pairs`` are (counter, CLOCK_MONOTONIC ns) of the same moments: SPE timestamps become times between them.
+    """
+
+    period: int  # operations between samples, as asked for
+    events: list[SpeEventInfo]
+    clock_pairs: list[list[int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """capture.json. Times are nanoseconds; ``monotonic`` ones are CLOCK_MONOTONIC, as are the tables'."""
 
@@ -67,6 +89,7 @@ class Manifest:
     record_ids: list[list[int]] = field(default_factory=list)  # per event: ids in its perf records
     samples_counted: int | None = None  # by the BPF programs themselves, against which the tables are checked
     notes: list[str] = field(default_factory=list)  # what the user should know about this recording
+    spe: SpeInfo | None = None
     exit_status: int | None = None  # the command's, as a shell gives it
     state: State = State.RECORDING
     tdprof_version: str = ""

@@ -65,12 +65,27 @@ KERNEL_SYMBOLS = pa.schema(
     ]
 )
 
+# Spans of SPE's AUX bytes, one for each time the driver handed some over.
+SPE_SPANS = pa.schema(
+    [
+        pa.field("time_ns", pa.uint64(), nullable=False),  # when the span ended
+        pa.field("cpu", pa.uint32(), nullable=False),
+        pa.field("buffer", pa.uint32(), nullable=False),  # N of spe/cpuCPU.N.aux
+        pa.field("pid", pa.uint32(), nullable=False),  # who ran when it ended; decides only where SPE followed a task
+        pa.field("tid", pa.uint32(), nullable=False),
+        pa.field("offset", pa.uint64(), nullable=False),  # bytes, in that file
+        pa.field("size", pa.uint64(), nullable=False),  # bytes
+        pa.field("flags", pa.uint64(), nullable=False),  # PERF_AUX_FLAG_*: 1 truncated, 4 partial, 8 collision
+    ]
+)
+
 TABLES = {
     "samples": SAMPLES,
     "stacks": STACKS,
     "mappings": MAPPINGS,
     "processes": PROCESSES,
     "kernel_symbols": KERNEL_SYMBOLS,
+    "spe_spans": SPE_SPANS,
 }
 
 

@@ -4,6 +4,7 @@ A recording writes raw bytes and nothing else, so that it needs little memory an
 readable when it is interrupted. ``tdprof.decode`` reads the files; once the tables are made, the spool is removed.
 
     spool/ring.CPU.perf   perf records as the kernel wrote them (side-band; samples on the ring-buffer rung)
+    spool/spe.CPU.N.perf  perf records of an SPE event: where its AUX bytes belong
     spool/stacks.bpf      BPF ring-buffer records, each a ``struct stack_record`` of bpf/sample.h
     spool/initial.jsonl   one JSON object for each process that ran before the recording began
     spool/rows.bpf        frames: FRAME_HEADER, then zlib of keys and values as arrays
@@ -15,10 +16,12 @@ import zlib
 from pathlib import Path
 
 SPOOL_FOLDER = "spool"
+SPE_FOLDER = "spe"  # of the capture, not of the spool: raw AUX bytes are kept
 STACKS_FILE = "stacks.bpf"
 ROWS_FILE = "rows.bpf"
 INITIAL_FILE = "initial.jsonl"
 RING_FILE = "ring.{cpu}.perf"
+SPE_RING_FILE = "spe.{cpu}.{number}.perf"
 
 # magic, rows, end of the interval (CLOCK_MONOTONIC, ns), bytes that follow; then CRC-32 of the header up to it and of
 # what follows.
@@ -39,14 +42,18 @@ class SpoolWriter:
     def __init__(self, capture_folder: Path) -> None:
         self.folder = capture_folder / SPOOL_FOLDER
         self.folder.mkdir()
-        self._descriptors: dict[str, int] = {}
+        self._descriptors: dict[Path, int] = {}
 
     def descriptor(self, name: str) -> int:
         """The descriptor of a file of the spool, created at first use."""
-        if name not in self._descriptors:
+        return self.descriptor_at(self.folder / name)
+
+    def descriptor_at(self, path: Path) -> int:
+        """The same for a file that stays in the capture when the spool goes."""
+        if path not in self._descriptors:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._descriptors[name] = os.open(self.folder / name, flags, 0o644)
-        return self._descriptors[name]
+            self._descriptors[path] = os.open(path, flags, 0o644)
+        return self._descriptors[path]
 
     def append_rows(self, time_ns: int, keys: bytes, values: bytes, rows: int) -> None:
         """Append a batch of aggregated rows that fell into the interval that ended at ``time_ns``."""

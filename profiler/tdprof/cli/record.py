@@ -11,6 +11,7 @@ from tdprof.errors import TdprofError
 from tdprof.recorder.attach import Rate
 from tdprof.recorder.events import parse_events
 from tdprof.recorder.session import RecordOptions, record
+from tdprof.recorder.spe import parse_spe_options
 
 DEFAULT_OUTPUT = "tdprof.capture"
 RUNG_TEXT = {
@@ -24,6 +25,10 @@ EVENT_HELP = (
     "Events to sample: cpu-clock, page-faults, cycles, instructions, r1b (a raw code), "
     "armv8_pmuv3_0/l1d_cache_refill/ (a sysfs name); with :u or :k only user space or the kernel. "
     "Default: cycles, or cpu-clock where no PMU interrupts."
+)
+SPE_HELP = (
+    "Also record Arm SPE: load, store, branch, min_latency=N, period=N, jitter=0, event=MASK, inv_event=MASK, pa, "
+    "u or k, joined by commas; without options every kind of operation."
 )
 OUTPUT_HELP = f"The capture to make ({DEFAULT_OUTPUT}; an older one there becomes {DEFAULT_OUTPUT}.old)."
 
@@ -65,6 +70,7 @@ def _rate(frequency_hz: int | None, period: int | None) -> Rate:
     help="Stop after that time; the command goes on without being sampled.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=OUTPUT_HELP)
+@click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @click.option("--no-bpf", is_flag=True, help="Use perf ring buffers even where BPF works.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 def command(
@@ -76,6 +82,7 @@ def command(
     is_system_wide: bool,
     duration_s: float | None,
     output: Path | None,
+    spe_text: str | None,
     no_bpf: bool,
     quiet: bool,
 ) -> int:
@@ -103,6 +110,7 @@ def command(
         is_system_wide=is_system_wide,
         duration_s=duration_s,
         use_bpf=not no_bpf,
+        spe=None if spe_text is None else parse_spe_options(spe_text),
     )
     outcome = record(options)
     # Only now: the process that samples stays small and starts fast without NumPy and Arrow.

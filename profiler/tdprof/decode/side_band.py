@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tdprof.capture.schema import MAPPINGS, PROCESSES
+from tdprof.capture.schema import MAPPINGS, PROCESSES, SPE_SPANS
 from tdprof.decode.perf_layout import MISC_COMM_EXEC, RecordType, SideBand, Table
 
 _LOST_TYPES = (RecordType.LOST, RecordType.LOST_SAMPLES)
@@ -97,6 +97,23 @@ def _process_rows(batch: SideBand) -> pa.Table:
             "name": _text(name if named else None for name, named in zip(names, is_name, strict=True)),
         }
     ).cast(PROCESSES)
+
+
+def spe_spans(batch: SideBand, buffer: int) -> pa.Table:
+    """The AUX records of one SPE event's ring as rows of ``spe_spans``."""
+    rows = batch.rows[batch.rows["type"] == RecordType.AUX]
+    return pa.table(
+        {
+            "time_ns": rows["time_ns"],
+            "cpu": rows["cpu"],
+            "buffer": np.full(len(rows), buffer, np.uint32),
+            "pid": rows["pid"],
+            "tid": rows["tid"],
+            "offset": rows["addr"],
+            "size": rows["len"],
+            "flags": rows["flags"],
+        }
+    ).cast(SPE_SPANS)
 
 
 def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:

@@ -15,7 +15,7 @@ from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import Damage, RowBatch, StackBatch, read_rows, read_stacks
 from tdprof.decode.perf_layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf_records import open_record_stream
-from tdprof.decode.side_band import initial_tables, side_band_tables
+from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
 from tdprof.measured import Losses
 from tdprof.model import I64, U64
 
@@ -64,6 +64,10 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
         if len(ring_samples):
             writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
     stacks.add_chains(decoder.chains(), samples.kernel_chains)
+    for path in sorted(spool.glob("spe.*.perf")):
+        spe_decoder = open_record_stream(layouts[-1:])
+        for _, spe_side_band in _ring_batches([path], spe_decoder):
+            writer.write("spe_spans", spe_spans(spe_side_band, buffer=int(path.name.split(".")[2])))
     mappings, processes, damaged_bytes = initial_tables(spool / INITIAL_FILE)
     tables = side_band_tables(side_band)
     for name, initial, recorded in (

@@ -51,7 +51,7 @@ class Event:
 
     Attributes:
         name: as the user wrote it, modifiers included.
-        type, config, config1, config2: of struct perf_event_attr.
+        type, config, config1, config2, config3: of struct perf_event_attr.
         exclude_user, exclude_kernel: the part of execution that is left out.
         precise: 0 to 3, perf_event_attr's precise_ip.
         unit: what it counts.
@@ -62,6 +62,7 @@ class Event:
     config: int
     config1: int = 0
     config2: int = 0
+    config3: int = 0
     exclude_user: bool = False
     exclude_kernel: bool = False
     precise: int = 0
@@ -79,6 +80,7 @@ class Event:
             config=self.config,
             config1=self.config1,
             config2=self.config2,
+            config3=self.config3,
             exclude_user=self.exclude_user,
             exclude_kernel=self.exclude_kernel,
             exclude_hv=self.exclude_kernel,
@@ -194,11 +196,11 @@ def _sysfs_event(text: str, pmu: str, terms: str, pmus: Path) -> Event:
     if not type_text:
         close = get_close_matches(pmu, _names(pmus), n=3) or _names(pmus)
         raise TdprofError(f"no PMU named '{pmu}'", hint=f"this machine has {', '.join(close)}", status=2)
-    config = [0, 0, 0]
+    config = [0, 0, 0, 0]
     for term in terms.split(","):
         if term:
             _apply_term(folder, term, config, nested=False)
-    return Event(text, int(type_text), config[0], config[1], config[2])
+    return Event(text, int(type_text), config[0], config[1], config[2], config[3])
 
 
 def _apply_term(folder: Path, term: str, config: list[int], *, nested: bool) -> None:
@@ -213,7 +215,7 @@ def _apply_term(folder: Path, term: str, config: list[int], *, nested: bool) -> 
         value = int(value_text, 0) if value_text else 1
     except ValueError as error:
         raise TdprofError(f"'{value_text}' is not a number in '{term}'", status=2) from error
-    if match := re.fullmatch(r"config([12]?)", name):
+    if match := re.fullmatch(r"config([123]?)", name):
         config[int(match[1] or 0)] |= value
         return
     layout = _read(folder / "format" / name)
@@ -225,6 +227,8 @@ def _apply_term(folder: Path, term: str, config: list[int], *, nested: bool) -> 
         )
     register, _, ranges = layout.partition(":")
     index = int(register.removeprefix("config") or 0)
+    if index >= len(config):
+        raise TdprofError(f"tdprof cannot set {folder.name}'s field {name}: it lies in {register}", status=2)
     remaining = value
     for part in ranges.split(","):
         low, _, high = part.partition("-")

@@ -154,6 +154,7 @@ class PerfEventAttr(ctypes.Structure):
     wakeup_watermark: int
     config1: int
     config2: int
+    config3: int
     clockid: int
     aux_watermark: int
 

@@ -8,6 +8,7 @@ from typing import Self
 PAGE_BYTES = mmap.PAGESIZE
 # struct perf_event_mmap_page: data_head and data_tail, as indices of 64-bit words.
 _DATA_HEAD, _DATA_TAIL = 1024 // 8, 1032 // 8
+_AUX_HEAD, _AUX_TAIL, _AUX_OFFSET, _AUX_SIZE = 1056 // 8, 1064 // 8, 1072 // 8, 1080 // 8
 
 
 class PerfRing:
@@ -56,6 +57,51 @@ class PerfRing:
         self._data.release()
         self._view.release()
         self._map.close()
+
+
+class AuxRing(PerfRing):
+    """A ring of records together with the AUX area that its event's hardware writes into.
+
+    Args:
+        fd: the event, not yet enabled.
+        data_bytes, aux_bytes: wanted sizes; each is halved until the locked-memory limit admits it.
+
+    Raises:
+        OSError: one of them could not be mapped at all.
+    """
+
+    def __init__(self, fd: int, data_bytes: int, aux_bytes: int) -> None:
+        super().__init__(fd, data_bytes)
+        offset = PAGE_BYTES + self.data_bytes
+        while True:
+            self._words[_AUX_OFFSET], self._words[_AUX_SIZE] = offset, aux_bytes
+            try:
+                self._aux_map = mmap.mmap(fd, aux_bytes, offset=offset)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOMEM) or aux_bytes <= 2 * PAGE_BYTES:
+                    super().close()
+                    raise
+                aux_bytes //= 2
+        self.aux_bytes = aux_bytes
+        self._aux = memoryview(self._aux_map)
+
+    def drain_aux(self, out_fd: int) -> int:
+        """Append the new AUX bytes to a file, whose offsets are thus those of the AUX records; returns how many.
+
+        Drain the records first: the kernel announces AUX bytes only once they are there.
+        """
+        head, tail = self._words[_AUX_HEAD], self._words[_AUX_TAIL]
+        if head != tail:
+            write_ring(out_fd, self._aux, tail, head - tail)
+            self._words[_AUX_TAIL] = head
+        return head - tail
+
+    def close(self) -> None:
+        """Unmap both; the event stays open."""
+        self._aux.release()
+        self._aux_map.close()
+        super().close()
 
 
 class BpfRing:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tdprof import __version__
-from tdprof.capture.manifest import Manifest, write_manifest
-from tdprof.capture.spool import SpoolWriter
+from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, write_manifest
+from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.measured import EventInfo, Losses
 from tdprof.recorder import bpf_sampler
@@ -21,9 +21,11 @@ from tdprof.recorder.events import Event
 from tdprof.recorder.host import describe_host, online_cpus
 from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.snapshot import Snapshot, running_pids
+from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
 from tdprof.recorder.workload import Workload, check_command
 
 DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
+MAX_CLOCK_PAIRS = 64
 TICK_MS = 100  # how often a table that fills too fast is noticed
 
 
@@ -39,6 +41,7 @@ class RecordOptions:
     is_system_wide: bool = False
     duration_s: float | None = None
     use_bpf: bool = True
+    spe: SpeOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ def record(options: RecordOptions) -> Outcome:
         target = Target([workload.pid], starts_at_exec=True) if workload else Target(tasks)
         programs = sampler.programs if sampler else None
         attached = stack.enter_context(AttachedEvents(choice.events, target, options.rate, cpus, programs))
+        spe = stack.enter_context(SpeEvents(find_spe_pmus(), options.spe, target, cpus)) if options.spe else None
         spool = stack.enter_context(SpoolWriter(options.output))
         manifest = Manifest(
             host=host,
@@ -143,19 +147,29 @@ def record(options: RecordOptions) -> Outcome:
             end_monotonic_ns=time.monotonic_ns(),
             losses=Losses(),
             record_ids=attached.record_ids(),
-            notes=choice.notes,
+            notes=[*choice.notes, *(spe.notes if spe else [])],
+            spe=_spe_info(options.spe, spe) if options.spe and spe else None,
             tdprof_version=__version__,
         )
         signals = stack.enter_context(_StopSignals())
-        run = _Run(options, manifest, attached, sampler, spool, workload, signals)
+        run = _Run(options, manifest, attached, sampler, spe, spool, workload, signals)
         run.start()
         on_failure.pop_all()
         return run.until_stopped()
 
 
+def _spe_info(options: SpeOptions, spe: SpeEvents) -> SpeInfo:
+    events = [
+        SpeEventInfo(pmu.name, spe.events[pmu.name].name, list(pmu.cpus), pmu.caps)
+        for pmu in find_spe_pmus()
+        if pmu.name in spe.events
+    ]
+    return SpeInfo(options.period, events)
+
+
 def _remove_empty(folder: Path) -> None:
     """A refused recording leaves nothing behind."""
-    for path in (folder / "capture.json", folder / "spool"):
+    for path in (folder / "capture.json", folder / "spool", folder / SPE_FOLDER):
         with contextlib.suppress(OSError):
             path.rmdir() if path.is_dir() else path.unlink()
     with contextlib.suppress(OSError):
@@ -170,9 +184,11 @@ class _Run:
     manifest: Manifest
     attached: AttachedEvents
     sampler: bpf_sampler.BpfSampler | None
+    spe: SpeEvents | None
     spool: SpoolWriter
     workload: Workload | None
     signals: _StopSignals
+    is_stopping: bool = False
 
     def start(self) -> None:
         """Write the first manifest and let the events count.
@@ -181,12 +197,17 @@ class _Run:
             TdprofError: the command could not be executed, or the folder could not be written.
         """
         try:
+            if self.spe:
+                (self.options.output / SPE_FOLDER).mkdir()
+            self._note_clock()
             write_manifest(self.options.output, self.manifest)
             if self.workload:
                 self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
                 self.workload.start()
                 return
             self.attached.enable()
+            if self.spe:
+                self.spe.enable()
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
             Snapshot().write(running_pids() if self.options.is_system_wide else self.options.pids, self.spool)
         except OSError as error:
@@ -199,7 +220,11 @@ class _Run:
             self._loop()
         except OSError as error:
             failure = self._write_failure(error)
+        self.is_stopping = True
+        self._note_clock()
         self.attached.disable()
+        if self.spe:
+            self.spe.disable()
         if self.workload and self.signals.received is not None:
             self.workload.terminate()
         totals = list(self.attached.counts())
@@ -247,7 +272,7 @@ class _Run:
                     next_drain = time.monotonic_ns() + DRAIN_INTERVAL_NS
                     write_manifest(self.options.output, self.manifest)
                 elif ready:
-                    self.attached.drain(self.spool)
+                    self._drain_rings()
 
     @contextlib.contextmanager
     def _poller(self) -> Iterator[tuple[select.poll, set[int]]]:
@@ -256,6 +281,9 @@ class _Run:
         poller.register(self.signals, select.POLLIN)
         for ring in self.attached.rings.values():
             poller.register(ring.fd, select.POLLIN)
+        for rings in self.spe.rings.values() if self.spe else ():
+            for aux_ring in rings:
+                poller.register(aux_ring.fd, select.POLLIN)
         with contextlib.ExitStack() as stack:
             ending = set()
             if self.workload:
@@ -273,7 +301,8 @@ class _Run:
 
     def _drain(self) -> None:
         """Move what the kernel holds into the spool and note how far the capture reaches."""
-        self.attached.drain(self.spool)
+        self._drain_rings()
+        self._note_clock()
         end_ns = time.monotonic_ns()
         if self.sampler:
             end_ns = self.sampler.drain(self.spool)
@@ -291,6 +320,21 @@ class _Run:
                 ),
             )
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
+
+    def _drain_rings(self) -> None:
+        self.attached.drain(self.spool)
+        if self.spe:
+            self.spe.drain(self.spool, self.options.output / SPE_FOLDER)
+            if not self.is_stopping:
+                self.spe.enable()
+
+    def _note_clock(self) -> None:
+        pair = self.spe.clock_pair() if self.spe else None
+        if pair and self.manifest.spe:
+            pairs = [*self.manifest.spe.clock_pairs, list(pair)]
+            # However long the recording: the clocks drift apart so slowly that every other pair will do.
+            kept = pairs if len(pairs) <= MAX_CLOCK_PAIRS else [*pairs[:-1:2], pairs[-1]]
+            self.manifest = replace(self.manifest, spe=replace(self.manifest.spe, clock_pairs=kept))
 
     def _write_failure(self, error: OSError) -> TdprofError:
         cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)

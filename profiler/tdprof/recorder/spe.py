@@ -1,0 +1,252 @@
+"""Records Arm SPE: opens arm_spe_N on each of its CPUs and drains the Profiling Buffer into files.
+
+The driver's interface: sysfs ``format/`` and ``caps/`` (drivers/perf/arm_spe_pmu.c), AUX areas as perf_event_open(2)
+describes them. Raw bytes are kept; decoding is for later.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tdprof.capture.spool import SPE_RING_FILE, SpoolWriter
+from tdprof.errors import TdprofError
+from tdprof.native import load_native
+from tdprof.recorder import perf_event as pe
+from tdprof.recorder.attach import RING_BYTES, Target, open_error, restrict_to_permitted
+from tdprof.recorder.events import SYSFS_PMUS, Event, parse_event, split_events
+from tdprof.recorder.host import is_privileged_for_perf, parse_cpu_list, read_setting, read_text
+from tdprof.recorder.ring import AuxRing
+
+DEFAULT_PERIOD = 4096
+# As perf chooses: what an ordinary user may lock by default, and enough for a second of dense sampling otherwise.
+AUX_BYTES, AUX_BYTES_UNPRIVILEGED = 4 << 20, 128 << 10
+
+# option: the driver's format attribute
+_FLAGS = {
+    "load": "load_filter",
+    "store": "store_filter",
+    "branch": "branch_filter",
+    "simd": "simd_filter",
+    "float": "float_filter",
+    "pa": "pa_enable",
+    "jitter": "jitter",
+}
+_NUMBERS = {
+    "min_latency": "min_latency",
+    "event": "event_filter",
+    "inv_event": "inv_event_filter",
+    "inv_data_src": "inv_data_src_filter",
+}
+# On unless switched off, where the driver has them: without timestamps records cannot be ordered, without jitter a
+# fixed interval locks on to loops.
+_DEFAULTS = ("ts_enable", "jitter")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeOptions:
+    """What ``--spe=…`` asks for.
+
+    Attributes:
+        period: operations between samples; the driver clears its low eight bits.
+        terms: format attributes and their values.
+        modifiers: "u", "k" or both, as with events; empty for all that is permitted.
+    """
+
+    period: int = DEFAULT_PERIOD
+    terms: tuple[tuple[str, int], ...] = ()
+    modifiers: str = ""
+
+
+def parse_spe_options(text: str) -> SpeOptions:
+    """Read ``load,store,min_latency=30,period=2048,jitter=0,event=0x2,u``.
+
+    Raises:
+        TdprofError: an unknown option or a value that is no number.
+    """
+    period, modifiers = DEFAULT_PERIOD, ""
+    terms: dict[str, int] = {}
+    for item in split_events(text):
+        name, has_value, value_text = item.partition("=")
+        try:
+            value = int(value_text, 0) if has_value else 1
+        except ValueError as error:
+            raise TdprofError(f"'{value_text}' is not a number in --spe={text}", status=2) from error
+        if name == "period":
+            period = value
+        elif name in ("u", "k", "uk", "ku") and not has_value:
+            modifiers += name
+        elif name in _FLAGS and value in (0, 1):
+            terms[_FLAGS[name]] = value
+        elif name in _NUMBERS and has_value:
+            terms[_NUMBERS[name]] = value
+        else:
+            known = ", ".join([*_FLAGS, "period=N", *(f"{number}=N" for number in _NUMBERS), "u", "k"])
+            raise TdprofError(f"--spe does not take '{item}'", hint=f"it takes {known}", status=2)
+    if period < 256:
+        raise TdprofError(f"SPE's period is at least 256 operations, not {period}", hint="--spe=period=256", status=2)
+    return SpeOptions(period, tuple(terms.items()), modifiers)
+
+
+@dataclass(frozen=True, slots=True)
+class SpePmu:
+    """One ``arm_spe_N`` in sysfs: the SPE of one kind of core.
+
+    Attributes:
+        name: its folder.
+        cpus: the CPUs that have it.
+        attributes: names of its ``format/`` files.
+        caps: its ``caps/`` files as numbers.
+    """
+
+    name: str
+    cpus: tuple[int, ...]
+    attributes: frozenset[str]
+    caps: dict[str, int]
+
+
+def find_spe_pmus(pmus: Path = SYSFS_PMUS) -> list[SpePmu]:
+    """Every SPE PMU of this machine; empty where the driver is absent."""
+    return [
+        SpePmu(
+            folder.name,
+            tuple(parse_cpu_list(read_text(folder / "cpumask"))),
+            frozenset(entry.name for entry in folder.glob("format/*")),
+            {entry.name: value for entry in folder.glob("caps/*") if (value := read_setting(entry)) is not None},
+        )
+        for folder in sorted(pmus.glob("arm_spe_*"))
+    ]
+
+
+def spe_event(pmu: SpePmu, options: SpeOptions, pmus: Path = SYSFS_PMUS) -> Event:
+    """The options as one PMU's event.
+
+    Raises:
+        TdprofError: this hardware or kernel lacks something that was asked for.
+    """
+    values = {name: 1 for name in _DEFAULTS if name in pmu.attributes} | dict(options.terms)
+    for name in values:
+        if name not in pmu.attributes:
+            raise TdprofError(
+                f"{pmu.name} has no '{name}': this core's SPE version or this kernel lacks it",
+                hint=f"it has {', '.join(sorted(pmu.attributes))}",
+            )
+    terms = ",".join(f"{name}={value:#x}" for name, value in values.items() if value)
+    return parse_event(f"{pmu.name}/{terms}/{options.modifiers}", pmus)
+
+
+class SpeEvents:
+    """Open SPE events and their buffers. Use as a context manager: leaving it closes them."""
+
+    def __init__(self, pmus: Sequence[SpePmu], options: SpeOptions, target: Target, cpus: Sequence[int]) -> None:
+        """Open everything, stopped.
+
+        Raises:
+            TdprofError: no SPE here, or the driver refuses, with the reason.
+        """
+        if not pmus:
+            raise TdprofError(
+                "this machine offers no SPE: there is no arm_spe_0 PMU",
+                hint="tdprof doctor says why it may be missing; record without --spe",
+            )
+        self._target = target
+        self.events: dict[str, Event] = {}
+        self.rings: dict[int, list[AuxRing]] = {}
+        self.notes: list[str] = []
+        self._closing = contextlib.ExitStack()
+        self._counter = getattr(load_native(), "tdprof_read_counter", None)
+        if self._counter is not None:
+            self._counter.restype = ctypes.c_uint64
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self.close)
+            for pmu in pmus:
+                self._open_pmu(pmu, options, [cpu for cpu in pmu.cpus if cpu in cpus])
+            on_failure.pop_all()
+
+    def _open_pmu(self, pmu: SpePmu, options: SpeOptions, cpus: Sequence[int]) -> None:
+        asked = spe_event(pmu, options)
+        event = restrict_to_permitted(asked)
+        if event != asked:
+            self.notes.append(f"SPE in user space only: not allowed to see the kernel ({pmu.name})")
+        self.events[pmu.name] = event
+        for cpu in cpus:
+            for task in self._target.tasks:
+                self._open_one(event, options.period, task, cpu)
+
+    def _open_one(self, event: Event, period: int, task: int, cpu: int) -> None:
+        attr = event.attr()
+        attr.sample_period = period
+        attr.sample_type = pe.PERF_SAMPLE_IDENTIFIER | pe.PERF_SAMPLE_TID | pe.PERF_SAMPLE_TIME | pe.PERF_SAMPLE_CPU
+        attr.sample_id_all = 1
+        attr.disabled = 1
+        attr.inherit = not self._target.is_system_wide
+        attr.enable_on_exec = self._target.starts_at_exec
+        attr.use_clockid = 1
+        attr.clockid = pe.CLOCK_MONOTONIC
+        try:
+            fd = pe.perf_event_open(attr, task, cpu)
+        except OSError as error:
+            if error.errno == errno.ESRCH and len(self._target.tasks) > 1:
+                return
+            if error.errno == errno.EBUSY:
+                raise TdprofError(f"another profiler has SPE on CPU {cpu}", hint="stop it, then try again") from error
+            raise open_error(event.name, error, self._target) from error
+        self._closing.callback(os.close, fd)
+        try:
+            ring = AuxRing(fd, RING_BYTES, AUX_BYTES if is_privileged_for_perf() else AUX_BYTES_UNPRIVILEGED)
+        except OSError as error:
+            raise TdprofError(
+                f"cannot map an SPE buffer: {error.strerror}",
+                hint="sudo sysctl kernel.perf_event_mlock_kb=8192, or raise ulimit -l",
+            ) from error
+        self._closing.callback(ring.close)
+        self.rings.setdefault(cpu, []).append(ring)
+
+    def enable(self) -> None:
+        """Start sampling, and start again what the driver stopped because its buffer was full.
+
+        Harmless for an event that runs; not for one that still waits for its exec.
+        """
+        for rings in self.rings.values():
+            for ring in rings:
+                pe.enable(ring.fd)
+
+    def disable(self) -> None:
+        """Stop; this also makes the driver hand over what it had not announced yet."""
+        for rings in self.rings.values():
+            for ring in rings:
+                pe.disable(ring.fd)
+
+    def drain(self, spool: SpoolWriter, folder: Path) -> None:
+        """Append records to the spool and AUX bytes to ``folder``, one file for each CPU and task."""
+        for cpu, rings in self.rings.items():
+            for number, ring in enumerate(rings):
+                ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=number)))
+                ring.drain_aux(spool.descriptor_at(folder / aux_file(cpu, number)))
+
+    def clock_pair(self) -> tuple[int, int] | None:
+        """(counter, CLOCK_MONOTONIC ns) of one moment, by which timestamps become times; None without native code."""
+        if self._counter is None or (count := int(self._counter())) == 0:
+            return None
+        before = time.monotonic_ns()
+        count = int(self._counter())
+        return count, (before + time.monotonic_ns()) // 2
+
+    def close(self) -> None:
+        """Unmap and close everything."""
+        self._closing.close()
+
+    def __enter__(self) -> "SpeEvents":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def aux_file(cpu: int, number: int) -> str:
+    """Name of the file with one buffer's AUX bytes; ``number`` tells apart the tasks of ``-p`` on one CPU."""
+    return f"cpu{cpu}.{number}.aux"
