@@ -21,7 +21,8 @@ class FrameStacks:
 
     Attributes:
         start: int64[n + 1]; frames of stack i are ``start[i]:start[i + 1]``, never empty.
-        function: int32, function id; -1 stands for ``NO_STACK``.
+        function: int32, function id; -1 stands for ``NO_STACK``. Functions that nobody could tell apart, of one name,
+            source file and path of the mapped file, have one id, that of the first.
         line: uint32, source line or 0.
     """
 
@@ -39,7 +40,7 @@ def frame_stacks(profile: Profile) -> FrameStacks:
     # For each frame of each stack: the first frame of its location, plus its position within that location.
     ends = np.cumsum(frames_of)
     index = np.repeat(first_frame - (ends - frames_of), frames_of) + np.arange(ends[-1] if len(ends) else 0)
-    function, line = locations.frame_function[index], locations.frame_line[index]
+    function, line = _first_alike(profile)[locations.frame_function[index]], locations.frame_line[index]
 
     frames_before = np.concatenate(([0], ends))
     start = frames_before[stacks.start.astype(np.int64)]
@@ -49,6 +50,18 @@ def frame_stacks(profile: Profile) -> FrameStacks:
     shift = np.zeros(len(start), np.int64)
     shift[empty + 1] = 1
     return FrameStacks(start + np.cumsum(shift), function, line)
+
+
+def _first_alike(profile: Profile) -> I32:
+    """int32[functions]: the first function of the same name, source file and module.
+
+    One file can be two mapped files: processes that ran before the recording show it without its build-id.
+    """
+    modules = [*(file.path for file in profile.mapped_files), ""]
+    functions = profile.functions
+    keys = zip(functions.name, functions.file, (modules[row] for row in functions.mapped_file.tolist()), strict=True)
+    first: dict[tuple[str, str, str], int] = {}
+    return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], np.int32)
 
 
 def function_names(profile: Profile) -> list[str]:

@@ -1,6 +1,7 @@
 """What holds for the report of every profile: nothing gained, nothing lost."""
 
 import json
+from collections import Counter
 
 import numpy as np
 from hypothesis import given
@@ -10,6 +11,17 @@ from builders.profiles import profiles
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots, unknown_samples
 from tdprof.report.json import render_json
+
+Identity = tuple[str, str, str]
+
+
+def identity(profile: Profile, function: int) -> Identity | None:
+    """What a reader of a report can tell a function by; None where there is no call stack."""
+    if function < 0:
+        return None
+    mapped_file = int(profile.functions.mapped_file[function])
+    module = profile.mapped_files[mapped_file].path if mapped_file >= 0 else ""
+    return profile.functions.name[function], profile.functions.file[function], module
 
 
 @given(profiles(), st.booleans())
@@ -25,25 +37,27 @@ def test_sums_are_conserved(profile: Profile, by_line: bool) -> None:
 
 @given(profiles())
 def test_inclusive_agrees_with_a_walk_over_every_stack(profile: Profile) -> None:
-    expected: dict[int, int] = {}
+    expected: Counter[Identity | None] = Counter()
     locations, stacks, samples = profile.locations, profile.stacks, profile.samples
     for event, stack, weight in zip(samples.event, samples.stack, samples.weight, strict=True):
         if event:
             continue
         functions = {
-            int(function)
+            identity(profile, function)
             for location in stacks.location[stacks.start[stack] : stacks.start[stack + 1]]
             for function in locations.frame_function[
                 locations.frame_start[location] : locations.frame_start[location + 1]
             ]
         }
-        for function in functions or {-1}:
-            expected[function] = expected.get(function, 0) + int(weight)
+        for function in functions or {None}:
+            expected[function] += int(weight)
     hotspots = find_hotspots(profile)
-    seen = dict(zip(hotspots.function.tolist(), hotspots.inclusive_weight[:, 0].tolist(), strict=True))
-    assert {function: weight for function, weight in seen.items() if weight} == {
-        function: weight for function, weight in expected.items() if weight
+    seen = {
+        identity(profile, function): weight
+        for function, weight in zip(hotspots.function, hotspots.inclusive_weight[:, 0].tolist(), strict=True)
     }
+    assert len(seen) == len(hotspots)
+    assert +Counter(seen) == +expected
 
 
 @given(profiles())

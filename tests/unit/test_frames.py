@@ -4,6 +4,7 @@ import numpy as np
 
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.frames import NO_STACK, frame_stacks, function_names, group_rows, merge_stacks, printable
+from tdprof.model import MappedFile
 
 
 def test_frames_stand_leaf_first_with_inlined_ones_expanded() -> None:
@@ -21,6 +22,16 @@ def test_a_profile_without_stacks_has_none() -> None:
     assert stacks.start.tolist() == [0]
     assert len(stacks.function) == 0
     assert [len(each) for each in merge_stacks(stacks)] == [0, 0]
+
+
+def test_one_file_with_and_without_its_build_id_has_one_set_of_functions() -> None:
+    frame, other_name = Frame("f"), Frame("f", linkage_name="f.constprop.0")
+    files = [MappedFile("/bin/app"), MappedFile("/bin/app", "ab12")]
+    profile = ProfileBuilder(files=files).add(frame).add(other_name).build()
+    profile.functions.mapped_file[:] = [0, 1]
+    assert frame_stacks(profile).function.tolist() == [0, 0]
+    apart = ProfileBuilder().add(frame).add(Frame("f", module="/lib/x.so")).add(Frame("f", file="f.c"))
+    assert frame_stacks(apart.build()).function.tolist() == [0, 1, 2]
 
 
 def test_merged_stacks_have_the_same_functions_in_the_same_order() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import click
+from rich.console import Console
 
 from tdprof.cli.loading import capture_argument, find_event, load_with_progress
 from tdprof.cli.output import replaced_file, standard_output
@@ -71,7 +72,7 @@ def command(capture: Path, format_name: str, output: Path, event: str | None) ->
         with standard_output():
             target.write(profile, sys.stdout.buffer)
         return
-    with replaced_file(output) as file:
+    with Console(stderr=True).status(f"writing {output}", spinner="line"), replaced_file(output) as file:
         target.write(profile, file)
     print(f"tdprof: wrote {output}", file=sys.stderr)
     print(f"  next: {target.next_step.format(output)}", file=sys.stderr)

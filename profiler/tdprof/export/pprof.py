@@ -71,7 +71,8 @@ def _period(event: EventInfo) -> int:
 
 def _comments(profile: Profile) -> Iterator[str]:
     yield f"tdprof {__version__}"
-    yield f"command: {shlex.join(profile.command)}"
+    if profile.command:
+        yield f"command: {shlex.join(profile.command)}"
     yield f"rung: {profile.rung}" + (f" ({profile.rung_reason})" if profile.rung_reason else "")
     for event in profile.events:
         total = "unknown" if event.total is None else event.total

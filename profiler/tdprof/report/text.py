@@ -144,7 +144,8 @@ def _losses(losses: Losses) -> Iterator[str]:
 def _unknown(profile: Profile, unknown: list[UnknownSamples]) -> Iterator[str]:
     total = int(profile.samples.count.sum())
     for each in unknown:
-        yield f"{each.samples:,} samples ({each.samples / total:.1%}) in no known function: {REASONS[each.reason]}"
+        samples = _plural(each.samples, "sample", "s")
+        yield f"{samples} ({each.samples / total:.1%}) in no known function: {REASONS[each.reason]}"
 
 
 def _table(profile: Profile, hotspots: Hotspots, *, by_line: bool, sort_event: int, wide: bool) -> Table:
