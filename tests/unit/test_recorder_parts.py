@@ -11,6 +11,7 @@ import pytest
 
 from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.decode.side_band import initial_tables
+from tdprof.elf import read_build_id
 from tdprof.errors import TdprofError
 from tdprof.recorder.host import parse_cpu_list
 from tdprof.recorder.kallsyms import read_kernel_symbols
@@ -56,6 +57,10 @@ def test_a_snapshot_of_this_process_comes_back_as_tables(tmp_path: Path) -> None
         Snapshot().write([os.getpid(), 2**22 + 1], spool)  # the other one does not exist
     mappings, processes, damaged = initial_tables(tmp_path / "spool" / INITIAL_FILE)
     assert damaged == 0
+    rows = mappings.select(["path", "build_id"]).to_pylist()
+    files = {row["path"]: row["build_id"] for row in rows if Path(row["path"]).is_file()}
+    if os.geteuid() == 0:  # others may not follow /proc/PID/map_files
+        assert files == {path: read_build_id(path) or None for path in files}
     assert set(mappings["pid"].to_pylist()) == {os.getpid()}
     paths = mappings["path"].to_pylist()
     assert any(path.endswith("python3") or "python" in path for path in paths)

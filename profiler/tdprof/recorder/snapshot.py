@@ -42,18 +42,20 @@ class Snapshot:
             fields = line.split(maxsplit=5)
             if len(fields) < 5 or "x" not in fields[1]:
                 continue
-            start, _, end = fields[0].partition("-")
+            start, end = (int(number, 16) for number in fields[0].split("-"))
             path = fields[5] if len(fields) > 5 else "//anon"
-            build_id = self._build_id(pid, fields[0], fields[3], fields[4]) if path.startswith("/") else ""
-            found.append((int(start, 16), int(end, 16) - int(start, 16), int(fields[2], 16), path, build_id))
+            # maps pads addresses to eight digits, map_files does not.
+            link = f"{start:x}-{end:x}"
+            build_id = self._build_id(pid, link, fields[3], fields[4]) if path.startswith("/") else ""
+            found.append((start, end - start, int(fields[2], 16), path, build_id))
         return found
 
-    def _build_id(self, pid: int, address_range: str, device: str, inode: str) -> str:
+    def _build_id(self, pid: int, link: str, device: str, inode: str) -> str:
         """Of the very file that is mapped, even if its path now names another or is outside our mount namespace."""
         if inode == "0":
             return ""
         if (device, inode) not in self._build_ids:
-            self._build_ids[device, inode] = read_build_id(_PROC / str(pid) / "map_files" / address_range)
+            self._build_ids[device, inode] = read_build_id(_PROC / str(pid) / "map_files" / link)
         return self._build_ids[device, inode]
 
 
