@@ -46,17 +46,30 @@ class Snapshot:
             path = fields[5] if len(fields) > 5 else "//anon"
             # maps pads addresses to eight digits, map_files does not.
             link = f"{start:x}-{end:x}"
-            build_id = self._build_id(pid, link, fields[3], fields[4]) if path.startswith("/") else ""
+            build_id = self._build_id(pid, link, path, fields[3], fields[4]) if path.startswith("/") else ""
             found.append((start, end - start, int(fields[2], 16), path, build_id))
         return found
 
-    def _build_id(self, pid: int, link: str, device: str, inode: str) -> str:
+    def _build_id(self, pid: int, link: str, path: str, device: str, inode: str) -> str:
         """Of the very file that is mapped, even if its path now names another or is outside our mount namespace."""
         if inode == "0":
             return ""
         if (device, inode) not in self._build_ids:
-            self._build_ids[device, inode] = read_build_id(_PROC / str(pid) / "map_files" / link)
+            process = _PROC / str(pid)
+            build_id = read_build_id(process / "map_files" / link)
+            # Only the privileged may follow that link; the path serves others while it still names the same file.
+            by_path = Path(f"{process}/root{path}")
+            if not build_id and _inode(by_path) == int(inode):
+                build_id = read_build_id(by_path)
+            self._build_ids[device, inode] = build_id
         return self._build_ids[device, inode]
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def running_pids() -> list[int]:
