@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "sample a command, processes or the whole system into a capture"),
     "report": ("report", "print a capture's hotspots by function or source line"),
     "export": ("export", "write a capture as speedscope, pprof or folded stacks"),
+    "doctor": ("doctor", "check what this machine can record, and how to get more"),
 }
 
 

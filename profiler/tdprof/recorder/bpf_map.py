@@ -9,12 +9,14 @@ import os
 import platform
 import struct
 from collections.abc import Iterator
-from pathlib import Path
+
+from tdprof.recorder.host import parse_cpu_list, read_text
 
 _SYSCALL_NUMBER = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
 BPF_MAP_LOOKUP_ELEM = 1
 BPF_MAP_UPDATE_ELEM = 2
 BPF_MAP_LOOKUP_AND_DELETE_BATCH = 25
+MOST_CPUS = 8192  # the largest NR_CPUS of arch/{x86,arm64}/Kconfig
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -39,9 +41,12 @@ def update_u32(map_fd: int, index: int, value: int) -> None:
 
 
 def possible_cpus() -> int:
-    """How many values a per-CPU map holds for each key: one for each CPU the kernel could ever bring up."""
-    text = Path("/sys/devices/system/cpu/possible").read_text().strip()
-    return int(text.rpartition(",")[2].rpartition("-")[2]) + 1
+    """How many values a per-CPU map holds for each key: one for each CPU the kernel could ever bring up.
+
+    Where /sys is hidden, the most that any kernel is built for: a buffer too large stays zero at its end.
+    """
+    possible = parse_cpu_list(read_text("/sys/devices/system/cpu/possible"))
+    return possible[-1] + 1 if possible else MOST_CPUS
 
 
 class PerCpuCounters:

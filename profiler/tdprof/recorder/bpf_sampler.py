@@ -59,7 +59,7 @@ class TableSizes:
         return cls(rows, ring_bytes=max(rows * 256, mmap.PAGESIZE))
 
 
-def _interpreters() -> list[str]:
+def bpf_interpreters() -> list[str]:
     """Interpreters that may see the distribution's bcc: ours, then the distribution's."""
     found = [sys.executable]
     for name in ("/usr/bin/python3", shutil.which("python3")):
@@ -79,7 +79,7 @@ class BpfLoad:
             sizes: capacities of the maps.
         """
         self._sizes = sizes
-        self._interpreters = _interpreters()
+        self._interpreters = bpf_interpreters()
         folder = files("tdprof") / "bpf"
         settings = {
             "ROWS": sizes.rows,
@@ -136,7 +136,9 @@ class BpfLoad:
             return self.finish()
         if answer["stage"] == "import":
             raise BpfUnavailableError("bcc is not installed (apt-get install python3-bpfcc)")
-        detail = log.splitlines()[0] if log else answer["error"]
+        lines = log.splitlines() or [answer["error"]]
+        # clang's first line names the error; Python's last one does.
+        detail = lines[-1] if lines[0].startswith("Traceback") else lines[0]
         raise BpfUnavailableError(f"the BPF program did not {answer['stage']}: {detail}")
 
 

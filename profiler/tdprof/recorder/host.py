@@ -22,7 +22,7 @@ def read_text(path: str | Path) -> str:
 def read_setting(path: str | Path) -> int | None:
     """A numeric system setting, or None where there is none."""
     text = read_text(path)
-    return int(text) if re.fullmatch(r"-?\d+", text) else None
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
 
 
 def parse_cpu_list(text: str) -> list[int]:
@@ -36,7 +36,9 @@ def parse_cpu_list(text: str) -> list[int]:
 
 def online_cpus() -> list[int]:
     """Numbers of the CPUs that are up."""
-    return parse_cpu_list(read_text(_CPUS / "online")) or [0]
+    # Containers may hide /sys; a CPU that is left out would lose its samples without a trace.
+    listed = re.findall(r"^cpu([0-9]+) ", read_text("/proc/stat"), re.MULTILINE)
+    return parse_cpu_list(read_text(_CPUS / "online")) or [int(n) for n in listed] or sorted(os.sched_getaffinity(0))
 
 
 def midr_by_cpu() -> dict[str, str]:
@@ -76,7 +78,7 @@ def describe_host() -> Host:
 
 
 # Bits of the capability sets in /proc/PID/status (include/uapi/linux/capability.h).
-CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF = 21, 38, 39
+CAP_IPC_LOCK, CAP_SYS_ADMIN, CAP_SYSLOG, CAP_PERFMON, CAP_BPF = 14, 21, 34, 38, 39
 
 
 def effective_capabilities() -> int:

@@ -133,6 +133,7 @@ class PerfEventAttr(ctypes.Structure):
     read_format: int
     disabled: int
     inherit: int
+    pinned: int
     exclude_user: int
     exclude_kernel: int
     exclude_hv: int

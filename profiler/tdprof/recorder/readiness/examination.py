@@ -1,0 +1,59 @@
+"""All checks in order, and the rung that recording stands on."""
+
+import os
+import platform
+from dataclasses import dataclass, replace
+
+from tdprof.capture.manifest import Rung
+from tdprof.recorder.bpf_sampler import bpf_interpreters
+from tdprof.recorder.host import may_load_bpf, online_cpus
+from tdprof.recorder.readiness import pmus, settings, software
+from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.machine import Machine
+from tdprof.recorder.readiness.trial import check_bpf, check_recording, try_recording
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What a machine can record.
+
+    Attributes:
+        rung: as ``tdprof record`` without options would state it; None if it cannot record at all.
+        reason: why this one.
+        checks: from the kernel up.
+    """
+
+    rung: Rung | None
+    reason: str
+    checks: list[Check]
+
+
+def examine(machine: Machine) -> Examination:
+    """Check the whole chain; takes about a second."""
+    architecture = platform.machine()
+    trial = try_recording()
+    bcc = software.check_bcc(machine, bpf_interpreters())
+    is_allowed = may_load_bpf()
+    is_hindered = trial.rung is None or (trial.rung is Rung.RING_BUFFER and is_allowed and bcc.status is Status.OK)
+    container = settings.check_container(machine, is_hindered=is_hindered)
+    checks = [
+        settings.check_kernel(machine, architecture),
+        settings.check_paranoid(machine, can_record=trial.rung is not None),
+        settings.check_capabilities(machine),
+        container,
+        settings.check_sampling_rate(machine),
+        settings.check_locked_memory(machine, len(online_cpus()), settings.memlock_limit_bytes()),
+        settings.check_kernel_symbols(machine),
+        settings.check_btf(machine),
+        bcc,
+        check_bpf(trial, is_allowed=is_allowed, bcc=bcc),
+        *pmus.check_core_pmus(machine, pmus.count_together),
+        pmus.check_other_pmus(machine),
+        pmus.check_spe(machine, architecture),
+        software.check_debug_data(machine),
+        software.check_compiled_parts(),
+        check_recording(trial, container),
+    ]
+    if os.geteuid() == 0:  # sudo need not even be installed
+        checks = [replace(check, fix=check.fix.replace("sudo ", "")) for check in checks]
+    return Examination(trial.rung, trial.reason, checks)

@@ -1,0 +1,211 @@
+"""Checks of the performance monitoring units: the cores' own, how many counters run together, SPE, the others."""
+
+import contextlib
+import errno
+import os
+import struct
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tdprof.errors import TdprofError
+from tdprof.recorder import perf_event as pe
+from tdprof.recorder.events import Event, core_pmus, parse_event
+from tdprof.recorder.host import parse_cpu_list
+from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.machine import Machine
+
+SYSFS_PMUS = "/sys/bus/event_source/devices"
+# sysfs names, Arm's and x86's, of events that any counter can take; the first of each has a counter of its own.
+_COMMON_EVENTS = (
+    "cpu_cycles",
+    "inst_retired",
+    "br_mis_pred",
+    "l1d_cache",
+    "l1d_cache_refill",
+    "l1i_cache",
+    "l1i_cache_refill",
+    "mem_access",
+    "cpu-cycles",
+    "instructions",
+    "branch-instructions",
+    "branch-misses",
+    "cache-references",
+    "cache-misses",
+)
+_MOST_COUNTERS = 64  # Arm's PMUv3 has at most 32, x86 fewer
+_SPIN_NS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """How many events of a PMU count at the same time.
+
+    Attributes:
+        together: the largest group that ran; None if that could not be found out.
+        why: what stood in the way, if None.
+    """
+
+    together: int | None
+    why: str = ""
+
+
+def largest_group(runs: Callable[[int], bool]) -> int:
+    """The largest number of events that run together: groups grow until one does not run."""
+    size = 0
+    while size < _MOST_COUNTERS and runs(size + 1):
+        size += 1
+    return size
+
+
+def group_runs(group: Sequence[Event]) -> bool:
+    """Whether a pinned group of events counts, all at once, on the CPU that this thread runs on.
+
+    Raises:
+        OSError: the kernel refuses an event for another reason than that the PMU has no room for it.
+    """
+    with contextlib.ExitStack() as stack:
+        fds: list[int] = []
+        for event in group:
+            attr = event.user_only().attr()
+            attr.disabled = not fds
+            attr.pinned = not fds
+            try:
+                fd = pe.perf_event_open(attr, 0, -1, fds[0] if fds else -1)
+            except OSError as error:
+                # Drivers that can tell refuse a group that would never fit (validate_group).
+                if fds and error.errno in (errno.EINVAL, errno.ENOSPC):
+                    return False
+                raise
+            stack.callback(os.close, fd)
+            fds.append(fd)
+        pe.enable(fds[0])
+        until = time.thread_time_ns() + _SPIN_NS
+        while time.thread_time_ns() < until:
+            pass
+        return all(_has_run(fd) for fd in fds)
+
+
+def _has_run(fd: int) -> bool:
+    """A pinned group that does not fit reads as end-of-file, its members with no running time."""
+    data = os.read(fd, 24)
+    return len(data) == 24 and struct.unpack("=QQQ", data)[2] > 0
+
+
+def count_together(machine: Machine, pmu: str) -> Counters:
+    """Try it out on one of the PMU's own CPUs, with what other users leave free at this moment."""
+    folder = machine.path(SYSFS_PMUS)
+    names = [name for name in _COMMON_EVENTS if machine.has(f"{SYSFS_PMUS}/{pmu}/events/{name}")]
+    if not names:
+        return Counters(None, "it names none of the usual events")
+    try:
+        events = [parse_event(f"{pmu}/{name}/", folder) for name in names]
+    except (TdprofError, ValueError) as error:
+        return Counters(None, f"its sysfs files cannot be read: {error}")
+    before = os.sched_getaffinity(0)
+    cpus = set(parse_cpu_list(machine.text(f"{SYSFS_PMUS}/{pmu}/cpus"))) or before
+    try:
+        os.sched_setaffinity(0, {min(cpus & before)})
+        # Cycles first, on the counter that only it may use; the others repeat when there are more counters.
+        together = largest_group(lambda size: group_runs([events[n % len(events)] for n in range(size)]))
+    except (OSError, ValueError) as error:
+        return Counters(None, error.strerror or "" if isinstance(error, OSError) else "none of its CPUs is ours to use")
+    finally:
+        os.sched_setaffinity(0, before)
+    return Counters(together)
+
+
+def check_core_pmus(machine: Machine, count: Callable[[Machine, str], Counters]) -> list[Check]:
+    """One check for each PMU of the cores, or one that says there is none."""
+    pmus = core_pmus(machine.path(SYSFS_PMUS))
+    if pmus:
+        return [_check_core_pmu(machine, pmu, count(machine, pmu)) for pmu in pmus]
+    cost = "no cycles, no instructions, no Topdown: cpu-clock is sampled instead"
+    if not machine.names(SYSFS_PMUS):
+        return [Check("pmu", Status.UNKNOWN, f"{SYSFS_PMUS} is not visible here", cost)]
+    if guest := machine.hypervisor():
+        return [
+            Check(
+                "pmu",
+                Status.WARN,
+                f"the CPU cores show no PMU; this is a virtual machine ({guest})",
+                cost,
+                "let the hypervisor pass the PMU through (QEMU: -cpu host,pmu=on), or use a bare-metal machine",
+            )
+        ]
+    return [Check("pmu", Status.WARN, "the CPU cores show no PMU", cost, "sudo dmesg | grep -iE 'pmu|perf'")]
+
+
+def _check_core_pmu(machine: Machine, pmu: str, counters: Counters) -> Check:
+    name = f"pmu:{pmu}"
+    cpus = machine.text(f"{SYSFS_PMUS}/{pmu}/cpus")
+    detail = f"{len(machine.names(f'{SYSFS_PMUS}/{pmu}/events'))} named events"
+    detail += f" on CPUs {cpus}; " if cpus else "; "
+    if counters.together is None:
+        detail += f"how many counters run together could not be tried: {counters.why}"
+        return Check(name, Status.UNKNOWN, detail)
+    if counters.together == 0:
+        cost = "no event of it counts now: something holds every counter"
+        return Check(name, Status.WARN, f"{detail}no counter is free", cost, "end other profilers, then try again")
+    detail += f"{counters.together} counters run together"
+    if machine.number("/proc/sys/kernel/nmi_watchdog") == 1:
+        cost = "the kernel's NMI watchdog holds one counter"
+        return Check(name, Status.WARN, detail, cost, "sudo sysctl kernel.nmi_watchdog=0")
+    return Check(name, Status.OK, detail)
+
+
+def check_other_pmus(machine: Machine) -> Check:
+    """What else is registered: system PMUs, breakpoints, tracepoints."""
+    pmus = machine.names(SYSFS_PMUS)
+    if not pmus:
+        return Check("other-pmus", Status.UNKNOWN, f"{SYSFS_PMUS} is not visible here")
+    core = core_pmus(machine.path(SYSFS_PMUS))
+    others = [name for name in pmus if name not in core and not name.startswith("arm_spe_")]
+    return Check("other-pmus", Status.OK, ", ".join(others) or "none")
+
+
+def check_spe(machine: Machine, architecture: str) -> Check:
+    """Arm's Statistical Profiling Extension, and if it is missing the link that is."""
+    found = [name for name in machine.names(SYSFS_PMUS) if name.startswith("arm_spe_")]
+    if found:
+        described = []
+        for pmu in found:
+            cpus = machine.text(f"{SYSFS_PMUS}/{pmu}/cpumask") or "unknown"
+            interval = machine.number(f"{SYSFS_PMUS}/{pmu}/caps/min_interval")
+            described.append(f"{pmu} on CPUs {cpus}" + (f", minimum interval {interval}" if interval else ""))
+        return Check("spe", Status.OK, "; ".join(described))
+    cost = "no exact addresses and latencies of loads, stores and branches"
+    if architecture != "aarch64":
+        return Check("spe", Status.WARN, f"SPE is a part of Arm cores; this is {architecture}", cost)
+    detail, fix = _why_no_spe(machine)
+    return Check("spe", Status.WARN, detail, cost, fix)
+
+
+def _why_no_spe(machine: Machine) -> tuple[str, str]:
+    """The first missing link from firmware to driver, and what mends it (drivers/perf/arm_spe_pmu.c)."""
+    # The kernel makes this platform device when ACPI's MADT or the device tree describes SPE's interrupt.
+    devices = machine.names("/sys/bus/platform/devices")
+    is_described = any(name.startswith(("arm,spe-v1", "spe-pmu", "spe_pmu")) for name in devices)
+    if not is_described:
+        if guest := machine.hypervisor():
+            return f"a virtual machine ({guest}): hypervisors do not pass SPE through", "use a bare-metal machine"
+        return (
+            "the firmware describes no SPE interrupt: the cores have none, or it is switched off in the firmware",
+            "enable SPE in the firmware's set-up, or update the firmware",
+        )
+    if not machine.has("/sys/bus/platform/drivers/arm_spe_pmu"):
+        release = machine.text("/proc/sys/kernel/osrelease")
+        if "arm_spe_pmu.ko" in machine.text(f"/lib/modules/{release}/modules.dep"):
+            return "the driver arm_spe_pmu is not loaded", "sudo modprobe arm_spe_pmu"
+        extra = "sudo apt-get install linux-modules-extra-$(uname -r) && sudo modprobe arm_spe_pmu"
+        is_ubuntu = "ID=ubuntu" in machine.text("/etc/os-release").splitlines()
+        return (
+            "this kernel has no driver arm_spe_pmu (CONFIG_ARM_SPE_PMU)",
+            extra if is_ubuntu else "use a kernel with CONFIG_ARM_SPE_PMU",
+        )
+    if "PTI" in machine.text("/sys/devices/system/cpu/vulnerabilities/meltdown"):
+        return (
+            "the driver refuses while the kernel unmaps itself in user space (KPTI)",
+            "add kpti=off to the kernel's command line and reboot",
+        )
+    return "the driver is loaded and found no usable SPE", "sudo dmesg | grep arm_spe"

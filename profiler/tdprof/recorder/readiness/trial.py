@@ -1,0 +1,105 @@
+"""A recording of this very process for a moment: the only proof that the whole chain works."""
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+
+from tdprof.capture.manifest import Rung
+from tdprof.errors import TdprofError
+from tdprof.recorder.attach import MAX_SAMPLE_RATE, AttachedEvents, Rate, Target
+from tdprof.recorder.bpf_sampler import TableSizes
+from tdprof.recorder.host import online_cpus, read_setting
+from tdprof.recorder.ladder import BpfAttempt, choose_events
+from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.settings import AS_USER_WITH_CAPABILITIES, DEFAULT_FREQUENCY_HZ
+
+_RUN_NS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of it.
+
+    Attributes:
+        rung: the rung that ``tdprof record`` would stand on; None if it could not record.
+        reason: why this rung, or why none.
+        event: what was sampled.
+        evidence: what arrived.
+        fix: if there is no rung, what to try.
+    """
+
+    rung: Rung | None
+    reason: str
+    event: str
+    evidence: str
+    fix: str = ""
+
+
+def try_recording() -> Trial:
+    """Sample this process as ``tdprof record`` would, with its default event and rate."""
+    choice = choose_events(())
+    event = ", ".join(event.name for event in choice.events)
+    limit = read_setting(MAX_SAMPLE_RATE) or DEFAULT_FREQUENCY_HZ
+    rate = Rate(frequency_hz=min(DEFAULT_FREQUENCY_HZ, limit))
+    attempt = BpfAttempt(choice.events, TableSizes.for_rate(DEFAULT_FREQUENCY_HZ), is_wanted=True)
+    try:
+        with contextlib.ExitStack() as stack:
+            sampler, rung, reason = attempt.finish(choice)
+            if sampler:
+                stack.enter_context(sampler)
+            programs = sampler.programs if sampler else None
+            attached = stack.enter_context(
+                AttachedEvents(choice.events, Target([os.getpid()]), rate, online_cpus(), programs)
+            )
+            attached.enable()
+            until = time.thread_time_ns() + _RUN_NS
+            while time.thread_time_ns() < until:
+                pass
+            attached.disable()
+            if sampler:
+                arrived = sampler.counters()["samples"]
+                evidence = f"{arrived} samples in {_RUN_NS // 1_000_000} ms"
+            else:
+                sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+                stack.callback(os.close, sink)
+                arrived = sum(ring.drain(sink) for ring in attached.rings.values())
+                evidence = f"{arrived} bytes of samples in {_RUN_NS // 1_000_000} ms"
+    except TdprofError as error:
+        return Trial(None, error.message, event, "", error.hint)
+    except OSError as error:
+        return Trial(None, f"the system refuses it: {error}", event, "", "sudo tdprof doctor")
+    if not arrived:
+        return Trial(
+            None, f"{event} opens, but no sample arrives", event, evidence, "tdprof record -e cpu-clock -- CMD"
+        )
+    return Trial(rung, reason, event, evidence)
+
+
+def check_recording(trial: Trial, container: Check) -> Check:
+    """Whether anything can be recorded; a container that hinders is the likelier cause than the kernel's settings."""
+    if trial.rung is None:
+        fix = container.fix if container.status is Status.WARN else trial.fix
+        return Check("recording", Status.FAIL, trial.reason, "nothing is recorded", fix)
+    return Check("recording", Status.OK, f"{trial.rung}: {trial.event}, {trial.evidence}")
+
+
+def check_bpf(trial: Trial, *, is_allowed: bool, bcc: Check) -> Check:
+    """Whether the BPF program loads and counts.
+
+    Args:
+        trial: what came of the recording.
+        is_allowed: this process has the capabilities.
+        bcc: the check of bcc, whose fix is this one's where it failed.
+    """
+    if trial.rung in (Rung.BPF_PMU, Rung.BPF_SOFTWARE):
+        return Check("bpf", Status.OK, "the sampling program loads and counts")
+    if trial.rung is None:
+        return Check("bpf", Status.UNKNOWN, "not tried to the end, for nothing can be recorded")
+    if not is_allowed:
+        fix = AS_USER_WITH_CAPABILITIES
+    elif bcc.status is not Status.OK:
+        fix = bcc.fix
+    else:
+        fix = "sudo dmesg | grep -iE 'bpf|lockdown'"
+    return Check("bpf", Status.WARN, trial.reason, "samples go through ring buffers, which lose more under load", fix)
