@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.readiness.pmus import group_runs
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tdprof.recorder.readiness import pmus, software
 from tdprof.recorder.readiness import settings as system
 from tdprof.recorder.readiness.check import Status

@@ -4,6 +4,7 @@ import resource
 from pathlib import Path
 
 import pytest
+
 from tdprof.capture.manifest import Rung
 from tdprof.recorder.readiness import pmus, settings, software
 from tdprof.recorder.readiness.check import Check, Status
@@ -129,7 +130,9 @@ def test_container_matters_only_where_it_hinders(machine: Machine) -> None:
     put(machine, **{".dockerenv": "", STATUS: ROOT})
     assert settings.check_container(machine, is_hindered=False).status is Status.OK
     assert "docker run" in settings.check_container(machine, is_hindered=True).fix
-    bounded = ROOT.replace("CapBnd:\t000001ffffffffff", "CapBnd:\t00000000a80425fb").replace("Seccomp:\t0", "Seccomp:\t2")
+    bounded = ROOT.replace("CapBnd:\t000001ffffffffff", "CapBnd:\t00000000a80425fb").replace(
+        "Seccomp:\t0", "Seccomp:\t2"
+    )
     put(machine, **{STATUS: bounded})
     check = settings.check_container(machine, is_hindered=False)
     assert check.status is Status.WARN
@@ -261,9 +264,7 @@ def test_spe_is_described(machine: Machine) -> None:
         ("ID=plan9\n", "install your distribution's Python package of bcc"),
     ],
 )
-def test_missing_bcc_names_the_distributions_package(
-    machine: Machine, tmp_path: Path, release: str, fix: str
-) -> None:
+def test_missing_bcc_names_the_distributions_package(machine: Machine, tmp_path: Path, release: str, fix: str) -> None:
     put(machine, **{"etc/os-release": release})
     without = tmp_path / "python"
     without.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'bcc'\" >&2; exit 1\n")
