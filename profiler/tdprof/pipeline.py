@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.stacks import attribute_stacks
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
 from tdprof.capture.spool import SPOOL_FOLDER
-from tdprof.capture.tables import TableWriter, has_tables, read_table
+from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
@@ -77,7 +78,7 @@ def _make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
 def _tables_of(folder: Path) -> Iterator[tuple[Path, Manifest]]:
     """The folder that holds a capture's tables: itself, or for an interrupted recording a temporary one."""
     manifest = read_manifest(folder)
-    if has_tables(folder):
+    if manifest.state is State.COMPLETE:
         yield folder, manifest
         return
     if not (folder / SPOOL_FOLDER).is_dir():
@@ -96,6 +97,8 @@ def load_profile(folder: Path) -> Profile:
     """
     with _tables_of(folder) as (tables, manifest):
         samples, stacks = read_table(tables, "samples"), read_table(tables, "stacks")
+        if len(samples) and pa.compute.max(samples["event"]).as_py() >= len(manifest.events):
+            raise TdprofError(f"{folder} is damaged: it has samples of an event that capture.json does not list")
         mappings = read_table(tables, "mappings")
         spaces = AddressSpaces(mappings, read_table(tables, "processes"))
         attributed = attribute_stacks(samples, stacks, mappings, spaces)

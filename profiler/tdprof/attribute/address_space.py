@@ -88,7 +88,14 @@ class AddressSpaces:
             self._space_of(pids[row]).rows.append(row)
 
     def _apply(
-        self, time_ns: int, kind: str, pid: int, tid: int, parent_pid: int | None, parent_tid: int | None, name: str
+        self,
+        time_ns: int,
+        kind: str,
+        pid: int,
+        tid: int,
+        parent_pid: int | None,
+        parent_tid: int | None,
+        name: str | None,
     ) -> None:
         if kind == "fork" and parent_pid is not None:
             if parent_pid != pid:
@@ -100,7 +107,8 @@ class AddressSpaces:
         elif kind in ("exec", "name"):
             if kind == "exec":
                 self._begin(_Space(pid, time_ns))
-            self._rename(time_ns, pid, tid, name)
+            if name is not None:
+                self._rename(time_ns, pid, tid, name)
 
     def _rename(self, time_ns: int, pid: int, tid: int, name: str) -> None:
         self._space_of(pid).names.add(name)

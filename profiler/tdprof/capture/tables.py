@@ -47,11 +47,6 @@ class TableWriter:
                 self._temporary(name).unlink(missing_ok=True)
 
 
-def has_tables(folder: Path) -> bool:
-    """Whether the tables were made; if not, the spool still holds everything."""
-    return all((folder / table_file(name)).exists() for name in TABLES)
-
-
 def read_table(folder: Path, name: str) -> pa.Table:
     """A whole table.
 
@@ -85,6 +80,9 @@ def _checked(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
     missing = [name for name in schema.names if name not in table.column_names]
     if missing:
         raise TdprofError(f"{path} is not a capture's table: it has no column {missing[0]}")
+    for item in schema:
+        if not item.nullable and table[item.name].null_count:
+            raise TdprofError(f"{path} is damaged: its column {item.name} has gaps")
     try:
         return table.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:

@@ -114,10 +114,13 @@ def command(
     )
     outcome = record(options)
     # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
+    from rich.console import Console
+
     from tdprof.pipeline import finish_capture
 
     if outcome.failure is None:
-        manifest = finish_capture(options.output)
+        with Console(stderr=True, quiet=quiet).status("writing the capture's tables", spinner="line"):
+            manifest = finish_capture(options.output)
         if not quiet:
             _say(manifest, options.output)
     else:
