@@ -20,8 +20,7 @@ def columns(ranges):
 def test_look_up_is_the_nearest_start_that_covers(ranges):
     start, size, names = columns(ranges)
     name_bytes, offsets = pack_names(names)
-    limit = np.full(len(names), 1000, np.uint64)
-    table = make_table(start, size, limit, offsets, name_bytes, np.zeros(len(names), np.uint8))
+    table = make_table(start, size, offsets, name_bytes)
     found = [table.names([row])[0] if row >= 0 else None for row in table.lookup(ADDRESSES).tolist()]
     for address, name in enumerate(found):
         # At one start only the longest is kept, and the last of those.

@@ -1,11 +1,18 @@
-"""The symbols of one ELF file: file offset to ELF address, then to function."""
+"""The symbols of one ELF file: file offset to ELF address, then to function, inlined calls and lines."""
+
+import os
+from pathlib import Path
 
 import numpy as np
 
-from tdprof.elf import PF_X, PT_LOAD, SHT_DYNSYM, SHT_SYMTAB, Elf
+from tdprof.elf import PF_X, PT_LOAD, SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError
 from tdprof.model import U64, Locations, Unknown
-from tdprof.symbolize.locations import table_locations
-from tdprof.symbolize.symbol_table import SymbolTable, read_elf_symbols
+from tdprof.symbolize import dwarf
+from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex
+from tdprof.symbolize.debug_files import DebugDirs, DebugFile, find_debug_file, find_shared_file, read_mini_debug_info
+from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, read_debug_sections
+from tdprof.symbolize.locations import find_locations
+from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, join_tables, read_elf_symbols
 
 NOWHERE = np.uint64(2**64 - 1)  # the ELF address of a file offset that no segment loads; no symbol covers it
 
@@ -23,25 +30,77 @@ def elf_addresses(elf: Elf, file_offsets: U64) -> U64:
     return addresses
 
 
-class ElfSymbols:
-    """What one file and its debug data say of its code."""
+def text_bounds(elf: Elf) -> tuple[int, int]:
+    """The first ELF address of the file's code and the one behind its last; (0, 0) if it has none."""
+    parts = [(s.address, s.address + s.size) for s in elf.sections if s.flags & SHF_EXECINSTR and s.size]
+    if not parts:
+        loads = [s for s in elf.segments if s.type == PT_LOAD and s.flags & PF_X]
+        parts = [(s.address, s.address + s.file_size) for s in loads]
+    if not parts:
+        return 0, 0
+    return max(1, min(start for start, _ in parts)), min(max(end for _, end in parts), 2**64 - 1)
 
-    def __init__(self, elf: Elf) -> None:
+
+class ElfSymbols:
+    """What one file and its debug data say of its code. Debug data is read when first asked for, and only as far as
+    the addresses asked for need; all of it when asked again for others."""
+
+    def __init__(self, elf: Elf, path: Path, dirs: DebugDirs) -> None:
         self._elf = elf
-        self._table, self._is_complete = _choose_table(elf)
+        self._dirs = dirs
+        self._debug = DebugFile(elf, path) if has_debug_info(elf) else find_debug_file(elf, path, dirs)
+        self._table, self._is_complete = _choose_table(elf, self._debug)
+        self._index: CodeIndex | None = None
+        self._asked: U64 | None = None  # sorted; None once everything was read
 
     def locate(self, file_offsets: U64) -> Locations:
         """See ``Symbolizer.locate``."""
+        addresses = elf_addresses(self._elf, file_offsets)
         if self._elf.damage and not len(self._table):
             missing = Unknown.DAMAGED
         else:
             missing = Unknown.NO_SYMBOL if self._is_complete else Unknown.STRIPPED
-        return table_locations(self._table, elf_addresses(self._elf, file_offsets), missing)
+        return find_locations(self._table, self._index_for(addresses), addresses, missing)
+
+    def _index_for(self, addresses: U64) -> CodeIndex:
+        if self._debug is None or not dwarf.is_available():
+            return EMPTY_INDEX
+        if self._index is None:
+            self._asked = np.unique(addresses)
+            self._index = self._build(self._asked)
+        elif self._asked is not None:
+            unknown = addresses[self._index.lookup(addresses) < 0]
+            if not np.isin(unknown, self._asked).all():
+                self._index, self._asked = self._build(None), None
+        return self._index
+
+    def _build(self, wanted: U64 | None) -> CodeIndex:
+        assert self._debug is not None
+        shared = find_shared_file(self._debug, self._dirs)
+        try:
+            result = dwarf.build_code_index(
+                read_debug_sections(self._debug.elf),
+                text_bounds(self._elf),
+                shared=read_debug_sections(shared.elf) if shared else None,
+                wanted=wanted,
+                threads=os.cpu_count() or 1,
+            )
+        except DebugDataError:
+            return EMPTY_INDEX
+        return result.index
 
 
-def _choose_table(elf: Elf) -> tuple[SymbolTable, bool]:
+def _choose_table(elf: Elf, debug: DebugFile | None) -> tuple[SymbolTable, bool]:
     """The best table, and whether it names all functions (``.dynsym`` has only those seen from outside)."""
-    table = read_elf_symbols(elf, SHT_SYMTAB)
-    if len(table):
-        return table, True
-    return read_elf_symbols(elf, SHT_DYNSYM), False
+    for source in (elf, debug.elf if debug else None):
+        table = read_elf_symbols(source, SHT_SYMTAB) if source else EMPTY_TABLE
+        if len(table):
+            return table, True
+    dynamic = read_elf_symbols(elf, SHT_DYNSYM)
+    try:
+        mini = read_mini_debug_info(elf)
+    except ElfError:
+        mini = None
+    if mini is None:
+        return dynamic, False
+    return join_tables(dynamic, read_elf_symbols(mini, SHT_SYMTAB)), True

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tdprof.model import U64
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, make_table, pack_names
 
@@ -32,6 +30,4 @@ def make_kernel_table(symbols: KernelSymbols | None) -> SymbolTable:
         return EMPTY_TABLE
     pairs = zip(symbols.name, symbols.module, strict=True)
     name_bytes, offsets = pack_names([f"{name} [{module}]" if module else name for name, module in pairs])
-    rank = np.zeros(len(offsets), np.uint8)
-    limit = np.full(len(offsets), 2**64 - 1, np.uint64)
-    return make_table(symbols.address, symbols.size, limit, offsets, name_bytes, rank)
+    return make_table(symbols.address, symbols.size, offsets, name_bytes)

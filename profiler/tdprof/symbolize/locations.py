@@ -1,9 +1,13 @@
 """Making ``Locations`` from what a symbol source found."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tdprof.model import U64, Locations, Unknown
+from tdprof.model import I32, I64, U64, Locations, Unknown
+from tdprof.symbolize.code_index import NO_ID, CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
+
+UNNAMED = "(unnamed)"  # a function that debug data describes without a name
 
 
 def unknown_locations(count: int, reason: Unknown) -> Locations:
@@ -19,18 +23,85 @@ def unknown_locations(count: int, reason: Unknown) -> Locations:
     )
 
 
-def table_locations(table: SymbolTable, addresses: U64, missing: Unknown) -> Locations:
-    """One frame, without file and line, for each address that a symbol covers; ``missing`` for the others."""
-    rows = table.lookup(addresses)
-    found = rows >= 0
-    used, function = np.unique(rows[found], return_inverse=True)
+def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing: Unknown) -> Locations:
+    """The frames of each address; ``missing`` is why the others have none.
+
+    Inlined frames, files and lines are as ``index`` has them. The outermost function is named by ``table`` where a
+    symbol covers the address: debug data gives a ``.cold`` part the name of the whole, and of aliases any.
+    """
+    ranges = index.lookup(addresses)
+    symbols = table.lookup(addresses)
+    node = np.full(len(addresses), NO_ID, np.uint32)
+    node[ranges >= 0] = index.range_node[ranges[ranges >= 0]]
+    found = (node != NO_ID) | (symbols >= 0)
+    depth = np.where(found, 1, 0).astype(np.uint32)
+    # Level by level: who is inlined into whom.
+    levels = [(np.flatnonzero(found), node[found])]
+    while len(levels[-1][0]):
+        rows, nodes = levels[-1]
+        parents = np.full(len(nodes), NO_ID, np.uint32)
+        inside = nodes != NO_ID
+        parents[inside] = index.node_parent[nodes[inside]]
+        deeper = parents != NO_ID
+        depth[rows[deeper]] += 1
+        levels.append((rows[deeper], parents[deeper]))
     frame_start = np.zeros(len(addresses) + 1, np.uint32)
-    np.cumsum(found, out=frame_start[1:])
+    np.cumsum(depth, out=frame_start[1:])
+    total = int(frame_start[-1])
+    # Ids of the index first, then those of the table.
+    function_ids = np.zeros(total, np.int64)
+    file_ids = np.full(total, NO_ID, np.uint32)
+    lines = np.zeros(total, np.uint32)
+    first_symbol = len(index.function_name) + 1
+    unnamed = first_symbol - 1
+    first_noted = len(index.file_name)
+    for level, (rows, nodes) in enumerate(levels[:-1]):
+        at = frame_start[rows] + np.uint32(level)
+        inside = nodes != NO_ID
+        functions = np.full(len(nodes), unnamed, np.int64)
+        functions[inside] = index.node_function[nodes[inside]]
+        functions[functions == NO_ID] = unnamed
+        outermost = depth[rows] == level + 1
+        by_symbol = outermost & (symbols[rows] >= 0)
+        functions[by_symbol] = symbols[rows[by_symbol]] + first_symbol
+        function_ids[at] = functions
+        if level == 0:
+            known = ranges[rows] >= 0
+            file_ids[at[known]] = index.range_file[ranges[rows[known]]]
+            lines[at[known]] = index.range_line[ranges[rows[known]]]
+        # Where this level's node is called is the line of the frame around it.
+        around = ~outermost
+        file_ids[at[around] + 1] = index.node_call_file[nodes[around]]
+        lines[at[around] + 1] = index.node_call_line[nodes[around]]
+        outermost_rows = rows[by_symbol & (file_ids[at] == NO_ID)]
+        noted = table.file[symbols[outermost_rows]]
+        file_ids[frame_start[outermost_rows] + np.uint32(level)] = np.where(noted < 0, NO_ID, noted + first_noted)
+    used_functions, function = _number(function_ids, first_symbol + len(table))
+    used_files, file = _number(file_ids, first_noted + len(table.file_offset))
+    names = _function_names(index, table, used_functions, first_symbol)
+    files = index.file_names(used_files[used_files < first_noted])
+    files += table.file_names((used_files[used_files >= first_noted] - first_noted).tolist())
     return Locations(
         frame_start=frame_start,
-        function=function.astype(np.int32),
-        file=np.full(len(function), -1, np.int32),
-        line=np.zeros(len(function), np.uint32),
+        function=function,
+        file=np.where(file_ids == NO_ID, -1, file + len(names)).astype(np.int32),
+        line=lines,
         reason=np.where(found, Unknown.KNOWN, missing).astype(np.uint8),
-        strings=table.names(used.tolist()),
+        strings=[*names, *files],
     )
+
+
+def _number(ids: NDArray[np.integer], limit: int) -> tuple[I64, I32]:
+    """The distinct ids below ``limit`` in order, and for each id its place among them (others: 0)."""
+    seen = np.zeros(limit + 1, bool)
+    clipped = np.minimum(ids, limit)
+    seen[clipped] = True
+    seen[limit] = False
+    return np.flatnonzero(seen), (np.cumsum(seen, dtype=np.int32) - 1)[clipped]
+
+
+def _function_names(index: CodeIndex, table: SymbolTable, ids: I64, first_symbol: int) -> list[str]:
+    unnamed = first_symbol - 1
+    names = index.function_names(ids[ids < unnamed])
+    names += [UNNAMED] * int((ids == unnamed).sum())
+    return names + table.names((ids[ids >= first_symbol] - first_symbol).tolist())

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, Section
-from tdprof.model import I64, U8, U64
+from tdprof.model import I32, I64, U8, U64
 
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
 )
 _Records = NDArray[Any]  # of _SYMBOL
-_STT_NOTYPE, _STT_FUNC, _STT_GNU_IFUNC = 0, 2, 10
+_STT_NOTYPE, _STT_FUNC, _STT_FILE, _STT_GNU_IFUNC = 0, 2, 4, 10
 _STB_LOCAL = 0
 _SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
 _LONGEST_NAME_BYTES = 1 << 16
@@ -29,6 +29,8 @@ class SymbolTable:
         start, end: uint64[n], the half-open range of each symbol.
         name_offset: uint64[n], where each name stands in ``name_bytes``.
         name_bytes: NUL-terminated names.
+        file: int32[n], row in ``file_offset`` of the source file that the linker noted for it, or -1.
+        file_offset: uint64[f], where file names (without a path) stand in ``name_bytes``.
         latest_end: uint64[n], the greatest ``end`` of rows 0 to i: tells when a symbol further up may enclose.
     """
 
@@ -36,6 +38,8 @@ class SymbolTable:
     end: U64
     name_offset: U64
     name_bytes: bytes | memoryview
+    file: I32
+    file_offset: U64
     latest_end: U64
 
     def __len__(self) -> int:
@@ -62,9 +66,13 @@ class SymbolTable:
         """The names of some rows."""
         return [read_name(self.name_bytes, int(self.name_offset[row])) for row in rows]
 
+    def file_names(self, rows: Sequence[int]) -> list[str]:
+        """The names of some rows of ``file_offset``."""
+        return [read_name(self.name_bytes, int(self.file_offset[row])) for row in rows]
+
 
 _NONE = np.zeros(0, np.uint64)
-EMPTY_TABLE = SymbolTable(_NONE, _NONE, _NONE, b"", _NONE)
+EMPTY_TABLE = SymbolTable(_NONE, _NONE, _NONE, b"", np.zeros(0, np.int32), _NONE, _NONE)
 
 
 def read_name(name_bytes: bytes | memoryview, offset: int) -> str:
@@ -79,21 +87,35 @@ def read_name(name_bytes: bytes | memoryview, offset: int) -> str:
 
 
 def make_table(
-    start: U64, size: U64, limit: U64, name_offset: U64, name_bytes: bytes | memoryview, rank: U8
+    start: U64,
+    size: U64,
+    name_offset: U64,
+    name_bytes: bytes | memoryview,
+    *,
+    limit: U64 | None = None,
+    rank: U8 | None = None,
+    file: I32 | None = None,
+    file_offset: U64 = _NONE,
 ) -> SymbolTable:
     """Sort symbols; of those at one address keep the longest, then the highest ``rank``, then the last.
 
     A size of 0 means unknown: the symbol reaches to the next one, but not past ``limit`` (its section's end).
     """
+    rank = np.zeros(len(start), np.uint8) if rank is None else rank
     order = np.lexsort((np.arange(len(start)), rank, size, start))
-    start, size, limit, name_offset = start[order], size[order], limit[order], name_offset[order]
     last = np.ones(len(start), bool)
-    last[:-1] = start[1:] != start[:-1]
-    start, size, limit, name_offset = start[last], size[last], limit[last], name_offset[last]
-    following = np.minimum(np.append(start[1:], limit[-1:]), limit)
+    last[:-1] = start[order][1:] != start[order][:-1]
+    order = order[last]
+    start, size = start[order], size[order]
+    following = np.append(start[1:], np.uint64(_LAST_ADDRESS))
+    if limit is not None:
+        following = np.minimum(following, limit[order])
     # A wrapped-around end is damage: such a symbol covers nothing.
-    end = np.where(size == 0, following, np.maximum(start, start + size))
-    return SymbolTable(start, end, name_offset, name_bytes, np.maximum.accumulate(end))
+    end = np.where(size == 0, np.maximum(start, following), np.maximum(start, start + size))
+    files = np.full(len(order), -1, np.int32) if file is None else file[order]
+    return SymbolTable(
+        start, end, name_offset[order], name_bytes, files, file_offset, np.maximum.accumulate(end, dtype=np.uint64)
+    )
 
 
 def paint_ranges(start: U64, size: U64, names: Sequence[str]) -> SymbolTable:
@@ -110,7 +132,7 @@ def paint_ranges(start: U64, size: U64, names: Sequence[str]) -> SymbolTable:
     kept_names = [name for name, kept in zip(names, keep.tolist(), strict=True) if kept]
     name_bytes, name_offset = pack_names(kept_names)
     used = np.flatnonzero(owner >= 0)
-    return SymbolTable(edges[used], edges[used + 1], name_offset[owner[used]], name_bytes, edges[used + 1])
+    return make_table(edges[used], np.diff(edges)[used], name_offset[owner[used]], name_bytes)
 
 
 def pack_names(names: Sequence[str]) -> tuple[bytes, U64]:
@@ -120,6 +142,23 @@ def pack_names(names: Sequence[str]) -> tuple[bytes, U64]:
     offsets = np.zeros(len(encoded), np.uint64)
     offsets[1:] = np.cumsum(lengths)[:-1]
     return b"\0".join(encoded) + b"\0", offsets
+
+
+def join_tables(first: SymbolTable, second: SymbolTable) -> SymbolTable:
+    """One table of two whose symbols do not repeat each other; at one address the longer holds."""
+    start = np.concatenate([first.start, second.start])
+    end = np.concatenate([first.end, second.end])
+    shift = np.uint64(len(first.name_bytes))
+    names = bytes(first.name_bytes) + bytes(second.name_bytes)
+    return make_table(
+        start,
+        end - start,
+        np.concatenate([first.name_offset, second.name_offset + shift]),
+        names,
+        limit=end,
+        file=np.concatenate([first.file, np.where(second.file < 0, -1, second.file + len(first.file_offset))]),
+        file_offset=np.concatenate([first.file_offset, second.file_offset + shift]),
+    )
 
 
 def read_elf_symbols(elf: Elf, kind: int) -> SymbolTable:
@@ -135,14 +174,37 @@ def read_elf_symbols(elf: Elf, kind: int) -> SymbolTable:
     symbols = np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize)
     names = elf.section_data(elf.sections[section.link]) if section.link < len(elf.sections) else elf.data[:0]
     letters = np.frombuffer(names, np.uint8)
-    kept = symbols[_is_code(symbols, elf.sections) & (symbols["name"] < len(letters))]
-    first = letters[kept["name"]]
+    rows = np.flatnonzero(_is_code(symbols, elf.sections) & (symbols["name"] < len(letters)))
+    first = letters[symbols["name"][rows]]
     named = (first != 0) & (first != ord("$"))  # $x, $d: the Arm ABI's mapping symbols, not functions
-    kept, first = kept[named], first[named]
-    offset = kept["name"].astype(np.uint64)
+    rows, first = rows[named], first[named]
+    kept = symbols[rows]
     section_end = np.array([min(section.address + section.size, _LAST_ADDRESS) for section in elf.sections], np.uint64)
-    limit = section_end[np.minimum(kept["section"], len(section_end) - 1)]
-    return make_table(kept["value"], kept["size"], limit, offset, names, _rank(kept, letters, first))
+    file, file_offset = _source_files(symbols, letters, rows)
+    return make_table(
+        kept["value"],
+        kept["size"],
+        kept["name"].astype(np.uint64),
+        names,
+        limit=section_end[np.minimum(kept["section"], len(section_end) - 1)],
+        rank=_rank(kept, letters, first),
+        file=file,
+        file_offset=file_offset,
+    )
+
+
+def _source_files(symbols: _Records, letters: U8, rows: I64) -> tuple[I32, U64]:
+    """Which file each row's symbol was defined in, and where the files' names stand. Only for local symbols: those
+    follow the STT_FILE symbol of their object; public ones stand behind them all."""
+    marks = np.flatnonzero((symbols["info"] & 0xF) == _STT_FILE)
+    named = marks[symbols["name"][marks] < len(letters)]
+    named = named[letters[symbols["name"][named]] != 0]
+    # An STT_FILE symbol without a name heads symbols that the linker made itself.
+    number = np.full(len(marks) + 1, -1, np.int32)
+    number[np.searchsorted(marks, named) + 1] = np.arange(len(named), dtype=np.int32)
+    file = number[np.searchsorted(marks, rows)]
+    file[(symbols["info"][rows] >> 4) != _STB_LOCAL] = -1
+    return file, symbols["name"][named].astype(np.uint64)
 
 
 def _is_code(symbols: _Records, sections: Sequence[Section]) -> NDArray[np.bool_]:

@@ -7,9 +7,11 @@ from typing import Self
 
 from tdprof.elf import Elf, ElfError, open_elf
 from tdprof.model import U64, FileKind, Locations, MappedFile, Unknown
+from tdprof.symbolize.code_index import EMPTY_INDEX
+from tdprof.symbolize.debug_files import DebugDirs, under
 from tdprof.symbolize.elf_symbols import ElfSymbols
 from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
-from tdprof.symbolize.locations import table_locations, unknown_locations
+from tdprof.symbolize.locations import find_locations, unknown_locations
 from tdprof.symbolize.perf_map import read_perf_map
 from tdprof.symbolize.symbol_table import SymbolTable
 
@@ -38,7 +40,7 @@ class Symbolizer:
         vdso: Path | None = None,
     ) -> None:
         self._symfs = symfs
-        self._debug_dirs = tuple(debug_dirs)
+        self._debug_dirs = DebugDirs.make(debug_dirs, symfs)
         self._kernel = kernel
         self._kernel_table: SymbolTable | None = None
         self._perf_map_dir = perf_map_dir
@@ -83,7 +85,7 @@ class Symbolizer:
         if self._kernel_table is None:
             self._kernel_table = make_kernel_table(self._kernel)
         missing = Unknown.NO_SYMBOL if len(self._kernel_table) else Unknown.HIDDEN_KERNEL
-        return table_locations(self._kernel_table, addresses, missing)
+        return find_locations(self._kernel_table, EMPTY_INDEX, addresses, missing)
 
     def _locate_run_time_code(self, pid: int, addresses: U64) -> Locations:
         if pid not in self._perf_maps:
@@ -91,7 +93,7 @@ class Symbolizer:
         table = self._perf_maps[pid]
         if table is None:
             return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
-        return table_locations(table, addresses, Unknown.NO_SYMBOL)
+        return find_locations(table, EMPTY_INDEX, addresses, Unknown.NO_SYMBOL)
 
     def _open(self, file: MappedFile) -> ElfSymbols | Unknown:
         """The file's symbols, or why it has none. A file with another build-id than the recorded is never used."""
@@ -105,7 +107,7 @@ class Symbolizer:
                 reason = Unknown.DAMAGED
                 continue
             if _is_recorded_one(elf, file):
-                return ElfSymbols(elf)
+                return ElfSymbols(elf, path, self._debug_dirs)
             reason = Unknown.WRONG_BUILD_ID
         return reason
 
@@ -114,9 +116,9 @@ class Symbolizer:
             return [self._vdso] if self._vdso else []
         path = file.path.removesuffix(_DELETED)
         if self._symfs:
-            return [self._symfs / path.lstrip("/")]
+            return [under(self._symfs, path)]
         # A container's file is seen under the root of its process, while that lives.
-        in_container = [Path(f"/proc/{file.pid}/root") / path.lstrip("/")] if file.pid else []
+        in_container = [under(Path(f"/proc/{file.pid}/root"), path)] if file.pid else []
         return [*in_container, Path(path)]
 
 

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The exported functions: open a file's sections, read its units on several threads, hand out sorted columns. */
+#include "dwarf.h"
+
+#include <pthread.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define MOST_THREADS 64
+
+/* Shared with Python (tdprof/symbolize/dwarf.py). */
+struct dwarf_sizes {
+	uint64_t ranges, nodes, functions, files;
+	uint64_t function_bytes, file_bytes;
+	uint64_t units, bad_units;
+	uint64_t first_bad_offset; /* in .debug_info, of the first bad unit */
+};
+
+/* Columns that the caller owns, with as many items as dwarf_sizes says. */
+struct dwarf_columns {
+	uint64_t *range_start;
+	uint32_t *range_node; /* NO_ID: no function is known from here */
+	uint32_t *range_file, *range_line;
+	uint32_t *node_function, *node_parent, *node_call_file, *node_call_line;
+	uint64_t *function_name; /* offsets into function_text */
+	uint64_t *file_name;	 /* offsets into file_text */
+	char *function_text, *file_text;
+};
+
+struct dwarf_skeleton {
+	uint64_t unit;
+	uint64_t dwo_id;
+	const char *name, *directory; /* inside the sections; NULL if absent */
+};
+
+static void open_file(struct debug_file *file, const struct dwarf_section *sections, const struct debug_file *shared,
+		      bool *exhausted)
+{
+	memcpy(file->sections, sections, sizeof(file->sections));
+	file->shared = shared;
+	file->abbrev_budget = 4 * sections[SECTION_ABBREV].size + 4096;
+	scan_units(file, exhausted);
+}
+
+static void close_file(struct debug_file *file)
+{
+	for (uint32_t i = 0; i < file->tables.count; i++) {
+		RELEASE(file->tables.items[i]->abbrevs);
+		RELEASE(file->tables.items[i]->attributes);
+		free(file->tables.items[i]);
+	}
+	RELEASE(file->tables);
+	RELEASE(file->units);
+	free(file->table_by_key.slots);
+}
+
+EXPORT void tdprof_dwarf_close(struct dwarf_index *index)
+{
+	if (!index)
+		return;
+	for (unsigned i = 0; i < index->worker_count; i++)
+		close_worker(&index->workers[i]);
+	free(index->workers);
+	for (uint32_t i = 0; i < index->splits.count; i++) {
+		close_file(index->splits.items[i]);
+		free(index->splits.items[i]);
+	}
+	RELEASE(index->splits);
+	RELEASE(index->runs);
+	close_file(&index->main);
+	close_file(&index->shared);
+	free(index);
+}
+
+/* Read the unit headers of a file. The sections (SECTION_COUNT of them; `shared` may be NULL) must stay where they
+ * are until the index is closed. Addresses outside [text_start, text_end) are those of discarded code. NULL: no
+ * memory. */
+EXPORT struct dwarf_index *tdprof_dwarf_open(const struct dwarf_section *sections, const struct dwarf_section *shared,
+					     uint64_t text_start, uint64_t text_end)
+{
+	struct dwarf_index *index = calloc(1, sizeof(*index));
+
+	if (!index)
+		return NULL;
+	index->text_start = text_start;
+	index->text_end = text_end;
+	if (shared)
+		open_file(&index->shared, shared, NULL, &index->exhausted);
+	open_file(&index->main, sections, shared ? &index->shared : NULL, &index->exhausted);
+	if (index->exhausted) {
+		tdprof_dwarf_close(index);
+		return NULL;
+	}
+	return index;
+}
+
+/* The units whose DIEs are in a file of their own (.dwo): fills up to `capacity` rows, returns how many there are. */
+EXPORT uint64_t tdprof_dwarf_skeletons(const struct dwarf_index *index, struct dwarf_skeleton *rows, uint64_t capacity)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < index->main.units.count; i++) {
+		const struct unit *unit = &index->main.units.items[i];
+
+		if (!unit->dwo_name)
+			continue;
+		if (count < capacity)
+			rows[count] = (struct dwarf_skeleton){ i, unit->dwo_id, unit->dwo_name, unit->directory };
+		count++;
+	}
+	return count;
+}
+
+/* Give a skeleton its full unit. Returns 0, or -1 if the sections hold no unit with the skeleton's id. */
+EXPORT int tdprof_dwarf_add_split(struct dwarf_index *index, uint64_t number, const struct dwarf_section *sections)
+{
+	struct debug_file *file;
+	struct unit *skeleton;
+
+	if (number >= index->main.units.count)
+		return -1;
+	skeleton = &index->main.units.items[number];
+	file = calloc(1, sizeof(*file));
+	if (!file || !PUSH(index->splits, &index->exhausted, file)) {
+		free(file);
+		return -1;
+	}
+	open_file(file, sections, NULL, &index->exhausted);
+	for (uint32_t i = 0; i < file->units.count; i++) {
+		struct unit *unit = &file->units.items[i];
+
+		if (unit->is_bad || unit->is_type_unit || unit->dwo_id != skeleton->dwo_id)
+			continue;
+		unit->skeleton = skeleton;
+		if (unit->version < 5)
+			unit->str_offsets_base = 0;
+		skeleton->split = unit;
+		return 0;
+	}
+	return -1;
+}
+
+static void *run_worker(void *argument)
+{
+	struct worker *worker = argument;
+	struct dwarf_index *index = worker->index;
+
+	for (;;) {
+		uint32_t number = __atomic_fetch_add(&index->next_unit, 1, __ATOMIC_RELAXED);
+		const struct unit *unit;
+
+		if (number >= index->main.units.count)
+			return NULL;
+		unit = &index->main.units.items[number];
+		if (unit->is_type_unit)
+			continue;
+		if (unit->is_bad || !index_unit(worker, unit, number)) {
+			worker->bad_units++;
+			if (unit->offset < worker->first_bad_offset || worker->bad_units == 1)
+				worker->first_bad_offset = unit->offset;
+		}
+	}
+}
+
+/* --- merging --- */
+
+struct placed_run { /* a run and whose segments it has */
+	const struct run *run;
+	const struct worker *worker;
+};
+
+static int compare_runs(const void *a, const void *b)
+{
+	const struct run *x = ((const struct placed_run *)a)->run, *y = ((const struct placed_run *)b)->run;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	if (x->is_gap != y->is_gap)
+		return x->is_gap ? 1 : -1;
+	if (x->unit != y->unit)
+		return x->unit < y->unit ? -1 : 1;
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Output of one pass: counts only if the columns are NULL. */
+struct range_writer {
+	const struct dwarf_columns *columns;
+	uint64_t count, end; /* where the last range ends */
+};
+
+static void write_range(struct range_writer *writer, uint64_t start, uint32_t node, uint32_t file, uint32_t line)
+{
+	if (writer->columns) {
+		writer->columns->range_start[writer->count] = start;
+		writer->columns->range_node[writer->count] = node;
+		writer->columns->range_file[writer->count] = file;
+		writer->columns->range_line[writer->count] = line;
+	}
+	writer->count++;
+}
+
+static void write_run(struct range_writer *writer, const struct run *run, const struct worker *worker, uint64_t stop)
+{
+	uint64_t from = run->start > writer->end ? run->start : writer->end;
+
+	if (from >= stop)
+		return;
+	if (writer->count && from > writer->end)
+		write_range(writer, writer->end, NO_ID, NO_ID, 0);
+	for (uint32_t i = run->first; i < run->last; i++) {
+		const struct segment *segment = &worker->segments.items[i];
+		uint64_t next = i + 1 < run->last ? segment[1].start : run->end;
+
+		if (next <= from)
+			continue;
+		if (segment->start >= stop)
+			break;
+		write_range(writer, segment->start > from ? segment->start : from,
+			    segment->node == NO_ID ? NO_ID : segment->node + worker->first_node,
+			    segment->file == NO_ID ? NO_ID : worker->file_ids[segment->file], segment->line);
+	}
+	writer->end = stop;
+}
+
+/* All runs in order of address. Where they overlap the first holds; lines without a function give way to any. */
+static uint64_t write_ranges(const struct dwarf_index *index, const struct dwarf_columns *columns)
+{
+	struct range_writer writer = { columns, 0, 0 };
+
+	for (uint32_t i = 0; i < index->runs.count; i++) {
+		const struct placed_run *placed = &index->runs.items[i];
+		uint64_t stop = placed->run->end;
+
+		if (placed->run->is_gap && i + 1 < index->runs.count && index->runs.items[i + 1].run->start < stop)
+			stop = index->runs.items[i + 1].run->start;
+		write_run(&writer, placed->run, placed->worker, stop);
+	}
+	if (writer.count)
+		write_range(&writer, writer.end, NO_ID, NO_ID, 0);
+	return writer.count;
+}
+
+/* Number nodes, functions and files across workers; sort the runs. */
+static void merge(struct dwarf_index *index)
+{
+	struct worker *all = &index->workers[0];
+
+	for (unsigned w = 0; w < index->worker_count; w++) {
+		struct worker *worker = &index->workers[w];
+
+		worker->first_node = index->node_count;
+		worker->first_function = index->function_count;
+		index->node_count += worker->nodes.count;
+		index->function_count += worker->functions.count;
+		worker->file_ids = malloc(((size_t)worker->files.count + 1) * sizeof(*worker->file_ids));
+		if (!worker->file_ids) {
+			index->exhausted = true;
+			return;
+		}
+		for (uint32_t i = 0; i < worker->files.count; i++) {
+			const char *text = worker->file_text.items + worker->files.items[i];
+
+			worker->file_ids[i] = w ? intern_file(all, text, strlen(text)) : i;
+		}
+		for (uint32_t i = 0; i < worker->runs.count; i++)
+			PUSH(index->runs, &index->exhausted, (struct placed_run){ &worker->runs.items[i], worker });
+		for (uint32_t i = 0; i < worker->functions.count; i++)
+			index->function_bytes += strlen(worker->functions.items[i]) + 1;
+		index->exhausted |= worker->exhausted;
+	}
+	if (index->runs.count)
+		qsort(index->runs.items, index->runs.count, sizeof(*index->runs.items), compare_runs);
+}
+
+/* Read the units: all of them, or with `wanted` (sorted addresses) only the functions that those fall into. Called
+ * once for an index. Returns 0, or -1 if there was not enough memory. */
+EXPORT int tdprof_dwarf_build(struct dwarf_index *index, const uint64_t *wanted, uint64_t wanted_count, unsigned threads)
+{
+	pthread_t ids[MOST_THREADS];
+	unsigned started = 0;
+
+	if (index->workers)
+		return -1;
+	threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
+	index->wanted = wanted;
+	index->wanted_count = wanted_count;
+	index->workers = calloc(threads, sizeof(*index->workers));
+	if (!index->workers)
+		return -1;
+	for (; index->worker_count < threads; index->worker_count++)
+		if (!open_worker(&index->workers[index->worker_count], index))
+			return -1;
+	while (started + 1 < threads &&
+	       !pthread_create(&ids[started], NULL, run_worker, &index->workers[started + 1]))
+		started++;
+	run_worker(&index->workers[0]);
+	while (started)
+		pthread_join(ids[--started], NULL);
+	merge(index);
+	index->wanted = NULL;
+	return index->exhausted ? -1 : 0;
+}
+
+EXPORT void tdprof_dwarf_sizes(const struct dwarf_index *index, struct dwarf_sizes *sizes)
+{
+	*sizes = (struct dwarf_sizes){
+		.ranges = write_ranges(index, NULL),
+		.nodes = index->node_count,
+		.functions = index->function_count,
+		.files = index->workers[0].files.count,
+		.function_bytes = index->function_bytes,
+		.file_bytes = index->workers[0].file_text.count,
+		.units = index->main.units.count,
+		.first_bad_offset = UINT64_MAX,
+	};
+	for (unsigned w = 0; w < index->worker_count; w++) {
+		const struct worker *worker = &index->workers[w];
+
+		sizes->bad_units += worker->bad_units;
+		if (worker->bad_units && worker->first_bad_offset < sizes->first_bad_offset)
+			sizes->first_bad_offset = worker->first_bad_offset;
+	}
+}
+
+EXPORT void tdprof_dwarf_copy(const struct dwarf_index *index, const struct dwarf_columns *columns)
+{
+	uint64_t node = 0, function = 0, text = 0;
+
+	write_ranges(index, columns);
+	for (unsigned w = 0; w < index->worker_count; w++) {
+		const struct worker *worker = &index->workers[w];
+
+		for (uint32_t i = 0; i < worker->nodes.count; i++, node++) {
+			const struct node *from = &worker->nodes.items[i];
+
+			columns->node_function[node] =
+				from->function == NO_ID ? NO_ID : from->function + worker->first_function;
+			columns->node_parent[node] = from->parent == NO_ID ? NO_ID : from->parent + worker->first_node;
+			columns->node_call_file[node] =
+				from->call_file == NO_ID ? NO_ID : worker->file_ids[from->call_file];
+			columns->node_call_line[node] = from->call_line;
+		}
+		for (uint32_t i = 0; i < worker->functions.count; i++) {
+			size_t length = strlen(worker->functions.items[i]) + 1;
+
+			columns->function_name[function++] = text;
+			memcpy(columns->function_text + text, worker->functions.items[i], length);
+			text += length;
+		}
+	}
+	for (uint32_t i = 0; i < index->workers[0].files.count; i++)
+		columns->file_name[i] = index->workers[0].files.items[i];
+	if (index->workers[0].file_text.count)
+		memcpy(columns->file_text, index->workers[0].file_text.items, index->workers[0].file_text.count);
+}

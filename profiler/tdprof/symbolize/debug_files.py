@@ -1,0 +1,132 @@
+"""Finding a file's separate debug data, as gdb does: by build-id, by ``.gnu_debuglink``, by dwz's alternate link.
+
+Formats: GDB manual, "Debugging Information in Separate Files" and "MiniDebugInfo"; dwz(1).
+"""
+
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tdprof.elf import Elf, ElfError, open_elf, parse_elf
+
+SYSTEM_DEBUG_DIR = Path("/usr/lib/debug")
+_LARGEST_MINI_DEBUG_INFO = 1 << 30  # bytes; real ones are a few per cent of the file
+
+
+@dataclass(frozen=True, slots=True)
+class DebugFile:
+    """An ELF file with debug data, and where it was found."""
+
+    elf: Elf
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class DebugDirs:
+    """Where separate debug data is looked for.
+
+    Attributes:
+        roots: folders laid out like ``/usr/lib/debug``, best first.
+        symfs: what to put before absolute paths, or None.
+    """
+
+    roots: Sequence[Path]
+    symfs: Path | None = None
+
+    @classmethod
+    def make(cls, extra: Sequence[Path], symfs: Path | None) -> "DebugDirs":
+        """The user's folders first, then the system's (that of ``symfs``, where there is one)."""
+        return cls((*extra, under(symfs, SYSTEM_DEBUG_DIR)), symfs)
+
+    def by_build_id(self, build_id: str, suffix: str = ".debug") -> Iterator[Path]:
+        """The places of a file with this build-id."""
+        if len(build_id) > 2:
+            for root in self.roots:
+                yield root / ".build-id" / build_id[:2] / f"{build_id[2:]}{suffix}"
+
+
+def under(symfs: Path | None, path: str | Path) -> Path:
+    """An absolute path of the recorded machine as it is seen here."""
+    return symfs / str(path).lstrip("/") if symfs else Path(path)
+
+
+def find_debug_file(elf: Elf, path: Path, dirs: DebugDirs) -> DebugFile | None:
+    """The separate debug data of the ELF file at ``path`` (with ``symfs`` already before it), or None."""
+    for place in dirs.by_build_id(elf.build_id):
+        found = _open_if(place, build_id=elf.build_id)
+        if found:
+            return found
+    link = elf.section(".gnu_debuglink")
+    if link is None:
+        return None
+    # A file name, NUL, padding to four bytes, CRC-32 of the named file.
+    name, _, rest = bytes(elf.section_data(link)).partition(b"\0")
+    if not name or b"/" in name or len(rest) < 4:
+        return None
+    crc = int.from_bytes(rest[-4:], "little")
+    folder, file_name = path.parent, os.fsdecode(name)
+    original = Path("/") / folder.relative_to(dirs.symfs) if dirs.symfs else folder
+    below = [root / str(original).lstrip("/") for root in dirs.roots]
+    for place in (folder, folder / ".debug", *below):
+        if place / file_name == path:
+            continue
+        found = _open_if(place / file_name, build_id=elf.build_id, crc=crc)
+        if found:
+            return found
+    return None
+
+
+def find_shared_file(debug: DebugFile, dirs: DebugDirs) -> DebugFile | None:
+    """The file that dwz moved common debug data to, or None if there is none or it cannot be found."""
+    link = debug.elf.section(".gnu_debugaltlink")
+    if link is None:
+        return None
+    name, _, build_id = bytes(debug.elf.section_data(link)).partition(b"\0")
+    target = Path(os.fsdecode(name))
+    places = [under(dirs.symfs, target)] if target.is_absolute() else [debug.path.parent / target]
+    # Distributions link to /usr/lib/debug/.dwz/…; a folder of debug data copied elsewhere keeps that below it.
+    places += [root / target.relative_to(SYSTEM_DEBUG_DIR) for root in dirs.roots if _is_below(target)]
+    places += dirs.by_build_id(build_id.hex())
+    for place in places:
+        found = _open_if(place, build_id=build_id.hex())
+        if found:
+            return found
+    return None
+
+
+def _is_below(path: Path) -> bool:
+    return path.is_relative_to(SYSTEM_DEBUG_DIR)
+
+
+def _open_if(path: Path, *, build_id: str, crc: int | None = None) -> DebugFile | None:
+    """The file, if it can be read and is the one that is meant: same build-id, or with the CRC where it has none."""
+    try:
+        elf = open_elf(path)
+    except (OSError, ElfError):
+        return None
+    if build_id and elf.build_id == build_id:
+        return DebugFile(elf, path)
+    if crc is not None and not elf.build_id and zlib.crc32(elf.data) == crc:
+        return DebugFile(elf, path)
+    return None
+
+
+def read_mini_debug_info(elf: Elf) -> Elf | None:
+    """The ELF file inside ``.gnu_debugdata``, which holds the symbols that ``.dynsym`` lacks; or None.
+
+    Raises:
+        ElfError: it is there, but cannot be uncompressed or read.
+    """
+    section = elf.section(".gnu_debugdata")
+    if section is None:
+        return None
+    try:
+        with lzma.open(io.BytesIO(elf.section_data(section))) as packed:
+            data = packed.read(_LARGEST_MINI_DEBUG_INFO)
+    except (lzma.LZMAError, EOFError) as error:
+        raise ElfError(f".gnu_debugdata cannot be uncompressed: {error}") from error
+    return parse_elf(memoryview(data))
