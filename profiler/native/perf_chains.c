@@ -10,7 +10,7 @@ static inline uint64_t fold_multiply(uint64_t a, uint64_t b) {
 }
 
 /* 32 bits; the seed is the caller's secret, so that no file can be made to collide on purpose. */
-static uint64_t hash_words(const uint64_t *words, uint64_t count, uint64_t seed) {
+uint64_t perf_hash(const uint64_t *words, uint64_t count, uint64_t seed) {
     /* Odd constants with a random-looking bit pattern: the fractions of sqrt(2) and sqrt(3). */
     const uint64_t k1 = 0x6a09e667f3bcc909ULL, k2 = 0xbb67ae8584caa73bULL;
     uint64_t hash = seed ^ count;
@@ -24,7 +24,7 @@ static uint64_t hash_words(const uint64_t *words, uint64_t count, uint64_t seed)
 
 /* Find or add the chain. Fails with STOP_CHAINS or STOP_FRAMES, having changed nothing. */
 enum perf_stop perf_intern(struct perf_chains *chains, const uint64_t *words, uint64_t count, int32_t *chain) {
-    const uint64_t hash = hash_words(words, count, chains->seed);
+    const uint64_t hash = perf_hash(words, count, chains->seed);
     uint64_t slot = hash & chains->slot_mask;
     for (uint64_t entry; (entry = chains->slots[slot]) != 0; slot = (slot + 1) & chains->slot_mask) {
         if (entry >> 32 != hash)

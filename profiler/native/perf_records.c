@@ -355,6 +355,10 @@ INLINE enum perf_stop decode_records(struct perf_decoder *d, const uint8_t *cons
         }
         if (size > end - at)
             break;
+        if (type == PERF_RECORD_SAMPLE && d->skip_samples) {
+            at += size;
+            continue;
+        }
         struct cursor c = {.at = at + 8, .end = at + size, .swap = swap};
         const enum perf_outcome outcome = type == PERF_RECORD_SAMPLE ? decode_sample(d, misc, &c, &stop)
                                                                      : perf_decode_side_band(d, type, misc, &c, &stop);

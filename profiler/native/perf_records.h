@@ -136,7 +136,7 @@ struct perf_decoder {
     uint32_t mixed_layouts; /* a record of an unknown event cannot be read */
     uint32_t keep_branches;
     uint32_t searching; /* after damage: the next call starts with the search for a record */
-    uint32_t pad;
+    uint32_t skip_samples;
     struct perf_samples samples;
     struct perf_read_row *reads;
     uint64_t read_rows, read_capacity;
@@ -148,6 +148,30 @@ struct perf_decoder {
     uint64_t name_bytes, name_capacity;
     struct perf_chains chains;
     struct perf_losses losses;
+};
+
+/* Samples that are alike, added up. */
+struct perf_group {
+    uint64_t time_ns; /* end of the interval */
+    uint64_t count, weight;
+    uint32_t event, pid, tid;
+    int32_t user_chain, kernel_chain;
+    uint32_t pad;
+};
+
+struct perf_groups {
+    struct perf_group *rows;
+    uint64_t *slots; /* upper half: hash; lower half: row + 1, 0 = free; at least 4/3 of the capacity */
+    uint64_t slot_mask;
+    uint64_t count, capacity;
+    uint64_t seed;
+    uint64_t interval_ns;
+    const uint32_t *event_number; /* of the capture by event of the file, NO_EVENT = not wanted */
+    uint64_t events;
+    /* When what a process has mapped or what its threads are called changed, by pid and then time. */
+    const uint32_t *change_pid;
+    const uint64_t *change_ns;
+    uint64_t changes;
 };
 
 enum perf_outcome { PERF_TAKEN, PERF_NO_ROOM, PERF_MALFORMED, PERF_NO_LAYOUT, PERF_UNKNOWN_TYPE };
@@ -162,6 +186,7 @@ enum perf_outcome perf_take_reads(struct perf_decoder *d, const struct perf_layo
 enum perf_outcome perf_decode_side_band(struct perf_decoder *d, uint32_t type, uint16_t misc, struct cursor *c,
                                         enum perf_stop *stop);
 /* perf_chains.c */
+uint64_t perf_hash(const uint64_t *words, uint64_t count, uint64_t seed);
 enum perf_stop perf_intern(struct perf_chains *chains, const uint64_t *words, uint64_t count, int32_t *chain);
 
 #endif

@@ -98,13 +98,19 @@ class PythonRecordDecoder:
     """Same arguments, methods and results as ``perf_records.RecordDecoder``."""
 
     def __init__(
-        self, layouts: Sequence[RecordLayout], byteorder: str = "little", *, keep_branches: bool = False
+        self,
+        layouts: Sequence[RecordLayout],
+        byteorder: str = "little",
+        *,
+        keep_branches: bool = False,
+        skip_samples: bool = False,
     ) -> None:
         self._layouts = list(layouts)
         self._ids = {id_: event for event, layout in enumerate(layouts) for id_ in layout.ids}
         self._words = locate_ids(layouts)
         self._byteorder = byteorder
         self._keep_branches = keep_branches
+        self._skip_samples = skip_samples
         self._offset = 0
         self._searching = False
         self._tool_record = False
@@ -145,6 +151,9 @@ class PythonRecordDecoder:
                 break
             if size > end - at:
                 break
+            if type_ == RecordType.SAMPLE and self._skip_samples:
+                at += size
+                continue
             cursor = _Cursor(view[at + 8 : at + size], self._byteorder)
             try:
                 taken = self._take_record(type_, misc, cursor)

@@ -1,0 +1,199 @@
+"""``struct perf_event_attr`` as perf.data stores it, of any kernel's size and in either byte order."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tdprof.decode.perf_layout import RecordLayout, SampleType
+
+SMALLEST_ATTR = 64  # PERF_ATTR_SIZE_VER0
+
+# Bits of the flags word behind read_format, in the order of their declaration.
+_FLAG_NAMES = (
+    "disabled",
+    "inherit",
+    "pinned",
+    "exclusive",
+    "exclude_user",
+    "exclude_kernel",
+    "exclude_hv",
+    "exclude_idle",
+    "mmap",
+    "comm",
+    "freq",
+    "inherit_stat",
+    "enable_on_exec",
+    "task",
+    "watermark",
+    "precise_ip_0",
+    "precise_ip_1",
+    "mmap_data",
+    "sample_id_all",
+    "exclude_host",
+    "exclude_guest",
+    "exclude_callchain_kernel",
+    "exclude_callchain_user",
+    "mmap2",
+    "comm_exec",
+    "use_clockid",
+    "context_switch",
+    "write_backward",
+    "namespaces",
+    "ksymbol",
+    "bpf_event",
+    "aux_output",
+    "cgroup",
+    "text_poke",
+    "build_id",
+    "inherit_thread",
+    "remove_on_exec",
+    "sigtrap",
+)
+_FLAG_BITS = {name: bit for bit, name in enumerate(_FLAG_NAMES)}
+
+_PC_REGISTER = {"aarch64": 32, "arm64": 32, "x86_64": 8, "i686": 8, "i386": 8}  # asm/perf_regs.h
+
+
+class PmuType(IntEnum):
+    """``enum perf_type_id``; higher numbers are the recorded machine's own PMUs."""
+
+    HARDWARE = 0
+    SOFTWARE = 1
+    TRACEPOINT = 2
+    HW_CACHE = 3
+    RAW = 4
+    BREAKPOINT = 5
+
+
+_HARDWARE = (
+    "cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "branches",
+    "branch-misses",
+    "bus-cycles",
+    "stalled-cycles-frontend",
+    "stalled-cycles-backend",
+    "ref-cycles",
+)
+_SOFTWARE = (
+    "cpu-clock",
+    "task-clock",
+    "page-faults",
+    "context-switches",
+    "cpu-migrations",
+    "minor-faults",
+    "major-faults",
+    "alignment-faults",
+    "emulation-faults",
+    "dummy",
+    "bpf-output",
+    "cgroup-switches",
+)
+SOFTWARE_CPU_CLOCK, SOFTWARE_TASK_CLOCK, SOFTWARE_DUMMY = 0, 1, 9
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """One event of a perf.data file.
+
+    Attributes:
+        type, config, config1, config2: which event; ``type`` is a ``PmuType`` or a PMU's number.
+        sample_period: events per sample, or samples per second where ``is_frequency``.
+        flags: bits in the order of ``struct perf_event_attr``; see ``has_flag``.
+        clockid: the clock of its times (``CLOCK_MONOTONIC`` is 1); None = perf's own.
+        ids: the ids that mark its records.
+        name: as the recording spelled it, or made from type and config.
+    """
+
+    type: int
+    config: int
+    config1: int
+    config2: int
+    sample_period: int
+    sample_type: int
+    read_format: int
+    flags: int
+    branch_sample_type: int
+    sample_regs_user: int
+    sample_regs_intr: int
+    clockid: int | None = None
+    ids: tuple[int, ...] = ()
+    name: str = ""
+
+    def has_flag(self, name: str) -> bool:
+        """A bit of ``struct perf_event_attr`` by its name there."""
+        return bool(self.flags >> _FLAG_BITS[name] & 1)
+
+    @property
+    def is_frequency(self) -> bool:
+        return self.has_flag("freq")
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether it counts nanoseconds."""
+        return self.type == PmuType.SOFTWARE and self.config in (SOFTWARE_CPU_CLOCK, SOFTWARE_TASK_CLOCK)
+
+    @property
+    def is_dummy(self) -> bool:
+        """Whether it exists for its side-band records only."""
+        return self.type == PmuType.SOFTWARE and self.config == SOFTWARE_DUMMY
+
+    def layout(self, arch: str) -> RecordLayout:
+        """How its records look; ``arch`` (``uname -m``) tells which register is the program counter."""
+        has_period = self.sample_type & SampleType.PERIOD
+        return RecordLayout(
+            sample_type=self.sample_type,
+            read_format=self.read_format,
+            branch_sample_type=self.branch_sample_type,
+            sample_regs_user=self.sample_regs_user,
+            sample_regs_intr=self.sample_regs_intr,
+            sample_id_all=self.has_flag("sample_id_all"),
+            fixed_period=0 if has_period or self.is_frequency else self.sample_period,
+            user_pc_register=_PC_REGISTER.get(arch, -1),
+            ids=self.ids,
+        )
+
+
+def parse_attr(data: bytes, byteorder: str) -> Attr:
+    """An attr of ``len(data)`` bytes; fields an old kernel did not know are 0, those of a newer one are ignored.
+
+    Args:
+        data: at least ``SMALLEST_ATTR`` bytes.
+        byteorder: of the file.
+    """
+    order = "<" if byteorder == "little" else ">"
+    padded = data.ljust(136, b"\0")
+    type_, _size, config, period, sample_type, read_format, flags = struct.unpack_from(f"{order}IIQQQQQ", padded, 0)
+    config1, config2, branch_type, regs_user = struct.unpack_from(f"{order}QQQQ", padded, 56)
+    clockid, regs_intr = struct.unpack_from(f"{order}iQ", padded, 92)
+    if byteorder == "big":  # bitfields fill a big-endian word from its top
+        flags = int(f"{flags:064b}"[::-1], 2)
+    return Attr(
+        type=type_,
+        config=config,
+        config1=config1,
+        config2=config2,
+        sample_period=period,
+        sample_type=sample_type,
+        read_format=read_format,
+        flags=flags,
+        branch_sample_type=branch_type,
+        sample_regs_user=regs_user,
+        sample_regs_intr=regs_intr,
+        clockid=clockid if flags >> _FLAG_BITS["use_clockid"] & 1 else None,
+    )
+
+
+def default_name(attr: Attr) -> str:
+    """A name for an event that the file does not name, as perf spells it on the command line."""
+    if attr.type == PmuType.HARDWARE and attr.config < len(_HARDWARE):
+        return _HARDWARE[attr.config]
+    if attr.type == PmuType.SOFTWARE and attr.config < len(_SOFTWARE):
+        return _SOFTWARE[attr.config]
+    if attr.type == PmuType.RAW:
+        return f"r{attr.config:x}"
+    return f"pmu{attr.type}/config={attr.config:#x}/"

@@ -1,0 +1,430 @@
+"""perf.data in its file, pipe and directory forms: header, events, features, and the records as columns.
+
+Format: the perf tool's ``Documentation/perf.data-file-format.txt`` and ``lib/perf/include/perf/event.h``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import stat
+import struct
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from tdprof.decode.perf_attr import SMALLEST_ATTR, Attr, default_name, parse_attr
+from tdprof.decode.perf_auxtrace import (
+    AuxBuffer,
+    AuxtraceInfo,
+    TimeConversion,
+    parse_auxtrace,
+    parse_auxtrace_info,
+    parse_time_conversion,
+)
+from tdprof.decode.perf_features import FEATURE_BITS, Features, add_build_id, add_feature
+from tdprof.decode.perf_layout import Chains, RecordLosses, RecordStream, Samples, SideBand, Table
+from tdprof.decode.perf_records import ByteOrder, open_record_stream
+from tdprof.errors import TdprofError
+
+_MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
+_FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
+_WINDOW_BYTES = 4 << 20  # of records decoded into one batch
+# zstd may blow up input by 2^15; slices of this size keep what one step can yield at some tens of MB.
+_COMPRESSED_SLICE_BYTES = 1 << 10
+_NOT_PERF_DATA = "tdprof import reads what 'perf record' writes"
+
+
+class ToolRecord(IntEnum):
+    """``enum perf_user_event_type``: records that the perf tool adds to the kernel's."""
+
+    HEADER_ATTR = 64
+    HEADER_BUILD_ID = 67
+    AUXTRACE_INFO = 70
+    AUXTRACE = 71
+    EVENT_UPDATE = 78
+    TIME_CONV = 79
+    HEADER_FEATURE = 80
+    COMPRESSED = 81
+    COMPRESSED2 = 83
+
+
+# Read by nobody here, on purpose: what they say is known otherwise or concerns perf's own reports.
+_IGNORED_TOOL_RECORDS = {65, 66, 68, 69, 72, 73, 74, 75, 76, 77, 82}
+_EVENT_UPDATE_NAME = 2  # PERF_EVENT_UPDATE__NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one stretch of the file became. Row numbers in ``reads`` and ``branches`` refer to ``samples``."""
+
+    samples: Samples
+    reads: Table
+    branches: Table
+    side_band: SideBand
+
+
+@dataclass(slots=True)
+class FileLosses:
+    """What of the file could not be read; the records' own losses are in ``PerfData.record_losses``.
+
+    Attributes:
+        cut_bytes: bytes that the header or a last record announces and the file lacks.
+        unreadable_bytes: the partial record at the end.
+        compressed_bytes: compressed bytes that do not decompress.
+        unknown_tool_records: records of the perf tool of a type that is not known, by type.
+        truncated_aux_buffers: AUX buffers that the file's end cuts.
+    """
+
+    cut_bytes: int = 0
+    unreadable_bytes: int = 0
+    compressed_bytes: int = 0
+    unknown_tool_records: Counter[int] = field(default_factory=Counter)
+    truncated_aux_buffers: int = 0
+
+
+class PerfData:
+    """An opened recording of perf; a context manager.
+
+    The file is mapped, not read: AUX buffers are offsets into it, and memory does not grow with its size. Attributes
+    other than ``attrs`` and ``features`` are complete only after ``batches`` was run through.
+
+    Args:
+        path: a file, a directory (``perf record --threads``), or ``-`` for standard input.
+        keep_branches: whether branch stacks are wanted.
+
+    Attributes:
+        attrs: the events, in the order that ``Samples.event`` numbers.
+        byteorder: of the recorded machine.
+        is_pipe: made by ``perf record -o -``.
+        size_bytes, position: of the record data, for progress.
+    """
+
+    def __init__(self, path: str | Path, *, keep_branches: bool = False) -> None:
+        self.path = Path(path)
+        self.attrs: list[Attr] = []
+        self.features = Features()
+        self.aux_buffers: list[AuxBuffer] = []
+        self.auxtrace_info: AuxtraceInfo | None = None
+        self.time_conversion: TimeConversion | None = None
+        self.losses = FileLosses()
+        self.position = 0
+        self._keep_branches = keep_branches
+        self._prologue_bytes = 0
+        self._files = _open_files(path)
+        try:
+            self._maps = [_map(file) for file in self._files]
+            self._read_header()
+            self._stream = self._open_stream()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> PerfData:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; columns already taken stay valid."""
+        for file in self._files:
+            file.close()
+
+    # --- header
+
+    def _read_header(self) -> None:
+        data = self._maps[0]
+        byteorder = _MAGIC.get(bytes(data[:8]))
+        if byteorder is None:
+            old = " (it is of perf before Linux 2.6.32)" if bytes(data[:8]) == b"PERFFILE" else ""
+            raise TdprofError(f"{self.path} is not a perf.data file{old}", hint=_NOT_PERF_DATA)
+        self.byteorder: ByteOrder = "little" if byteorder == "little" else "big"
+        self._order = "<" if byteorder == "little" else ">"
+        if len(data) < _PIPE_HEADER_BYTES:
+            raise TdprofError(f"{self.path} ends within its header", hint=_NOT_PERF_DATA)
+        (header_bytes,) = self._unpack("Q", 8)
+        self.is_pipe = header_bytes == _PIPE_HEADER_BYTES
+        if self.is_pipe:
+            self._start, self._end = _PIPE_HEADER_BYTES, len(data)
+            self._read_pipe_prologue()
+        elif header_bytes < _FILE_HEADER_BYTES or len(data) < _FILE_HEADER_BYTES:
+            raise TdprofError(f"{self.path} ends within its header", hint=_NOT_PERF_DATA)
+        else:
+            self._read_file_header()
+        if not self.attrs:
+            raise TdprofError(f"{self.path} describes no event", hint="record again: perf record -- CMD")
+        self.size_bytes = sum(len(area) for area in self._record_areas())
+
+    def _unpack(self, format_: str, offset: int) -> tuple[int, ...]:
+        return struct.unpack_from(self._order + format_, self._maps[0], offset)
+
+    def _read_file_header(self) -> None:
+        attr_bytes, attrs_at, attrs_bytes, self._start, data_bytes = self._unpack("QQQQQ", 16)
+        features = self._unpack("4Q", 72)
+        size = len(self._maps[0])
+        if self._start > size:
+            self.losses.cut_bytes += data_bytes
+            self._start, self._end = size, size
+        elif data_bytes == 0:  # perf writes the size when it ends: it was killed, and there are no features
+            self._end = size
+            features = (0, 0, 0, 0)
+        else:
+            self._end = min(size, self._start + data_bytes)
+            self.losses.cut_bytes += self._start + data_bytes - self._end
+        if attr_bytes < SMALLEST_ATTR + 16 or attrs_at > size:
+            raise TdprofError(f"{self.path} has a damaged list of events", hint="record again: perf record -- CMD")
+        for at in range(attrs_at, min(size, attrs_at + attrs_bytes) - attr_bytes + 1, attr_bytes):
+            ids_at, ids_bytes = self._unpack("QQ", at + attr_bytes - 16)
+            ids: tuple[int, ...] = ()
+            if ids_at <= size and ids_bytes <= size - ids_at:
+                ids = self._unpack(f"{ids_bytes // 8}Q", ids_at)
+            attr = parse_attr(bytes(self._maps[0][at : at + attr_bytes - 16]), self.byteorder)
+            self.attrs.append(replace(attr, ids=ids, name=default_name(attr)))
+        self._read_features(features)
+
+    def _read_features(self, words: tuple[int, ...]) -> None:
+        bits = [bit for bit in range(FEATURE_BITS) if words[bit // 64] >> bit % 64 & 1]
+        for index, bit in enumerate(bits):
+            entry = self._start + (self._end - self._start) + 16 * index
+            if entry + 16 > len(self._maps[0]):
+                break  # counted already: the data's own end is missing too
+            offset, size = self._unpack("QQ", entry)
+            section = bytes(self._maps[0][offset : offset + size]) if offset <= len(self._maps[0]) else b""
+            self.features = add_feature(self.features, bit, section, self.byteorder)
+        self._name_events()
+
+    def _name_events(self) -> None:
+        for number, attr in enumerate(self.attrs):
+            for described in self.features.events:
+                if described.name and set(described.ids) & set(attr.ids):
+                    self.attrs[number] = replace(attr, name=described.name)
+        if len(self.features.events) == len(self.attrs):
+            for number, (attr, described) in enumerate(zip(self.attrs, self.features.events, strict=True)):
+                if described.name and not attr.ids:
+                    self.attrs[number] = replace(attr, name=described.name)
+
+    def _read_pipe_prologue(self) -> None:
+        """Everything in front of the first kernel record: events, their names, features."""
+        at = self._start
+        while at + 8 <= self._end:
+            type_, misc, size = self._unpack("IHH", at)
+            if type_ < ToolRecord.HEADER_ATTR or type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2):
+                break
+            if size < 8 or at + size > self._end:
+                break
+            self._take_description(type_, misc, bytes(self._maps[0][at + 8 : at + size]))
+            at += size
+        self._prologue_bytes = at - self._start
+        self._name_events()
+
+    def _take_description(self, type_: int, misc: int, body: bytes) -> bool:
+        """A tool record that describes the recording; False if it is none of these."""
+        if type_ == ToolRecord.HEADER_ATTR and len(body) >= SMALLEST_ATTR:
+            attr_bytes = struct.unpack_from(f"{self._order}I", body, 4)[0] or SMALLEST_ATTR
+            if SMALLEST_ATTR <= attr_bytes <= len(body):
+                attr = parse_attr(body[:attr_bytes], self.byteorder)
+                ids = struct.unpack_from(f"{self._order}{(len(body) - attr_bytes) // 8}Q", body, attr_bytes)
+                self.attrs.append(replace(attr, ids=ids, name=default_name(attr)))
+        elif type_ == ToolRecord.EVENT_UPDATE and len(body) > 16:
+            kind, id_ = struct.unpack_from(f"{self._order}QQ", body)
+            name = body[16:].split(b"\0", 1)[0].decode(errors="replace")
+            for number, attr in enumerate(self.attrs):
+                if kind == _EVENT_UPDATE_NAME and id_ in attr.ids and name:
+                    self.attrs[number] = replace(attr, name=name)
+        elif type_ == ToolRecord.HEADER_FEATURE and len(body) >= 8:
+            (bit,) = struct.unpack_from(f"{self._order}Q", body)
+            self.features = add_feature(self.features, bit, body[8:], self.byteorder)
+        elif type_ == ToolRecord.HEADER_BUILD_ID and len(body) >= 28:
+            found = dict(self.features.build_ids)
+            add_build_id(found, misc, body[4:28], body[28:])
+            self.features = replace(self.features, build_ids=found)
+        elif type_ == ToolRecord.AUXTRACE_INFO:
+            self.auxtrace_info = parse_auxtrace_info(body, self.byteorder)
+        elif type_ == ToolRecord.TIME_CONV:
+            self.time_conversion = parse_time_conversion(body, self.byteorder)
+        else:
+            return False
+        return True
+
+    # --- records
+
+    def _open_stream(self, *, skip_samples: bool = False) -> RecordStream:
+        layouts = [attr.layout(self.features.arch) for attr in self.attrs]
+        return open_record_stream(layouts, self.byteorder, keep_branches=self._keep_branches, skip_samples=skip_samples)
+
+    @property
+    def record_losses(self) -> RecordLosses:
+        """What of the records did not become rows so far."""
+        return self._stream.losses
+
+    def chains(self, first: int = 0) -> Chains:
+        """The distinct call chains so far, from number ``first`` on."""
+        return self._stream.chains(first)
+
+    def batches(self, *, skip_samples: bool = False) -> Iterator[Batch]:
+        """The records in file order, some megabytes at a time; every call reads the file anew.
+
+        Records of one CPU are in time order, records of different CPUs are not.
+        """
+        self._stream = self._open_stream(skip_samples=skip_samples)
+        self.losses = FileLosses(cut_bytes=self.losses.cut_bytes)
+        self.aux_buffers = []
+        self.position = 0
+        for number, data in enumerate(self._record_areas()):
+            yield from self._batches_of(number, data)
+
+    def aux_data(self, buffer: AuxBuffer) -> memoryview:
+        """The bytes of an AUX buffer, mapped, not copied."""
+        return memoryview(self._maps[buffer.file])[buffer.file_offset : buffer.file_offset + buffer.size_bytes]
+
+    def _record_areas(self) -> list[memoryview]:
+        first, *extra = self._maps
+        return [memoryview(first)[self._start : self._end], *(memoryview(data) for data in extra)]
+
+    def _batches_of(self, file: int, data: memoryview) -> Iterator[Batch]:
+        stream, inflater = self._stream, _Inflater(self._stream, self.losses)
+        at = taken = 0
+        before = self.position
+        while len(data) - at >= 8:
+            window = data[at : at + _WINDOW_BYTES]
+            used = stream.feed(window, final=at + len(window) == len(data))
+            at += used
+            if stream.tool_record:
+                type_, misc, size = struct.unpack_from(f"{self._order}IHH", data, at)
+                if size > len(data) - at:
+                    break
+                body = data[at + 8 : at + size]
+                if type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2):
+                    for _ in inflater.feed(self._compressed_part(type_, body)):
+                        yield self._take_batch()
+                payload_bytes = self._take_tool_record(type_, misc, body, file, data, at + size)
+                stream.skip(size + payload_bytes)
+                at += size + payload_bytes
+            elif used == 0:
+                break
+            self.position = before + at
+            if at - taken >= _WINDOW_BYTES:
+                taken = at
+                yield self._take_batch()
+        inflater.finish()
+        self.losses.unreadable_bytes += len(data) - at
+        self.position = before + len(data)
+        yield self._take_batch()
+
+    def _take_batch(self) -> Batch:
+        stream = self._stream
+        return Batch(stream.take_samples(), stream.take_reads(), stream.take_branches(), stream.take_side_band())
+
+    def _compressed_part(self, type_: int, body: memoryview) -> memoryview:
+        if type_ == ToolRecord.COMPRESSED or len(body) < 8:
+            return body
+        (size,) = struct.unpack_from(f"{self._order}Q", body)  # COMPRESSED2 is padded to 8
+        return body[8 : 8 + size]
+
+    def _take_tool_record(
+        self, type_: int, misc: int, body: memoryview, file: int, data: memoryview, payload_at: int
+    ) -> int:
+        """Note what a record of the perf tool says; returns the size of the payload behind it, in bytes."""
+        if type_ == ToolRecord.AUXTRACE and len(body) >= 40:
+            start = payload_at + (self._start if file == 0 else 0)
+            buffer = parse_auxtrace(bytes(body), self.byteorder, file, start, len(data) - payload_at)
+            self.aux_buffers.append(buffer)
+            self.losses.truncated_aux_buffers += buffer.is_cut
+            return buffer.size_bytes
+        described = type_ in (ToolRecord.HEADER_ATTR, ToolRecord.EVENT_UPDATE, ToolRecord.HEADER_FEATURE)
+        if described and self.is_pipe and payload_at <= self._prologue_bytes:
+            return 0
+        if type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2) or type_ in _IGNORED_TOOL_RECORDS:
+            return 0
+        if type_ == ToolRecord.HEADER_ATTR or not self._take_description(type_, misc, bytes(body)):
+            self.losses.unknown_tool_records[type_] += 1
+        return 0
+
+
+class _Inflater:
+    """Compressed records. All of a file's payloads are one zstd stream, and a record may span two of them."""
+
+    def __init__(self, stream: RecordStream, losses: FileLosses) -> None:
+        self._stream = stream
+        self._losses = losses
+        self._zstd = zstandard.ZstdDecompressor().decompressobj()
+        self._failed = False
+        self._rest = b""
+        self._fed_bytes = 0
+
+    def feed(self, payload: memoryview) -> Iterator[None]:
+        """Decode a payload; pauses whenever a batch's worth of records came out of it."""
+        if (self._failed or self._zstd.eof) and payload[:4] == zstandard.FRAME_HEADER:
+            self._zstd, self._failed = zstandard.ZstdDecompressor().decompressobj(), False
+        for at in range(0, len(payload), _COMPRESSED_SLICE_BYTES):
+            try:
+                if self._failed:
+                    raise zstandard.ZstdError("the stream broke before")
+                self._decode(self._zstd.decompress(payload[at : at + _COMPRESSED_SLICE_BYTES]))
+            except zstandard.ZstdError:
+                self._failed = True
+                self._losses.compressed_bytes += len(payload) - at
+                break
+            if self._fed_bytes >= _WINDOW_BYTES:
+                self._fed_bytes = 0
+                yield
+
+    def finish(self) -> None:
+        """No payload follows: decode what is left and count what cannot be."""
+        self._decode(b"", final=True)
+        self._losses.unreadable_bytes += len(self._rest)
+        self._rest = b""
+
+    def _decode(self, data: bytes, *, final: bool = False) -> None:
+        data = self._rest + data
+        at = self._stream.feed(data, final=final)
+        while self._stream.tool_record and len(data) - at >= 8:  # none is expected within
+            self._stream.skip(8)
+            at += 8
+            at += self._stream.feed(data[at:], final=final)
+        self._fed_bytes += at
+        self._rest = data[at:]
+
+
+def _open_files(path: str | Path) -> list[IO[bytes]]:
+    """The file, or standard input put into a nameless file; of a directory, its main file and its threads' files."""
+    if str(path) == "-":
+        return [_spooled(sys.stdin.buffer)]
+    folder = Path(path)
+    paths = [folder]
+    if folder.is_dir():
+        numbered = [part for part in folder.glob("data.*") if part.suffix[1:].isdigit()]
+        paths = [folder / "data", *sorted(numbered, key=lambda part: int(part.suffix[1:]))]
+    files: list[IO[bytes]] = []
+    try:
+        for part in paths:
+            file = part.open("rb")
+            files.append(file if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else _spooled(file))
+    except OSError as error:
+        for opened in files:
+            opened.close()
+        hint = "perf record -- CMD makes one" if isinstance(error, FileNotFoundError) else ""
+        raise TdprofError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+    return files
+
+
+def _spooled(source: IO[bytes]) -> IO[bytes]:
+    """A pipe's content in a nameless file: AUX buffers are offsets into it, and it must not fill memory."""
+    file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by the caller
+    shutil.copyfileobj(source, file, 1 << 20)
+    file.flush()
+    return file
+
+
+def _map(file: IO[bytes]) -> mmap.mmap | bytes:
+    size = os.fstat(file.fileno()).st_size
+    return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b""

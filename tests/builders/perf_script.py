@@ -1,0 +1,63 @@
+"""What the perf tool itself reads from a perf.data file: the raw samples of ``perf script -D``."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+_SAMPLE = re.compile(
+    r"^(?:(?P<cpu>-?\d+) )?(?P<time>\d+) 0x[0-9a-f]+ \[0x[0-9a-f]+\]: PERF_RECORD_SAMPLE\(IP, 0x(?P<misc>[0-9a-f]+)\): "
+    r"(?P<pid>-?\d+)/(?P<tid>-?\d+): (?P<ip>0x[0-9a-f]+|0) period: (?P<period>\d+)"
+)
+_FRAME = re.compile(r"^\.\.\.\.\. +\d+: ([0-9a-f]{16})$")
+_CONTEXT_MAX = 2**64 - 4095
+
+
+class RawSample(NamedTuple):
+    """A sample as perf prints it undecoded; ``chain`` without markers, the kernel's part first."""
+
+    time_ns: int
+    cpu: int
+    pid: int
+    tid: int
+    ip: int
+    misc: int
+    period: int
+    chain: tuple[int, ...]
+
+
+def raw_samples(path: Path) -> list[RawSample]:
+    """All samples, sorted."""
+    result = subprocess.run(
+        ["perf", "script", "-D", "-i", "-"]
+        if path.name.startswith("pipe")
+        else ["perf", "script", "-D", "-i", str(path)],
+        stdin=path.open("rb") if path.is_file() else subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    samples: list[tuple[re.Match[str], list[int]]] = []
+    for line in result.stdout.splitlines():
+        if match := _SAMPLE.match(line):
+            samples.append((match, []))
+        elif samples and (match := _FRAME.match(line)):
+            address = int(match[1], 16)
+            if address < _CONTEXT_MAX:
+                samples[-1][1].append(address)
+        elif line.startswith("... ") and samples and "chain" not in line:
+            continue
+    return sorted(
+        RawSample(
+            int(m["time"]),
+            int(m["cpu"] or -1) % 2**32,
+            int(m["pid"]) % 2**32,
+            int(m["tid"]) % 2**32,
+            int(m["ip"], 16),
+            int(m["misc"], 16),
+            int(m["period"]),
+            tuple(chain),
+        )
+        for m, chain in samples
+    )

@@ -1,0 +1,129 @@
+"""Our samples against those of the perf tool, from files that it recorded with many options."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders.perf_script import RawSample, raw_samples
+
+from tdprof.decode.perf_data import PerfData
+from tdprof.decode.perf_layout import NO_CHAIN, SampleType
+from tdprof.decode.perf_reads import ReadDeltas
+
+pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")]
+
+# Enough work for some dozen samples, in several processes, in and out of the kernel, with an exec.
+_PIPE, _COPY = "dd if=/dev/zero bs=1k count=20000 | cksum", "dd if=/dev/zero of=/dev/null bs=1k count=100000"
+_WORK = ["sh", "-c", f"({_PIPE}) >/dev/null 2>&1; exec {_COPY} 2>/dev/null"]
+
+OPTIONS = {
+    "plain": "-F 999",
+    "callchains": "-F 999 -g",
+    "system-wide": "-a -F 499 -g",
+    "compressed": "-z -F 999 -g",
+    "compressed system-wide": "-a -z -F 999 -g",
+    "many events": "-e cpu-clock,page-faults,context-switches -c 10000 -g",
+    "group": "-e {cpu-clock,page-faults} -F 999 -g",
+    "group read": "-e {cpu-clock,page-faults,context-switches}:S -F 999",
+    "tracepoint": "-e sched:sched_switch -e cpu-clock -R -a",
+    "addresses": "-d -W --phys-data --data-page-size --code-page-size -T --sample-cpu --sample-identifier -F 999",
+    "registers": "--intr-regs --user-regs=sp -F 999 -g",
+    "side-band": "--switch-events --namespaces --all-cgroups -a -F 999 -g",
+    "build-ids in mappings": "--buildid-mmap -F 999 -g",
+    "inherit stat": "-s -F 999",
+    "clock": "-k monotonic -F 999 -g",
+    "overwrite": "--overwrite -F 999 -g",
+    "tail synthesis": "--tail-synthesize -F 999 -g",
+    "asynchronous": "--aio -a -F 999 -g",
+}
+
+
+def perf_record(options: str, output: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
+    command = ["perf", "record", "-q", *options.split(), "-o", output, "--", *_WORK]
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=60)
+
+
+def our_samples(path: Path) -> list[RawSample]:
+    """As ``raw_samples``."""
+    rows = []
+    with PerfData(path) as data:
+        for batch in data.batches():
+            s = batch.samples
+            columns = (s.time_ns, s.cpu, s.pid, s.tid, s.ip, s.misc, s.period, s.kernel_chain, s.user_chain)
+            rows += list(zip(*(column.tolist() for column in columns), strict=True))
+        chains = data.chains()
+        assert data.record_losses.malformed == 0
+        assert data.losses.unreadable_bytes == 0
+        assert not data.losses.unknown_tool_records
+    offsets, frames = chains.offsets.tolist(), chains.frames.tolist()
+    with_chains = any(attr.sample_type & SampleType.CALLCHAIN for attr in data.attrs)
+
+    def of(chain: int) -> list[int]:
+        return [] if chain == NO_CHAIN or not with_chains else frames[offsets[chain] : offsets[chain + 1]]
+
+    return sorted(RawSample(*row[:7], chain=(*of(row[7]), *of(row[8]))) for row in rows)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_same_samples_as_perf(tmp_path: Path, options: str) -> None:
+    result = perf_record(options, "perf.data", tmp_path)
+    if result.returncode:
+        pytest.skip(f"perf record {options}: {result.stderr.decode().strip().splitlines()[-1:]}")
+    path = tmp_path / "perf.data"
+    ours = our_samples(path)
+    assert ours == raw_samples(path)
+    assert ours
+
+
+@pytest.mark.parametrize("options", ["-F 999 -g", "-z -F 999 -g"], ids=["plain", "compressed"])
+def test_same_samples_as_perf_from_a_pipe(tmp_path: Path, options: str) -> None:
+    result = perf_record(options, "-", tmp_path)
+    if result.returncode:
+        pytest.skip(f"perf record {options} -o -: {result.stderr.decode().strip().splitlines()[-1:]}")
+    path = tmp_path / "pipe.data"
+    path.write_bytes(result.stdout)
+    ours = our_samples(path)
+    assert ours == raw_samples(path)
+    assert ours
+
+
+def test_group_reads_become_the_samples_that_perf_makes_of_them(tmp_path: Path) -> None:
+    """With ``:S`` perf shows one sample for each counter that grew, weighted by what it grew."""
+    result = perf_record("-e {cpu-clock,page-faults,context-switches}:S -F 999", "perf.data", tmp_path)
+    if result.returncode:
+        pytest.skip(f"perf record :S: {result.stderr.decode().strip().splitlines()[-1:]}")
+    fields = ["perf", "script", "--ns", "-F", "time,period,event", "-i", "perf.data"]
+    shown = subprocess.run(fields, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    theirs = sorted(tuple(line.replace(":", " ").split()) for line in shown.splitlines() if line.strip())
+    ours = []
+    with PerfData(tmp_path / "perf.data") as data:
+        deltas = ReadDeltas()
+        for batch in data.batches():
+            s = deltas.expand(batch.samples, batch.reads)
+            for time_ns, period, event in zip(s.time_ns.tolist(), s.period.tolist(), s.event.tolist(), strict=True):
+                seconds = f"{time_ns // 10**9}.{time_ns % 10**9:09d}"
+                ours.append((seconds, str(period), data.attrs[event].name))
+    assert sorted(ours) == theirs
+    assert len(ours) > len({time for time, _, _ in ours}) > 0
+
+
+def test_dwarf_call_graphs_keep_the_kernels_part_and_add_the_users_leaf(tmp_path: Path) -> None:
+    """perf unwinds the saved stack itself; the chain in the record ends at the kernel's border."""
+    result = perf_record("--call-graph dwarf,1024 -F 999", "perf.data", tmp_path)
+    if result.returncode:
+        pytest.skip(f"perf record: {result.stderr.decode().strip().splitlines()[-1:]}")
+    ours, theirs = our_samples(tmp_path / "perf.data"), raw_samples(tmp_path / "perf.data")
+    assert len(ours) == len(theirs) > 0
+    for our, their in zip(ours, theirs, strict=True):
+        assert our[:7] == their[:7]
+        assert our.chain[: len(their.chain)] == their.chain
+        assert len(our.chain) - len(their.chain) in (0, 1)
+
+
+def test_threads_directory_has_no_fewer_samples_than_perf_reads(tmp_path: Path) -> None:
+    """perf 6.1 drops some samples of its own directories, more of compressed ones; every one it shows we have."""
+    result = perf_record("--threads -a -F 999 -g", "perf.data", tmp_path)
+    if result.returncode:
+        pytest.skip(f"perf record --threads: {result.stderr.decode().strip().splitlines()[-1:]}")
+    assert set(raw_samples(tmp_path / "perf.data")) <= set(our_samples(tmp_path / "perf.data"))
