@@ -24,6 +24,7 @@ class Rung(StrEnum):
     BPF_PMU = "bpf-pmu"
     BPF_SOFTWARE = "bpf-software"
     RING_BUFFER = "ring-buffer"
+    PERF_DATA = "perf-data"  # by the perf tool, imported
 
 
 class State(StrEnum):

@@ -18,6 +18,7 @@ RUNG_TEXT = {
     Rung.BPF_PMU: "BPF on PMU events",
     Rung.BPF_SOFTWARE: "BPF on a software event",
     Rung.RING_BUFFER: "perf ring buffers without BPF",
+    Rung.PERF_DATA: "the perf tool",
 }
 
 
@@ -102,7 +103,7 @@ def command(
         )
         raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
     options = RecordOptions(
-        output=output or _default_output(),
+        output=output or default_output(),
         events=parse_events(events) if events else (),
         rate=_rate(frequency_hz, period),
         command=words,
@@ -128,7 +129,7 @@ def command(
     return manifest.exit_status or 0
 
 
-def _default_output() -> Path:
+def default_output() -> Path:
     """The default folder, out of whose way an older capture is moved, as perf does with perf.data."""
     path = Path(DEFAULT_OUTPUT)
     if (path / "capture.json").exists():

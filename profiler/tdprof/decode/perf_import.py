@@ -1,0 +1,295 @@
+"""A perf.data recording into a capture's tables and the facts of its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tdprof.capture.manifest import Host
+from tdprof.capture.schema import SAMPLES, STACKS
+from tdprof.capture.tables import TableWriter
+from tdprof.decode.perf_attr import Attr
+from tdprof.decode.perf_data import PerfData
+from tdprof.decode.perf_groups import Changes, SampleGroups, sorted_changes
+from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, RecordType, SampleType, SideBand, Table
+from tdprof.decode.perf_reads import ReadDeltas
+from tdprof.decode.side_band import side_band_tables
+from tdprof.measured import EventInfo, Losses, Unit
+from tdprof.model import U64
+
+_MISC_MMAP_DATA = 1 << 13
+_KEPT_TYPES = (
+    RecordType.MMAP,
+    RecordType.MMAP2,
+    RecordType.COMM,
+    RecordType.FORK,
+    RecordType.EXIT,
+    RecordType.THROTTLE,
+)
+_CHANGE_TYPES = (RecordType.MMAP, RecordType.MMAP2, RecordType.COMM)
+_CHAINS_AT_ONCE = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMapping:
+    """Where the recorded kernel was: ``path`` is ``[kernel.kallsyms]`` and the symbol that is at ``address``."""
+
+    path: str
+    address: int
+    build_id: str
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import found.
+
+    Attributes:
+        events: those that take samples, in the order that the tables number.
+        samples: number of samples in the tables.
+        start_ns, end_ns: first and last sample, in the recording's clock.
+        kernel_addresses: uint64, distinct and sorted: what kernel symbols are needed for.
+        kernel: the recorded kernel's own mapping.
+        pids: processes with mappings.
+    """
+
+    events: list[EventInfo]
+    losses: Losses = field(default_factory=Losses)
+    samples: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    kernel_addresses: U64 = field(default_factory=lambda: np.empty(0, np.uint64))
+    kernel: KernelMapping | None = None
+    pids: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def import_tables(data: PerfData, writer: TableWriter, progress: Callable[[int], None]) -> Imported:
+    """Decode a recording into ``writer``'s tables.
+
+    Reads the file twice: what processes did decides how samples may be added up, and records of one CPU may stand far
+    behind those of another. Memory grows with the distinct stacks and with the side-band, not with the samples.
+
+    Args:
+        data: the recording.
+        writer: where the rows go.
+        progress: called with the bytes of record data done so far, up to twice ``data.size_bytes``.
+    """
+    side_band = []
+    for batch in data.batches(skip_samples=True):
+        progress(data.position)
+        side_band.append(_kept_side_band(batch.side_band))
+    numbers, events = _numbered_events(data.attrs)
+    result = Imported(events)
+    _write_side_band(side_band, data, writer, result)
+
+    groups = SampleGroups(numbers, _changes(side_band))
+    is_inherited_read = any(
+        attr.sample_type & SampleType.READ and attr.sample_type & SampleType.TID and attr.has_flag("inherit")
+        for attr in data.attrs
+    )
+    deltas = ReadDeltas(per_thread=is_inherited_read)
+    stacks = _UsedChains()
+    lost = _LostRecords()
+    first_ns, last_ns = 2**64 - 1, 0
+    for batch in data.batches():
+        progress(data.size_bytes + data.position)
+        lost.add(batch.side_band)
+        samples = deltas.expand(batch.samples, batch.reads)
+        if len(samples):
+            first_ns = min(first_ns, int(samples.time_ns.min()))
+            last_ns = max(last_ns, int(samples.time_ns.max()))
+        for rows in groups.add(samples):
+            result.samples += _write_samples(rows, writer, stacks)
+    for rows in groups.flush():
+        result.samples += _write_samples(rows, writer, stacks)
+    if last_ns:
+        result.start_ns, result.end_ns = first_ns, last_ns
+    result.kernel_addresses = stacks.write(data, writer)
+    result.losses = _losses(data, lost, result.losses.throttled, deltas.unknown_ids)
+    result.notes += _notes(data, result)
+    return result
+
+
+def host_of(data: PerfData) -> Host:
+    """The recorded machine, as far as the file says."""
+    features = data.features
+    midr: dict[str, str] = {}
+    if data.auxtrace_info is not None:
+        midr = {str(cpu): f"{spe.midr:#018x}" for cpu, spe in data.auxtrace_info.cpus.items()}
+    if not midr and features.arch in ("aarch64", "arm64") and features.cpuid:
+        midr = {"0": features.cpuid}
+    return Host(
+        hostname=features.hostname,
+        machine=features.arch,
+        kernel=features.osrelease,
+        boot_id="",
+        cpu_model=features.cpudesc,
+        cpus_online=features.cpus_online,
+        page_bytes=0,
+        midr_el1=midr,
+    )
+
+
+def start_realtime_ns(data: PerfData, start_ns: int) -> int:
+    """Wall clock at a time of the recording; 0 = unknown (perf stores it for ``perf record -k`` only)."""
+    clock = data.features.clock_data
+    if clock is None or not any(attr.clockid == clock.clockid for attr in data.attrs):
+        return 0
+    return max(0, clock.wall_clock_ns + start_ns - clock.clockid_time_ns)
+
+
+def _numbered_events(attrs: list[Attr]) -> tuple[list[int], list[EventInfo]]:
+    """The capture's number of each event of the file, and its events; dummies only carry side-band."""
+    numbers: list[int] = []
+    events: list[EventInfo] = []
+    for attr in attrs:
+        if attr.is_dummy and len(attrs) > 1:
+            numbers.append(NOT_RECORDED)
+            continue
+        numbers.append(len(events))
+        rate = {"frequency_hz" if attr.is_frequency else "period": attr.sample_period}
+        events.append(EventInfo(attr.name, Unit.NANOSECONDS if attr.is_clock else Unit.COUNT, **rate))
+    return numbers, events
+
+
+def _kept_side_band(batch: SideBand) -> SideBand:
+    """Without what a capture has no table for: context switches alone can outnumber the samples."""
+    rows = batch.rows[np.isin(batch.rows["type"], _KEPT_TYPES)]
+    is_mapping = np.isin(rows["type"], (RecordType.MMAP, RecordType.MMAP2))
+    return SideBand(rows[~(is_mapping & (rows["misc"] & _MISC_MMAP_DATA != 0))], batch.names if len(rows) else b"")
+
+
+def _write_side_band(batches: list[SideBand], data: PerfData, writer: TableWriter, result: Imported) -> None:
+    tables = side_band_tables(batches)
+    result.losses = replace(result.losses, throttled=tables.throttled)
+    is_kernel = pa.compute.equal(tables.mappings["pid"], NOT_RECORDED)
+    for row in tables.mappings.filter(is_kernel).to_pylist():
+        if row["path"].startswith("[kernel.kallsyms]") and result.kernel is None:
+            # The file offset is the symbol's address; the mapping itself may be cut to begin at 0.
+            result.kernel = KernelMapping(row["path"], row["file_offset"], row["build_id"] or "")
+    mappings = tables.mappings.filter(pa.compute.invert(is_kernel))
+    result.pids = pa.compute.unique(mappings["pid"]).to_pylist()
+    writer.write("mappings", _with_build_ids(mappings, data))
+    writer.write("processes", tables.processes)
+
+
+def _with_build_ids(mappings: pa.Table, data: PerfData) -> pa.Table:
+    """Build-ids from the file's own list, where the kernel did not send them with the mapping."""
+    build_ids = data.features.build_ids
+    if not build_ids:
+        return mappings
+    paths = mappings["path"].combine_chunks()
+    of_path = pa.array([build_ids.get(path) for path in paths.dictionary.to_pylist()], pa.string())
+    known = pa.compute.coalesce(mappings["build_id"].cast(pa.string()), of_path.take(paths.indices))
+    return mappings.set_column(
+        mappings.column_names.index("build_id"), "build_id", pa.chunked_array(known).dictionary_encode()
+    )
+
+
+def _changes(batches: list[SideBand]) -> Changes:
+    rows = [batch.rows[np.isin(batch.rows["type"], _CHANGE_TYPES)] for batch in batches]
+    pid = np.concatenate([row["pid"] for row in rows]) if rows else np.empty(0, np.uint32)
+    time_ns = np.concatenate([row["time_ns"] for row in rows]) if rows else np.empty(0, np.uint64)
+    return sorted_changes(pid, time_ns)
+
+
+class _UsedChains:
+    """Which call chains the rows written so far refer to, and as what."""
+
+    def __init__(self) -> None:
+        self._used = {"user_chain": np.zeros(0, bool), "kernel_chain": np.zeros(0, bool)}
+
+    def use(self, rows: Table) -> None:
+        for name, used in self._used.items():
+            numbers = rows[name][rows[name] != NO_CHAIN]
+            if len(numbers) and int(numbers.max()) >= len(used):
+                used = np.concatenate([used, np.zeros(int(numbers.max()) + 1 + len(used), bool)])
+                self._used[name] = used
+            used[numbers] = True
+
+    def write(self, data: PerfData, writer: TableWriter) -> U64:
+        """Write the stacks; returns the distinct kernel addresses."""
+        chains = data.chains()
+        kernel = []
+        for name, used in self._used.items():
+            numbers = np.flatnonzero(used)
+            for at in range(0, len(numbers), _CHAINS_AT_ONCE):
+                some = numbers[at : at + _CHAINS_AT_ONCE]
+                start, end = chains.offsets[some].astype(np.int64), chains.offsets[some + 1].astype(np.int64)
+                offsets = np.concatenate([[0], np.cumsum(end - start)])
+                frames = chains.frames[np.repeat(start - offsets[:-1], end - start) + np.arange(offsets[-1])]
+                if name == "kernel_chain":
+                    kernel.append(np.unique(frames))
+                lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(frames))
+                is_kernel = np.full(len(some), name == "kernel_chain")
+                identity = some.astype(np.uint64) + np.uint64(1)
+                writer.write("stacks", pa.table([identity, is_kernel, lists], names=STACKS.names).cast(STACKS))
+        return np.unique(np.concatenate(kernel)) if kernel else np.empty(0, np.uint64)
+
+
+def _write_samples(rows: Table, writer: TableWriter, stacks: _UsedChains) -> int:
+    """Write rows of ``GROUP``; returns how many samples they are. A chain's number plus one is its stack's identity."""
+    stacks.use(rows)
+    columns = {name: np.ascontiguousarray(rows[name]) for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
+    for name, chain in (("user_stack", "user_chain"), ("kernel_stack", "kernel_chain")):
+        numbers = np.ascontiguousarray(rows[chain])
+        columns[name] = pa.array(numbers.astype(np.int64) + 1, mask=numbers == NO_CHAIN).cast(pa.uint64())
+    columns["thread_name"] = pa.nulls(len(rows), pa.string()).dictionary_encode()
+    writer.write("samples", pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names).cast(SAMPLES))
+    return int(rows["count"].sum())
+
+
+class _LostRecords:
+    """What the kernel says a full buffer cost. LOST and LOST_SAMPLES count the same losses in two ways."""
+
+    def __init__(self) -> None:
+        self._by_type = dict.fromkeys((RecordType.LOST, RecordType.LOST_SAMPLES), 0)
+
+    def add(self, batch: SideBand) -> None:
+        for type_ in self._by_type:
+            self._by_type[type_] += int(batch.rows["value"][batch.rows["type"] == type_].sum())
+
+    @property
+    def count(self) -> int:
+        return max(self._by_type.values())
+
+
+def _losses(data: PerfData, lost: _LostRecords, throttled: int, unknown_read_ids: int) -> Losses:
+    records, file = data.record_losses, data.losses
+    reasons = {
+        "stretches of damaged perf records": records.malformed,
+        "perf records of unknown type": records.unknown_types + sum(file.unknown_tool_records.values()),
+        "samples of an event that the file does not describe": records.unknown_ids,
+        "counter values of an event that the file does not describe": unknown_read_ids,
+        "frames of virtual machine guests": records.guest_frames,
+        "frames in a context that is not known": records.unknown_contexts,
+        "user call chains that the kernel put off": records.deferred_chains,
+        "compressed bytes that do not decompress": file.compressed_bytes,
+        "AUX buffers cut off by the end of the file": file.truncated_aux_buffers,
+        "bytes missing at the end of the file": file.cut_bytes,
+    }
+    return Losses(
+        samples_ring_full=lost.count,
+        throttled=throttled,
+        bytes_damaged=records.malformed_bytes + file.unreadable_bytes,
+        by_reason={reason: count for reason, count in reasons.items() if count},
+    )
+
+
+def _notes(data: PerfData, result: Imported) -> Iterator[str]:
+    """What a user should know before trusting the numbers."""
+    if any(not attr.sample_type & SampleType.PERIOD and attr.is_frequency and not attr.is_dummy for attr in data.attrs):
+        yield "samples carry no period and were taken at a frequency: their weights are unknown and count as 0"
+    if any(attr.sample_type & SampleType.STACK_USER for attr in data.attrs):
+        yield "user stacks were recorded as raw memory (--call-graph dwarf): only their leaf is imported"
+    if data.features.unreadable:
+        yield f"damaged header sections were left out: {', '.join(data.features.unreadable)}"
+    if data.aux_buffers:
+        yield f"the file holds {len(data.aux_buffers)} AUX buffers: tdprof spe decode reads them"
+    if not all(attr.sample_type & SampleType.TIME for attr in data.attrs):
+        yield "samples carry no time: mappings that changed while recording cannot be told apart"
+    if not result.samples:
+        yield "the file holds no samples"

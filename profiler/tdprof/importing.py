@@ -1,0 +1,146 @@
+"""perf.data into a capture folder: the tables, and what this machine can still add to them."""
+
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from tdprof import __version__
+from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
+from tdprof.capture.tables import TableWriter
+from tdprof.decode.perf_data import PerfData
+from tdprof.decode.perf_import import Imported, KernelMapping, host_of, import_tables, start_realtime_ns
+from tdprof.errors import TdprofError
+from tdprof.recorder.artefacts import save_perf_maps, save_vdso
+from tdprof.recorder.host import read_text
+from tdprof.recorder.kallsyms import KALLSYMS, read_kernel_symbols
+
+_KERNEL_PATH = "[kernel.kallsyms]"
+_NT_GNU_BUILD_ID = 3
+
+
+def import_perf_data(
+    path: str, folder: Path, *, kallsyms: Path | None = None, progress: Callable[[int, int], None] = lambda *_: None
+) -> Manifest:
+    """Make a capture of a recording of the perf tool.
+
+    Args:
+        path: file, directory of ``perf record --threads``, or ``-`` for standard input.
+        folder: the capture to make; must exist and be empty.
+        kallsyms: symbols of the recorded kernel; None: this machine's, if it is still the recorded kernel.
+        progress: called with bytes done and bytes in all.
+
+    Raises:
+        TdprofError: not a perf.data file, or nothing to read in it. The folder is left empty.
+    """
+    try:
+        with PerfData(path) as data:
+            with TableWriter(folder) as writer:
+                imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes))
+                symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
+            manifest = _manifest(path, data, imported, symbols_from)
+        if symbols_from == KALLSYMS:
+            save_vdso(folder)
+            save_perf_maps(folder, imported.pids)
+        write_manifest(folder, manifest)
+    except BaseException:
+        for entry in folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        raise
+    return manifest
+
+
+def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path | None) -> Manifest:
+    features = data.features
+    notes = list(imported.notes)
+    if len(imported.kernel_addresses) and symbols_from is None:
+        notes.append(
+            "this machine does not run the recorded kernel, so its functions have no names: give the recorded "
+            "machine's /proc/kallsyms with --kallsyms"
+        )
+    where = f" on {features.hostname}" if features.hostname else ""
+    return Manifest(
+        host=host_of(data),
+        command=list(features.cmdline),
+        pids=[],
+        is_system_wide=bool({"-a", "--all-cpus"} & set(features.cmdline)),
+        events=imported.events,
+        rung=Rung.PERF_DATA,
+        rung_reason=f"recorded by perf {features.version}{where}".replace("  ", " "),
+        start_realtime_ns=start_realtime_ns(data, imported.start_ns),
+        start_monotonic_ns=imported.start_ns,
+        end_monotonic_ns=imported.end_ns,
+        losses=imported.losses,
+        samples_counted=None,
+        notes=notes,
+        state=State.COMPLETE,
+        tdprof_version=__version__,
+    )
+
+
+def _write_kernel_symbols(
+    writer: TableWriter, imported: Imported, data: PerfData, kallsyms: Path | None
+) -> Path | None:
+    """Write the kernel symbols that are certain to be the recorded kernel's; returns the file they are from."""
+    if not len(imported.kernel_addresses):
+        return None
+    if kallsyms is not None and not _is_of_recorded_kernel(kallsyms, imported.kernel):
+        raise TdprofError(
+            f"{kallsyms} does not belong to the recorded kernel: its symbols are at other addresses",
+            hint="save /proc/kallsyms as root on the recorded machine, before it restarts",
+        )
+    candidates = [kallsyms] if kallsyms is not None else _kallsyms_candidates(data, imported.kernel)
+    found = next((path for path in candidates if _is_of_recorded_kernel(path, imported.kernel)), None)
+    if found is not None:
+        symbols = read_kernel_symbols(imported.kernel_addresses, found)
+        columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
+        writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
+    return found
+
+
+def _kallsyms_candidates(data: PerfData, kernel: KernelMapping | None) -> list[Path]:
+    """This machine's symbols if its kernel has the recorded build-id, and the copies that perf record leaves."""
+    features = data.features
+    recorded = (kernel.build_id if kernel else "") or features.build_ids.get(_KERNEL_PATH, "")
+    candidates = [data.path / "kcore_dir" / "kallsyms"]
+    if recorded:
+        candidates.append(Path.home() / ".debug" / _KERNEL_PATH / recorded / "kallsyms")
+    is_here = features.hostname == read_text("/proc/sys/kernel/hostname")
+    is_release = features.osrelease == read_text("/proc/sys/kernel/osrelease")
+    if is_release and (recorded == _running_build_id() if recorded else is_here):
+        candidates.insert(0, KALLSYMS)
+    return candidates
+
+
+def _running_build_id() -> str:
+    """Build-id of the running kernel in hex, out of its ELF notes; "" where they cannot be read."""
+    try:
+        notes = Path("/sys/kernel/notes").read_bytes()
+    except OSError:
+        return ""
+    at = notes.find(b"GNU\0")
+    while at >= 12:
+        _, size, kind = struct.unpack_from("=III", notes, at - 12)
+        if kind == _NT_GNU_BUILD_ID:
+            return notes[at + 4 : at + 4 + size].hex()
+        at = notes.find(b"GNU\0", at + 4)
+    return ""
+
+
+def _is_of_recorded_kernel(kallsyms: Path, kernel: KernelMapping | None) -> bool:
+    """Whether the file has the recording's reference symbol at its address.
+
+    perf names the kernel's mapping after that symbol, as in ``[kernel.kallsyms]_text``. Address randomization puts it
+    elsewhere at every boot; where ``kptr_restrict`` hides addresses all are 0, and nothing matches.
+    """
+    if kernel is None:
+        return False
+    wanted = f"{kernel.address:016x} "
+    symbol = kernel.path.removeprefix(_KERNEL_PATH)
+    try:
+        with kallsyms.open(errors="replace") as file:
+            return any(line.startswith(wanted) and line.split()[2] == symbol for line in file)
+    except (OSError, IndexError):
+        return False

@@ -1,0 +1,187 @@
+"""perf.data into a capture's tables."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from builders.perf_data import Event, PerfDataWriter
+from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Sample
+
+from tdprof.capture.manifest import Manifest, Rung, read_manifest
+from tdprof.capture.tables import read_table
+from tdprof.decode.perf_layout import RecordLayout, RecordType, SampleType
+from tdprof.errors import TdprofError
+from tdprof.importing import import_perf_data
+
+SAMPLE_TYPE = (
+    SampleType.IDENTIFIER
+    | SampleType.IP
+    | SampleType.TID
+    | SampleType.TIME
+    | SampleType.CPU
+    | SampleType.PERIOD
+    | SampleType.CALLCHAIN
+)
+KERNEL_BASE = 0xFFFF800008000000
+
+
+def writer() -> PerfDataWriter:
+    events = [
+        Event(RecordLayout(SAMPLE_TYPE, ids=(1,)), "cycles"),
+        Event(RecordLayout(SAMPLE_TYPE, ids=(2,)), "dummy:HG", 1, 9),
+        Event(RecordLayout(SAMPLE_TYPE, ids=(3,)), "cpu-clock", 1, 0),
+    ]
+    made = PerfDataWriter(events)
+    made.features = {
+        2: made.build_id("/bin/app", b"\xab" * 20),
+        3: made.string("arm-box"),
+        4: made.string("5.10.0"),
+        5: made.string("5.10"),
+        6: made.string("aarch64"),
+        9: made.string("0x00000000410fd0c0"),
+        11: made.pack("I", 3) + made.string("perf") + made.string("record") + made.string("-a"),
+    }
+    return made
+
+
+def recording(made: PerfDataWriter) -> bytes:
+    """A process that runs, execs and maps another file at the same address; kernel and user stacks of two events."""
+    w = made.records
+
+    def trailer(time_ns: int) -> bytes:
+        return w.sample_id(pid=7, tid=7, time_ns=time_ns, id_=1)
+
+    def sample(time_ns: int, id_: int, chain: list[int], period: int = 100) -> bytes:
+        return w.sample(Sample(ip=chain[1], pid=7, tid=7, time_ns=time_ns, id=id_, chain=chain, period=period))
+
+    kernel = w.mmap(
+        0xFFFFFFFF, KERNEL_BASE, 1 << 20, KERNEL_BASE, b"[kernel.kallsyms]_text", misc=1, trailer=trailer(0)
+    )
+    deep = [CONTEXT_KERNEL, KERNEL_BASE + 0x110, CONTEXT_USER, 0x1010, 0x1020]
+    return (
+        kernel
+        + w.comm(7, 7, b"before", trailer=trailer(0))
+        + w.mmap2(7, 0x1000, 0x1000, 0, b"/bin/app", trailer=trailer(0))
+        # Both sides of the exec in one interval, the later sample first, as another CPU's buffer may come first.
+        + sample(2_000, 1, [CONTEXT_USER, 0x1010])
+        + sample(1_000, 1, [CONTEXT_USER, 0x1010])
+        + sample(1_100, 1, [CONTEXT_USER, 0x1010])
+        + sample(1_200, 3, deep, 250)
+        + w.comm(7, 7, b"after", exec_=True, trailer=trailer(1_500))
+        + w.mmap2(7, 0x1000, 0x1000, 0, b"/bin/other", build_id=b"\xcd" * 20, trailer=trailer(1_600))
+        + w.record(RecordType.LOST, w.words([1, 12]) + trailer(1_700))
+        + w.record(RecordType.LOST_SAMPLES, w.words([10]) + trailer(1_800))
+        + w.record(RecordType.THROTTLE, w.words([1_900, 1, 1]) + trailer(1_900))
+    )
+
+
+def imported(tmp_path: Path, content: bytes, **options: Path) -> tuple[Path, Manifest]:
+    source, folder = tmp_path / "perf.data", tmp_path / "capture"
+    source.write_bytes(content)
+    folder.mkdir()
+    manifest = import_perf_data(str(source), folder, **options)
+    assert read_manifest(folder) == manifest
+    return folder, manifest
+
+
+def rows(folder: Path, name: str) -> list[dict[str, object]]:
+    return read_table(folder, name).to_pylist()
+
+
+def test_samples_are_added_up_up_to_a_change(tmp_path: Path) -> None:
+    made = writer()
+    folder, manifest = imported(tmp_path, made.file(recording(made)))
+    stacks = {(row["stack"], row["is_kernel"]): row["addresses"] for row in rows(folder, "stacks")}
+    found = sorted(
+        (
+            row["time_ns"],
+            row["event"],
+            stacks[row["user_stack"], False],
+            stacks.get((row["kernel_stack"], True)),
+            row["count"],
+            row["weight"],
+        )
+        for row in rows(folder, "samples")
+    )
+    assert found == [
+        (1_499, 0, [0x1010], None, 2, 200),
+        (1_499, 1, [0x1010, 0x1020], [KERNEL_BASE + 0x110], 1, 250),
+        (999_999_999, 0, [0x1010], None, 1, 100),
+    ]
+    assert [event.name for event in manifest.events] == ["cycles", "cpu-clock"]
+    assert [event.unit for event in manifest.events] == ["count", "nanoseconds"]
+
+
+def test_side_band_tables(tmp_path: Path) -> None:
+    made = writer()
+    folder, manifest = imported(tmp_path, made.file(recording(made)))
+    mappings = [(row["time_ns"], row["path"], row["build_id"]) for row in rows(folder, "mappings")]
+    assert mappings == [(0, "/bin/app", "ab" * 20), (1_600, "/bin/other", "cd" * 20)]
+    processes = [(row["time_ns"], row["kind"], row["name"]) for row in rows(folder, "processes")]
+    assert processes == [(0, "name", "before"), (1_500, "exec", "after")]
+    assert manifest.losses.samples_ring_full == 12
+    assert manifest.losses.throttled == 1
+
+
+def test_manifest_says_where_it_is_from(tmp_path: Path) -> None:
+    made = writer()
+    _, manifest = imported(tmp_path, made.file(recording(made)))
+    assert manifest.rung is Rung.PERF_DATA
+    assert manifest.rung_reason == "recorded by perf 5.10 on arm-box"
+    assert (manifest.host.machine, manifest.host.kernel) == ("aarch64", "5.10.0")
+    assert manifest.host.midr_el1 == {"0": "0x00000000410fd0c0"}
+    assert manifest.is_system_wide
+    assert (manifest.start_monotonic_ns, manifest.end_monotonic_ns) == (1_000, 2_000)
+
+
+def test_kernel_symbols_of_this_machine_are_not_used_for_another(tmp_path: Path) -> None:
+    made = writer()
+    folder, manifest = imported(tmp_path, made.file(recording(made)))
+    assert rows(folder, "kernel_symbols") == []
+    assert any("--kallsyms" in note for note in manifest.notes)
+
+
+def test_given_kallsyms_name_the_kernel_if_they_are_of_that_boot(tmp_path: Path) -> None:
+    made = writer()
+    kallsyms = tmp_path / "kallsyms"
+    lines = [(KERNEL_BASE, "T", "_text"), (KERNEL_BASE + 0x100, "t", "do_work"), (KERNEL_BASE + 0x200, "T", "other")]
+    kallsyms.write_text("".join(f"{address:016x} {kind} {name}\n" for address, kind, name in lines))
+    folder, _ = imported(tmp_path, made.file(recording(made)), kallsyms=kallsyms)
+    assert [row["name"] for row in rows(folder, "kernel_symbols")] == ["do_work"]
+
+
+def test_kallsyms_of_another_boot_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    made = writer()
+    kallsyms = tmp_path / "kallsyms"
+    kallsyms.write_text(f"{KERNEL_BASE + 0x10000:016x} T _text\n")
+    with pytest.raises(TdprofError, match="does not belong to the recorded kernel"):
+        imported(tmp_path, made.file(recording(made)), kallsyms=kallsyms)
+    assert list((tmp_path / "capture").iterdir()) == []
+
+
+def test_damage_is_counted(tmp_path: Path) -> None:
+    made = writer()
+    content = made.records.record(40, b"\0" * 8) + recording(made) + b"\xff" * 64 + recording(made)[:-3]
+    _, manifest = imported(tmp_path, made.file(content))
+    losses = manifest.losses
+    assert losses.bytes_damaged >= 64
+    assert losses.by_reason["stretches of damaged perf records"] == 1
+    assert losses.by_reason["perf records of unknown type"] == 1
+
+
+def test_an_empty_recording_is_a_capture_that_says_so(tmp_path: Path) -> None:
+    folder, manifest = imported(tmp_path, writer().file(b""))
+    assert read_table(folder, "samples").num_rows == 0
+    assert "the file holds no samples" in manifest.notes
+
+
+def test_big_endian_recordings_make_the_same_capture(tmp_path: Path) -> None:
+    tables: list[pa.Table] = []
+    for order in ("little", "big"):
+        made = writer()
+        made.byteorder = order  # type: ignore[assignment]
+        made.features = {}
+        (tmp_path / order).mkdir()
+        folder, _ = imported(tmp_path / order, made.pipe(recording(made)))
+        tables.append([read_table(folder, name).to_pylist() for name in ("samples", "stacks", "mappings", "processes")])
+    assert tables[0] == tables[1]
