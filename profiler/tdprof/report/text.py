@@ -163,11 +163,12 @@ def _table(profile: Profile, hotspots: Hotspots, *, by_line: bool, sort_event: i
         headings += ["samples", event.name]
     for heading in (*headings, *(profile.events[other].name for other in others)):
         table.add_column(Text(printable(heading)), justify="right", no_wrap=True)
-    table.add_column("function", overflow="ellipsis")
-    if by_line:
-        table.add_column("line", overflow="ellipsis")
     if wide:
         table.add_column("module", overflow="ellipsis")
+    if by_line:
+        table.add_column("line", overflow="ellipsis")
+    # Last, because names are the longest and a pipe gets them whole.
+    table.add_column("function", overflow="ellipsis")
 
     names, modules = function_names(profile), module_names(profile)
     mapped_file = [*profile.functions.mapped_file.tolist(), -1]
@@ -182,11 +183,11 @@ def _table(profile: Profile, hotspots: Hotspots, *, by_line: bool, sort_event: i
             cells.append(f"{hotspots.self_samples[row, sort_event]:,}")
             cells.append(format_value(int(hotspots.self_weight[row, sort_event]), event.unit))
         cells.extend(_percent(self_share[row, other]) for other in others)
-        cells.append(_one_line(name, "dim" if name.startswith("[") else ""))
-        if by_line:
-            cells.append(_one_line(_source_line(profile, function, int(hotspots.line[row]))))
         if wide:
             cells.append(_one_line(PurePath(modules[mapped_file[function]]).name, "dim"))
+        if by_line:
+            cells.append(_one_line(_source_line(profile, function, int(hotspots.line[row]))))
+        cells.append(_one_line(name, "dim" if name.startswith("[") else ""))
         table.add_row(*cells)
     return table
 
