@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import zstandard
-from builders.perf_records import RecordWriter
 
+from builders.perf_records import RecordWriter
 from tdprof.decode.perf_layout import RecordLayout
 
 ATTR_BYTES = 136

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from builders.perf_script import RawSample, raw_samples
 
+from builders.perf_script import RawSample, raw_samples
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_layout import NO_CHAIN, SampleType
 from tdprof.decode.perf_reads import ReadDeltas

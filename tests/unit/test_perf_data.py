@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+
 from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter
 from builders.perf_records import CONTEXT_USER, Sample
-
 from tdprof.decode.perf_auxtrace import SpeCpu, TimeConversion
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_layout import RecordLayout, SampleType

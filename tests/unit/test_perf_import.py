@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Sample
-
 from tdprof.capture.manifest import Manifest, Rung, read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.decode.perf_layout import RecordLayout, RecordType, SampleType
