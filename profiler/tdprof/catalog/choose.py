@@ -1,0 +1,155 @@
+"""Which catalog describes this machine, or the core the user named."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+
+from tdprof.catalog.entries import Catalog
+from tdprof.catalog.load import load_catalog
+from tdprof.catalog.midr import CoreType, Midr, Revision, parse_revision
+from tdprof.errors import TdprofError
+
+# Used for a core that has no catalog of its own: only events that Arm's architecture defines.
+ARCHITECTURAL = "armv8-pmuv3"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogChoice:
+    """A catalog, the CPUs it is true for, and what the user should know of the choice.
+
+    Attributes:
+        cpus: the CPUs of this machine that the catalog describes; empty where it was named and matches none.
+        notes: one line each.
+    """
+
+    catalog: Catalog
+    cpus: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def catalog_folder() -> Path:
+    """Where the packaged catalogs are."""
+    return Path(str(files("tdprof") / "catalogs"))
+
+
+def catalog_names() -> tuple[str, ...]:
+    """The names that `--cpu` takes, revisions aside."""
+    return tuple(sorted(path.stem for path in catalog_folder().glob("*.json") if path.stem != "schema"))
+
+
+def load_packaged(name: str, revision: Revision | None = None) -> Catalog:
+    """One of our own catalogs by its exact name."""
+    return load_catalog(catalog_folder() / f"{name}.json", revision)
+
+
+def find_by_midr(midr: Midr) -> Catalog | None:
+    """The catalog for a core, with the formulas of its revision; None where there is none.
+
+    Implementer and part decide; the revision only chooses among formulas.
+    """
+    for name in catalog_names():
+        catalog = load_packaged(name)
+        if (midr.implementer, midr.part) in catalog.parts:
+            return load_packaged(name, midr.revision)
+    return None
+
+
+def find_by_name(text: str) -> Catalog:
+    """The catalog a user means by "neoverse-n2", "n2", "Neoverse N2", "neoverse-n2-r0p3" or a MIDR value (0x410fd493).
+
+    Raises:
+        TdprofError: with the nearest name, if there is no such catalog.
+    """
+    if re.fullmatch(r"0x[0-9a-fA-F]{8}", text):
+        midr = Midr.from_register(int(text, 16))
+        catalog = find_by_midr(midr)
+        if catalog is None:
+            raise TdprofError(f"no catalog for the core {text} ({midr})", hint="tdprof list cpus")
+        return catalog
+    wanted = re.sub(r"[\s_]+", "-", text.strip().lower())
+    base, revision = wanted, None
+    suffix = re.search(r"-(r\d+p\d+)$", wanted)
+    if suffix:
+        base, revision = wanted[: suffix.start()], parse_revision(suffix[1])
+    names = catalog_names()
+    for candidate in (base, f"neoverse-{base}"):
+        if candidate in names:
+            return load_packaged(candidate, revision)
+    close = get_close_matches(base, (*names, *(name.removeprefix("neoverse-") for name in names)), n=1, cutoff=0.5)
+    hint = f"--cpu {close[0]}" if close else "tdprof list cpus"
+    raise TdprofError(f"no catalog for a core named '{text}'", hint=hint, status=2)
+
+
+def choose_catalog(cores: Sequence[CoreType], *, name: str = "", file: Path | None = None) -> CatalogChoice | None:
+    """The catalog to use: the user's file, the core the user named, or the machine's own.
+
+    Args:
+        cores: the machine's cores, most CPUs first, as `read_core_types` gives them.
+        name: the user's ``--cpu``, or empty.
+        file: the user's ``--catalog``, or None.
+
+    Returns:
+        None where the machine is no Arm machine and the user named nothing.
+    """
+    if file is not None:
+        return _for_named(load_catalog(file), cores)
+    if name:
+        catalog = find_by_name(name)
+        return _for_named(catalog, cores)
+    if not cores:
+        return None
+    core, others = cores[0], cores[1:]
+    notes = tuple(
+        f"CPUs {format_cpus(other.cpus)} are another core ({other.midr}) and not described" for other in others
+    )
+    found = find_by_midr(core.midr)
+    if found is not None:
+        return CatalogChoice(found, core.cpus, found.notes + notes)
+    note = f"no catalog for this core ({core.midr}): only architectural events are used; --cpu NAME names a like one"
+    return CatalogChoice(load_packaged(ARCHITECTURAL), core.cpus, (note, *notes))
+
+
+def _for_named(catalog: Catalog, cores: Sequence[CoreType]) -> CatalogChoice:
+    mine = [core for core in cores if (core.midr.implementer, core.midr.part) in catalog.parts]
+    cpus = tuple(sorted(cpu for core in mine for cpu in core.cpus))
+    if cores and not mine and catalog.parts:
+        note = f"this machine is not a {catalog.title} ({cores[0].midr}): its counts may mean something else"
+        return CatalogChoice(catalog, (), (*catalog.notes, note))
+    return CatalogChoice(catalog, cpus, catalog.notes)
+
+
+def format_cpus(cpus: Iterable[int]) -> str:
+    """CPU numbers as Linux lists them: "0-3,8"."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def keep_implemented(catalog: Catalog, codes: frozenset[int]) -> tuple[Catalog, tuple[str, ...]]:
+    """The catalog without what the PMU at hand cannot count, and the names of the events left out.
+
+    An event that a PMU does not implement counts zero instead of failing, so it must not be counted at all. Linux
+    lists what PMCEID0/1_EL0 report: codes 0x0000-0x003F and 0x4000-0x403F. If a hypervisor or emulator leaves out any
+    of these, the codes beyond, which nothing reports, are not trusted either.
+
+    Args:
+        codes: the event codes that the PMU's sysfs folder lists.
+    """
+    countable = [event for event in catalog.events.values() if event.is_countable]
+    hidden = {event.name for event in countable if is_reported(event.code) and event.code not in codes}
+    if hidden:
+        hidden |= {event.name for event in countable if not is_reported(event.code)}
+    events = {name: event for name, event in catalog.events.items() if name not in hidden}
+    return replace(catalog, events=events), tuple(name for name in catalog.events if name in hidden)
+
+
+def is_reported(code: int) -> bool:
+    """Whether PMCEID0/1_EL0 say if a core implements this event."""
+    return code & ~0x403F == 0
