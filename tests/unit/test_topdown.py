@@ -1,0 +1,61 @@
+"""The way down the tree, the advice along it, and when none is given."""
+
+import math
+
+from tdprof.catalog.choose import load_packaged
+from tdprof.metrics.advice import advise, doubts
+from tdprof.metrics.topdown import Bottleneck, find_bottleneck
+
+N3 = load_packaged("neoverse-n3")
+V1 = load_packaged("neoverse-v1")
+LEVEL_1 = {"frontend_bound": 10.0, "backend_bound": 60.0, "retiring": 25.0, "bad_speculation": 5.0}
+
+
+def test_the_largest_metric_leads_to_its_groups() -> None:
+    found = find_bottleneck(V1, LEVEL_1)
+    assert found.path == ("backend_bound",)
+    assert found.groups == V1.tree["backend_bound"]
+
+
+def test_levels_are_followed_down() -> None:
+    values = LEVEL_1 | {
+        "backend_core_bound": 20.0,
+        "backend_mem_bound": 80.0,
+        "backend_mem_cache_bound": 10.0,
+        "backend_mem_tlb_bound": 70.0,
+        "backend_mem_store_bound": 20.0,
+    }
+    found = find_bottleneck(N3, values)
+    assert found.path == ("backend_bound", "backend_mem_bound", "backend_mem_tlb_bound")
+    assert found.groups == ("DTLB_Effectiveness",)
+    assert [line.split(":")[0] for line in advise(N3, found)] == [
+        "Backend Bound", "Backend Memory Bound", "Backend Memory TLB Bound"
+    ]  # fmt: skip
+
+
+def test_only_children_in_the_same_units_are_compared() -> None:
+    # backend_core_rename_bound is in percent of core-bound cycles, backend_busy_bound of all backend stall cycles.
+    values = LEVEL_1 | {
+        "backend_core_bound": 90.0,
+        "backend_mem_bound": 10.0,
+        "backend_core_rename_bound": 30.0,
+        "backend_busy_bound": 85.0,
+    }
+    assert find_bottleneck(N3, values).path[-1] == "backend_core_rename_bound"
+
+
+def test_an_unknown_sibling_ends_the_way() -> None:
+    assert find_bottleneck(V1, LEVEL_1 | {"frontend_bound": math.nan}) == Bottleneck((), ())
+    assert find_bottleneck(N3, LEVEL_1 | {"backend_mem_bound": 80.0}).path == ("backend_bound",)
+
+
+def test_nothing_above_zero_is_no_bottleneck() -> None:
+    assert find_bottleneck(V1, dict.fromkeys(LEVEL_1, 0.0)) == Bottleneck((), ())
+    assert find_bottleneck(V1, {}) == Bottleneck((), ())
+
+
+def test_a_sum_that_consistent_counts_cannot_give_is_doubted() -> None:
+    assert doubts(V1, LEVEL_1) == ()
+    assert "level 1 adds up to 95.0" in doubts(V1, LEVEL_1 | {"bad_speculation": 0.0})[0]
+    assert doubts(V1, LEVEL_1 | {"bad_speculation": math.nan}) == ()
+    assert doubts(load_packaged("neoverse-n1"), {"frontend_stalled_cycles": 1.0, "backend_stalled_cycles": 2.0}) == ()
