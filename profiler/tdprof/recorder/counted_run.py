@@ -1,0 +1,199 @@
+"""Runs a command, or watches processes or CPUs, while counters count, until it ends or the user stops it."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from tdprof.errors import TdprofError
+from tdprof.recorder.counting import CounterSet, Target, threads_of
+from tdprof.recorder.events import Event
+from tdprof.recorder.perf_event import Count
+from tdprof.recorder.workload import Workload
+
+# How long an interrupted command gets to end by itself; Ctrl-C in a terminal reaches it too.
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Counts over a span of time: one dict per group of events.
+
+    Attributes:
+        end_s, seconds: when the span ended, from the start of counting, and its length.
+    """
+
+    end_s: float
+    seconds: float
+    counts: tuple[dict[str, Count], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRun:
+    """A finished run: its totals, and what befell it.
+
+    Attributes:
+        exit_status: the command's, as a shell gives it; None where no command was run.
+        refused: event name to why it could not be opened.
+        user_only: whether the kernel's share was left out for want of permission.
+    """
+
+    total: Snapshot
+    exit_status: int | None
+    refused: dict[str, str]
+    user_only: bool
+    was_interrupted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is counted: processes, or all these CPUs, or else the command; a command beside them sets the duration."""
+
+    command: tuple[str, ...] = ()
+    pids: tuple[int, ...] = ()
+    cpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Interrupts:
+    """Signals received so far, and a descriptor that is readable once there is one."""
+
+    received: list[int]
+    fd: int
+
+
+def count_run(
+    subject: Subject,
+    groups: Sequence[Sequence[Event]],
+    *,
+    interval_s: float | None = None,
+    on_interval: Callable[[Snapshot], None] = lambda _: None,
+) -> CountedRun:
+    """Count until the command or all processes end, or until the user interrupts.
+
+    Args:
+        groups: events that are counted together; each group shares the PMU with the others in turn.
+        interval_s: how often to hand the counts since the last time to ``on_interval``.
+
+    Raises:
+        TdprofError: the command or process cannot be run, found or counted.
+    """
+    with ExitStack() as stack:
+        workload = stack.enter_context(Workload(subject.command)) if subject.command else None
+        follows_command = workload is not None and not subject.pids and not subject.cpus
+        tids = (workload.pid,) if workload and follows_command else threads_of(subject.pids)
+        target = Target(tids, () if tids else subject.cpus, starts_on_exec=follows_command)
+        counters = stack.enter_context(CounterSet(groups, target))
+        interrupts = stack.enter_context(_interruptible())
+        # Where a command merely sets the duration, its end is what counts, as in perf stat.
+        ends = [workload.pidfd] if workload else [stack.enter_context(_open_pidfd(pid)) for pid in subject.pids]
+        ticker = _Ticker(counters, interval_s, on_interval)
+        if not follows_command:
+            counters.enable()
+        if workload:
+            workload.start()
+        _wait(ends, ticker, interrupts)
+        if workload and interrupts.received:
+            _end_command(workload)
+        if not follows_command:
+            counters.disable()
+        total = ticker.finish()
+        status = workload.wait() if workload else None
+        return CountedRun(total, status, counters.refused, counters.user_only, bool(interrupts.received))
+
+
+class _Ticker:
+    """Reads the counters at intervals and keeps what was read last."""
+
+    def __init__(self, counters: CounterSet, interval_s: float | None, on_interval: Callable[[Snapshot], None]) -> None:
+        self.counters, self.interval_s, self.on_interval = counters, interval_s, on_interval
+        self.start = self.last_s = time.monotonic()
+        self.last: list[dict[str, Count]] | None = None
+
+    def remaining_ms(self) -> int | None:
+        """Until the next interval ends."""
+        if self.interval_s is None:
+            return None
+        return max(0, round((self.last_s + self.interval_s - time.monotonic()) * 1000))
+
+    def tick(self) -> list[dict[str, Count]]:
+        now, counts = time.monotonic(), self.counters.read()
+        if self.interval_s is not None:
+            before = self.last or [{} for _ in counts]
+            span = tuple(
+                {name: _difference(count, old.get(name)) for name, count in group.items()}
+                for group, old in zip(counts, before, strict=True)
+            )
+            self.on_interval(Snapshot(now - self.start, now - self.last_s, span))
+        self.last, self.last_s = counts, now
+        return counts
+
+    def finish(self) -> Snapshot:
+        counts = self.tick()
+        seconds = self.last_s - self.start
+        return Snapshot(seconds, seconds, tuple(counts))
+
+
+def _difference(count: Count, before: Count | None) -> Count:
+    if before is None:
+        return count
+    return Count(count.value - before.value, count.enabled_ns - before.enabled_ns, count.running_ns - before.running_ns)
+
+
+def _wait(ends: Sequence[int], ticker: _Ticker, interrupts: _Interrupts) -> None:
+    """Until all descriptors say that their process has ended, or an interrupt."""
+    poller = select.poll()
+    open_ends = set(ends)
+    for fd in (*open_ends, interrupts.fd):
+        poller.register(fd, select.POLLIN)
+    while not interrupts.received and (open_ends or not ends):
+        ready = poller.poll(ticker.remaining_ms())
+        for fd, _ in ready:
+            poller.unregister(fd)
+            open_ends.discard(fd)
+        if not ready:
+            ticker.tick()
+
+
+def _end_command(workload: Workload) -> None:
+    """Let an interrupted command end by itself, then ask it to."""
+    end = time.monotonic() + _GRACE_S
+    while workload.poll() is None and time.monotonic() < end:
+        select.select([workload.pidfd], [], [], _GRACE_S)
+    workload.terminate()
+
+
+@contextmanager
+def _open_pidfd(pid: int) -> Iterator[int]:
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError as error:
+        raise TdprofError(f"no process {pid}: {error.strerror}", hint="pgrep -a NAME") from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _interruptible() -> Iterator[_Interrupts]:
+    """SIGINT and SIGTERM are noted instead of ending the program."""
+    # Python's poll resumes after a signal whose handler returns; the wake-up descriptor is what ends it.
+    fd, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    received: list[int] = []
+    old_wake = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    before = {
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield _Interrupts(received, fd)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(old_wake)
+        os.close(wake)
+        os.close(fd)
