@@ -16,6 +16,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export", "write a capture as speedscope, pprof or folded stacks"),
     "doctor": ("doctor", "check what this machine can record, and how to get more"),
     "import": ("import_", "make a capture of what perf record wrote"),
+    "stat": ("stat", "count events; metrics as the Topdown tree"),
+    "list": ("list", "what is known of a core: events, metrics, groups, tree"),
 }
 
 

@@ -1,0 +1,322 @@
+"""`tdprof stat`: counts events and prints the metrics as the methodology tree."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tdprof.catalog.choose import CatalogChoice
+from tdprof.catalog.entries import Catalog, Metric
+from tdprof.cli import stat_print
+from tdprof.cli.core_options import chosen_catalog, core_options, required_catalog
+from tdprof.cli.output import standard_output
+from tdprof.cli.stat_print import Selection
+from tdprof.counting import Measurement, evaluate_counts, measure, plan_counting
+from tdprof.errors import TdprofError
+from tdprof.metrics.advice import doubts
+from tdprof.metrics.counts import parse_counts
+from tdprof.metrics.schedule import MAX_COUNTERS, MIN_COUNTERS
+from tdprof.recorder.counted_run import CountedRun, Subject
+from tdprof.recorder.events import Event, core_pmus, parse_events
+from tdprof.recorder.pmu import find_arm_pmu, parse_cpus, probe_counters
+
+# perf stat's own defaults.
+SOFTWARE_EVENTS = "task-clock,context-switches,cpu-migrations,page-faults"
+# Counted by themselves where no catalog knows the core's own events; a machine without them says so.
+GENERIC_EVENTS = "cycles,instructions,branches,branch-misses"
+
+
+@click.command(
+    "stat",
+    short_help="count events; metrics as the Topdown tree",
+    # The command's own options are not ours, with or without "--".
+    context_settings={"allow_interspersed_args": False},
+)
+@core_options
+@click.option("--metrics", metavar="GROUP|METRIC,…", help="Only these; `tdprof list groups` names them.")
+@click.option(
+    "--stage", type=click.Choice(["1", "2", "all"]), help="Only this stage; default: 1, and of 2 what explains it."
+)
+@click.option("-e", "--event", "events", metavar="EVENT,…", help="Count these instead of the software events.")
+@click.option("-I", "--interval-print", "interval_ms", type=click.IntRange(10), metavar="MS", help="Print every MS ms.")
+@click.option("-r", "--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run N times: mean and deviation.")
+@click.option("--passes", is_flag=True, help="Run the command once per counter group instead of taking turns.")
+@click.option("-p", "--pid", "pids", metavar="PID,…", help="Count running processes until they end or Ctrl-C.")
+@click.option("-a", "--all-cpus", is_flag=True, help="Count the whole machine.")
+@click.option(
+    "--counters",
+    type=click.IntRange(MIN_COUNTERS, MAX_COUNTERS),
+    metavar="N",
+    help="Programmable counters to use; default: as many as are free.",
+)
+@click.option("--counts", "counts_file", metavar="FILE", help="Evaluate these counts instead of counting; - is stdin.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable; with -I one object a line.")
+@click.option("--csv", "as_csv", is_flag=True, help="A row for each event and metric.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE.")
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] [CMD …]")
+def command(**options: Any) -> int:
+    """Count events of a command, of processes or of the machine, and say where its time is lost and why.
+
+    \b
+    tdprof stat -- ./app                       Stage 1, then the groups that explain it
+    tdprof stat --stage all --passes -- ./app  everything, one run per counter group
+    tdprof stat -r 5 --metrics Topdown_L1 -- ./app
+    tdprof stat -I 1000 -a                     the whole machine, once a second
+    tdprof stat --counts counts.json --cpu neoverse-v1 --json
+
+    The command's own output goes where it always goes; -o keeps the two apart. The exit status is the command's.
+    """
+    given = _Options(**options)
+    if given.as_json and given.as_csv:
+        raise TdprofError("--json and --csv exclude each other", status=2)
+    return _count(given) if given.counts_file is None else _evaluate_file(given, given.counts_file)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The command line, under the names that its options declare."""
+
+    cpu: str
+    catalog_file: Path | None
+    metrics: str | None
+    stage: str | None
+    events: str | None
+    interval_ms: int | None
+    repeat: int
+    passes: bool
+    pids: str | None
+    all_cpus: bool
+    counters: int | None
+    counts_file: str | None
+    as_json: bool
+    as_csv: bool
+    output: Path | None
+    command_line: tuple[str, ...]
+
+
+def _count(given: _Options) -> int:
+    """Count here and now; returns the command's exit status."""
+    subject = _subject(given)
+    choice = chosen_catalog(given.cpu, given.catalog_file)
+    if choice is None and (given.metrics or given.stage):
+        raise TdprofError("this is not an Arm machine, so it has no metrics", hint="tdprof stat -- CMD", status=2)
+    metrics = select_metrics(choice.catalog, given.metrics, given.stage) if choice else ()
+    plain = parse_events(given.events or (SOFTWARE_EVENTS if choice else f"{SOFTWARE_EVENTS},{GENERIC_EVENTS}"))
+    pmu = find_arm_pmu(choice.cpus) if choice else None
+    counters = probe_counters(pmu) if pmu and metrics else None
+    if counters and given.counters:
+        counters = replace(counters, programmable=given.counters)
+    plan = plan_counting(choice, metrics, plain, pmu, counters)
+    writer = _Writer(given, choice)
+    writer.prepare()
+    writer.say([*plan.notes, *_software_only_notes(choice, plain)])
+    measurement, run = measure(
+        plan,
+        subject,
+        repetitions=given.repeat,
+        one_pass_per_group=given.passes,
+        interval_s=given.interval_ms / 1000 if given.interval_ms else None,
+        on_interval=writer.write_interval,
+        on_run=_show_run,
+    )
+    writer.say(_late_notes(run, groups=1 if given.passes else len(plan.groups)))
+    if given.interval_ms is None:
+        writer.write(measurement, subject, run.exit_status)
+    return run.exit_status or 0
+
+
+def _evaluate_file(given: _Options, name: str) -> int:
+    """Evaluate counts from elsewhere."""
+    if given.command_line or given.pids or given.all_cpus:
+        raise TdprofError("--counts evaluates counts from a file: it takes no command, -p or -a", status=2)
+    choice = required_catalog(given.cpu, given.catalog_file)
+    metrics = select_metrics(choice.catalog, given.metrics, given.stage)
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise TdprofError(f"cannot read {name}: {error.strerror}", hint="--counts FILE") from error
+    except UnicodeDecodeError as error:
+        raise TdprofError(f"{name} is not text: {error.reason} at byte {error.start}", hint="--counts FILE") from error
+    found = parse_counts(text, choice.catalog, name)
+    writer = _Writer(given, choice)
+    # The catalog's own notes only: these counts need not come from this machine.
+    writer.say([*choice.catalog.notes, *found.notes])
+    writer.prepare()
+    writer.write_counts(evaluate_counts(metrics, found.counts))
+    return 0
+
+
+class _Writer:
+    """Prints measurements in the format that was asked for, to stdout or a file, and notes to stderr."""
+
+    def __init__(self, given: _Options, choice: CatalogChoice | None) -> None:
+        self.given = given
+        self.catalog = choice.catalog if choice else None
+        stage = int(given.stage) if given.stage in ("1", "2") else None
+        is_guided = given.stage is None and given.metrics is None
+        self.selection = Selection(choice.catalog, is_guided, stage) if choice else None
+        self.notes: list[str] = []
+        self.has_written = False
+
+    def prepare(self) -> None:
+        """Make the file before the command runs: a wrong name must not cost its run."""
+        if self.given.output is not None:
+            self._write_file(self.given.output, "w", "")
+
+    def say(self, notes: Sequence[str]) -> None:
+        """Tell the user, and keep the notes for the result."""
+        self.notes += notes
+        for note in notes:
+            click.echo(f"tdprof: {note}", err=True)
+
+    def write_interval(self, measurement: Measurement) -> None:
+        if self.given.as_json:
+            found = stat_print.measurement_json(measurement, self.catalog, (), {})
+            self._put(stat_print.format_json(found, one_line=True))
+        elif self.given.as_csv:
+            self._put(stat_print.format_csv(measurement, with_header=not self.has_written))
+        else:
+            events = stat_print.format_events(measurement, self.selection, only_counted=True)
+            self._put("\n".join([f"{measurement.end_s:.3f} s", *events, *self._metrics(measurement), ""]))
+
+    def write(self, measurement: Measurement, subject: Subject, exit_status: int | None) -> None:
+        self._doubt(measurement)
+        if self.given.as_json:
+            extra = {
+                "command": list(subject.command),
+                "exit_status": exit_status,
+                "repetitions": self.given.repeat,
+            }
+            self._put(stat_print.format_json(stat_print.measurement_json(measurement, self.catalog, self.notes, extra)))
+        elif self.given.as_csv:
+            self._put(stat_print.format_csv(measurement, with_header=True))
+        else:
+            parts = [_describe(subject), self.catalog.title if self.catalog else "", f"{measurement.seconds:.3f} s"]
+            parts += [f"mean of {self.given.repeat} runs"] if self.given.repeat > 1 else []
+            events = stat_print.format_events(measurement, self.selection)
+            self._put("\n".join([", ".join(filter(None, parts)), "", *events, *self._metrics(measurement)]))
+
+    def write_counts(self, measurement: Measurement) -> None:
+        self._doubt(measurement)
+        if self.given.as_json:
+            self._put(stat_print.format_json(stat_print.metrics_json(measurement)))
+        elif self.given.as_csv:
+            self._put(stat_print.format_csv(measurement, with_header=True))
+        else:
+            self._put("\n".join(self._metrics(measurement)).lstrip("\n"))
+
+    def _metrics(self, measurement: Measurement) -> list[str]:
+        return stat_print.format_metrics(measurement, self.selection) if self.selection else []
+
+    def _doubt(self, measurement: Measurement) -> None:
+        if self.catalog:
+            self.say(doubts(self.catalog, measurement.values()))
+
+    def _put(self, text: str) -> None:
+        self.has_written = True
+        if self.given.output is None:
+            with standard_output():
+                click.echo(text)
+        else:
+            self._write_file(self.given.output, "a", text + "\n")
+
+    @staticmethod
+    def _write_file(path: Path, mode: str, text: str) -> None:
+        try:
+            with path.open(mode, encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise TdprofError(f"cannot write {path}: {error.strerror}", hint="-o FILE") from error
+
+
+def _describe(subject: Subject) -> str:
+    if subject.pids:
+        return f"process {', '.join(map(str, subject.pids))}"
+    return "all CPUs" if subject.cpus else " ".join(subject.command)
+
+
+def select_metrics(catalog: Catalog, names: str | None, stage: str | None) -> tuple[Metric, ...]:
+    """The metrics that ``--metrics`` and ``--stage`` ask for, in the order of the catalog's groups.
+
+    Raises:
+        TdprofError: a name that is neither a metric nor a group, with the nearest; or nothing is left.
+    """
+    ordered = dict.fromkeys(name for group in catalog.groups.values() for name in group.metrics)
+    wanted = list(ordered | dict.fromkeys(catalog.metrics)) if names is None else _named(catalog, names)
+    if stage in ("1", "2"):
+        number = int(stage)
+        stages = {name: {catalog.groups[group].stage for group in catalog.metrics[name].groups} for name in wanted}
+        wanted = [name for name in wanted if number in stages[name]]
+    if not wanted:
+        raise TdprofError(f"none of these metrics is in stage {stage}" if names else "no metrics", status=2)
+    return tuple(catalog.metrics[name] for name in wanted)
+
+
+def _named(catalog: Catalog, names: str) -> list[str]:
+    known = {name.lower(): name for name in (*catalog.metrics, *catalog.groups)}
+    wanted: dict[str, None] = {}
+    for given in filter(None, (part.strip() for part in names.split(","))):
+        name = known.get(given.lower())
+        if name is None:
+            close = get_close_matches(given.lower(), known, n=1)
+            hint = f"--metrics {known[close[0]]}" if close else f"tdprof list groups --cpu {catalog.name}"
+            raise TdprofError(f"{catalog.title} has no metric or group named '{given}'", hint=hint, status=2)
+        members = catalog.groups[name].metrics if name in catalog.groups else (name,)
+        wanted |= dict.fromkeys(members)
+    if not wanted:
+        raise TdprofError("--metrics names nothing", hint=f"tdprof list groups --cpu {catalog.name}", status=2)
+    return list(wanted)
+
+
+def _subject(given: _Options) -> Subject:
+    """What to count, checked against the other options."""
+    if given.pids and given.all_cpus:
+        raise TdprofError("-p and -a exclude each other", status=2)
+    if not given.command_line and not given.pids and not given.all_cpus:
+        raise TdprofError("nothing to count: no command, process or -a", hint="tdprof stat -- CMD", status=2)
+    runs_command = bool(given.command_line) and not given.pids and not given.all_cpus
+    if (given.passes or given.repeat > 1) and (given.interval_ms or not runs_command):
+        cause = "--passes and -r run a command again and again: they need -- CMD and no -I, -p or -a"
+        raise TdprofError(cause, status=2)
+    try:
+        pids = tuple(int(pid) for pid in given.pids.split(",")) if given.pids else ()
+    except ValueError as error:
+        raise TdprofError(f"-p takes process numbers, not '{given.pids}'", hint="pgrep -a NAME", status=2) from error
+    online = Path("/sys/devices/system/cpu/online").read_text().strip() if given.all_cpus else ""
+    return Subject(given.command_line, pids, tuple(parse_cpus(online)))
+
+
+def _software_only_notes(choice: CatalogChoice | None, plain: Sequence[Event]) -> list[str]:
+    if choice is not None:
+        return []
+    notes = ["this is not an Arm machine: no Topdown metrics (tdprof stat --counts FILE --cpu NAME evaluates counts)"]
+    if not core_pmus() and any(event.type == 0 for event in plain):
+        notes.append("no hardware PMU here: software events only")
+    return notes
+
+
+def _late_notes(run: CountedRun, *, groups: int) -> list[str]:
+    """What only the run could tell.
+
+    Args:
+        groups: how many counter groups took turns.
+    """
+    notes = []
+    if run.user_only:
+        notes.append("counted in user space only: sudo sysctl kernel.perf_event_paranoid=1 allows the kernel's share")
+    if run.was_interrupted:
+        notes.append("interrupted: these are the counts so far")
+    if groups > 1:
+        notes.append(f"{groups} groups of events took turns on the counters; --passes runs the command once for each")
+    return notes
+
+
+def _show_run(number: int, total: int) -> None:
+    """Progress of repeated runs, for somebody who watches."""
+    if total > 1 and os.isatty(2):
+        click.echo(f"tdprof: run {number} of {total}", err=True)

@@ -1,0 +1,183 @@
+"""How `tdprof stat` shows a measurement: as the methodology tree, as JSON, or as CSV."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tdprof.catalog.entries import CPU_CYCLES, INST_RETIRED, Catalog
+from tdprof.cli.columns import format_columns
+from tdprof.counting import Measured, Measurement
+from tdprof.metrics.advice import advise
+from tdprof.metrics.topdown import Bottleneck, find_bottleneck, tree_rows
+
+CSV_FIELDS = ("time_s", "kind", "name", "value", "units", "standard_deviation", "running_percent", "reason")
+
+# Hardware events shown beside the software ones; the rest speak through the metrics and stand in --json and --csv.
+_SHOWN_EVENTS = (CPU_CYCLES, INST_RETIRED)
+
+# Decimals by the word that a unit starts with; the errors of counting hide more.
+_DECIMALS = {"percent": 1, "MPKI": 2, "ms": 2, "": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which metrics to show.
+
+    Attributes:
+        is_guided: show Stage 1, and of Stage 2 only the groups that the bottleneck leads to.
+        stage: only this stage; None for both.
+    """
+
+    catalog: Catalog
+    is_guided: bool
+    stage: int | None = None
+
+
+def format_events(measurement: Measurement, selection: Selection | None, *, only_counted: bool = False) -> list[str]:
+    """The events that are shown beside the metrics.
+
+    Args:
+        only_counted: leave out events that have no count, which a report every second need not repeat.
+    """
+    hidden = selection.catalog.events.keys() - set(_SHOWN_EVENTS) if selection else set()
+    rows = [
+        [_number(event), event.units, name, _spread(event), _share(event)]
+        for name, event in measurement.events.items()
+        if name not in hidden and not (only_counted and event.reason)
+    ]
+    return format_columns(rows, right=(0,), indent="  ")
+
+
+def format_metrics(measurement: Measurement, selection: Selection) -> list[str]:
+    """Stage 1 as the tree, then groups of Stage 2."""
+    bottleneck = find_bottleneck(selection.catalog, measurement.values())
+    lines = _stage_1(measurement, selection.catalog, bottleneck) if selection.stage != 2 else []
+    return lines + (_stage_2(measurement, selection, bottleneck) if selection.stage != 1 else [])
+
+
+def _stage_1(measurement: Measurement, catalog: Catalog, bottleneck: Bottleneck) -> list[str]:
+    """The tree's metrics, indented by depth, the largest of each level marked; then what that means."""
+    depths = {row.name: row.depth for row in tree_rows(catalog) if not row.is_group}
+    # A metric of Stage 1 that no node leads to still has its line.
+    depths |= {name: 0 for name, metric in catalog.metrics.items() if metric.stage == 1 and name not in depths}
+    rows = [
+        [
+            "  " * depth + name,
+            *_cells(measurement.metrics[name]),
+            "<-- largest" if name in bottleneck.path else "",
+        ]
+        for name, depth in depths.items()
+        if name in measurement.metrics
+    ]
+    if not rows:
+        return []
+    lines = ["", "Stage 1: Topdown analysis", *format_columns(rows, right=(1,), indent="  ")]
+    advice = advise(catalog, bottleneck)
+    return [*lines, "", *(f"  {line}" for line in advice)] if advice else lines
+
+
+def _stage_2(measurement: Measurement, selection: Selection, bottleneck: Bottleneck) -> list[str]:
+    """Group by group; guided, only those that the bottleneck leads to, with advice."""
+    catalog = selection.catalog
+    heading = "Stage 2: exploration"
+    groups = [group for group in catalog.groups.values() if group.stage != 1]
+    if selection.is_guided and bottleneck.groups:
+        groups = [catalog.groups[name] for name in bottleneck.groups]
+        heading += (
+            f", from {bottleneck.path[-1]}; beside each metric, what a high value means (--stage all: every group)"
+        )
+    lines: list[str] = []
+    for group in groups:
+        rows = []
+        for name in group.metrics:
+            if name in measurement.metrics:
+                value = measurement.metrics[name]
+                advice = catalog.metrics[name].advice if selection.is_guided and value.is_known else ""
+                rows.append([name, *_cells(value), advice])
+        if rows:
+            lines += ["", f"  {group.title}: {group.description}", *format_columns(rows, right=(1,), indent="    ")]
+    return ["", heading, *lines] if lines else []
+
+
+def _cells(value: Measured) -> list[str]:
+    """Value, units, spread, and how much of the time it was counted."""
+    return [_number(value), value.units, _spread(value), _share(value)]
+
+
+def _number(value: Measured) -> str:
+    return f"{value.value:,.{_decimals(value.units)}f}" if value.is_known else "-"
+
+
+def _decimals(units: str) -> int:
+    return _DECIMALS.get(units.split(" ")[0], 3)
+
+
+def _spread(value: Measured) -> str:
+    if value.standard_deviation is None:
+        return ""
+    return f"± {value.standard_deviation:,.{max(1, _decimals(value.units))}f}"
+
+
+def _share(value: Measured) -> str:
+    if value.reason:
+        return f"({value.reason})"
+    return "" if value.running_percent > 99.95 else f"({value.running_percent:.1f}% of the time)"
+
+
+def metrics_json(measurement: Measurement) -> dict[str, Any]:
+    """Metric to value and units: all that `--counts --json` prints."""
+    return {name: _json_of(value) for name, value in measurement.metrics.items()}
+
+
+def measurement_json(
+    measurement: Measurement, catalog: Catalog | None, notes: Sequence[str], extra: dict[str, Any]
+) -> dict[str, Any]:
+    """Everything of a live measurement; ``extra`` is what is known of the run as a whole."""
+    way = find_bottleneck(catalog, measurement.values()) if catalog else Bottleneck((), ())
+    return {
+        "cpu": catalog.name if catalog else None,
+        "time_s": measurement.end_s,
+        "seconds": measurement.seconds,
+        **extra,
+        "events": {name: _json_of(value) for name, value in measurement.events.items()},
+        "metrics": metrics_json(measurement),
+        "bottleneck": list(way.path),
+        "next_groups": list(way.groups),
+        "notes": list(notes),
+    }
+
+
+def _json_of(value: Measured) -> dict[str, Any]:
+    """Value and units always, doubts where there are any. JSON has no NaN."""
+    found: dict[str, Any] = {"value": value.value if value.is_known else None, "units": value.units}
+    if value.standard_deviation is not None:
+        found["standard_deviation"] = value.standard_deviation
+    if value.reason:
+        found["reason"] = value.reason
+    elif value.running_percent < 100:
+        found["running_percent"] = value.running_percent
+    return found
+
+
+def format_json(value: dict[str, Any], *, one_line: bool = False) -> str:
+    """JSON text."""
+    return json.dumps(value, indent=None if one_line else 1, ensure_ascii=False, allow_nan=False)
+
+
+def format_csv(measurement: Measurement, *, with_header: bool) -> str:
+    """One row for each event and metric; an empty value where there is none."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    if with_header:
+        writer.writerow(CSV_FIELDS)
+    time_s = f"{measurement.end_s:.6f}" if measurement.end_s else ""
+    for kind, values in (("event", measurement.events), ("metric", measurement.metrics)):
+        for name, value in values.items():
+            known = repr(value.value) if value.is_known else ""
+            spread = "" if value.standard_deviation is None else repr(value.standard_deviation)
+            share = f"{value.running_percent:.2f}"
+            writer.writerow([time_s, kind, name, known, value.units, spread, share, value.reason])
+    return out.getvalue().rstrip("\n")

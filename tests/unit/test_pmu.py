@@ -1,0 +1,135 @@
+"""The core PMU: found in sysfs, and its free counters found by counting."""
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tdprof.catalog.choose import CatalogChoice, load_packaged
+from tdprof.counting import Plan, plan_counting
+from tdprof.errors import TdprofError
+from tdprof.recorder import perf_event as pe
+from tdprof.recorder.events import parse_events
+from tdprof.recorder.pmu import CPU_CYCLES_CODE, CorePmu, Counters, find_arm_pmu, parse_cpus, probe_counters
+
+V1 = load_packaged("neoverse-v1")
+REPORTED = frozenset(event.code for event in V1.events.values() if event.code & ~0x403F == 0)
+
+
+def write_pmu(folder: Path, name: str, *, kind: int, cpus: str, events: dict[str, str]) -> None:
+    (folder / name / "events").mkdir(parents=True)
+    (folder / name / "type").write_text(f"{kind}\n")
+    (folder / name / "cpus").write_text(f"{cpus}\n")
+    for event, text in events.items():
+        (folder / name / "events" / event).write_text(f"{text}\n")
+
+
+def test_the_pmu_of_the_catalogs_cpus_is_found(tmp_path: Path) -> None:
+    write_pmu(tmp_path, "armv8_pmuv3_0", kind=8, cpus="0-3", events={"cpu_cycles": "event=0x0011"})
+    write_pmu(tmp_path, "armv8_pmuv3_1", kind=9, cpus="4-7", events={"cpu_cycles": "event=0x0011", "x": "config=1"})
+    write_pmu(tmp_path, "arm_spe_0", kind=10, cpus="0-7", events={})
+    assert find_arm_pmu((4, 5), tmp_path) == CorePmu("armv8_pmuv3_1", 9, frozenset({4, 5, 6, 7}), frozenset({0x11}))
+    first = find_arm_pmu((), tmp_path)
+    assert first is not None
+    assert (first.name, first.event("CPU_CYCLES", 0x11).config) == ("armv8_pmuv3_0", 0x11)
+    assert find_arm_pmu((64,), tmp_path) is None
+
+
+def test_another_makers_pmu_is_not_taken(tmp_path: Path) -> None:
+    write_pmu(tmp_path, "cpu", kind=4, cpus="0-3", events={"cpu-cycles": "event=0x3c"})
+    assert find_arm_pmu((), tmp_path) is None
+
+
+def test_cpu_lists() -> None:
+    assert parse_cpus("0-2,5") == [0, 1, 2, 5]
+    assert parse_cpus("") == []
+
+
+class FakePmu:
+    """Opens as the kernel does, against an empty PMU, and then runs only what fits the counters that are free."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, counters: int, free: int, cycle_counter: bool) -> None:
+        self.counters, self.free, self.cycle_counter = counters, free, cycle_counter
+        self.group: list[int] = []
+        monkeypatch.setattr(pe, "perf_event_open", self.open)
+        monkeypatch.setattr(pe, "enable", lambda _: None)
+        monkeypatch.setattr(pe, "read_count", self.read)
+
+    def open(self, attr: pe.PerfEventAttr, pid: int, cpu: int, group_fd: int = -1) -> int:
+        self.group = [*(self.group if group_fd >= 0 else []), attr.config]
+        if self.needed(has_cycle_counter=True) > self.counters:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return os.open(os.devnull, os.O_RDONLY)
+
+    def needed(self, *, has_cycle_counter: bool) -> int:
+        return sum(not (has_cycle_counter and code == CPU_CYCLES_CODE) for code in self.group)
+
+    def read(self, _: int) -> pe.Count:
+        runs = self.needed(has_cycle_counter=self.cycle_counter) <= self.free
+        return pe.Count(0, 1000, 1000 if runs else 0)
+
+
+@pytest.mark.parametrize("counters", [1, 5, 6, 31])
+@pytest.mark.parametrize("cycle_counter", [True, False])
+def test_free_counters_are_found_by_counting(
+    monkeypatch: pytest.MonkeyPatch, counters: int, cycle_counter: bool
+) -> None:
+    FakePmu(monkeypatch, counters=counters, free=counters, cycle_counter=cycle_counter)
+    assert probe_counters(CorePmu("fake", 8, frozenset(), frozenset())) == Counters(counters, cycle_counter)
+
+
+def test_counters_that_others_hold_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakePmu(monkeypatch, counters=6, free=4, cycle_counter=True)
+    assert probe_counters(CorePmu("fake", 8, frozenset(), frozenset())) == Counters(4, True)
+    FakePmu(monkeypatch, counters=6, free=0, cycle_counter=True)
+    assert probe_counters(CorePmu("fake", 8, frozenset(), frozenset())) is None
+
+
+def test_no_permission_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(pe, "perf_event_open", refuse)
+    with pytest.raises(TdprofError) as caught:
+        probe_counters(CorePmu("fake", 8, frozenset(), frozenset()))
+    assert "perf_event_paranoid" in caught.value.hint
+
+
+def plan(pmu: CorePmu | None, counters: Counters | None, metrics: Sequence[str] = tuple(V1.metrics)) -> Plan:
+    chosen = tuple(V1.metrics[name] for name in metrics)
+    return plan_counting(CatalogChoice(V1, (0,), ()), chosen, parse_events("page-faults"), pmu, counters)
+
+
+def test_a_whole_pmu_measures_every_metric_in_seven_groups() -> None:
+    found = plan(CorePmu("armv8_pmuv3_0", 8, frozenset(), REPORTED), Counters(6, True))
+    assert len(found.groups) == 7
+    assert found.notes == ()
+    for group, events in found.groups:
+        assert [(event.name, event.type) for event in events] == [(name, 8) for name in group.events]
+        assert [event.config for event in events] == [V1.events[name].code for name in group.events]
+
+
+def test_no_pmu_leaves_the_software_events_and_says_so() -> None:
+    found = plan(None, None)
+    assert found.groups == ()
+    assert [event.name for event in found.plain] == ["page-faults"]
+    assert found.notes == (
+        "this machine has no Arm core PMU: hardware events are not counted, so their metrics have no value",
+    )
+    assert plan(CorePmu("p", 8, frozenset(), REPORTED), None).notes[0].startswith("no counter of p is free")
+
+
+def test_a_guests_pmu_with_cycles_and_instructions_gives_what_these_give() -> None:
+    found = plan(CorePmu("armv8_pmuv3_0", 8, frozenset(), frozenset({0x08, 0x11})), Counters(4, True))
+    assert [(group.events, group.metrics) for group, _ in found.groups] == [(("CPU_CYCLES", "INST_RETIRED"), ("ipc",))]
+    assert "35 of 36 metrics have no value" in found.notes[0]
+
+
+def test_a_taken_cycle_counter_costs_topdown_its_group() -> None:
+    found = plan(
+        CorePmu("armv8_pmuv3_0", 8, frozenset(), REPORTED), Counters(6, False), V1.groups["Topdown_L1"].metrics
+    )
+    assert len(found.groups) == 2
+    assert "Topdown_L1 does not fit" in found.notes[0]
