@@ -3,9 +3,11 @@
  * of the DWARF 5 standard.
  *
  *   dwarf_abbrev.c    abbreviation tables; attribute values
- *   dwarf_unit.c      unit headers and root DIEs; strings, addresses and range lists as a unit sees them
+ *   dwarf_value.c     what values mean in a unit: strings, addresses, range lists, references
+ *   dwarf_unit.c      unit headers and root DIEs; names of functions
  *   dwarf_line.c      line programs to rows
- *   dwarf_function.c  the walk over a unit's DIEs; inlined calls painted over line rows
+ *   dwarf_function.c  the walk over a unit's DIEs: functions and inlined calls
+ *   dwarf_segment.c   their names and files; inlined calls painted over line rows
  *   dwarf_index.c     threads, merging, the exported functions
  *
  * Input is never trusted: a unit that breaks a rule is counted and left out, the others are read. */
@@ -119,7 +121,7 @@ static inline void skip_values(struct cursor *c, const struct abbrev *abbrev, co
 			skip_value(c, &unit->table->attributes.items[abbrev->first + i], unit);
 }
 
-/* --- dwarf_unit.c --- */
+/* --- dwarf_value.c --- */
 struct range {
 	uint64_t start, end;
 };
@@ -130,7 +132,6 @@ struct ranges {
 	bool exhausted;	 /* no memory */
 };
 
-void scan_units(struct debug_file *file, bool *exhausted);
 const char *value_string(const struct unit *unit, const struct value *value);
 uint64_t value_address(const struct unit *unit, const struct value *value, bool *bad);
 /* Append the ranges of low_pc and high_pc, or of a range list; false if it breaks a rule or the budget. */
@@ -138,6 +139,10 @@ bool value_ranges(const struct unit *unit, const struct value *low, const struct
 		  struct ranges *out);
 /* The unit and offset that a reference points at; NULL if it points nowhere. */
 const struct unit *value_reference(const struct unit *unit, const struct value *value, uint64_t *offset);
+
+/* --- dwarf_unit.c --- */
+/* All unit headers of .debug_info with their root DIEs. */
+void scan_units(struct debug_file *file, bool *exhausted);
 const struct unit *unit_at(const struct debug_file *file, uint64_t offset);
 /* The linkage name of a function's DIE, through its origin and declaration; else its plain name; else NULL. */
 const char *function_name(const struct unit *unit, uint64_t offset);

@@ -127,6 +127,22 @@ def test_debug_data_shared_by_dwz(tmp_path):
     check(path, theirs, addresses)
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["dwo", "dwp"])
+@pytest.mark.parametrize("version", ["-gdwarf-4", "-gdwarf-5"])
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_split_units(tmp_path, compiler, version, packed):
+    path = compile_program(tmp_path, compiler, "-O2", "-g", version, "-gsplit-dwarf")
+    addresses = function_addresses(path)
+    theirs = llvm_stacks(path, addresses.tolist())
+    splits = list(tmp_path.glob("*.dwo"))
+    assert splits
+    if packed:
+        subprocess.run([need("llvm-dwp"), "-e", path, "-o", f"{path}.dwp"], check=True, cwd=tmp_path)
+        for split in splits:
+            split.unlink()
+    check(path, theirs, addresses)
+
+
 def test_mini_debug_info(tmp_path):
     path = compile_program(tmp_path, "gcc", "-O2", "-rdynamic")
     addresses = function_addresses(path)

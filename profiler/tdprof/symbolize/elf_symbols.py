@@ -12,6 +12,7 @@ from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex
 from tdprof.symbolize.debug_files import DebugDirs, DebugFile, find_debug_file, find_shared_file, read_mini_debug_info
 from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, read_debug_sections
 from tdprof.symbolize.locations import find_locations
+from tdprof.symbolize.split_units import SplitFinder
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, join_tables, read_elf_symbols
 
 NOWHERE = np.uint64(2**64 - 1)  # the ELF address of a file offset that no segment loads; no symbol covers it
@@ -47,6 +48,7 @@ class ElfSymbols:
 
     def __init__(self, elf: Elf, path: Path, dirs: DebugDirs) -> None:
         self._elf = elf
+        self._path = path
         self._dirs = dirs
         self._debug = DebugFile(elf, path) if has_debug_info(elf) else find_debug_file(elf, path, dirs)
         self._table, self._is_complete = _choose_table(elf, self._debug)
@@ -82,6 +84,7 @@ class ElfSymbols:
                 read_debug_sections(self._debug.elf),
                 text_bounds(self._elf),
                 shared=read_debug_sections(shared.elf) if shared else None,
+                find_split=SplitFinder((self._path, self._debug.path), self._dirs).find,
                 wanted=wanted,
                 threads=os.cpu_count() or 1,
             )

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/* libFuzzer target: arbitrary bytes as debug sections, read whole, for some addresses, with a shared file and with a
+ * split unit; checks that the columns that come out are in order and within bounds. Run by tools/fuzz_symbols. */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECTIONS 9
+
+struct section {
+	const uint8_t *data;
+	uint64_t size;
+};
+struct sizes {
+	uint64_t ranges, nodes, functions, files, function_bytes, file_bytes, units, bad_units, bad_offset;
+};
+struct columns {
+	uint64_t *range_start;
+	uint32_t *range_node, *range_file, *range_line;
+	uint32_t *node_function, *node_parent, *node_call_file, *node_call_line;
+	uint64_t *function_name, *file_name;
+	char *function_text, *file_text;
+};
+struct skeleton {
+	uint64_t unit, dwo_id;
+	const char *name, *directory;
+};
+
+void *tdprof_dwarf_open(const struct section *, const struct section *, uint64_t, uint64_t);
+uint64_t tdprof_dwarf_skeletons(void *, struct skeleton *, uint64_t);
+int tdprof_dwarf_add_split(void *, uint64_t, const struct section *);
+int tdprof_dwarf_build(void *, const uint64_t *, uint64_t, unsigned);
+void tdprof_dwarf_sizes(void *, struct sizes *);
+void tdprof_dwarf_copy(void *, const struct columns *);
+void tdprof_dwarf_close(void *);
+
+static void check_columns(void *index)
+{
+	struct sizes n;
+	struct columns c;
+
+	tdprof_dwarf_sizes(index, &n);
+	c.range_start = malloc(n.ranges * 8 + 1);
+	c.range_node = malloc(n.ranges * 4 + 1);
+	c.range_file = malloc(n.ranges * 4 + 1);
+	c.range_line = malloc(n.ranges * 4 + 1);
+	c.node_function = malloc(n.nodes * 4 + 1);
+	c.node_parent = malloc(n.nodes * 4 + 1);
+	c.node_call_file = malloc(n.nodes * 4 + 1);
+	c.node_call_line = malloc(n.nodes * 4 + 1);
+	c.function_name = malloc(n.functions * 8 + 1);
+	c.file_name = malloc(n.files * 8 + 1);
+	c.function_text = malloc(n.function_bytes + 1);
+	c.file_text = malloc(n.file_bytes + 1);
+	tdprof_dwarf_copy(index, &c);
+	for (uint64_t i = 0; i < n.ranges; i++) {
+		assert(!i || c.range_start[i] > c.range_start[i - 1]);
+		assert(c.range_node[i] == UINT32_MAX || c.range_node[i] < n.nodes);
+		assert(c.range_file[i] == UINT32_MAX || c.range_file[i] < n.files);
+	}
+	for (uint64_t i = 0; i < n.nodes; i++) {
+		assert(c.node_function[i] == UINT32_MAX || c.node_function[i] < n.functions);
+		/* A parent stands before its calls, so chains end. */
+		assert(c.node_parent[i] == UINT32_MAX || c.node_parent[i] < i);
+		assert(c.node_call_file[i] == UINT32_MAX || c.node_call_file[i] < n.files);
+	}
+	for (uint64_t i = 0; i < n.functions; i++)
+		assert(memchr(c.function_text + c.function_name[i], 0, n.function_bytes - c.function_name[i]));
+	for (uint64_t i = 0; i < n.files; i++)
+		assert(memchr(c.file_text + c.file_name[i], 0, n.file_bytes - c.file_name[i]));
+	free(c.range_start), free(c.range_node), free(c.range_file), free(c.range_line);
+	free(c.node_function), free(c.node_parent), free(c.node_call_file), free(c.node_call_line);
+	free(c.function_name), free(c.file_name), free(c.function_text), free(c.file_text);
+}
+
+static void read_once(const struct section *sections, const struct section *shared, int split, const uint64_t *wanted,
+		      uint64_t wanted_count)
+{
+	void *index = tdprof_dwarf_open(sections, shared, 1, (uint64_t)1 << 47);
+	struct skeleton rows[4];
+	uint64_t count;
+
+	if (!index)
+		return;
+	count = tdprof_dwarf_skeletons(index, rows, 4);
+	for (uint64_t i = 0; split && i < count && i < 4; i++)
+		tdprof_dwarf_add_split(index, rows[i].unit, sections);
+	if (!tdprof_dwarf_build(index, wanted, wanted_count, 1))
+		check_columns(index);
+	tdprof_dwarf_close(index);
+}
+
+/* Input: the size of each section as three bytes, then the sections. Each is copied to memory of exactly its size,
+ * so that reading one byte too far is seen. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct section sections[SECTIONS];
+	const uint8_t *sizes = data;
+	uint64_t wanted[] = { 0x1010, 0x1100, 0x1180, 0x401150 };
+
+	if (size < 3 * SECTIONS)
+		return 0;
+	data += 3 * SECTIONS;
+	size -= 3 * SECTIONS;
+	for (int i = 0; i < SECTIONS; i++) {
+		uint64_t want = sizes[3 * i] | sizes[3 * i + 1] << 8 | (uint64_t)sizes[3 * i + 2] << 16;
+		uint8_t *copy;
+
+		want = want < size ? want : size;
+		copy = malloc(want);
+		memcpy(copy, data, want);
+		sections[i] = (struct section){ copy, want };
+		data += want;
+		size -= want;
+	}
+	read_once(sections, NULL, 0, NULL, 0);
+	read_once(sections, sections, 1, wanted, sizeof(wanted) / sizeof(*wanted));
+	for (int i = 0; i < SECTIONS; i++)
+		free((void *)sections[i].data);
+	return 0;
+}
