@@ -113,6 +113,9 @@ static void take_chain(struct cursor *c, uint64_t count, uint16_t cpu_mode, stru
             chain->unknown++;
         }
     }
+    /* The return address of the outermost frame-pointer frame is 0: an end mark, no frame. */
+    while (chain->users > 0 && chain->user[chain->users - 1] == 0)
+        chain->users--;
 }
 
 /* PERF_SAMPLE_REGS_USER and _INTR; `pc` receives register number `wanted`, if it is there. */

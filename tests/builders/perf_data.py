@@ -10,7 +10,7 @@ import zstandard
 from builders.perf_records import RecordWriter
 from tdprof.decode.perf_layout import RecordLayout
 
-ATTR_BYTES = 136
+ATTR_BYTES = 128  # PERF_ATTR_SIZE_VER7, the newest that perf 6.1 accepts
 COMPRESSED, COMPRESSED2, AUXTRACE_INFO, AUXTRACE, TIME_CONV = 81, 83, 70, 71, 79
 
 # perf_event_attr flag bits that matter here.
@@ -58,7 +58,7 @@ class PerfDataWriter:
         data += self.pack(
             "QQIiQ", layout.branch_sample_type, layout.sample_regs_user, 0, event.clockid, layout.sample_regs_intr
         )
-        return data.ljust(max(ATTR_BYTES, self.attr_bytes), b"\0")[: self.attr_bytes]
+        return data.ljust(max(136, self.attr_bytes), b"\0")[: self.attr_bytes]
 
     def string(self, text: str) -> bytes:
         padded = text.encode() + b"\0" * (64 - len(text.encode()) % 64)

@@ -14,7 +14,7 @@ _CONTEXT_MAX = 2**64 - 4095
 
 
 class RawSample(NamedTuple):
-    """A sample as perf prints it undecoded; ``chain`` without markers, the kernel's part first."""
+    """A sample as perf prints it undecoded; ``chain`` without markers and end mark, the kernel's part first."""
 
     time_ns: int
     cpu: int
@@ -57,7 +57,7 @@ def raw_samples(path: Path) -> list[RawSample]:
             int(m["ip"], 16),
             int(m["misc"], 16),
             int(m["period"]),
-            tuple(chain),
+            tuple(chain[:-1] if chain and chain[-1] == 0 else chain),
         )
         for m, chain in samples
     )

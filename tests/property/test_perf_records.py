@@ -24,6 +24,7 @@ u32 = st.integers(0, 2**32 - 1)
 word = st.one_of(
     u64,
     st.integers(0, 40),
+    st.just(0),
     st.sampled_from([CONTEXT_USER, CONTEXT_KERNEL, CONTEXT_GUEST, CONTEXT_USER_DEFERRED, 2**64 - 4095]),
 )
 byteorders = st.sampled_from(["little", "big"])

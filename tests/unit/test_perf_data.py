@@ -202,10 +202,15 @@ def test_any_cut_of_the_header_is_one_clear_error(tmp_path: Path, size: int) -> 
     assert str(path) in message
 
 
-@pytest.mark.parametrize("content", [b"", b"PERFFILE" + b"\0" * 200, b"hello", b"\x7fELF" + b"\0" * 100])
+@pytest.mark.parametrize("content", [b"PERFFILE" + b"\0" * 200, b"hello", b"\x7fELF" + b"\0" * 100])
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(TdprofError, match=r"not a perf\.data file"):
         read(write(tmp_path, content))
+
+
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    with pytest.raises(TdprofError, match="is empty"):
+        read(write(tmp_path, b""))
 
 
 def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:

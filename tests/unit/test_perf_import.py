@@ -27,7 +27,7 @@ KERNEL_BASE = 0xFFFF800008000000
 
 def writer() -> PerfDataWriter:
     events = [
-        Event(RecordLayout(SAMPLE_TYPE, ids=(1,)), "cycles"),
+        Event(RecordLayout(SAMPLE_TYPE, ids=(1,)), "cycles:ppp"),
         Event(RecordLayout(SAMPLE_TYPE, ids=(2,)), "dummy:HG", 1, 9),
         Event(RecordLayout(SAMPLE_TYPE, ids=(3,)), "cpu-clock", 1, 0),
     ]

@@ -95,6 +95,8 @@ def frames(decoder: RecordStream, chain: int) -> list[int]:
         (2, [CONTEXT_USER, 0x1], [0x1], []),
         (2, [0x1, 0x2], [0x1, 0x2], []),  # no marker: the sample's own mode
         (1, [0xA], [], [0xA]),
+        (2, [CONTEXT_USER, 0x1, 0], [0x1], []),  # the end of a frame-pointer chain
+        (2, [CONTEXT_USER, 0, 0x1, 0, 0], [0, 0x1], []),
         (2, [], [0x99], []),  # nothing asked for or nothing readable: the address itself
         (1, [CONTEXT_USER, 0x1], [0x1], [0x99]),  # exclude_callchain_kernel
         (1, [CONTEXT_USER, 0x1, CONTEXT_KERNEL, 0xA, CONTEXT_USER, 0x2], [0x1, 0x2], [0xA]),

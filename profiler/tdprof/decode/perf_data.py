@@ -40,7 +40,7 @@ _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
 _WINDOW_BYTES = 4 << 20  # of records decoded into one batch
 # zstd may blow up input by 2^15; slices of this size keep what one step can yield at some tens of MB.
 _COMPRESSED_SLICE_BYTES = 1 << 10
-_NOT_PERF_DATA = "tdprof import reads what 'perf record' writes"
+_NOT_PERF_DATA = "perf record -o perf.data -- CMD makes one"
 
 
 class ToolRecord(IntEnum):
@@ -145,8 +145,8 @@ class PerfData:
         data = self._maps[0]
         byteorder = _MAGIC.get(bytes(data[:8]))
         if byteorder is None:
-            old = " (it is of perf before Linux 2.6.32)" if bytes(data[:8]) == b"PERFFILE" else ""
-            raise TdprofError(f"{self.path} is not a perf.data file{old}", hint=_NOT_PERF_DATA)
+            what = "is empty" if not data else "is not a perf.data file"
+            raise TdprofError(f"{self.path} {what}", hint=_NOT_PERF_DATA)
         self.byteorder: ByteOrder = "little" if byteorder == "little" else "big"
         self._order = "<" if byteorder == "little" else ">"
         if len(data) < _PIPE_HEADER_BYTES:
@@ -313,12 +313,20 @@ class PerfData:
                 break
             self.position = before + at
             if at - taken >= _WINDOW_BYTES:
+                self._drop_pages(file, taken, at)
                 taken = at
                 yield self._take_batch()
         inflater.finish()
         self.losses.unreadable_bytes += len(data) - at
         self.position = before + len(data)
         yield self._take_batch()
+
+    def _drop_pages(self, file: int, start: int, end: int) -> None:
+        """Let go of the pages that were read, so that a file's size never counts as this process's memory."""
+        data, offset = self._maps[file], self._start if file == 0 else 0
+        if isinstance(data, mmap.mmap):
+            first = (offset + start) // mmap.PAGESIZE * mmap.PAGESIZE
+            data.madvise(mmap.MADV_DONTNEED, first, offset + end - first)
 
     def _take_batch(self) -> Batch:
         stream = self._stream

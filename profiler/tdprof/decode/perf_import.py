@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +31,8 @@ _KEPT_TYPES = (
     RecordType.THROTTLE,
 )
 _CHANGE_TYPES = (RecordType.MMAP, RecordType.MMAP2, RecordType.COMM)
-_CHAINS_AT_ONCE = 1 << 15
+_PRECISION = re.compile(r":[pPH]+$")  # perf's own default modifiers; the event is the same
+_CHAINS_AT_ONCE = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,8 @@ def _numbered_events(attrs: list[Attr]) -> tuple[list[int], list[EventInfo]]:
             continue
         numbers.append(len(events))
         rate = {"frequency_hz" if attr.is_frequency else "period": attr.sample_period}
-        events.append(EventInfo(attr.name, Unit.NANOSECONDS if attr.is_clock else Unit.COUNT, **rate))
+        name = _PRECISION.sub("", attr.name)
+        events.append(EventInfo(name, Unit.NANOSECONDS if attr.is_clock else Unit.COUNT, **rate))
     return numbers, events
 
 

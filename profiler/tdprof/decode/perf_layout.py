@@ -416,7 +416,7 @@ class RecordStream(Protocol):
         ...
 
     def chains(self, first: int = 0) -> Chains:
-        """The distinct call chains from number ``first`` on, as a copy."""
+        """The distinct call chains from number ``first`` on; do not write to them."""
         ...
 
     def forget_chains(self) -> None:

@@ -266,8 +266,9 @@ class RecordDecoder:
 
     def chains(self, first: int = 0) -> Chains:
         rows = self._d.chains.rows
+        # Views: a table that grows only appends or moves, and never writes to what is there.
         offsets = self._chain_offsets[min(first, rows) : rows + 1]
-        return Chains(self._frames[offsets[0] : offsets[-1]].copy(), offsets - offsets[0])
+        return Chains(self._frames[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def forget_chains(self) -> None:
         self._slots = np.zeros(1 << 12, np.uint64)

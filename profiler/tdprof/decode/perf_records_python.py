@@ -514,6 +514,8 @@ class _SplitChain:
                 self.guests += 1
             else:
                 self.unknown += 1
+        while self.user and self.user[-1] == 0:  # the end mark of a frame-pointer chain
+            self.user.pop()
 
 
 def _text(c: _Cursor) -> bytes:
