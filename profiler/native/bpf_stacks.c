@@ -59,6 +59,9 @@ __attribute__((visibility("default"))) void tdprof_bpf_stacks(const uint8_t *dat
 		hash[n] = load64(record);
 		is_kernel[n] = load32(record + 12) != 0;
 		start[n++] = total;
+		/* A frame pointer chain may end in a return address of 0, which is no frame. */
+		while (depth > 0 && load64(record + STACK_HEADER + 8ull * (depth - 1)) == 0)
+			depth--;
 		memcpy(address + total, record + STACK_HEADER, 8ull * depth);
 		total += depth;
 	}

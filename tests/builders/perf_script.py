@@ -26,6 +26,13 @@ class RawSample(NamedTuple):
     chain: tuple[int, ...]
 
 
+def _without_end(chain: list[int]) -> tuple[int, ...]:
+    """Without the zeros that a walk along frame pointers ends in."""
+    while chain and chain[-1] == 0:
+        chain = chain[:-1]
+    return tuple(chain)
+
+
 def raw_samples(path: Path) -> list[RawSample]:
     """All samples, sorted."""
     result = subprocess.run(
@@ -57,7 +64,7 @@ def raw_samples(path: Path) -> list[RawSample]:
             int(m["ip"], 16),
             int(m["misc"], 16),
             int(m["period"]),
-            tuple(chain[:-1] if chain and chain[-1] == 0 else chain),
+            _without_end(chain),
         )
         for m, chain in samples
     )

@@ -148,8 +148,9 @@ def decode_stacks_python(data: bytes) -> tuple[StackBatch, int, int]:
             continue
         hashes.append(int.from_bytes(record[:8], "little"))
         kinds.append(record[12:16] != bytes(4))
-        addresses.append(np.frombuffer(record, "<u8", depth, _STACK_HEADER))
-        starts.append(starts[-1] + depth)
+        # A frame pointer chain may end in a return address of 0, which is no frame.
+        addresses.append(np.trim_zeros(np.frombuffer(record, "<u8", depth, _STACK_HEADER), "b"))
+        starts.append(starts[-1] + len(addresses[-1]))
     joined = np.concatenate(addresses) if addresses else np.empty(0, np.uint64)
     batch = StackBatch(
         np.array(hashes, np.uint64), np.array(kinds, np.uint8), np.array(starts, np.uint64), joined.astype(np.uint64)
