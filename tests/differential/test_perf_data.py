@@ -122,8 +122,12 @@ def test_dwarf_call_graphs_keep_the_kernels_part_and_add_the_users_leaf(tmp_path
 
 
 def test_threads_directory_has_no_fewer_samples_than_perf_reads(tmp_path: Path) -> None:
-    """perf 6.1 drops some samples of its own directories, more of compressed ones; every one it shows we have."""
+    """perf 6.1 drops some samples of its own directories, more of compressed ones; every one it shows we have.
+
+    Call chains are left out: of a dropped sample its dump may show the frames without the head.
+    """
     result = perf_record("--threads -a -F 999 -g", "perf.data", tmp_path)
     if result.returncode:
         pytest.skip(f"perf record --threads: {result.stderr.decode().strip().splitlines()[-1:]}")
-    assert set(raw_samples(tmp_path / "perf.data")) <= set(our_samples(tmp_path / "perf.data"))
+    ours = {sample[:7] for sample in our_samples(tmp_path / "perf.data")}
+    assert {sample[:7] for sample in raw_samples(tmp_path / "perf.data")} <= ours
