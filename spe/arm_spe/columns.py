@@ -1,0 +1,93 @@
+"""The columns a decoder fills: names, types, and the packet each value comes from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arm_spe.packet import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One value per record.
+
+    Attributes:
+        name: as in `struct spe_columns`.
+        dtype: NumPy type.
+        kind: the packet it comes from; None where every record has a value. Missing values are 0.
+    """
+
+    name: str
+    dtype: type[np.generic]
+    kind: Kind | None
+
+
+RECORD_COLUMNS: tuple[Column, ...] = (
+    Column("offset", np.uint64, None),  # of the record in the input
+    Column("pc", np.uint64, Kind.PC),  # virtual addresses: bits 63:56 are copies of bit 55
+    Column("branch_target", np.uint64, Kind.TGT),
+    Column("va", np.uint64, Kind.VA),
+    Column("pa", np.uint64, Kind.PA),  # bits 55:0
+    Column("previous_branch_target", np.uint64, Kind.PBT),
+    Column("events", np.uint64, Kind.EVENTS),
+    Column("timestamp", np.uint64, Kind.TS),  # generic timer ticks
+    Column("present", np.uint32, None),
+    Column("context_el1", np.uint32, Kind.CTX1),
+    Column("context_el2", np.uint32, Kind.CTX2),
+    Column("total_latency", np.uint16, Kind.TOT),  # cycles; saturating
+    Column("issue_latency", np.uint16, Kind.ISSUE),
+    Column("translation_latency", np.uint16, Kind.XLAT),
+    Column("alt_issue_latency", np.uint16, Kind.ALT),
+    Column("data_source", np.uint16, Kind.SOURCE),
+    Column("op_class", np.uint8, Kind.OP),  # header bits 1:0
+    Column("op", np.uint8, Kind.OP),  # payload
+    Column("pc_top", np.uint8, Kind.PC),  # payload bits 63:56: NS, EL, NSE
+    Column("branch_target_top", np.uint8, Kind.TGT),
+    Column("va_top", np.uint8, Kind.VA),  # tag
+    Column("pa_top", np.uint8, Kind.PA),  # NS, CH, NSE, PAT
+    Column("previous_branch_target_top", np.uint8, Kind.PBT),
+)
+OTHER_COLUMNS: tuple[Column, ...] = (
+    Column("other_record", np.uint32, None),  # row of the record
+    Column("other_header", np.uint16, None),  # first byte of an extended header << 8 | header byte
+    Column("other_payload", np.uint64, None),
+)
+"""Packets that are no fields: implementation-defined and reserved ones, kept as they came."""
+
+MAX_RECORD_BYTES = 2048
+"""The largest PMSIDR_EL1.MaxSize."""
+MIN_OTHER_CAPACITY = MAX_RECORD_BYTES // 2
+"""Rows of other packets that one record can need."""
+
+
+class RecordBatch:
+    """Some records as columns.
+
+    Args:
+        columns: arrays by name: every one of RECORD_COLUMNS with a row per record, every one of OTHER_COLUMNS.
+    """
+
+    def __init__(self, columns: dict[str, NDArray[np.generic]]) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns["pc"])
+
+    def __getitem__(self, name: str) -> NDArray[np.generic]:
+        return self.columns[name]
+
+    def has(self, kind: Kind) -> NDArray[np.bool_]:
+        """Which records have a packet of this kind."""
+        return (self.columns["present"] & np.uint32(1 << kind)) != 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+def allocate_columns(records: int, others: int) -> dict[str, NDArray[np.generic]]:
+    """Uninitialised arrays for so many records and other packets."""
+    arrays: dict[str, NDArray[np.generic]] = {c.name: np.empty(records, c.dtype) for c in RECORD_COLUMNS}
+    arrays.update({c.name: np.empty(others, c.dtype) for c in OTHER_COLUMNS})
+    return arrays
