@@ -50,6 +50,6 @@ class RecordDecoder:
             )
             self.counts = decoder.counts()
             if rows:
-                batch = {column.name: arrays[column.name][:rows] for column in RECORD_COLUMNS}
-                batch.update({column.name: arrays[column.name][: others.value] for column in OTHER_COLUMNS})
-                yield RecordBatch(batch)
+                filled = {column.name: arrays[column.name][:rows] for column in RECORD_COLUMNS}
+                filled.update({column.name: arrays[column.name][: others.value] for column in OTHER_COLUMNS})
+                yield RecordBatch(filled)

@@ -23,13 +23,15 @@ class Sync(ctypes.Structure):
     """`struct spe_sync`."""
 
     _fields_ = (
+        ("last", c_uint64),
         ("timestamp", c_uint64),
+        ("present", c_uint32),
         ("required", c_uint32),
         ("slot_run", c_uint32),
         ("close", c_uint8),
         ("unknown_ok", c_uint8),
         ("reason", c_uint8),
-        ("pad", c_uint8 * 5),
+        ("pad", c_uint8),
     )
 
 

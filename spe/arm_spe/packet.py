@@ -80,7 +80,8 @@ def _indexed_kind(header: int, index: int) -> Kind:
     return (_ADDRESSES if is_address(header) else _COUNTERS).get(index, Kind.UNKNOWN)
 
 
-def _short_kind(header: int) -> Kind:
+def short_kind(header: int) -> Kind:
+    """The kind of packet that a one-byte header of at least 0x40 begins."""
     if header == 0x71:
         return Kind.TS
     if is_address(header) or is_counter(header):
@@ -125,7 +126,7 @@ def read_packet(data: bytes | memoryview, offset: int) -> Packet:
             index = (first & 3) << 3 | header & 7
             kind = _indexed_kind(header, index)
     else:
-        kind = _short_kind(header)
+        kind = short_kind(header)
     size = header_bytes + (1 << (header >> 4 & 3))
     full_header = header if header_bytes == 1 else first << 8 | header
     if left < size:

@@ -9,7 +9,17 @@ from enum import Enum, auto
 
 from arm_spe.columns import MAX_RECORD_BYTES, OTHER_COLUMNS, RECORD_COLUMNS, RecordBatch, allocate_columns
 from arm_spe.counts import Damage, DecodeCounts
-from arm_spe.packet import HAS_DUPLICATE, HAS_OTHER, Kind, Packet, canonical, is_address, read_packet, skip_padding
+from arm_spe.packet import (
+    HAS_DUPLICATE,
+    HAS_OTHER,
+    Kind,
+    Packet,
+    canonical,
+    is_address,
+    read_packet,
+    short_kind,
+    skip_padding,
+)
 
 SLOT_BYTES = 64
 SLOT_RUN = 4
@@ -128,6 +138,7 @@ class Framer:
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = memoryview(data)
+        self._last: Record | None = None
         self._timestamp = 0
         self._required = REQUIRED
         self._slot_run = 0
@@ -145,7 +156,8 @@ class Framer:
             at = skip_padding(self._data, piece.end)
 
     def _note(self, record: Record) -> None:
-        self._required = record.present & REQUIRED
+        self._required = (record.present | (self._last.present if self._last else 0)) & REQUIRED
+        self._last = record
         is_slot = record.end - record.start == SLOT_BYTES
         self._slot_run = min(self._slot_run + 1, SLOT_RUN) if is_slot else 0
         self._close = record.close
@@ -154,12 +166,12 @@ class Framer:
             self._timestamp = record.values[Kind.TS]
 
     def _is_boundary(self, at: int) -> bool:
-        """Whether the bytes from `at` on read as two whole records, or as all there is."""
+        """Whether the bytes from `at` on read as two whole records, or as one and the input's end."""
         mode = Mode.DISTINCT if self._unknown_ok else Mode.DEFINED
         for turn in range(2):
             at = skip_padding(self._data, at)
             if at == len(self._data):
-                return True
+                return turn == 1
             status, record = _parse(self._data, at, mode)
             if status is Status.UNFINISHED:
                 return turn == 1
@@ -168,15 +180,43 @@ class Framer:
             at = record.end
         return True
 
-    def _is_followed(self, at: int) -> bool:
+    def _is_followed(self, at: int, mode: Mode) -> bool:
         """Whether a record follows at `at`; asked about one that is odd but closed."""
         at = skip_padding(self._data, at)
         if at == len(self._data):
             return True
-        status, record = _parse(self._data, at, Mode.DISTINCT)
+        status, record = _parse(self._data, at, mode)
         if status is Status.CLOSED:
             return record.has(1 << Kind.PC)
         return status is Status.UNFINISHED and not record.unknown
+
+    def _after_close(self, at: int) -> int:
+        """The offset after the closing packet that `at` may be, or 0."""
+        following = {0x01: at + 1, 0x71: at + 9}.get(self._data[at], 0)
+        return following if following <= len(self._data) else 0
+
+    def _find_similar(self, start: int) -> int:
+        """A boundary near `start` where a record begins with the same kind of packet as the last one did, or 0.
+
+        It comes after something like a close or, where the close was destroyed, at something like the last one's PC.
+        """
+        data, last = self._data, self._last
+        if last is None:
+            return 0
+        first = read_packet(data, last.start).kind
+        last_pc = last.values[Kind.PC] >> 48
+        for at in range(start, min(len(data), start + 2 * MAX_RECORD_BYTES)):
+            following = self._after_close(at)
+            begin = skip_padding(data, following)
+            is_similar = following and begin < len(data) and short_kind(data[begin]) == first
+            if is_similar and self._is_boundary(following):
+                return following
+            if at > start and short_kind(data[at]) == first:
+                status, record = _parse(data, at, Mode.DISTINCT)
+                is_near = record.values.get(Kind.PC, 0) >> 48 == last_pc
+                if status is Status.CLOSED and is_near and self._is_boundary(at):
+                    return at
+        return 0
 
     def _resynchronise(self, start: int) -> int:
         """The first boundary after the damaged record at `start`, or the length."""
@@ -185,9 +225,12 @@ class Framer:
             for at in range(start + SLOT_BYTES, min(start + 8 * SLOT_BYTES + 1, len(data)), SLOT_BYTES):
                 if data[at] and self._is_boundary(at):
                     return at
+        similar = self._find_similar(start)
+        if similar:
+            return similar
         for at in range(start, len(data)):
-            following = at + 1 if data[at] == 0x01 else at + 9 if data[at] == 0x71 else 0
-            if following and following <= len(data) and self._is_boundary(following):
+            following = self._after_close(at)
+            if following and self._is_boundary(following):
                 return following
         return len(data)
 
@@ -213,8 +256,7 @@ class Framer:
                 self._slot_run >= SLOT_RUN
                 and record.end != slot_end
                 and slot_end <= len(data)
-                and (slot_end == len(data) or data[slot_end])
-                and self._is_boundary(slot_end)
+                and (slot_end == len(data) or (data[slot_end] and self._is_boundary(slot_end)))
             ):
                 return Piece(start, slot_end, damage=Damage.UNCLOSED)
             if not record.present:
@@ -227,7 +269,7 @@ class Framer:
                 second_status, second = _parse(data, record.restart, Mode.DEFINED)
                 if second_status is Status.CLOSED and second.has(REQUIRED):
                     return Piece(start, record.restart, damage=Damage.UNCLOSED)
-            if self._is_followed(record.end):
+            if self._is_followed(record.end, Mode.DISTINCT if record.unknown else Mode.DEFINED):
                 if record.has(1 << Kind.PC):
                     return Piece(start, record.end, record)
                 return Piece(start, record.end, damage=Damage.NO_PC)

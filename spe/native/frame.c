@@ -83,7 +83,7 @@ static int has(const struct spe_record *r, uint32_t fields)
     return (r->present & fields) == fields;
 }
 
-/* The end of a damaged record: do bytes from `at` on read as two whole records, or as all there is? */
+/* The end of a damaged record: do bytes from `at` on read as two whole records, or as one and the end of the input? */
 static int is_boundary(const uint8_t *buf, size_t len, size_t at, const struct spe_sync *sync)
 {
     uint32_t required = sync->required ? sync->required : SPE_REQUIRED;
@@ -92,7 +92,7 @@ static int is_boundary(const uint8_t *buf, size_t len, size_t at, const struct s
     for (int i = 0; i < 2; i++) {
         at = (size_t)(spe_skip_padding(buf + at, buf + len) - buf);
         if (at == len)
-            return 1;
+            return i;
         switch (spe_parse(buf, len, at, sync->unknown_ok ? SPE_DISTINCT : SPE_DEFINED, &r)) {
         case SPE_BROKEN:
             return 0;
@@ -107,15 +107,16 @@ static int is_boundary(const uint8_t *buf, size_t len, size_t at, const struct s
     return 1;
 }
 
-/* Does a record follow at `at`? Asked about a record that is odd but closed, so one look ahead is enough. */
-static int is_followed(const uint8_t *buf, size_t len, size_t at)
+/* Does a record follow at `at`? Asked about a record that is odd but closed, so one look ahead is enough; it may have
+ * unknown packets only if the odd one has. */
+static int is_followed(const uint8_t *buf, size_t len, size_t at, enum spe_mode mode)
 {
     struct spe_record r;
 
     at = (size_t)(spe_skip_padding(buf + at, buf + len) - buf);
     if (at == len)
         return 1;
-    switch (spe_parse(buf, len, at, SPE_DISTINCT, &r)) {
+    switch (spe_parse(buf, len, at, mode, &r)) {
     case SPE_CLOSED:
         return has(&r, 1u << SPE_PC);
     case SPE_UNFINISHED:
@@ -125,17 +126,55 @@ static int is_followed(const uint8_t *buf, size_t len, size_t at)
     }
 }
 
+/* The offset after the closing packet that `at` may be, or 0. */
+static size_t after_close(const uint8_t *buf, size_t len, size_t at)
+{
+    size_t next = buf[at] == 0x01 ? at + 1 : buf[at] == 0x71 ? at + 9 : 0;
+
+    return next <= len ? next : 0;
+}
+
+/* A boundary near `start` where a record begins with the same kind of packet as the last one did: after something
+ * like a close, or, where the close was destroyed, at something like the last record's PC. 0: none. */
+static size_t find_similar(const uint8_t *buf, size_t len, size_t start, const struct spe_sync *sync)
+{
+    size_t stop = len - start > 2 * SPE_MAX_RECORD ? start + 2 * SPE_MAX_RECORD : len;
+    struct spe_record last, r;
+    uint8_t first;
+
+    if (!sync->last)
+        return 0;
+    spe_parse(buf, len, sync->last - 1, SPE_ANY, &last);
+    first = spe_read_packet(buf + sync->last - 1, buf + len).kind;
+    for (size_t at = start; at < stop; at++) {
+        size_t next = after_close(buf, len, at);
+        const uint8_t *p = spe_skip_padding(buf + next, buf + len);
+
+        if (next && p < buf + len && spe_short_kind(*p) == first && is_boundary(buf, len, next, sync))
+            return next;
+        if (at > start && spe_short_kind(buf[at]) == first && spe_parse(buf, len, at, SPE_DISTINCT, &r) == SPE_CLOSED &&
+            (r.value[SPE_PC] ^ last.value[SPE_PC]) >> 48 == 0 && is_boundary(buf, len, at, sync))
+            return at;
+    }
+    return 0;
+}
+
 /* The first boundary after the damaged record at `start`, or `len`. */
 static size_t resynchronise(const uint8_t *buf, size_t len, size_t start, const struct spe_sync *sync)
 {
+    size_t similar;
+
     if (sync->slot_run >= SPE_SLOT_RUN)
         for (size_t at = start + SPE_SLOT; at <= start + 8 * SPE_SLOT && at < len; at += SPE_SLOT)
             if (buf[at] && is_boundary(buf, len, at, sync))
                 return at;
+    similar = find_similar(buf, len, start, sync);
+    if (similar)
+        return similar;
     for (size_t at = start; at < len; at++) {
-        size_t next = buf[at] == 0x01 ? at + 1 : buf[at] == 0x71 ? at + 9 : 0;
+        size_t next = after_close(buf, len, at);
 
-        if (next && next <= len && is_boundary(buf, len, next, sync))
+        if (next && is_boundary(buf, len, next, sync))
             return next;
     }
     return len;
@@ -154,7 +193,9 @@ int spe_is_doubtful_close(const struct spe_sync *sync, uint8_t close, uint64_t t
 
 void spe_note_record(struct spe_sync *sync, const struct spe_record *r)
 {
-    sync->required = r->present & SPE_REQUIRED;
+    sync->last = r->start + 1;
+    sync->required = (r->present | sync->present) & SPE_REQUIRED;
+    sync->present = r->present;
     sync->slot_run = r->end - r->start == SPE_SLOT ? sync->slot_run + (sync->slot_run < SPE_SLOT_RUN) : 0;
     sync->close = r->close;
     sync->unknown_ok = r->unknown > 0;
@@ -181,7 +222,7 @@ enum spe_piece spe_next_piece(const uint8_t *buf, size_t len, struct spe_sync *s
 
         /* On a core with slots a record that leaves its slot is damaged, if the next slot begins with records. */
         if (sync->slot_run >= SPE_SLOT_RUN && r->end != slot_end && slot_end <= len &&
-            (slot_end == len || buf[slot_end]) && is_boundary(buf, len, slot_end, sync))
+            (slot_end == len || (buf[slot_end] && is_boundary(buf, len, slot_end, sync))))
             return give_up(r, sync, SPE_REASON_UNCLOSED, slot_end);
         if (!r->present)
             return give_up(r, sync, SPE_REASON_NO_PC, r->end);
@@ -191,7 +232,7 @@ enum spe_piece spe_next_piece(const uint8_t *buf, size_t len, struct spe_sync *s
         /* Its own close was lost and it ran into the next record, which is whole. */
         if (r->restart && spe_parse(buf, len, r->restart, SPE_DEFINED, &second) == SPE_CLOSED && has(&second, SPE_REQUIRED))
             return give_up(r, sync, SPE_REASON_UNCLOSED, r->restart);
-        if (is_followed(buf, len, r->end)) {
+        if (is_followed(buf, len, r->end, r->unknown ? SPE_DISTINCT : SPE_DEFINED)) {
             if (has(r, 1u << SPE_PC))
                 return SPE_PIECE_RECORD;
             return give_up(r, sync, SPE_REASON_NO_PC, r->end);

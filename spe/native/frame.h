@@ -11,7 +11,7 @@
 #define SPE_SLOT 64         /* Neoverse cores write every record into 64 bytes */
 #define SPE_SLOT_RUN 4      /* so many in a row show that a core does */
 
-/* What every record holds; what was not there in the record before is not asked of the next. */
+/* What every record holds; what was in neither of the last two is not asked of the next. */
 #define SPE_REQUIRED (1u << SPE_PC | 1u << SPE_TOT | 1u << SPE_EVENTS | 1u << SPE_OP)
 
 enum spe_status { SPE_CLOSED, SPE_UNFINISHED, SPE_BROKEN };
@@ -49,13 +49,15 @@ enum spe_reason {
 
 /* What is known of the stream so far; part of struct spe_decoder. Zeros at the start. */
 struct spe_sync {
+    uint64_t last;       /* 1 + offset of the record before, 0 before the first */
     uint64_t timestamp;  /* of the record before */
+    uint32_t present;    /* of the record before */
     uint32_t required;   /* fields to ask of a record after damage */
     uint32_t slot_run;   /* records in a row that filled one slot */
     uint8_t close;       /* of the record before, 0 before the first */
     uint8_t unknown_ok;  /* the record before had unknown packets */
     uint8_t reason;      /* of the last damage: enum spe_reason */
-    uint8_t pad[5];
+    uint8_t pad;
 };
 
 enum spe_status spe_parse(const uint8_t *buf, size_t len, size_t start, enum spe_mode mode, struct spe_record *r);

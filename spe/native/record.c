@@ -98,7 +98,9 @@ static inline int take_clean(struct cursor *at, const uint8_t *start, const uint
     at->c->offset[at->row] = (uint64_t)(start - at->buf);
     at->row++;
     at->record_bytes += length;
+    sync->last = (uint64_t)(start - at->buf) + 1;
     sync->timestamp = timestamp;
+    sync->present = present;
     sync->required = SPE_REQUIRED;
     sync->unknown_ok = 0;
     sync->slot_run = length == SPE_SLOT ? sync->slot_run + (sync->slot_run < SPE_SLOT_RUN) : 0;
