@@ -47,17 +47,17 @@ def _levels() -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
     return (top >> 5 & 3).astype(np.uint8), (top >> 7 | (top >> 4 & 1) << 1).astype(np.int8)
 
 
-def _array(type_: pa.DataType, values: NDArray[np.generic], valid: Bitmap | None) -> pa.Array[pa.Scalar]:
+def _array(type_: pa.DataType, values: NDArray[np.generic], valid: Bitmap | None) -> pa.Array:
     buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(values)]
     return pa.Array.from_buffers(type_, len(values), buffers)
 
 
-def _dictionary(codes: NDArray[np.generic], valid: Bitmap, words: tuple[str, ...] | list[str]) -> pa.Array[pa.Scalar]:
+def _dictionary(codes: NDArray[np.generic], valid: Bitmap, words: tuple[str, ...] | list[str]) -> pa.Array:
     indices = _array(pa.from_numpy_dtype(codes.dtype), codes, valid)
     return pa.DictionaryArray.from_arrays(indices, pa.array(words))
 
 
-def _other_packets(batch: RecordBatch) -> pa.Array[pa.Scalar]:
+def _other_packets(batch: RecordBatch) -> pa.Array:
     rows = batch["other_record"]
     if not len(rows):
         return pa.nulls(len(batch), OTHER_PACKETS)
@@ -104,14 +104,14 @@ def to_arrow(batch: RecordBatch) -> pa.RecordBatch:
     valid = validity_bitmaps(present)
     levels, securities = _levels()
     classes, subclasses, subclass_words = _operation_codes()
-    operation = batch["op_class"].astype(np.uint16) << 8 | batch["op"]
+    operation = batch["op_class"].astype(np.uint16) << 8 | batch["op"].astype(np.uint16)
     level = levels[batch["pc_top"]]
     level_valid = valid[Kind.PC]
     if (level == _NEVER_SAMPLED).any():
         packed = np.packbits(level != _NEVER_SAMPLED, bitorder="little")
         level_valid = level_valid[: len(packed)] & packed
     context = np.where(batch.has(Kind.CTX2), batch["context_el2"], batch["context_el1"])
-    derived: dict[str, Callable[[], pa.Array[pa.Scalar]]] = {
+    derived: dict[str, Callable[[], pa.Array]] = {
         "offset": lambda: _array(pa.uint64(), batch["offset"], None),
         "el": lambda: _array(pa.uint8(), level, level_valid),
         "security": lambda: _dictionary(securities[batch["pc_top"]], valid[Kind.PC], SECURITY_STATES),
@@ -140,7 +140,9 @@ def to_arrow(batch: RecordBatch) -> pa.RecordBatch:
     }
     schema = record_schema()
     arrays = [
-        derived[field.name]() if field.name in derived else _array(field.type, batch[field.name], valid[kinds[field.name]])
+        derived[field.name]()
+        if field.name in derived
+        else _array(field.type, batch[field.name], valid[kinds[field.name]])
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -80,7 +80,9 @@ class RecordBatch:
 
     def has(self, kind: Kind) -> NDArray[np.bool_]:
         """Which records have a packet of this kind."""
-        return (self.columns["present"] & np.uint32(1 << kind)) != 0
+        present: NDArray[np.uint32] = self.columns["present"].view(np.uint32)
+        has: NDArray[np.bool_] = (present & np.uint32(1 << kind)) != 0
+        return has
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)

@@ -34,7 +34,7 @@ class RecordDecoder:
     def __iter__(self) -> Iterator[RecordBatch]:
         library = load_native()
         if library is None:
-            batch, self.counts = decode_reference(memoryview(self._data))
+            batch, self.counts = decode_reference(self._data.tobytes())
             yield batch
             return
         data, size = self._data, len(self._data)

@@ -36,7 +36,7 @@ def dump_packets(data: Buffer, base: int = 0) -> Iterator[bytes]:
 
 
 def _line(data: memoryview, base: int, start: int, end: int, text: str) -> str:
-    return f".  {base + start:08x}: {''.join(f' {byte:02x}' for byte in data[start : min(end, start + 16)]):48}  {text}"
+    return f".  {base + start:08x}: {''.join(f' {byte:02x}' for byte in data[start : min(end, start + 16)]):48} {text}"
 
 
 def _piece_lines(data: memoryview, base: int, piece: Piece) -> Iterator[str]:

@@ -221,12 +221,12 @@ static char *put_bytes(char *o, uint64_t offset, const uint8_t *p, uint64_t byte
     uint64_t shown = bytes < 16 ? bytes : 16;
 
     o = put_offset(o, offset);
-    memset(o, ' ', 3 * 16 + 1);
+    memset(o, ' ', 3 * 16);
     for (uint64_t i = 0; i < shown; i++) {
         o[3 * i + 1] = hex_digits[p[i] >> 4];
         o[3 * i + 2] = hex_digits[p[i] & 15];
     }
-    return o + 3 * 16 + 1;
+    return o + 3 * 16;
 }
 
 static char *put_piece(char *o, uint64_t offset, const struct spe_record *r, enum spe_piece piece, uint8_t reason)

@@ -101,7 +101,7 @@ def test_dump(vector: dict[str, Any]) -> None:
     base = vector.get("aux_offset") or 0
     expected = [
         f".  {base + packet['offset']:08x}:  {' '.join(f'{b:02x}' for b in bytes.fromhex(packet['hex'])[:16]):47}"
-        f"  {packet['text']}"
+        f" {packet['text']}"
         for packet in vector["packets"]
     ]
     assert lines == expected

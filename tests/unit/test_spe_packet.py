@@ -52,7 +52,7 @@ def test_text(data: str, text: str) -> None:
     raw = bytes.fromhex(data)
     assert describe_packet(read_packet(raw, 0)) == text
     compiled = b"".join(dump_packets(raw)).decode().splitlines()
-    assert compiled[-1].endswith(f"  {text}")
+    assert compiled[-1].endswith(f" {text}")
 
 
 @pytest.mark.parametrize("first", [0x02, 0x1F])
@@ -79,7 +79,7 @@ def test_every_operation_has_words() -> None:
         for payload in range(256):
             words = describe_operation(op_class, payload)
             raw = bytes([0x48 | op_class, payload])
-            assert b"".join(dump_packets(raw)).decode().splitlines()[-1].endswith(f"  {words}")
+            assert b"".join(dump_packets(raw)).decode().splitlines()[-1].endswith(f" {words}")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "print a capture's hotspots by function or source line"),
     "export": ("export", "write a capture as speedscope, pprof or folded stacks"),
     "doctor": ("doctor", "check what this machine can record, and how to get more"),
+    "spe": ("spe", "print or decode data of Arm's Statistical Profiling Extension"),
     "import": ("import_", "make a capture of what perf record wrote"),
     "stat": ("stat", "count events; metrics as the Topdown tree"),
     "list": ("list", "what is known of a core: events, metrics, groups, tree"),

@@ -1,0 +1,183 @@
+"""`tdprof spe`: SPE data packet by packet, or record by record into a table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+from arm_spe import Damage, DecodeCounts, dump_packets
+from tdprof.cli.output import replaced_file, standard_output
+from tdprof.decode.spe_csv import csv_rows, csv_schema
+from tdprof.decode.spe_spans import AuxSpan, SpeInput, open_perf_data, open_raw
+from tdprof.decode.spe_table import decode_tables, spe_schema
+from tdprof.errors import TdprofError
+
+_PROGRESS_AFTER_S = 2.0
+# Addresses and times compress best as differences; dictionaries serve only what is a word already.
+_PARQUET: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": ["security", "op_class", "op_subclass", "source"],
+    "column_encoding": dict.fromkeys(
+        ("offset", "pc", "va", "pa", "branch_target", "previous_branch_target", "timestamp", "time_ns"),
+        "DELTA_BINARY_PACKED",
+    ),
+}
+
+
+def _midr(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text, 16)
+    except ValueError as error:
+        raise TdprofError(
+            f"--midr takes a hexadecimal number, not '{text}'", hint="--midr 0x410fd4f0", status=2
+        ) from error
+
+
+@click.group("spe")
+def command() -> None:
+    """Look at data of Arm's Statistical Profiling Extension.
+
+    \b
+    tdprof spe dump perf.data | less           every packet: offset, bytes, meaning
+    tdprof spe decode perf.data -o ops.parquet one row a sampled operation
+    tdprof spe decode aux.bin --raw --midr 0x410fd4f0 -o ops.csv --csv
+    """
+
+
+@contextlib.contextmanager
+def _open(path: str, *, is_raw: bool, cpu: int | None = None, midr: int | None = None) -> Iterator[SpeInput]:
+    opened = open_raw(path, cpu=cpu, midr=midr) if is_raw else open_perf_data(path)
+    with opened as source:
+        yield source
+
+
+@command.command()
+@click.argument("file", default="perf.data")
+@click.option("--raw", "is_raw", is_flag=True, help="FILE holds AUX bytes alone, not perf.data.")
+def dump(file: str, is_raw: bool) -> None:
+    """Print the packets of FILE (perf.data, or AUX bytes with --raw; - is standard input), one a line.
+
+    A line ".  OFFSET:  ---- damaged" before bytes that are no records says how many were given up and why.
+    """
+    with _open(file, is_raw=is_raw) as source, standard_output():
+        out = sys.stdout.buffer
+        for span in source.spans:
+            if not is_raw:
+                out.write(_span_title(span).encode())
+            for text in dump_packets(span.data, span.aux_offset):
+                out.write(text)
+        out.flush()
+
+
+def _span_title(span: AuxSpan) -> str:
+    where = f"cpu {span.cpu}" if span.cpu is not None else f"thread {span.tid}"
+    core = f", MIDR 0x{span.midr:08x}" if span.midr is not None else ""
+    return f"\n. ... ARM SPE data: {len(span.data)} bytes of {where} at 0x{span.aux_offset:x}{core}\n"
+
+
+@command.command()
+@click.argument("file", default="perf.data")
+@click.option("-o", "--output", required=True, metavar="OUT", help="The table to write; - is standard output.")
+@click.option("--csv", "is_csv", is_flag=True, help="Write comma-separated values, not Parquet.")
+@click.option("--raw", "is_raw", is_flag=True, help="FILE holds AUX bytes alone, not perf.data.")
+@click.option("--cpu", type=click.IntRange(0), help="With --raw: the CPU that wrote them.")
+@click.option("--midr", callback=_midr, metavar="HEX", help="With --raw: its MIDR_EL1, which names data sources.")
+@click.option("-j", "--jobs", type=click.IntRange(1), help="Threads (one for each CPU).")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+def decode(
+    file: str, output: str, is_csv: bool, is_raw: bool, cpu: int | None, midr: int | None, jobs: int | None, quiet: bool
+) -> None:
+    """Write one row for each sampled operation of FILE (perf.data, or AUX bytes with --raw; - is standard input).
+
+    \b
+    Columns: cpu pc el op_class op_subclass events (bit set) total_latency issue_latency translation_latency (cycles)
+    va pa branch_target previous_branch_target context data_source (as the core wrote it) source (in words) timestamp
+    (ticks) time_ns (perf's clock) and more; null where the record has none.
+    """
+    if not is_raw and (cpu is not None or midr is not None):
+        raise TdprofError("--cpu and --midr go with --raw: perf.data names its cores", status=2)
+    counts = DecodeCounts()
+    with _open(file, is_raw=is_raw, cpu=cpu, midr=midr) as source:
+        tables = decode_tables(source, counts, workers=jobs or len(os.sched_getaffinity(0)))
+        shown = _with_progress(tables, source.total_bytes, quiet=quiet)
+        was_interrupted = _write(shown, output, is_csv=is_csv)
+        if not quiet:
+            _say(counts, source, output)
+    if was_interrupted:
+        raise TdprofError(f"interrupted: {output} holds the records up to there", status=130)
+
+
+def _write(tables: Iterator[pa.RecordBatch], output: str, *, is_csv: bool) -> bool:
+    """Writes all tables; after Ctrl-C what was decoded so far stays. Returns whether that happened."""
+    with contextlib.ExitStack() as stack:
+        if output == "-":
+            stack.enter_context(standard_output())
+            sink: Any = sys.stdout.buffer
+        else:
+            sink = stack.enter_context(replaced_file(Path(output)))
+        try:
+            if is_csv:
+                with pyarrow.csv.CSVWriter(sink, csv_schema(spe_schema())) as csv:
+                    for table in tables:
+                        csv.write_batch(csv_rows(table))
+            else:
+                with pyarrow.parquet.ParquetWriter(sink, spe_schema(), **_PARQUET) as parquet:
+                    for table in tables:
+                        parquet.write_batch(table)
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def _with_progress(
+    tables: Iterator[tuple[AuxSpan, pa.RecordBatch]], total_bytes: int, *, quiet: bool
+) -> Iterator[pa.RecordBatch]:
+    console = Console(stderr=True)
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress("decoding", *columns, console=console, transient=True, disable=True) as bar:
+        task = bar.add_task("decoding", total=total_bytes)
+        began = time.monotonic()
+        done, current = 0, None
+        for span, table in tables:
+            if current is not None and span is not current:
+                done += len(current.data)
+            current = span
+            if bar.disable and console.is_terminal and not quiet and time.monotonic() - began > _PROGRESS_AFTER_S:
+                bar.disable = False
+                bar.start()
+            within = table.column("offset")[-1].as_py() - span.aux_offset
+            bar.update(task, completed=done + within)
+            yield table
+
+
+def _say(counts: DecodeCounts, source: SpeInput, output: str) -> None:
+    """What was decoded, and everything that was not."""
+    lines = [f"{counts.records} records of {len(source.spans)} spans into {output}"]
+    if counts.damaged_regions:
+        reasons = ", ".join(f"{reason.text}: {counts.damage[reason]}" for reason in Damage if counts.damage[reason])
+        lines.append(f"damaged: {counts.damaged_bytes} bytes in {counts.damaged_regions} places ({reasons})")
+    notes = {
+        "records were not closed before their span ended and are left out": counts.open_records,
+        "packets have reserved headers: see the column other_packets": counts.unknown_packets,
+        "packets came twice in a record: the first was kept": counts.duplicate_packets,
+        "times the kernel reports lost samples (AUX TRUNCATED)": source.losses.truncated,
+        "spans ended within a record (AUX PARTIAL)": source.losses.partial,
+        "spans had samples that collided (AUX COLLISION)": source.losses.collided,
+        "AUX buffers are cut off by the end of the file": source.losses.cut_buffers,
+    }
+    lines += [f"{count} {text}" for text, count in notes.items() if count]
+    for line in lines:
+        print(f"tdprof: {line}", file=sys.stderr)

@@ -1,0 +1,130 @@
+"""Where a load's data came from: the data source packet by core, or the events where the core has no known encoding.
+
+The encodings are data: `catalogs/spe/data_sources.json`.
+"""
+
+import functools
+import importlib.resources
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arm_spe import Kind, RecordBatch
+
+_VALUES = 256
+_MEMORY_CLASS = 1  # operation packets of class 1: loads and stores
+_STORE = 1  # bit 0 of their payload
+
+
+class Level(StrEnum):
+    """Where in the memory hierarchy a source lies."""
+
+    L1 = "l1"
+    L2 = "l2"
+    LLC = "llc"
+    PEER = "peer"  # another core's or cluster's cache on the chip
+    DRAM = "dram"
+    REMOTE = "remote"  # anything on another chip
+    DEVICE = "device"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One place that data comes from.
+
+    Attributes:
+        name: for people.
+        level: for shares.
+        is_snooped: another cache gave the line.
+    """
+
+    name: str
+    level: Level
+    is_snooped: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoding:
+    """A core's meaning of data source values."""
+
+    name: str
+    sources: Mapping[int, Source]
+
+
+# Deepest evidence first: event bit, and what it says when no data source can be read. Cores of SPEv1.0 write no L2
+# events, so a first-level miss that did not reach the last level is only known to be beyond the first.
+_BY_EVENTS: tuple[tuple[int, Source], ...] = (
+    (10, Source("remote (by events)", Level.REMOTE)),
+    (23, Source("snooped (by events)", Level.PEER, is_snooped=True)),
+    (21, Source("snooped, modified (by events)", Level.PEER, is_snooped=True)),
+    (9, Source("memory (by events)", Level.DRAM)),
+    (8, Source("LLC (by events)", Level.LLC)),
+    (20, Source("beyond L2 (by events)", Level.UNKNOWN)),
+    (19, Source("L2 (by events)", Level.L2)),
+    (22, Source("fill in flight (by events)", Level.UNKNOWN)),
+    (3, Source("beyond L1D (by events)", Level.UNKNOWN)),
+    (2, Source("L1D (by events)", Level.L1)),
+)
+_NOT_TOLD = len(_BY_EVENTS)  # code of a load without evidence
+_FIRST_VALUE = _NOT_TOLD + 1  # code of data source value 0
+
+
+@functools.cache
+def _encodings() -> dict[tuple[int, int], Encoding]:
+    text = (importlib.resources.files("tdprof") / "catalogs/spe/data_sources.json").read_text()
+    found = {}
+    for entry in json.loads(text)["encodings"]:
+        sources = {
+            source["value"]: Source(source["name"], Level(source["level"]), source.get("snooped", False))
+            for source in entry["sources"]
+        }
+        encoding = Encoding(entry["name"], sources)
+        for core in entry["cores"]:
+            found[int(core["implementer"], 0), int(core["part"], 0)] = encoding
+    return found
+
+
+def encoding_of(midr: int | None) -> Encoding | None:
+    """The encoding of the core with this MIDR_EL1; None if it is not known."""
+    return None if midr is None else _encodings().get((midr >> 24 & 0xFF, midr >> 4 & 0xFFF))
+
+
+def known_cores() -> list[str]:
+    """MIDR values that `encoding_of` knows, as hex text."""
+    return [f"0x{implementer << 24 | 0xF << 16 | part << 4:08x}" for implementer, part in _encodings()]
+
+
+@functools.cache
+def sources(encoding: Encoding | None) -> list[Source]:
+    """What the codes of `source_codes` mean; the same length for every encoding."""
+    known = encoding.sources if encoding else {}
+    values = [known.get(value, Source(f"unknown 0x{value:x}", Level.UNKNOWN)) for value in range(_VALUES)]
+    return [source for _, source in _BY_EVENTS] + [Source("not told", Level.UNKNOWN), *values]
+
+
+def source_codes(batch: RecordBatch, encoding: Encoding | None) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+    """For each record the index into `sources`, and whether it is a load that has one.
+
+    Stores have none: what cores write there has no meaning. A load's data source packet counts if the core's encoding
+    is known; otherwise its events say what they can.
+    """
+    is_load = (batch["op_class"] == _MEMORY_CLASS) & ((batch["op"].view(np.uint8) & _STORE) == 0)
+    codes = np.full(len(batch), _NOT_TOLD, np.int16)
+    values: NDArray[np.uint16] = batch["data_source"].view(np.uint16)
+    told = is_load & batch.has(Kind.SOURCE) & (values < _VALUES)
+    if encoding is None:
+        told[:] = False
+    rest = np.flatnonzero(is_load & ~told)
+    if len(rest):
+        events: NDArray[np.uint64] = batch["events"].view(np.uint64)[rest]
+        by_events = np.full(len(rest), _NOT_TOLD, np.int16)
+        for code in reversed(range(len(_BY_EVENTS))):
+            by_events[(events >> np.uint64(_BY_EVENTS[code][0]) & np.uint64(1)) != 0] = code
+        codes[rest] = by_events
+    codes[told] = values[told].astype(np.int16) + _FIRST_VALUE
+    return codes, is_load

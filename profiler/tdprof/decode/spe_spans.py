@@ -1,0 +1,161 @@
+"""Where SPE's bytes are: spans of AUX data that the hardware wrote without a loss in between."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo, TimeConversion
+from tdprof.decode.perf_data import PerfData
+from tdprof.decode.perf_layout import RecordType, Table
+from tdprof.errors import TdprofError
+
+# PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
+_TRUNCATED, _PARTIAL, _COLLISION = 0x01, 0x04, 0x08
+
+
+@dataclass(frozen=True, slots=True)
+class AuxSpan:
+    """One span.
+
+    Attributes:
+        data: its bytes, mapped.
+        aux_offset: of the first byte in the stream of its mapping.
+        cpu: that wrote it, None if the recording does not tell.
+        tid: thread that the mapping belongs to, None for a CPU's.
+        midr: MIDR_EL1 of the CPU, None if not known.
+    """
+
+    data: memoryview
+    aux_offset: int = 0
+    cpu: int | None = None
+    tid: int | None = None
+    midr: int | None = None
+
+
+@dataclass(slots=True)
+class AuxLosses:
+    """What the kernel said about the AUX data, in numbers of PERF_RECORD_AUX.
+
+    Attributes:
+        truncated: samples were lost: no room, or a buffer fault.
+        partial: the span ends within a record.
+        collided: samples collided with one in flight; how many is not told.
+        cut_buffers: AUX buffers that the file's end cuts.
+    """
+
+    truncated: int = 0
+    partial: int = 0
+    collided: int = 0
+    cut_buffers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpeInput:
+    """All SPE data of one input.
+
+    Attributes:
+        spans: in file order.
+        time_conversion: timer ticks to perf's clock; None if the input has none.
+        losses: what the kernel said.
+    """
+
+    spans: Sequence[AuxSpan]
+    time_conversion: TimeConversion | None = None
+    losses: AuxLosses = field(default_factory=AuxLosses)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes in all spans."""
+        return sum(len(span.data) for span in self.spans)
+
+
+@contextlib.contextmanager
+def open_raw(path: str | Path, *, cpu: int | None = None, midr: int | None = None) -> Iterator[SpeInput]:
+    """A file of AUX bytes alone as one span; ``-`` is standard input.
+
+    Raises:
+        TdprofError: it cannot be read.
+    """
+    try:
+        if str(path) == "-":
+            # Put into a nameless file: it is mapped, and must not fill memory.
+            file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+            file.flush()
+        else:
+            file = Path(path).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise TdprofError(f"cannot read {path}: {error.strerror}") from error
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            data = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)) if size else memoryview(b"")
+        except OSError as error:
+            raise TdprofError(f"cannot read {path}: {error.strerror}") from error
+        yield SpeInput([AuxSpan(data, cpu=cpu, midr=midr)] if size else [])
+
+
+@contextlib.contextmanager
+def open_perf_data(path: str | Path) -> Iterator[SpeInput]:
+    """The SPE data of a perf.data file.
+
+    Raises:
+        TdprofError: it cannot be read, or holds no SPE data.
+    """
+    with PerfData(path) as data:
+        batches = [batch.side_band.rows for batch in data.batches(skip_samples=True)]
+        rows = [batch[batch["type"] == RecordType.AUX] for batch in batches]
+        info = data.auxtrace_info
+        if not data.aux_buffers or info is None:
+            raise TdprofError(f"{path} holds no AUX data", hint="perf record -e arm_spe// -- CMD")
+        if info.type != ARM_SPE_AUXTRACE:
+            raise TdprofError(f"the AUX data in {path} is not of SPE (its tracer has number {info.type})")
+        aux: Table = np.concatenate(rows)
+        spans: list[AuxSpan] = []
+        for buffer in data.aux_buffers:
+            spans += _spans_of(buffer, data.aux_data(buffer), aux, _midr_of(buffer.cpu, info, data.features.cpuid))
+        yield SpeInput(spans, data.time_conversion, _losses(aux, data))
+
+
+def _midr_of(cpu: int | None, info: AuxtraceInfo, cpuid: str) -> int | None:
+    """The core of a CPU. Metadata of version 1 names none, and a thread's buffer no CPU: certain if all are alike."""
+    if cpu is not None and cpu in info.cpus:
+        return info.cpus[cpu].midr or None
+    if info.cpus:
+        kinds = {spe.midr for spe in info.cpus.values()}
+        return (kinds.pop() or None) if cpu is None and len(kinds) == 1 else None
+    try:
+        return int(cpuid, 16) if cpuid else None  # the CPUID feature of arm64: MIDR_EL1 as hex text
+    except ValueError:
+        return None
+
+
+def _spans_of(buffer: AuxBuffer, data: memoryview, aux: Table, midr: int | None) -> Iterator[AuxSpan]:
+    """The buffer, cut where the kernel says that a record was left unfinished."""
+    owner, number = ("cpu", buffer.cpu) if buffer.cpu is not None else ("tid", buffer.tid)
+    partial = aux[((aux["flags"] & _PARTIAL) != 0) & (aux[owner] == number)]
+    ends = np.unique(partial["addr"] + partial["len"])
+    inside = [int(end) - buffer.aux_offset for end in ends if 0 < int(end) - buffer.aux_offset < len(data)]
+    for start, end in zip([0, *inside], [*inside, len(data)], strict=True):
+        yield AuxSpan(data[start:end], buffer.aux_offset + start, buffer.cpu, buffer.tid, midr)
+
+
+def _losses(aux: Table, data: PerfData) -> AuxLosses:
+    flags = aux["flags"]
+    return AuxLosses(
+        truncated=int(((flags & _TRUNCATED) != 0).sum()),
+        partial=int(((flags & _PARTIAL) != 0).sum()),
+        collided=int(((flags & _COLLISION) != 0).sum()),
+        cut_buffers=data.losses.truncated_aux_buffers,
+    )

@@ -1,0 +1,104 @@
+"""SPE spans into Arrow record batches: the decoder's columns, the CPU, the data source by name, the time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from arm_spe import DecodeCounts, Kind, RecordBatch, RecordDecoder
+from arm_spe.arrow import record_schema, to_arrow
+from tdprof.decode.perf_auxtrace import TimeConversion
+from tdprof.decode.spe_sources import encoding_of, source_codes, sources
+from tdprof.decode.spe_spans import AuxSpan, SpeInput
+
+BATCH_RECORDS = 1 << 16
+
+
+def spe_schema() -> pa.Schema:
+    """Columns of `decode_tables`: `arm_spe.arrow.record_schema` between the CPU and what the core adds."""
+    return pa.schema(
+        [
+            pa.field("cpu", pa.int32()),
+            *record_schema(),
+            pa.field("source", pa.dictionary(pa.int16(), pa.string())),  # of loads
+            pa.field("time_ns", pa.uint64()),  # perf's clock
+        ]
+    )
+
+
+def time_ns(ticks: NDArray[np.uint64], conversion: TimeConversion) -> NDArray[np.uint64]:
+    """Timer ticks as nanoseconds of perf's clock, modulo 2^64 (linux/perf_event.h, `struct perf_event_mmap_page`)."""
+    shift, mult = np.uint64(conversion.time_shift), np.uint64(conversion.time_mult)
+    if conversion.is_short:
+        start = np.uint64(conversion.time_cycles)
+        ticks = start + (ticks - start & np.uint64(conversion.time_mask))
+    low = ticks & (np.uint64(1) << shift) - np.uint64(1)
+    converted: NDArray[np.uint64] = np.uint64(conversion.time_zero) + (ticks >> shift) * mult + (low * mult >> shift)
+    return converted
+
+
+def span_table(batch: RecordBatch, span: AuxSpan, conversion: TimeConversion | None) -> pa.RecordBatch:
+    """One decoded batch of a span as a record batch of `spe_schema`."""
+    rows = len(batch)
+    records = to_arrow(batch)
+    encoding = encoding_of(span.midr)
+    codes, is_load = source_codes(batch, encoding)
+    source = pa.DictionaryArray.from_arrays(
+        pa.array(codes, mask=~is_load), pa.array([source.name for source in sources(encoding)])
+    )
+    offset = (
+        pa.array(batch["offset"].view(np.uint64) + np.uint64(span.aux_offset))
+        if span.aux_offset
+        else records.column("offset")
+    )
+    cpu = pa.nulls(rows, pa.int32()) if span.cpu is None else pa.array(np.full(rows, span.cpu, np.int32))
+    if conversion is None:
+        time = pa.nulls(rows, pa.uint64())
+    else:
+        time = pa.array(time_ns(batch["timestamp"].view(np.uint64), conversion), mask=~batch.has(Kind.TS))
+    columns = [cpu, offset, *records.columns[1:], source, time]
+    return pa.RecordBatch.from_arrays(columns, schema=spe_schema())
+
+
+def decode_tables(
+    source: SpeInput, counts: DecodeCounts, *, workers: int, batch_records: int = BATCH_RECORDS
+) -> Iterator[tuple[AuxSpan, pa.RecordBatch]]:
+    """All records of an input in the order of its spans, a batch at a time.
+
+    Spans are decoded in parallel; memory is a few batches for each worker.
+
+    Args:
+        source: the spans.
+        counts: grows by each span's counts when the span is done.
+        workers: threads.
+        batch_records: rows of a batch at most.
+    """
+
+    def decode_next(batches: Iterator[RecordBatch], span: AuxSpan) -> pa.RecordBatch | None:
+        batch = next(batches, None)
+        return None if batch is None else span_table(batch, span, source.time_conversion)
+
+    with ThreadPoolExecutor(workers) as pool:
+        # The open spans, first one first, each with its next batch under way: that bounds what waits in memory.
+        running: deque[tuple[AuxSpan, RecordDecoder, Iterator[RecordBatch], Future[pa.RecordBatch | None]]] = deque()
+        waiting = iter(source.spans)
+        while True:
+            while len(running) <= workers and (span := next(waiting, None)) is not None:
+                decoder = RecordDecoder(span.data, batch_records=batch_records)
+                batches = iter(decoder)
+                running.append((span, decoder, batches, pool.submit(decode_next, batches, span)))
+            if not running:
+                return
+            span, decoder, batches, future = running[0]
+            table = future.result()
+            if table is None:
+                counts.add(decoder.counts)
+                running.popleft()
+                continue
+            running[0] = (span, decoder, batches, pool.submit(decode_next, batches, span))
+            yield span, table
