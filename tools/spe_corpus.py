@@ -9,6 +9,7 @@ Shares no code with the decoder.
 """
 
 import argparse
+import itertools
 import struct
 import sys
 from collections.abc import Iterator
@@ -128,7 +129,7 @@ def streams(layout: str, records: int, seed: int, damage: float) -> Iterator[byt
         cuts = [0]
         while cuts[-1] < len(data):
             cuts.append(int(starts[np.searchsorted(starts, cuts[-1] + BLOB_BYTES, side="right") - 1]))
-        for begin, end in zip(cuts, cuts[1:], strict=False):
+        for begin, end in itertools.pairwise(cuts):
             yield data[begin:end].tobytes()
 
 
@@ -158,8 +159,9 @@ def write_perf_data(path: Path, blobs: Iterator[bytes], elf: Path) -> int:
         file.write(attr + struct.pack("<QQ", 104, len(ids)))
         data_at = file.tell()
         info = struct.pack("<II", 4, 0) + struct.pack("<QQ", SPE_PMU_TYPE, 1)
-        file.write(_event(70, info))
+        # perf 6.1 copies the conversion when it reads AUXTRACE_INFO, and divides by what is not there.
         file.write(_event(79, struct.pack("<QQQQQBB6x", 0, 10, 0, 0, 2**64 - 1, 1, 0)))
+        file.write(_event(70, info))
         file.write(_event(3, struct.pack("<II", PID, PID) + _name("corpus") + sample_id(0), misc=1 << 13))
         text = struct.pack("<IIQQQ", PID, PID, TEXT_ADDRESS, FUNCTIONS * FUNCTION_BYTES, 0x1000)
         text += struct.pack("<IIQQII", 8, 1, elf.stat().st_ino, 0, 5, 2)
