@@ -60,10 +60,13 @@ class TableSizes:
 
 
 def bpf_interpreters() -> list[str]:
-    """Interpreters that may see the distribution's bcc: ours, then the distribution's."""
+    """Interpreters that may see the distribution's bcc: ours, then the distribution's.
+
+    A virtual environment's python is the same file as the one it was made of, and yet sees other packages.
+    """
     found = [sys.executable]
     for name in ("/usr/bin/python3", shutil.which("python3")):
-        if name and os.path.realpath(name) != os.path.realpath(found[0]) and Path(name).exists():
+        if name and name not in found and Path(name).exists():
             found.append(name)
     return found
 
