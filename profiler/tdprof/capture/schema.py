@@ -79,6 +79,31 @@ SPE_SPANS = pa.schema(
     ]
 )
 
+# Only in captures that carry symbols: what was found for each place in a mapped file that a stack goes through.
+SYMBOLS = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),  # of the file, as in mappings
+        pa.field("build_id", pa.string(), nullable=False),  # empty where unknown
+        pa.field("kind", pa.string(), nullable=False),  # elf, vdso, …
+        pa.field("pid", pa.uint32(), nullable=False),  # of a file that belongs to one process; else 0
+        pa.field("file_offset", pa.uint64(), nullable=False),  # bytes; a return address is one less than sampled
+        pa.field("reason", pa.uint8(), nullable=False),  # 0, or why there are no frames: `Unknown` in tdprof.model
+        pa.field(  # innermost first
+            "frames",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("function", pa.string(), nullable=False),  # linkage name
+                        pa.field("file", pa.string()),  # source file
+                        pa.field("line", pa.uint32(), nullable=False),  # 0 where unknown
+                    ]
+                )
+            ),
+            nullable=False,
+        ),
+    ]
+)
+
 TABLES = {
     "samples": SAMPLES,
     "stacks": STACKS,
@@ -87,6 +112,7 @@ TABLES = {
     "kernel_symbols": KERNEL_SYMBOLS,
     "spe_spans": SPE_SPANS,
 }
+OPTIONAL_TABLES = {"symbols": SYMBOLS}
 
 
 def table_file(name: str) -> str:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tdprof.capture.schema import TABLES, table_file
+from tdprof.capture.schema import OPTIONAL_TABLES, TABLES, table_file
 from tdprof.errors import TdprofError
+
+_SCHEMAS = TABLES | OPTIONAL_TABLES
 
 
 class TableWriter:
@@ -47,6 +49,17 @@ class TableWriter:
                 self._temporary(name).unlink(missing_ok=True)
 
 
+def replace_table(folder: Path, name: str, table: pa.Table) -> None:
+    """Write one table of a finished capture, in place of an older one of that name."""
+    temporary = folder / f".{table_file(name)}.part"
+    try:
+        pq.write_table(table.cast(_SCHEMAS[name]), temporary, compression="zstd")
+        temporary.replace(folder / table_file(name))
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 def read_table(folder: Path, name: str) -> pa.Table:
     """A whole table.
 
@@ -58,7 +71,7 @@ def read_table(folder: Path, name: str) -> pa.Table:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise TdprofError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
-    return _checked(path, table, TABLES[name])
+    return _checked(path, table, _SCHEMAS[name])
 
 
 def read_batches(folder: Path, name: str, rows: int = 1 << 20) -> Iterator[pa.Table]:

@@ -4,8 +4,6 @@ import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
-
 from tdprof.elf import SHF_COMPRESSED, Elf, Section
 from tdprof.symbolize.dwarf import SECTIONS, Buffer
 
@@ -61,7 +59,7 @@ def read_section(elf: Elf, section: Section) -> Buffer:
             magic, size = _OLD_HEADER.unpack_from(data)
             if magic == b"ZLIB":
                 return _inflate(data[_OLD_HEADER.size :], size)
-    except (struct.error, zlib.error, pa.ArrowException, OSError, ValueError, MemoryError) as error:
+    except (struct.error, zlib.error, OSError, ValueError, MemoryError) as error:
         raise DebugDataError(f"{section.name} cannot be uncompressed: {error}") from error
     return data
 
@@ -75,4 +73,6 @@ def _inflate(packed: memoryview, size: int) -> Buffer:
 def _unpack_zstd(packed: memoryview, size: int) -> Buffer:
     if size > _ZSTD_MOST * len(packed) + 64:
         raise ValueError("the size it states is impossible")
+    import pyarrow as pa  # slow to load, and few files need it
+
     return memoryview(pa.decompress(packed, decompressed_size=size, codec="zstd"))

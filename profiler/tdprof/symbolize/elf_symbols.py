@@ -8,6 +8,7 @@ import numpy as np
 from tdprof.elf import PF_X, PT_LOAD, SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError
 from tdprof.model import U64, Locations, Unknown
 from tdprof.symbolize import dwarf
+from tdprof.symbolize.cache import CachedSymbols, SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex
 from tdprof.symbolize.debug_files import DebugDirs, DebugFile, find_debug_file, find_shared_file, read_mini_debug_info
 from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, read_debug_sections
@@ -44,16 +45,24 @@ def text_bounds(elf: Elf) -> tuple[int, int]:
 
 class ElfSymbols:
     """What one file and its debug data say of its code. Debug data is read when first asked for, and only as far as
-    the addresses asked for need; all of it when asked again for others."""
+    the addresses asked for need; all of it when asked again for others, also by a later process through the cache."""
 
-    def __init__(self, elf: Elf, path: Path, dirs: DebugDirs) -> None:
+    def __init__(self, elf: Elf, path: Path, dirs: DebugDirs, cache: SymbolCache | None = None) -> None:
         self._elf = elf
         self._path = path
         self._dirs = dirs
         self._debug = DebugFile(elf, path) if has_debug_info(elf) else find_debug_file(elf, path, dirs)
-        self._table, self._is_complete = _choose_table(elf, self._debug)
-        self._index: CodeIndex | None = None
-        self._asked: U64 | None = None  # sorted; None once everything was read
+        self._shared = find_shared_file(self._debug, dirs) if self._debug else None
+        self._cache = cache if elf.build_id and dwarf.is_available() else None
+        self._source = describe_source(self._debug, self._shared)
+        known = self._cache.load(elf.build_id, self._source) if self._cache and self._debug else None
+        if known:
+            self._table, self._is_complete = known.table, known.is_complete
+        else:
+            self._table, self._is_complete = _choose_table(elf, self._debug)
+        self._index = known.index if known else None
+        self._asked = known.asked if known else None  # sorted; None once everything was read
+        self.damage = elf.damage  # what could not be read, or empty
 
     def locate(self, file_offsets: U64) -> Locations:
         """See ``Symbolizer.locate``."""
@@ -69,28 +78,47 @@ class ElfSymbols:
             return EMPTY_INDEX
         if self._index is None:
             self._asked = np.unique(addresses)
-            self._index = self._build(self._asked)
+            self._index = self._read(self._asked)
         elif self._asked is not None:
             unknown = addresses[self._index.lookup(addresses) < 0]
             if not np.isin(unknown, self._asked).all():
-                self._index, self._asked = self._build(None), None
+                self._index, self._asked = self._read(None), None
         return self._index
 
-    def _build(self, wanted: U64 | None) -> CodeIndex:
+    def _read(self, wanted: U64 | None) -> CodeIndex:
         assert self._debug is not None
-        shared = find_shared_file(self._debug, self._dirs)
+        splits = SplitFinder((self._path, self._debug.path), self._dirs)
         try:
             result = dwarf.build_code_index(
                 read_debug_sections(self._debug.elf),
                 text_bounds(self._elf),
-                shared=read_debug_sections(shared.elf) if shared else None,
-                find_split=SplitFinder((self._path, self._debug.path), self._dirs).find,
+                shared=read_debug_sections(self._shared.elf) if self._shared else None,
+                find_split=splits.find,
                 wanted=wanted,
                 threads=os.cpu_count() or 1,
             )
-        except DebugDataError:
+        except DebugDataError as error:
+            self.damage = str(error)
             return EMPTY_INDEX
+        if result.bad_units:
+            self.damage = (
+                f"{result.bad_units} of {result.units} units of debug data are damaged, the first at "
+                f"{result.first_bad_offset:#x} of .debug_info"
+            )
+        # What is missing a split file now may have it tomorrow, without any sign of that in the main file.
+        if self._cache and not splits.missing:
+            found = CachedSymbols(self._source, self._table, result.index, self._is_complete, wanted)
+            self._cache.store(self._elf.build_id, found)
         return result.index
+
+
+def describe_source(debug: DebugFile | None, shared: DebugFile | None) -> str:
+    """Which debug data is used, so that what the cache has of another (or of a newer one) is not taken for it."""
+    parts = []
+    for file in filter(None, (debug, shared)):
+        status = file.path.stat()
+        parts.append(f"{file.path.absolute()} {status.st_size} {status.st_mtime_ns}")
+    return "\n".join(parts)
 
 
 def _choose_table(elf: Elf, debug: DebugFile | None) -> tuple[SymbolTable, bool]:

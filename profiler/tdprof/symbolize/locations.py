@@ -23,6 +23,32 @@ def unknown_locations(count: int, reason: Unknown) -> Locations:
     )
 
 
+def combine_locations(base: Locations, rows: I64, other: Locations, other_rows: I64) -> Locations:
+    """``base`` with some of its rows replaced by rows of ``other``."""
+    length = np.diff(base.frame_start).astype(np.int64)
+    other_length = np.diff(other.frame_start).astype(np.int64)[other_rows]
+    is_base = np.ones(len(length), bool)
+    is_base[rows] = False
+    length[rows] = other_length
+    start = np.concatenate([[0], np.cumsum(length)])
+    # For each frame of the result: which frame of the two, laid one behind the other, it is.
+    origin = np.zeros(len(length), np.int64)
+    origin[is_base] = base.frame_start[:-1][is_base]
+    origin[rows] = other.frame_start[:-1][other_rows].astype(np.int64) + len(base.function)
+    frames = np.repeat(origin - start[:-1], length) + np.arange(start[-1])
+    shift = len(base.strings)
+    reason = base.reason.copy()
+    reason[rows] = other.reason[other_rows]
+    return Locations(
+        frame_start=start.astype(np.uint32),
+        function=np.concatenate([base.function, other.function + np.int32(shift)])[frames],
+        file=np.concatenate([base.file, np.where(other.file < 0, -1, other.file + shift).astype(np.int32)])[frames],
+        line=np.concatenate([base.line, other.line])[frames],
+        reason=reason,
+        strings=[*base.strings, *other.strings],
+    )
+
+
 def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing: Unknown) -> Locations:
     """The frames of each address; ``missing`` is why the others have none.
 

@@ -5,16 +5,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
 from tdprof.elf import Elf, ElfError, open_elf
 from tdprof.model import U64, FileKind, Locations, MappedFile, Unknown
+from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.debug_files import DebugDirs, under
 from tdprof.symbolize.elf_symbols import ElfSymbols
 from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
-from tdprof.symbolize.locations import find_locations, unknown_locations
+from tdprof.symbolize.locations import combine_locations, find_locations, unknown_locations
 from tdprof.symbolize.perf_map import read_perf_map
+from tdprof.symbolize.saved import SavedSymbols
 from tdprof.symbolize.symbol_table import SymbolTable
 
+PERF_BUILD_ID_DIR = Path("~/.debug/.build-id")
 _DELETED = " (deleted)"  # what the kernel appends to the path of a mapped file that is gone
 
 
@@ -28,6 +33,8 @@ class Symbolizer:
         kernel: the recorded machine's kernel symbols; None if they could not be read.
         perf_map_dir: folder of the ``perf-PID.map`` files of the recorded processes.
         vdso: the recorded machine's vDSO as a file.
+        saved: symbols that the capture carries; what they do not have is looked for in files.
+        cache: where what is read of debug data is kept; None keeps nothing.
     """
 
     def __init__(
@@ -38,6 +45,8 @@ class Symbolizer:
         kernel: KernelSymbols | None = None,
         perf_map_dir: Path | None = None,
         vdso: Path | None = None,
+        saved: SavedSymbols | None = None,
+        cache: SymbolCache | None = None,
     ) -> None:
         self._symfs = symfs
         self._debug_dirs = DebugDirs.make(debug_dirs, symfs)
@@ -46,6 +55,8 @@ class Symbolizer:
         self._perf_map_dir = perf_map_dir
         self._perf_maps: dict[int, SymbolTable | None] = {}
         self._vdso = vdso
+        self._saved = saved
+        self._cache = cache
         self._files: dict[MappedFile, ElfSymbols | Unknown] = {}
 
     def __enter__(self) -> Self:
@@ -74,6 +85,17 @@ class Symbolizer:
             return self._locate_kernel(file_offsets)
         if file.kind is FileKind.ANONYMOUS:
             return self._locate_run_time_code(file.pid, file_offsets)
+        if self._saved is None:
+            return self._locate_in_files(file, file_offsets)
+        found = self._saved.locate(file, file_offsets)
+        missing = np.flatnonzero(found.reason != Unknown.KNOWN)
+        if not len(missing):
+            return found
+        tried = self._locate_in_files(file, file_offsets[missing])
+        better = np.flatnonzero((tried.reason == Unknown.KNOWN) | (found.reason[missing] == Unknown.NO_FILE))
+        return combine_locations(found, missing[better], tried, better)
+
+    def _locate_in_files(self, file: MappedFile, file_offsets: U64) -> Locations:
         symbols = self._files.get(file)
         if symbols is None:
             symbols = self._files[file] = self._open(file)
@@ -107,7 +129,7 @@ class Symbolizer:
                 reason = Unknown.DAMAGED
                 continue
             if _is_recorded_one(elf, file):
-                return ElfSymbols(elf, path, self._debug_dirs)
+                return ElfSymbols(elf, path, self._debug_dirs, self._cache)
             reason = Unknown.WRONG_BUILD_ID
         return reason
 
@@ -119,7 +141,9 @@ class Symbolizer:
             return [under(self._symfs, path)]
         # A container's file is seen under the root of its process, while that lives.
         in_container = [under(Path(f"/proc/{file.pid}/root"), path)] if file.pid else []
-        return [*in_container, Path(path)]
+        # What `perf buildid-cache` or `perf archive` kept of another machine.
+        kept = [PERF_BUILD_ID_DIR.expanduser() / file.build_id[:2] / file.build_id[2:] / "elf"] if file.build_id else []
+        return [*in_container, Path(path), *kept]
 
 
 def _is_recorded_one(elf: Elf, file: MappedFile) -> bool:

@@ -1,0 +1,72 @@
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tdprof.model import FileKind, Locations, MappedFile, Unknown
+from tdprof.symbolize import SavedSymbols, Symbolizer, make_symbol_table
+from tdprof.symbolize.locations import combine_locations
+
+FRAMES = st.lists(
+    st.tuples(st.sampled_from("fgh"), st.sampled_from(["", "a.c", "b.h"]), st.integers(0, 99)), max_size=3
+)
+CHAINS = st.lists(FRAMES, max_size=8)
+
+
+def make(chains) -> Locations:
+    strings = ["f", "g", "h", "a.c", "b.h"]
+    flat = [frame for chain in chains for frame in chain]
+    return Locations(
+        frame_start=np.cumsum([0, *map(len, chains)]).astype(np.uint32),
+        function=np.array([strings.index(f) for f, _, _ in flat], np.int32),
+        file=np.array([strings.index(s) if s else -1 for _, s, _ in flat], np.int32),
+        line=np.array([line for _, _, line in flat], np.uint32),
+        reason=np.array([Unknown.KNOWN if chain else Unknown.NO_SYMBOL for chain in chains], np.uint8),
+        strings=strings,
+    )
+
+
+def chains_of(found: Locations) -> list:
+    frames = [
+        (found.strings[f], found.strings[s] if s >= 0 else "", line)
+        for f, s, line in zip(found.function, found.file, found.line.tolist(), strict=True)
+    ]
+    starts = found.frame_start.tolist()
+    return [frames[starts[i] : starts[i + 1]] for i in range(len(starts) - 1)]
+
+
+@given(CHAINS, st.randoms())
+def test_what_was_saved_comes_back(chains, random):
+    offsets = np.arange(len(chains), dtype=np.uint64) * 16
+    order = list(range(len(chains)))
+    random.shuffle(order)
+    one, two = MappedFile("/bin/a", "aa"), MappedFile("/bin/a", "bb")
+    table = make_symbol_table([(one, offsets, make(chains)), (two, offsets[:0], make([]))])
+    assert len(table) == len(chains)
+    saved = SavedSymbols(table.take(pa.array(order, pa.int64())))
+    assert chains_of(saved.locate(one, offsets)) == chains
+    other = saved.locate(two, offsets)
+    assert other.reason.tolist() == [Unknown.NO_FILE] * len(chains)
+    assert saved.locate(one, offsets + np.uint64(1)).reason.tolist() == [Unknown.NO_FILE] * len(chains)
+
+
+@given(CHAINS, CHAINS, st.data())
+def test_combining_replaces_just_those_rows(first, second, data):
+    count = min(len(first), len(second))
+    rows = data.draw(st.lists(st.integers(0, len(first) - 1), unique=True, max_size=count)) if count else []
+    taken = data.draw(st.permutations(range(len(second))))[: len(rows)]
+    combined = combine_locations(make(first), np.array(rows, np.int64), make(second), np.array(taken, np.int64))
+    expected = list(first)
+    for row, other in zip(rows, taken, strict=True):
+        expected[row] = second[other]
+    assert chains_of(combined) == expected
+
+
+def test_symbolizer_takes_saved_symbols_and_says_why_others_are_missing():
+    file = MappedFile("/no/such/file", "aa", FileKind.ELF)
+    offsets = np.array([16, 32, 48], np.uint64)
+    saved = SavedSymbols(make_symbol_table([(file, offsets[:2], make([[("f", "a.c", 3)], []]))]))
+    with Symbolizer(saved=saved) as symbolizer:
+        found = symbolizer.locate(file, offsets)
+    assert chains_of(found) == [[("f", "a.c", 3)], [], []]
+    assert found.reason.tolist() == [Unknown.KNOWN, Unknown.NO_SYMBOL, Unknown.NO_FILE]

@@ -1,0 +1,121 @@
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builders.elf import ElfFile, Symbol
+from builders.llvm_symbolizer import our_stacks
+from builders.programs import compile_program
+from tdprof.elf import PF_X, open_elf, read_build_id
+from tdprof.model import MappedFile
+from tdprof.native import load_native
+from tdprof.symbolize import SymbolCache, Symbolizer, dwarf
+
+needs_native = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
+
+
+@pytest.fixture
+def cache(tmp_path) -> SymbolCache:
+    return SymbolCache(tmp_path / "cache")
+
+
+@pytest.fixture
+def program(tmp_path) -> Path:
+    return compile_program(tmp_path, "gcc", "-O2", "-g")
+
+
+def text_offsets(path: Path) -> np.ndarray:
+    (text,) = [s for s in open_elf(path).segments if s.type == 1 and s.flags & PF_X]
+    return np.arange(text.offset, text.offset + text.file_size, 3, dtype=np.uint64)
+
+
+def stacks(path: Path, cache: SymbolCache | None, part: slice = slice(None)) -> list:
+    with Symbolizer(cache=cache) as symbolizer:
+        file = MappedFile(str(path), read_build_id(path))
+        return our_stacks(symbolizer.locate(file, text_offsets(path)[part]))
+
+
+@needs_native
+def test_second_look_up_reads_the_cache_and_says_the_same(program, cache, monkeypatch):
+    expected = stacks(program, None)
+    assert stacks(program, cache) == expected
+    (entry,) = cache.entries()
+    assert entry.build_id == read_build_id(program)
+    monkeypatch.setattr(dwarf, "build_code_index", lambda *a, **k: pytest.fail("debug data was read again"))
+    assert stacks(program, cache) == expected
+
+
+@needs_native
+def test_other_addresses_make_it_complete(program, cache, monkeypatch):
+    expected = stacks(program, None)
+    stacks(program, cache, slice(0, 5))
+    assert stacks(program, cache) == expected
+    monkeypatch.setattr(dwarf, "build_code_index", lambda *a, **k: pytest.fail("debug data was read again"))
+    assert stacks(program, cache, slice(5, None)) == expected[5:]
+
+
+@needs_native
+def test_changed_debug_data_is_read_again(program, cache):
+    stacks(program, cache)
+    source = program.stat()
+    os.utime(program, ns=(source.st_atime_ns, source.st_mtime_ns + 1))
+    calls = []
+    real = dwarf.build_code_index
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dwarf, "build_code_index", lambda *a, **k: calls.append(1) or real(*a, **k))
+        stacks(program, cache)
+    assert calls == [1]
+
+
+@needs_native
+def test_damage_anywhere_is_a_miss(program, cache):
+    expected = stacks(program, cache)
+    path = cache.entries()[0].path
+    good = path.read_bytes()
+    header = int.from_bytes(good[8:16], "little")
+    for position in [*range(0, header, 37), *range(header, len(good), len(good) // 40)]:
+        bad = bytearray(good)
+        bad[position] ^= 0x55
+        path.write_bytes(bad)
+        assert stacks(program, cache) == expected, position
+    for length in (0, 5, 16, header, len(good) // 2, len(good) - 100):
+        path.write_bytes(good[:length])
+        assert stacks(program, cache) == expected, length
+
+
+@needs_native
+def test_unwritable_folder_only_costs_time(program, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert stacks(program, SymbolCache(tmp_path / "file" / "cache")) == stacks(program, None)
+
+
+def test_pruning_removes_what_was_used_longest_ago(cache):
+    for number in range(4):
+        path = cache.folder / f"0{number}" / "abcdef0123.tds"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(bytes(100))
+        os.utime(path, (1000 + number, 1000 + number))
+    (cache.folder / "00" / "notes.txt").write_text("not ours")
+    removed = cache.prune(250)
+    assert [entry.build_id for entry in removed] == ["00abcdef0123", "01abcdef0123"]
+    assert [entry.build_id for entry in cache.entries()] == ["02abcdef0123", "03abcdef0123"]
+    assert (cache.folder / "00" / "notes.txt").exists()
+
+
+def test_without_debug_data_nothing_is_kept(tmp_path, cache):
+    path = tmp_path / "a"
+    path.write_bytes(ElfFile(symbols=[Symbol("f", 0x401000, 16)], build_id=b"\1" * 20).to_bytes())
+    assert stacks(path, cache)[0] == [("f", "??:0")]
+    assert cache.entries() == []
+
+
+@needs_native
+def test_the_header_is_as_documented(program, cache):
+    stacks(program, cache)
+    data = cache.entries()[0].path.read_bytes()
+    assert data[:8] == b"TDSYM\0\0\1"
+    header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
+    assert set(header) == {"source", "is_complete", "columns"}
+    assert all(offset % 64 == 0 for _, offset, _, _ in header["columns"].values())
