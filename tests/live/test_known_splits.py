@@ -1,0 +1,115 @@
+"""Programs whose split of time is known: the recording must find it within the error of sampling."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from live.recording import Capture, Sample, assert_share, record, user_function
+
+pytestmark = pytest.mark.needs_perf
+
+Build = Callable[[str], Path]
+
+
+def assert_three_to_one(capture: Capture) -> None:
+    samples = capture.user_samples()
+    heavy, light = samples["heavy"], samples["light"]
+    assert_share(heavy, heavy + light, 0.75)
+    # The rest is the program's start and its loop.
+    assert heavy + light >= 0.95 * samples.total()
+    assert not capture.losses()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["-F", "1999"], id="bpf", marks=pytest.mark.needs_bpf),
+        pytest.param(["-F", "1999", "--no-bpf"], id="ring-buffer"),
+        pytest.param(["-c", "500000", "-e", "task-clock"], id="period", marks=pytest.mark.needs_bpf),
+    ],
+)
+def test_three_to_one(build: Build, folder: Path, options: list[str]) -> None:
+    capture = record(*options, "--", build("split.c"), "0.8", folder=folder)
+    assert capture.manifest["rung"] == ("ring-buffer" if "--no-bpf" in options else "bpf-software")
+    assert_three_to_one(capture)
+    # The samples stand for the time that was counted: each for a period, the last one's remainder for none.
+    # Where the hypervisor takes the processor away, one late interrupt stands for several periods.
+    assert 0.8 * capture.total() <= capture.weight() <= 1.001 * capture.total()
+
+
+def test_threads_and_children(build: Build, folder: Path) -> None:
+    result_capture = record("-F", "1999", "--", build("family.c"), "0.15", folder=folder)
+    threads = result_capture.count(lambda sample: sample.thread if "in_thread" in sample.frames else None)
+    assert set(threads) == {"worker-1", "worker-2", "worker-3"}
+    for number in (1, 2, 3):
+        assert_share(threads[f"worker-{number}"], threads.total(), number / 6)
+    by_process = result_capture.count(lambda sample: sample.pid if "in_child" in sample.frames else None)
+    assert len(by_process) == 2
+    second, first = (number for _, number in by_process.most_common())
+    assert_share(first, first + second, 1 / 3)
+    # A thread has a tid of its own in the parent's process; a child its own pid.
+    tids = {(sample.pid, sample.tid) for sample in result_capture.samples if "in_thread" in sample.frames}
+    assert len({pid for pid, _ in tids}) == 1
+    assert len(tids) == 3
+    assert tids.isdisjoint((pid, pid) for pid in by_process)
+
+
+def test_stacks_reach_main(build: Build, folder: Path) -> None:
+    capture = record("-F", "1999", "--", build("split.c"), "0.5", folder=folder)
+    in_work = capture.count(lambda sample: "main" in sample.frames if user_function(sample) == "heavy" else None)
+    assert in_work[True] >= 0.99 * in_work.total()
+
+
+def test_code_loaded_after_the_start(build: Build, folder: Path) -> None:
+    capture = record("-F", "1999", "--", build("host.c"), build("plugin.c"), "0.3", folder=folder)
+    samples = capture.count(
+        lambda sample: (
+            (user_function(sample), sample.modules[sample.frames.index(user_function(sample))])
+            if user_function(sample)
+            else None
+        )
+    )
+    in_host, in_plugin = samples["host_work", "host"], samples["plugin_work", "plugin"]
+    assert_share(in_plugin, in_host + in_plugin, 0.5)
+    assert in_host + in_plugin >= 0.9 * samples.total()
+
+
+def test_processes_that_are_gone(build: Build, folder: Path) -> None:
+    """Fifty processes of 10 ms each, started by a shell that executes nothing else for long."""
+    script = f'i=0; while [ $i -lt 50 ]; do "{build("split.c")}" 0.01; i=$((i+1)); done'
+    capture = record("-F", "1999", "--", "sh", "-c", script, folder=folder)
+    work = capture.count(
+        lambda sample: (sample.pid, user_function(sample)) if user_function(sample) in ("heavy", "light") else None
+    )
+    by_function = {name: sum(n for (_, f), n in work.items() if f == name) for name in ("heavy", "light")}
+    assert_share(by_function["heavy"], work.total(), 0.75)
+    assert len({pid for pid, _ in work}) == 50
+    named = {sample.thread for sample in capture.samples if "heavy" in sample.frames}
+    assert named == {"split"}
+    # Every address that was executed lies in a mapping that the capture knows. (Callers of code without frame
+    # pointers may be anything.)
+    assert not [sample for sample in capture.samples if sample.frames and sample.frames[0].startswith("[no mapping]")]
+
+
+def test_exec_in_place(build: Build, folder: Path) -> None:
+    """One process that is a shell and then the program; thread names tell the two apart."""
+    capture = record("-F", "1999", "--", "sh", "-c", f'exec "{build("split.c")}" 0.4', folder=folder)
+    assert_three_to_one(capture)
+    assert len({sample.pid for sample in capture.samples}) == 1
+
+
+def test_run_time_code(build: Build, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capture = record("-F", "1999", "--", build("run_time_code.c"), "0.4", folder=folder)
+    try:
+        samples = capture.user_samples()
+        assert samples["compiled_loop"] >= 0.95 * samples.total() >= 300
+    finally:
+        for map_file in folder.glob("perf-maps/*"):
+            Path("/tmp", map_file.name).unlink(missing_ok=True)
+
+
+def test_a_command_without_samples_is_a_capture(folder: Path) -> None:
+    capture = record("--", "true", folder=folder)
+    assert capture.manifest["exit_status"] == 0
+    assert capture.total() > 0
+    assert capture.samples == [] or all(isinstance(sample, Sample) for sample in capture.samples)

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work of a known length for the live tests: each iteration depends on the one before it, so that neither code
+ * alignment nor a wider processor changes how iterations share the time. */
+#ifndef WORK_H
+#define WORK_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KEEP __attribute__((noinline, noclone))
+
+/* Chunks of varied length, other ones in each process, so that a periodic sample cannot lock on to them. */
+static inline uint64_t chunk_length(void)
+{
+	static uint64_t state;
+
+	if (!state)
+		state = (uint64_t)getpid() * 0x9e3779b97f4a7c15ull;
+	state = state * 6364136223846793005ull + 1442695040888963407ull;
+	return 30000 + (state >> 33) % 40000;
+}
+
+static inline __attribute__((always_inline)) uint64_t spin(uint64_t iterations)
+{
+	uint64_t x = iterations;
+
+	/* Whoever asks for its frame gets one, even a leaf function: without it its caller is not on the stack. */
+	__asm__ volatile("" ::"r"(__builtin_frame_address(0)));
+	for (uint64_t i = 0; i < iterations; i++) {
+		x = x * 6364136223846793005ull + 1;
+		__asm__ volatile("" : "+r"(x));
+	}
+	return x;
+}
+
+static inline double cpu_seconds(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+#endif
