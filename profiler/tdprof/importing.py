@@ -16,6 +16,7 @@ from tdprof.errors import TdprofError
 from tdprof.recorder.artefacts import save_perf_maps, save_vdso
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import KALLSYMS, read_kernel_symbols
+from tdprof.recorder.session import make_output_folder
 
 _KERNEL_PATH = "[kernel.kallsyms]"
 _NT_GNU_BUILD_ID = 3
@@ -28,13 +29,14 @@ def import_perf_data(
 
     Args:
         path: file, directory of ``perf record --threads``, or ``-`` for standard input.
-        folder: the capture to make; must exist and be empty.
+        folder: the capture to make.
         kallsyms: symbols of the recorded kernel; None: this machine's, if it is still the recorded kernel.
         progress: called with bytes done and bytes in all.
 
     Raises:
-        TdprofError: not a perf.data file, or nothing to read in it. The folder is left empty.
+        TdprofError: not a perf.data file, or the folder cannot be made. Then, or when interrupted, no folder is left.
     """
+    make_output_folder(folder)
     try:
         with PerfData(path) as data:
             with TableWriter(folder) as writer:
@@ -46,8 +48,7 @@ def import_perf_data(
             save_perf_maps(folder, imported.pids)
         write_manifest(folder, manifest)
     except BaseException:
-        for entry in folder.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        shutil.rmtree(folder)
         raise
     return manifest
 

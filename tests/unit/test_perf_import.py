@@ -78,7 +78,6 @@ def recording(made: PerfDataWriter) -> bytes:
 def imported(tmp_path: Path, content: bytes, **options: Path) -> tuple[Path, Manifest]:
     source, folder = tmp_path / "perf.data", tmp_path / "capture"
     source.write_bytes(content)
-    folder.mkdir()
     manifest = import_perf_data(str(source), folder, **options)
     assert read_manifest(folder) == manifest
     return folder, manifest
@@ -156,7 +155,7 @@ def test_kallsyms_of_another_boot_are_refused_and_leave_nothing(tmp_path: Path) 
     kallsyms.write_text(f"{KERNEL_BASE + 0x10000:016x} T _text\n")
     with pytest.raises(TdprofError, match="does not belong to the recorded kernel"):
         imported(tmp_path, made.file(recording(made)), kallsyms=kallsyms)
-    assert list((tmp_path / "capture").iterdir()) == []
+    assert not (tmp_path / "capture").exists()
 
 
 def test_damage_is_counted(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from tdprof.capture.manifest import Manifest
 from tdprof.cli.record import default_output
 from tdprof.importing import import_perf_data
-from tdprof.recorder.session import make_output_folder
 
 _PROGRESS_AFTER_S = 2.0
 OUTPUT_HELP = "The capture to make (tdprof.capture; an older one there becomes tdprof.capture.old)."
@@ -40,7 +39,6 @@ def command(source: str, output: Path | None, kallsyms: Path | None, quiet: bool
     when the capture is reported.
     """
     folder = output or default_output()
-    make_output_folder(folder)
     console = Console(stderr=True)
     with Progress(
         "importing", BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console, transient=True, disable=True
