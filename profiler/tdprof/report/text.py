@@ -86,14 +86,17 @@ def render_text(
 
 def _header(profile: Profile) -> Table:
     pid, tid = profile.samples.pid, profile.samples.tid
-    started = datetime.fromtimestamp(profile.start_realtime_ns // 1_000_000_000, UTC)
+    measured = format_value(profile.duration_ns, Unit.NANOSECONDS)
+    if profile.start_realtime_ns:  # perf.data seldom says when it was recorded
+        started = datetime.fromtimestamp(profile.start_realtime_ns // 1_000_000_000, UTC)
+        measured += f" from {started:%Y-%m-%d %H:%M:%S} UTC"
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column()
     rung = f"{profile.rung} ({profile.rung_reason})" if profile.rung_reason else profile.rung
     for label, value in (
         ("command", printable(shlex.join(profile.command)) or "(none: processes or CPUs were measured)"),
-        ("measured", f"{format_value(profile.duration_ns, Unit.NANOSECONDS)} from {started:%Y-%m-%d %H:%M:%S} UTC"),
+        ("measured", measured),
         ("sampled", f"{_plural(len(np.unique(pid)), 'process', 'es')}, {_plural(len(np.unique(tid)), 'thread', 's')}"),
         ("rung", rung),
     ):

@@ -88,3 +88,9 @@ def test_every_loss_and_reason_has_words() -> None:
 )
 def test_values_keep_four_digits(value: int, unit: Unit, text: str) -> None:
     assert format_value(value, unit) == text
+
+
+def test_an_unknown_start_is_left_out() -> None:
+    text = text_of(replace(example(), start_realtime_ns=0))
+    assert "measured" in text
+    assert "1970" not in text
