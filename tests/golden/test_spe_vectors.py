@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from arm_spe import DecodeCounts, Kind, RecordBatch, RecordDecoder, dump_packets
 from arm_spe.dump import dump_reference
 from arm_spe.packet import Packet, read_packet

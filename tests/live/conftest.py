@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from live.recording import run_record
 from tdprof.recorder.attach import can_open, restrict_to_permitted
 from tdprof.recorder.events import parse_event

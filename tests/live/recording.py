@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tdprof.pipeline import load_profile
 from tdprof.profile import Profile
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from live.recording import Capture, Sample, assert_share, record, user_function
 
 pytestmark = pytest.mark.needs_perf

@@ -1,6 +1,7 @@
 """Packets that no published dump has, from the tables of the manual."""
 
 import pytest
+
 from arm_spe import Kind, dump_packets
 from arm_spe.packet import canonical, read_packet
 from arm_spe.text import describe_operation, describe_packet
