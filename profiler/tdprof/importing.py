@@ -3,6 +3,7 @@
 import shutil
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,8 +11,11 @@ import pyarrow as pa
 from tdprof import __version__
 from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
 from tdprof.capture.tables import TableWriter
+from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_import import Imported, KernelMapping, host_of, import_tables, start_realtime_ns
+from tdprof.decode.spe_capture import store_spe
+from tdprof.decode.spe_spans import spe_input_of
 from tdprof.errors import TdprofError
 from tdprof.recorder.artefacts import save_perf_maps, save_vdso
 from tdprof.recorder.host import read_text
@@ -38,11 +42,12 @@ def import_perf_data(
     """
     make_output_folder(folder)
     try:
-        with PerfData(path) as data:
-            with TableWriter(folder) as writer:
-                imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes))
-                symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
+        with PerfData(path) as data, TableWriter(folder) as writer:
+            imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes))
+            symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
             manifest = _manifest(path, data, imported, symbols_from)
+            if data.auxtrace_info is not None and data.auxtrace_info.type == ARM_SPE_AUXTRACE and data.aux_buffers:
+                manifest = _with_spe(manifest, folder, data, writer)
         if symbols_from == KALLSYMS:
             save_vdso(folder)
             save_perf_maps(folder, imported.pids)
@@ -79,6 +84,23 @@ def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path 
         state=State.COMPLETE,
         tdprof_version=__version__,
     )
+
+
+def _with_spe(manifest: Manifest, folder: Path, data: PerfData, writer: TableWriter) -> Manifest:
+    """Copy the file's SPE data into the capture; what the kernel said was lost of it joins the losses."""
+    spe = spe_input_of(data)
+    event = next((attr for attr in data.attrs if attr.name.startswith("arm_spe")), None)
+    info = store_spe(folder, spe, writer, period=event.period if event else 0, event=event.name if event else "arm_spe")
+    lost = {
+        "SPE spans truncated for lack of room": spe.losses.truncated,
+        "SPE spans that end within a record": spe.losses.partial,
+        "SPE spans with collisions": spe.losses.collided,
+    }
+    # Metadata of version 1 names no core for each CPU; the spans know it all the same.
+    midr = {str(span.cpu): f"{span.midr:#018x}" for span in spe.spans if span.cpu is not None and span.midr is not None}
+    host = replace(manifest.host, midr_el1=manifest.host.midr_el1 | midr)
+    by_reason = manifest.losses.by_reason | {reason: count for reason, count in lost.items() if count}
+    return replace(manifest, host=host, spe=info, losses=replace(manifest.losses, by_reason=by_reason))
 
 
 def _write_kernel_symbols(

@@ -21,6 +21,7 @@ STACKS_FILE = "stacks.bpf"
 ROWS_FILE = "rows.bpf"
 INITIAL_FILE = "initial.jsonl"
 RING_FILE = "ring.{cpu}.perf"
+AUX_FILE = "cpu{cpu}.{number}.aux"  # `number` tells apart the tasks of -p on one CPU
 SPE_RING_FILE = "spe.{cpu}.{number}.perf"
 
 # magic, rows, end of the interval (CLOCK_MONOTONIC, ns), bytes that follow; then CRC-32 of the header up to it and of

@@ -18,7 +18,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from arm_spe import Damage, DecodeCounts, dump_packets
+from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.output import replaced_file, standard_output
+from tdprof.decode.spe_capture import open_capture
 from tdprof.decode.spe_csv import csv_rows, csv_schema
 from tdprof.decode.spe_spans import AuxSpan, SpeInput, open_perf_data, open_raw
 from tdprof.decode.spe_table import decode_tables, spe_schema
@@ -59,7 +61,12 @@ def command() -> None:
 
 @contextlib.contextmanager
 def _open(path: str, *, is_raw: bool, cpu: int | None = None, midr: int | None = None) -> Iterator[SpeInput]:
-    opened = open_raw(path, cpu=cpu, midr=midr) if is_raw else open_perf_data(path)
+    if is_raw:
+        opened = open_raw(path, cpu=cpu, midr=midr)
+    elif (Path(path) / MANIFEST_FILE).exists():
+        opened = open_capture(Path(path), read_manifest(Path(path)))
+    else:
+        opened = open_perf_data(path)
     with opened as source:
         yield source
 
@@ -68,7 +75,7 @@ def _open(path: str, *, is_raw: bool, cpu: int | None = None, midr: int | None =
 @click.argument("file", default="perf.data")
 @click.option("--raw", "is_raw", is_flag=True, help="FILE holds AUX bytes alone, not perf.data.")
 def dump(file: str, is_raw: bool) -> None:
-    """Print the packets of FILE (perf.data, or AUX bytes with --raw; - is standard input), one a line.
+    """Print the packets of FILE (perf.data, a capture, AUX bytes with --raw; - is stdin), one a line.
 
     A line ".  OFFSET:  ---- damaged" before bytes that are no records says how many were given up and why.
     """
@@ -100,7 +107,7 @@ def _span_title(span: AuxSpan) -> str:
 def decode(
     file: str, output: str, is_csv: bool, is_raw: bool, cpu: int | None, midr: int | None, jobs: int | None, quiet: bool
 ) -> None:
-    """Write one row for each sampled operation of FILE (perf.data, or AUX bytes with --raw; - is standard input).
+    """Write one row for each sampled operation of FILE (perf.data, a capture, AUX bytes with --raw; - is stdin).
 
     \b
     Columns: cpu pc el op_class op_subclass events (bit set) total_latency issue_latency translation_latency (cycles)

@@ -13,6 +13,7 @@ from tdprof.capture.manifest import Host
 from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf_attr import Attr
+from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_groups import Changes, SampleGroups, sorted_changes
 from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, RecordType, SampleType, SideBand, Table
@@ -290,8 +291,9 @@ def _notes(data: PerfData, result: Imported) -> Iterator[str]:
         yield "user stacks were recorded as raw memory (--call-graph dwarf): only their leaf is imported"
     if data.features.unreadable:
         yield f"damaged header sections were left out: {', '.join(data.features.unreadable)}"
-    if data.aux_buffers:
-        yield f"the file holds {len(data.aux_buffers)} AUX buffers: tdprof spe decode reads them"
+    is_spe = data.auxtrace_info is not None and data.auxtrace_info.type == ARM_SPE_AUXTRACE
+    if data.aux_buffers and not is_spe:
+        yield f"the file holds {len(data.aux_buffers)} AUX buffers of a tracer other than SPE: they are left out"
     if not all(attr.sample_type & SampleType.TIME for attr in data.attrs):
         yield "samples carry no time: mappings that changed while recording cannot be told apart"
     if not result.samples:

@@ -21,7 +21,7 @@ from tdprof.decode.perf_layout import RecordType, Table
 from tdprof.errors import TdprofError
 
 # PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
-_TRUNCATED, _PARTIAL, _COLLISION = 0x01, 0x04, 0x08
+TRUNCATED, PARTIAL, COLLISION = 0x01, 0x04, 0x08
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +114,27 @@ def open_perf_data(path: str | Path) -> Iterator[SpeInput]:
         TdprofError: it cannot be read, or holds no SPE data.
     """
     with PerfData(path) as data:
-        batches = [batch.side_band.rows for batch in data.batches(skip_samples=True)]
-        rows = [batch[batch["type"] == RecordType.AUX] for batch in batches]
-        info = data.auxtrace_info
-        if not data.aux_buffers or info is None:
-            raise TdprofError(f"{path} holds no AUX data", hint="perf record -e arm_spe// -- CMD")
-        if info.type != ARM_SPE_AUXTRACE:
-            raise TdprofError(f"the AUX data in {path} is not of SPE (its tracer has number {info.type})")
-        aux: Table = np.concatenate(rows)
-        spans: list[AuxSpan] = []
-        for buffer in data.aux_buffers:
-            spans += _spans_of(buffer, data.aux_data(buffer), aux, _midr_of(buffer.cpu, info, data.features.cpuid))
-        yield SpeInput(spans, data.time_conversion, _losses(aux, data))
+        yield spe_input_of(data)
+
+
+def spe_input_of(data: PerfData) -> SpeInput:
+    """The SPE data of an open perf.data file, which has to stay open as long as the spans are used.
+
+    Raises:
+        TdprofError: it holds no SPE data.
+    """
+    batches = [batch.side_band.rows for batch in data.batches(skip_samples=True)]
+    rows = [batch[batch["type"] == RecordType.AUX] for batch in batches]
+    info = data.auxtrace_info
+    if not data.aux_buffers or info is None:
+        raise TdprofError(f"{data.path} holds no AUX data", hint="perf record -e arm_spe// -- CMD")
+    if info.type != ARM_SPE_AUXTRACE:
+        raise TdprofError(f"the AUX data in {data.path} is not of SPE (its tracer has number {info.type})")
+    aux: Table = np.concatenate(rows)
+    spans: list[AuxSpan] = []
+    for buffer in data.aux_buffers:
+        spans += _spans_of(buffer, data.aux_data(buffer), aux, _midr_of(buffer.cpu, info, data.features.cpuid))
+    return SpeInput(spans, data.time_conversion, _losses(aux, data))
 
 
 def _midr_of(cpu: int | None, info: AuxtraceInfo, cpuid: str) -> int | None:
@@ -144,7 +153,7 @@ def _midr_of(cpu: int | None, info: AuxtraceInfo, cpuid: str) -> int | None:
 def _spans_of(buffer: AuxBuffer, data: memoryview, aux: Table, midr: int | None) -> Iterator[AuxSpan]:
     """The buffer, cut where the kernel says that a record was left unfinished."""
     owner, number = ("cpu", buffer.cpu) if buffer.cpu is not None else ("tid", buffer.tid)
-    partial = aux[((aux["flags"] & _PARTIAL) != 0) & (aux[owner] == number)]
+    partial = aux[((aux["flags"] & PARTIAL) != 0) & (aux[owner] == number)]
     ends = np.unique(partial["addr"] + partial["len"])
     inside = [int(end) - buffer.aux_offset for end in ends if 0 < int(end) - buffer.aux_offset < len(data)]
     for start, end in zip([0, *inside], [*inside, len(data)], strict=True):
@@ -154,8 +163,8 @@ def _spans_of(buffer: AuxBuffer, data: memoryview, aux: Table, midr: int | None)
 def _losses(aux: Table, data: PerfData) -> AuxLosses:
     flags = aux["flags"]
     return AuxLosses(
-        truncated=int(((flags & _TRUNCATED) != 0).sum()),
-        partial=int(((flags & _PARTIAL) != 0).sum()),
-        collided=int(((flags & _COLLISION) != 0).sum()),
+        truncated=int(((flags & TRUNCATED) != 0).sum()),
+        partial=int(((flags & PARTIAL) != 0).sum()),
+        collided=int(((flags & COLLISION) != 0).sum()),
         cut_buffers=data.losses.truncated_aux_buffers,
     )

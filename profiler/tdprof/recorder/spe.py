@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tdprof.capture.spool import SPE_RING_FILE, SpoolWriter
+from tdprof.capture.spool import AUX_FILE, SPE_RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.native import load_native
 from tdprof.recorder import perf_event as pe
@@ -226,7 +226,7 @@ class SpeEvents:
         for cpu, rings in self.rings.items():
             for number, ring in enumerate(rings):
                 ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=number)))
-                ring.drain_aux(spool.descriptor_at(folder / aux_file(cpu, number)))
+                ring.drain_aux(spool.descriptor_at(folder / AUX_FILE.format(cpu=cpu, number=number)))
 
     def clock_pair(self) -> tuple[int, int] | None:
         """(counter, CLOCK_MONOTONIC ns) of one moment, by which timestamps become times; None without native code."""
@@ -245,8 +245,3 @@ class SpeEvents:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def aux_file(cpu: int, number: int) -> str:
-    """Name of the file with one buffer's AUX bytes; ``number`` tells apart the tasks of ``-p`` on one CPU."""
-    return f"cpu{cpu}.{number}.aux"

@@ -1,0 +1,150 @@
+"""SPE data in a capture: the raw AUX bytes in its ``spe`` folder, and the table that says whose they are."""
+
+import contextlib
+import mmap
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo
+from tdprof.capture.schema import SPE_SPANS
+from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
+from tdprof.capture.tables import TableWriter, read_table
+from tdprof.decode.perf_auxtrace import TimeConversion
+from tdprof.decode.perf_layout import NOT_RECORDED
+from tdprof.decode.spe_spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
+from tdprof.errors import TdprofError
+
+_GAP_BYTES = 8  # SPE padding between stored spans: none continues in the next
+_TIME_SHIFT = 24  # of the conversions made here: 2^-24 of a nanosecond a tick is far below any clock's drift
+
+
+def aux_file(cpu: int, buffer: int) -> str:
+    """Name of the file with one buffer's AUX bytes; those of a perf.data file may belong to a task on any CPU."""
+    return AUX_FILE.format(cpu=cpu, number=buffer) if cpu != NOT_RECORDED else f"task.{buffer}.aux"
+
+
+def conversion_of(clock_pairs: list[list[int]]) -> TimeConversion | None:
+    """The straight line through the first and the last (counter, ns) pair; None if they do not give one."""
+    if len(clock_pairs) < 2 or any(len(pair) != 2 for pair in clock_pairs):
+        return None
+    (first_ticks, first_ns), (last_ticks, last_ns) = clock_pairs[0], clock_pairs[-1]
+    if last_ticks <= first_ticks or last_ns <= first_ns:
+        return None
+    mult = round((last_ns - first_ns << _TIME_SHIFT) / (last_ticks - first_ticks))
+    return TimeConversion(_TIME_SHIFT, mult, (first_ns - (first_ticks * mult >> _TIME_SHIFT)) % 2**64)
+
+
+def pairs_of(conversion: TimeConversion | None) -> list[list[int]]:
+    """Two pairs that say what a perf.data file's conversion says; none without one."""
+    if conversion is None:
+        return []
+    ticks = (conversion.time_cycles, conversion.time_cycles + (1 << 40))
+    return [
+        [count, ((count * conversion.time_mult >> conversion.time_shift) + conversion.time_zero) % 2**64]
+        for count in ticks
+    ]
+
+
+@contextlib.contextmanager
+def open_capture(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
+    """The SPE data of a capture; its files stay mapped inside the ``with`` block.
+
+    Bytes that lie between spans are left out: the driver pads there. What the table says beyond a file's end counts
+    as a cut buffer.
+
+    Raises:
+        TdprofError: the capture has no SPE data.
+    """
+    if manifest.spe is None:
+        raise TdprofError(f"{folder} holds no SPE data", hint="tdprof record --spe -- CMD")
+    table = read_table(folder, "spe_spans")
+    flags = table["flags"].to_numpy()
+    losses = AuxLosses(
+        truncated=int(((flags & TRUNCATED) != 0).sum()),
+        partial=int(((flags & PARTIAL) != 0).sum()),
+        collided=int(((flags & COLLISION) != 0).sum()),
+    )
+    with contextlib.ExitStack() as stack:
+        spans = []
+        for cpu, buffer, rows in _runs(table, is_per_task=not manifest.is_system_wide):
+            data = _mapped(folder / SPE_FOLDER / aux_file(cpu, buffer), stack)
+            for tid, start, end in rows:
+                if end > len(data):
+                    losses.cut_buffers += 1
+                if start < len(data):
+                    known_cpu = None if cpu == NOT_RECORDED else cpu
+                    spans.append(AuxSpan(data[start:end], start, known_cpu, tid, _midr_of(manifest, known_cpu)))
+        yield SpeInput(spans, conversion_of(manifest.spe.clock_pairs), losses)
+
+
+def _midr_of(manifest: Manifest, cpu: int | None) -> int | None:
+    """The core of a CPU; of bytes from any CPU only if all are alike. None too if the manifest holds nonsense."""
+    kinds = set(manifest.host.midr_el1.values())
+    text = manifest.host.midr_el1.get(str(cpu), "") if cpu is not None else (kinds.pop() if len(kinds) == 1 else "")
+    return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text) else None
+
+
+def _runs(table: pa.Table, *, is_per_task: bool) -> Iterator[tuple[int, int, list[tuple[int | None, int, int]]]]:
+    """For each buffer (cpu, number, pieces): pieces (tid, start, end) of adjoining spans that belong together."""
+    columns = {name: table[name].to_numpy() for name in ("cpu", "buffer", "tid", "offset", "size", "flags")}
+    order = np.lexsort((columns["offset"], columns["buffer"], columns["cpu"]))
+    rows = zip(*(columns[name][order].tolist() for name in columns), strict=True)
+    current: tuple[int, int] | None = None
+    pieces: list[tuple[int | None, int, int]] = []
+    is_open = False
+    for cpu, buffer, tid, offset, size, flags in rows:
+        if (cpu, buffer) != current:
+            if current is not None:
+                yield *current, pieces
+            current, pieces, is_open = (cpu, buffer), [], False
+        owner = tid if is_per_task and tid != NOT_RECORDED else None
+        if is_open and pieces[-1][0] == owner and pieces[-1][2] == offset:
+            pieces[-1] = (owner, pieces[-1][1], offset + size)
+        elif size:
+            pieces.append((owner, offset, offset + size))
+        # After a record that was left unfinished a new one begins: the bytes must not be joined.
+        is_open = bool(pieces) and not flags & PARTIAL
+    if current is not None:
+        yield *current, pieces
+
+
+def _mapped(path: Path, stack: contextlib.ExitStack) -> memoryview:
+    try:
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    except (OSError, ValueError):  # not there, or empty: the spans of it count as cut
+        return memoryview(b"")
+    view = memoryview(mapped)
+    stack.callback(view.release)
+    return view
+
+
+def store_spe(folder: Path, spe: SpeInput, writer: TableWriter, *, period: int, event: str) -> SpeInfo:
+    """Copy SPE data out of a perf.data file into a capture that is being made; returns what its manifest says of it.
+
+    Args:
+        folder: the capture.
+        spe: the data.
+        writer: takes the table of spans.
+        period, event: of the SPE event.
+    """
+    (folder / SPE_FOLDER).mkdir()
+    numbers: dict[tuple[int, int], int] = {}
+    rows = []
+    for span in spe.spans:
+        cpu = NOT_RECORDED if span.cpu is None else span.cpu
+        tid = NOT_RECORDED if span.tid is None else span.tid
+        buffer = numbers.setdefault((cpu, tid), len(numbers))
+        with (folder / SPE_FOLDER / aux_file(cpu, buffer)).open("ab") as file:
+            offset = file.tell()
+            file.write(span.data)
+            file.write(bytes(_GAP_BYTES))
+        rows.append((0, cpu, buffer, NOT_RECORDED, tid, offset, len(span.data), 0))
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SPE_SPANS, strict=True)]
+    writer.write("spe_spans", pa.table(columns, schema=SPE_SPANS) if rows else SPE_SPANS.empty_table())
+    cpus = sorted({span.cpu for span in spe.spans if span.cpu is not None})
+    return SpeInfo(period, [SpeEventInfo("arm_spe", event, cpus, {})], pairs_of(spe.time_conversion))

@@ -1,0 +1,110 @@
+"""SPE data in captures: spans, clocks, and the way from perf.data."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.capture_tables import table
+from builders.hosts import HOST
+from tdprof.capture.manifest import Manifest, Rung, SpeInfo
+from tdprof.capture.schema import SPE_SPANS
+from tdprof.capture.tables import TableWriter
+from tdprof.decode.spe_capture import conversion_of, open_capture, pairs_of, store_spe
+from tdprof.decode.spe_spans import AuxSpan, SpeInput
+from tdprof.decode.spe_table import time_ns
+from tdprof.errors import TdprofError
+
+MANIFEST = Manifest(HOST, [], [], False, [], Rung.BPF_PMU, "", 0, 0, 0, None, spe=SpeInfo(4096, []))  # type: ignore[arg-type]
+
+
+def capture(folder: Path, files: dict[str, bytes], *rows: tuple) -> Path:
+    (folder / "spe").mkdir()
+    for name, data in files.items():
+        (folder / "spe" / name).write_bytes(data)
+    with TableWriter(folder) as writer:
+        writer.write("spe_spans", table(SPE_SPANS, rows))
+    return folder
+
+
+def spans(folder: Path, manifest: Manifest = MANIFEST) -> list[tuple]:
+    with open_capture(folder, manifest) as spe:
+        return [(span.cpu, span.tid, span.midr, span.aux_offset, bytes(span.data)) for span in spe.spans]
+
+
+def test_adjoining_spans_of_a_task_are_one_and_padding_between_is_left_out(tmp_path: Path) -> None:
+    data = bytes(range(40))
+    rows = [
+        (3, 0, 0, 7, 71, 16, 8, 0),
+        (1, 0, 0, 7, 70, 0, 8, 0),
+        (2, 0, 0, 7, 70, 8, 4, 0),
+        (4, 0, 0, 7, 71, 24, 8, 0),
+    ]
+    folder = capture(tmp_path, {"cpu0.0.aux": data}, *rows)
+    midr = int(HOST.midr_el1["0"], 16)
+    assert spans(folder) == [(0, 70, midr, 0, data[:12]), (0, 71, midr, 16, data[16:32])]
+    # The whole system's spans end where the driver drained, not where a task left the CPU.
+    assert spans(folder, replace(MANIFEST, is_system_wide=True)) == [
+        (0, None, midr, 0, data[:12]),
+        (0, None, midr, 16, data[16:32]),
+    ]
+
+
+def test_nothing_is_joined_to_a_span_that_ends_within_a_record(tmp_path: Path) -> None:
+    folder = capture(tmp_path, {"cpu1.0.aux": b"abcdef"}, (1, 1, 0, 7, 7, 0, 3, 0x05), (2, 1, 0, 7, 7, 3, 3, 0x08))
+    assert [row[4] for row in spans(folder)] == [b"abc", b"def"]
+    with open_capture(folder, MANIFEST) as spe:
+        assert (spe.losses.truncated, spe.losses.partial, spe.losses.collided) == (1, 1, 1)
+
+
+def test_bytes_that_the_files_lack_are_counted(tmp_path: Path) -> None:
+    rows = [(1, 0, 0, 7, 7, 0, 4, 0), (1, 0, 0, 8, 8, 4, 4, 0), (1, 5, 0, 9, 9, 0, 8, 0)]
+    folder = capture(tmp_path, {"cpu0.0.aux": b"abcdef"}, *rows)
+    assert [row[4] for row in spans(folder)] == [b"abcd", b"ef"]
+    with open_capture(folder, MANIFEST) as spe:
+        assert spe.losses.cut_buffers == 2
+
+
+def test_a_capture_without_spe_says_so(tmp_path: Path) -> None:
+    with pytest.raises(TdprofError, match="holds no SPE data"), open_capture(tmp_path, replace(MANIFEST, spe=None)):
+        pass
+
+
+def test_what_is_stored_comes_back_piece_by_piece(tmp_path: Path) -> None:
+    pieces = [AuxSpan(memoryview(b"one"), 0, 0, None, None), AuxSpan(memoryview(b"two"), 3, 0, None, None)]
+    pieces.append(AuxSpan(memoryview(b"task"), 0, None, 99, None))
+    with TableWriter(tmp_path) as writer:
+        info = store_spe(tmp_path, SpeInput(pieces), writer, period=1024, event="arm_spe_0//")
+    manifest = replace(MANIFEST, spe=info)
+    assert [(row[0], row[1], row[4]) for row in spans(tmp_path, manifest)] == [
+        (0, None, b"one"),
+        (0, None, b"two"),
+        (None, 99, b"task"),
+    ]
+
+
+@given(
+    start=st.integers(0, 2**50),
+    ticks=st.integers(10**6, 10**12),
+    begin_ns=st.integers(0, 2**55),
+    hertz=st.sampled_from([24_000_000, 62_500_000, 100_000_000, 1_000_000_000]),
+    share=st.floats(0, 1),
+)
+def test_clock_pairs_give_the_time_between(start: int, ticks: int, begin_ns: int, hertz: int, share: float) -> None:
+    end_ns = begin_ns + ticks * 10**9 // hertz
+    conversion = conversion_of([[start, begin_ns], [start + ticks, end_ns]])
+    assert conversion is not None
+    at = int(ticks * share)
+    found = int(time_ns(np.array([start + at], np.uint64), conversion)[0])
+    # Rounding the slope to 2^-24 ns a tick, and the pairs' own rounding to a nanosecond.
+    assert abs(found - (begin_ns + at * 10**9 // hertz)) <= 3 + ticks * 2**-24
+    again = conversion_of(pairs_of(conversion))
+    assert again is None or again.time_mult == conversion.time_mult
+
+
+@pytest.mark.parametrize("pairs", [[], [[1, 2]], [[5, 5], [5, 9]], [[5, 9], [7, 9]], [[1], [2]]])
+def test_pairs_that_say_nothing_give_no_time(pairs: list[list[int]]) -> None:
+    assert conversion_of(pairs) is None
