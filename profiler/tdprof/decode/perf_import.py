@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from tdprof.decode.perf_attr import Attr
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_groups import Changes, SampleGroups, sorted_changes
-from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, RecordType, SampleType, SideBand, Table
+from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, RecordType, Samples, SampleType, SideBand, Table
 from tdprof.decode.perf_reads import ReadDeltas
 from tdprof.decode.side_band import side_band_tables
 from tdprof.measured import EventInfo, Losses, Unit
@@ -88,29 +89,32 @@ def import_tables(data: PerfData, writer: TableWriter, progress: Callable[[int],
     result = Imported(events)
     _write_side_band(side_band, data, writer, result)
 
-    groups = SampleGroups(numbers, _changes(side_band))
-    is_inherited_read = any(
-        attr.sample_type & SampleType.READ and attr.sample_type & SampleType.TID and attr.has_flag("inherit")
-        for attr in data.attrs
-    )
-    deltas = ReadDeltas(per_thread=is_inherited_read)
-    stacks = _UsedChains()
+    # PERF_SAMPLE_READ of an inherited event is the count of the sampled thread alone (Linux 6.12).
+    is_read_per_thread = any(attr.sample_type & SampleType.READ and attr.has_flag("inherit") for attr in data.attrs)
+    deltas = ReadDeltas(per_thread=is_read_per_thread)
+    tables = _SampleTables(SampleGroups(numbers, _changes(side_band)), writer)
     lost = _LostRecords()
     first_ns, last_ns = 2**64 - 1, 0
-    for batch in data.batches():
-        progress(data.size_bytes + data.position)
-        lost.add(batch.side_band)
-        samples = deltas.expand(batch.samples, batch.reads)
-        if len(samples):
-            first_ns = min(first_ns, int(samples.time_ns.min()))
-            last_ns = max(last_ns, int(samples.time_ns.max()))
-        for rows in groups.add(samples):
-            result.samples += _write_samples(rows, writer, stacks)
-    for rows in groups.flush():
-        result.samples += _write_samples(rows, writer, stacks)
+    # One thread decodes the next batch while another adds up the last: the compiled code of both runs without the GIL.
+    with ThreadPoolExecutor(1) as worker:
+        adding: Future[None] | None = None
+        for batch in data.batches():
+            progress(data.size_bytes + data.position)
+            lost.add(batch.side_band)
+            samples = deltas.expand(batch.samples, batch.reads)
+            if len(samples):
+                first_ns = min(first_ns, int(samples.time_ns.min()))
+                last_ns = max(last_ns, int(samples.time_ns.max()))
+            if adding is not None:
+                adding.result()
+            adding = worker.submit(tables.add, samples)
+        if adding is not None:
+            adding.result()
+    tables.finish()
+    result.samples = tables.samples
     if last_ns:
         result.start_ns, result.end_ns = first_ns, last_ns
-    result.kernel_addresses = stacks.write(data, writer)
+    result.kernel_addresses = tables.chains.write(data, writer)
     result.losses = _losses(data, lost, result.losses.throttled, deltas.unknown_ids)
     result.notes += _notes(data, result)
     return result
@@ -234,16 +238,39 @@ class _UsedChains:
         return np.unique(np.concatenate(kernel)) if kernel else np.empty(0, np.uint64)
 
 
-def _write_samples(rows: Table, writer: TableWriter, stacks: _UsedChains) -> int:
-    """Write rows of ``GROUP``; returns how many samples they are. A chain's number plus one is its stack's identity."""
-    stacks.use(rows)
-    columns = {name: np.ascontiguousarray(rows[name]) for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
-    for name, chain in (("user_stack", "user_chain"), ("kernel_stack", "kernel_chain")):
-        numbers = np.ascontiguousarray(rows[chain])
-        columns[name] = pa.array(numbers.astype(np.int64) + 1, mask=numbers == NO_CHAIN).cast(pa.uint64())
-    columns["thread_name"] = pa.nulls(len(rows), pa.string()).dictionary_encode()
-    writer.write("samples", pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names).cast(SAMPLES))
-    return int(rows["count"].sum())
+class _SampleTables:
+    """Adds samples up and writes the rows. A chain's number plus one is its stack's identity.
+
+    Attributes:
+        samples: how many were written.
+        chains: those that the rows refer to.
+    """
+
+    def __init__(self, groups: SampleGroups, writer: TableWriter) -> None:
+        self.samples = 0
+        self.chains = _UsedChains()
+        self._groups = groups
+        self._writer = writer
+
+    def add(self, samples: Samples) -> None:
+        for rows in self._groups.add(samples):
+            self._write(rows)
+
+    def finish(self) -> None:
+        for rows in self._groups.flush():
+            self._write(rows)
+
+    def _write(self, rows: Table) -> None:
+        self.chains.use(rows)
+        self.samples += int(rows["count"].sum())
+        names = ("time_ns", "event", "pid", "tid", "count", "weight")
+        columns = {name: np.ascontiguousarray(rows[name]) for name in names}
+        for name, chain in (("user_stack", "user_chain"), ("kernel_stack", "kernel_chain")):
+            numbers = np.ascontiguousarray(rows[chain])
+            columns[name] = pa.array(numbers.astype(np.int64) + 1, mask=numbers == NO_CHAIN).cast(pa.uint64())
+        columns["thread_name"] = pa.nulls(len(rows), pa.string()).dictionary_encode()
+        table = pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names)
+        self._writer.write("samples", table.cast(SAMPLES))
 
 
 class _LostRecords:
