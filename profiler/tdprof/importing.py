@@ -13,7 +13,14 @@ from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_import import Imported, KernelMapping, host_of, import_tables, start_realtime_ns
+from tdprof.decode.perf_import import (
+    Imported,
+    KernelMapping,
+    host_of,
+    import_tables,
+    is_system_wide,
+    start_realtime_ns,
+)
 from tdprof.decode.spe_capture import store_spe
 from tdprof.decode.spe_spans import spe_input_of
 from tdprof.errors import TdprofError
@@ -71,7 +78,7 @@ def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path 
         host=host_of(data),
         command=list(features.cmdline),
         pids=[],
-        is_system_wide=bool({"-a", "--all-cpus"} & set(features.cmdline)),
+        is_system_wide=is_system_wide(data),
         events=imported.events,
         rung=Rung.PERF_DATA,
         rung_reason=f"recorded by perf {features.version}{where}".replace("  ", " "),

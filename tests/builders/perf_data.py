@@ -14,7 +14,16 @@ ATTR_BYTES = 128  # PERF_ATTR_SIZE_VER7, the newest that perf 6.1 accepts
 COMPRESSED, COMPRESSED2, AUXTRACE_INFO, AUXTRACE, TIME_CONV = 81, 83, 70, 71, 79
 
 # perf_event_attr flag bits that matter here.
-FLAG_BITS = {"inherit": 1, "mmap": 8, "comm": 9, "freq": 10, "task": 13, "sample_id_all": 18, "use_clockid": 25}
+FLAG_BITS = {
+    "inherit": 1,
+    "mmap": 8,
+    "comm": 9,
+    "freq": 10,
+    "enable_on_exec": 12,
+    "task": 13,
+    "sample_id_all": 18,
+    "use_clockid": 25,
+}
 
 
 @dataclass(frozen=True)

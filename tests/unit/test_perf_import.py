@@ -1,5 +1,6 @@
 """perf.data into a capture's tables."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -131,6 +132,13 @@ def test_manifest_says_where_it_is_from(tmp_path: Path) -> None:
     assert manifest.host.midr_el1 == {"0": "0x00000000410fd0c0"}
     assert manifest.is_system_wide
     assert (manifest.start_monotonic_ns, manifest.end_monotonic_ns) == (1_000, 2_000)
+
+
+def test_an_option_of_the_command_does_not_make_it_system_wide(tmp_path: Path) -> None:
+    made = writer()
+    made.events = [replace(made.events[0], flags=("enable_on_exec",)), *made.events[1:]]
+    _, manifest = imported(tmp_path, made.file(recording(made)))
+    assert not manifest.is_system_wide
 
 
 def test_kernel_symbols_of_this_machine_are_not_used_for_another(tmp_path: Path) -> None:

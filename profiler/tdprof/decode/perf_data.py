@@ -30,7 +30,7 @@ from tdprof.decode.perf_auxtrace import (
     parse_auxtrace_info,
     parse_time_conversion,
 )
-from tdprof.decode.perf_features import FEATURE_BITS, Features, add_build_id, add_feature
+from tdprof.decode.perf_features import FEATURE_BITS, Features, add_build_id, add_feature, is_wanted
 from tdprof.decode.perf_layout import Chains, RecordLosses, RecordStream, Samples, SideBand, Table
 from tdprof.decode.perf_records import ByteOrder, open_record_stream
 from tdprof.errors import TdprofError
@@ -40,6 +40,7 @@ _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
 _WINDOW_BYTES = 4 << 20  # of records decoded into one batch
 # zstd may blow up input by 2^15; slices of this size keep what one step can yield at some tens of MB.
 _COMPRESSED_SLICE_BYTES = 1 << 10
+_SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
 _NOT_PERF_DATA = "perf record -o perf.data -- CMD makes one"
 
 
@@ -119,6 +120,7 @@ class PerfData:
         self.position = 0
         self._keep_branches = keep_branches
         self._prologue_bytes = 0
+        self._names_by_id: dict[int, str] = {}
         self._files = _open_files(path)
         try:
             self._maps = [_map(file) for file in self._files]
@@ -182,11 +184,14 @@ class PerfData:
             self.losses.cut_bytes += self._start + data_bytes - self._end
         if attr_bytes < SMALLEST_ATTR + 16 or attrs_at > size:
             raise TdprofError(f"{self.path} has a damaged list of events", hint="record again: perf record -- CMD")
+        id_bytes_left = size
         for at in range(attrs_at, min(size, attrs_at + attrs_bytes) - attr_bytes + 1, attr_bytes):
             ids_at, ids_bytes = self._unpack("QQ", at + attr_bytes - 16)
             ids: tuple[int, ...] = ()
-            if ids_at <= size and ids_bytes <= size - ids_at:
+            # Lists of ids lie side by side; those of a damaged file may not add up to more than it holds.
+            if ids_at <= size and ids_bytes <= min(size - ids_at, id_bytes_left):
                 ids = self._unpack(f"{ids_bytes // 8}Q", ids_at)
+                id_bytes_left -= ids_bytes
             attr = parse_attr(bytes(self._maps[0][at : at + attr_bytes - 16]), self.byteorder)
             self.attrs.append(replace(attr, ids=ids, name=default_name(attr)))
         self._read_features(features)
@@ -198,19 +203,22 @@ class PerfData:
             if entry + 16 > len(self._maps[0]):
                 break  # counted already: the data's own end is missing too
             offset, size = self._unpack("QQ", entry)
-            section = bytes(self._maps[0][offset : offset + size]) if offset <= len(self._maps[0]) else b""
-            self.features = add_feature(self.features, bit, section, self.byteorder)
+            if is_wanted(bit):
+                section = bytes(self._maps[0][offset : offset + min(size, _SECTION_BYTES)])
+                self.features = add_feature(self.features, bit, section, self.byteorder)
         self._name_events()
 
     def _name_events(self) -> None:
+        """Names by the events' ids; where the file has none (one event, old perf) by their order."""
+        described = self.features.events
+        for event in described:
+            self._names_by_id |= dict.fromkeys(event.ids, event.name)
         for number, attr in enumerate(self.attrs):
-            for described in self.features.events:
-                if described.name and set(described.ids) & set(attr.ids):
-                    self.attrs[number] = replace(attr, name=described.name)
-        if len(self.features.events) == len(self.attrs):
-            for number, (attr, described) in enumerate(zip(self.attrs, self.features.events, strict=True)):
-                if described.name and not attr.ids:
-                    self.attrs[number] = replace(attr, name=described.name)
+            name = next((self._names_by_id[id_] for id_ in attr.ids if id_ in self._names_by_id), "")
+            if not attr.ids and len(described) == len(self.attrs):
+                name = described[number].name
+            if name:
+                self.attrs[number] = replace(attr, name=name)
 
     def _read_pipe_prologue(self) -> None:
         """Everything in front of the first kernel record: events, their names, features."""
@@ -237,16 +245,13 @@ class PerfData:
         elif type_ == ToolRecord.EVENT_UPDATE and len(body) > 16:
             kind, id_ = struct.unpack_from(f"{self._order}QQ", body)
             name = body[16:].split(b"\0", 1)[0].decode(errors="replace")
-            for number, attr in enumerate(self.attrs):
-                if kind == _EVENT_UPDATE_NAME and id_ in attr.ids and name:
-                    self.attrs[number] = replace(attr, name=name)
+            if kind == _EVENT_UPDATE_NAME and name:
+                self._names_by_id[id_] = name
         elif type_ == ToolRecord.HEADER_FEATURE and len(body) >= 8:
             (bit,) = struct.unpack_from(f"{self._order}Q", body)
             self.features = add_feature(self.features, bit, body[8:], self.byteorder)
         elif type_ == ToolRecord.HEADER_BUILD_ID and len(body) >= 28:
-            found = dict(self.features.build_ids)
-            add_build_id(found, misc, body[4:28], body[28:])
-            self.features = replace(self.features, build_ids=found)
+            add_build_id(self.features.build_ids, misc, body[4:28], body[28:])
         elif type_ == ToolRecord.AUXTRACE_INFO:
             self.auxtrace_info = parse_auxtrace_info(body, self.byteorder)
         elif type_ == ToolRecord.TIME_CONV:

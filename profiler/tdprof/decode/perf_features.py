@@ -74,7 +74,7 @@ class Features:
     cpus_available: int = 0
     cmdline: tuple[str, ...] = ()
     events: tuple[EventDescription, ...] = ()
-    build_ids: Mapping[str, str] = field(default_factory=dict)
+    build_ids: dict[str, str] = field(default_factory=dict)
     pmus: Mapping[int, str] = field(default_factory=dict)
     sample_time_ns: tuple[int, int] | None = None
     clock_data: ClockData | None = None
@@ -130,12 +130,11 @@ def _event_desc(section: _Section, features: Features) -> Features:
 
 
 def _build_ids(section: _Section, features: Features) -> Features:
-    found = dict(features.build_ids)
     while len(section.data) - section.at >= 8:
         _type, misc, size = section.numbers("IHH")
         body = _Section(section.take(size - 8), section.order)
-        add_build_id(found, misc, body.take(4 + 24)[4:], body.take(len(body.data) - body.at))
-    return replace(features, build_ids=found)
+        add_build_id(features.build_ids, misc, body.take(4 + 24)[4:], body.take(len(body.data) - body.at))
+    return features
 
 
 def add_build_id(found: dict[str, str], misc: int, identity: bytes, path: bytes) -> None:
@@ -180,9 +179,14 @@ _PARSERS: dict[Feature, Callable[[_Section, Features], Features]] = {
 }
 
 
+def is_wanted(bit: int) -> bool:
+    """Whether a feature's section is read at all."""
+    return bit in set(_PARSERS)
+
+
 def add_feature(features: Features, bit: int, data: bytes, byteorder: str) -> Features:
     """``features`` with one more section; sections that nobody needs are ignored, damaged ones named."""
-    if bit not in set(_PARSERS):
+    if not is_wanted(bit):
         return features
     feature = Feature(bit)
     try:

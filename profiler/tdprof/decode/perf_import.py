@@ -140,6 +140,12 @@ def host_of(data: PerfData) -> Host:
     )
 
 
+def is_system_wide(data: PerfData) -> bool:
+    """Whether CPUs were recorded. An ``-a`` may be the recorded command's own, whose events begin at its exec."""
+    is_of_command = any(attr.has_flag("enable_on_exec") for attr in data.attrs)
+    return not is_of_command and bool({"-a", "--all-cpus", "-C", "--cpu"} & set(data.features.cmdline))
+
+
 def start_realtime_ns(data: PerfData, start_ns: int) -> int:
     """Wall clock at a time of the recording; 0 = unknown (perf stores it for ``perf record -k`` only)."""
     clock = data.features.clock_data
