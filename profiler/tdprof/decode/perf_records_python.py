@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tdprof.decode.perf_cursor import Cursor, Malformed
 from tdprof.decode.perf_layout import (
     BRANCH,
     BRANCH_COUNTERS,
@@ -18,7 +19,6 @@ from tdprof.decode.perf_layout import (
     MISC_CPUMODE_MASK,
     MISC_HYPERVISOR,
     MISC_KERNEL,
-    MISC_MMAP_BUILD_ID,
     MISC_USER,
     NO_CHAIN,
     NOT_RECORDED,
@@ -39,6 +39,7 @@ from tdprof.decode.perf_layout import (
     little_endian_branch_flags,
     locate_ids,
 )
+from tdprof.decode.perf_side_band_python import begin_row, fill_row
 
 _FIRST_TOOL_TYPE = 64
 _LAST_TOOL_TYPE = 95
@@ -50,48 +51,6 @@ _CONTEXT_KERNEL = {2**64 - 128, 2**64 - 32}  # and PERF_CONTEXT_HV
 _CONTEXT_USER = 2**64 - 512
 _CONTEXT_USER_DEFERRED = 2**64 - 640
 _CONTEXT_GUEST = {2**64 - 2048, 2**64 - 2176, 2**64 - 2560}
-
-
-class _Malformed(Exception):
-    """A record too short for what its header and event say it holds."""
-
-
-class _Cursor:
-    def __init__(self, data: memoryview, byteorder: str) -> None:
-        self.data = data
-        self.at = 0
-        self.order = "<" if byteorder == "little" else ">"
-
-    @property
-    def left(self) -> int:
-        return len(self.data) - self.at
-
-    def bytes(self, count: int) -> bytes:
-        if count > self.left:
-            raise _Malformed
-        self.at += count
-        return bytes(self.data[self.at - count : self.at])
-
-    def words(self, count: int) -> tuple[int, ...]:
-        if count * 8 > self.left:
-            raise _Malformed
-        return struct.unpack(f"{self.order}{count}Q", self.bytes(count * 8))
-
-    def u64(self) -> int:
-        return self.words(1)[0]
-
-    def u32(self) -> int:
-        return int(struct.unpack(f"{self.order}I", self.bytes(4))[0])
-
-    def u16(self) -> int:
-        return int(struct.unpack(f"{self.order}H", self.bytes(2))[0])
-
-    def u64_at(self, word: int) -> int | None:
-        """The id word: from the start if >= 0, from the end if negative; None if it lies outside."""
-        position = len(self.data) + 8 * word if word < 0 else self.at + 8 * word
-        if position < self.at or position + 8 > len(self.data):
-            return None
-        return int(struct.unpack_from(f"{self.order}Q", self.data, position)[0])
 
 
 class PythonRecordDecoder:
@@ -154,10 +113,10 @@ class PythonRecordDecoder:
             if type_ == RecordType.SAMPLE and self._skip_samples:
                 at += size
                 continue
-            cursor = _Cursor(view[at + 8 : at + size], self._byteorder)
+            cursor = Cursor(view[at + 8 : at + size], self._byteorder)
             try:
                 taken = self._take_record(type_, misc, cursor)
-            except _Malformed:
+            except Malformed:
                 self._searching = self._likely_chain(view, at + size, 1, final) is not True
                 lost = 8 if self._searching else size
                 self._count_damage(at, lost)
@@ -218,20 +177,20 @@ class PythonRecordDecoder:
             damage.append(Damage(offset, size_bytes))
         self._counts["malformed"] += 1
 
-    def _event(self, cursor: _Cursor, word: int | None) -> int:
+    def _event(self, cursor: Cursor, word: int | None) -> int:
         if len(self._layouts) == 1:
             return 0
         id_ = None if word is None else cursor.u64_at(word)
         return NOT_RECORDED if id_ is None else self._ids.get(id_, NOT_RECORDED)
 
-    def _take_record(self, type_: int, misc: int, cursor: _Cursor) -> bool:
+    def _take_record(self, type_: int, misc: int, cursor: Cursor) -> bool:
         if type_ == RecordType.SAMPLE:
             return self._take_sample(misc, cursor)
         return self._take_side_band_record(type_, misc, cursor)
 
     # --- samples
 
-    def _take_sample(self, misc: int, c: _Cursor) -> bool:
+    def _take_sample(self, misc: int, c: Cursor) -> bool:
         event = self._event(c, self._words.sample)
         if event == NOT_RECORDED and self._words.mixed:
             self._counts["unknown_ids"] += 1
@@ -255,7 +214,7 @@ class PythonRecordDecoder:
         if SampleType.CALLCHAIN in has:
             chain.split(c.words(c.u64()))
         if SampleType.RAW in has:
-            c.bytes(c.u32())
+            c.take(c.u32())
         branches = self._take_branches(layout, c) if SampleType.BRANCH_STACK in has else []
         user_pc = self._skip_tail(has, layout, c)
 
@@ -276,7 +235,7 @@ class PythonRecordDecoder:
         return True
 
     def _take_reads(
-        self, layout: RecordLayout, c: _Cursor, common: tuple[int, int, int, int, int]
+        self, layout: RecordLayout, c: Cursor, common: tuple[int, int, int, int, int]
     ) -> list[tuple[int, ...]]:
         time_ns, record_id, sample, pid, tid = common
         has = ReadFormat(layout.read_format & 31)
@@ -292,7 +251,7 @@ class PythonRecordDecoder:
             rows.append((time_ns, id_, value, enabled, running, lost, sample, event, pid, tid, 0))
         return rows
 
-    def _take_branches(self, layout: RecordLayout, c: _Cursor) -> list[tuple[int, ...]]:
+    def _take_branches(self, layout: RecordLayout, c: Cursor) -> list[tuple[int, ...]]:
         count = c.u64()
         c.words(1 if layout.branch_sample_type & BRANCH_HW_INDEX else 0)
         words = c.words(3 * count)
@@ -302,14 +261,14 @@ class PythonRecordDecoder:
             return []
         return [(*words[i : i + 3], len(self._rows)) for i in range(0, len(words), 3)]
 
-    def _skip_tail(self, has: SampleType, layout: RecordLayout, c: _Cursor) -> int:
+    def _skip_tail(self, has: SampleType, layout: RecordLayout, c: Cursor) -> int:
         """The fields behind the branch stack; returns the user's program counter if its registers hold it."""
         user_pc = 0
         if SampleType.REGS_USER in has and c.u64():
             registers = c.words(layout.sample_regs_user.bit_count())
             user_pc = registers[layout.user_pc] if layout.user_pc >= 0 else 0
         if SampleType.STACK_USER in has and (size := c.u64()):
-            c.bytes(size)
+            c.take(size)
             c.u64()
         c.words(1 if has & (SampleType.WEIGHT | SampleType.WEIGHT_STRUCT) else 0)
         c.words((has & (SampleType.DATA_SRC | SampleType.TRANSACTION)).bit_count())
@@ -318,7 +277,7 @@ class PythonRecordDecoder:
         pages = SampleType.DATA_PAGE_SIZE | SampleType.CODE_PAGE_SIZE
         c.words((has & (SampleType.PHYS_ADDR | SampleType.CGROUP | pages)).bit_count())
         if SampleType.AUX in has:
-            c.bytes(c.u64())
+            c.take(c.u64())
         return user_pc
 
     def _intern(self, frames: list[int]) -> int:
@@ -328,104 +287,23 @@ class PythonRecordDecoder:
 
     # --- everything else
 
-    def _take_side_band_record(self, type_: int, misc: int, c: _Cursor) -> bool:
+    def _take_side_band_record(self, type_: int, misc: int, c: Cursor) -> bool:
         event = self._event(c, self._words.trailer)
         layout = self._layouts[0 if event == NOT_RECORDED else event]
-        row: dict[str, Any] = dict.fromkeys(SIDE_BAND.names or (), 0)
-        row |= dict.fromkeys(("pid", "tid", "ppid", "ptid", "cpu"), NOT_RECORDED)
-        row |= {"type": type_, "misc": misc, "event": event, "build_id": [0] * 20, "pad2": [0] * 4}
-        self._take_sample_id(layout, c, row)
-        name = b""
-        match type_:
-            case RecordType.MMAP | RecordType.MMAP2:
-                row["pid"], row["tid"] = c.u32(), c.u32()
-                row["addr"], row["len"], row["pgoff"] = c.words(3)
-                if type_ == RecordType.MMAP2:
-                    self._take_identity(c, row)
-                name = _text(c)
-            case RecordType.COMM:
-                row["pid"], row["tid"] = c.u32(), c.u32()
-                name = _text(c)
-            case RecordType.FORK | RecordType.EXIT:
-                row["pid"], row["ppid"], row["tid"], row["ptid"] = c.u32(), c.u32(), c.u32(), c.u32()
-                row["time_ns"] = (row["time_ns"], c.u64())[row["time_ns"] == 0]
-            case RecordType.LOST:
-                row["id"], row["value"] = c.words(2)
-            case RecordType.THROTTLE | RecordType.UNTHROTTLE:
-                time_ns, row["id"], _ = c.words(3)
-                row["time_ns"] = row["time_ns"] or time_ns
-            case RecordType.READ:
-                pid, tid = c.u32(), c.u32()
-                self._reads += self._take_reads(layout, c, (row["time_ns"], row["id"], -1, pid, tid))
-                return True
-            case RecordType.SWITCH:
-                pass
-            case RecordType.SWITCH_CPU_WIDE:
-                row["ppid"], row["ptid"] = c.u32(), c.u32()
-            case RecordType.AUX:
-                row["addr"], row["len"], row["flags"] = c.words(3)
-            case RecordType.ITRACE_START:
-                row["pid"], row["tid"] = c.u32(), c.u32()
-            case RecordType.NAMESPACES:
-                row["pid"], row["tid"] = c.u32(), c.u32()
-                row["value"] = c.u64()
-                name = struct.pack(f"={2 * row['value']}Q", *c.words(2 * row["value"]))
-            case RecordType.KSYMBOL:
-                row["addr"], row["len"], row["value"], row["flags"] = c.u64(), c.u32(), c.u16(), c.u16()
-                name = _text(c)
-            case RecordType.BPF_EVENT:
-                row["flags"], row["prot"], row["value"] = c.u16(), c.u16(), c.u32()
-                name = c.bytes(8)
-            case RecordType.CGROUP:
-                row["value"] = c.u64()
-                name = _text(c)
-            case RecordType.TEXT_POKE:
-                row["addr"], row["value"], row["len"] = c.u64(), c.u16(), c.u16()
-                name = c.bytes(row["value"] + row["len"])
-            case RecordType.LOST_SAMPLES | RecordType.AUX_OUTPUT_HW_ID:
-                row["value"] = c.u64()
-            case _:
-                self._counts["unknown_types"] += 1
-                return False
-        # As in C, a record that keeps no bytes leaves the offset at 0.
-        named = type_ in _NAMED_TYPES
-        row["name_offset"], row["name_bytes"] = (len(self._names) if named else 0), len(name)
-        self._names += name
+        row = begin_row(type_, misc, event, layout, c)
+        if type_ == RecordType.READ:
+            pid, tid = c.u32(), c.u32()
+            self._reads += self._take_reads(layout, c, (row["time_ns"], row["id"], -1, pid, tid))
+            return True
+        known, name = fill_row(row, c)
+        if not known:
+            self._counts["unknown_types"] += 1
+            return False
+        if name is not None:
+            row["name_offset"], row["name_bytes"] = len(self._names), len(name)
+            self._names += name
         self._side_band.append(row)
         return True
-
-    @staticmethod
-    def _take_sample_id(layout: RecordLayout, c: _Cursor, row: dict[str, Any]) -> None:
-        has = SampleType(layout.sample_type) & _SAMPLE_ID_FIELDS
-        size = 8 * has.bit_count()
-        if not layout.sample_id_all or size > c.left:
-            return
-        trailer = _Cursor(c.data[len(c.data) - size :], "little" if c.order == "<" else "big")
-        c.data = c.data[: len(c.data) - size]
-        if SampleType.TID in has:
-            row["pid"], row["tid"] = trailer.u32(), trailer.u32()
-        if SampleType.TIME in has:
-            row["time_ns"] = trailer.u64()
-        if SampleType.ID in has:
-            row["id"] = trailer.u64()
-        if SampleType.STREAM_ID in has:
-            trailer.u64()
-        if SampleType.CPU in has:
-            row["cpu"] = (trailer.u32(), trailer.u32())[0]
-        if SampleType.IDENTIFIER in has:
-            row["id"] = trailer.u64()
-
-    @staticmethod
-    def _take_identity(c: _Cursor, row: dict[str, Any]) -> None:
-        if row["misc"] & MISC_MMAP_BUILD_ID:
-            raw = c.bytes(24)
-            if raw[0] <= 20:
-                row["build_id_bytes"] = raw[0]
-                row["build_id"] = list(raw[4 : 4 + raw[0]].ljust(20, b"\0"))
-        else:
-            row["maj"], row["min"] = c.u32(), c.u32()
-            row["ino"], row["ino_generation"] = c.words(2)
-        row["prot"], row["flags"] = c.u32(), c.u32()
 
     # --- results
 
@@ -469,23 +347,6 @@ class PythonRecordDecoder:
         return RecordLosses(by_type=dict(sorted(self._by_type.items())), damage=tuple(self._damage), **self._counts)
 
 
-_SAMPLE_ID_FIELDS = (
-    SampleType.TID | SampleType.TIME | SampleType.ID | SampleType.STREAM_ID | SampleType.CPU | SampleType.IDENTIFIER
-)
-_NAMED_TYPES = frozenset(
-    {
-        RecordType.MMAP,
-        RecordType.MMAP2,
-        RecordType.COMM,
-        RecordType.NAMESPACES,
-        RecordType.KSYMBOL,
-        RecordType.BPF_EVENT,
-        RecordType.CGROUP,
-        RecordType.TEXT_POKE,
-    }
-)
-
-
 class _SplitChain:
     """A call chain as the kernel writes it, taken apart into user and kernel frames."""
 
@@ -516,7 +377,3 @@ class _SplitChain:
                 self.unknown += 1
         while self.user and self.user[-1] == 0:  # the end mark of a frame-pointer chain
             self.user.pop()
-
-
-def _text(c: _Cursor) -> bytes:
-    return c.bytes(c.left).split(b"\0", 1)[0]
