@@ -118,7 +118,7 @@ def test_side_band_tables(tmp_path: Path) -> None:
     mappings = [(row["time_ns"], row["path"], row["build_id"]) for row in rows(folder, "mappings")]
     assert mappings == [(0, "/bin/app", "ab" * 20), (1_600, "/bin/other", "cd" * 20)]
     processes = [(row["time_ns"], row["kind"], row["name"]) for row in rows(folder, "processes")]
-    assert processes == [(0, "name", "before"), (1_500, "exec", "after")]
+    assert processes == [(0, "name", "swapper"), (0, "name", "before"), (1_500, "exec", "after")]
     assert manifest.losses.samples_ring_full == 12
     assert manifest.losses.throttled == 1
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.manifest import Host
-from tdprof.capture.schema import SAMPLES, STACKS
+from tdprof.capture.schema import PROCESSES, SAMPLES, STACKS
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf_attr import Attr
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
@@ -187,6 +187,9 @@ def _write_side_band(batches: list[SideBand], data: PerfData, writer: TableWrite
     mappings = tables.mappings.filter(pa.compute.invert(is_kernel))
     result.pids = pa.compute.unique(mappings["pid"]).to_pylist()
     writer.write("mappings", _with_build_ids(mappings, data))
+    # The idle task of every CPU is never announced; perf, too, knows its name.
+    idle = {"time_ns": 0, "kind": "name", "pid": 0, "tid": 0, "name": "swapper"}
+    writer.write("processes", pa.Table.from_pylist([idle], PROCESSES))
     writer.write("processes", tables.processes)
 
 

@@ -1,0 +1,66 @@
+"""An imported capture's numbers against ``perf report`` on the same file: exact, not within an error."""
+
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tdprof.importing import import_perf_data
+from tdprof.pipeline import load_profile
+from tdprof.profile import Profile
+
+pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")]
+
+# Several programs one after the other in one process, in children, and at once: exec and fork decide who is who.
+_WORK = """
+for i in 1 2 3; do dd if=/dev/zero bs=1k count=20000 2>/dev/null | cksum; done
+(exec sort --version) & (exec ls -R /usr/share/doc) & wait
+exec cksum /usr/bin/perf
+"""
+
+
+def perf_shares(path: Path, key: str) -> Counter[str]:
+    """Sum of the periods by ``comm`` or ``dso``, as perf report has it."""
+    command = f"perf report --stdio --no-children -g none --percent-limit 0 -F period,{key} -w 20,64 -t ; -i".split()
+    output = subprocess.run([*command, str(path)], capture_output=True, text=True, check=True).stdout
+    shares: Counter[str] = Counter()
+    for line in output.splitlines():
+        if line.strip() and not line.startswith("#"):
+            period, name = line.split(";")
+            shares[name.strip()] += int(period)
+    return shares
+
+
+def by_thread_name(profile: Profile) -> Counter[str]:
+    shares: Counter[str] = Counter()
+    for name, weight in zip(profile.samples.thread_name.tolist(), profile.samples.weight.tolist(), strict=True):
+        shares[profile.thread_names[name]] += weight
+    return shares
+
+
+def by_file(profile: Profile) -> Counter[str]:
+    """Of each sample's leaf; only files by their base name, as perf shows them."""
+    shares: Counter[str] = Counter()
+    start, location = profile.stacks.start, profile.stacks.location
+    for stack, weight in zip(profile.samples.stack.tolist(), profile.samples.weight.tolist(), strict=True):
+        file = profile.locations.mapped_file[location[start[stack]]]
+        if file >= 0 and profile.mapped_files[file].path.startswith("/"):
+            shares[Path(profile.mapped_files[file].path).name] += weight
+    return shares
+
+
+@pytest.mark.parametrize("options", ["-g", "-a -g", "-z -g", "--buildid-mmap"])
+def test_shares_are_those_of_perf_report(tmp_path: Path, options: str) -> None:
+    command = ["perf", "record", "-q", "-F", "1999", *options.split(), "-o", "perf.data", "--", "sh", "-c", _WORK]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    if result.returncode:
+        pytest.skip(f"perf record {options}: {result.stderr.decode().strip().splitlines()[-1:]}")
+    import_perf_data(str(tmp_path / "perf.data"), tmp_path / "capture")
+    profile = load_profile(tmp_path / "capture")
+    assert by_thread_name(profile) == perf_shares(tmp_path / "perf.data", "comm")
+    theirs = perf_shares(tmp_path / "perf.data", "dso")
+    ours = by_file(profile)
+    assert len(ours) > 1
+    assert ours == {name: theirs[name] for name in ours}
