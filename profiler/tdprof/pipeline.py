@@ -4,8 +4,8 @@ import contextlib
 import errno
 import shutil
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +15,28 @@ import pyarrow.compute
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.stacks import attribute_stacks
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
+from tdprof.capture.schema import table_file
 from tdprof.capture.spool import SPOOL_FOLDER
-from tdprof.capture.tables import TableWriter, read_table
+from tdprof.capture.tables import TableWriter, read_table, replace_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
+from tdprof.model import FileKind, Locations, MappedFile
 from tdprof.naming import name_locations
 from tdprof.profile import Profile, SampleTable, StackTable
-from tdprof.recorder.artefacts import PERF_MAP_FOLDER, VDSO_FILE, save_perf_maps, save_vdso
+from tdprof.recorder.artefacts import PERF_MAP_FOLDER, VDSO_FILE, save_jitdumps, save_perf_maps, save_vdso
 from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import read_kernel_symbols
-from tdprof.symbolize import KernelSymbols, Symbolizer, demangle
+from tdprof.symbolize import (
+    Debuginfod,
+    KernelSymbols,
+    SavedSymbols,
+    SymbolCache,
+    Symbolizer,
+    demangle,
+    make_symbol_table,
+)
 
 
 def finish_capture(folder: Path) -> Manifest:
@@ -66,6 +76,7 @@ def _make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
     if manifest.host.boot_id == read_text("/proc/sys/kernel/random/boot_id"):
         mappings = read_table(target, "mappings")
         save_perf_maps(target, np.unique(mappings["pid"].to_numpy()).tolist())
+        save_jitdumps(target, zip(mappings["pid"].to_pylist(), mappings["path"].to_pylist(), strict=True))
     return replace(
         manifest,
         losses=decoded.losses,
@@ -89,8 +100,90 @@ def _tables_of(folder: Path) -> Iterator[tuple[Path, Manifest]]:
         yield Path(temporary), replace(manifest, notes=[*manifest.notes, interrupted])
 
 
-def load_profile(folder: Path) -> Profile:
+@dataclass(frozen=True, slots=True)
+class SymbolOptions:
+    """Where symbols come from, as the user wants it.
+
+    Attributes:
+        symfs: a folder with the recorded machine's files under their own paths; None: this machine's files.
+        debug_dirs: folders with separate debug data, searched before ``/usr/lib/debug``.
+        use_cache: whether what is read of debug data is kept for the next time.
+    """
+
+    symfs: Path | None = None
+    debug_dirs: tuple[Path, ...] = ()
+    use_cache: bool = True
+
+
+DEFAULT_SYMBOLS = SymbolOptions()
+
+
+def _ignore(text: str) -> None:
+    pass
+
+
+def _open_symbolizer(tables: Path, options: SymbolOptions, progress: Callable[[str], None]) -> Symbolizer:
+    kernel = read_table(tables, "kernel_symbols")
+    carried = read_table(tables, "symbols") if (tables / table_file("symbols")).exists() else None
+    return Symbolizer(
+        symfs=options.symfs,
+        debug_dirs=options.debug_dirs,
+        kernel=KernelSymbols(
+            kernel["address"].to_numpy(),
+            kernel["size"].to_numpy(),
+            kernel["name"].to_pylist(),
+            [module or "" for module in kernel["module"].to_pylist()],
+        ),
+        perf_map_dir=tables / PERF_MAP_FOLDER,
+        vdso=tables / VDSO_FILE,
+        saved=SavedSymbols(carried) if carried is not None else None,
+        cache=SymbolCache.default() if options.use_cache else None,
+        debuginfod=Debuginfod.from_environment(progress=progress),
+        progress=progress,
+    )
+
+
+def archive_symbols(
+    folder: Path, options: SymbolOptions = DEFAULT_SYMBOLS, progress: Callable[[str], None] = _ignore
+) -> list[tuple[MappedFile, Locations]]:
+    """Put the symbols of all that a capture saw into it, so that it can be read where the binaries are not.
+
+    Returns:
+        What was found in each file.
+
+    Raises:
+        TdprofError: as ``load_profile``; or the capture cannot be written to.
+    """
+    if read_manifest(folder).state is not State.COMPLETE:
+        finish_capture(folder)
+    mappings = read_table(folder, "mappings")
+    spaces = AddressSpaces(mappings, read_table(folder, "processes"))
+    samples, stacks = read_table(folder, "samples"), read_table(folder, "stacks")
+    attributed = attribute_stacks(samples, stacks, mappings, spaces)
+    found = []
+    with _open_symbolizer(folder, options, progress) as symbolizer:
+        for number, file in enumerate(attributed.mapped_files):
+            if file.kind is FileKind.ELF:  # the capture has the others' sources already
+                addresses = np.unique(attributed.location_address[attributed.location_file == number])
+                found.append((file, addresses, symbolizer.locate(file, addresses)))
+    try:
+        replace_table(folder, "symbols", make_symbol_table(found))
+    except OSError as error:
+        raise TdprofError(
+            f"cannot write the symbols into {folder}: {error.strerror}", hint="check its permissions and the disk"
+        ) from error
+    return [(file, locations) for file, _, locations in found]
+
+
+def load_profile(
+    folder: Path, symbols: SymbolOptions = DEFAULT_SYMBOLS, progress: Callable[[str], None] = _ignore
+) -> Profile:
     """Read a capture, attribute and symbolize it.
+
+    Args:
+        folder: the capture.
+        symbols: where symbols come from.
+        progress: told in a few words what is being waited for.
 
     Raises:
         TdprofError: not a capture, of a newer schema, or damaged beyond reading.
@@ -102,17 +195,7 @@ def load_profile(folder: Path) -> Profile:
         mappings = read_table(tables, "mappings")
         spaces = AddressSpaces(mappings, read_table(tables, "processes"))
         attributed = attribute_stacks(samples, stacks, mappings, spaces)
-        kernel = read_table(tables, "kernel_symbols")
-        with Symbolizer(
-            kernel=KernelSymbols(
-                kernel["address"].to_numpy(),
-                kernel["size"].to_numpy(),
-                kernel["name"].to_pylist(),
-                [module or "" for module in kernel["module"].to_pylist()],
-            ),
-            perf_map_dir=tables / PERF_MAP_FOLDER,
-            vdso=tables / VDSO_FILE,
-        ) as symbolizer:
+        with _open_symbolizer(tables, symbols, progress) as symbolizer:
             functions, locations = name_locations(
                 attributed.mapped_files,
                 attributed.location_file,
@@ -120,6 +203,7 @@ def load_profile(folder: Path) -> Profile:
                 symbolizer.locate,
                 demangle,
             )
+            notes = symbolizer.notes()
     thread_name, thread_names = _thread_names(samples, spaces)
     return Profile(
         events=manifest.events,
@@ -146,7 +230,7 @@ def load_profile(folder: Path) -> Profile:
         losses=manifest.losses,
         start_realtime_ns=manifest.start_realtime_ns,
         duration_ns=manifest.duration_ns,
-        notes=manifest.notes,
+        notes=[*manifest.notes, *notes],
     )
 
 

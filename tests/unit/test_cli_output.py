@@ -16,7 +16,7 @@ PRELUDE = """
 import sys
 from builders.profiles import example
 import tdprof.cli.loading
-tdprof.cli.loading.load_profile = lambda capture: example()
+tdprof.cli.loading.load_profile = lambda *_: example()
 from tdprof.cli.main import main
 main()
 """

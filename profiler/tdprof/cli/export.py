@@ -9,12 +9,13 @@ from typing import BinaryIO
 import click
 from rich.console import Console
 
-from tdprof.cli.loading import capture_argument, find_event, load_with_progress
+from tdprof.cli.loading import capture_argument, find_event, load_with_progress, symbol_options
 from tdprof.cli.output import replaced_file, standard_output
 from tdprof.errors import TdprofError
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import write_pprof
 from tdprof.export.speedscope import write_speedscope
+from tdprof.pipeline import SymbolOptions
 from tdprof.profile import Profile
 
 
@@ -48,7 +49,8 @@ FORMATS = {
     help="The file to write, '-' for standard output (the default). An existing file is replaced when all is written.",
 )
 @click.option("--event", metavar="EVENT", help="Export this event alone (all; for folded, which has one, the first).")
-def command(capture: Path, format_name: str, output: Path, event: str | None) -> None:
+@symbol_options
+def command(capture: Path, format_name: str, output: Path, event: str | None, symbols: SymbolOptions) -> None:
     """Write a capture as a file for another program.
 
     \b
@@ -64,7 +66,7 @@ def command(capture: Path, format_name: str, output: Path, event: str | None) ->
             hint=f"tdprof export {capture} --to {format_name} -o profile.pb.gz",
             status=2,
         )
-    profile = load_with_progress(capture)
+    profile = load_with_progress(capture, symbols)
     index = find_event(profile, event)
     if event is not None:
         profile = profile.only_event(index)

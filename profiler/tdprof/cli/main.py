@@ -14,6 +14,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "sample a command, processes or the whole system into a capture"),
     "report": ("report", "print a capture's hotspots by function or source line"),
     "export": ("export", "write a capture as speedscope, pprof or folded stacks"),
+    "archive": ("archive", "put its symbols into a capture, to read it on another machine"),
+    "cache": ("cache", "show and prune what is kept of debug data"),
     "doctor": ("doctor", "check what this machine can record, and how to get more"),
     "spe": ("spe", "print or decode data of Arm's Statistical Profiling Extension"),
     "import": ("import_", "make a capture of what perf record wrote"),

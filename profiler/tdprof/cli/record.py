@@ -73,6 +73,7 @@ def _rate(frequency_hz: int | None, period: int | None) -> Rate:
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=OUTPUT_HELP)
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @click.option("--no-bpf", is_flag=True, help="Use perf ring buffers even where BPF works.")
+@click.option("--with-symbols", is_flag=True, help="Put the symbols into the capture, to read it on another machine.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 def command(
     words: Sequence[str],
@@ -85,6 +86,7 @@ def command(
     output: Path | None,
     spe_text: str | None,
     no_bpf: bool,
+    with_symbols: bool,
     quiet: bool,
 ) -> int:
     """Sample a command, processes (-p) or the system (-a) and keep the call stacks in a capture folder.
@@ -124,6 +126,10 @@ def command(
             manifest = finish_capture(options.output)
         if not quiet:
             _say(manifest, options.output)
+        if with_symbols:
+            from tdprof.cli.archive import archive_with_progress
+
+            archive_with_progress(options.output, quiet=quiet)
     else:
         raise outcome.failure
     return manifest.exit_status or 0

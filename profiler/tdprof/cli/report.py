@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tdprof.cli.loading import capture_argument, find_event, load_with_progress
+from tdprof.cli.loading import capture_argument, find_event, load_with_progress, symbol_options
 from tdprof.cli.output import standard_output
+from tdprof.pipeline import SymbolOptions
 from tdprof.report.hotspots import find_hotspots, unknown_samples
 from tdprof.report.json import render_json
 from tdprof.report.text import render_text
@@ -29,7 +30,10 @@ PIPE_COLUMNS = 100_000
 )
 @click.option("--lines", "by_line", is_flag=True, help="A row for each source line instead of each function.")
 @click.option("--sort", "sort", metavar="EVENT", help="Order by this event's self counts (the first event).")
-def command(capture: Path, as_json: bool, limit: int | None, by_line: bool, sort: str | None) -> None:
+@symbol_options
+def command(
+    capture: Path, as_json: bool, limit: int | None, by_line: bool, sort: str | None, symbols: SymbolOptions
+) -> None:
     """Print where a capture's samples fell: hotspots, highest self share first.
 
     \b
@@ -43,7 +47,7 @@ def command(capture: Path, as_json: bool, limit: int | None, by_line: bool, sort
     tdprof report my.capture --lines       the source lines that cost most
     tdprof report my.capture --json | jq '.functions[0]'
     """
-    profile = load_with_progress(capture)
+    profile = load_with_progress(capture, symbols)
     sort_event = find_event(profile, sort)
     hotspots = find_hotspots(profile, by_line=by_line, sort_event=sort_event)
     unknown = unknown_samples(profile)

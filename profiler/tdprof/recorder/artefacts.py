@@ -1,14 +1,16 @@
-"""What must be saved when a recording ends, because it is gone or different later: the vDSO and perf maps."""
+"""What must be saved when a recording ends, because it is gone or different later: the vDSO, perf maps, jitdumps."""
 
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 VDSO_FILE = "vdso.so"
 PERF_MAP_FOLDER = "perf-maps"
+_JITDUMP = re.compile(r"/jit-\d+\.dump$")
 
 
 def save_vdso(folder: Path) -> None:
@@ -20,19 +22,38 @@ def save_vdso(folder: Path) -> None:
 
 
 def save_perf_maps(folder: Path, pids: Iterable[int]) -> None:
-    """Copy ``/tmp/perf-PID.map`` of some processes, also as seen from inside their container.
-
-    Only maps that belong to the process's user or to ours are taken: anyone may write into /tmp.
-    """
-    target = folder / PERF_MAP_FOLDER
+    """Copy ``/tmp/perf-PID.map`` of some processes, also as seen from inside their container."""
     for pid in pids:
-        for path in (Path(f"/proc/{pid}/root/tmp/perf-{pid}.map"), Path(f"/tmp/perf-{pid}.map")):
-            with contextlib.suppress(OSError):
-                owner = path.lstat().st_uid
-                if path.is_file() and not path.is_symlink() and owner in {os.getuid(), 0, _owner(pid, owner)}:
-                    target.mkdir(exist_ok=True)
-                    shutil.copyfile(path, target / f"perf-{pid}.map")
-                    break
+        inner = Path(f"/proc/{pid}/root/tmp/perf-{_inner_pid(pid)}.map")
+        _save_first([inner, Path(f"/tmp/perf-{pid}.map")], pid, folder / PERF_MAP_FOLDER / f"perf-{pid}.map")
+
+
+def save_jitdumps(folder: Path, mapped: Iterable[tuple[int, str]]) -> None:
+    """Copy the ``jit-PID.dump`` files among (pid, mapped path): a process maps its dump to tell profilers of it."""
+    for pid, path in set(mapped):
+        if _JITDUMP.search(path):
+            seen_here = [Path(f"/proc/{pid}/root{path}"), Path(path)]
+            _save_first(seen_here, pid, folder / PERF_MAP_FOLDER / f"jit-{pid}.dump")
+
+
+def _save_first(places: Iterable[Path], pid: int, target: Path) -> None:
+    """Copy the first file that is there and belongs to the process's user or to ours: anyone may write into /tmp."""
+    for path in places:
+        with contextlib.suppress(OSError):
+            owner = path.lstat().st_uid
+            if path.is_file() and not path.is_symlink() and owner in {os.getuid(), 0, _owner(pid, owner)}:
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, target)
+                return
+
+
+def _inner_pid(pid: int) -> int:
+    """The process's number inside its own pid namespace, by which it names its files."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return pid
 
 
 def _owner(pid: int, default: int) -> int:

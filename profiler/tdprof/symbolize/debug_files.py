@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.elf import Elf, ElfError, open_elf, parse_elf
+from tdprof.symbolize.debuginfod import Debuginfod
 
 SYSTEM_DEBUG_DIR = Path("/usr/lib/debug")
 _LARGEST_MINI_DEBUG_INFO = 1 << 30  # bytes; real ones are a few per cent of the file
@@ -32,15 +33,17 @@ class DebugDirs:
     Attributes:
         roots: folders laid out like ``/usr/lib/debug``, best first.
         symfs: what to put before absolute paths, or None.
+        server: where to fetch what none of the folders has, or None.
     """
 
     roots: Sequence[Path]
     symfs: Path | None = None
+    server: Debuginfod | None = None
 
     @classmethod
-    def make(cls, extra: Sequence[Path], symfs: Path | None) -> "DebugDirs":
+    def make(cls, extra: Sequence[Path], symfs: Path | None, server: Debuginfod | None = None) -> "DebugDirs":
         """The user's folders first, then the system's (that of ``symfs``, where there is one)."""
-        return cls((*extra, under(symfs, SYSTEM_DEBUG_DIR)), symfs)
+        return cls((*extra, under(symfs, SYSTEM_DEBUG_DIR)), symfs, server)
 
     def by_build_id(self, build_id: str, suffix: str = ".debug") -> Iterator[Path]:
         """The places of a file with this build-id."""
@@ -60,6 +63,15 @@ def find_debug_file(elf: Elf, path: Path, dirs: DebugDirs) -> DebugFile | None:
         found = _open_if(place, build_id=elf.build_id)
         if found:
             return found
+    return _find_by_link(elf, path, dirs) or _fetch(elf.build_id, dirs)
+
+
+def _fetch(build_id: str, dirs: DebugDirs) -> DebugFile | None:
+    fetched = dirs.server.find(build_id, "debuginfo") if dirs.server else None
+    return _open_if(fetched, build_id=build_id) if fetched else None
+
+
+def _find_by_link(elf: Elf, path: Path, dirs: DebugDirs) -> DebugFile | None:
     link = elf.section(".gnu_debuglink")
     if link is None:
         return None
@@ -95,7 +107,7 @@ def find_shared_file(debug: DebugFile, dirs: DebugDirs) -> DebugFile | None:
         found = _open_if(place, build_id=build_id.hex())
         if found:
             return found
-    return None
+    return _fetch(build_id.hex(), dirs)
 
 
 def _is_below(path: Path) -> bool:

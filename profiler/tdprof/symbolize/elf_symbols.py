@@ -16,6 +16,10 @@ from tdprof.symbolize.locations import find_locations
 from tdprof.symbolize.split_units import SplitFinder
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, join_tables, read_elf_symbols
 
+NOT_COMPILED = (
+    "lines and inlined functions are missing, since tdprof's compiled part was not built; "
+    "install gcc, then pip install tdprof again"
+)
 NOWHERE = np.uint64(2**64 - 1)  # the ELF address of a file offset that no segment loads; no symbol covers it
 
 
@@ -62,7 +66,7 @@ class ElfSymbols:
             self._table, self._is_complete = _choose_table(elf, self._debug)
         self._index = known.index if known else None
         self._asked = known.asked if known else None  # sorted; None once everything was read
-        self.damage = elf.damage  # what could not be read, or empty
+        self.notes = [elf.damage] if elf.damage else []  # what a user should know of it
 
     def locate(self, file_offsets: U64) -> Locations:
         """See ``Symbolizer.locate``."""
@@ -74,7 +78,10 @@ class ElfSymbols:
         return find_locations(self._table, self._index_for(addresses), addresses, missing)
 
     def _index_for(self, addresses: U64) -> CodeIndex:
-        if self._debug is None or not dwarf.is_available():
+        if self._debug is None:
+            return EMPTY_INDEX
+        if not dwarf.is_available():
+            self.notes = [NOT_COMPILED]
             return EMPTY_INDEX
         if self._index is None:
             self._asked = np.unique(addresses)
@@ -98,12 +105,17 @@ class ElfSymbols:
                 threads=os.cpu_count() or 1,
             )
         except DebugDataError as error:
-            self.damage = str(error)
+            self.notes.append(f"no lines and inlined functions, since {error}")
             return EMPTY_INDEX
         if result.bad_units:
-            self.damage = (
+            self.notes.append(
                 f"{result.bad_units} of {result.units} units of debug data are damaged, the first at "
                 f"{result.first_bad_offset:#x} of .debug_info"
+            )
+        if splits.missing:
+            self.notes.append(
+                f"{splits.missing} units have no inlined functions, since their .dwo files are missing, such as "
+                f"{splits.example}; --debug-dir names a folder that has them"
             )
         # What is missing a split file now may have it tomorrow, without any sign of that in the main file.
         if self._cache and not splits.missing:

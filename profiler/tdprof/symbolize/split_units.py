@@ -91,13 +91,16 @@ class SplitFinder:
         self._dirs = dirs
         self._package = next(filter(None, (_open_package(path) for path in paths)), None)
         self.missing = 0
+        self.example = ""  # the name of a missing one
 
     def find(self, unit: SplitUnit) -> Sections | None:
         """The unit's sections, or None, counted in ``missing``."""
         sections = self._package.unit(unit.dwo_id) if self._package else None
         if sections is None:
             sections = next(filter(None, map(_read_dwo, self._places(unit))), None)
-        self.missing += sections is None
+        if sections is None:
+            self.missing += 1
+            self.example = unit.name
         return sections
 
     def _places(self, unit: SplitUnit) -> Iterator[Path]:
@@ -105,6 +108,8 @@ class SplitFinder:
         yield under(self._dirs.symfs, Path(unit.directory) / unit.name)
         yield self._folder / unit.name
         yield self._folder / Path(unit.name).name
+        for root in self._dirs.roots:
+            yield root / Path(unit.name).name
 
 
 def _open_package(path: Path) -> Package | None:

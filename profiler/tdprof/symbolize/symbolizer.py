@@ -1,6 +1,7 @@
 """From mapped files and offsets to functions, inlined frames and lines: finds the source that knows."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,7 +13,9 @@ from tdprof.model import U64, FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.debug_files import DebugDirs, under
-from tdprof.symbolize.elf_symbols import ElfSymbols
+from tdprof.symbolize.debuginfod import Debuginfod
+from tdprof.symbolize.elf_symbols import NOT_COMPILED, ElfSymbols
+from tdprof.symbolize.jitdump import RunTimeCode, read_jitdump
 from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
 from tdprof.symbolize.locations import combine_locations, find_locations, unknown_locations
 from tdprof.symbolize.perf_map import read_perf_map
@@ -31,9 +34,11 @@ class Symbolizer:
             nothing outside it is opened then.
         debug_dirs: folders searched for separate debug data before ``/usr/lib/debug``.
         kernel: the recorded machine's kernel symbols; None if they could not be read.
-        perf_map_dir: folder of the ``perf-PID.map`` files of the recorded processes.
+        perf_map_dir: folder of the ``perf-PID.map`` and ``jit-PID.dump`` files of the recorded processes.
         vdso: the recorded machine's vDSO as a file.
         saved: symbols that the capture carries; what they do not have is looked for in files.
+        debuginfod: servers to fetch debug data and executables from; None contacts nobody.
+        progress: told in a few words what is being waited for.
         cache: where what is read of debug data is kept; None keeps nothing.
     """
 
@@ -47,16 +52,21 @@ class Symbolizer:
         vdso: Path | None = None,
         saved: SavedSymbols | None = None,
         cache: SymbolCache | None = None,
+        debuginfod: Debuginfod | None = None,
+        progress: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._symfs = symfs
-        self._debug_dirs = DebugDirs.make(debug_dirs, symfs)
+        self._debug_dirs = DebugDirs.make(debug_dirs, symfs, debuginfod)
         self._kernel = kernel
         self._kernel_table: SymbolTable | None = None
         self._perf_map_dir = perf_map_dir
-        self._perf_maps: dict[int, SymbolTable | None] = {}
+        self._run_time_code: dict[int, RunTimeCode | None] = {}
         self._vdso = vdso
         self._saved = saved
         self._cache = cache
+        self._debuginfod = debuginfod
+        self._progress = progress
+        self._notes: list[str] = []
         self._files: dict[MappedFile, ElfSymbols | Unknown] = {}
 
     def __enter__(self) -> Self:
@@ -66,7 +76,7 @@ class Symbolizer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._files.clear()
-        self._perf_maps.clear()
+        self._run_time_code.clear()
         self._kernel_table = None
 
     def locate(self, file: MappedFile, file_offsets: U64) -> Locations:
@@ -110,27 +120,60 @@ class Symbolizer:
         return find_locations(self._kernel_table, EMPTY_INDEX, addresses, missing)
 
     def _locate_run_time_code(self, pid: int, addresses: U64) -> Locations:
-        if pid not in self._perf_maps:
-            self._perf_maps[pid] = read_perf_map(self._perf_map_dir, pid) if self._perf_map_dir else None
-        table = self._perf_maps[pid]
-        if table is None:
+        if pid not in self._run_time_code:
+            self._run_time_code[pid] = self._read_run_time_code(pid)
+        code = self._run_time_code[pid]
+        if code is None:
             return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
-        return find_locations(table, EMPTY_INDEX, addresses, Unknown.NO_SYMBOL)
+        return find_locations(code.table, code.index, addresses, Unknown.NO_SYMBOL)
+
+    def _read_run_time_code(self, pid: int) -> RunTimeCode | None:
+        """What a process left of its run-time code; a dump says more than a map."""
+        if self._perf_map_dir is None:
+            return None
+        dump = read_jitdump(self._perf_map_dir, pid)
+        if dump is not None:
+            return dump
+        table = read_perf_map(self._perf_map_dir, pid)
+        return RunTimeCode(table, EMPTY_INDEX) if table is not None else None
+
+    def notes(self) -> list[str]:
+        """What a reader of the results should know, a sentence each: files that were replaced, damaged debug data."""
+        notes = list(self._notes)
+        for file, symbols in self._files.items():
+            if isinstance(symbols, ElfSymbols):
+                notes += [note if note is NOT_COMPILED else f"{file.path}: {note}" for note in symbols.notes]
+        if self._debuginfod:
+            notes += [f"debuginfod server {url}: {why}" for url, why in self._debuginfod.failures.items()]
+        return list(dict.fromkeys(notes))
 
     def _open(self, file: MappedFile) -> ElfSymbols | Unknown:
         """The file's symbols, or why it has none. A file with another build-id than the recorded is never used."""
-        reason = Unknown.NO_FILE
+        self._progress(f"reading symbols of {file.path}")
+        reason, detail = Unknown.NO_FILE, ""
         for path in self._places(file):
             try:
                 elf = open_elf(path)
             except OSError:
                 continue
-            except ElfError:
-                reason = Unknown.DAMAGED
+            except ElfError as error:
+                reason, detail = Unknown.DAMAGED, f"cannot be read: {error}"
                 continue
             if _is_recorded_one(elf, file):
                 return ElfSymbols(elf, path, self._debug_dirs, self._cache)
             reason = Unknown.WRONG_BUILD_ID
+            detail = (
+                f"was replaced since the recording (build-id {file.build_id or 'of a deleted file'}, now "
+                f"{elf.build_id or 'none'}); --symfs names a folder with the recorded one"
+            )
+        fetched = self._debuginfod.find(file.build_id, "executable") if self._debuginfod else None
+        if fetched:
+            with contextlib.suppress(OSError, ElfError):
+                elf = open_elf(fetched)
+                if elf.build_id == file.build_id:
+                    return ElfSymbols(elf, fetched, self._debug_dirs, self._cache)
+        if detail:
+            self._notes.append(f"{file.path}: {detail}")
         return reason
 
     def _places(self, file: MappedFile) -> list[Path]:

@@ -1,0 +1,43 @@
+"""`tdprof archive`: make a capture carry its symbols."""
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tdprof.cli.loading import capture_argument, symbol_options
+from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, archive_symbols
+
+
+@click.command("archive")
+@capture_argument
+@symbol_options
+def command(capture: Path, symbols: SymbolOptions) -> None:
+    """Put the symbols of all that a capture saw into it, so that it can be read on a machine without the binaries.
+
+    \b
+    tdprof archive                       the newest capture of this folder
+    tdprof archive arm.capture && tar czf arm.tgz arm.capture
+                                         on the recorded machine; unpack and report it anywhere
+    tdprof record --with-symbols -- ./app
+                                         the same, when recording
+
+    Run it on the recorded machine, before its programs are updated.
+    """
+    archive_with_progress(capture, symbols)
+
+
+def archive_with_progress(capture: Path, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, quiet: bool = False) -> None:
+    """Archive, with a line about what was found; while that lasts another says so, if stderr is a terminal."""
+    with Console(stderr=True, quiet=quiet).status(f"reading {capture}", spinner="line") as status:
+        found = archive_symbols(capture, symbols, status.update)
+    if quiet:
+        return
+    places = sum(len(locations.reason) for _, locations in found)
+    unknown = sum(int((locations.reason != 0).sum()) for _, locations in found)
+    print(
+        f"tdprof: {capture} carries the symbols of {places - unknown} places in {len(found)} files"
+        f"{f'; {unknown} are not known (tdprof report says why)' if unknown else ''}",
+        file=sys.stderr,
+    )

@@ -1,0 +1,56 @@
+"""`tdprof cache`: show and prune what is kept of debug data."""
+
+import json
+import re
+import time
+
+import click
+
+from tdprof.cli.output import standard_output
+from tdprof.errors import TdprofError
+from tdprof.symbolize import SymbolCache
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)i?B?", text, re.IGNORECASE)
+    if match is None:
+        raise TdprofError(f"'{text}' is no size", hint="tdprof cache --prune 500M", status=2)
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+@click.command("cache")
+@click.option("--prune", "keep", metavar="SIZE", help="Remove what was used longest ago until SIZE is left (500M, 0).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(keep: str | None, as_json: bool) -> None:
+    """Show what tdprof keeps of the debug data that it has read, so that the next report is fast.
+
+    \b
+    tdprof cache                what is kept, and where
+    tdprof cache --prune 500M   remove what was used longest ago
+    tdprof cache --prune 0      remove all
+
+    It never grows beyond 2 GiB, and removing it costs only time. Entries are checked before use, and read again when
+    the debug data they come from changes.
+    """
+    cache = SymbolCache.default()
+    removed = cache.prune(_size(keep)) if keep is not None else []
+    entries = cache.entries()
+    total = sum(entry.size_bytes for entry in entries)
+    with standard_output():
+        if as_json:
+            listed = [
+                {"build_id": entry.build_id, "size_bytes": entry.size_bytes, "used_s": entry.used_s}
+                for entry in reversed(entries)
+            ]
+            content = {"folder": str(cache.folder), "limit_bytes": cache.limit_bytes, "entries": listed}
+            print(json.dumps(content | {"removed": [entry.build_id for entry in removed]}, indent=2))
+            return
+        if removed:
+            freed = sum(entry.size_bytes for entry in removed)
+            print(f"removed {len(removed)} files, {freed / 1e6:.1f} MB")
+        print(f"{cache.folder}: {len(entries)} files, {total / 1e6:.1f} MB of at most {cache.limit_bytes / 1e6:.0f} MB")
+        for entry in reversed(entries):
+            used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used_s))
+            print(f"  {entry.build_id}  {entry.size_bytes / 1e6:8.1f} MB  last used {used}")

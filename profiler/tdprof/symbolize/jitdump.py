@@ -1,0 +1,139 @@
+"""Dumps of code made at run time, ``jit-PID.dump``, with names and lines, as perf's JVMTI agent and others write them.
+
+Format: tools/perf/Documentation/jitdump-specification.txt in the Linux sources.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
+from tdprof.symbolize.symbol_table import SymbolTable, pack_names, paint_ranges, read_name
+
+_MAGIC = 0x4A695444
+_FILE_HEADER = struct.Struct("<IIII")  # magic, version, size of the header, machine
+_RECORD = struct.Struct("<IIQ")  # kind, size with this header, time
+_LOAD = struct.Struct("<IIQQQQ")  # pid, tid, vma, address of the code, its size, index; then name, code
+_MOVE = struct.Struct("<IIQQQQQ")  # pid, tid, vma, old address, new address, size, index
+_DEBUG = struct.Struct("<QQ")  # address of the code, number of entries
+_LINE = struct.Struct("<QII")  # address, line, discriminator; then the file's name
+_JIT_CODE_LOAD, _JIT_CODE_MOVE, _JIT_CODE_DEBUG_INFO = 0, 1, 2
+_SAME_FILE = b"\xff"  # instead of a name: that of the entry before
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimeCode:
+    """The functions of one process's run-time code, and where their lines are known, those."""
+
+    table: SymbolTable
+    index: CodeIndex
+
+
+@dataclass(slots=True)
+class _Function:
+    address: int
+    size: int
+    name: str
+    lines: list[tuple[int, int, str]]  # address, line, file
+
+
+def read_jitdump(folder: Path, pid: int) -> RunTimeCode | None:
+    """The dump of a process in a folder, or None if it has none that can be read."""
+    try:
+        return parse_jitdump((folder / f"jit-{pid}.dump").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def parse_jitdump(data: bytes) -> RunTimeCode:
+    """Read a dump. Where functions overlap the later one holds. A record that is cut off ends it.
+
+    Raises:
+        ValueError: it is no dump of a little-endian machine.
+    """
+    if len(data) < _FILE_HEADER.size or _FILE_HEADER.unpack_from(data)[0] != _MAGIC:
+        raise ValueError("not a little-endian jitdump file")
+    functions = list(_read_functions(data, _FILE_HEADER.unpack_from(data)[2]))
+    table = paint_ranges(
+        np.array([function.address for function in functions], np.uint64),
+        np.array([function.size for function in functions], np.uint64),
+        [function.name for function in functions],
+    )
+    return RunTimeCode(table, _line_index(functions))
+
+
+def _read_functions(data: bytes, position: int) -> Iterator[_Function]:
+    view = memoryview(data)
+    lines: dict[int, list[tuple[int, int, str]]] = {}  # of the function that is loaded next at an address
+    loaded: dict[int, _Function] = {}  # by code index
+    while position + _RECORD.size <= len(data):
+        kind, size, _ = _RECORD.unpack_from(data, position)
+        body = view[position + _RECORD.size : position + size]
+        if size < _RECORD.size or position + size > len(data):
+            return
+        position += size
+        if kind == _JIT_CODE_LOAD and len(body) >= _LOAD.size:
+            _, _, _, address, code_size, number = _LOAD.unpack_from(body)
+            function = _Function(address, code_size, read_name(body, _LOAD.size), lines.pop(address, []))
+            loaded[number] = function
+            yield function
+        elif kind == _JIT_CODE_MOVE and len(body) >= _MOVE.size:
+            *_, old, new, code_size, number = _MOVE.unpack_from(body)
+            if number in loaded:
+                moved = [(at - old + new, line, file) for at, line, file in loaded[number].lines]
+                loaded[number] = _Function(new, code_size, loaded[number].name, moved)
+                yield loaded[number]
+        elif kind == _JIT_CODE_DEBUG_INFO and len(body) >= _DEBUG.size:
+            address, count = _DEBUG.unpack_from(body)
+            lines[address] = list(_read_lines(bytes(body), count))
+
+
+def _read_lines(body: bytes, count: int) -> Iterator[tuple[int, int, str]]:
+    at, file = _DEBUG.size, ""
+    for _ in range(count):
+        if at + _LINE.size > len(body):
+            return
+        address, line, _ = _LINE.unpack_from(body, at)
+        end = body.find(b"\0", at + _LINE.size)
+        name = body[at + _LINE.size : end if end >= 0 else len(body)]
+        at += _LINE.size + len(name) + 1
+        file = file if name == _SAME_FILE else name.decode("utf-8", "replace")
+        yield address, line, file
+
+
+def _line_index(functions: list[_Function]) -> CodeIndex:
+    """The functions' lines as an index whose nodes are the functions."""
+    rows: list[tuple[int, int, int, int]] = []  # address, function, file, line
+    files: dict[str, int] = {}
+    for number, function in enumerate(functions):
+        end = function.address + function.size
+        inside = sorted(row for row in function.lines if function.address <= row[0] < end)
+        rows += [(at, number, files.setdefault(file, len(files)), line) for at, line, file in inside]
+        rows.append((end, -1, 0, 0))
+    # Of functions at one address, the last loaded; an end gives way to whatever starts there.
+    latest = {at: (function, file, line) for at, function, file, line in sorted(rows, key=lambda row: row[1])}
+    if not files:
+        return EMPTY_INDEX
+    starts = sorted(latest)
+    values = [latest[at] for at in starts]
+    nobody = np.array([function < 0 for function, _, _ in values])
+    function_text, function_name = pack_names([function.name for function in functions])
+    file_text, file_name = pack_names(list(files))
+    count = len(functions)
+    return CodeIndex(
+        range_start=np.array(starts, np.uint64),
+        range_node=np.where(nobody, NO_ID, np.array([max(f, 0) for f, _, _ in values])).astype(np.uint32),
+        range_file=np.where(nobody, NO_ID, np.array([file for _, file, _ in values])).astype(np.uint32),
+        range_line=np.array([line for _, _, line in values], np.uint32),
+        node_function=np.arange(count, dtype=np.uint32),
+        node_parent=np.full(count, NO_ID, np.uint32),
+        node_call_file=np.full(count, NO_ID, np.uint32),
+        node_call_line=np.zeros(count, np.uint32),
+        function_name=function_name,
+        file_name=file_name,
+        function_text=memoryview(function_text),
+        file_text=memoryview(file_text),
+    )

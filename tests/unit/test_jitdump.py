@@ -1,0 +1,91 @@
+import struct
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.llvm_symbolizer import our_stacks
+from tdprof.model import FileKind, MappedFile
+from tdprof.recorder.artefacts import save_jitdumps
+from tdprof.symbolize import Symbolizer
+from tdprof.symbolize.jitdump import parse_jitdump
+
+HEADER = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 0)
+
+
+def record(kind: int, body: bytes) -> bytes:
+    return struct.pack("<IIQ", kind, 16 + len(body), 0) + body
+
+
+def load(address: int, size: int, name: str, number: int) -> bytes:
+    body = struct.pack("<IIQQQQ", 42, 42, address, address, size, number) + name.encode() + b"\0" + bytes(size)
+    return record(0, body)
+
+
+def move(old: int, new: int, size: int, number: int) -> bytes:
+    return record(1, struct.pack("<IIQQQQQ", 42, 42, new, old, new, size, number))
+
+
+def debug(address: int, *lines: tuple[int, int, bytes]) -> bytes:
+    body = struct.pack("<QQ", address, len(lines))
+    return record(2, body + b"".join(struct.pack("<QII", at, line, 0) + name + b"\0" for at, line, name in lines))
+
+
+DUMP = (
+    HEADER
+    + debug(0x1000, (0x1000, 10, b"app.py"), (0x1010, 11, b"\xff"))
+    + load(0x1000, 0x20, "py::main", 1)
+    + load(0x2000, 0x20, "py::no_lines", 2)
+    + record(3, b"unwinding information")
+    + debug(0x3000, (0x3000, 5, b"lib.py"))
+    + load(0x3000, 0x10, "py::moving", 3)
+    + move(0x3000, 0x4000, 0x10, 3)
+    + load(0x2010, 0x10, "py::over_it", 4)
+)
+
+
+def stacks_at(folder, *addresses: int):
+    with Symbolizer(perf_map_dir=folder) as symbolizer:
+        file = MappedFile("[anon]", kind=FileKind.ANONYMOUS, pid=42)
+        return [stack[0] for stack in our_stacks(symbolizer.locate(file, np.array(addresses, np.uint64)))]
+
+
+def test_names_and_lines(tmp_path):
+    (tmp_path / "jit-42.dump").write_bytes(DUMP)
+    found = stacks_at(tmp_path, 0x1000, 0x100F, 0x1010, 0x101F, 0x1020, 0x2000, 0x2010, 0x3000, 0x4008)
+    assert found == [
+        ("py::main", "app.py:10"),
+        ("py::main", "app.py:10"),
+        ("py::main", "app.py:11"),
+        ("py::main", "app.py:11"),
+        ("??", "??:0"),
+        ("py::no_lines", "??:0"),
+        ("py::over_it", "??:0"),
+        ("py::moving", "lib.py:5"),
+        ("py::moving", "lib.py:5"),
+    ]
+
+
+def test_a_dump_that_is_cut_off_keeps_what_stands_before(tmp_path):
+    for length in range(len(HEADER), len(DUMP)):
+        parse_jitdump(DUMP[:length])
+    (tmp_path / "jit-42.dump").write_bytes(DUMP[:-5])
+    assert stacks_at(tmp_path, 0x2010) == [("py::no_lines", "??:0")]
+
+
+@given(st.binary(max_size=300), st.integers(0, len(DUMP)))
+def test_any_bytes_are_read_or_refused(noise, position):
+    parse_jitdump(DUMP[:position] + noise if position >= len(HEADER) else HEADER + noise)
+
+
+def test_only_what_looks_like_a_dump_is_copied(tmp_path):
+    dump = tmp_path / "jit-7.dump"
+    dump.write_bytes(DUMP)
+    other = tmp_path / "secret"
+    other.write_bytes(b"x")
+    (tmp_path / "jit-8.dump").symlink_to(other)
+    target = tmp_path / "capture"
+    target.mkdir()
+    mapped = [(7, str(dump)), (7, str(dump)), (8, str(tmp_path / "jit-8.dump")), (9, str(other))]
+    save_jitdumps(target, mapped)
+    assert [path.name for path in target.rglob("*.*")] == ["jit-7.dump"]
