@@ -14,7 +14,7 @@ import pytest
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.readiness.pmus import group_runs
 
-TDPROF = [sys.executable, "-c", "from tdprof.cli.main import main; main()"]
+TDPROF = [sys.executable, "-m", "tdprof"]
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 NAMES = [

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tdprof.recorder.readiness import pmus, software
@@ -44,6 +44,7 @@ CONTENT = st.one_of(st.binary(max_size=80), NUMBERS.map(str.encode), LINES.map(s
 
 
 @settings(max_examples=150, deadline=None)
+@example({"proc/sys/kernel/osrelease": b"\0", "sys/bus/platform/devices/arm,spe-v1": b""})
 @given(st.dictionaries(st.sampled_from(FILES), CONTENT))
 def test_no_content_is_too_odd(files: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -26,8 +26,8 @@ class Machine:
     root: Path = Path("/")
 
     def path(self, name: str) -> Path:
-        """Where a file of the machine stands."""
-        return self.root / name.lstrip("/")
+        """Where a file of the machine stands; a NUL out of a damaged file must not become an exception here."""
+        return self.root / name.lstrip("/").replace("\0", "?")
 
     def text(self, name: str) -> str:
         """A small file's text, or "" where it cannot be read."""
