@@ -16,7 +16,10 @@ from tdprof.capture import manifest, schema
 from tdprof.measured import EventInfo, Losses
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs/capture.md").read_text()
+TABLES = schema.TABLES | schema.OPTIONAL_TABLES
 TYPES = {
+    pa.uint8(): "uint8",
+    schema.SYMBOLS.field("frames").type: "list of struct",
     pa.uint64(): "uint64",
     pa.uint32(): "uint32",
     pa.bool_(): "bool",
@@ -38,15 +41,15 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-@pytest.mark.parametrize("name", schema.TABLES)
+@pytest.mark.parametrize("name", TABLES)
 def test_every_column_is_described_with_its_type(name: str) -> None:
     described = [(cells[0].strip("`"), cells[1], cells[2]) for cells in rows(f"`{schema.table_file(name)}`")]
-    fields = [(field.name, TYPES[field.type], "yes" if field.nullable else "no") for field in schema.TABLES[name]]
+    fields = [(field.name, TYPES[field.type], "yes" if field.nullable else "no") for field in TABLES[name]]
     assert described == fields
     assert all(cells[3] for cells in rows(f"`{schema.table_file(name)}`"))
 
 
-@pytest.mark.parametrize("name", schema.TABLES)
+@pytest.mark.parametrize("name", TABLES)
 def test_units_are_said(name: str) -> None:
     quantities = {"length", "file_offset", "size", "offset"}
     for cells in rows(f"`{schema.table_file(name)}`"):
@@ -54,9 +57,14 @@ def test_units_are_said(name: str) -> None:
             assert "bytes" in cells[3]
 
 
+def test_the_parts_of_a_frame_are_described() -> None:
+    [meaning] = [cells[3] for cells in rows("`symbols.parquet`") if cells[0] == "`frames`"]
+    assert re.findall(r"`(\w+)`", meaning) == [field.name for field in schema.SYMBOLS.field("frames").type.value_type]
+
+
 def test_no_table_is_described_that_is_not_written() -> None:
     described = re.findall(r"^### `(\w+)\.parquet`$", DOCUMENT, re.MULTILINE)
-    assert described == list(schema.TABLES)
+    assert described == list(TABLES)
     assert f"Schema version {manifest.SCHEMA_VERSION}." in DOCUMENT
 
 
