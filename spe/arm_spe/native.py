@@ -103,6 +103,10 @@ def load_native() -> ctypes.CDLL | None:
         library.spe_dump.argtypes = (c_void_p, c_uint64, c_uint64, POINTER(Dumper), c_char_p, c_uint64)
         library.spe_validity.restype = None
         library.spe_validity.argtypes = (c_void_p, c_uint64, POINTER(c_void_p))
+        library.spe_group.restype = c_uint64
+        library.spe_group.argtypes = (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p)
+        library.spe_add_up.restype = None
+        library.spe_add_up.argtypes = (POINTER(Columns), c_uint64, c_void_p, c_void_p, c_void_p, c_void_p)
         return library
     return None
 
