@@ -122,7 +122,10 @@ def _ignore(text: str) -> None:
     pass
 
 
-def _open_symbolizer(tables: Path, options: SymbolOptions, progress: Callable[[str], None]) -> Symbolizer:
+def open_symbolizer(
+    tables: Path, options: SymbolOptions = DEFAULT_SYMBOLS, progress: Callable[[str], None] = _ignore
+) -> Symbolizer:
+    """The symbol sources of a capture whose tables stand in ``tables``; to be closed by its ``with`` block."""
     kernel = read_table(tables, "kernel_symbols")
     carried = read_table(tables, "symbols") if (tables / table_file("symbols")).exists() else None
     return Symbolizer(
@@ -161,7 +164,7 @@ def archive_symbols(
     samples, stacks = read_table(folder, "samples"), read_table(folder, "stacks")
     attributed = attribute_stacks(samples, stacks, mappings, spaces)
     found = []
-    with _open_symbolizer(folder, options, progress) as symbolizer:
+    with open_symbolizer(folder, options, progress) as symbolizer:
         for number, file in enumerate(attributed.mapped_files):
             if file.kind is FileKind.ELF:  # the capture has the others' sources already
                 addresses = np.unique(attributed.location_address[attributed.location_file == number])
@@ -195,7 +198,7 @@ def load_profile(
         mappings = read_table(tables, "mappings")
         spaces = AddressSpaces(mappings, read_table(tables, "processes"))
         attributed = attribute_stacks(samples, stacks, mappings, spaces)
-        with _open_symbolizer(tables, symbols, progress) as symbolizer:
+        with open_symbolizer(tables, symbols, progress) as symbolizer:
             functions, locations = name_locations(
                 attributed.mapped_files,
                 attributed.location_file,

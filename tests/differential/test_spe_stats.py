@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from builders import spe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arm_spe import RecordDecoder
 from arm_spe.native import load_native
 from arm_spe.stats import SUMS, GroupTable, Sum, SumTable, _traits, add_up_in_python
+from builders import spe
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled decoder is not built")
 

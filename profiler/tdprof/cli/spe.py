@@ -20,11 +20,14 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.output import replaced_file, standard_output
+from tdprof.cli.report import DEFAULT_LIMIT, PIPE_COLUMNS
 from tdprof.decode.spe_capture import open_capture
 from tdprof.decode.spe_csv import csv_rows, csv_schema
 from tdprof.decode.spe_spans import AuxSpan, SpeInput, open_perf_data, open_raw
 from tdprof.decode.spe_table import decode_tables, spe_schema
 from tdprof.errors import TdprofError
+from tdprof.report.spe import render_json, render_text
+from tdprof.spe_analysis import By, analyse, tables_of_perf_data
 
 _PROGRESS_AFTER_S = 2.0
 # Addresses and times compress best as differences; dictionaries serve only what is a word already.
@@ -55,6 +58,7 @@ def command() -> None:
     \b
     tdprof spe dump perf.data | less           every packet: offset, bytes, meaning
     tdprof spe decode perf.data -o ops.parquet one row a sampled operation
+    tdprof spe report perf.data                latency, data sources and ratios by function
     tdprof spe decode aux.bin --raw --midr 0x410fd4f0 -o ops.csv --csv
     """
 
@@ -188,3 +192,45 @@ def _say(counts: DecodeCounts, source: SpeInput, output: str) -> None:
     lines += [f"{count} {text}" for text, count in notes.items() if count]
     for line in lines:
         print(f"tdprof: {line}", file=sys.stderr)
+
+
+@command.command()
+@click.argument("file", default="perf.data")
+@click.option("--by", type=click.Choice([by.value for by in By]), default="function", help="What a row is (function).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: all rows, counts, ratios, intervals.")
+@click.option("--limit", type=click.IntRange(0), metavar="N", help=f"The most rows; 0 for all ({DEFAULT_LIMIT}).")
+@click.option("--raw", "is_raw", is_flag=True, help="FILE holds AUX bytes alone, not perf.data: code has no names.")
+@click.option(
+    "--midr", callback=_midr, metavar="HEX", help="With --raw: the core's MIDR_EL1, which names data sources."
+)
+@click.option("-j", "--jobs", type=click.IntRange(1), help="Threads (one for each CPU).")
+def report(
+    file: str, by: str, as_json: bool, limit: int | None, is_raw: bool, midr: int | None, jobs: int | None
+) -> None:
+    """Print where the sampled operations of FILE were slow, and where their data came from.
+
+    \b
+    mean p50 p90 p99   total latency in cycles, from dispatch to completion
+    l1 l2 llc …  %     share of the loads that each level of the memory hierarchy served
+    L1D miss, …        ratios of retired operations with their 95 % intervals
+    sharing            false: threads write different words of one cache line; true: the same word
+
+    \b
+    tdprof spe report perf.data
+    tdprof spe report perf.data --by source
+    tdprof spe report perf.data --by address      cache lines; --by page for pages
+    """
+    row = By(by)
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(_open(file, is_raw=is_raw, midr=midr))
+        needs_names = row in (By.FUNCTION, By.LINE, By.INSTRUCTION) and not is_raw
+        tables = stack.enter_context(tables_of_perf_data(file)) if needs_names else None
+        result = analyse(source, row, tables, workers=jobs or len(os.sched_getaffinity(0)))
+    with standard_output():
+        if as_json:
+            sys.stdout.write(render_json(result, limit=limit or 0))
+            return
+        fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+        console = Console(width=None if fits_width else PIPE_COLUMNS)
+        rows = DEFAULT_LIMIT if limit is None else limit
+        sys.stdout.write(render_text(result, console, limit=rows, title=by))

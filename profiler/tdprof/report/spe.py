@@ -1,0 +1,159 @@
+"""SPE data for people and machines: operations, latencies, where loads were served from, ratios and their intervals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tdprof.metrics.spe import RATIOS, Share, share_interval
+
+U64 = NDArray[np.uint64]
+F64 = NDArray[np.float64]
+QUANTILES = (0.5, 0.9, 0.99)
+_QUANTILE_NAMES = ("p50", "p90", "p99")
+_LATENCIES = {"total_latency": "TOTAL", "issue_latency": "ISSUE", "translation_latency": "TRANSLATION"}
+# Shown as columns of the text: the others are in the JSON.
+_TEXT_RATIOS = ("branch_misprediction_ratio", "l1d_cache_miss_ratio", "dtlb_walk_ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeReport:
+    """Rows of a report, n of them.
+
+    Attributes:
+        names: of the rows.
+        counts: uint64[n] by name: OPERATIONS are all records; the rest is of retired ones.
+        levels: uint64[n] by level of the memory hierarchy: loads served from it.
+        latencies: float64[n, len(QUANTILES)] by name, in cycles; NaN where none was measured.
+        threads: uint64[n], threads that touched the address; None in other reports.
+        sharing: "true", "false" or "" for each cache line; None in other reports.
+        notes: what a reader should know, a sentence each.
+        total_operations: records in all, with those in no row.
+    """
+
+    names: Sequence[str]
+    counts: Mapping[str, U64]
+    levels: Mapping[str, U64]
+    latencies: Mapping[str, F64]
+    threads: U64 | None
+    sharing: Sequence[str] | None
+    notes: Sequence[str]
+    total_operations: int
+
+    def order(self) -> NDArray[np.int64]:
+        """Rows by operations, most first; equal ones by name."""
+        return np.lexsort((np.array(self.names, object), -self.counts["OPERATIONS"].astype(np.int64)))
+
+
+def _mean(report: SpeReport, latency: str) -> F64:
+    cycles, count = (report.counts[f"{_LATENCIES[latency]}_{what}"].astype(float) for what in ("CYCLES", "COUNT"))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(cycles / count)
+
+
+def _ratios(report: SpeReport) -> dict[str, Share]:
+    return {
+        ratio.metric or ratio.title: share_interval(report.counts[ratio.part], report.counts[ratio.whole])
+        for ratio in RATIOS
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def render_json(report: SpeReport, *, limit: int = 0) -> str:
+    """One JSON object: all rows (or `limit` of them) with exact counts, quantiles, ratios and their 95 % intervals."""
+    ratios = _ratios(report)
+    scales = {ratio.metric or ratio.title: ratio.scale for ratio in RATIOS}
+    means = {name: _mean(report, name) for name in _LATENCIES}
+    rows = []
+    for row in report.order()[: limit or None].tolist():
+        entry: dict[str, Any] = {
+            "name": report.names[row],
+            "counts": {name.lower(): int(values[row]) for name, values in report.counts.items()},
+            "loads_by_level": {level: int(values[row]) for level, values in report.levels.items()},
+            "latency_cycles": {
+                name: {"mean": _number(means[name][row])}
+                | {
+                    label: _number(value)
+                    for label, value in zip(_QUANTILE_NAMES, report.latencies[name][row], strict=True)
+                }
+                for name in _LATENCIES
+            },
+            "ratios": {
+                name: {
+                    "value": _number(share.value[row] * scales[name]),
+                    "low": _number(share.low[row] * scales[name]),
+                    "high": _number(share.high[row] * scales[name]),
+                }
+                for name, share in ratios.items()
+            },
+        }
+        if report.threads is not None:
+            entry["threads"] = int(report.threads[row])
+        if report.sharing is not None:
+            entry["sharing"] = report.sharing[row] or None
+        rows.append(entry)
+    whole = {"operations": report.total_operations, "confidence": 0.95, "notes": list(report.notes), "rows": rows}
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "-"
+
+
+def _cycles(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.0f}"
+
+
+def _interval(share: Share, row: int) -> str:
+    if np.isnan(share.value[row]):
+        return "-"
+    return f"{100 * share.value[row]:.1f} ({100 * share.low[row]:.1f}-{100 * share.high[row]:.1f})"
+
+
+def render_text(report: SpeReport, console: Console, *, limit: int, title: str) -> str:
+    """A table, most operations first; shares in percent, latencies in cycles."""
+    levels = [level for level, values in report.levels.items() if values.any()]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("ops %", "ops", "ld %", "st %", "br %", "mean", "p50", "p90", "p99"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for level in levels:
+        table.add_column(f"{level} %", justify="right", no_wrap=True)
+    for heading in ("mispredict %", "L1D miss %", "DTLB walk %"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if report.threads is not None:
+        table.add_column("threads", justify="right", no_wrap=True)
+    if report.sharing is not None:
+        table.add_column("sharing", no_wrap=True)
+    table.add_column(title, no_wrap=True)
+    ratios, mean = _ratios(report), _mean(report, "total_latency")
+    order = report.order()
+    for row in order[: limit or None].tolist():
+        count = {name: int(values[row]) for name, values in report.counts.items()}
+        cells = [_percent(count["OPERATIONS"], report.total_operations), str(count["OPERATIONS"])]
+        cells += [_percent(count[name], count["RETIRED"]) for name in ("LOADS", "STORES", "BRANCHES")]
+        cells += [_cycles(mean[row]), *(_cycles(value) for value in report.latencies["total_latency"][row])]
+        cells += [_percent(int(report.levels[level][row]), count["LOADS"]) for level in levels]
+        cells += [_interval(ratios[name], row) for name in _TEXT_RATIOS]
+        if report.threads is not None:
+            cells.append(str(report.threads[row]))
+        if report.sharing is not None:
+            cells.append(report.sharing[row])
+        table.add_row(*cells, escape(report.names[row]))
+    with console.capture() as capture:
+        console.print(table)
+    lines = capture.get()
+    if limit and len(order) > limit:
+        lines += f"… and {len(order) - limit} more rows: --limit 0 prints all\n"
+    lines += f"\n{report.total_operations} operations; shares of loads by level; in brackets 95 % intervals\n"
+    return lines + "".join(f"note: {note}\n" for note in report.notes)

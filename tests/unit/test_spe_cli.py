@@ -1,0 +1,173 @@
+"""`tdprof spe` on raw AUX bytes and on perf.data with known content."""
+
+import csv
+import json
+import struct
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+from builders import spe
+from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter
+from builders.perf_records import RecordLayout
+from tdprof.cli.spe import command
+from tdprof.errors import TdprofError
+
+N1, AMPEREONE = 0x410FD0C0, 0xC00FAC40
+CPU_MAGIC = 0x1010101010101010
+
+
+def run(*args: object) -> str:
+    result = CliRunner().invoke(command, [str(arg) for arg in args], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def load(source: int | None, **more: int) -> spe.Truth:
+    return spe.Truth(
+        pc=0x80 << 56 | 0x401000,
+        op_class=1,
+        op=0,
+        events=0x16,
+        total=20,
+        issue=3,
+        va=0xFFFF_0000_1000,
+        translation=1,
+        source=source,
+        context_el2=77,
+        **{"timestamp": 1000, **more},
+    )
+
+
+def perf_data(path: Path, buffers: list[tuple[int, bytes]], midrs: list[int]) -> Path:
+    """Buffers by CPU; metadata of version 2 that names each CPU's core."""
+    writer = PerfDataWriter([Event(RecordLayout(sample_type=0x10087), name="arm_spe_0//", type=9)])
+    words = [2, 4, 9, len(midrs)]
+    for cpu, midr in enumerate(midrs):
+        words += [CPU_MAGIC, cpu, 4, midr, 9, 1024, 0]
+    data = writer.tool_record(TIME_CONV, struct.pack("<5QBB6x", 4, 160, 5, 0, 2**64 - 1, 1, 0))
+    data += writer.tool_record(AUXTRACE_INFO, struct.pack(f"<II{len(words)}Q", 4, 0, *words))
+    for cpu, payload in buffers:
+        padded = payload + b"\0" * (-len(payload) % 8)
+        data += writer.auxtrace(padded, cpu=cpu, aux_offset=0x4000 * cpu)
+    path.write_bytes(writer.file(data))
+    return path
+
+
+def test_decode_names_sources_by_core(tmp_path: Path) -> None:
+    """One value, two cores, two meanings; a store's is none; an unassigned one is shown as unknown."""
+    records = [load(8), load(5), load(None)]
+    store = spe.Truth(pc=0x80 << 56 | 4, op_class=1, op=1, events=0x16, total=9, va=64, source=8, timestamp=1001)
+    stream, _ = spe.write_stream([*records, store], spe.packed_record)
+    source = perf_data(tmp_path / "perf.data", [(0, stream), (1, stream)], [N1, AMPEREONE])
+    run("decode", source, "-o", tmp_path / "out.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert table["cpu"].to_pylist() == [0] * 4 + [1] * 4
+    assert table["source"].to_pylist() == [
+        "L2", "unknown 0x5", "L1D (by events)", None,
+        "L1D", "remote chip", "L1D (by events)", None,
+    ]  # fmt: skip
+    assert table["data_source"].to_pylist() == [8, 5, None, 8] * 2
+    assert table["op_class"].to_pylist()[:4] == ["load", "load", "load", "store"]
+    assert table["context"].to_pylist()[:4] == [77, 77, 77, None]
+    # (1000 >> 4) * 160 + ((1000 & 15) * 160 >> 4) + 5
+    assert table["time_ns"].to_pylist()[0] == 62 * 160 + 80 + 5
+    assert table["offset"].to_pylist()[4] == 0x4000
+
+
+def test_decode_raw_as_csv_keeps_addresses_exact(tmp_path: Path) -> None:
+    stream, _ = spe.write_stream([load(0xE)], spe.neoverse_slot)
+    (tmp_path / "aux").write_bytes(stream)
+    run("decode", tmp_path / "aux", "--raw", "--midr", f"{N1:x}", "--cpu", 5, "--csv", "-o", tmp_path / "out.csv")
+    (row,) = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+    assert (row["pc"], row["va"]) == ("0x0000000000401000", "0x0000ffff00001000")
+    assert (row["cpu"], row["source"], row["total_latency"], row["pa"]) == ("5", "DRAM", "20", "")
+
+
+def test_damage_is_said(tmp_path: Path) -> None:
+    stream, starts = spe.write_stream(spe.program(50, 1), spe.neoverse_slot)
+    data = bytearray(stream)
+    data[starts[20] : starts[20] + 8] = b"\x1f" * 8
+    (tmp_path / "aux").write_bytes(bytes(data) + b"\xb0\x01")
+    result = CliRunner().invoke(command, ["decode", str(tmp_path / "aux"), "--raw", "-o", str(tmp_path / "o.parquet")])
+    assert "49 records" in result.stderr
+    assert "damaged: 64 bytes in 1 places" in result.stderr
+    assert "1 records were not closed" in result.stderr
+    assert "---- damaged: 64 bytes" in run("dump", tmp_path / "aux", "--raw")
+
+
+def test_what_is_no_input_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello, this is no recording of any kind, not even a short one")
+    with pytest.raises(TdprofError, match=r"not a perf\.data file"):
+        run("dump", tmp_path / "text")
+    with pytest.raises(TdprofError, match="cannot read"):
+        run("dump", "--raw", tmp_path / "missing")
+    with pytest.raises(TdprofError, match="hexadecimal"):
+        run("decode", "--raw", tmp_path / "text", "--midr", "N1", "-o", "-")
+
+
+def test_an_empty_input_is_an_empty_table(tmp_path: Path) -> None:
+    (tmp_path / "aux").write_bytes(b"")
+    assert run("dump", "--raw", tmp_path / "aux") == ""
+    run("decode", "--raw", tmp_path / "aux", "-o", tmp_path / "o.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "o.parquet").num_rows == 0
+
+
+def access(tid: int, address: int, *, is_store: bool, source: int = 0) -> spe.Truth:
+    return spe.Truth(
+        pc=0x80 << 56 | 0x401000,
+        op_class=1,
+        op=int(is_store),
+        events=0x16,
+        total=10,
+        va=address,
+        context_el2=tid,
+        source=None if is_store else source,
+        timestamp=5,
+    )
+
+
+def test_false_sharing_is_told_from_true(tmp_path: Path) -> None:
+    accesses = [
+        access(1, 0x1000, is_store=True), access(2, 0x1008, is_store=False, source=9),  # two words of a line
+        access(1, 0x2000, is_store=True), access(2, 0x2000, is_store=False, source=9),  # one word
+        access(1, 0x3000, is_store=False), access(2, 0x3008, is_store=False),  # nobody stores
+        access(1, 0x4000, is_store=True), access(1, 0x4008, is_store=False),  # one thread
+    ]  # fmt: skip
+    stream, _ = spe.write_stream(accesses, spe.packed_record)
+    (tmp_path / "aux").write_bytes(stream)
+    report = json.loads(
+        run("report", "--raw", tmp_path / "aux", "--midr", f"{N1:x}", "--by", "address", "--json", "-j", 1)
+    )
+    rows = {row["name"]: row for row in report["rows"]}
+    assert {name: row["sharing"] for name, row in rows.items()} == {
+        "0x1000": "false", "0x2000": "true", "0x3000": None, "0x4000": None,
+    }  # fmt: skip
+    assert {name: row["threads"] for name, row in rows.items()} == {
+        "0x1000": 2, "0x2000": 2, "0x3000": 2, "0x4000": 1,
+    }  # fmt: skip
+    assert rows["0x1000"]["loads_by_level"]["peer"] == 1
+    assert rows["0x1000"]["counts"]["snooped"] == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_report_by_source_adds_up(tmp_path: Path, jobs: int) -> None:
+    truths = list(spe.program(4000, 9))
+    stream, starts = spe.write_stream(truths, spe.neoverse_slot)
+    half = starts[2000]
+    source = perf_data(tmp_path / "perf.data", [(0, stream[:half]), (1, stream[half:])], [N1, N1])
+    report = json.loads(run("report", source, "--by", "source", "--json", "-j", jobs))
+    loads = [truth for truth in truths if truth.op_class == 1 and not truth.op & 1]
+    names = {0: "L1D", 8: "L2", 0xB: "system cache", 0xE: "DRAM"}
+    assert report["operations"] == 4000
+    assert {row["name"]: row["counts"]["operations"] for row in report["rows"]} == {
+        name: sum(truth.source == value for truth in loads) for value, name in names.items()
+    }
+    for row in report["rows"]:
+        mine = sorted(truth.total for truth in loads if names[truth.source or 0] == row["name"])
+        assert row["latency_cycles"]["total_latency"]["mean"] == pytest.approx(sum(mine) / len(mine))
+        assert row["latency_cycles"]["total_latency"]["p50"] == mine[-(-len(mine) // 2) - 1]
+        refills = sum(truth.events >> 3 & 1 for truth in loads if names[truth.source or 0] == row["name"])
+        assert row["ratios"]["l1d_cache_miss_ratio"]["value"] == pytest.approx(refills / len(mine))
