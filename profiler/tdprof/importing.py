@@ -97,7 +97,9 @@ def _with_spe(manifest: Manifest, folder: Path, data: PerfData, writer: TableWri
     """Copy the file's SPE data into the capture; what the kernel said was lost of it joins the losses."""
     spe = spe_input_of(data)
     event = next((attr for attr in data.attrs if attr.name.startswith("arm_spe")), None)
-    info = store_spe(folder, spe, writer, period=event.period if event else 0, event=event.name if event else "arm_spe")
+    info = store_spe(
+        folder, spe, writer, period=event.sample_period if event else 0, event=event.name if event else "arm_spe"
+    )
     lost = {
         "SPE spans truncated for lack of room": spe.losses.truncated,
         "SPE spans that end within a record": spe.losses.partial,

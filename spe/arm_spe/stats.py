@@ -129,9 +129,7 @@ class GroupTable:
         while True:
             places = (array[done:].ctypes.data for array in (first, second, groups))
             first_at, second_at, groups_at = places
-            done += library.spe_group(
-                first_at, second_at, len(first) - done, ctypes.byref(self._struct), groups_at
-            )
+            done += library.spe_group(first_at, second_at, len(first) - done, ctypes.byref(self._struct), groups_at)
             if done == len(first):
                 return groups
             self._grow()

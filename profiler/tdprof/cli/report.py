@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tdprof.cli.loading import capture_argument, find_event, load_with_progress, symbol_options
 from tdprof.cli.output import standard_output
+from tdprof.errors import TdprofError
 from tdprof.pipeline import SymbolOptions
 from tdprof.report.hotspots import find_hotspots, unknown_samples
 from tdprof.report.json import render_json
@@ -29,10 +30,23 @@ PIPE_COLUMNS = 100_000
     help=f"The most rows to print; 0 for all ({DEFAULT_LIMIT}, with --json all).",
 )
 @click.option("--lines", "by_line", is_flag=True, help="A row for each source line instead of each function.")
+@click.option("--spe", "is_spe", is_flag=True, help="Report the capture's SPE records instead of its samples.")
+@click.option(
+    "--by",
+    type=click.Choice(["function", "line", "instruction", "source", "address", "page"]),
+    help="With --spe: what a row is (function).",
+)
 @click.option("--sort", "sort", metavar="EVENT", help="Order by this event's self counts (the first event).")
 @symbol_options
 def command(
-    capture: Path, as_json: bool, limit: int | None, by_line: bool, sort: str | None, symbols: SymbolOptions
+    capture: Path,
+    as_json: bool,
+    limit: int | None,
+    by_line: bool,
+    is_spe: bool,
+    by: str | None,
+    sort: str | None,
+    symbols: SymbolOptions,
 ) -> None:
     """Print where a capture's samples fell: hotspots, highest self share first.
 
@@ -46,7 +60,16 @@ def command(
     tdprof report                          the newest capture of this folder
     tdprof report my.capture --lines       the source lines that cost most
     tdprof report my.capture --json | jq '.functions[0]'
+    tdprof report my.capture --spe --by address   cache lines that threads share
     """
+    if by is not None and not is_spe:
+        raise TdprofError("--by says what a row of an SPE report is", hint="add --spe; or use --lines", status=2)
+    if is_spe:
+        # Only now: SPE's part of the program is not needed for anything else here.
+        from tdprof.cli.spe import report_capture
+
+        report_capture(capture, by or ("line" if by_line else "function"), as_json=as_json, limit=limit)
+        return
     profile = load_with_progress(capture, symbols)
     sort_event = find_event(profile, sort)
     hotspots = find_hotspots(profile, by_line=by_line, sort_event=sort_event)

@@ -63,11 +63,16 @@ def command() -> None:
     """
 
 
+def is_capture(path: str) -> bool:
+    """Whether a path names a capture's folder, not a perf.data file or directory."""
+    return (Path(path) / MANIFEST_FILE).exists()
+
+
 @contextlib.contextmanager
 def _open(path: str, *, is_raw: bool, cpu: int | None = None, midr: int | None = None) -> Iterator[SpeInput]:
     if is_raw:
         opened = open_raw(path, cpu=cpu, midr=midr)
-    elif (Path(path) / MANIFEST_FILE).exists():
+    elif is_capture(path):
         opened = open_capture(Path(path), read_manifest(Path(path)))
     else:
         opened = open_perf_data(path)
@@ -216,16 +221,33 @@ def report(
     sharing            false: threads write different words of one cache line; true: the same word
 
     \b
-    tdprof spe report perf.data
+    tdprof spe report perf.data                    or a capture, as tdprof report CAPTURE --spe
     tdprof spe report perf.data --by source
     tdprof spe report perf.data --by address      cache lines; --by page for pages
     """
-    row = By(by)
+    with _open(file, is_raw=is_raw, midr=midr) as source:
+        print_report(source, file, By(by), as_json=as_json, limit=limit, has_names=not is_raw, jobs=jobs)
+
+
+def report_capture(capture: Path, by: str, *, as_json: bool, limit: int | None) -> None:
+    """`tdprof report --spe`: what `tdprof spe report` prints, of a capture.
+
+    Raises:
+        TdprofError: no capture, or one without SPE data.
+    """
+    with open_capture(capture, read_manifest(capture)) as source:
+        print_report(source, str(capture), By(by), as_json=as_json, limit=limit, has_names=True, jobs=None)
+
+
+def print_report(
+    source: SpeInput, file: str, by: By, *, as_json: bool, limit: int | None, has_names: bool, jobs: int | None
+) -> None:
+    """Analyse open SPE data and print it; ``file`` is the perf.data or capture that also names its code."""
     with contextlib.ExitStack() as stack:
-        source = stack.enter_context(_open(file, is_raw=is_raw, midr=midr))
-        needs_names = row in (By.FUNCTION, By.LINE, By.INSTRUCTION) and not is_raw
-        tables = stack.enter_context(tables_of_perf_data(file)) if needs_names else None
-        result = analyse(source, row, tables, workers=jobs or len(os.sched_getaffinity(0)))
+        tables: Path | None = None
+        if has_names and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
+            tables = Path(file) if is_capture(file) else stack.enter_context(tables_of_perf_data(file))
+        result = analyse(source, by, tables, workers=jobs or len(os.sched_getaffinity(0)))
     with standard_output():
         if as_json:
             sys.stdout.write(render_json(result, limit=limit or 0))
