@@ -38,10 +38,10 @@ from tdprof.decode.spe_counting import (
 from tdprof.decode.spe_sources import encoding_of, sources
 from tdprof.decode.spe_spans import SpeInput
 from tdprof.importing import import_perf_data
-from tdprof.metrics.spe import quantiles
+from tdprof.metrics.spe import RATIOS, Ratio, quantiles, share_interval
 from tdprof.naming import name_locations
 from tdprof.pipeline import open_symbolizer
-from tdprof.report.spe import QUANTILES, SpeReport
+from tdprof.report.spe import QUANTILES, RatioColumn, SpeReport
 from tdprof.symbolize import demangle
 
 I64 = NDArray[np.int64]
@@ -90,17 +90,24 @@ def analyse(source: SpeInput, by: By, tables: Path | None, *, workers: int) -> S
         notes += unplaced
     sums = np.zeros((len(names), SUMS), np.uint64)
     np.add.at(sums, row_of[row_of >= 0], counted.sums[row_of >= 0])
+    by_name = {what.name: sums[:, what] for what in Sum if what != Sum.LOADS_BY_LEVEL}
     latencies = count_latencies(source, keys, counted, row_of, workers=workers)
     return SpeReport(
         names=names,
-        counts={what.name: sums[:, what] for what in Sum if what != Sum.LOADS_BY_LEVEL},
+        counts=by_name,
         levels={level.value: sums[:, Sum.LOADS_BY_LEVEL + number] for number, level in enumerate(LEVEL_ORDER)},
         latencies=_quantiles(latencies, len(names)),
+        ratios={ratio.name: _ratio_column(ratio, by_name) for ratio in RATIOS},
         threads=threads,
         sharing=sharing,
         notes=notes,
         total_operations=int(counted.sums[:, Sum.OPERATIONS].sum()),
     )
+
+
+def _ratio_column(ratio: Ratio, counts: dict[str, U64]) -> RatioColumn:
+    share = share_interval(counts[ratio.part], counts[ratio.whole])
+    return RatioColumn(share.value * ratio.scale, share.low * ratio.scale, share.high * ratio.scale)
 
 
 def _keys(by: By) -> Keys:

@@ -18,14 +18,12 @@ class Ratio:
     """A share of operations.
 
     Attributes:
-        metric: name in the catalog; "" where the catalog has none.
-        title: for people.
+        name: the catalog's metric, or a name of ours where it has none.
         part, whole: names of counts; the part is among the whole.
         scale: 100 for a metric in percent, else 1.
     """
 
-    metric: str
-    title: str
+    name: str
     part: str
     whole: str
     scale: int = 1
@@ -34,16 +32,16 @@ class Ratio:
 # Loads alone for the caches: cores may leave the bits of stores unset. The PMU's events also count what was fetched
 # ahead or on a wrong path; these are of operations that the program executed.
 RATIOS: tuple[Ratio, ...] = (
-    Ratio("load_percentage", "loads", "LOADS", "RETIRED", 100),
-    Ratio("store_percentage", "stores", "STORES", "RETIRED", 100),
-    Ratio("branch_percentage", "branches", "BRANCHES", "RETIRED", 100),
-    Ratio("branch_misprediction_ratio", "mispredicted", "MISPREDICTED", "BRANCHES"),
-    Ratio("", "not_taken_ratio", "NOT_TAKEN", "BRANCHES"),
-    Ratio("l1d_cache_miss_ratio", "L1D misses", "L1D_REFILL", "L1D_ACCESS"),
-    Ratio("ll_cache_read_miss_ratio", "LLC misses", "LLC_REFILL", "LLC_ACCESS"),
-    Ratio("dtlb_walk_ratio", "DTLB walks", "TLB_WALK", "TLB_ACCESS"),
-    Ratio("", "sve_partial_predicate_ratio", "PARTIAL_PREDICATE", "VECTOR"),
-    Ratio("", "sve_empty_predicate_ratio", "EMPTY_PREDICATE", "VECTOR"),
+    Ratio("load_percentage", "LOADS", "RETIRED", 100),
+    Ratio("store_percentage", "STORES", "RETIRED", 100),
+    Ratio("branch_percentage", "BRANCHES", "RETIRED", 100),
+    Ratio("branch_misprediction_ratio", "MISPREDICTED", "BRANCHES"),
+    Ratio("l1d_cache_miss_ratio", "L1D_REFILL", "L1D_ACCESS"),
+    Ratio("ll_cache_read_miss_ratio", "LLC_REFILL", "LLC_ACCESS"),
+    Ratio("dtlb_walk_ratio", "TLB_WALK", "TLB_ACCESS"),
+    Ratio("branch_not_taken_ratio", "NOT_TAKEN", "BRANCHES"),
+    Ratio("sve_partial_predicate_ratio", "PARTIAL_PREDICATE", "VECTOR"),
+    Ratio("sve_empty_predicate_ratio", "EMPTY_PREDICATE", "VECTOR"),
 )
 
 

@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tdprof.metrics.spe import RATIOS, Share, share_interval
-
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
 QUANTILES = (0.5, 0.9, 0.99)
@@ -22,6 +20,15 @@ _QUANTILE_NAMES = ("p50", "p90", "p99")
 _LATENCIES = {"total_latency": "TOTAL", "issue_latency": "ISSUE", "translation_latency": "TRANSLATION"}
 # Shown as columns of the text: the others are in the JSON.
 _TEXT_RATIOS = ("branch_misprediction_ratio", "l1d_cache_miss_ratio", "dtlb_walk_ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class RatioColumn:
+    """A ratio with its 95 % interval, float64[n] each, in the metric's units; NaN where there is none."""
+
+    value: F64
+    low: F64
+    high: F64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class SpeReport:
         counts: uint64[n] by name: OPERATIONS are all records; the rest is of retired ones.
         levels: uint64[n] by level of the memory hierarchy: loads served from it.
         latencies: float64[n, len(QUANTILES)] by name, in cycles; NaN where none was measured.
+        ratios: by the catalog's metric name, or a name of their own where it has none.
         threads: uint64[n], threads that touched the address; None in other reports.
         sharing: "true", "false" or "" for each cache line; None in other reports.
         notes: what a reader should know, a sentence each.
@@ -43,6 +51,7 @@ class SpeReport:
     counts: Mapping[str, U64]
     levels: Mapping[str, U64]
     latencies: Mapping[str, F64]
+    ratios: Mapping[str, RatioColumn]
     threads: U64 | None
     sharing: Sequence[str] | None
     notes: Sequence[str]
@@ -59,21 +68,12 @@ def _mean(report: SpeReport, latency: str) -> F64:
         return np.asarray(cycles / count)
 
 
-def _ratios(report: SpeReport) -> dict[str, Share]:
-    return {
-        ratio.metric or ratio.title: share_interval(report.counts[ratio.part], report.counts[ratio.whole])
-        for ratio in RATIOS
-    }
-
-
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
 def render_json(report: SpeReport, *, limit: int = 0) -> str:
     """One JSON object: all rows (or `limit` of them) with exact counts, quantiles, ratios and their 95 % intervals."""
-    ratios = _ratios(report)
-    scales = {ratio.metric or ratio.title: ratio.scale for ratio in RATIOS}
     means = {name: _mean(report, name) for name in _LATENCIES}
     rows = []
     for row in report.order()[: limit or None].tolist():
@@ -91,11 +91,11 @@ def render_json(report: SpeReport, *, limit: int = 0) -> str:
             },
             "ratios": {
                 name: {
-                    "value": _number(share.value[row] * scales[name]),
-                    "low": _number(share.low[row] * scales[name]),
-                    "high": _number(share.high[row] * scales[name]),
+                    "value": _number(ratio.value[row]),
+                    "low": _number(ratio.low[row]),
+                    "high": _number(ratio.high[row]),
                 }
-                for name, share in ratios.items()
+                for name, ratio in report.ratios.items()
             },
         }
         if report.threads is not None:
@@ -115,10 +115,10 @@ def _cycles(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.0f}"
 
 
-def _interval(share: Share, row: int) -> str:
-    if np.isnan(share.value[row]):
+def _interval(ratio: RatioColumn, row: int) -> str:
+    if np.isnan(ratio.value[row]):
         return "-"
-    return f"{100 * share.value[row]:.1f} ({100 * share.low[row]:.1f}-{100 * share.high[row]:.1f})"
+    return f"{100 * ratio.value[row]:.1f} ({100 * ratio.low[row]:.1f}-{100 * ratio.high[row]:.1f})"
 
 
 def render_text(report: SpeReport, console: Console, *, limit: int, title: str) -> str:
@@ -136,7 +136,7 @@ def render_text(report: SpeReport, console: Console, *, limit: int, title: str) 
     if report.sharing is not None:
         table.add_column("sharing", no_wrap=True)
     table.add_column(title, no_wrap=True)
-    ratios, mean = _ratios(report), _mean(report, "total_latency")
+    mean = _mean(report, "total_latency")
     order = report.order()
     for row in order[: limit or None].tolist():
         count = {name: int(values[row]) for name, values in report.counts.items()}
@@ -144,7 +144,7 @@ def render_text(report: SpeReport, console: Console, *, limit: int, title: str) 
         cells += [_percent(count[name], count["RETIRED"]) for name in ("LOADS", "STORES", "BRANCHES")]
         cells += [_cycles(mean[row]), *(_cycles(value) for value in report.latencies["total_latency"][row])]
         cells += [_percent(int(report.levels[level][row]), count["LOADS"]) for level in levels]
-        cells += [_interval(ratios[name], row) for name in _TEXT_RATIOS]
+        cells += [_interval(report.ratios[name], row) for name in _TEXT_RATIOS]
         if report.threads is not None:
             cells.append(str(report.threads[row]))
         if report.sharing is not None:
