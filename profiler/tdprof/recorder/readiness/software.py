@@ -96,8 +96,10 @@ def check_debug_data(machine: Machine) -> Check:
         place = f"/usr/lib/debug/.build-id/{elf.build_id[:2]}/{elf.build_id[2:]}.debug"
         if machine.has(place):
             return Check(name, Status.OK, f"of {libc.name}: {place}")
-    servers = len(os.environ.get("DEBUGINFOD_URLS", "").split())
-    detail = f"none of {libc.name} here; debuginfod: " + (f"{servers} in $DEBUGINFOD_URLS" if servers else "none named")
+    detail = f"none of {libc.name} here, and no debuginfod server named"
+    if servers := sum("://" in url for url in os.environ.get("DEBUGINFOD_URLS", "").split()):
+        asked = f"none of {libc.name} here; a report asks the {servers} of $DEBUGINFOD_URLS, which was not tried"
+        return Check(name, Status.UNKNOWN, asked)
     fix = machine.install_command("debug") or "install your distribution's debug package of the C library"
     cost = "inside system libraries no lines, no inlined frames, and no names of functions they do not export"
     return Check(name, Status.WARN, detail, cost, fix)
