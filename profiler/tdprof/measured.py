@@ -39,7 +39,8 @@ class Losses:
     """Samples and records that a capture does not hold, by the way they went missing. Each is a count."""
 
     samples_map_full: int = 0  # the kernel-side table had no room
-    samples_ring_full: int = 0  # PERF_RECORD_LOST(_SAMPLES) on a sampling ring buffer
+    # PERF_RECORD_LOST(_SAMPLES) on a sampling ring buffer; side-band records that shared it are counted with them
+    samples_ring_full: int = 0
     samples_outside_namespace: int = 0  # the process is not in the recorder's pid namespace
     user_stacks_unreadable: int = 0  # the sample is counted, with no user call chain
     kernel_stacks_unreadable: int = 0

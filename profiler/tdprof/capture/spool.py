@@ -22,6 +22,9 @@ ROWS_FILE = "rows.bpf"
 INITIAL_FILE = "initial.jsonl"
 RING_FILE = "ring.{cpu}.perf"
 AUX_FILE = "cpu{cpu}.{number}.aux"  # `number` tells apart the tasks of -p on one CPU
+# Space for the last manifest, which has the exact totals and says that the disk was full.
+RESERVE_FILE = "reserve"
+RESERVE_BYTES = 64 << 10
 SPE_RING_FILE = "spe.{cpu}.{number}.perf"
 
 # magic, rows, end of the interval (CLOCK_MONOTONIC, ns), bytes that follow; then CRC-32 of the header up to it and of
@@ -43,6 +46,7 @@ class SpoolWriter:
     def __init__(self, capture_folder: Path) -> None:
         self.folder = capture_folder / SPOOL_FOLDER
         self.folder.mkdir()
+        (self.folder / RESERVE_FILE).write_bytes(bytes(RESERVE_BYTES))
         self._descriptors: dict[Path, int] = {}
 
     def descriptor(self, name: str) -> int:
@@ -55,6 +59,10 @@ class SpoolWriter:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._descriptors[path] = os.open(path, flags, 0o644)
         return self._descriptors[path]
+
+    def release_reserve(self) -> None:
+        """Give back the space that was kept for the manifest of a recording that fills its disk."""
+        (self.folder / RESERVE_FILE).unlink(missing_ok=True)
 
     def append_rows(self, time_ns: int, keys: bytes, values: bytes, rows: int) -> None:
         """Append a batch of aggregated rows that fell into the interval that ended at ``time_ns``."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,28 +20,27 @@ class SideBandTables:
 
     Attributes:
         mappings, processes: as ``capture.schema`` has them, in time order.
-        lost_records: records a full ring buffer had no room for, by the id of the event that wrote them.
+        lost_records: records that full ring buffers had no room for.
         throttled: times an event was stopped for interrupting too often.
     """
 
     mappings: pa.Table
     processes: pa.Table
-    lost_records: dict[int, int] = field(default_factory=dict)
+    lost_records: int = 0
     throttled: int = 0
 
 
 def side_band_tables(batches: Sequence[SideBand]) -> SideBandTables:
     """Sort and convert side-band records; batches may come from several CPUs, each in its own time order."""
     mappings, processes = [MAPPINGS.empty_table()], [PROCESSES.empty_table()]
-    lost: dict[int, int] = {}
+    lost = 0
     throttled = 0
     for batch in batches:
         mappings.append(_mapping_rows(batch))
         processes.append(_process_rows(batch))
         types = batch.rows["type"]
         throttled += int((types == RecordType.THROTTLE).sum())
-        for row in batch.rows[np.isin(types, _LOST_TYPES)]:
-            lost[int(row["id"])] = lost.get(int(row["id"]), 0) + int(row["value"])
+        lost += int(batch.rows["value"][np.isin(types, _LOST_TYPES)].sum())
     return SideBandTables(_in_time_order(mappings), _in_time_order(processes), lost, throttled)
 
 

@@ -77,9 +77,10 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
         writer.write(name, initial)
         writer.write(name, recorded)
 
-    # The side-band event of the ring-buffer rung shares its ring with the samples; the id tells whose record was lost.
-    sampling_ids = {record_id for ids in manifest.record_ids for record_id in ids}
-    lost_samples = sum(count for event_id, count in tables.lost_records.items() if event_id in sampling_ids)
+    # The ring-buffer rung's samples share a ring with the side-band, and a record of loss has the id of the event that
+    # wrote next, not of those that lost (kernel/events/ring_buffer.c). Nearly all are samples, so all count as such.
+    # Where nothing was written after a loss there is no record of it: newer kernels' own count stands in the manifest.
+    shares_rings = manifest.rung is Rung.RING_BUFFER
     by_reason = dict(manifest.losses.by_reason)
     if manifest.samples_counted is not None and samples.count < manifest.samples_counted:
         accounted = manifest.losses.samples_map_full + manifest.losses.samples_outside_namespace
@@ -91,9 +92,8 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
         by_reason["stretches of damaged perf records"] = decoder.losses.malformed
     losses = replace(
         manifest.losses,
-        samples_ring_full=lost_samples if manifest.rung is Rung.RING_BUFFER else 0,
-        side_band_records_lost=sum(tables.lost_records.values())
-        - (lost_samples if manifest.rung is Rung.RING_BUFFER else 0),
+        samples_ring_full=max(manifest.losses.samples_ring_full, tables.lost_records) if shares_rings else 0,
+        side_band_records_lost=0 if shares_rings else tables.lost_records,
         throttled=tables.throttled,
         stack_id_collisions=samples.ambiguous,
         bytes_damaged=damage.bytes + damaged_bytes + decoder.losses.malformed_bytes,

@@ -179,6 +179,8 @@ class AttachedEvents:
         attr.sample_period = rate.frequency_hz or rate.period
         attr.sample_type = SIDE_BAND_SAMPLE_TYPE if programs is not None else RING_SAMPLE_TYPE
         attr.exclude_callchain_kernel = event.exclude_kernel
+        if programs is None and pe.knows_lost_format():
+            attr.read_format |= pe.PERF_FORMAT_LOST
         attr.watermark = 1
         attr.wakeup_watermark = RING_BYTES // 4
         failure: OSError | None = None
@@ -225,6 +227,10 @@ class AttachedEvents:
             total = sum((pe.read_count(fd) for fd in fds), start=pe.Count(0, 0, 0))
             copies = 1 if self._target.is_system_wide else len({self._cpu_of[fd] for fd in fds})
             yield pe.Count(total.value, total.enabled_ns // copies, total.running_ns)
+
+    def lost_samples(self) -> int:
+        """Samples for which a ring buffer had no room, also those after which nothing more was written to it."""
+        return sum(pe.read_lost(fd) for fds in self.sampling for fd in fds)
 
     def drain(self, spool: SpoolWriter) -> None:
         """Append every ring's records to its file."""

@@ -5,6 +5,7 @@ Layouts and numbers are those of the kernel's include/uapi/linux/perf_event.h.
 
 import ctypes
 import fcntl
+import functools
 import os
 import platform
 import struct
@@ -238,3 +239,21 @@ class Count:
 def read_count(fd: int) -> Count:
     """Read an event opened with TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING and no group."""
     return Count(*struct.unpack_from("=QQQ", os.read(fd, 64)))
+
+
+def read_lost(fd: int) -> int:
+    """Samples that found the ring buffer full, of an event opened with PERF_FORMAT_LOST besides; 0 without it."""
+    data = os.read(fd, 64)
+    return int(struct.unpack_from("=Q", data, 24)[0]) if len(data) >= 32 else 0
+
+
+@functools.cache
+def knows_lost_format() -> bool:
+    """Whether the kernel counts each event's lost samples (Linux 6.0)."""
+    attr = PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_DUMMY, exclude_kernel=1, exclude_hv=1)
+    attr.read_format = PERF_FORMAT_LOST
+    try:
+        os.close(perf_event_open(attr, 0, -1))
+    except OSError:
+        return False
+    return True

@@ -130,7 +130,7 @@ def record(options: RecordOptions) -> Outcome:
         programs = sampler.programs if sampler else None
         attached = stack.enter_context(AttachedEvents(choice.events, target, options.rate, cpus, programs))
         spe = stack.enter_context(SpeEvents(find_spe_pmus(), options.spe, target, cpus)) if options.spe else None
-        spool = stack.enter_context(SpoolWriter(options.output))
+        spool = stack.enter_context(_spool_in(options.output))
         manifest = Manifest(
             host=host,
             command=list(options.command),
@@ -165,6 +165,15 @@ def _spe_info(options: SpeOptions, spe: SpeEvents) -> SpeInfo:
         if pmu.name in spe.events
     ]
     return SpeInfo(options.period, events)
+
+
+def _spool_in(folder: Path) -> SpoolWriter:
+    try:
+        return SpoolWriter(folder)
+    except OSError as error:
+        raise TdprofError(
+            f"cannot write into {folder}: {error.strerror}", hint="name another folder with -o"
+        ) from error
 
 
 def _remove_empty(folder: Path) -> None:
@@ -241,6 +250,7 @@ class _Run:
                 replace(info, total=count.value, enabled_ns=count.enabled_ns, running_ns=count.running_ns)
                 for info, count in zip(self.manifest.events, totals, strict=True)
             ],
+            losses=replace(self.manifest.losses, samples_ring_full=self.attached.lost_samples()),
             exit_status=self.workload.wait() if self.workload else None,
             notes=[*self.manifest.notes, *([failure.message] if failure else [])],
         )
@@ -338,6 +348,7 @@ class _Run:
 
     def _write_failure(self, error: OSError) -> TdprofError:
         cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
+        self.spool.release_reserve()
         return TdprofError(
             f"recording stopped early: cannot write into {self.options.output}: {cause}",
             hint=f"free some space; tdprof report {self.options.output} shows what was kept",
