@@ -15,7 +15,7 @@ static KEEP uint64_t in_thread(double seconds)
 	uint64_t sum = 0;
 
 	while (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) < seconds)
-		sum += spin(100000);
+		sum += SPIN(100000);
 	return sum;
 }
 
@@ -24,7 +24,7 @@ static KEEP uint64_t in_child(double seconds)
 	uint64_t sum = 0;
 
 	while (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) < seconds)
-		sum += spin(100000);
+		sum += SPIN(100000);
 	return sum;
 }
 

@@ -7,7 +7,7 @@
 
 KEEP uint64_t host_work(uint64_t iterations)
 {
-	return spin(iterations);
+	return SPIN(iterations);
 }
 
 static uint64_t work(uint64_t (*function)(uint64_t), double seconds)

@@ -5,9 +5,9 @@
 
 namespace shapes {
 
-static inline __attribute__((always_inline)) uint64_t area(uint64_t n)
+inline __attribute__((always_inline)) uint64_t area(uint64_t n)
 {
-	return spin(n);
+	return SPIN(n);
 }
 
 template <typename T> struct Sum {

@@ -4,5 +4,5 @@
 
 KEEP uint64_t plugin_work(uint64_t iterations)
 {
-	return spin(iterations);
+	return SPIN(iterations);
 }

@@ -14,7 +14,7 @@ KEEP uint64_t serve_a(void)
 	uint64_t sum = 0;
 
 	while (!is_over)
-		sum += spin(100000);
+		sum += SPIN(100000);
 	return sum;
 }
 
@@ -23,7 +23,7 @@ KEEP uint64_t serve_b(void)
 	uint64_t sum = 1;
 
 	while (!is_over)
-		sum += spin(100000);
+		sum += SPIN(100000);
 	return sum;
 }
 

@@ -6,12 +6,12 @@
 
 KEEP uint64_t heavy(uint64_t iterations)
 {
-	return spin(3 * iterations);
+	return SPIN(3 * iterations);
 }
 
 KEEP uint64_t light(uint64_t iterations)
 {
-	return spin(iterations);
+	return SPIN(iterations);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,99 @@
+"""Recording what already runs: processes with -p, the whole system with -a; and how such recordings stop."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from live.recording import (
+    PATIENCE_S,
+    Capture,
+    assert_share,
+    has_bytes,
+    has_spooled,
+    record,
+    start_record,
+    wait_until,
+)
+
+pytestmark = pytest.mark.needs_perf
+
+Build = Callable[[str], Path]
+
+
+@pytest.fixture
+def server(build: Build) -> Iterator[subprocess.Popen[str]]:
+    """A running process whose threads busy-a and busy-b work until the test ends."""
+    with subprocess.Popen([build("server.c")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.stdin.close()
+
+
+def assert_both_threads(capture: Capture, pid: int) -> None:
+    """Each thread works in its own function and has its own name; the kernel shares the processors out."""
+    work = capture.count(
+        lambda sample: next(((sample.pid, sample.thread, f) for f in sample.frames if f.startswith("serve_")), None)
+    )
+    assert set(work) == {(pid, "busy-a", "serve_a"), (pid, "busy-b", "serve_b")}
+    assert work.total() >= 300
+    assert work.total() >= 0.95 * sum(sample.count for sample in capture.samples)
+    assert not capture.losses()
+
+
+def test_a_process_for_a_duration(server: subprocess.Popen[str], folder: Path) -> None:
+    capture = record("-F", "1999", "-p", server.pid, "--duration", "0.7", folder=folder)
+    assert_both_threads(capture, server.pid)
+    assert capture.profile.duration_ns >= 0.65e9
+
+
+def test_without_bpf(server: subprocess.Popen[str], folder: Path) -> None:
+    capture = record("--no-bpf", "-F", "1999", "-p", server.pid, "--duration", "0.7", folder=folder)
+    assert_both_threads(capture, server.pid)
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_until_a_signal(server: subprocess.Popen[str], folder: Path, number: signal.Signals) -> None:
+    recorder = start_record("-F", "1999", "-p", server.pid, folder=folder)
+    wait_until(lambda: has_spooled(folder), recorder)
+    recorder.send_signal(number)
+    _, said = recorder.communicate(timeout=PATIENCE_S)
+    assert recorder.returncode == 0, said
+    assert_both_threads(Capture(folder), server.pid)
+    assert server.poll() is None  # what was there before is left alone
+
+
+def test_until_the_process_ends(server: subprocess.Popen[str], folder: Path) -> None:
+    recorder = start_record("-F", "1999", "--no-bpf", "-p", server.pid, folder=folder)
+    wait_until(lambda: any((folder / "spool").glob("initial.jsonl")), recorder)
+    assert server.stdin
+    server.stdin.close()
+    _, said = recorder.communicate(timeout=PATIENCE_S)
+    assert recorder.returncode == 0, said
+    assert Capture(folder).manifest["state"] == "complete"
+
+
+@pytest.mark.needs_root
+def test_the_whole_system(server: subprocess.Popen[str], build: Build, folder: Path) -> None:
+    """The server was there before; the split starts within; both are seen, and neither is all there is."""
+    recorder = start_record("-a", "-F", "1999", folder=folder)
+    wait_until(lambda: has_bytes(folder / "spool" / "initial.jsonl"), recorder)  # written once the events count
+    subprocess.run([build("split.c"), "0.4"], check=True, stdout=subprocess.DEVNULL)
+    recorder.send_signal(signal.SIGINT)
+    _, said = recorder.communicate(timeout=PATIENCE_S)
+    assert recorder.returncode == 0, said
+    capture = Capture(folder)
+    work = capture.count(lambda sample: next((f for f in sample.frames if f in ("heavy", "light")), None))
+    assert_share(work["heavy"], work.total(), 0.75)
+    served = capture.count(lambda sample: sample.thread if sample.pid == server.pid else None)
+    assert set(served) == {"busy-a", "busy-b"}
+    assert len({sample.pid for sample in capture.samples}) > 2
+    # The clock ticks on every CPU whatever runs there, idle or not.
+    cpus = os.cpu_count() or 1
+    assert capture.total() == pytest.approx(capture.profile.duration_ns * cpus, rel=0.05)

@@ -1,0 +1,72 @@
+"""Which events are sampled, and that samples stand for exactly what was counted."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from live.recording import Capture, assert_share, record, user_function
+
+pytestmark = pytest.mark.needs_perf
+
+Build = Callable[[str], Path]
+
+
+@pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
+def test_every_page_fault_is_a_sample(build: Build, folder: Path, options: list[str]) -> None:
+    command = [build("faults.c"), "5000", "4"]
+    capture = record("-e", "page-faults", "-c", "1", *options, "--", *command, folder=folder, input="\n")
+    assert not capture.losses()
+    assert capture.weight() == capture.total() == sum(sample.count for sample in capture.samples)
+    leaf = capture.count(lambda sample: user_function(sample) == "fault")
+    assert leaf[True] == 5000
+    # Path i is taken every fourth time: two choices deep, each function of either half of the paths.
+    below = capture.count(lambda sample: sample.frames[1] if sample.frames[:1] == ("fault",) else None)
+    assert below == {"left": 2500, "right": 2500}
+
+
+def test_a_period_counts_for_all_its_events(build: Build, folder: Path) -> None:
+    command = [build("faults.c"), "20000", "1"]
+    capture = record("-e", "page-faults", "-c", "100", "--", *command, folder=folder, input="\n")
+    # What is left of a period when the program ends has no sample.
+    assert capture.total() - 100 < capture.weight() <= capture.total()
+    assert {sample.weight // sample.count for sample in capture.samples} == {100}
+
+
+def test_several_events_at_once(build: Build, folder: Path) -> None:
+    events = "cpu-clock,page-faults,context-switches"
+    capture = record("-e", events, "-F", "1999", "--", build("split.c"), "0.4", folder=folder)
+    assert [event["name"] for event in capture.manifest["events"]] == events.split(",")
+    clock = capture.self_samples("cpu-clock")
+    assert_share(clock["heavy"], clock["heavy"] + clock["light"], 0.75)
+    assert capture.count(lambda sample: 1, "page-faults").total() > 0
+    assert capture.weight(1) <= capture.total(1)
+    assert {sample.event for sample in capture.samples} <= set(events.split(","))
+
+
+def kernel_share(capture: Capture) -> tuple[int, int]:
+    samples = capture.count(lambda sample: sample.modules[0] == "[kernel]" if sample.modules else None)
+    return samples[True], samples.total()
+
+
+COPY = ("dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=6000")
+
+
+@pytest.mark.needs_root
+def test_user_only_and_kernel_only(folder: Path, tmp_path: Path) -> None:
+    """A program that lives in the kernel: :k sees all of it there, :u next to nothing, none in the kernel."""
+    kernel = record("-e", "cpu-clock:k", "-F", "1999", "--", *COPY, folder=folder)
+    in_kernel, samples = kernel_share(kernel)
+    assert in_kernel == samples >= 100
+    user = record("-e", "cpu-clock:u", "-F", "1999", "--", *COPY, folder=tmp_path / "user")
+    in_kernel, samples = kernel_share(user)
+    assert in_kernel == 0
+    assert samples < 0.3 * sum(sample.count for sample in kernel.samples)
+    assert not any("[kernel]" in sample.modules for sample in user.samples)
+
+
+def test_user_only_sees_user_code(build: Build, folder: Path) -> None:
+    capture = record("-e", "cpu-clock:u", "-F", "1999", "--", build("split.c"), "0.4", folder=folder)
+    samples = capture.self_samples()
+    assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)
+    assert kernel_share(capture)[0] == 0

@@ -1,0 +1,96 @@
+"""What cannot be kept is counted: samples kept and samples lost add up to what happened."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from live.recording import PATIENCE_S, Capture, run_record, start_record, wait_until
+
+pytestmark = pytest.mark.needs_perf
+
+Build = Callable[[str], Path]
+FAULTS = 60000
+
+
+def record_while_asleep(command: list[object], folder: Path, *options: str) -> Capture:
+    """Record page faults that all happen while the recorder is stopped, and cannot empty anything."""
+    recorder = start_record("-e", "page-faults", "-c", "1", *options, "--", *command, folder=folder)
+    try:
+        assert recorder.stdin
+        assert recorder.stdout
+        children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children")
+
+        def is_started() -> bool:
+            return any(
+                b"faults" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+                for pid in children.read_text().split()
+            )
+
+        wait_until(is_started, recorder)
+        recorder.send_signal(signal.SIGSTOP)
+        recorder.stdin.write("\n")
+        recorder.stdin.flush()
+        assert recorder.stdout.readline() == "done\n"
+        recorder.send_signal(signal.SIGCONT)
+        _, said = recorder.communicate(timeout=PATIENCE_S)
+        assert recorder.returncode == 0, said
+    finally:
+        recorder.kill()
+        recorder.communicate()
+    return Capture(folder)
+
+
+@pytest.mark.needs_bpf
+def test_a_full_table_in_the_kernel(build: Build, folder: Path) -> None:
+    """More different stacks than the table has rows."""
+    capture = record_while_asleep([build("faults.c"), FAULTS, 1 << 16], folder)
+    losses = capture.losses()
+    assert losses["samples_map_full"] > 0
+    assert capture.weight() + losses["samples_map_full"] == capture.total() > FAULTS
+
+
+def test_a_full_ring_buffer(build: Build, folder: Path) -> None:
+    capture = record_while_asleep([build("faults.c"), FAULTS, 4], folder, "--no-bpf")
+    losses = capture.losses()
+    assert losses["samples_ring_full"] > 0
+    assert capture.weight() + losses["samples_ring_full"] == capture.total() > FAULTS
+
+
+@pytest.mark.needs_bpf
+def test_the_same_stacks_again_and_again_are_never_lost(build: Build, folder: Path) -> None:
+    """However many samples: the kernel adds them up, so a recorder that gets no time loses none."""
+    capture = record_while_asleep([build("faults.c"), 4 * FAULTS, 16], folder)
+    assert not capture.losses()
+    assert capture.weight() == capture.total() > 4 * FAULTS
+
+
+@pytest.mark.needs_bpf
+def test_memory_is_small_whatever_the_length(build: Build, tmp_path: Path) -> None:
+    """The most memory the sampling process ever held, read by the command at its end, when all was sampled."""
+    peaks = []
+    for seconds in ("0.3", "3"):
+        script = f'"{build("split.c")}" {seconds} >/dev/null; exec cat /proc/$PPID/status'
+        result = run_record("-F", "4999", "-q", "--", "sh", "-c", script, folder=tmp_path / seconds)
+        match = re.search(r"^VmHWM:\s+(\d+) kB$", result.stdout, re.MULTILINE)
+        assert match, result.stderr
+        peaks.append(int(match[1]))
+    assert peaks[1] < 60 << 10
+    assert peaks[1] - peaks[0] < 2 << 10
+    assert os.path.exists(tmp_path / "3" / "samples.parquet")
+
+
+@pytest.mark.needs_bpf
+def test_llvm_is_gone_while_sampling(folder: Path) -> None:
+    """Nothing but the command is a child of the sampling process, and no library of LLVM is mapped in it."""
+    script = "cat /proc/$PPID/maps; echo ==; cat /proc/$PPID/task/$PPID/children"
+    result = run_record("-q", "--", "sh", "-c", script, folder=folder)
+    maps, _, children = result.stdout.partition("==\n")
+    assert "libLLVM" not in maps
+    assert "libbcc" not in maps
+    assert len(children.split()) == 1
+    assert result.returncode == 0, subprocess.list2cmdline(result.args)

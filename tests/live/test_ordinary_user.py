@@ -1,0 +1,109 @@
+"""Recording without privileges, as a user for whom kernel.perf_event_paranoid is 2."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from live.recording import Capture, assert_share, other_user
+from tdprof.recorder.host import perf_event_paranoid
+
+pytestmark = pytest.mark.needs_perf
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class User:
+    """An ordinary user and a folder of theirs."""
+
+    prefix: list[str]
+    repository: Path
+    home: Path
+
+    def record(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Run `tdprof record` as this user."""
+        python = self.repository / Path(sys.executable).relative_to(REPOSITORY)
+        program = [python, "-c", "from tdprof.cli.main import main; main()", "record", "-o", "capture", *arguments]
+        paths = os.pathsep.join(str(self.repository / part) for part in ("profiler", "spe"))
+        return subprocess.run(
+            [*self.prefix, *map(str, program)],
+            cwd=self.home,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": paths, "HOME": str(self.home)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def user() -> Iterator[User]:
+    if not Path(sys.executable).is_relative_to(REPOSITORY):
+        pytest.skip("the tests run outside the repository's virtual environment")
+    with tempfile.TemporaryDirectory(prefix="tdprof-user-", dir="/tmp") as name:
+        home = Path(name)
+        for prefix, repository in other_user(REPOSITORY, home):
+            work = home / "work"
+            work.mkdir()
+            if os.geteuid() == 0:
+                os.chown(work, 65534, 65534)
+            yield User(prefix, Path(repository), work)
+
+
+def paranoid() -> int:
+    value = perf_event_paranoid()
+    return 4 if value is None else value
+
+
+@pytest.mark.skipif(paranoid() > 2, reason="kernel.perf_event_paranoid forbids perf events to users altogether")
+def test_ones_own_program(user: User, build: Callable[[str], Path]) -> None:
+    result = user.record("-F", "1999", "--", build("split.c"), "0.5")
+    assert result.returncode == 0, result.stderr
+    assert "perf ring buffers without BPF" in result.stderr
+    capture = Capture(user.home / "capture")
+    assert capture.manifest["rung"] == "ring-buffer"
+    assert "CAP_BPF" in capture.manifest["rung_reason"]
+    samples = capture.user_samples()
+    assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)
+    assert not capture.losses()
+
+
+@pytest.mark.skipif(paranoid() != 2, reason="kernel.perf_event_paranoid is not 2")
+def test_the_kernel_is_left_out_and_said_so(user: User, build: Callable[[str], Path]) -> None:
+    result = user.record("-e", "cpu-clock", "--", build("split.c"), "0.1")
+    assert result.returncode == 0, result.stderr
+    assert "user space only: kernel.perf_event_paranoid is 2" in result.stderr
+    assert Capture(user.home / "capture").manifest["events"][0]["name"] == "cpu-clock:u"
+
+
+@pytest.mark.skipif(paranoid() < 1, reason="kernel.perf_event_paranoid lets everybody record the system")
+def test_the_whole_system_is_refused(user: User) -> None:
+    result = user.record("-a", "--duration", "0.1")
+    assert result.returncode == 1
+    message, hint = result.stderr.splitlines()
+    assert message.startswith("tdprof: not allowed to record the whole system: kernel.perf_event_paranoid is")
+    assert "sysctl kernel.perf_event_paranoid=" in hint
+    assert not (user.home / "capture").exists()
+
+
+@pytest.mark.needs_root
+def test_anothers_process_is_refused(user: User) -> None:
+    result = user.record("-p", os.getpid(), "--duration", "0.1")
+    assert result.returncode == 1
+    message, hint = result.stderr.splitlines()
+    assert message.startswith("tdprof: not allowed to record this process")
+    assert "sudo" in hint
+
+
+def test_a_folder_one_may_not_write_into(user: User) -> None:
+    user.home.chmod(0o555)
+    if os.geteuid() == 0:
+        os.chown(user.home, 0, 0)
+    result = user.record("--", "true")
+    assert result.returncode == 1
+    assert result.stderr.startswith("tdprof: cannot create capture: Permission denied")
+    assert len(result.stderr.splitlines()) == 2
