@@ -18,7 +18,7 @@ def decode(folder: Path, stacks: bytes, rows: bytes, **changes: object) -> Decod
     (folder / "spool" / "stacks.bpf").write_bytes(stacks)
     (folder / "spool" / "rows.bpf").write_bytes(rows)
     fields: dict = {"samples_counted": None, "losses": Losses()} | changes
-    events = [EventInfo("cpu-clock", Unit.NANOSECONDS)]
+    events = fields.pop("events", [EventInfo("cpu-clock", Unit.NANOSECONDS)])
     manifest = Manifest(HOST, [], [], False, events, Rung.BPF_SOFTWARE, "", 0, 0, 0, **fields)
     with TableWriter(folder) as writer:
         return write_tables(folder, manifest, writer, [RecordLayout(0), RecordLayout(0)])
@@ -76,3 +76,13 @@ def test_a_stack_that_never_came_and_samples_that_never_came(tmp_path: Path) -> 
 def test_an_empty_spool_makes_empty_tables(tmp_path: Path) -> None:
     assert decode(tmp_path, b"", b"").samples == 0
     assert all(len(read_table(tmp_path, name)) == 0 for name in ("samples", "stacks", "mappings", "processes"))
+
+
+@pytest.mark.parametrize(("period", "total", "skipped"), [(1, 9, 5), (1, 4, 0), (10, 60, 0), (10, 100, 4), (0, 99, 0)])
+def test_samples_that_the_kernel_kept_to_itself_show_in_the_exact_total(
+    tmp_path: Path, period: int, total: int, skipped: int
+) -> None:
+    """Two CPUs, one thread: with a period of 10 up to two samples may be under way at the end."""
+    event = EventInfo("page-faults", Unit.COUNT, period, 0 if period else 999, total)
+    decoded = decode(tmp_path, stack_record(5, [1]), rows_frame(50, [row(5, 0, 4)]), events=[event])
+    assert sum(decoded.losses.by_reason.values()) == skipped

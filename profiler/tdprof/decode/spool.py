@@ -1,5 +1,6 @@
 """A recording's spool into the capture's tables, batch by batch."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tdprof.decode.bpf_aggregates import Damage, RowBatch, StackBatch, read_rows
 from tdprof.decode.perf_layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf_records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
-from tdprof.measured import Losses
+from tdprof.measured import Losses, Unit
 from tdprof.model import I64, U64
 
 _CHUNK_BYTES = 16 << 20
@@ -86,6 +87,7 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
         accounted = manifest.losses.samples_map_full + manifest.losses.samples_outside_namespace
         if missing := manifest.samples_counted - samples.count - accounted:
             by_reason["samples counted in the kernel that never reached the capture"] = missing
+    by_reason |= _skipped(manifest, samples)
     if samples.without_sent_stack:
         by_reason["samples whose call stack never reached the capture"] = samples.without_sent_stack
     if decoder.losses.malformed:
@@ -100,6 +102,25 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
         by_reason=by_reason,
     )
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns)
+
+
+def _skipped(manifest: Manifest, samples: "_SampleTotals") -> dict[str, int]:
+    """Overflows that no BPF program saw, where the exact total tells: by event.
+
+    The kernel leaves a program out while another runs, or is interrupted, on its CPU (bpf_prog_active), and counts it
+    nowhere. With a fixed period each task may end within one; that many are not missing.
+    """
+    if manifest.rung is Rung.RING_BUFFER:
+        return {}
+    accounted = manifest.losses.samples_map_full + manifest.losses.samples_outside_namespace
+    skipped = {}
+    for number, event in enumerate(manifest.events):
+        if event.period and event.total is not None and event.unit is Unit.COUNT:
+            unfinished = 0 if event.period == 1 else len(samples.tids) * manifest.host.cpus_online
+            missing = event.total // event.period - unfinished - samples.of_event[number] - accounted
+            if missing > 0:
+                skipped[f"samples of {event.name} that the kernel took without asking BPF (at least)"] = missing
+    return skipped
 
 
 def _ring_batches(paths: list[Path], decoder: RecordStream) -> Iterator[tuple[Samples, SideBand]]:
@@ -125,12 +146,17 @@ class _SampleTotals:
         self.without_sent_stack = 0
         self.ambiguous = 0
         self.kernel_chains: set[int] = set()
+        self.tids: set[int] = set()
+        self.of_event: Counter[int] = Counter()
 
     def of_rows(self, batch: RowBatch, stacks: "_StackWriter") -> pa.Table:
         """Rows of the BPF rung. A stack that never arrived, or cannot be told from another, becomes null and counts."""
         keys, counts = batch.keys, batch.values["count"]
         self.count += int(counts.sum())
         self.end_ns = max(self.end_ns, batch.time_ns)
+        self.tids.update(np.unique(keys["tid"]).tolist())
+        for number in np.unique(keys["event"]).tolist():
+            self.of_event[number] += int(counts[keys["event"] == number].sum())
         missing, ambiguous = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
         columns = {}
         for name in ("user_stack", "kernel_stack"):

@@ -101,13 +101,15 @@ class AttachedEvents:
         self.rings: dict[int, PerfRing] = {}
         self.sampling: list[list[int]] = [[] for _ in events]
         self.side_band: list[int] = []
-        self._cpu_of: dict[int, int] = {}
+        self._clocks: list[int] = []
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for cpu in cpus:
                 for task in target.tasks:
                     self._open_side_band(task, cpu)
+            for task in () if target.is_system_wide else target.tasks:
+                self._open_clock(task)
             for index, event in enumerate(events):
                 self._open_sampling(index, event, rate, cpus, programs)
             on_failure.pop_all()
@@ -121,7 +123,6 @@ class AttachedEvents:
         attr.clockid = pe.CLOCK_MONOTONIC
         fd = pe.perf_event_open(attr, task, cpu)
         self._closing.callback(os.close, fd)
-        self._cpu_of[fd] = cpu
         return fd
 
     def _open_side_band(self, task: int, cpu: int) -> None:
@@ -156,6 +157,21 @@ class AttachedEvents:
                 raise open_error("side-band records", error, self._target) from error
         self.side_band.append(fd)
         self._give_ring(fd, cpu)
+
+    def _open_clock(self, task: int) -> None:
+        """A counter of nothing that runs whenever its task does: its running time is the others' enabled time."""
+        attr = pe.PerfEventAttr(
+            type=pe.PERF_TYPE_SOFTWARE,
+            config=pe.PERF_COUNT_SW_DUMMY,
+            exclude_kernel=1,
+            exclude_hv=1,
+            read_format=pe.PERF_FORMAT_TOTAL_TIME_ENABLED | pe.PERF_FORMAT_TOTAL_TIME_RUNNING,
+        )
+        try:
+            self._clocks.append(self._open(attr, task, -1))
+        except OSError as error:
+            if error.errno != errno.ESRCH or len(self._target.tasks) == 1:
+                raise open_error("a clock", error, self._target) from error
 
     def _give_ring(self, fd: int, cpu: int) -> None:
         if cpu in self.rings:
@@ -209,24 +225,26 @@ class AttachedEvents:
 
     def enable(self) -> None:
         """Start everything at once; not for events that start at exec."""
-        for fd in (*self.side_band, *(fd for fds in self.sampling for fd in fds)):
+        for fd in (*self.side_band, *self._clocks, *(fd for fds in self.sampling for fd in fds)):
             pe.enable(fd)
 
     def disable(self) -> None:
         """Stop sampling; side-band first lets nothing be sampled whose mapping is unknown."""
-        for fds in (*self.sampling, self.side_band):
+        for fds in (*self.sampling, self._clocks, self.side_band):
             for fd in fds:
                 pe.disable(fd)
 
     def counts(self) -> Iterator[pe.Count]:
         """The exact count of each event, summed over tasks, CPUs and inherited events.
 
-        A task's events on all CPUs are enabled whenever it runs on any, so its enabled time stands in each of them.
+        How long a task's event was enabled is what a counter that is never multiplexed says: the kernel adds to the
+        enabled time of an event on a CPU, or does not, while its task runs on another.
         """
+        clock = sum((pe.read_count(fd).running_ns for fd in self._clocks), start=0)
         for fds in self.sampling:
             total = sum((pe.read_count(fd) for fd in fds), start=pe.Count(0, 0, 0))
-            copies = 1 if self._target.is_system_wide else len({self._cpu_of[fd] for fd in fds})
-            yield pe.Count(total.value, total.enabled_ns // copies, total.running_ns)
+            enabled_ns = total.enabled_ns if self._target.is_system_wide else max(clock, total.running_ns)
+            yield pe.Count(total.value, enabled_ns, total.running_ns)
 
     def lost_samples(self) -> int:
         """Samples for which a ring buffer had no room, also those after which nothing more was written to it."""
