@@ -237,6 +237,15 @@ def test_tool_records_between_others(tmp_path: Path) -> None:
     assert read_data.losses.unknown_tool_records == {90: 1}
 
 
+def test_a_sample_whose_type_was_damaged_does_not_pass_unseen(tmp_path: Path) -> None:
+    writer = two_events()
+    samples = bytearray(samples_of(writer, 10))
+    samples[0] |= 64  # 9 becomes 73, a type of the perf tool that is ignored
+    ips, _, data = read(write(tmp_path, writer.file(bytes(samples))))
+    assert ips == list(range(1, 10))
+    assert data.losses.unknown_tool_records == {73: 1}
+
+
 def test_auxtrace_stays_in_the_file(tmp_path: Path, byteorder: ByteOrder) -> None:
     writer = two_events(byteorder)
     samples = samples_of(writer, 2)

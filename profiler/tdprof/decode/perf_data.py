@@ -31,7 +31,7 @@ from tdprof.decode.perf_auxtrace import (
     parse_time_conversion,
 )
 from tdprof.decode.perf_features import FEATURE_BITS, Features, add_build_id, add_feature, is_wanted
-from tdprof.decode.perf_layout import Chains, RecordLosses, RecordStream, Samples, SideBand, Table
+from tdprof.decode.perf_layout import MISC_CPUMODE_MASK, Chains, RecordLosses, RecordStream, Samples, SideBand, Table
 from tdprof.decode.perf_records import ByteOrder, open_record_stream
 from tdprof.errors import TdprofError
 
@@ -356,7 +356,10 @@ class PerfData:
         described = type_ in (ToolRecord.HEADER_ATTR, ToolRecord.EVENT_UPDATE, ToolRecord.HEADER_FEATURE)
         if described and self.is_pipe and payload_at <= self._prologue_bytes:
             return 0
-        if type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2) or type_ in _IGNORED_TOOL_RECORDS:
+        if type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2):
+            return 0
+        # The tool sets no CPU mode: a record that has one is a damaged kernel record, and must not pass unseen.
+        if type_ in _IGNORED_TOOL_RECORDS and not misc & MISC_CPUMODE_MASK:
             return 0
         if type_ == ToolRecord.HEADER_ATTR or not self._take_description(type_, misc, bytes(body)):
             self.losses.unknown_tool_records[type_] += 1
