@@ -28,15 +28,9 @@ from tdprof.recorder.artefacts import PERF_MAP_FOLDER, VDSO_FILE, save_jitdumps,
 from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import read_kernel_symbols
-from tdprof.symbolize import (
-    Debuginfod,
-    KernelSymbols,
-    SavedSymbols,
-    SymbolCache,
-    Symbolizer,
-    demangle,
-    make_symbol_table,
-)
+from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer, demangle
+from tdprof.symbolize.debuginfod import Debuginfod
+from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
 
 
 def finish_capture(folder: Path) -> Manifest:

@@ -88,6 +88,39 @@ def test_ways_to_build(tmp_path, flags):
     check(path, llvm_stacks(plain, addresses.tolist()), addresses)
 
 
+SHARED_HEADER = """
+#include <string>
+#include <vector>
+template <class T> struct Holder {
+    std::vector<T> items;
+    void __attribute__((noinline)) add(T item) { if (items.size() > 1000) throw 1; items.push_back(item); }
+    T __attribute__((noinline)) sum() const { T total{}; for (const auto &item : items) total += item; return total; }
+};
+inline int __attribute__((noinline)) count(const std::string &text) { return text.empty() ? throw 2 : (int)text.size(); }
+"""
+
+
+def test_line_sequences_of_discarded_comdat_functions(tmp_path):
+    """GNU ld keeps the line programs of the copies it discards, with DW_LNE_set_address 0, some twice in a sequence:
+    readers that glue those to the next sequence lose the lines of real code."""
+    (tmp_path / "shared.h").write_text(SHARED_HEADER)
+    for number in range(6):
+        uses = f"Holder<int> a; a.add({number}); Holder<std::string> b; b.add(std::to_string(a.sum()));"
+        source = f'#include "shared.h"\nint unit{number}() {{ {uses} return count(b.sum()); }}\n'
+        (tmp_path / f"unit{number}.cc").write_text(source)
+    calls = "".join(f"int unit{n}(); " for n in range(6))
+    (tmp_path / "main.cc").write_text(f"{calls} int main() {{ return {' + '.join(f'unit{n}()' for n in range(6))}; }}")
+    path = tmp_path / "program"
+    sources = sorted(tmp_path.glob("*.cc"))
+    subprocess.run([need("g++"), "-O2", "-g", "-ffunction-sections", "-o", path, *sources], check=True, cwd=tmp_path)
+    elf = open_elf(path)
+    lines = elf.section(".debug_line")
+    assert lines is not None
+    assert bytes(elf.section_data(lines)).count(b"\0\x09\x02" + bytes(8)) > 20, "nothing was discarded"
+    addresses = function_addresses(path)
+    check(path, llvm_stacks(path, addresses.tolist()), addresses)
+
+
 def split_debug(path: Path, debug: Path) -> None:
     debug.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["objcopy", "--only-keep-debug", path, debug], check=True)

@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdprof.symbolize.symbol_table import make_table, pack_names, paint_ranges
@@ -16,6 +16,7 @@ def columns(ranges):
     )
 
 
+@settings(deadline=None)
 @given(RANGES)
 def test_look_up_is_the_nearest_start_that_covers(ranges):
     start, size, names = columns(ranges)
@@ -29,6 +30,7 @@ def test_look_up_is_the_nearest_start_that_covers(ranges):
         assert name == (f"f{max(covering)[1]}" if covering else None)
 
 
+@settings(deadline=None)
 @given(RANGES)
 def test_painting_keeps_the_last_range_over_each_address(ranges):
     table = paint_ranges(*columns(ranges))

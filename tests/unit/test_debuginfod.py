@@ -12,7 +12,8 @@ from builders.elf import ElfFile, Symbol
 from builders.llvm_symbolizer import our_stacks
 from tdprof.elf import read_build_id
 from tdprof.model import MappedFile, Unknown
-from tdprof.symbolize import Debuginfod, Symbolizer
+from tdprof.symbolize import Symbolizer
+from tdprof.symbolize.debuginfod import Debuginfod
 
 
 class Server:

@@ -1,7 +1,7 @@
 import struct
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.llvm_symbolizer import our_stacks
@@ -73,6 +73,7 @@ def test_a_dump_that_is_cut_off_keeps_what_stands_before(tmp_path):
     assert stacks_at(tmp_path, 0x2010) == [("py::no_lines", "??:0")]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(0, len(DUMP)))
 def test_any_bytes_are_read_or_refused(noise, position):
     parse_jitdump(DUMP[:position] + noise if position >= len(HEADER) else HEADER + noise)

@@ -1,11 +1,12 @@
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdprof.model import FileKind, Locations, MappedFile, Unknown
-from tdprof.symbolize import SavedSymbols, Symbolizer, make_symbol_table
+from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.locations import combine_locations
+from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
 
 FRAMES = st.lists(
     st.tuples(st.sampled_from("fgh"), st.sampled_from(["", "a.c", "b.h"]), st.integers(0, 99)), max_size=3
@@ -35,6 +36,7 @@ def chains_of(found: Locations) -> list:
     return [frames[starts[i] : starts[i + 1]] for i in range(len(starts) - 1)]
 
 
+@settings(deadline=None)
 @given(CHAINS, st.randoms())
 def test_what_was_saved_comes_back(chains, random):
     offsets = np.arange(len(chains), dtype=np.uint64) * 16
@@ -50,6 +52,7 @@ def test_what_was_saved_comes_back(chains, random):
     assert saved.locate(one, offsets + np.uint64(1)).reason.tolist() == [Unknown.NO_FILE] * len(chains)
 
 
+@settings(deadline=None)
 @given(CHAINS, CHAINS, st.data())
 def test_combining_replaces_just_those_rows(first, second, data):
     count = min(len(first), len(second))

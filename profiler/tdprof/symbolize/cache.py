@@ -10,7 +10,6 @@ import mmap
 import os
 import re
 import struct
-import tempfile
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -94,6 +93,8 @@ class SymbolCache:
 
     def store(self, build_id: str, symbols: CachedSymbols) -> None:
         """Replace what is known of an executable."""
+        import tempfile  # slow to load, and most runs store nothing
+
         path = self._path(build_id)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model import I64, U32, U64
-from tdprof.symbolize.symbol_table import read_name
+from tdprof.symbolize.symbol_table import read_names
 
 NO_ID = np.uint32(0xFFFFFFFF)  # absent: no function, no file, no parent
 
@@ -51,11 +51,11 @@ class CodeIndex:
 
     def function_names(self, ids: NDArray[np.integer]) -> list[str]:
         """The linkage names of some functions."""
-        return [read_name(self.function_text, offset) for offset in self.function_name[ids].tolist()]
+        return read_names(self.function_text, self.function_name[ids])
 
     def file_names(self, ids: NDArray[np.integer]) -> list[str]:
         """The paths of some files."""
-        return [read_name(self.file_text, offset) for offset in self.file_name[ids].tolist()]
+        return read_names(self.file_text, self.file_name[ids])
 
 
 _U32 = np.zeros(0, np.uint32)

@@ -3,16 +3,17 @@
 Formats: GDB manual, "Debugging Information in Separate Files" and "MiniDebugInfo"; dwz(1).
 """
 
-import io
-import lzma
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tdprof.elf import Elf, ElfError, open_elf, parse_elf
-from tdprof.symbolize.debuginfod import Debuginfod
+
+if TYPE_CHECKING:  # slow to load, and few need it
+    from tdprof.symbolize.debuginfod import Debuginfod
 
 SYSTEM_DEBUG_DIR = Path("/usr/lib/debug")
 _LARGEST_MINI_DEBUG_INFO = 1 << 30  # bytes; real ones are a few per cent of the file
@@ -38,10 +39,10 @@ class DebugDirs:
 
     roots: Sequence[Path]
     symfs: Path | None = None
-    server: Debuginfod | None = None
+    server: "Debuginfod | None" = None
 
     @classmethod
-    def make(cls, extra: Sequence[Path], symfs: Path | None, server: Debuginfod | None = None) -> "DebugDirs":
+    def make(cls, extra: Sequence[Path], symfs: Path | None, server: "Debuginfod | None" = None) -> "DebugDirs":
         """The user's folders first, then the system's (that of ``symfs``, where there is one)."""
         return cls((*extra, under(symfs, SYSTEM_DEBUG_DIR)), symfs, server)
 
@@ -136,6 +137,9 @@ def read_mini_debug_info(elf: Elf) -> Elf | None:
     section = elf.section(".gnu_debugdata")
     if section is None:
         return None
+    import io  # slow to load, and few files need them
+    import lzma
+
     try:
         with lzma.open(io.BytesIO(elf.section_data(section))) as packed:
             data = packed.read(_LARGEST_MINI_DEBUG_INFO)

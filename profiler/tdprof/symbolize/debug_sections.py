@@ -2,7 +2,6 @@
 
 import struct
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 
 from tdprof.elf import SHF_COMPRESSED, Elf, Section
 from tdprof.symbolize.dwarf import SECTIONS, Buffer
@@ -34,9 +33,18 @@ def read_debug_sections(elf: Elf, suffix: str = "") -> dict[str, Buffer]:
     """
     found = {name: elf.section(f".debug_{name}{suffix}") or elf.section(f".zdebug_{name}{suffix}") for name in SECTIONS}
     present = [(name, section) for name, section in found.items() if section is not None]
+    if not any(is_compressed(section) for _, section in present):
+        return {name: elf.section_data(section) for name, section in present}
+    from concurrent.futures import ThreadPoolExecutor  # slow to load
+
     # zlib lets other threads run meanwhile.
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(pool.map(lambda item: (item[0], read_section(elf, item[1])), present))
+
+
+def is_compressed(section: Section) -> bool:
+    """Whether the section's bytes have to be uncompressed."""
+    return bool(section.flags & SHF_COMPRESSED) or section.name.startswith(".zdebug")
 
 
 def read_section(elf: Elf, section: Section) -> Buffer:

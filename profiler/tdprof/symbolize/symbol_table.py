@@ -19,6 +19,7 @@ _STB_LOCAL = 0
 _SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
 _LONGEST_NAME_BYTES = 1 << 16
 _LAST_ADDRESS = 2**64 - 1
+_FEW_NAMES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,11 @@ class SymbolTable:
 
     def names(self, rows: Sequence[int]) -> list[str]:
         """The names of some rows."""
-        return [read_name(self.name_bytes, int(self.name_offset[row])) for row in rows]
+        return read_names(self.name_bytes, self.name_offset[np.asarray(rows, np.int64)])
 
     def file_names(self, rows: Sequence[int]) -> list[str]:
         """The names of some rows of ``file_offset``."""
-        return [read_name(self.name_bytes, int(self.file_offset[row])) for row in rows]
+        return read_names(self.name_bytes, self.file_offset[np.asarray(rows, np.int64)])
 
 
 _NONE = np.zeros(0, np.uint64)
@@ -84,6 +85,16 @@ def read_name(name_bytes: bytes | memoryview, offset: int) -> str:
         if end >= 0 or len(piece) < step or step >= _LONGEST_NAME_BYTES:
             return piece[: end if end >= 0 else None].decode("utf-8", "replace")
         step *= 8
+
+
+def read_names(name_bytes: bytes | memoryview, offsets: U64) -> list[str]:
+    """``read_name`` for many offsets."""
+    if len(offsets) < _FEW_NAMES:
+        return [read_name(name_bytes, offset) for offset in offsets.tolist()]
+    # Worth a copy: searching bytes is several times faster than cutting pieces of a memoryview.
+    text = bytes(name_bytes) + b"\0"
+    offsets = np.minimum(offsets, np.uint64(len(name_bytes)))
+    return [text[at : text.index(b"\0", at)].decode("utf-8", "replace") for at in offsets.tolist()]
 
 
 def make_table(

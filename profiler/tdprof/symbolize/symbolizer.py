@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -13,14 +13,16 @@ from tdprof.model import U64, FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.debug_files import DebugDirs, under
-from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.elf_symbols import NOT_COMPILED, ElfSymbols
 from tdprof.symbolize.jitdump import RunTimeCode, read_jitdump
 from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
 from tdprof.symbolize.locations import combine_locations, find_locations, unknown_locations
 from tdprof.symbolize.perf_map import read_perf_map
-from tdprof.symbolize.saved import SavedSymbols
 from tdprof.symbolize.symbol_table import SymbolTable
+
+if TYPE_CHECKING:  # slow to load, and few need them
+    from tdprof.symbolize.debuginfod import Debuginfod
+    from tdprof.symbolize.saved import SavedSymbols
 
 PERF_BUILD_ID_DIR = Path("~/.debug/.build-id")
 _DELETED = " (deleted)"  # what the kernel appends to the path of a mapped file that is gone
@@ -50,9 +52,9 @@ class Symbolizer:
         kernel: KernelSymbols | None = None,
         perf_map_dir: Path | None = None,
         vdso: Path | None = None,
-        saved: SavedSymbols | None = None,
+        saved: "SavedSymbols | None" = None,
         cache: SymbolCache | None = None,
-        debuginfod: Debuginfod | None = None,
+        debuginfod: "Debuginfod | None" = None,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._symfs = symfs
