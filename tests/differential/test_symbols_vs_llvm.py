@@ -96,7 +96,7 @@ template <class T> struct Holder {
     void __attribute__((noinline)) add(T item) { if (items.size() > 1000) throw 1; items.push_back(item); }
     T __attribute__((noinline)) sum() const { T total{}; for (const auto &item : items) total += item; return total; }
 };
-inline int __attribute__((noinline)) count(const std::string &text) { return text.empty() ? throw 2 : (int)text.size(); }
+inline int __attribute__((noinline)) count(const std::string &s) { return s.empty() ? throw 2 : (int)s.size(); }
 """
 
 
@@ -111,12 +111,17 @@ def test_line_sequences_of_discarded_comdat_functions(tmp_path):
     calls = "".join(f"int unit{n}(); " for n in range(6))
     (tmp_path / "main.cc").write_text(f"{calls} int main() {{ return {' + '.join(f'unit{n}()' for n in range(6))}; }}")
     path = tmp_path / "program"
-    sources = sorted(tmp_path.glob("*.cc"))
-    subprocess.run([need("g++"), "-O2", "-g", "-ffunction-sections", "-o", path, *sources], check=True, cwd=tmp_path)
+    objects = []
+    for number, source in enumerate(sorted(tmp_path.glob("*.cc"))):
+        # Copies of one size would be pointed at the one that is kept: half of the units make theirs smaller.
+        level = "-Os" if number % 2 else "-O2"
+        objects.append(source.with_suffix(".o"))
+        subprocess.run([need("g++"), level, "-g", "-c", source, "-o", objects[-1]], check=True, cwd=tmp_path)
+    subprocess.run(["g++", "-o", path, *objects], check=True)
     elf = open_elf(path)
     lines = elf.section(".debug_line")
     assert lines is not None
-    assert bytes(elf.section_data(lines)).count(b"\0\x09\x02" + bytes(8)) > 20, "nothing was discarded"
+    assert bytes(elf.section_data(lines)).count(b"\0\x09\x02" + bytes(8)) >= 10, "nothing was discarded"
     addresses = function_addresses(path)
     check(path, llvm_stacks(path, addresses.tolist()), addresses)
 

@@ -35,12 +35,12 @@ LOSSES = {
 REASONS = {
     None: "no call stack",
     Unknown.NO_MAPPING: "no mapping covers the address",
-    Unknown.NO_FILE: "the mapped file cannot be read here",
-    Unknown.WRONG_BUILD_ID: "the file was replaced since the recording",
-    Unknown.STRIPPED: "the file has no symbols (install its debug symbols)",
+    Unknown.NO_FILE: "the mapped file cannot be read here (--symfs DIR, or tdprof archive where it was recorded)",
+    Unknown.WRONG_BUILD_ID: "the file was replaced since the recording (--symfs DIR with the recorded one)",
+    Unknown.STRIPPED: "the file has no symbols (install its -dbgsym or -debuginfo package, or set DEBUGINFOD_URLS)",
     Unknown.NO_SYMBOL: "no symbol of the file covers the address",
-    Unknown.DAMAGED: "the file's symbol data is damaged",
-    Unknown.NO_PERF_MAP: "code made at run time, and no /tmp/perf-PID.map names it",
+    Unknown.DAMAGED: "the file's symbol data is damaged (install the file again)",
+    Unknown.NO_PERF_MAP: "code made at run time, and no /tmp/perf-PID.map names it (python -X perf, node --perf-basic-prof)",
     Unknown.HIDDEN_KERNEL: "kernel symbols were hidden when recording (sysctl kernel.kptr_restrict)",
 }
 
