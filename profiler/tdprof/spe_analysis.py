@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from arm_spe.stats import SUMS, Sum
+from arm_spe.stats import LATENCIES, SUMS, Sum
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.stacks import attribute_stacks
 from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.tables import read_table
 from tdprof.decode.spe_counting import (
-    LATENCIES,
     LEVEL_ORDER,
     LINE_BYTES,
     NO_ADDRESS,

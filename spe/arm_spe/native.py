@@ -105,6 +105,8 @@ def load_native() -> ctypes.CDLL | None:
         library.spe_validity.argtypes = (c_void_p, c_uint64, POINTER(c_void_p))
         library.spe_group.restype = c_uint64
         library.spe_group.argtypes = (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p)
+        library.spe_count_latencies.restype = c_uint64
+        library.spe_count_latencies.argtypes = (POINTER(Columns), c_uint64, c_uint64, c_void_p, c_void_p, c_void_p)
         library.spe_add_up.restype = None
         library.spe_add_up.argtypes = (POINTER(Columns), c_uint64, c_void_p, c_void_p, c_void_p, c_void_p)
         return library

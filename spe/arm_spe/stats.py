@@ -16,6 +16,8 @@ from arm_spe.text import describe_operation
 
 LEVELS = 8
 SNOOPED = 0x80
+LATENCIES = (("total_latency", Kind.TOT), ("issue_latency", Kind.ISSUE), ("translation_latency", Kind.XLAT))
+I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 _FIRST_CAPACITY = 1 << 12
@@ -132,6 +134,33 @@ class GroupTable:
             done += library.spe_group(first_at, second_at, len(first) - done, ctypes.byref(self._struct), groups_at)
             if done == len(first):
                 return groups
+            self._grow()
+
+    def count_latencies(self, batch: RecordBatch, groups: U32, row_of: I64) -> None:
+        """Counts latencies of retired operations: first key ``row * len(LATENCIES) + kind``, second key cycles.
+
+        Args:
+            batch: the records.
+            groups: uint32[n], group of each.
+            row_of: int64[groups], its row; -1: left out.
+        """
+        library = load_native()
+        if library is None:
+            row = row_of[groups]
+            retired = (row >= 0) & ((batch["events"].view(np.uint64) & np.uint64(2)) != 0)
+            for kind, (column, packet) in enumerate(LATENCIES):
+                rows = np.flatnonzero(retired & batch.has(packet))
+                self.number(
+                    (row[rows] * len(LATENCIES) + kind).astype(np.uint64), batch[column][rows].astype(np.uint64)
+                )
+            return
+        columns = Columns.over({name: batch[name] for name in batch})
+        done = 0
+        while True:
+            places = groups.ctypes.data, row_of.ctypes.data, ctypes.byref(self._struct)
+            done = library.spe_count_latencies(ctypes.byref(columns), done, len(batch), *places)
+            if done == len(batch):
+                return
             self._grow()
 
     def _number_in_python(self, first: U64, second: U64) -> U32:

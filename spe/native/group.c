@@ -12,29 +12,75 @@ struct spe_groups {
     uint64_t *hits;     /* rows by group */
 };
 
+/* Rows ahead whose memory is asked for: tables are larger than the caches, and rows fall anywhere in them. */
+#define AHEAD 12
+
+static inline uint64_t slot_of(const struct spe_groups *g, uint64_t first, uint64_t second)
+{
+    uint64_t hash = (first ^ (second << 32 | second >> 32)) * 0x9e3779b97f4a7c15u;
+
+    return (hash ^ hash >> 29) & (g->slots - 1);
+}
+
+/* 1 + the group of a pair, a new one if need be; 0 if the table is full. */
+static inline uint32_t find_group(struct spe_groups *g, uint64_t first, uint64_t second)
+{
+    uint64_t at = slot_of(g, first, second);
+    uint32_t found;
+
+    while ((found = g->slot[at]) && (g->first[found - 1] != first || g->second[found - 1] != second))
+        at = (at + 1) & (g->slots - 1);
+    if (found)
+        return found;
+    if (g->count == g->capacity)
+        return 0;
+    g->first[g->count] = first;
+    g->second[g->count] = second;
+    g->hits[g->count] = 0;
+    return g->slot[at] = (uint32_t)++g->count;
+}
+
 /* The group of each row; new pairs become new groups. Returns the rows done: fewer than n if the table is full. */
 SPE_EXPORT uint64_t spe_group(const uint64_t *first, const uint64_t *second, uint64_t n, struct spe_groups *g,
                               uint32_t *group)
 {
-    uint64_t mask = g->slots - 1;
-
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t hash = (first[i] ^ (second[i] << 32 | second[i] >> 32)) * 0x9e3779b97f4a7c15u;
-        uint64_t at = (hash ^ hash >> 29) & mask;
         uint32_t found;
 
-        while ((found = g->slot[at]) && (g->first[found - 1] != first[i] || g->second[found - 1] != second[i]))
-            at = (at + 1) & mask;
-        if (!found) {
-            if (g->count == g->capacity)
-                return i;
-            g->first[g->count] = first[i];
-            g->second[g->count] = second[i];
-            g->hits[g->count] = 0;
-            g->slot[at] = found = (uint32_t)++g->count;
-        }
+        if (i + AHEAD < n)
+            __builtin_prefetch(&g->slot[slot_of(g, first[i + AHEAD], second[i + AHEAD])]);
+        found = find_group(g, first[i], second[i]);
+        if (!found)
+            return i;
         g->hits[found - 1]++;
         group[i] = found - 1;
+    }
+    return n;
+}
+
+/* Counts the latencies of retired operations: a row of the report, row_of[group[i]], none if negative, times three plus
+ * the kind of latency (total, issue, translation) is the first key, the cycles are the second. Starts at record `from`;
+ * returns the records done: fewer than n if the table has no room for three more. */
+SPE_EXPORT uint64_t spe_count_latencies(const struct spe_columns *c, uint64_t from, uint64_t n, const uint32_t *group,
+                                        const int64_t *row_of, struct spe_groups *g)
+{
+    static const uint32_t kinds[3] = {1u << SPE_TOT, 1u << SPE_ISSUE, 1u << SPE_XLAT};
+    const uint16_t *const latencies[3] = {c->total_latency, c->issue_latency, c->translation_latency};
+
+    for (uint64_t i = from; i < n; i++) {
+        int64_t row = row_of[group[i]];
+
+        if (i + AHEAD < n && row_of[group[i + AHEAD]] >= 0)
+            for (uint64_t kind = 0; kind < 3; kind++)
+                __builtin_prefetch(&g->slot[slot_of(g, (uint64_t)row_of[group[i + AHEAD]] * 3 + kind,
+                                                    latencies[kind][i + AHEAD])]);
+        if (row < 0 || !(c->events[i] & 2))
+            continue;
+        if (g->capacity - g->count < 3)
+            return i;
+        for (uint64_t kind = 0; kind < 3; kind++)
+            if (c->present[i] & kinds[kind])
+                g->hits[find_group(g, (uint64_t)row * 3 + kind, latencies[kind][i]) - 1]++;
     }
     return n;
 }
@@ -87,6 +133,9 @@ SPE_EXPORT void spe_add_up(const struct spe_columns *c, uint64_t n, const uint32
         uint8_t trait = traits[(c->op_class[i] & 3) << 8 | c->op[i]];
         uint64_t load = trait & 1, store = trait >> 1 & 1, branch = trait >> 2 & 1, vector = trait >> 4 & 1;
 
+        if (i + AHEAD < n)
+            for (unsigned line = 0; line < sizeof *sums; line += 64)
+                __builtin_prefetch((const char *)sums[group[i + AHEAD]] + line, 1);
         sum[SUM_OPERATIONS]++;
         if (!(events & 2))
             continue;

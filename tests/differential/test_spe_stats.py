@@ -49,3 +49,22 @@ def test_a_table_grows_with_its_groups() -> None:
     assert (table.number(keys[::-1], keys[::-1]) == keys[::-1]).all()
     assert len(table) == len(keys)
     assert (table.hits == 2).all()
+
+
+def test_latencies_are_counted_as_a_dictionary_does() -> None:
+    truths = list(spe.program(3000, 4))
+    data, _ = spe.write_stream(truths, spe.kunpeng_record)
+    (batch,) = RecordDecoder(data)
+    groups = (np.arange(len(batch)) % 500).astype(np.uint32)
+    row_of = np.arange(500) // 50 - 1
+    table = GroupTable()
+    table.count_latencies(batch, groups, row_of)
+    expected: dict[tuple[int, int], int] = {}
+    for number, truth in enumerate(truths):
+        row = number % 500 // 50 - 1
+        for kind, cycles in enumerate((truth.total, truth.issue, truth.translation)):
+            if row >= 0 and truth.events & 2 and cycles is not None:
+                key = row * 3 + kind, cycles
+                expected[key] = expected.get(key, 0) + 1
+    counted = zip(table.first.tolist(), table.second.tolist(), table.hits.tolist(), strict=True)
+    assert {(first, second): hits for first, second, hits in counted} == expected

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arm_spe import DecodeCounts, Kind, RecordBatch, RecordDecoder
-from arm_spe.stats import SNOOPED, SUMS, GroupTable, SumTable
+from arm_spe.stats import LATENCIES, SNOOPED, SUMS, GroupTable, SumTable
 from tdprof.decode.spe_sources import Level, encoding_of, source_codes, sources
 from tdprof.decode.spe_spans import AuxSpan, SpeInput
 
@@ -21,10 +21,8 @@ NO_ADDRESS = 2**64 - 1
 """First key of a record without a data address."""
 LINE_BYTES = 64
 PAGE_BYTES = 4096
-LATENCIES = (("total_latency", Kind.TOT), ("issue_latency", Kind.ISSUE), ("translation_latency", Kind.XLAT))
 LEVEL_ORDER = tuple(Level)
 _BATCH_RECORDS = 1 << 15
-_RETIRED = np.uint64(2)
 
 Keys = Callable[[RecordBatch, AuxSpan], tuple[U64, U64]]
 
@@ -175,13 +173,7 @@ def count_latencies(
         parts.append(latencies)
         for span in spans:
             for batch in RecordDecoder(span.data, batch_records=_BATCH_RECORDS, reuse=True):
-                row = row_of[known.number(*keys(batch, span))]
-                wanted = (row >= 0) & ((batch["events"].view(np.uint64) & _RETIRED) != 0)
-                for kind, (column, packet) in enumerate(LATENCIES):
-                    rows = np.flatnonzero(wanted & batch.has(packet))
-                    latencies.number(
-                        (row[rows] * len(LATENCIES) + kind).astype(np.uint64), batch[column][rows].astype(np.uint64)
-                    )
+                latencies.count_latencies(batch, known.number(*keys(batch, span)), row_of)
 
     _in_threads(source, workers, work)
     all_parts = GroupTable()
