@@ -16,7 +16,7 @@ from tdprof.decode.perf_auxtrace import TimeConversion
 from tdprof.decode.spe_sources import encoding_of, source_codes, sources
 from tdprof.decode.spe_spans import AuxSpan, SpeInput
 
-BATCH_RECORDS = 1 << 16
+BATCH_RECORDS = 1 << 15
 
 
 def spe_schema() -> pa.Schema:
