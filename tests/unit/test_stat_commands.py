@@ -128,6 +128,14 @@ def test_stages_as_text_show_only_theirs() -> None:
     )
 
 
+def test_without_a_way_down_only_what_has_a_value_is_listed() -> None:
+    text = json.dumps({"CPU_CYCLES": 10, "INST_RETIRED": 15})
+    lines = run(stat_command.command, "--counts", "-", "--cpu", "v1", text=text).stdout.splitlines()
+    second_stage = lines[lines.index("Stage 2: exploration") :]
+    assert [line.split()[:2] for line in second_stage if line.startswith("    ")] == [["ipc", "1.500"]]
+    assert "frontend_bound" in "".join(lines)  # Stage 1 is the question; that it has no answer is said
+
+
 def test_csv_has_a_row_for_each_event_and_metric() -> None:
     result = run(
         stat_command.command, "--counts", "-", "--cpu", "v1", "--csv", text='{"CPU_CYCLES": 4, "INST_RETIRED": 6}'

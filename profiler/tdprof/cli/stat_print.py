@@ -93,8 +93,9 @@ def _stage_2(measurement: Measurement, selection: Selection, bottleneck: Bottlen
     for group in groups:
         rows = []
         for name in group.metrics:
-            if name in measurement.metrics:
-                value = measurement.metrics[name]
+            value = measurement.metrics.get(name)
+            # Without a way down there is no choice of groups; what has no value would bury what has one.
+            if value is not None and (value.is_known or not selection.is_guided or bottleneck.groups):
                 advice = catalog.metrics[name].advice if selection.is_guided and value.is_known else ""
                 rows.append([name, *_cells(value), advice])
         if rows:
