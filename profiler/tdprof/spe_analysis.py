@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from arm_spe.stats import LATENCIES, SUMS, Sum
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.stacks import attribute_stacks
+from tdprof.capture.manifest import SpeInfo
 from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.tables import read_table
 from tdprof.decode.spe_counting import (
@@ -37,10 +38,10 @@ from tdprof.decode.spe_counting import (
 from tdprof.decode.spe_sources import encoding_of, sources
 from tdprof.decode.spe_spans import SpeInput
 from tdprof.importing import import_perf_data
-from tdprof.metrics.spe import RATIOS, Ratio, quantiles, share_interval
+from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, quantiles, record_weight, share_interval
 from tdprof.naming import name_locations
 from tdprof.pipeline import open_symbolizer
-from tdprof.report.spe import QUANTILES, RatioColumn, SpeReport
+from tdprof.report.spe import QUANTILES, RatioColumn, RecordWeight, SpeReport
 from tdprof.symbolize import demangle
 
 I64 = NDArray[np.int64]
@@ -61,7 +62,9 @@ class By(StrEnum):
     PAGE = "page"
 
 
-def analyse(source: SpeInput, by: By, tables: Path | None, *, workers: int) -> SpeReport:
+def analyse(
+    source: SpeInput, by: By, tables: Path | None, *, workers: int, recorded: SpeInfo | None = None
+) -> SpeReport:
     """Add an input's records up.
 
     Args:
@@ -69,6 +72,7 @@ def analyse(source: SpeInput, by: By, tables: Path | None, *, workers: int) -> S
         by: what a row is.
         tables: a capture's tables of the same recording, which name code; None: addresses stay addresses.
         workers: threads.
+        recorded: how a capture's SPE data was taken, by which records are weighted.
     """
     keys = _keys(by)
     counted = count_records(source, keys, workers=workers)
@@ -101,7 +105,32 @@ def analyse(source: SpeInput, by: By, tables: Path | None, *, workers: int) -> S
         sharing=sharing,
         notes=notes,
         total_operations=int(counted.sums[:, Sum.OPERATIONS].sum()),
+        weight=weight_of(recorded, int(counted.sums[:, Sum.OPERATIONS].sum())) if recorded else None,
     )
+
+
+def weight_of(recorded: SpeInfo, records: int) -> RecordWeight | None:
+    """What one of ``records`` decoded records stands for; None if neither counts nor a period tell."""
+    counts = {name: values for name, values in recorded.sampling.items() if len(values) == 3 and values[2] > 0}
+    # One group was scheduled as a whole, so that times matter only beside the records, which were not multiplexed.
+    scaled = {name: round(value * enabled / running) for name, (value, enabled, running) in counts.items()}
+    sampled = SamplingCounts(
+        records,
+        population=scaled.get("SAMPLE_POP"),
+        feed=scaled.get("SAMPLE_FEED"),
+        collision=scaled.get("SAMPLE_COLLISION"),
+        filtrate=scaled.get("SAMPLE_FILTRATE"),
+    )
+    if not recorded.period or not recorded.events:
+        return None
+    event = recorded.events[0]
+    interval = mean_interval(
+        recorded.period, has_jitter="jitter=0x1" in event.event, has_even_jitter=event.caps.get("ernd", 0) == 1
+    )
+    weight = record_weight(sampled, interval)
+    if weight.is_measured and sampled.feed:
+        return RecordWeight(weight.value, sampled.feed**-0.5, "SAMPLE_POP / SAMPLE_FEED, and what was lost behind them")
+    return RecordWeight(weight.value, None, "the mean interval; too low where samples collided")
 
 
 def _ratio_column(ratio: Ratio, counts: dict[str, U64]) -> RatioColumn:

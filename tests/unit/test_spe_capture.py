@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from builders.capture_tables import table
 from builders.hosts import HOST
-from tdprof.capture.manifest import Manifest, Rung, SpeInfo
+from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo
 from tdprof.capture.schema import SPE_SPANS
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.spe_capture import conversion_of, open_capture, pairs_of, store_spe
 from tdprof.decode.spe_spans import AuxSpan, SpeInput
 from tdprof.decode.spe_table import time_ns
 from tdprof.errors import TdprofError
+from tdprof.spe_analysis import weight_of
 
 MANIFEST = Manifest(HOST, [], [], False, [], Rung.BPF_PMU, "", 0, 0, 0, None, spe=SpeInfo(4096, []))  # type: ignore[arg-type]
 
@@ -108,3 +109,32 @@ def test_clock_pairs_give_the_time_between(start: int, ticks: int, begin_ns: int
 @pytest.mark.parametrize("pairs", [[], [[1, 2]], [[5, 5], [5, 9]], [[5, 9], [7, 9]], [[1], [2]]])
 def test_pairs_that_say_nothing_give_no_time(pairs: list[list[int]]) -> None:
     assert conversion_of(pairs) is None
+
+
+EVENT = SpeEventInfo("arm_spe_0", "arm_spe_0/ts_enable=0x1,jitter=0x1/", [0], {"ernd": 0})
+
+
+def test_a_record_stands_for_the_population_over_what_was_taken_and_lost() -> None:
+    counted = {"SAMPLE_POP": [1_000_000, 20, 10], "SAMPLE_FEED": [200, 20, 10], "SAMPLE_FILTRATE": [100, 20, 10]}
+    weight = weight_of(SpeInfo(4096, [EVENT], sampling=counted), records=100)
+    assert weight is not None
+    # 5,000 operations a sample; 200 passed the filters in all the time, 100 were decoded.
+    assert weight.value == 10_000
+    assert weight.relative_standard_error == pytest.approx(400**-0.5)
+
+
+@pytest.mark.parametrize(
+    ("event", "caps", "interval"),
+    [("jitter=0x1/", {"ernd": 0}, 4224), ("jitter=0x1/", {"ernd": 1}, 4097), ("ts_enable=0x1/", {}, 4097)],
+)
+def test_without_counts_it_is_the_mean_interval_with_no_known_error(event: str, caps: dict, interval: int) -> None:
+    info = SpeInfo(
+        4100, [SpeEventInfo("arm_spe_0", f"arm_spe_0/{event}", [0], caps)], sampling={"SAMPLE_POP": [0, 5, 0]}
+    )
+    weight = weight_of(info, records=10)
+    assert weight is not None
+    assert (weight.value, weight.relative_standard_error) == (interval, None)
+
+
+def test_nothing_known_is_no_weight() -> None:
+    assert weight_of(SpeInfo(0, [EVENT]), 10) is weight_of(SpeInfo(4096, []), 10) is None

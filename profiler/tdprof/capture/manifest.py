@@ -65,11 +65,14 @@ class SpeInfo:
     """What was recorded with SPE. The raw bytes are spe/cpuCPU.N.aux; spe_spans.parquet says whose they are.
 
     ``clock_pairs`` are (counter, CLOCK_MONOTONIC ns) of the same moments: SPE timestamps become times between them.
+    ``sampling`` holds [count, enabled ns, running ns] of SAMPLE_POP, SAMPLE_FEED, SAMPLE_FILTRATE and SAMPLE_COLLISION
+    over the recording; without those the PMU lacks, or empty.
     """
 
     period: int  # operations between samples, as asked for
     events: list[SpeEventInfo]
     clock_pairs: list[list[int]] = field(default_factory=list)
+    sampling: dict[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

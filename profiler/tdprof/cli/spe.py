@@ -247,7 +247,9 @@ def print_report(
         tables: Path | None = None
         if has_names and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
             tables = Path(file) if is_capture(file) else stack.enter_context(tables_of_perf_data(file))
-        result = analyse(source, by, tables, workers=jobs or len(os.sched_getaffinity(0)))
+        recorded = read_manifest(Path(file)).spe if has_names and is_capture(file) else None
+        workers = jobs or len(os.sched_getaffinity(0))
+        result = analyse(source, by, tables, workers=workers, recorded=recorded)
     with standard_output():
         if as_json:
             sys.stdout.write(render_json(result, limit=limit or 0))

@@ -216,7 +216,7 @@ class _Run:
                 return
             self.attached.enable()
             if self.spe:
-                self.spe.enable()
+                self.spe.start()
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
             Snapshot().write(running_pids() if self.options.is_system_wide else self.options.pids, self.spool)
         except OSError as error:
@@ -237,6 +237,9 @@ class _Run:
         if self.workload and self.signals.received is not None:
             self.workload.terminate()
         totals = list(self.attached.counts())
+        if self.spe and self.manifest.spe:
+            sampling = self.spe.sampling_counts()
+            self.manifest = replace(self.manifest, spe=replace(self.manifest.spe, sampling=sampling))
         if failure is None:
             try:
                 # Twice, because each drain empties one of the two tables.

@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tdprof.capture.spool import AUX_FILE, SPE_RING_FILE, SpoolWriter
@@ -18,8 +18,10 @@ from tdprof.errors import TdprofError
 from tdprof.native import load_native
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.attach import RING_BYTES, Target, open_error, restrict_to_permitted
-from tdprof.recorder.events import SYSFS_PMUS, Event, parse_event, split_events
-from tdprof.recorder.host import is_privileged_for_perf, parse_cpu_list, read_setting, read_text
+from tdprof.recorder.counting import CounterSet
+from tdprof.recorder.counting import Target as CountingTarget
+from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus, parse_event, split_events
+from tdprof.recorder.host import is_privileged_for_perf, online_cpus, parse_cpu_list, read_setting, read_text
 from tdprof.recorder.ring import AuxRing
 
 DEFAULT_PERIOD = 4096
@@ -90,6 +92,30 @@ def parse_spe_options(text: str) -> SpeOptions:
     if period < 256:
         raise TdprofError(f"SPE's period is at least 256 operations, not {period}", hint="--spe=period=256", status=2)
     return SpeOptions(period, tuple(terms.items()), modifiers)
+
+
+# PMU events that count SPE's own sampling (Arm ARM, "SPE events"): the population, the samples taken, those that passed
+# the filters, those dropped because one was in flight.
+SAMPLING_EVENTS = {"SAMPLE_POP": 0x4000, "SAMPLE_FEED": 0x4001, "SAMPLE_FILTRATE": 0x4002, "SAMPLE_COLLISION": 0x4003}
+
+
+def open_sampling_counters(target: Target, modifiers: str) -> CounterSet | None:
+    """Counters of SPE's sampling on the cores' PMU, as one group; None where there is no PMU to count them.
+
+    Args:
+        target: as of the SPE events themselves.
+        modifiers: of the SPE events, so that both count the same code.
+    """
+    pmus = [pmu for pmu in core_pmus() if pmu.startswith("armv")]
+    if not pmus:
+        return None
+    events = [
+        replace(parse_event(f"{pmus[0]}/config={code:#x}/{modifiers}"), name=name)
+        for name, code in SAMPLING_EVENTS.items()
+    ]
+    if target.is_system_wide:
+        return CounterSet([events], CountingTarget(cpus=tuple(online_cpus())))
+    return CounterSet([events], CountingTarget(tids=tuple(target.tasks), starts_on_exec=target.starts_at_exec))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +191,10 @@ class SpeEvents:
             on_failure.callback(self.close)
             for pmu in pmus:
                 self._open_pmu(pmu, options, [cpu for cpu in pmu.cpus if cpu in cpus])
+            suffix = "u" if any(event.exclude_kernel for event in self.events.values()) else options.modifiers
+            self._counters = open_sampling_counters(target, suffix)
+            if self._counters is not None:
+                self._closing.callback(self._counters.close)
             on_failure.pop_all()
 
     def _open_pmu(self, pmu: SpePmu, options: SpeOptions, cpus: Sequence[int]) -> None:
@@ -206,6 +236,22 @@ class SpeEvents:
         self._closing.callback(ring.close)
         self.rings.setdefault(cpu, []).append(ring)
 
+    def start(self) -> None:
+        """Start everything; not for events that start at exec."""
+        if self._counters is not None:
+            self._counters.enable()
+        self.enable()
+
+    def sampling_counts(self) -> dict[str, list[int]]:
+        """[count, enabled ns, running ns] of each event of ``SAMPLING_EVENTS`` that this PMU has."""
+        if self._counters is None:
+            return {}
+        return {
+            name: [count.value, count.enabled_ns, count.running_ns]
+            for group in self._counters.read()
+            for name, count in group.items()
+        }
+
     def enable(self) -> None:
         """Start sampling, and start again what the driver stopped because its buffer was full.
 
@@ -217,6 +263,8 @@ class SpeEvents:
 
     def disable(self) -> None:
         """Stop; this also makes the driver hand over what it had not announced yet."""
+        if self._counters is not None:
+            self._counters.disable()
         for rings in self.rings.values():
             for ring in rings:
                 pe.disable(ring.fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,22 @@ class RatioColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordWeight:
+    """Operations of the program that one record stands for.
+
+    Attributes:
+        value: the estimate.
+        relative_standard_error: of it; None where it is the interval alone, which collisions make too low by a share
+            that nobody counted.
+        source: what it was estimated from.
+    """
+
+    value: float
+    relative_standard_error: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class SpeReport:
     """Rows of a report, n of them.
 
@@ -45,6 +62,7 @@ class SpeReport:
         sharing: "true", "false" or "" for each cache line; None in other reports.
         notes: what a reader should know, a sentence each.
         total_operations: records in all, with those in no row.
+        weight: operations that one record stands for; None where the recording does not tell.
     """
 
     names: Sequence[str]
@@ -56,6 +74,7 @@ class SpeReport:
     sharing: Sequence[str] | None
     notes: Sequence[str]
     total_operations: int
+    weight: RecordWeight | None = None
 
     def order(self) -> NDArray[np.int64]:
         """Rows by operations, most first; equal ones by name."""
@@ -103,7 +122,13 @@ def render_json(report: SpeReport, *, limit: int = 0) -> str:
         if report.sharing is not None:
             entry["sharing"] = report.sharing[row] or None
         rows.append(entry)
-    whole = {"operations": report.total_operations, "confidence": 0.95, "notes": list(report.notes), "rows": rows}
+    whole = {
+        "operations": report.total_operations,
+        "weight": dataclasses.asdict(report.weight) if report.weight else None,
+        "confidence": 0.95,
+        "notes": list(report.notes),
+        "rows": rows,
+    }
     return json.dumps(whole, indent=1) + "\n"
 
 
@@ -156,4 +181,6 @@ def render_text(report: SpeReport, console: Console, *, limit: int, title: str) 
     if limit and len(order) > limit:
         lines += f"… and {len(order) - limit} more rows: --limit 0 prints all\n"
     lines += f"\n{report.total_operations} operations; shares of loads by level; in brackets 95 % intervals\n"
+    if report.weight:
+        lines += f"each stands for about {report.weight.value:.0f} of the program's ({report.weight.source})\n"
     return lines + "".join(f"note: {note}\n" for note in report.notes)
