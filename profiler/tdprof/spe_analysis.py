@@ -92,7 +92,11 @@ def analyse(
         row_of, names, unplaced = _code_rows(counted, by, tables)
         notes += unplaced
     sums = np.zeros((len(names), SUMS), np.uint64)
-    np.add.at(sums, row_of[row_of >= 0], counted.sums[row_of >= 0])
+    has_row = np.flatnonzero(row_of >= 0)
+    total_operations = int(counted.sums[:, Sum.OPERATIONS].sum())
+    for column in range(SUMS):  # one at a time: a copy of all would be the largest array there is
+        np.add.at(sums[:, column], row_of[has_row], counted.sums[has_row, column])
+    counted.sums = counted.sums[:0].copy()
     by_name = {what.name: sums[:, what] for what in Sum if what != Sum.LOADS_BY_LEVEL}
     latencies = count_latencies(source, keys, counted, row_of, workers=workers)
     return SpeReport(
@@ -104,8 +108,8 @@ def analyse(
         threads=threads,
         sharing=sharing,
         notes=notes,
-        total_operations=int(counted.sums[:, Sum.OPERATIONS].sum()),
-        weight=weight_of(recorded, int(counted.sums[:, Sum.OPERATIONS].sum())) if recorded else None,
+        total_operations=total_operations,
+        weight=weight_of(recorded, total_operations) if recorded else None,
     )
 
 

@@ -204,9 +204,8 @@ class SumTable:
             return
         self._groups = max(self._groups, int(groups.max()) + 1)
         if self._groups > len(self._sums):
-            larger = np.zeros((2 * self._groups, SUMS), np.uint64)
-            larger[: len(self._sums)] = self._sums
-            self._sums = larger
+            # In place, new rows 0; nobody holds a view while records are added.
+            self._sums.resize((self._groups * 3 // 2, SUMS), refcheck=False)
         library = load_native()
         if library is None:
             add_up_in_python(self._sums, batch, groups, level, self._traits)

@@ -132,7 +132,8 @@ def count_records(source: SpeInput, keys: Keys, *, workers: int) -> Counted:
     groups = GroupTable()
     numbers = [groups.number(part.groups.first, part.groups.second) for part in parts]
     result = Counted(groups.first, groups.second, np.zeros((len(groups), SUMS), np.uint64))
-    for part, number in zip(parts, numbers, strict=True):
+    while parts:  # each is let go when it is added
+        part, number = parts.pop(), numbers.pop()
         result.sums[number] += part.sums.sums  # each number once
         result.counts.add(part.counts)
         for reason, count in part.threads_from.items():
