@@ -178,7 +178,7 @@ def _spool_in(folder: Path) -> SpoolWriter:
 
 def _remove_empty(folder: Path) -> None:
     """A refused recording leaves nothing behind."""
-    for path in (folder / "capture.json", folder / "spool", folder / SPE_FOLDER):
+    for path in (folder / "capture.json", *folder.glob("spool/*"), folder / "spool", folder / SPE_FOLDER):
         with contextlib.suppress(OSError):
             path.rmdir() if path.is_dir() else path.unlink()
     with contextlib.suppress(OSError):
