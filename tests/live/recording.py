@@ -110,9 +110,14 @@ class Capture:
         return self.count(user_function)
 
     def losses(self) -> dict[str, int]:
-        """What went missing, without the zeros."""
+        """What went missing, without the zeros.
+
+        Stacks that were cut are left out: a program's start runs code without frame pointers, through which the
+        kernel may walk for as long as it is allowed to.
+        """
         losses: Mapping[str, Any] = self.manifest["losses"]
-        found = {name: number for name, number in losses.items() if name != "by_reason" and number}
+        unwanted = ("by_reason", "stacks_truncated")
+        found = {name: number for name, number in losses.items() if name not in unwanted and number}
         return found | losses["by_reason"]
 
     def total(self, event: int = 0) -> int:

@@ -1,0 +1,129 @@
+"""Captures that were cut or changed: whatever is left is read, or one line says what is wrong."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from live.recording import PATIENCE_S, TDPROF, has_spooled, record, start_record, wait_until
+from tdprof.errors import TdprofError
+from tdprof.pipeline import load_profile
+
+pytestmark = pytest.mark.needs_perf
+
+
+@pytest.fixture(scope="module")
+def finished(build: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole capture."""
+    folder = tmp_path_factory.mktemp("whole") / "capture"
+    return record("-F", "1999", "--", build("split.c"), "0.2", folder=folder).folder
+
+
+@pytest.fixture(scope="module", params=["bpf", "ring"])
+def interrupted(
+    build: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Path:
+    """A capture whose recorder was killed: it has a spool and no tables."""
+    folder = tmp_path_factory.mktemp("cut") / "capture"
+    options = ["--no-bpf"] if request.param == "ring" else []
+    recorder = start_record("-F", "1999", *options, "--", build("split.c"), "3", folder=folder)
+    wait_until(lambda: has_spooled(folder) or any((folder / "spool").glob("ring.*.perf")), recorder)
+    recorder.kill()
+    recorder.communicate(timeout=PATIENCE_S)
+    return folder
+
+
+def copy(source: Path, target: Path) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    return Path(shutil.copytree(source, target))
+
+
+def report(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TDPROF, "report", "--json", str(folder)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+
+
+def assert_refused(folder: Path, *words: str) -> None:
+    """`tdprof report` says in one line what is wrong."""
+    result = report(folder)
+    assert result.returncode == 1, result.stdout
+    assert result.stderr.startswith("tdprof: ")
+    assert len(result.stderr.splitlines()) <= 2, result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+def test_every_table_cut_anywhere(finished: Path, tmp_path: Path) -> None:
+    for name in ("samples", "stacks", "mappings", "processes", "kernel_symbols"):
+        path = finished / f"{name}.parquet"
+        data = path.read_bytes()
+        for size in (0, 1, 4, len(data) // 2, len(data) - 9, len(data) - 8, len(data) - 4, len(data) - 1):
+            damaged = copy(finished, tmp_path / "damaged")
+            (damaged / path.name).write_bytes(data[:size])
+            with pytest.raises(TdprofError, match=path.name):
+                load_profile(damaged)
+
+
+def test_a_cut_table_is_one_line(finished: Path, tmp_path: Path) -> None:
+    damaged = copy(finished, tmp_path / "damaged")
+    data = (damaged / "samples.parquet").read_bytes()
+    (damaged / "samples.parquet").write_bytes(data[: len(data) // 2])
+    assert_refused(damaged, "samples.parquet")
+
+
+def test_a_missing_table_is_one_line(finished: Path, tmp_path: Path) -> None:
+    damaged = copy(finished, tmp_path / "damaged")
+    (damaged / "stacks.parquet").unlink()
+    assert_refused(damaged)
+
+
+def test_the_manifest_cut_anywhere(finished: Path, tmp_path: Path) -> None:
+    damaged = copy(finished, tmp_path / "damaged")
+    text = (finished / "capture.json").read_bytes()
+    for size in range(0, len(text) - 2, 37):
+        (damaged / "capture.json").write_bytes(text[:size])
+        with pytest.raises(TdprofError, match=r"capture\.json"):
+            load_profile(damaged)
+
+
+def test_a_newer_schema_is_refused_by_name(finished: Path, tmp_path: Path) -> None:
+    newer = copy(finished, tmp_path / "newer")
+    manifest = json.loads((newer / "capture.json").read_text())
+    manifest |= {"schema_version": manifest["schema_version"] + 1, "tdprof_version": "99.0"}
+    (newer / "capture.json").write_text(json.dumps(manifest))
+    assert_refused(newer, "capture schema", "tdprof 99.0", "pip install --upgrade tdprof")
+
+
+def test_keys_of_the_future_are_ignored(finished: Path, tmp_path: Path) -> None:
+    newer = copy(finished, tmp_path / "newer")
+    manifest = json.loads((newer / "capture.json").read_text())
+    (newer / "capture.json").write_text(json.dumps(manifest | {"mood": "good"}))
+    assert report(newer).returncode == 0
+
+
+def test_what_is_no_capture(tmp_path: Path) -> None:
+    assert_refused(tmp_path / "nothing", "no capture at")
+    assert_refused(tmp_path, "is not a capture")
+
+
+@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_damaged_spool_is_read_as_far_as_it_is_whole(interrupted: Path, tmp_path: Path, data: st.DataObject) -> None:
+    """Any bit flipped and any file of the spool cut: what is left loads, and holds no more samples than before."""
+    damaged = copy(interrupted, tmp_path / "damaged")
+    paths = [path for path in sorted((damaged / "spool").iterdir()) if path.stat().st_size]
+    path = data.draw(st.sampled_from(paths))
+    content = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        del content[data.draw(st.integers(0, len(content))) :]
+    path.write_bytes(content)
+    kept = int(load_profile(damaged).samples.count.sum())
+    assert kept <= int(load_profile(interrupted).samples.count.sum())
