@@ -14,27 +14,9 @@
 #ifndef TDPROF_DWARF_H
 #define TDPROF_DWARF_H
 
+#include "dwarf_api.h"
 #include "dwarf_cursor.h"
 #include "dwarf_memory.h"
-
-enum section_id {
-	SECTION_INFO,
-	SECTION_ABBREV,
-	SECTION_LINE,
-	SECTION_STR,
-	SECTION_LINE_STR,
-	SECTION_RNGLISTS,
-	SECTION_RANGES,
-	SECTION_ADDR,
-	SECTION_STR_OFFSETS,
-	SECTION_COUNT
-};
-
-/* Shared with Python (tdprof/symbolize/dwarf.py). */
-struct dwarf_section {
-	const uint8_t *data;
-	uint64_t size; /* bytes, uncompressed */
-};
 
 struct attribute {
 	uint16_t name;	/* DW_AT_* */

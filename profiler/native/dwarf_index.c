@@ -7,31 +7,6 @@
 #define EXPORT __attribute__((visibility("default")))
 #define MOST_THREADS 64
 
-/* Shared with Python (tdprof/symbolize/dwarf.py). */
-struct dwarf_sizes {
-	uint64_t ranges, nodes, functions, files;
-	uint64_t function_bytes, file_bytes;
-	uint64_t units, bad_units;
-	uint64_t first_bad_offset; /* in .debug_info, of the first bad unit */
-};
-
-/* Columns that the caller owns, with as many items as dwarf_sizes says. */
-struct dwarf_columns {
-	uint64_t *range_start;
-	uint32_t *range_node; /* NO_ID: no function is known from here */
-	uint32_t *range_file, *range_line;
-	uint32_t *node_function, *node_parent, *node_call_file, *node_call_line;
-	uint64_t *function_name; /* offsets into function_text */
-	uint64_t *file_name;	 /* offsets into file_text */
-	char *function_text, *file_text;
-};
-
-struct dwarf_skeleton {
-	uint64_t unit;
-	uint64_t dwo_id;
-	const char *name, *directory; /* inside the sections; NULL if absent */
-};
-
 static void open_file(struct debug_file *file, const struct dwarf_section *sections, const struct debug_file *shared,
 		      bool *exhausted)
 {
@@ -71,9 +46,6 @@ EXPORT void tdprof_dwarf_close(struct dwarf_index *index)
 	free(index);
 }
 
-/* Read the unit headers of a file. The sections (SECTION_COUNT of them; `shared` may be NULL) must stay where they
- * are until the index is closed. Addresses outside [text_start, text_end) are those of discarded code. NULL: no
- * memory. */
 EXPORT struct dwarf_index *tdprof_dwarf_open(const struct dwarf_section *sections, const struct dwarf_section *shared,
 					     uint64_t text_start, uint64_t text_end)
 {
@@ -93,7 +65,6 @@ EXPORT struct dwarf_index *tdprof_dwarf_open(const struct dwarf_section *section
 	return index;
 }
 
-/* The units whose DIEs are in a file of their own (.dwo): fills up to `capacity` rows, returns how many there are. */
 EXPORT uint64_t tdprof_dwarf_skeletons(const struct dwarf_index *index, struct dwarf_skeleton *rows, uint64_t capacity)
 {
 	uint64_t count = 0;
@@ -110,7 +81,6 @@ EXPORT uint64_t tdprof_dwarf_skeletons(const struct dwarf_index *index, struct d
 	return count;
 }
 
-/* Give a skeleton its full unit. Returns 0, or -1 if the sections hold no unit with the skeleton's id. */
 EXPORT int tdprof_dwarf_add_split(struct dwarf_index *index, uint64_t number, const struct dwarf_section *sections)
 {
 	struct debug_file *file;
@@ -271,8 +241,6 @@ static void merge(struct dwarf_index *index)
 		qsort(index->runs.items, index->runs.count, sizeof(*index->runs.items), compare_runs);
 }
 
-/* Read the units: all of them, or with `wanted` (sorted addresses) only the functions that those fall into. Called
- * once for an index. Returns 0, or -1 if there was not enough memory. */
 EXPORT int tdprof_dwarf_build(struct dwarf_index *index, const uint64_t *wanted, uint64_t wanted_count, unsigned threads)
 {
 	pthread_t ids[MOST_THREADS];

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from builders.elf import ElfFile, Symbol
-from tdprof.elf import read_build_id
+from builders.programs import compile_program
+from tdprof.elf import SHT_SYMTAB, open_elf, read_build_id
 from tdprof.model import FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize import KernelSymbols, Symbolizer
+from tdprof.symbolize.symbol_table import read_elf_symbols
 
 
 def offsets(*values: int) -> np.ndarray:
@@ -74,6 +76,20 @@ def test_reasons(tmp_path, program):
         ):
             found = symbolizer.locate(MappedFile(str(path)), offsets(0x1000, 0x1800)[: len(names)])
             assert leaf_names(found) == names
+
+
+def test_without_the_compiled_part_functions_are_named_and_the_rest_is_said_to_be_missing(tmp_path, monkeypatch):
+    path = compile_program(tmp_path, "gcc", "-O2", "-g")
+    monkeypatch.setattr("tdprof.symbolize.dwarf.load_native", lambda: None)
+    table = read_elf_symbols(open_elf(path), SHT_SYMTAB)
+    (row,) = [row for row, name in enumerate(table.names(range(len(table)))) if name == "work"]
+    (text,) = [segment for segment in open_elf(path).segments if segment.type == 1 and segment.flags & 1]
+    place = int(table.start[row]) - text.address + text.offset
+    with Symbolizer() as symbolizer:
+        found = symbolizer.locate(MappedFile(str(path), read_build_id(path)), offsets(place))
+        assert leaf_names(found) == ["work"]
+        assert found.line.tolist() == [0]
+        assert any("compiled part was not built" in note for note in symbolizer.notes())
 
 
 def test_symfs_holds_the_recorded_machines_files(tmp_path, program):

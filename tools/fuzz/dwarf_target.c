@@ -1,44 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* libFuzzer target: arbitrary bytes as debug sections, read whole, for some addresses, with a shared file and with a
  * split unit; checks that the columns that come out are in order and within bounds. Run by tools/fuzz_symbols. */
+#include "dwarf_api.h"
+
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SECTIONS 9
-
-struct section {
-	const uint8_t *data;
-	uint64_t size;
-};
-struct sizes {
-	uint64_t ranges, nodes, functions, files, function_bytes, file_bytes, units, bad_units, bad_offset;
-};
-struct columns {
-	uint64_t *range_start;
-	uint32_t *range_node, *range_file, *range_line;
-	uint32_t *node_function, *node_parent, *node_call_file, *node_call_line;
-	uint64_t *function_name, *file_name;
-	char *function_text, *file_text;
-};
-struct skeleton {
-	uint64_t unit, dwo_id;
-	const char *name, *directory;
-};
-
-void *tdprof_dwarf_open(const struct section *, const struct section *, uint64_t, uint64_t);
-uint64_t tdprof_dwarf_skeletons(void *, struct skeleton *, uint64_t);
-int tdprof_dwarf_add_split(void *, uint64_t, const struct section *);
-int tdprof_dwarf_build(void *, const uint64_t *, uint64_t, unsigned);
-void tdprof_dwarf_sizes(void *, struct sizes *);
-void tdprof_dwarf_copy(void *, const struct columns *);
-void tdprof_dwarf_close(void *);
-
-static void check_columns(void *index)
+static void check_columns(const struct dwarf_index *index)
 {
-	struct sizes n;
-	struct columns c;
+	struct dwarf_sizes n;
+	struct dwarf_columns c;
 
 	tdprof_dwarf_sizes(index, &n);
 	c.range_start = malloc(n.ranges * 8 + 1);
@@ -74,11 +47,11 @@ static void check_columns(void *index)
 	free(c.function_name), free(c.file_name), free(c.function_text), free(c.file_text);
 }
 
-static void read_once(const struct section *sections, const struct section *shared, int split, const uint64_t *wanted,
+static void read_once(const struct dwarf_section *sections, const struct dwarf_section *shared, int split, const uint64_t *wanted,
 		      uint64_t wanted_count)
 {
-	void *index = tdprof_dwarf_open(sections, shared, 1, (uint64_t)1 << 47);
-	struct skeleton rows[4];
+	struct dwarf_index *index = tdprof_dwarf_open(sections, shared, 1, (uint64_t)1 << 47);
+	struct dwarf_skeleton rows[4];
 	uint64_t count;
 
 	if (!index)
@@ -95,28 +68,28 @@ static void read_once(const struct section *sections, const struct section *shar
  * so that reading one byte too far is seen. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct section sections[SECTIONS];
+	struct dwarf_section sections[SECTION_COUNT];
 	const uint8_t *sizes = data;
 	uint64_t wanted[] = { 0x1010, 0x1100, 0x1180, 0x401150 };
 
-	if (size < 3 * SECTIONS)
+	if (size < 3 * SECTION_COUNT)
 		return 0;
-	data += 3 * SECTIONS;
-	size -= 3 * SECTIONS;
-	for (int i = 0; i < SECTIONS; i++) {
+	data += 3 * SECTION_COUNT;
+	size -= 3 * SECTION_COUNT;
+	for (int i = 0; i < SECTION_COUNT; i++) {
 		uint64_t want = sizes[3 * i] | sizes[3 * i + 1] << 8 | (uint64_t)sizes[3 * i + 2] << 16;
 		uint8_t *copy;
 
 		want = want < size ? want : size;
 		copy = malloc(want);
 		memcpy(copy, data, want);
-		sections[i] = (struct section){ copy, want };
+		sections[i] = (struct dwarf_section){ copy, want };
 		data += want;
 		size -= want;
 	}
 	read_once(sections, NULL, 0, NULL, 0);
 	read_once(sections, sections, 1, wanted, sizeof(wanted) / sizeof(*wanted));
-	for (int i = 0; i < SECTIONS; i++)
+	for (int i = 0; i < SECTION_COUNT; i++)
 		free((void *)sections[i].data);
 	return 0;
 }

@@ -40,7 +40,7 @@ REASONS = {
     Unknown.STRIPPED: "the file has no symbols (install its -dbgsym or -debuginfo package, or set DEBUGINFOD_URLS)",
     Unknown.NO_SYMBOL: "no symbol of the file covers the address",
     Unknown.DAMAGED: "the file's symbol data is damaged (install the file again)",
-    Unknown.NO_PERF_MAP: "run-time code without a /tmp/perf-PID.map (python -X perf, node --perf-basic-prof)",
+    Unknown.NO_PERF_MAP: "run-time code that no /tmp/perf-PID.map names (python -X perf, node --perf-basic-prof)",
     Unknown.HIDDEN_KERNEL: "kernel symbols were hidden when recording (sysctl kernel.kptr_restrict)",
 }
 

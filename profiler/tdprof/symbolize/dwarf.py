@@ -31,7 +31,17 @@ class _Skeleton(ctypes.Structure):
     )
 
 
-_SIZES = ("ranges", "nodes", "functions", "files", "function_bytes", "file_bytes", "units", "bad_units", "bad_offset")
+_SIZES = (
+    "ranges",
+    "nodes",
+    "functions",
+    "files",
+    "function_bytes",
+    "file_bytes",
+    "units",
+    "bad_units",
+    "first_bad_offset",
+)
 
 
 class _Sizes(ctypes.Structure):
@@ -162,7 +172,7 @@ def _copy_out(library: ctypes.CDLL, handle: int) -> DwarfResult:
     library.tdprof_dwarf_copy(handle, ctypes.byref(_Columns(**{name: a.ctypes.data for name, a in arrays.items()})))
     arrays["function_text"] = arrays["function_text"].data
     arrays["file_text"] = arrays["file_text"].data
-    return DwarfResult(CodeIndex(**arrays), sizes.units, sizes.bad_units, sizes.bad_offset)
+    return DwarfResult(CodeIndex(**arrays), sizes.units, sizes.bad_units, sizes.first_bad_offset)
 
 
 def _declare(library: ctypes.CDLL) -> None:
