@@ -121,6 +121,16 @@ def check_command(name: str) -> None:
     """
     if shutil.which(name):
         return
+    try:
+        os.stat(name)
+    except PermissionError as error:
+        raise TdprofError(
+            f"not allowed to reach {name}",
+            hint=f"namei -l {name} shows which folder is closed",
+            status=EXIT_NOT_EXECUTABLE,
+        ) from error
+    except OSError:
+        pass
     if "/" in name and Path(name).is_dir():
         raise TdprofError(f"{name} is a directory, not a command", status=EXIT_NOT_EXECUTABLE)
     if "/" in name and Path(name).exists():
