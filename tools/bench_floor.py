@@ -6,6 +6,7 @@ bench_floor.py HZ COMMAND…
 
 import sys
 
+from tdprof.perf_abi import SampleType
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.host import online_cpus
@@ -15,7 +16,7 @@ with Workload(sys.argv[2:]) as workload:
     attr = parse_event("cpu-clock").attr()
     attr.disabled = attr.inherit = attr.enable_on_exec = attr.freq = 1
     attr.sample_period = int(sys.argv[1])
-    attr.sample_type = pe.PERF_SAMPLE_IP
+    attr.sample_type = SampleType.IP
     descriptors = [pe.perf_event_open(attr, workload.pid, cpu) for cpu in online_cpus()]
     workload.start()
     sys.exit(workload.wait())

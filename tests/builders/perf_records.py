@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tdprof.decode.perf_layout import ReadFormat, RecordLayout, RecordType, SampleType
+from tdprof.decode.perf_layout import RecordLayout
+from tdprof.perf_abi import ReadFormat, RecordType, SampleType
 
 CONTEXT_HV = 2**64 - 32
 CONTEXT_KERNEL = 2**64 - 128

@@ -11,8 +11,9 @@ from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Sample
 from builders.perf_script import RawSample, raw_samples
 from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_layout import NO_CHAIN, RecordLayout, SampleType
+from tdprof.decode.perf_layout import NO_CHAIN, RecordLayout
 from tdprof.decode.perf_reads import ReadDeltas
+from tdprof.perf_abi import SampleType
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")]
 

@@ -15,9 +15,10 @@ from builders.perf_records import (
     RecordWriter,
     Sample,
 )
-from tdprof.decode.perf_layout import RecordLayout, RecordStream, RecordType, SampleType
+from tdprof.decode.perf_layout import RecordLayout, RecordStream
 from tdprof.decode.perf_records import RecordDecoder
 from tdprof.decode.perf_records_python import PythonRecordDecoder
+from tdprof.perf_abi import RecordType, SampleType
 
 u64 = st.integers(0, 2**64 - 1)
 u32 = st.integers(0, 2**32 - 1)

@@ -9,8 +9,9 @@ from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter
 from builders.perf_records import CONTEXT_USER, Sample
 from tdprof.decode.perf_auxtrace import SpeCpu, TimeConversion
 from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_layout import RecordLayout, SampleType
+from tdprof.decode.perf_layout import RecordLayout
 from tdprof.errors import TdprofError
+from tdprof.perf_abi import SampleType
 
 ByteOrder = Literal["little", "big"]
 USUAL = SampleType.IDENTIFIER | SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.CPU | SampleType.PERIOD

@@ -10,9 +10,10 @@ from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Sample
 from tdprof.capture.manifest import Manifest, Rung, read_manifest
 from tdprof.capture.tables import read_table
-from tdprof.decode.perf_layout import RecordLayout, RecordType, SampleType
+from tdprof.decode.perf_layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.importing import import_perf_data
+from tdprof.perf_abi import RecordType, SampleType
 
 SAMPLE_TYPE = (
     SampleType.IDENTIFIER

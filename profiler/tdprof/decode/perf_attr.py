@@ -6,52 +6,12 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tdprof.decode.perf_layout import RecordLayout, SampleType
+from tdprof.decode.perf_layout import RecordLayout
+from tdprof.perf_abi import ATTR_FLAGS, SampleType
 
 SMALLEST_ATTR = 64  # PERF_ATTR_SIZE_VER0
 
-# Bits of the flags word behind read_format, in the order of their declaration.
-_FLAG_NAMES = (
-    "disabled",
-    "inherit",
-    "pinned",
-    "exclusive",
-    "exclude_user",
-    "exclude_kernel",
-    "exclude_hv",
-    "exclude_idle",
-    "mmap",
-    "comm",
-    "freq",
-    "inherit_stat",
-    "enable_on_exec",
-    "task",
-    "watermark",
-    "precise_ip_0",
-    "precise_ip_1",
-    "mmap_data",
-    "sample_id_all",
-    "exclude_host",
-    "exclude_guest",
-    "exclude_callchain_kernel",
-    "exclude_callchain_user",
-    "mmap2",
-    "comm_exec",
-    "use_clockid",
-    "context_switch",
-    "write_backward",
-    "namespaces",
-    "ksymbol",
-    "bpf_event",
-    "aux_output",
-    "cgroup",
-    "text_poke",
-    "build_id",
-    "inherit_thread",
-    "remove_on_exec",
-    "sigtrap",
-)
-_FLAG_BITS = {name: bit for bit, name in enumerate(_FLAG_NAMES)}
+_FLAG_BITS = {name: bit for bit, name in enumerate(ATTR_FLAGS)}
 
 _PC_REGISTER = {"aarch64": 32, "arm64": 32, "x86_64": 8, "i686": 8, "i386": 8}  # asm/perf_regs.h
 

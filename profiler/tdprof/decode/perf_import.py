@@ -17,11 +17,12 @@ from tdprof.decode.perf_attr import Attr
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_groups import Changes, SampleGroups, sorted_changes
-from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, RecordType, Samples, SampleType, SideBand, Table
+from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, Samples, SideBand, Table
 from tdprof.decode.perf_reads import ReadDeltas
 from tdprof.decode.side_band import side_band_tables
 from tdprof.measured import EventInfo, Losses, Unit
 from tdprof.model import U64
+from tdprof.perf_abi import RecordType, SampleType
 
 _MISC_MMAP_DATA = 1 << 13
 _KEPT_TYPES = (

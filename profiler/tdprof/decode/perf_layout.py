@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tdprof.errors import TdprofError
+from tdprof.perf_abi import SampleType
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -24,72 +24,6 @@ Buffer = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
 NOT_RECORDED = 0xFFFFFFFF  # pid, tid, cpu of an event that does not record them; event of a record with an unknown id
 NO_CHAIN = -1
-
-
-class RecordType(IntEnum):
-    """``enum perf_event_type``."""
-
-    MMAP = 1
-    LOST = 2
-    COMM = 3
-    EXIT = 4
-    THROTTLE = 5
-    UNTHROTTLE = 6
-    FORK = 7
-    READ = 8
-    SAMPLE = 9
-    MMAP2 = 10
-    AUX = 11
-    ITRACE_START = 12
-    LOST_SAMPLES = 13
-    SWITCH = 14
-    SWITCH_CPU_WIDE = 15
-    NAMESPACES = 16
-    KSYMBOL = 17
-    BPF_EVENT = 18
-    CGROUP = 19
-    TEXT_POKE = 20
-    AUX_OUTPUT_HW_ID = 21
-
-
-class SampleType(IntFlag):
-    """``enum perf_event_sample_format``, the bits that decide layout."""
-
-    IP = 1 << 0
-    TID = 1 << 1
-    TIME = 1 << 2
-    ADDR = 1 << 3
-    READ = 1 << 4
-    CALLCHAIN = 1 << 5
-    ID = 1 << 6
-    CPU = 1 << 7
-    PERIOD = 1 << 8
-    STREAM_ID = 1 << 9
-    RAW = 1 << 10
-    BRANCH_STACK = 1 << 11
-    REGS_USER = 1 << 12
-    STACK_USER = 1 << 13
-    WEIGHT = 1 << 14
-    DATA_SRC = 1 << 15
-    IDENTIFIER = 1 << 16
-    TRANSACTION = 1 << 17
-    REGS_INTR = 1 << 18
-    PHYS_ADDR = 1 << 19
-    AUX = 1 << 20
-    CGROUP = 1 << 21
-    DATA_PAGE_SIZE = 1 << 22
-    CODE_PAGE_SIZE = 1 << 23
-    WEIGHT_STRUCT = 1 << 24
-
-
-class ReadFormat(IntFlag):
-    """``enum perf_event_read_format``."""
-
-    TOTAL_TIME_ENABLED = 1 << 0
-    TOTAL_TIME_RUNNING = 1 << 1
-    ID = 1 << 2
-    GROUP = 1 << 3
-    LOST = 1 << 4
 
 
 MISC_CPUMODE_MASK = 7

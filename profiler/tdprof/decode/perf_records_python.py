@@ -28,18 +28,16 @@ from tdprof.decode.perf_layout import (
     Buffer,
     Chains,
     Damage,
-    ReadFormat,
     RecordLayout,
     RecordLosses,
-    RecordType,
     Samples,
-    SampleType,
     SideBand,
     Table,
     little_endian_branch_flags,
     locate_ids,
 )
 from tdprof.decode.perf_side_band_python import begin_row, fill_row
+from tdprof.perf_abi import ReadFormat, RecordType, SampleType
 
 _FIRST_TOOL_TYPE = 64
 _LAST_TOOL_TYPE = 95

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.schema import MAPPINGS, PROCESSES, SPE_SPANS
-from tdprof.decode.perf_layout import MISC_COMM_EXEC, RecordType, SideBand, Table
+from tdprof.decode.perf_layout import MISC_COMM_EXEC, SideBand, Table
+from tdprof.perf_abi import RecordType
 
 _LOST_TYPES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo, TimeConversion
 from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_layout import RecordType, Table
+from tdprof.decode.perf_layout import Table
 from tdprof.errors import TdprofError
+from tdprof.perf_abi import RecordType
 
 # PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
 TRUNCATED, PARTIAL, COLLISION = 0x01, 0x04, 0x08

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tdprof.capture.spool import RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
+from tdprof.perf_abi import ReadFormat, SampleType
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import perf_event_paranoid, read_setting
@@ -18,8 +19,8 @@ from tdprof.recorder.ring import PerfRing
 MAX_SAMPLE_RATE = "/proc/sys/kernel/perf_event_max_sample_rate"
 # The default perf_event_mlock_kb lets an ordinary user lock 512 kB of data and one page a CPU.
 RING_BYTES = 512 << 10
-SIDE_BAND_SAMPLE_TYPE = pe.PERF_SAMPLE_IDENTIFIER | pe.PERF_SAMPLE_TID | pe.PERF_SAMPLE_TIME | pe.PERF_SAMPLE_CPU
-RING_SAMPLE_TYPE = SIDE_BAND_SAMPLE_TYPE | pe.PERF_SAMPLE_IP | pe.PERF_SAMPLE_PERIOD | pe.PERF_SAMPLE_CALLCHAIN
+SIDE_BAND_SAMPLE_TYPE = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME | SampleType.CPU
+RING_SAMPLE_TYPE = SIDE_BAND_SAMPLE_TYPE | SampleType.IP | SampleType.PERIOD | SampleType.CALLCHAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class AttachedEvents:
             config=pe.PERF_COUNT_SW_DUMMY,
             exclude_kernel=1,
             exclude_hv=1,
-            read_format=pe.PERF_FORMAT_TOTAL_TIME_ENABLED | pe.PERF_FORMAT_TOTAL_TIME_RUNNING,
+            read_format=ReadFormat.TOTAL_TIME_ENABLED | ReadFormat.TOTAL_TIME_RUNNING,
         )
         try:
             self._clocks.append(self._open(attr, task, -1))
@@ -196,7 +197,7 @@ class AttachedEvents:
         attr.sample_type = SIDE_BAND_SAMPLE_TYPE if programs is not None else RING_SAMPLE_TYPE
         attr.exclude_callchain_kernel = event.exclude_kernel
         if programs is None and pe.knows_lost_format():
-            attr.read_format |= pe.PERF_FORMAT_LOST
+            attr.read_format |= ReadFormat.LOST
         attr.watermark = 1
         attr.wakeup_watermark = RING_BYTES // 4
         failure: OSError | None = None

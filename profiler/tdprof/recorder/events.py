@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tdprof.errors import TdprofError
 from tdprof.measured import Unit
+from tdprof.perf_abi import ReadFormat
 from tdprof.recorder import perf_event as pe
 
 SYSFS_PMUS = Path("/sys/bus/event_source/devices")
@@ -86,7 +87,7 @@ class Event:
             exclude_hv=self.exclude_kernel,
             precise_low=self.precise & 1,
             precise_high=self.precise >> 1,
-            read_format=pe.PERF_FORMAT_TOTAL_TIME_ENABLED | pe.PERF_FORMAT_TOTAL_TIME_RUNNING,
+            read_format=ReadFormat.TOTAL_TIME_ENABLED | ReadFormat.TOTAL_TIME_RUNNING,
         )
 
     def user_only(self) -> "Event":

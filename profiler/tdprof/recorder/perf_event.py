@@ -11,6 +11,8 @@ import platform
 import struct
 from dataclasses import dataclass
 
+from tdprof.perf_abi import ATTR_FLAGS, ReadFormat
+
 PERF_TYPE_HARDWARE = 0
 PERF_TYPE_SOFTWARE = 1
 PERF_TYPE_TRACEPOINT = 2
@@ -20,20 +22,6 @@ PERF_TYPE_RAW = 4
 PERF_COUNT_HW_CPU_CYCLES = 0
 PERF_COUNT_SW_CPU_CLOCK = 0
 PERF_COUNT_SW_DUMMY = 9
-
-PERF_SAMPLE_IP = 1 << 0
-PERF_SAMPLE_TID = 1 << 1
-PERF_SAMPLE_TIME = 1 << 2
-PERF_SAMPLE_CALLCHAIN = 1 << 5
-PERF_SAMPLE_CPU = 1 << 7
-PERF_SAMPLE_PERIOD = 1 << 8
-PERF_SAMPLE_IDENTIFIER = 1 << 16
-
-PERF_FORMAT_TOTAL_TIME_ENABLED = 1 << 0
-PERF_FORMAT_TOTAL_TIME_RUNNING = 1 << 1
-PERF_FORMAT_ID = 1 << 2
-PERF_FORMAT_GROUP = 1 << 3
-PERF_FORMAT_LOST = 1 << 4
 
 PERF_FLAG_FD_CLOEXEC = 1 << 3
 
@@ -50,47 +38,6 @@ CLOCK_MONOTONIC = 1
 # perf_event_open(2)'s number; every 64-bit architecture since arm64 uses the generic table.
 _SYSCALL_NUMBER = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 
-_FLAG_BITS = [
-    "disabled",
-    "inherit",
-    "pinned",
-    "exclusive",
-    "exclude_user",
-    "exclude_kernel",
-    "exclude_hv",
-    "exclude_idle",
-    "mmap",
-    "comm",
-    "freq",
-    "inherit_stat",
-    "enable_on_exec",
-    "task",
-    "watermark",
-    "precise_low",
-    "precise_high",
-    "mmap_data",
-    "sample_id_all",
-    "exclude_host",
-    "exclude_guest",
-    "exclude_callchain_kernel",
-    "exclude_callchain_user",
-    "mmap2",
-    "comm_exec",
-    "use_clockid",
-    "context_switch",
-    "write_backward",
-    "namespaces",
-    "ksymbol",
-    "bpf_event",
-    "aux_output",
-    "cgroup",
-    "text_poke",
-    "build_id",
-    "inherit_thread",
-    "remove_on_exec",
-    "sigtrap",
-]
-
 
 class PerfEventAttr(ctypes.Structure):
     """struct perf_event_attr up to PERF_ATTR_SIZE_VER8; older kernels accept the longer size while its tail is zero.
@@ -106,8 +53,8 @@ class PerfEventAttr(ctypes.Structure):
         ("sample_period", ctypes.c_uint64),  # or sample_freq, when the `freq` bit is set
         ("sample_type", ctypes.c_uint64),
         ("read_format", ctypes.c_uint64),
-        *((name, ctypes.c_uint64, 1) for name in _FLAG_BITS),
-        ("reserved_1", ctypes.c_uint64, 64 - len(_FLAG_BITS)),
+        *((name, ctypes.c_uint64, 1) for name in ATTR_FLAGS),
+        ("reserved_1", ctypes.c_uint64, 64 - len(ATTR_FLAGS)),
         ("wakeup_watermark", ctypes.c_uint32),  # or wakeup_events, when `watermark` is clear
         ("bp_type", ctypes.c_uint32),
         ("config1", ctypes.c_uint64),
@@ -242,7 +189,7 @@ def read_count(fd: int) -> Count:
 
 
 def read_lost(fd: int) -> int:
-    """Samples that found the ring buffer full, of an event opened with PERF_FORMAT_LOST besides; 0 without it."""
+    """Samples that found the ring buffer full, of an event opened with ReadFormat.LOST besides; 0 without it."""
     data = os.read(fd, 64)
     return int(struct.unpack_from("=Q", data, 24)[0]) if len(data) >= 32 else 0
 
@@ -251,7 +198,7 @@ def read_lost(fd: int) -> int:
 def knows_lost_format() -> bool:
     """Whether the kernel counts each event's lost samples (Linux 6.0)."""
     attr = PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_DUMMY, exclude_kernel=1, exclude_hv=1)
-    attr.read_format = PERF_FORMAT_LOST
+    attr.read_format = ReadFormat.LOST
     try:
         os.close(perf_event_open(attr, 0, -1))
     except OSError:

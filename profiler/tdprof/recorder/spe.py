@@ -16,6 +16,7 @@ from pathlib import Path
 from tdprof.capture.spool import AUX_FILE, SPE_RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.native import load_native
+from tdprof.perf_abi import SampleType
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.attach import RING_BYTES, Target, open_error, restrict_to_permitted
 from tdprof.recorder.counting import CounterSet
@@ -210,7 +211,7 @@ class SpeEvents:
     def _open_one(self, event: Event, period: int, task: int, cpu: int) -> None:
         attr = event.attr()
         attr.sample_period = period
-        attr.sample_type = pe.PERF_SAMPLE_IDENTIFIER | pe.PERF_SAMPLE_TID | pe.PERF_SAMPLE_TIME | pe.PERF_SAMPLE_CPU
+        attr.sample_type = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME | SampleType.CPU
         attr.sample_id_all = 1
         attr.disabled = 1
         attr.inherit = not self._target.is_system_wide
