@@ -62,7 +62,8 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, __u32 i
 		return 0;
 	stack->depth = (__u32)bytes / sizeof(__u64);
 	stack->is_kernel = is_kernel;
-	if (stack->depth >= MAX_STACK_DEPTH)
+	/* A walk along frame pointers that has run into zeros is long, but not cut. */
+	if (stack->depth >= MAX_STACK_DEPTH && stack->address[MAX_STACK_DEPTH - 1])
 		count(COUNTER_STACKS_TRUNCATED);
 
 	__u64 hash = hash_stack(stack);

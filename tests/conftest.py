@@ -4,6 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("tdprof", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tdprof")
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -43,8 +43,8 @@ def name_locations(
         demangle: makes names readable.
 
     Returns:
-        Functions, and the n locations with at least one frame each. An unknown address is a function of its own,
-        named by file and address, so that unknown hotspots stay apart.
+        Functions, and the n locations with at least one frame each. An unknown address of a file is a function
+        of its own, named by file and address, so that unknown hotspots stay apart; all outside any mapping are one.
     """
     functions: dict[_Function, int] = {}
     shown: list[str | None] = []  # None: the demangled linkage name
@@ -75,8 +75,9 @@ def name_locations(
                     frames[row].append((number_of(key, None, is_inlined=at < last - 1), line))
         for row in rows.tolist():
             if not frames[row]:
-                module = mapped_files[index].path.rpartition("/")[2] if index >= 0 else "?"
-                text = f"[{REASON_TEXT[Unknown(int(reason[row]))]}] {module}+{int(address[row]):#x}"
+                text = f"[{REASON_TEXT[Unknown(int(reason[row]))]}]"
+                if index >= 0:
+                    text += f" {mapped_files[index].path.rpartition('/')[2]}+{int(address[row]):#x}"
                 frames[row].append((number_of(_Function(text, "", index), text, is_inlined=False), 0))
 
     keys = list(functions)

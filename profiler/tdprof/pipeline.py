@@ -17,9 +17,10 @@ from tdprof.attribute.stacks import attribute_stacks
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
 from tdprof.capture.schema import table_file
 from tdprof.capture.spool import SPOOL_FOLDER
-from tdprof.capture.tables import TableWriter, read_table, replace_table
+from tdprof.capture.tables import TableWriter, read_side_table, read_table, replace_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
+from tdprof.doubts import cut_doubt, event_doubts
 from tdprof.errors import TdprofError
 from tdprof.model import FileKind, Locations, MappedFile
 from tdprof.naming import name_locations
@@ -120,7 +121,7 @@ def open_symbolizer(
     tables: Path, options: SymbolOptions = DEFAULT_SYMBOLS, progress: Callable[[str], None] = _ignore
 ) -> Symbolizer:
     """The symbol sources of a capture whose tables stand in ``tables``; to be closed by its ``with`` block."""
-    kernel = read_table(tables, "kernel_symbols")
+    kernel, _ = read_side_table(tables, "kernel_symbols")
     carried = read_table(tables, "symbols") if (tables / table_file("symbols")).exists() else None
     return Symbolizer(
         symfs=options.symfs,
@@ -186,11 +187,13 @@ def load_profile(
         TdprofError: not a capture, of a newer schema, or damaged beyond reading.
     """
     with _tables_of(folder) as (tables, manifest):
-        samples, stacks = read_table(tables, "samples"), read_table(tables, "stacks")
+        samples = read_table(tables, "samples")
         if len(samples) and pa.compute.max(samples["event"]).as_py() >= len(manifest.events):
             raise TdprofError(f"{folder} is damaged: it has samples of an event that capture.json does not list")
-        mappings = read_table(tables, "mappings")
-        spaces = AddressSpaces(mappings, read_table(tables, "processes"))
+        # Without one of these the samples still say something: a capture is not lost with a file of it.
+        side = {name: read_side_table(tables, name) for name in ("stacks", "mappings", "processes")}
+        stacks, mappings = side["stacks"][0], side["mappings"][0]
+        spaces = AddressSpaces(mappings, side["processes"][0])
         attributed = attribute_stacks(samples, stacks, mappings, spaces)
         with open_symbolizer(tables, symbols, progress) as symbolizer:
             functions, locations = name_locations(
@@ -200,9 +203,9 @@ def load_profile(
                 symbolizer.locate,
                 demangle,
             )
-            notes = symbolizer.notes()
+            notes = [*(reason for _, reason in side.values() if reason), *symbolizer.notes()]
     thread_name, thread_names = _thread_names(samples, spaces)
-    return Profile(
+    profile = Profile(
         events=manifest.events,
         mapped_files=attributed.mapped_files,
         mapped_file_ranges=attributed.ranges,
@@ -229,6 +232,12 @@ def load_profile(
         duration_ns=manifest.duration_ns,
         notes=[*manifest.notes, *notes],
     )
+    total = profile.total_samples().tolist()
+    doubts = [
+        *event_doubts(profile.events, total, profile.total_weight().tolist()),
+        *cut_doubt(int(profile.samples.count[attributed.is_cut].sum()), sum(total)),
+    ]
+    return replace(profile, notes=[*profile.notes, *doubts])
 
 
 def _thread_names(samples: pa.Table, spaces: AddressSpaces) -> tuple[np.ndarray, list[str]]:

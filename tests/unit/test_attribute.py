@@ -156,3 +156,24 @@ def test_nothing_known_of_the_process_or_the_stack() -> None:
     )
     assert places(result, 0) == [("?", 0x1100)]
     assert places(result, 1) == places(result, 2) == []
+
+
+def test_callers_outside_every_mapping_are_no_callers() -> None:
+    result = attribute(
+        [(50, 0, 7, 7, "a", number, None, 1, 1) for number in (1, 2, 3, 4)],
+        [(1, False, [0x1100, 0x9000, 0x1200]), (2, False, [0x1100, 0x1200]), (3, False, [0x9000]), (4, False, [])],
+        [(1, 7, 0x1000, 0x1000, 0, APP, None)],
+    )
+    assert [places(result, sample) for sample in range(4)] == [
+        [(APP, 0x100)],
+        [(APP, 0x100), (APP, 0x1FF)],
+        [("?", 0x9000)],
+        [],
+    ]
+    assert result.is_cut.tolist() == [True, False, False, False]
+
+
+def test_no_stacks_at_all() -> None:
+    result = attribute([(50, 0, 7, 7, "a", 1, 2, 1, 1)], [], [(1, 7, 0x1000, 0x1000, 0, APP, None)])
+    assert places(result, 0) == []
+    assert attribute([], [], []).sample_stack.tolist() == []

@@ -28,6 +28,8 @@ class AttributedStacks:
         stack_start: uint32[k + 1], locations of stack i are ``stack_location[stack_start[i]:stack_start[i + 1]]``.
         stack_location: int32, leaf first, kernel part before user part.
         sample_stack: int32[n], the stack of each sample.
+        is_cut: bool[n], samples whose user call chain left every mapping, as a walk along frame pointers does in code
+            built without them; what follows is no caller, and left out.
     """
 
     mapped_files: list[MappedFile]
@@ -37,6 +39,7 @@ class AttributedStacks:
     stack_start: U32
     stack_location: I32
     sample_stack: I32
+    is_cut: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ def _chains(stacks: pa.Table) -> _Chains:
 
 def gather(start: I64, values: NDArray[np.generic], rows: I64) -> tuple[I64, NDArray]:  # type: ignore[type-arg]
     """Rows of a ragged array (row i is ``values[start[i]:start[i + 1]]``) as a new one; row -1 is empty."""
+    if len(start) < 2:
+        return np.zeros(len(rows) + 1, np.int64), values[:0]
     safe = np.maximum(rows, 0)
     begin, length = start[safe], start[safe + 1] - start[safe]
     length = np.where(rows < 0, 0, length)
@@ -83,7 +88,7 @@ def attribute_stacks(
         spaces: made of its mappings and processes.
     """
     files = _Files(mappings)
-    user_of, user_start, user_file, user_address = _user_chains(samples, stacks, spaces, files)
+    user_of, user_start, user_file, user_address, is_cut = _user_chains(samples, stacks, spaces, files)
     kernel_of, kernel_start, kernel_address = _kernel_chains(samples, stacks)
 
     both = np.concatenate([kernel_of[:, None], user_of[:, None]], axis=1)
@@ -108,6 +113,7 @@ def attribute_stacks(
         stack_start[::2].astype(np.uint32),
         stack_location.astype(np.int32),
         sample_stack.reshape(-1).astype(np.int32),
+        is_cut,
     )
 
 
@@ -173,8 +179,8 @@ def _mapped_file(path: str, build_id: str, pid: int) -> MappedFile:
 
 def _user_chains(
     samples: pa.Table, stacks: pa.Table, spaces: AddressSpaces, files: _Files
-) -> tuple[I64, I64, I32, U64]:
-    """Distinct user chains by address space: (of each sample, ragged start, file, address in it)."""
+) -> tuple[I64, I64, I32, U64, NDArray[np.bool_]]:
+    """Distinct user chains by address space: (of each sample, ragged start, file, address in it, whether cut)."""
     chains = _chains(stacks.filter(pa.compute.invert(stacks["is_kernel"])))
     identity = samples["user_stack"].fill_null(0).to_numpy()
     time_ns = samples["time_ns"].to_numpy()
@@ -203,8 +209,22 @@ def _user_chains(
             mine = np.flatnonzero(space_of_address == number)
             mapping[mine] = spaces.find(int(number), address[mine], when[first][of_chain[mine]])
     file, place = files.place(mapping, address)
+    kept, chain_is_cut = _inside(start, mapping)
+    lengths = np.add.reduceat(np.append(kept, False), start[:-1]) if len(start) > 1 else np.zeros(0, np.int64)
+    lengths[np.diff(start) == 0] = 0
     of_sample[rows < 0] = -1
-    return of_sample, start, file, place
+    is_cut = (of_sample >= 0) & np.append(chain_is_cut, False)[of_sample]
+    return of_sample, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), file[kept], place[kept], is_cut
+
+
+def _inside(start: I64, mapping: I64) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which addresses of ragged chains stand before the first caller outside any mapping, and which chains have one."""
+    chain = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    position = np.arange(len(mapping)) - start[chain]
+    outside = (mapping < 0) & (position > 0)
+    first = np.full(len(start) - 1, len(mapping), np.int64)
+    np.minimum.at(first, chain[outside], position[outside])
+    return position < first[chain], first < len(mapping)
 
 
 def _kernel_chains(samples: pa.Table, stacks: pa.Table) -> tuple[I64, I64, U64]:

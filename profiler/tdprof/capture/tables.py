@@ -70,8 +70,17 @@ def read_table(folder: Path, name: str) -> pa.Table:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise TdprofError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        cause = "it is missing" if not path.exists() else str(error).splitlines()[0]
+        raise TdprofError(f"cannot read {path}: {cause}", hint="copy the capture again, whole") from error
     return _checked(path, table, _SCHEMAS[name])
+
+
+def read_side_table(folder: Path, name: str) -> tuple[pa.Table, str]:
+    """A table that a profile can be made without: itself and "", or an empty one and why it cannot be read."""
+    try:
+        return read_table(folder, name), ""
+    except TdprofError as error:
+        return TABLES[name].empty_table(), error.message
 
 
 def read_batches(folder: Path, name: str, rows: int = 1 << 20) -> Iterator[pa.Table]:

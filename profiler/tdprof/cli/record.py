@@ -1,5 +1,6 @@
 """`tdprof record`: sample a command, processes or the whole system."""
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,15 +50,20 @@ def _rate(frequency_hz: int | None, period: int | None) -> Rate:
 
 @click.command("record")
 @click.argument("words", metavar="-- CMD [ARG…]", nargs=-1, type=click.UNPROCESSED)
-@click.option("-e", "--event", "events", default="", metavar="EVENT,…", help=EVENT_HELP)
+@click.option("-e", "--event", "events", metavar="EVENT,…", help=EVENT_HELP)
 @click.option(
-    "-F", "--freq", "frequency_hz", type=click.IntRange(1), metavar="HZ", help="Samples per second and CPU (999)."
+    "-F",
+    "--freq",
+    "frequency_hz",
+    type=click.IntRange(1, 2**31),
+    metavar="HZ",
+    help="Samples a second and CPU (999).",
 )
 @click.option(
     "-c",
     "--count",
     "period",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 2**63 - 1),
     metavar="PERIOD",
     help="A sample every PERIOD events; nanoseconds for cpu-clock.",
 )
@@ -77,7 +83,7 @@ def _rate(frequency_hz: int | None, period: int | None) -> Rate:
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 def command(
     words: Sequence[str],
-    events: str,
+    events: str | None,
     frequency_hz: int | None,
     period: int | None,
     pids: str,
@@ -104,9 +110,11 @@ def command(
             "nothing to record" if not (words or pids or is_system_wide) else "a command, -p and -a exclude each other"
         )
         raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
+    if duration_s is not None and not math.isfinite(duration_s):
+        raise TdprofError(f"--duration takes a number of seconds, not {duration_s}", hint="--duration 10", status=2)
     options = RecordOptions(
         output=output or default_output(),
-        events=parse_events(events) if events else (),
+        events=() if events is None else parse_events(events),
         rate=_rate(frequency_hz, period),
         command=words,
         pids=_pids(pids) if pids else (),

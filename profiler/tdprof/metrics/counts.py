@@ -76,6 +76,12 @@ def parse_counts(text: str, catalog: Catalog, source: str) -> CountFile:
             uncounted.add(event.name)
         else:
             places.setdefault(event.name, {}).setdefault(entry.place, []).append(entry.value)
+    if not is_perf:
+        for name, by_place in places.items():
+            if any(len(set(values)) > 1 for values in by_place.values()):
+                raise TdprofError(
+                    f"{source}: {name} is given twice, with different counts", hint="give each event once"
+                )
     counts = {
         name: sum(math.fsum(values) / len(values) for values in by_place.values())
         for name, by_place in places.items()

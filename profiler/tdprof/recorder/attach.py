@@ -212,6 +212,11 @@ class AttachedEvents:
                     # A thread that ended, or a PMU that belongs to other cores than this one.
                     if error.errno in (errno.ESRCH, errno.ENOENT, errno.ENODEV, errno.EINVAL):
                         continue
+                    if event.exclude_user and error.errno in (errno.EACCES, errno.EPERM):
+                        raise TdprofError(
+                            f"not allowed to sample the kernel: kernel.perf_event_paranoid is {perf_event_paranoid()}",
+                            hint="sudo sysctl kernel.perf_event_paranoid=1, or run tdprof with sudo",
+                        ) from error
                     raise open_error(event.name, error, self._target, rate) from error
                 self.sampling[index].append(fd)
                 if cpu in self.rings:
@@ -289,7 +294,7 @@ def open_error(what: str, error: OSError, target: Target, rate: Rate | None = No
                 hint=f"sudo sysctl kernel.perf_event_paranoid={wanted}, or run tdprof with sudo",
             )
         return TdprofError(
-            f"not allowed to record {scope} with {what}: {error.strerror}",
+            f"not allowed to record {scope}: {error.strerror}",
             hint="you can record your own processes; for others run tdprof with sudo",
         )
     if code == errno.ESRCH:
@@ -300,7 +305,7 @@ def open_error(what: str, error: OSError, target: Target, rate: Rate | None = No
     if code == errno.EINVAL and rate and limit is not None and rate.frequency_hz > limit:
         return TdprofError(
             f"{rate.frequency_hz} Hz is above the kernel's limit of {limit} Hz",
-            hint=f"use -F {limit} or less, or sudo sysctl kernel.perf_event_max_sample_rate={rate.frequency_hz}",
+            hint=f"use -F {limit} or less, or raise kernel.perf_event_max_sample_rate",
         )
     if code in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
         return TdprofError(

@@ -115,6 +115,7 @@ def record(options: RecordOptions) -> Outcome:
             check_command(options.command[0])
         tasks = [-1] if options.is_system_wide else threads_of(options.pids)
         choice = choose_events(options.events)
+        signals = stack.enter_context(_StopSignals())
         make_output_folder(options.output)
         on_failure = stack.enter_context(contextlib.ExitStack())
         on_failure.callback(_remove_empty, options.output)
@@ -151,7 +152,8 @@ def record(options: RecordOptions) -> Outcome:
             spe=_spe_info(options.spe, spe) if options.spe and spe else None,
             tdprof_version=__version__,
         )
-        signals = stack.enter_context(_StopSignals())
+        if signals.received is not None:
+            raise TdprofError("interrupted before recording began", status=128 + signals.received)
         run = _Run(options, manifest, attached, sampler, spe, spool, workload, signals)
         run.start()
         on_failure.pop_all()

@@ -1,5 +1,6 @@
 """The report for people: what was measured, what is missing, then the hotspots as a table."""
 
+import contextlib
 import shlex
 from collections.abc import Iterator
 from dataclasses import fields
@@ -88,8 +89,9 @@ def _header(profile: Profile) -> Table:
     pid, tid = profile.samples.pid, profile.samples.tid
     measured = format_value(profile.duration_ns, Unit.NANOSECONDS)
     if profile.start_realtime_ns:  # perf.data seldom says when it was recorded
-        started = datetime.fromtimestamp(profile.start_realtime_ns // 1_000_000_000, UTC)
-        measured += f" from {started:%Y-%m-%d %H:%M:%S} UTC"
+        with contextlib.suppress(OverflowError, ValueError, OSError):  # a date that no calendar has
+            started = datetime.fromtimestamp(profile.start_realtime_ns // 1_000_000_000, UTC)
+            measured += f" from {started:%Y-%m-%d %H:%M:%S} UTC"
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column()

@@ -1,0 +1,45 @@
+"""What a reader of a profile should know before trusting it, in a sentence each."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tdprof.measured import EventInfo, Unit
+
+# Samples and exact totals differ by what the last period of each task leaves over; more than this has another cause.
+_TOLERANCE = 0.1
+
+
+def event_doubts(events: Sequence[EventInfo], samples: Sequence[int], weights: Sequence[int]) -> Iterator[str]:
+    """Events whose samples do not stand for what was counted, and why that usually is.
+
+    Args:
+        events: as recorded.
+        samples, weights: number of samples of each, and the sum of their weights.
+    """
+    for event, count, weight in zip(events, samples, weights, strict=True):
+        if not event.total or not count or abs(weight / event.total - 1) <= _TOLERANCE:
+            continue
+        share = f"the samples of {event.name} stand for {weight / event.total:.0%} of what was counted"
+        if event.unit is Unit.NANOSECONDS and re.search(r":[ukhpP]+$", event.name):
+            yield f"{share}: the kernel's clock counts user space and kernel together, whichever is sampled"
+        elif event.unit is Unit.NANOSECONDS and weight < event.total:
+            yield (
+                f"{share}: idle CPUs, and processes that live shorter than a sampling interval, are seldom sampled; "
+                "shares favour the others, which ± does not cover (a higher -F helps)"
+            )
+        elif event.frequency_hz:
+            yield (
+                f"{share}: at a frequency the kernel guesses the periods of bursty events; trust neither counts nor "
+                "intervals (-c PERIOD gives samples of one weight)"
+            )
+        else:
+            yield f"{share}: samples are missing or stand for too much; shares may be off by more than ± says"
+
+
+def cut_doubt(cut: int, total: int) -> Iterator[str]:
+    """Samples whose callers are no code, out of all."""
+    if cut:
+        yield (
+            f"{cut:,} samples ({cut / total:.1%}) have callers outside any mapping; their call stacks end there "
+            "(build with -fno-omit-frame-pointer)"
+        )

@@ -1,0 +1,40 @@
+"""What is said of samples that do not stand for what was counted."""
+
+import pytest
+
+from tdprof.doubts import cut_doubt, event_doubts
+from tdprof.measured import EventInfo, Unit
+
+
+def doubts(event: EventInfo, weight: int) -> str:
+    return " ".join(event_doubts([event], [10], [weight]))
+
+
+@pytest.mark.parametrize("weight", [91, 100, 109])
+def test_nothing_where_samples_and_total_agree(weight: int) -> None:
+    assert doubts(EventInfo("cycles", Unit.COUNT, 0, 999, 100), weight) == ""
+
+
+def test_nothing_without_a_total_or_samples() -> None:
+    assert doubts(EventInfo("cycles", Unit.COUNT, 0, 999, None), 5) == ""
+    assert list(event_doubts([EventInfo("cycles", Unit.COUNT, 0, 999, 100)], [0], [0])) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "weight", "cause"),
+    [
+        (EventInfo("cpu-clock", Unit.NANOSECONDS, 0, 999, 100), 27, "shorter than a sampling interval"),
+        (EventInfo("cpu-clock:k", Unit.NANOSECONDS, 0, 999, 100), 2, "whichever is sampled"),
+        (EventInfo("page-faults", Unit.COUNT, 0, 99, 100), 828, "guesses the periods"),
+        (EventInfo("page-faults", Unit.COUNT, 1, 0, 100), 50, "samples are missing"),
+    ],
+)
+def test_each_cause_is_named_with_the_share(event: EventInfo, weight: int, cause: str) -> None:
+    said = doubts(event, weight)
+    assert cause in said
+    assert f"{weight}%" in said
+
+
+def test_cut_stacks() -> None:
+    assert list(cut_doubt(0, 5)) == []
+    assert "3 samples (30.0%)" in next(cut_doubt(3, 10))
