@@ -1,6 +1,6 @@
 """Options and fixtures that all tests share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,15 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden; review the diff")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache_and_no_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests, and the programs they start, leave the user's cache of symbols alone and fetch nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("DEBUGINFOD_URLS", raising=False)
+        yield
 
 
 @pytest.fixture

@@ -82,5 +82,15 @@ def test_node_names_its_functions(folder: Path, tmp_path: Path) -> None:
         "function hotFunction(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) | 0; return s; }\n"
         "const end = Date.now() + 700; let r = 0; while (Date.now() < end) r += hotFunction(100000);\n"
     )
-    record("-F", "1999", "--", "node", "--perf-basic-prof", script, folder=folder)
+    record(
+        "-F",
+        "1999",
+        "--",
+        "node",
+        "--perf-basic-prof",
+        "--no-logfile-per-isolate",
+        f"--logfile={tmp_path}/v8.log",
+        script,
+        folder=folder,
+    )
     assert "hotFunction" in report(folder)
