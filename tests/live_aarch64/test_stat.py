@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
+from live_aarch64 import neoverse_sim
 from tdprof.catalog.choose import load_packaged
-
-neoverse_sim = pytest.importorskip(
-    "neoverse_sim", reason="neoverse_sim.py, which conftest.py beside this file makes importable, is not here"
-)
 
 V1 = load_packaged("neoverse-v1")
 

@@ -3,8 +3,9 @@
  * The program that the live tests measure: `hot` executes three times as many instructions as `cold`, in loops that differ
  * only in their trip count. `loads` and `stores` touch memory, `branches` jumps at random.
  *
- *   workload [-r REGIONS] [-n ROUNDS] [-t THREADS] [-f FORKS]
+ *   workload [-r REGIONS] [-n ROUNDS] [-t THREADS] [-f FORKS] [-w WHICH]
  *
+ * WHICH names functions by their first letters ("hc"); all of them take part if it is not given.
  * REGIONS is a file of struct nsim_region, one for each function in the order below, without their addresses: the program
  * declares them to the simulated Neoverse before it starts to work.
  */
@@ -24,9 +25,10 @@
 #define FUNCTION(name) \
 	extern const char __start_text_##name[], __stop_text_##name[]; \
 	__attribute__((noinline, section("text_" #name), aligned(64))) void name(void)
-#define REGION(name) { name, __start_text_##name, __stop_text_##name }
+#define REGION(name) { name, #name[0], __start_text_##name, __stop_text_##name }
 
 static long rounds = 200;
+static const char *which = "hclsb";
 static uint64_t memory[1 << 16];
 
 /* Two instructions a turn, so the share of instructions is the share of turns. */
@@ -66,6 +68,7 @@ FUNCTION(branches)
 
 static const struct {
 	void (*run)(void);
+	char letter;
 	const char *start, *end;
 } functions[] = { REGION(hot), REGION(cold), REGION(loads), REGION(stores), REGION(branches) };
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
@@ -102,7 +105,8 @@ static void *work(void *unused)
 	(void)unused;
 	for (long i = 0; i < rounds; i++)
 		for (size_t f = 0; f < FUNCTIONS; f++)
-			functions[f].run();
+			if (strchr(which, functions[f].letter))
+				functions[f].run();
 	return NULL;
 }
 
@@ -113,12 +117,13 @@ int main(int argc, char **argv)
 	const char *regions = NULL;
 	int option;
 
-	while ((option = getopt(argc, argv, "r:n:t:f:")) != -1) {
+	while ((option = getopt(argc, argv, "r:n:t:f:w:")) != -1) {
 		switch (option) {
 		case 'r': regions = optarg; break;
 		case 'n': rounds = atol(optarg); break;
 		case 't': threads = atol(optarg) & 15; break;
 		case 'f': forks = atol(optarg); break;
+		case 'w': which = optarg; break;
 		default: return 2;
 		}
 	}

@@ -1,0 +1,63 @@
+"""Live tests for an aarch64 machine; `tools/guest/run -- pytest tests/live_aarch64` boots one with all they need."""
+
+import contextlib
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from live_aarch64.neoverse_sim import MODULE_FILE, Simulation
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reason = None
+    if platform.machine() != "aarch64":
+        reason = f"this machine is {platform.machine()}: tools/guest/run -- pytest tests/live_aarch64"
+    elif os.geteuid() != 0:
+        reason = "they load modules and change sysctls: run as root, best in the guest"
+    for item in items:
+        if HERE in item.path.parents and reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def workload(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled workload, at fixed addresses so that a region's start is its symbol."""
+    folder = tmp_path_factory.mktemp("workload")
+    for path in (folder, folder.parent, folder.parent.parent):
+        path.chmod(0o755)  # an ordinary user runs it, too
+    program = folder / "workload"
+    subprocess.run(
+        ["gcc", "-O1", "-g", "-Wall", "-no-pie", "-o", program, HERE / "workload.c", "-lpthread"], check=True
+    )
+    return program
+
+
+@pytest.fixture(scope="session")
+def symbols(workload: Path) -> dict[str, int]:
+    """Address of each function of the workload."""
+    lines = subprocess.run(["nm", workload], check=True, capture_output=True, text=True).stdout.splitlines()
+    return {name: int(address, 16) for address, kind, name in (line.split() for line in lines if line[0] != " ")}
+
+
+@pytest.fixture
+def simulate() -> Iterator[Callable[..., Simulation]]:
+    """Load the simulated Neoverse with these module parameters, for this test."""
+    if not MODULE_FILE.exists():
+        pytest.skip(f"no simulated Neoverse here ({MODULE_FILE}): see tools/neoverse_sim/README.md")
+    with contextlib.ExitStack() as stack:
+        yield lambda **parameters: stack.enter_context(Simulation(**parameters))
+
+
+@pytest.fixture
+def paranoid() -> Iterator[Callable[[int], None]]:
+    """Set kernel.perf_event_paranoid for this test."""
+    setting = Path("/proc/sys/kernel/perf_event_paranoid")
+    before = setting.read_text()
+    yield lambda level: setting.write_text(str(level)) and None
+    setting.write_text(before)

@@ -1,0 +1,39 @@
+"""Runs tdprof on this machine and reads back what it found."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tdprof.cli import main as tdprof_main
+
+# `tools/guest/run` counts instructions as time unless told otherwise; only then are counts exact and repeatable.
+IS_COUNTED = os.environ.get("GUEST_COUNTS_INSTRUCTIONS") == "1"
+
+
+def run_tdprof(*words: object, user: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """The real command in its own process, as root or as another user."""
+    command = ["setpriv", "--reuid", user, "--regid", user, "--init-groups"] if user else []
+    done = subprocess.run(
+        [*command, "tdprof", *map(str, words)], capture_output=True, text=True, check=False, timeout=300
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
+def report(capture: Path) -> dict[str, Any]:
+    """What `tdprof report --json` prints; in this process, because starting Python costs seconds in an emulator."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        tdprof_main.cli.main(["report", str(capture), "--json", "--limit", "1000"], standalone_mode=False)
+    found: dict[str, Any] = json.loads(text.getvalue())
+    return found
+
+
+def self_counts(found: dict[str, Any], event: str) -> dict[str, float]:
+    """Function to its own events."""
+    return {row["name"]: row["self"].get(event, 0) for row in found["functions"]}
