@@ -1,27 +1,30 @@
 """`tdprof record`: sample a command, processes or the whole system."""
 
+import contextlib
 import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tdprof.capture.manifest import Manifest, Rung
 from tdprof.errors import TdprofError
-from tdprof.recorder.attach import Rate
-from tdprof.recorder.events import parse_events
-from tdprof.recorder.session import RecordOptions, record
-from tdprof.recorder.spe import parse_spe_options
+from tdprof.recorder.capabilities import may_load_bpf
+from tdprof.recorder.loader_process import LoaderProcess
+
+if TYPE_CHECKING:
+    from tdprof.capture.manifest import Manifest
+    from tdprof.recorder.attach import Rate
 
 DEFAULT_OUTPUT = "tdprof.capture"
+# By capture.manifest.Rung.
 RUNG_TEXT = {
-    Rung.BPF_PMU: "BPF on PMU events",
-    Rung.BPF_SOFTWARE: "BPF on a software event",
-    Rung.RING_BUFFER: "perf ring buffers without BPF",
-    Rung.PERF_DATA: "the perf tool",
+    "bpf-pmu": "BPF on PMU events",
+    "bpf-software": "BPF on a software event",
+    "ring-buffer": "perf ring buffers without BPF",
+    "perf-data": "the perf tool",
 }
-
 
 EVENT_HELP = (
     "Events to sample: cpu-clock, page-faults, cycles, instructions, r1b (a raw code), "
@@ -42,7 +45,9 @@ def _pids(text: str) -> list[int]:
         raise TdprofError(f"-p takes process IDs, not '{text}'", hint="tdprof record -p 1234,5678", status=2) from error
 
 
-def _rate(frequency_hz: int | None, period: int | None) -> Rate:
+def _rate(frequency_hz: int | None, period: int | None) -> "Rate":
+    from tdprof.recorder.attach import Rate
+
     if frequency_hz is not None and period is not None:
         raise TdprofError("-F and -c exclude each other", hint="give one of them", status=2)
     return Rate(period=period) if period is not None else Rate(frequency_hz=frequency_hz or 999)
@@ -112,18 +117,25 @@ def command(
         raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
     if duration_s is not None and not math.isfinite(duration_s):
         raise TdprofError(f"--duration takes a number of seconds, not {duration_s}", hint="--duration 10", status=2)
-    options = RecordOptions(
-        output=output or default_output(),
-        events=() if events is None else parse_events(events),
-        rate=_rate(frequency_hz, period),
-        command=words,
-        pids=_pids(pids) if pids else (),
-        is_system_wide=is_system_wide,
-        duration_s=duration_s,
-        use_bpf=not no_bpf,
-        spe=None if spe_text is None else parse_spe_options(spe_text),
-    )
-    outcome = record(options)
+    with contextlib.ExitStack() as stack:
+        # It imports bcc and LLVM while this process imports what comes next.
+        loader = stack.enter_context(LoaderProcess()) if may_load_bpf() and not no_bpf else None
+        from tdprof.recorder.events import parse_events
+        from tdprof.recorder.session import RecordOptions, record
+        from tdprof.recorder.spe import parse_spe_options
+
+        options = RecordOptions(
+            output=output or default_output(),
+            events=() if events is None else parse_events(events),
+            rate=_rate(frequency_hz, period),
+            command=words,
+            pids=_pids(pids) if pids else (),
+            is_system_wide=is_system_wide,
+            duration_s=duration_s,
+            use_bpf=not no_bpf,
+            spe=None if spe_text is None else parse_spe_options(spe_text),
+        )
+        outcome = record(options, loader)
     # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
     from rich.console import Console
 
@@ -155,7 +167,7 @@ def default_output() -> Path:
     return path
 
 
-def _say(manifest: Manifest, folder: Path) -> None:
+def _say(manifest: "Manifest", folder: Path) -> None:
     """The one line about the rung, and what the user should know before trusting the numbers."""
     names = ", ".join(event.name for event in manifest.events)
     seconds = manifest.duration_ns / 1e9

@@ -90,6 +90,8 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
     by_reason |= _skipped(manifest, samples)
     if samples.without_sent_stack:
         by_reason["samples whose call stack never reached the capture"] = samples.without_sent_stack
+    if damage.stacks:
+        by_reason["call stacks that were not whole when they were read"] = damage.stacks
     if decoder.losses.malformed:
         by_reason["stretches of damaged perf records"] = decoder.losses.malformed
     losses = replace(

@@ -3,8 +3,10 @@
 bcc brings LLVM, about 100 MB of it; only this short-lived process ever holds it. It runs as a script under whichever
 interpreter can import the distribution's bcc, so it uses the standard library and bcc only.
 
-    bpf_loader.py SOCKET_FD REQUEST_JSON
+    bpf_loader.py SOCKET_FD
 
+It imports bcc, then reads one line from the socket, a JSON object: ``source`` and ``headers`` (paths), ``with_kernel``
+(for each event whether its kernel call chain is taken) and ``settings`` (defines). No line: nobody needs it any more.
 The answer on the socket is one JSON object: ``{"maps": [name…], "programs": n}`` together with the descriptors of the
 maps and then the programs, or ``{"error": text, "stage": "import" | "compile" | "load"}``.
 """
@@ -20,13 +22,9 @@ from typing import Any
 MAPS = ("rows_a", "rows_b", "stacks", "counters", "active")
 
 
-def load(request: dict[str, Any]) -> tuple[dict[str, Any], list[int], object]:
+def load(bcc: Any, request: dict[str, Any]) -> tuple[dict[str, Any], list[int], object]:
     """Returns the answer, the descriptors, and the bcc object that keeps them open."""
     os.environ["BCC_KERNEL_SOURCE"] = request["headers"]
-    try:
-        import bcc
-    except ImportError as error:
-        return {"error": str(error), "stage": "import"}, [], None
     source = Path(request["source"])
     text = source.read_text()
     for event, with_kernel in enumerate(request["with_kernel"]):
@@ -47,10 +45,18 @@ def load(request: dict[str, Any]) -> tuple[dict[str, Any], list[int], object]:
 
 def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
-    answer, descriptors, owner = load(json.loads(sys.argv[2]))
-    socket.send_fds(channel, [json.dumps(answer).encode()], descriptors)
+    try:
+        import bcc
+    except ImportError as error:
+        channel.sendall(json.dumps({"error": str(error), "stage": "import"}).encode())
+        return
+    with channel.makefile("rb") as lines:
+        line = lines.readline()
+    if line.endswith(b"\n"):
+        answer, descriptors, owner = load(bcc, json.loads(line))
+        socket.send_fds(channel, [json.dumps(answer).encode()], descriptors)
+        del owner
     channel.close()
-    del owner
     # Nothing is left to clean up; LLVM's own tear-down takes longer than the load.
     os._exit(0)
 

@@ -2,24 +2,18 @@
 
 import contextlib
 import ctypes
-import json
 import mmap
 import os
 import platform
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 
 from tdprof.capture.spool import STACKS_FILE, SpoolWriter
 from tdprof.recorder import bpf_map
 from tdprof.recorder.bpf_loader import MAPS
+from tdprof.recorder.loader_process import LoaderProcess
 from tdprof.recorder.ring import BpfRing
 
 KEY_BYTES, VALUE_BYTES = 48, 16  # struct sample_key, struct sample_value
@@ -59,30 +53,18 @@ class TableSizes:
         return cls(rows, ring_bytes=max(rows * 256, mmap.PAGESIZE))
 
 
-def bpf_interpreters() -> list[str]:
-    """Interpreters that may see the distribution's bcc: ours, then the distribution's.
-
-    A virtual environment's python is the same file as the one it was made of, and yet sees other packages.
-    """
-    found = [sys.executable]
-    for name in ("/usr/bin/python3", shutil.which("python3")):
-        if name and name not in found and Path(name).exists():
-            found.append(name)
-    return found
-
-
 class BpfLoad:
     """A load under way in another process; ``finish`` waits for it, so that the caller can prepare meanwhile."""
 
-    def __init__(self, with_kernel: Sequence[bool], sizes: TableSizes) -> None:
-        """Start the loader.
+    def __init__(self, process: LoaderProcess, with_kernel: Sequence[bool], sizes: TableSizes) -> None:
+        """Ask for the programs.
 
         Args:
+            process: the child that loads them.
             with_kernel: for each event, whether its kernel call chain is taken.
             sizes: capacities of the maps.
         """
         self._sizes = sizes
-        self._interpreters = bpf_interpreters()
         folder = files("tdprof") / "bpf"
         settings = {
             "ROWS": sizes.rows,
@@ -94,7 +76,9 @@ class BpfLoad:
         namespace = os.stat("/proc/self/ns/pid")
         if namespace.st_ino != INITIAL_PID_NAMESPACE:
             settings |= {"USE_PIDNS": 1, "PIDNS_DEV": namespace.st_dev, "PIDNS_INO": namespace.st_ino}
-        self._request = json.dumps(
+        self._process = process
+        self._maximum = len(MAPS) + len(with_kernel)
+        process.ask(
             {
                 "source": str(folder / "sample.bpf.c"),
                 "headers": str(folder / "stand-in"),
@@ -102,22 +86,6 @@ class BpfLoad:
                 "settings": settings,
             }
         )
-        self._maximum = len(MAPS) + len(with_kernel)
-        self._spawn()
-
-    def _spawn(self) -> None:
-        ours, theirs = socket.socketpair()
-        self._channel = ours
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `finish` closes it
-        script = str(Path(__file__).with_name("bpf_loader.py"))
-        with theirs:
-            self._process = subprocess.Popen(
-                [self._interpreters.pop(0), "-I", script, str(theirs.fileno()), self._request],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-            )
 
     def finish(self) -> "BpfSampler":
         """Wait for the programs.
@@ -125,21 +93,12 @@ class BpfLoad:
         Raises:
             BpfUnavailableError: no bcc, or the kernel refuses the program.
         """
-        with self._channel:
-            data, fds, _, _ = socket.recv_fds(self._channel, 1 << 16, self._maximum)
-        self._process.wait()
-        self._log.seek(0)
-        log = self._log.read().decode(errors="replace").strip()
-        self._log.close()
-        answer = json.loads(data) if data else {"error": "the loader died", "stage": "load"}
+        answer, fds, lines = self._process.answer(self._maximum)
         if "error" not in answer:
             return BpfSampler(dict(zip(answer["maps"], fds, strict=False)), fds[len(answer["maps"]) :], self._sizes)
-        if answer["stage"] == "import" and self._interpreters:
-            self._spawn()
-            return self.finish()
         if answer["stage"] == "import":
             raise BpfUnavailableError("bcc is not installed (apt-get install python3-bpfcc)")
-        lines = log.splitlines() or [answer["error"]]
+        lines = lines or [answer["error"]]
         # clang's first line names the error; Python's last one does.
         detail = lines[-1] if lines[0].startswith("Traceback") else lines[0]
         raise BpfUnavailableError(f"the BPF program did not {answer['stage']}: {detail}")

@@ -20,6 +20,7 @@ from tdprof.recorder.attach import AttachedEvents, Rate, Target, threads_of
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import describe_host, online_cpus
 from tdprof.recorder.ladder import BpfAttempt, choose_events
+from tdprof.recorder.loader_process import LoaderProcess
 from tdprof.recorder.snapshot import Snapshot, running_pids
 from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
 from tdprof.recorder.workload import Workload, check_command
@@ -104,8 +105,12 @@ def make_output_folder(path: Path) -> None:
         raise TdprofError(f"cannot write into {path}", hint="name another folder with -o")
 
 
-def record(options: RecordOptions) -> Outcome:
+def record(options: RecordOptions, loader: LoaderProcess | None = None) -> Outcome:
     """Record until the command or the processes end, the duration is over, or a signal asks to stop.
+
+    Args:
+        options: what was asked for.
+        loader: the child for BPF programs, if it was started already.
 
     Raises:
         TdprofError: nothing could be recorded. Once recording has begun, failures are in the outcome instead.
@@ -122,7 +127,7 @@ def record(options: RecordOptions) -> Outcome:
         workload = stack.enter_context(Workload(options.command)) if options.command else None
         cpus = online_cpus()
         sizes = bpf_sampler.TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * len(cpus) * len(choice.events))
-        attempt = BpfAttempt(choice.events, sizes, is_wanted=options.use_bpf)
+        attempt = BpfAttempt(choice.events, sizes, is_wanted=options.use_bpf, process=loader)
         host = describe_host()
         sampler, rung, reason = attempt.finish(choice)
         if sampler:
@@ -156,6 +161,7 @@ def record(options: RecordOptions) -> Outcome:
             raise TdprofError("interrupted before recording began", status=128 + signals.received)
         run = _Run(options, manifest, attached, sampler, spe, spool, workload, signals)
         run.start()
+        attempt.close()
         on_failure.pop_all()
         return run.until_stopped()
 

@@ -19,10 +19,11 @@ from tdprof.native import load_native
 from tdprof.perf_abi import SampleType
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.attach import RING_BYTES, Target, open_error, restrict_to_permitted
+from tdprof.recorder.capabilities import is_privileged_for_perf
 from tdprof.recorder.counting import CounterSet
 from tdprof.recorder.counting import Target as CountingTarget
 from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus, parse_event, split_events
-from tdprof.recorder.host import is_privileged_for_perf, online_cpus, parse_cpu_list, read_setting, read_text
+from tdprof.recorder.host import online_cpus, parse_cpu_list, read_setting, read_text
 from tdprof.recorder.ring import AuxRing
 
 DEFAULT_PERIOD = 4096

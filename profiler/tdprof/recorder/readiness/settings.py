@@ -6,7 +6,7 @@ import resource
 from itertools import islice
 
 from tdprof.recorder.attach import RING_BYTES
-from tdprof.recorder.host import CAP_BPF, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYSLOG
+from tdprof.recorder.capabilities import CAP_BPF, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYSLOG
 from tdprof.recorder.readiness.check import Check, Status
 from tdprof.recorder.readiness.machine import Machine
 

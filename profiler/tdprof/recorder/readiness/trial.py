@@ -45,6 +45,7 @@ def try_recording() -> Trial:
     attempt = BpfAttempt(choice.events, TableSizes.for_rate(DEFAULT_FREQUENCY_HZ), is_wanted=True)
     try:
         with contextlib.ExitStack() as stack:
+            stack.callback(attempt.close)
             sampler, rung, reason = attempt.finish(choice)
             if sampler:
                 stack.enter_context(sampler)
