@@ -31,11 +31,11 @@ def record_spe(options: str, capture: Path, *command: object, user: str | None =
 @pytest.mark.needs_spe
 def test_same_shares_as_perf(simulate: Simulate, workload: Path, symbols: dict[str, int], tmp_path: Path) -> None:
     simulate()
-    command = [workload, "-w", "hcl", "-n", "40"]
-    slots = record_spe("period=1024,u", tmp_path / "capture", *command)
+    command = [workload, "-w", "hcl", "-n", "300"]
+    slots = record_spe("period=4096,u", tmp_path / "capture", *command)
     event = "arm_spe_0/ts_enable=1,jitter=1/u"
     subprocess.run(
-        ["perf", "record", "-q", "-o", tmp_path / "perf.data", "-e", event, "-c", "1024", *command], check=True
+        ["perf", "record", "-q", "-o", tmp_path / "perf.data", "-e", event, "-c", "4096", *command], check=True
     )
     text = subprocess.run(
         ["perf", "script", "-i", tmp_path / "perf.data", "--itrace=i1i", "-F", "ip"],
