@@ -33,6 +33,9 @@ from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer, demangle
 from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
 
+# Without one of these the samples still say something: a capture is not lost with a file of it.
+SIDE_TABLES = ("stacks", "mappings", "processes", "kernel_symbols")
+
 
 def finish_capture(folder: Path) -> Manifest:
     """Make a recording's tables out of its spool and remove the spool.
@@ -190,8 +193,7 @@ def load_profile(
         samples = read_table(tables, "samples")
         if len(samples) and pa.compute.max(samples["event"]).as_py() >= len(manifest.events):
             raise TdprofError(f"{folder} is damaged: it has samples of an event that capture.json does not list")
-        # Without one of these the samples still say something: a capture is not lost with a file of it.
-        side = {name: read_side_table(tables, name) for name in ("stacks", "mappings", "processes")}
+        side = {name: read_side_table(tables, name) for name in SIDE_TABLES}
         stacks, mappings = side["stacks"][0], side["mappings"][0]
         spaces = AddressSpaces(mappings, side["processes"][0])
         attributed = attribute_stacks(samples, stacks, mappings, spaces)
