@@ -8,9 +8,9 @@ import polars
 SLOT = np.dtype(
     {
         "names": ["pc", "context_header", "context", "op_header", "op", "events", "issue", "total", "address_header",
-                  "address", "physical_header", "physical", "source_header", "source", "end"],
-        "formats": ["<u8", "u1", "<u4", "u1", "u1", "<u4", "<u2", "<u2", "u1", "<u8", "u1", "<u8", "u1", "u1", "u1"],
-        "offsets": [1, 9, 10, 19, 20, 22, 27, 30, 32, 33, 44, 45, 53, 54, 63],
+                  "address", "physical_header", "physical", "source_header", "source", "timestamp"],
+        "formats": ["<u8", "u1", "<u4", "u1", "u1", "<u4", "<u2", "<u2", "u1", "<u8", "u1", "<u8", "u1", "u1", "<u8"],
+        "offsets": [1, 9, 10, 19, 20, 22, 27, 30, 32, 33, 44, 45, 53, 54, 56],
         "itemsize": 64,
     }
 )  # fmt: skip

@@ -423,6 +423,17 @@ static void sample_here(struct spe_cpu *spe, const struct pt_regs *regs)
 	rcu_read_unlock();
 }
 
+/*
+ * The timer can only fire where the generic timer ticks, every 16 ns in the guest. With counted instructions that is every
+ * 16 instructions, and a loop of two would always be met at the same one. Take a random number of instructions, modulo 16.
+ */
+static void lose_step(void)
+{
+	u64 turns = 1 + sim_random_below(16);
+
+	asm volatile("1:	nop\n\tsubs	%0, %0, #1\n\tb.ne	1b" : "+r"(turns) : : "cc");
+}
+
 static enum hrtimer_restart interval_ends(struct hrtimer *timer)
 {
 	struct spe_cpu *spe = container_of(timer, struct spe_cpu, timer);
@@ -441,6 +452,7 @@ static enum hrtimer_restart interval_ends(struct hrtimer *timer)
 		next = draw_interval(event);
 		local64_set(&event->hw.prev_count, next);
 	}
+	lose_step();
 	/* Counted from here, not from the last expiry: this handler is no part of the sampled population. */
 	hrtimer_set_expires(timer, ktime_add_ns(ktime_get(), max_t(u64, next, SHORTEST_NS)));
 	return HRTIMER_RESTART;
