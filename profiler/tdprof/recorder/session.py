@@ -292,7 +292,7 @@ class _Run:
                     self._drain()
                     next_drain = time.monotonic_ns() + DRAIN_INTERVAL_NS
                     write_manifest(self.options.output, self.manifest)
-                elif ready:
+                elif ready or self.spe:  # SPE that ran out of room stands still until it is drained
                     self._drain_rings()
 
     @contextlib.contextmanager
