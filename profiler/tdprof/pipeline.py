@@ -63,15 +63,16 @@ def _make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
     Kernel symbols, the vDSO and perf maps are added where this still is the boot that was recorded.
     """
     sample_type = RING_SAMPLE_TYPE if manifest.rung is Rung.RING_BUFFER else SIDE_BAND_SAMPLE_TYPE
+    is_same_boot = manifest.host.boot_id == read_text("/proc/sys/kernel/random/boot_id")
     layouts = [RecordLayout(sample_type, ids=tuple(ids)) for ids in manifest.record_ids]
     with TableWriter(target) as writer:
         decoded = write_tables(source, manifest, writer, [*layouts, RecordLayout(SIDE_BAND_SAMPLE_TYPE)])
-        if manifest.host.boot_id == read_text("/proc/sys/kernel/random/boot_id"):
+        if is_same_boot:
             symbols = read_kernel_symbols(decoded.kernel_addresses)
             columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
             writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
             save_vdso(target)
-    if manifest.host.boot_id == read_text("/proc/sys/kernel/random/boot_id"):
+    if is_same_boot:
         mappings = read_table(target, "mappings")
         save_perf_maps(target, np.unique(mappings["pid"].to_numpy()).tolist())
         save_jitdumps(target, zip(mappings["pid"].to_pylist(), mappings["path"].to_pylist(), strict=True))

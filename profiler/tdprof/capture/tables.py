@@ -1,7 +1,6 @@
 """Writing and reading a capture's Parquet tables."""
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -81,21 +80,6 @@ def read_side_table(folder: Path, name: str) -> tuple[pa.Table, str]:
         return read_table(folder, name), ""
     except TdprofError as error:
         return TABLES[name].empty_table(), error.message
-
-
-def read_batches(folder: Path, name: str, rows: int = 1 << 20) -> Iterator[pa.Table]:
-    """A table piece by piece, for those that may be large.
-
-    Raises:
-        TdprofError: as ``read_table``.
-    """
-    path = folder / table_file(name)
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(rows):
-                yield _checked(path, pa.Table.from_batches([batch]), TABLES[name])
-    except (OSError, pa.ArrowException) as error:
-        raise TdprofError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
 
 
 def _checked(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:

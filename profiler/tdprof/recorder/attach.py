@@ -5,7 +5,7 @@ import errno
 import os
 import resource
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.capture.spool import RING_FILE, SpoolWriter
@@ -60,6 +60,8 @@ def threads_of(pids: Iterable[int]) -> list[int]:
             threads += [int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()]
         except (FileNotFoundError, ProcessLookupError) as error:
             raise TdprofError(f"no process with PID {pid}", hint="ps -e lists them") from error
+        except OSError as error:
+            raise TdprofError(f"cannot look at process {pid}: {error.strerror}", hint="run tdprof with sudo") from error
     return threads
 
 
@@ -334,7 +336,7 @@ def can_open(event: Event, *, sampling: bool) -> bool:
 def restrict_to_permitted(event: Event) -> Event:
     """The event without its kernel part where only that is refused, as perf does for an ordinary user."""
     if not event.exclude_kernel and not event.exclude_user and not can_open(event, sampling=True):
-        restricted = replace(event.user_only())
+        restricted = event.user_only()
         if can_open(restricted, sampling=True):
             return restricted
     return event

@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
-from tdprof.recorder.counting import CounterSet, Target, threads_of
+from tdprof.recorder.attach import threads_of
+from tdprof.recorder.counting import CounterSet, Target
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.workload import Workload
@@ -84,7 +85,7 @@ def count_run(
     with ExitStack() as stack:
         workload = stack.enter_context(Workload(subject.command)) if subject.command else None
         follows_command = workload is not None and not subject.pids and not subject.cpus
-        tids = (workload.pid,) if workload and follows_command else threads_of(subject.pids)
+        tids = (workload.pid,) if workload and follows_command else tuple(threads_of(subject.pids))
         target = Target(tids, () if tids else subject.cpus, starts_on_exec=follows_command)
         counters = stack.enter_context(CounterSet(groups, target))
         interrupts = stack.enter_context(_interruptible())

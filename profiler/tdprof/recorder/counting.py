@@ -5,7 +5,6 @@ import os
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tdprof.errors import TdprofError
 from tdprof.recorder import perf_event as pe
@@ -37,21 +36,6 @@ class Target:
     def places(self) -> list[tuple[int, int]]:
         """(pid, cpu) pairs for perf_event_open."""
         return [(tid, -1) for tid in self.tids] if self.tids else [(-1, cpu) for cpu in self.cpus]
-
-
-def threads_of(pids: Sequence[int]) -> tuple[int, ...]:
-    """Every thread of the processes.
-
-    Raises:
-        TdprofError: for a process that does not exist.
-    """
-    tids: list[int] = []
-    for pid in pids:
-        try:
-            tids += sorted(int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir())
-        except OSError as error:
-            raise TdprofError(f"no process {pid}: {error.strerror}", hint="pgrep -a NAME") from error
-    return tuple(tids)
 
 
 def not_permitted(what: str, error: OSError) -> TdprofError:
