@@ -35,6 +35,39 @@ class EventInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledGroup:
+    """Events that were sampled together, so that the metrics over them speak of the same moments.
+
+    Attributes:
+        events: rows of the capture's list of events. An event that several groups need, such as CPU_CYCLES, is a row in
+            each: every row has its own period, total and running time.
+        names: the catalog's name of each of these events.
+        metrics: the catalog's metrics that this group's counts make up.
+    """
+
+    events: list[int]
+    names: list[str]
+    metrics: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopdownInfo:
+    """What a Topdown recording measured, and how its groups shared the counters.
+
+    Attributes:
+        core: the catalog, as ``--cpu`` takes it, with its revision where that chooses formulas.
+        groups: all that were asked for, also those that never ran: their events' running times are zero.
+        is_pass_per_group: the command ran once for each group; else the groups took turns on the counters.
+        split_metrics: metrics that needed more counters than there are, whose events are spread over groups.
+    """
+
+    core: str
+    groups: list[SampledGroup]
+    is_pass_per_group: bool = False
+    split_metrics: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class Losses:
     """Samples and records that a capture does not hold, by the way they went missing. Each is a count."""
 

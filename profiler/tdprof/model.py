@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tdprof.measured import EventInfo as EventInfo
 from tdprof.measured import Losses as Losses
+from tdprof.measured import TopdownInfo as TopdownInfo
 from tdprof.measured import Unit as Unit
 
 U64 = NDArray[np.uint64]

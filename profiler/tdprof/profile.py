@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from tdprof.model import I32, U8, U32, U64, EventInfo, Losses, MappedFile
+from tdprof.model import I32, U8, U32, U64, EventInfo, Losses, MappedFile, TopdownInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,7 @@ class Profile:
     start_realtime_ns: int  # wall clock at the start, since the epoch
     duration_ns: int
     notes: Sequence[str] = ()  # what else a reader of the numbers should know, a sentence each
+    topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
 
     def total_weight(self) -> U64:
         """uint64[len(events)]: sum of weights of each event's samples."""

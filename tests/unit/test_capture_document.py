@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tdprof.capture import manifest, schema
-from tdprof.measured import EventInfo, Losses
+from tdprof.measured import EventInfo, Losses, TopdownInfo
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs/capture.md").read_text()
 TABLES = schema.TABLES | schema.OPTIONAL_TABLES
@@ -76,6 +76,7 @@ def test_no_table_is_described_that_is_not_written() -> None:
         ("`events[]`", EventInfo),
         ("`losses`", Losses),
         ("`spe`", manifest.SpeInfo),
+        ("`topdown`", TopdownInfo),
     ],
 )
 def test_every_key_is_described(heading: str, kind: Any) -> None:

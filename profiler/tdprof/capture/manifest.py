@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tdprof.errors import TdprofError
-from tdprof.measured import EventInfo, Losses
+from tdprof.measured import EventInfo, Losses, TopdownInfo
 
 MANIFEST_FILE = "capture.json"
 # Raised whenever an older reader would misread a newer capture; added columns and keys do not raise it.
@@ -94,6 +94,7 @@ class Manifest:
     samples_counted: int | None = None  # by the BPF programs themselves, against which the tables are checked
     notes: list[str] = field(default_factory=list)  # what the user should know about this recording
     spe: SpeInfo | None = None
+    topdown: TopdownInfo | None = None
     exit_status: int | None = None  # the command's, as a shell gives it
     state: State = State.RECORDING
     tdprof_version: str = ""

@@ -1,0 +1,57 @@
+"""Exact totals and samples brought together: what one sample of each event stands for, and each event once."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+
+from tdprof.measured import EventInfo
+from tdprof.profile import Profile, SampleTable
+
+
+def calibrated(profile: Profile) -> Profile:
+    """A Topdown profile with each event once, its weights scaled to what was counted; any other profile unchanged.
+
+    An event that several groups sampled is pooled: its samples of all groups stand together for the event's total,
+    scaled from the time in which a counter ran to the time in which it could have.
+    """
+    if profile.topdown is None:
+        return profile
+    names: dict[str, int] = {}
+    number = np.arange(len(profile.events), dtype=np.uint32)
+    rows: list[list[int]] = []
+    for group in profile.topdown.groups:
+        for row, name in zip(group.events, group.names, strict=True):
+            if name not in names:
+                names[name] = len(names)
+                rows.append([])
+            number[row] = names[name]
+            rows[names[name]].append(row)
+    weights = profile.total_weight().astype(np.float64)
+    scale = np.zeros(len(profile.events))
+    events = []
+    for name, index in names.items():
+        total = _scaled_total(
+            [profile.events[row] for row in rows[index]], is_each_whole=profile.topdown.is_pass_per_group
+        )
+        sampled = float(weights[rows[index]].sum())
+        if total is not None and sampled:
+            scale[rows[index]] = total / sampled
+        events.append(replace(profile.events[rows[index][0]], name=name, total=None if total is None else round(total)))
+    columns = {each.name: getattr(profile.samples, each.name) for each in fields(profile.samples)}
+    columns["weight"] = np.rint(profile.samples.weight * scale[profile.samples.event]).astype(np.uint64)
+    columns["event"] = number[profile.samples.event]
+    return replace(profile, events=events, samples=SampleTable(**columns))
+
+
+def _scaled_total(events: list[EventInfo], *, is_each_whole: bool) -> float | None:
+    """What an event counted, scaled to the whole time; None if no group that has it ever ran."""
+    ran = [(event.total, event.enabled_ns, event.running_ns) for event in events if event.running_ns]
+    value = sum(total or 0 for total, _, _ in ran)
+    running = sum(running or 0 for _, _, running in ran)
+    if not running:
+        return None
+    enabled = (
+        sum(enabled or 0 for _, enabled, _ in ran) if is_each_whole else max(enabled or 0 for _, enabled, _ in ran)
+    )
+    scaled = value * enabled / running
+    return scaled / len(ran) if is_each_whole else scaled

@@ -1,0 +1,124 @@
+"""What is known of why code is slow: metrics with their doubt for the program, its functions and lines."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.catalog.entries import Catalog
+from tdprof.model import I32, U32, U64
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValue:
+    """One metric of one piece of code.
+
+    Attributes:
+        value: in ``units``; NaN where unknown.
+        half_width: half of the 95 % interval, in the same units; NaN where unknown.
+        source: "pmu" or "spe".
+        samples: that the scarcest of the metric's events gave this code.
+        is_significant: enough samples, and an interval narrow enough, to be acted upon and ranked by.
+    """
+
+    value: float
+    half_width: float
+    units: str
+    source: str
+    samples: int
+    is_significant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTable:
+    """Metrics of n pieces of code: one column for each metric and source that measured it.
+
+    Attributes:
+        metrics: the catalog's names; one that both PMU and SPE measured stands twice.
+        units, sources: of each column.
+        value, half_width: float64[n, metrics].
+        samples: uint64[n, metrics].
+        is_significant: bool[n, metrics].
+    """
+
+    metrics: Sequence[str]
+    units: Sequence[str]
+    sources: Sequence[str]
+    value: F64
+    half_width: F64
+    samples: U64
+    is_significant: NDArray[np.bool_]
+
+    def row(self, index: int) -> list[tuple[str, MetricValue]]:
+        """(metric, value) of one piece of code, in the columns' order; unknown values are left out."""
+        return [
+            (
+                self.metrics[column],
+                MetricValue(
+                    float(self.value[index, column]),
+                    float(self.half_width[index, column]),
+                    self.units[column],
+                    self.sources[column],
+                    int(self.samples[index, column]),
+                    bool(self.is_significant[index, column]),
+                ),
+            )
+            for column in range(len(self.metrics))
+            if not np.isnan(self.value[index, column])
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Where a piece of code loses its slots.
+
+    Attributes:
+        path: the tree's metrics followed, level 1 first; empty where nothing stands out of the noise.
+        groups: the metric groups that the path leads to, to be looked at in this order.
+        advice: what a high value of the path's last metric means, in one line; empty without a path.
+    """
+
+    path: Sequence[str]
+    groups: Sequence[str]
+    advice: str
+
+    @property
+    def bottleneck(self) -> str | None:
+        """The dominating level-1 metric."""
+        return self.path[0] if self.path else None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Metrics of a whole profile. Rows of ``functions`` and ``inclusive`` go with ``function``.
+
+    Attributes:
+        catalog: of the core that was recorded.
+        program: one row: everything that was sampled.
+        program_diagnosis: of that.
+        function: int32[n], function ids as in ``frames.FrameStacks``, highest self share first; -1: no call stack.
+        functions: of each function's own instructions.
+        inclusive: of each function with all that it called.
+        diagnoses: of each function's own instructions.
+        line_function, line: int32[m], uint32[m]: source lines, highest self share first; ``lines`` has their metrics.
+        disagreements: metrics that PMU and SPE put apart by more than their errors, a sentence each.
+    """
+
+    catalog: Catalog
+    program: MetricTable
+    program_diagnosis: Diagnosis
+    function: I32
+    functions: MetricTable
+    inclusive: MetricTable
+    diagnoses: Sequence[Diagnosis]
+    line_function: I32
+    line: U32
+    lines: MetricTable
+    disagreements: Sequence[str] = ()
+
+    def row_of(self) -> Mapping[int, int]:
+        """Function id to row."""
+        return {int(function): row for row, function in enumerate(self.function)}
