@@ -107,7 +107,7 @@ def test_same_shares_as_perf(simulate: Simulate, workload: Path, symbols: dict[s
     for name, (start, size) in bounds.items():
         shares = [((pcs >= start) & (pcs < start + size)).mean() for pcs in (ours, theirs)]
         error = np.sqrt(max(shares) * (1 / len(ours) + 1 / len(theirs)))
-        assert abs(shares[0] - shares[1]) < 4 * error, name
+        assert abs(shares[0] - shares[1]) < 5 * error, name
 
 
 @pytest.mark.needs_spe
