@@ -355,10 +355,12 @@ static void core_start(struct perf_event *event, int flags)
 		counter->sample_base = this_cpu_ptr(&sim_sample_counts)->count[event_code(event) & 3];
 		event->hw.state = 0;
 	}
-	/* Zero, or more than a period: frequency mode has just set a new one. */
+	/* Zero, or more than a period: a new one has just been set, by frequency mode or PERF_EVENT_IOC_PERIOD. */
 	left = local64_read(&event->hw.period_left);
-	if (!left || left > (s64)event->hw.sample_period)
+	if (!left || left > (s64)event->hw.sample_period) {
 		local64_set(&event->hw.period_left, event->hw.sample_period);
+		event->hw.last_period = event->hw.sample_period;
+	}
 }
 
 static void core_stop(struct perf_event *event, int flags)
