@@ -20,7 +20,13 @@ BPF_TABLE("array", __u32, __u64, sent_stacks, STACK_SLOTS);
 BPF_TABLE("percpu_array", __u32, struct stack_record, scratch, 1);
 BPF_TABLE("percpu_array", __u32, __u64, counters, COUNTERS);
 BPF_TABLE("array", __u32, __u32, active, 1);
+/* What overflowed, from an event's own program to the common one. */
+BPF_TABLE("percpu_array", __u32, __u32, overflowed, 1);
+BPF_TABLE("prog", __u32, __u32, common, 1);
 BPF_RINGBUF_OUTPUT(stacks, RING_PAGES);
+
+/* Beside the event's index: whether its kernel call chain is taken. */
+#define WITH_KERNEL (1U << 31)
 
 static __always_inline void count(__u32 which)
 {
@@ -142,10 +148,34 @@ static __always_inline int add_sample(struct bpf_perf_event_data *ctx, __u32 eve
 	return 0;
 }
 
-/* One program for each event, so that its index needs no look-up; the loader adds a line of these per event. */
-#define SAMPLE_PROGRAM(event, with_kernel)			\
-	int sample_##event(struct bpf_perf_event_data *ctx)	\
-	{							\
-		return add_sample(ctx, event, with_kernel);	\
-	}
+/* The common program, which the loader puts into `common`. */
+int sample(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0;
+	__u32 *event = overflowed.lookup(&zero);
 
+	return event ? add_sample(ctx, *event & ~WITH_KERNEL, *event & WITH_KERNEL) : 0;
+}
+
+static __always_inline int hand_over(struct bpf_perf_event_data *ctx, __u32 what)
+{
+	__u32 zero = 0;
+	__u32 *event = overflowed.lookup(&zero);
+
+	/* Nothing else can write here in between: the kernel lets no program run while another is interrupted. */
+	if (event)
+		*event = what;
+	common.call(ctx, 0);
+	return 0;
+}
+
+/*
+ * One program for each event, since nothing in the context names the event: an attach cookie would (Linux 5.15), but the
+ * copies of an event that threads inherit do not have it. A Topdown recording has ninety events, so these only say
+ * which it is and go on to the common one, which is compiled and verified once. The loader adds a line of these per event.
+ */
+#define SAMPLE_PROGRAM(event, with_kernel)						\
+	int sample_##event(struct bpf_perf_event_data *ctx)				\
+	{										\
+		return hand_over(ctx, (event) | ((with_kernel) ? WITH_KERNEL : 0));	\
+	}

@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MAPS = ("rows_a", "rows_b", "stacks", "counters", "active")
+# "common" must stay open: the kernel empties it when nobody holds it any more.
+MAPS = ("rows_a", "rows_b", "stacks", "counters", "active", "common")
 
 
 def load(bcc: Any, request: dict[str, Any]) -> tuple[dict[str, Any], list[int], object]:
@@ -36,6 +37,8 @@ def load(bcc: Any, request: dict[str, Any]) -> tuple[dict[str, Any], list[int], 
     except Exception as error:  # bcc raises nothing more precise; what clang said went to stderr
         return {"error": str(error), "stage": "compile"}, [], None
     try:
+        common = bpf["common"]
+        common[common.Key(0)] = common.Leaf(bpf.load_func("sample", bcc.BPF.PERF_EVENT).fd)
         functions = [bpf.load_func(f"sample_{n}", bcc.BPF.PERF_EVENT) for n in range(len(request["with_kernel"]))]
     except Exception as error:
         return {"error": str(error), "stage": "load"}, [], None
