@@ -5,12 +5,12 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tdprof.catalog.choose import CatalogChoice, keep_implemented
-from tdprof.catalog.entries import Catalog, Metric
-from tdprof.errors import TdprofError
+from tdprof.catalog.choose import CatalogChoice
+from tdprof.catalog.entries import Metric
 from tdprof.measured import Unit
 from tdprof.metrics.estimate import estimate_metric, exact
-from tdprof.metrics.schedule import CounterGroup, Schedule, schedule_metrics
+from tdprof.metrics.schedule import CounterGroup
+from tdprof.planning import plan_groups, why_not_countable
 from tdprof.recorder.counted_run import CountedRun, Snapshot, Subject, count_run
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
@@ -84,33 +84,11 @@ def plan_counting(
     """
     if choice is None or not metrics:
         return Plan(tuple(plain), tuple(metrics), (), choice.notes if choice else ())
-    catalog = choice.catalog
     if pmu is None or counters is None:
-        cause = "this machine has no Arm core PMU" if pmu is None else f"no counter of {pmu.name} is free"
-        note = f"{cause}: hardware events are not counted, so their metrics have no value"
+        note = f"{why_not_countable(pmu)}: hardware events are not counted, so their metrics have no value"
         return Plan(tuple(plain), tuple(metrics), (), (*choice.notes, note))
-    kept, absent = keep_implemented(catalog, pmu.codes)
-    countable = [metric for metric in metrics if all(name in kept.events for name in metric.events)]
-    notes = list(choice.notes)
-    if len(countable) < len(metrics):
-        needed = [name for name in absent if any(name in metric.events for metric in metrics)]
-        notes.append(
-            f"{pmu.name} does not offer {len(needed)} of the events needed (such as {needed[0]}): "
-            f"{len(metrics) - len(countable)} of {len(metrics)} metrics have no value"
-        )
-    schedule = _schedule(catalog, countable, counters)
-    notes += schedule.warnings
-    groups = tuple(
-        (group, tuple(pmu.event(name, catalog.events[name].code) for name in group.events)) for group in schedule.groups
-    )
-    return Plan(tuple(plain), tuple(metrics), groups, tuple(notes))
-
-
-def _schedule(catalog: Catalog, metrics: Sequence[Metric], counters: Counters) -> Schedule:
-    try:
-        return schedule_metrics(catalog, metrics, counters.programmable, has_cycle_counter=counters.has_cycle_counter)
-    except ValueError as error:
-        raise TdprofError(f"cannot measure metrics with {error}") from error
+    planned = plan_groups(choice, metrics, pmu, counters)
+    return Plan(tuple(plain), tuple(metrics), planned.groups, planned.notes)
 
 
 def measure(

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from tdprof.measured import EventInfo, Unit
 
-# Samples and exact totals differ by what the last period of each task leaves over; more than this has another cause.
+# Samples and exact totals differ by what the last period of each task leaves over, which is much of a few samples; more
+# than this has another cause.
 _TOLERANCE = 0.1
 
 
@@ -17,7 +18,7 @@ def event_doubts(events: Sequence[EventInfo], samples: Sequence[int], weights: S
         samples, weights: number of samples of each, and the sum of their weights.
     """
     for event, count, weight in zip(events, samples, weights, strict=True):
-        if not event.total or not count or abs(weight / event.total - 1) <= _TOLERANCE:
+        if not event.total or not count or abs(weight / event.total - 1) <= _TOLERANCE + count**-0.5:
             continue
         share = f"the samples of {event.name} stand for {weight / event.total:.0%} of what was counted"
         if event.unit is Unit.NANOSECONDS and re.search(r":[ukhpP]+$", event.name):
@@ -34,6 +35,26 @@ def event_doubts(events: Sequence[EventInfo], samples: Sequence[int], weights: S
             )
         else:
             yield f"{share}: samples are missing or stand for too much; shares may be off by more than ± says"
+
+
+def group_doubt(events: Sequence[EventInfo], samples: Sequence[int], weights: Sequence[int]) -> Iterator[str]:
+    """Those events of a Topdown recording, of which there are many, together.
+
+    Args:
+        events: as recorded.
+        samples, weights: number of samples of each, and the sum of their weights.
+    """
+    short = [
+        event.name
+        for event, count, weight in zip(events, samples, weights, strict=True)
+        if event.total and count and weight < event.total * (1 - _TOLERANCE - count**-0.5)
+    ]
+    if short:
+        yield (
+            f"the samples of {len(short)} of {len(events)} events (such as {short[0]}) stand for less than counted: "
+            "threads that end within a period are seldom sampled; shares favour the others, which ± does not cover "
+            "(a higher -F helps)"
+        )
 
 
 def cut_doubt(cut: int, total: int) -> Iterator[str]:

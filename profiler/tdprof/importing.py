@@ -27,7 +27,7 @@ from tdprof.errors import TdprofError
 from tdprof.recorder.artefacts import save_perf_maps, save_vdso
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import KALLSYMS, read_kernel_symbols
-from tdprof.recorder.session import make_output_folder
+from tdprof.recorder.output_folder import make_output_folder
 
 _KERNEL_PATH = "[kernel.kallsyms]"
 _NT_GNU_BUILD_ID = 3

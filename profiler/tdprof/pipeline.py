@@ -20,7 +20,7 @@ from tdprof.capture.spool import SPOOL_FOLDER
 from tdprof.capture.tables import TableWriter, read_side_table, read_table, replace_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
-from tdprof.doubts import cut_doubt, event_doubts
+from tdprof.doubts import cut_doubt, event_doubts, group_doubt
 from tdprof.errors import TdprofError
 from tdprof.model import FileKind, Locations, MappedFile
 from tdprof.naming import name_locations
@@ -237,8 +237,9 @@ def load_profile(
         topdown=manifest.topdown,
     )
     total = profile.total_samples().tolist()
+    doubt_events = group_doubt if profile.topdown else event_doubts
     doubts = [
-        *event_doubts(profile.events, total, profile.total_weight().tolist()),
+        *doubt_events(profile.events, total, profile.total_weight().tolist()),
         *cut_doubt(int(profile.samples.count[attributed.is_cut].sum()), sum(total)),
     ]
     return replace(profile, notes=[*profile.notes, *doubts])

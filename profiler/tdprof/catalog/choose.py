@@ -83,6 +83,21 @@ def find_by_name(text: str) -> Catalog:
     raise TdprofError(f"no catalog for a core named '{text}'", hint=hint, status=2)
 
 
+def name_of(catalog: Catalog, cpu: str, cores: Sequence[CoreType]) -> str:
+    """What `find_by_name` finds a packaged catalog by again, with the revision where that chooses formulas.
+
+    Args:
+        cpu: the user's ``--cpu``, or empty: then it was chosen for the first of ``cores``.
+    """
+    if load_packaged(catalog.name).metrics == catalog.metrics:
+        return catalog.name
+    given = re.search(r"-(r\d+p\d+)$", cpu.strip().lower())
+    if given:
+        return f"{catalog.name}-{given[1]}"
+    midr = Midr.from_register(int(cpu, 16)) if cpu else cores[0].midr
+    return f"{catalog.name}-{midr.revision}"
+
+
 def choose_catalog(cores: Sequence[CoreType], *, name: str = "", file: Path | None = None) -> CatalogChoice | None:
     """The catalog to use: the user's file, the core the user named, or the machine's own.
 

@@ -5,10 +5,12 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
+from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
 from tdprof.errors import TdprofError
 from tdprof.recorder.capabilities import may_load_bpf
 from tdprof.recorder.loader_process import LoaderProcess
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest
     from tdprof.recorder.attach import Rate
 
+DEFAULT_HZ = 999
 DEFAULT_OUTPUT = "tdprof.capture"
 # By capture.manifest.Rung.
 RUNG_TEXT = {
@@ -45,12 +48,12 @@ def _pids(text: str) -> list[int]:
         raise TdprofError(f"-p takes process IDs, not '{text}'", hint="tdprof record -p 1234,5678", status=2) from error
 
 
-def _rate(frequency_hz: int | None, period: int | None) -> "Rate":
+def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rate":
     from tdprof.recorder.attach import Rate
 
     if frequency_hz is not None and period is not None:
         raise TdprofError("-F and -c exclude each other", hint="give one of them", status=2)
-    return Rate(period=period) if period is not None else Rate(frequency_hz=frequency_hz or 999)
+    return Rate(period=period) if period is not None else Rate(frequency_hz=frequency_hz or default_hz)
 
 
 @click.command("record")
@@ -62,7 +65,7 @@ def _rate(frequency_hz: int | None, period: int | None) -> "Rate":
     "frequency_hz",
     type=click.IntRange(1, 2**31),
     metavar="HZ",
-    help="Samples a second and CPU (999).",
+    help=f"Samples of each event a second and CPU ({DEFAULT_HZ}; with --topdown {TOPDOWN_HZ}).",
 )
 @click.option(
     "-c",
@@ -83,6 +86,7 @@ def _rate(frequency_hz: int | None, period: int | None) -> "Rate":
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=OUTPUT_HELP)
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
+@topdown_options
 @click.option("--no-bpf", is_flag=True, help="Use perf ring buffers even where BPF works.")
 @click.option("--with-symbols", is_flag=True, help="Put the symbols into the capture, to read it on another machine.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
@@ -99,6 +103,7 @@ def command(
     no_bpf: bool,
     with_symbols: bool,
     quiet: bool,
+    **about_topdown: Any,
 ) -> int:
     """Sample a command, processes (-p) or the system (-a) and keep the call stacks in a capture folder.
 
@@ -107,9 +112,19 @@ def command(
     tdprof record -e cycles:u,instructions:u -c 1000003 -- ./app
     tdprof record -p 1234 --duration 10        a running process
     tdprof record -a -F 99 --duration 30       everything, gently
+    tdprof record --topdown -- ./app           and why each function is slow (Arm Neoverse)
+    tdprof record --topdown=2 --passes -- ./app
+    tdprof record --metrics Branch_Effectiveness -p 1234
 
     The command's exit status becomes tdprof's. Ctrl-C stops and keeps what was recorded.
     """
+    topdown = TopdownOptions(**about_topdown)
+    topdown.check(
+        has_command=bool(words),
+        has_events=events is not None,
+        has_duration=duration_s is not None,
+        has_spe=spe_text is not None,
+    )
     if (bool(words) + bool(pids) + is_system_wide) != 1:
         what = (
             "nothing to record" if not (words or pids or is_system_wide) else "a command, -p and -a exclude each other"
@@ -124,10 +139,15 @@ def command(
         from tdprof.recorder.session import RecordOptions, record
         from tdprof.recorder.spe import parse_spe_options
 
+        plan = plan_topdown(topdown) if topdown.is_wanted else None
+        is_planned = plan is not None and plan.topdown is not None
         options = RecordOptions(
             output=output or default_output(),
-            events=() if events is None else parse_events(events),
-            rate=_rate(frequency_hz, period),
+            events=plan.events if plan else parse_events(events) if events is not None else (),
+            rate=_rate(frequency_hz, period, TOPDOWN_HZ if is_planned else DEFAULT_HZ),
+            topdown=plan.topdown if plan else None,
+            notes=plan.notes if plan else (),
+            on_pass=(lambda _number, _total: None) if quiet else show_pass,
             command=words,
             pids=_pids(pids) if pids else (),
             is_system_wide=is_system_wide,
@@ -170,6 +190,9 @@ def default_output() -> Path:
 def _say(manifest: "Manifest", folder: Path) -> None:
     """The one line about the rung, and what the user should know before trusting the numbers."""
     names = ", ".join(event.name for event in manifest.events)
+    if manifest.topdown:
+        groups = len(manifest.topdown.groups)
+        names = f"{len(manifest.events)} events in {groups} counter group{'s' if groups > 1 else ''}"
     seconds = manifest.duration_ns / 1e9
     print(
         f"tdprof: recorded {names} for {seconds:.1f} s with {RUNG_TEXT[manifest.rung]} ({manifest.rung_reason})"

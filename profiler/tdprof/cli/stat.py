@@ -4,14 +4,12 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tdprof.catalog.choose import CatalogChoice
-from tdprof.catalog.entries import Catalog, Metric
 from tdprof.cli import stat_print
 from tdprof.cli.core_options import chosen_catalog, core_options, required_catalog
 from tdprof.cli.output import standard_output
@@ -21,6 +19,7 @@ from tdprof.errors import TdprofError
 from tdprof.metrics.advice import doubts
 from tdprof.metrics.counts import parse_counts
 from tdprof.metrics.schedule import MAX_COUNTERS, MIN_COUNTERS
+from tdprof.planning import select_metrics
 from tdprof.recorder.counted_run import CountedRun, Subject
 from tdprof.recorder.events import Event, core_pmus, parse_events
 from tdprof.recorder.pmu import find_arm_pmu, parse_cpus, probe_counters
@@ -238,39 +237,6 @@ def _describe(subject: Subject) -> str:
     if subject.pids:
         return f"process {', '.join(map(str, subject.pids))}"
     return "all CPUs" if subject.cpus else " ".join(subject.command)
-
-
-def select_metrics(catalog: Catalog, names: str | None, stage: str | None) -> tuple[Metric, ...]:
-    """The metrics that ``--metrics`` and ``--stage`` ask for, in the order of the catalog's groups.
-
-    Raises:
-        TdprofError: a name that is neither a metric nor a group, with the nearest; or nothing is left.
-    """
-    ordered = dict.fromkeys(name for group in catalog.groups.values() for name in group.metrics)
-    wanted = list(ordered | dict.fromkeys(catalog.metrics)) if names is None else _named(catalog, names)
-    if stage in ("1", "2"):
-        number = int(stage)
-        stages = {name: {catalog.groups[group].stage for group in catalog.metrics[name].groups} for name in wanted}
-        wanted = [name for name in wanted if number in stages[name]]
-    if not wanted:
-        raise TdprofError(f"none of these metrics is in stage {stage}" if names else "no metrics", status=2)
-    return tuple(catalog.metrics[name] for name in wanted)
-
-
-def _named(catalog: Catalog, names: str) -> list[str]:
-    known = {name.lower(): name for name in (*catalog.metrics, *catalog.groups)}
-    wanted: dict[str, None] = {}
-    for given in filter(None, (part.strip() for part in names.split(","))):
-        name = known.get(given.lower())
-        if name is None:
-            close = get_close_matches(given.lower(), known, n=1)
-            hint = f"--metrics {known[close[0]]}" if close else f"tdprof list groups --cpu {catalog.name}"
-            raise TdprofError(f"{catalog.title} has no metric or group named '{given}'", hint=hint, status=2)
-        members = catalog.groups[name].metrics if name in catalog.groups else (name,)
-        wanted |= dict.fromkeys(members)
-    if not wanted:
-        raise TdprofError("--metrics names nothing", hint=f"tdprof list groups --cpu {catalog.name}", status=2)
-    return list(wanted)
 
 
 def _subject(given: _Options) -> Subject:

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import resource
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,24 +77,30 @@ class AttachedEvents:
 
     Every event is opened for each task on each CPU, with ``inherit``: a per-CPU event is the only kind that both
     follows children and may write into a ring buffer, where its throttling is announced.
+
+    Counter groups whose samples BPF takes follow their tasks over all CPUs instead: every new thread inherits a copy of
+    each event, and ninety events on each of a hundred CPUs would take it longer to start than many threads live.
     """
 
     def __init__(
         self,
         events: Sequence[Event],
         target: Target,
-        rate: Rate,
+        rates: Sequence[Rate],
         cpus: Sequence[int],
         programs: Sequence[int] | None,
+        groups: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """Open everything, stopped.
 
         Args:
             events: what to sample.
             target: on which tasks.
-            rate: how often.
+            rates: how often each.
             cpus: CPUs that are up.
             programs: for each event the BPF program that takes its samples; None: samples go to the ring buffers.
+            groups: indices of events that are on the PMU together or not at all, the leader first; an event in none of
+                them is not opened. None: each event by itself.
 
         Raises:
             TdprofError: the kernel refuses an event, with the reason and what to do about it.
@@ -103,6 +109,7 @@ class AttachedEvents:
         self._target = target
         self.rings: dict[int, PerfRing] = {}
         self.sampling: list[list[int]] = [[] for _ in events]
+        self._leaders: list[int] = []
         self.side_band: list[int] = []
         self._clocks: list[int] = []
         self._closing = contextlib.ExitStack()
@@ -113,18 +120,21 @@ class AttachedEvents:
                     self._open_side_band(task, cpu)
             for task in () if target.is_system_wide else target.tasks:
                 self._open_clock(task)
-            for index, event in enumerate(events):
-                self._open_sampling(index, event, rate, cpus, programs)
+            follows_tasks = groups is not None and programs is not None and not target.is_system_wide
+            places = [(task, cpu) for cpu in ([-1] if follows_tasks else cpus) for task in target.tasks]
+            for rows in groups if groups is not None else [[row] for row in range(len(events))]:
+                self._open_group({row: events[row] for row in rows}, rates, places, programs)
             on_failure.pop_all()
 
-    def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int) -> int:
-        attr.disabled = 1
+    def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int, leader: int = -1) -> int:
+        # A group's members follow their leader; only the leader waits for exec or for enable().
+        attr.disabled = leader < 0
+        attr.enable_on_exec = leader < 0 and self._target.starts_at_exec
         attr.inherit = 1
-        attr.enable_on_exec = self._target.starts_at_exec
         attr.sample_id_all = 1
         attr.use_clockid = 1
         attr.clockid = pe.CLOCK_MONOTONIC
-        fd = pe.perf_event_open(attr, task, cpu)
+        fd = pe.perf_event_open(attr, task, cpu, leader)
         self._closing.callback(os.close, fd)
         return fd
 
@@ -190,42 +200,45 @@ class AttachedEvents:
         self._closing.callback(ring.close)
         self.rings[cpu] = ring
 
-    def _open_sampling(
-        self, index: int, event: Event, rate: Rate, cpus: Sequence[int], programs: Sequence[int] | None
+    def _open_group(
+        self,
+        events: Mapping[int, Event],
+        rates: Sequence[Rate],
+        places: Sequence[tuple[int, int]],
+        programs: Sequence[int] | None,
     ) -> None:
-        attr = event.attr()
-        attr.freq = rate.frequency_hz > 0
-        attr.sample_period = rate.frequency_hz or rate.period
-        attr.sample_type = SIDE_BAND_SAMPLE_TYPE if programs is not None else RING_SAMPLE_TYPE
-        attr.exclude_callchain_kernel = event.exclude_kernel
-        if programs is None and pe.knows_lost_format():
-            attr.read_format |= ReadFormat.LOST
-        attr.watermark = 1
-        attr.wakeup_watermark = RING_BYTES // 4
-        failure: OSError | None = None
-        for cpu in cpus:
-            for task in self._target.tasks:
+        """Open the events, by their indices, as one group for each (task, CPU)."""
+        failures: dict[int, OSError] = {}
+        for task, cpu in places:
+            leader = -1
+            for row, event in events.items():
                 try:
-                    fd = self._open(attr, task, cpu)
+                    fd = self._open(_sampling_attr(event, rates[row], to_ring=programs is None), task, cpu, leader)
                     if programs is not None:
-                        pe.set_bpf(fd, programs[index])
+                        pe.set_bpf(fd, programs[row])
                 except OSError as error:
-                    failure = error
+                    failures[row] = error
                     # A thread that ended, or a PMU that belongs to other cores than this one.
                     if error.errno in (errno.ESRCH, errno.ENOENT, errno.ENODEV, errno.EINVAL):
+                        if leader < 0:
+                            break
                         continue
                     if event.exclude_user and error.errno in (errno.EACCES, errno.EPERM):
                         raise TdprofError(
                             f"not allowed to sample the kernel: kernel.perf_event_paranoid is {perf_event_paranoid()}",
                             hint="sudo sysctl kernel.perf_event_paranoid=1, or run tdprof with sudo",
                         ) from error
-                    raise open_error(event.name, error, self._target, rate) from error
-                self.sampling[index].append(fd)
+                    raise open_error(event.name, error, self._target, rates[row]) from error
+                if leader < 0:
+                    leader = fd
+                    self._leaders.append(fd)
+                self.sampling[row].append(fd)
                 if cpu in self.rings:
                     pe.set_output(fd, self.rings[cpu].fd)
-        if not self.sampling[index]:
-            assert failure is not None
-            raise open_error(event.name, failure, self._target, rate) from failure
+        for row, event in events.items():
+            if not self.sampling[row]:
+                failure = failures.get(row) or next(iter(failures.values()))
+                raise open_error(event.name, failure, self._target, rates[row]) from failure
 
     def record_ids(self) -> list[list[int]]:
         """For each event, the ids that stand in its perf records."""
@@ -233,26 +246,34 @@ class AttachedEvents:
 
     def enable(self) -> None:
         """Start everything at once; not for events that start at exec."""
-        for fd in (*self.side_band, *self._clocks, *(fd for fds in self.sampling for fd in fds)):
+        for fd in (*self.side_band, *self._clocks, *self._leaders):
             pe.enable(fd)
 
     def disable(self) -> None:
         """Stop sampling; side-band first lets nothing be sampled whose mapping is unknown."""
-        for fds in (*self.sampling, self._clocks, self.side_band):
-            for fd in fds:
-                pe.disable(fd)
+        for fd in (*self._leaders, *self._clocks, *self.side_band):
+            pe.disable(fd)
 
-    def counts(self) -> Iterator[pe.Count]:
-        """The exact count of each event, summed over tasks, CPUs and inherited events.
+    def counts(self) -> Iterator[pe.Count | None]:
+        """The exact count of each event, summed over tasks, CPUs and inherited events; None of one that is not open.
 
         How long a task's event was enabled is what a counter that is never multiplexed says: the kernel adds to the
         enabled time of an event on a CPU, or does not, while its task runs on another.
         """
         clock = sum((pe.read_count(fd).running_ns for fd in self._clocks), start=0)
         for fds in self.sampling:
+            if not fds:
+                yield None
+                continue
             total = sum((pe.read_count(fd) for fd in fds), start=pe.Count(0, 0, 0))
             enabled_ns = total.enabled_ns if self._target.is_system_wide else max(clock, total.running_ns)
             yield pe.Count(total.value, enabled_ns, total.running_ns)
+
+    def set_periods(self, periods: Mapping[int, int]) -> None:
+        """Change the period of some events, given by index; threads that run already keep what they inherited."""
+        for row, period in periods.items():
+            for fd in self.sampling[row]:
+                pe.set_period(fd, period)
 
     def lost_samples(self) -> int:
         """Samples for which a ring buffer had no room, also those after which nothing more was written to it."""
@@ -272,6 +293,19 @@ class AttachedEvents:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _sampling_attr(event: Event, rate: Rate, *, to_ring: bool) -> pe.PerfEventAttr:
+    attr = event.attr()
+    attr.freq = rate.frequency_hz > 0
+    attr.sample_period = rate.frequency_hz or rate.period
+    attr.sample_type = RING_SAMPLE_TYPE if to_ring else SIDE_BAND_SAMPLE_TYPE
+    attr.exclude_callchain_kernel = event.exclude_kernel
+    if to_ring and pe.knows_lost_format():
+        attr.read_format |= ReadFormat.LOST
+    attr.watermark = 1
+    attr.wakeup_watermark = RING_BYTES // 4
+    return attr
 
 
 def open_error(what: str, error: OSError, target: Target, rate: Rate | None = None) -> TdprofError:

@@ -24,6 +24,7 @@ PERF_FLAG_FD_CLOEXEC = 1 << 3
 PERF_EVENT_IOC_ENABLE = 0x2400
 PERF_EVENT_IOC_DISABLE = 0x2401
 PERF_EVENT_IOC_SET_OUTPUT = 0x2405
+PERF_EVENT_IOC_PERIOD = 0x40082404
 PERF_EVENT_IOC_ID = 0x80082407
 PERF_EVENT_IOC_SET_BPF = 0x40042408
 
@@ -146,6 +147,11 @@ def enable(fd: int) -> None:
 def disable(fd: int) -> None:
     """Stop counting; the count stays readable."""
     fcntl.ioctl(fd, PERF_EVENT_IOC_DISABLE, 0)
+
+
+def set_period(fd: int, period: int) -> None:
+    """Sample this event, and what tasks started from now on inherit of it, with another period, which starts anew."""
+    fcntl.ioctl(fd, PERF_EVENT_IOC_PERIOD, struct.pack("=Q", period))
 
 
 def set_bpf(fd: int, program_fd: int) -> None:

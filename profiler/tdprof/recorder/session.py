@@ -4,9 +4,8 @@ import contextlib
 import errno
 import os
 import select
-import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,15 +13,19 @@ from tdprof import __version__
 from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, write_manifest
 from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
-from tdprof.measured import EventInfo, Losses
+from tdprof.measured import EventInfo, Losses, TopdownInfo
 from tdprof.recorder import bpf_sampler
 from tdprof.recorder.attach import AttachedEvents, Rate, Target, threads_of
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import describe_host, online_cpus
 from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.loader_process import LoaderProcess
+from tdprof.recorder.output_folder import make_output_folder, open_spool, remove_empty
+from tdprof.recorder.perf_event import Count
+from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.snapshot import Snapshot, running_pids
 from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
+from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.workload import Workload, check_command
 
 DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
@@ -32,7 +35,13 @@ TICK_MS = 100  # how often a table that fills too fast is noticed
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """What ``tdprof record`` was asked for. Exactly one of command, pids and is_system_wide is set."""
+    """What ``tdprof record`` was asked for. Exactly one of command, pids and is_system_wide is set.
+
+    Attributes:
+        topdown: which of the events to sample together as groups; None: each by itself.
+        notes: what the user should know of the plan, kept in the capture.
+        on_pass: told the number, from 1, of each run of the command, and how many there will be.
+    """
 
     output: Path
     events: Sequence[Event] = ()
@@ -43,6 +52,17 @@ class RecordOptions:
     duration_s: float | None = None
     use_bpf: bool = True
     spe: SpeOptions | None = None
+    topdown: TopdownInfo | None = None
+    notes: Sequence[str] = ()
+    on_pass: Callable[[int, int], None] = lambda _number, _total: None
+
+    @property
+    def passes(self) -> list[list[list[int]] | None]:
+        """The counter groups of each run of the command; None: no groups, every event by itself."""
+        if self.topdown is None:
+            return [None]
+        groups = [group.events for group in self.topdown.groups]
+        return [[group] for group in groups] if self.topdown.is_pass_per_group else [groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,53 +76,6 @@ class Outcome:
 
     manifest: Manifest
     failure: TdprofError | None
-
-
-class _StopSignals:
-    """Turns SIGINT, SIGTERM and SIGHUP into a readable descriptor for the duration of a recording."""
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
-
-    def fileno(self) -> int:
-        return self._read
-
-    def _note(self, number: int, _frame: object) -> None:
-        self.received = number
-
-    def __enter__(self) -> "_StopSignals":
-        self._wakeup = signal.set_wakeup_fd(self._write)
-        self._handlers = {
-            number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        }
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(self._wakeup)
-        os.close(self._read)
-        os.close(self._write)
-
-
-def make_output_folder(path: Path) -> None:
-    """Create the capture's folder.
-
-    Raises:
-        TdprofError: it exists and is not empty, or cannot be created.
-    """
-    try:
-        path.mkdir()
-    except FileExistsError as error:
-        if path.is_dir() and not any(path.iterdir()):
-            return
-        raise TdprofError(f"{path} exists already", hint="name another folder with -o, or remove it") from error
-    except OSError as error:
-        raise TdprofError(f"cannot create {path}: {error.strerror}", hint="name another folder with -o") from error
-    if not os.access(path, os.W_OK):
-        raise TdprofError(f"cannot write into {path}", hint="name another folder with -o")
 
 
 def record(options: RecordOptions, loader: LoaderProcess | None = None) -> Outcome:
@@ -120,23 +93,35 @@ def record(options: RecordOptions, loader: LoaderProcess | None = None) -> Outco
             check_command(options.command[0])
         tasks = [-1] if options.is_system_wide else threads_of(options.pids)
         choice = choose_events(options.events)
-        signals = stack.enter_context(_StopSignals())
+        signals = stack.enter_context(StopSignals())
         make_output_folder(options.output)
         on_failure = stack.enter_context(contextlib.ExitStack())
-        on_failure.callback(_remove_empty, options.output)
-        workload = stack.enter_context(Workload(options.command)) if options.command else None
+        on_failure.callback(remove_empty, options.output)
+        first = stack.enter_context(contextlib.ExitStack())
+        workload = first.enter_context(Workload(options.command)) if options.command else None
         cpus = online_cpus()
-        sizes = bpf_sampler.TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * len(cpus) * len(choice.events))
+        passes = options.passes
+        together = max(len(group) for group in passes[0]) if passes[0] else len(choice.events)
+        sizes = bpf_sampler.TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * len(cpus) * together)
         attempt = BpfAttempt(choice.events, sizes, is_wanted=options.use_bpf, process=loader)
         host = describe_host()
         sampler, rung, reason = attempt.finish(choice)
         if sampler:
             stack.enter_context(sampler)
-        target = Target([workload.pid], starts_at_exec=True) if workload else Target(tasks)
         programs = sampler.programs if sampler else None
-        attached = stack.enter_context(AttachedEvents(choice.events, target, options.rate, cpus, programs))
+
+        rates = [options.rate] * len(choice.events)
+        control = _period_control(options)
+        if control:
+            rates = [Rate(period=period) for period in control.periods]
+
+        def attach(target: Target, groups: list[list[int]] | None) -> AttachedEvents:
+            return AttachedEvents(choice.events, target, rates, cpus, programs, groups)
+
+        target = Target([workload.pid], starts_at_exec=True) if workload else Target(tasks)
+        attached = first.enter_context(attach(target, passes[0]))
         spe = stack.enter_context(SpeEvents(find_spe_pmus(), options.spe, target, cpus)) if options.spe else None
-        spool = stack.enter_context(_spool_in(options.output))
+        spool = stack.enter_context(open_spool(options.output))
         manifest = Manifest(
             host=host,
             command=list(options.command),
@@ -153,17 +138,30 @@ def record(options: RecordOptions, loader: LoaderProcess | None = None) -> Outco
             end_monotonic_ns=time.monotonic_ns(),
             losses=Losses(),
             record_ids=attached.record_ids(),
-            notes=[*choice.notes, *(spe.notes if spe else [])],
+            notes=[*options.notes, *choice.notes, *(spe.notes if spe else [])],
             spe=_spe_info(options.spe, spe) if options.spe and spe else None,
+            topdown=options.topdown,
             tdprof_version=__version__,
         )
         if signals.received is not None:
             raise TdprofError("interrupted before recording began", status=128 + signals.received)
-        run = _Run(options, manifest, attached, sampler, spe, spool, workload, signals)
+        run = _Run(options, manifest, attached, sampler, spe, spool, workload, signals, control)
+        options.on_pass(1, len(passes))
         run.start()
         attempt.close()
         on_failure.pop_all()
-        return run.until_stopped()
+        outcome = run.until_stopped()
+        first.close()
+        for number, groups in enumerate(passes[1:], 2):
+            if outcome.failure or signals.received is not None:
+                break
+            options.on_pass(number, len(passes))
+            with (
+                Workload(options.command) as workload,
+                attach(Target([workload.pid], starts_at_exec=True), groups) as attached,
+            ):
+                outcome = run.again(workload, attached, _period_control(options))
+        return outcome
 
 
 def _spe_info(options: SpeOptions, spe: SpeEvents) -> SpeInfo:
@@ -175,22 +173,24 @@ def _spe_info(options: SpeOptions, spe: SpeEvents) -> SpeInfo:
     return SpeInfo(options.period, events)
 
 
-def _spool_in(folder: Path) -> SpoolWriter:
-    try:
-        return SpoolWriter(folder)
-    except OSError as error:
-        raise TdprofError(
-            f"cannot write into {folder}: {error.strerror}", hint="name another folder with -o"
-        ) from error
+def _idle_groups(topdown: TopdownInfo | None, totals: Sequence[Count | None]) -> Iterator[str]:
+    """What to say of counter groups that were never on the PMU while there was something to count."""
+    for group in topdown.groups if topdown else ():
+        counts = [count for count in (totals[row] for row in group.events) if count]
+        if any(count.enabled_ns for count in counts) and not any(count.running_ns for count in counts):
+            metrics = ", ".join(group.metrics)
+            yield (
+                f"the counters were never free for {', '.join(group.names)}: {metrics} have no value "
+                "(record longer, or with --counters N for smaller groups, or with --passes)"
+            )
 
 
-def _remove_empty(folder: Path) -> None:
-    """A refused recording leaves nothing behind."""
-    for path in (folder / "capture.json", *folder.glob("spool/*"), folder / "spool", folder / SPE_FOLDER):
-        with contextlib.suppress(OSError):
-            path.rmdir() if path.is_dir() else path.unlink()
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+def _period_control(options: RecordOptions) -> PeriodControl | None:
+    """For a Topdown recording at a frequency: each event's own period."""
+    if options.topdown is None or not options.rate.frequency_hz:
+        return None
+    names = {row: name for group in options.topdown.groups for row, name in zip(group.events, group.names, strict=True)}
+    return PeriodControl([names[row] for row in range(len(options.events))], options.rate.frequency_hz)
 
 
 @dataclass(slots=True)
@@ -204,7 +204,8 @@ class _Run:
     spe: SpeEvents | None
     spool: SpoolWriter
     workload: Workload | None
-    signals: _StopSignals
+    signals: StopSignals
+    control: PeriodControl | None = None
     is_stopping: bool = False
 
     def start(self) -> None:
@@ -229,6 +230,14 @@ class _Run:
             Snapshot().write(running_pids() if self.options.is_system_wide else self.options.pids, self.spool)
         except OSError as error:
             raise TdprofError(f"cannot write into {self.options.output}: {error.strerror}") from error
+
+    def again(self, workload: Workload, attached: AttachedEvents, control: PeriodControl | None) -> Outcome:
+        """Another run of the command, with other events, into the same capture."""
+        self.workload, self.attached, self.control, self.is_stopping = workload, attached, control, False
+        ids = [new or old for new, old in zip(attached.record_ids(), self.manifest.record_ids, strict=True)]
+        self.manifest = replace(self.manifest, record_ids=ids)
+        workload.start()
+        return self.until_stopped()
 
     def until_stopped(self) -> Outcome:
         """Drain until something ends the recording; then stop the events, drain the rest and read the totals."""
@@ -255,15 +264,26 @@ class _Run:
                 self._drain()
             except OSError as error:
                 failure = self._write_failure(error)
+        exit_status = self.workload.wait() if self.workload else None
         self.manifest = replace(
             self.manifest,
             events=[
                 replace(info, total=count.value, enabled_ns=count.enabled_ns, running_ns=count.running_ns)
+                if count
+                else info
                 for info, count in zip(self.manifest.events, totals, strict=True)
             ],
-            losses=replace(self.manifest.losses, samples_ring_full=self.attached.lost_samples()),
-            exit_status=self.workload.wait() if self.workload else None,
-            notes=[*self.manifest.notes, *([failure.message] if failure else [])],
+            losses=replace(
+                self.manifest.losses,
+                samples_ring_full=self.manifest.losses.samples_ring_full + self.attached.lost_samples(),
+            ),
+            # Of several runs, that of the first that went wrong.
+            exit_status=self.manifest.exit_status or exit_status,
+            notes=[
+                *self.manifest.notes,
+                *_idle_groups(self.manifest.topdown, totals),
+                *([failure.message] if failure else []),
+            ],
         )
         try:
             write_manifest(self.options.output, self.manifest)
@@ -274,6 +294,7 @@ class _Run:
     def _loop(self) -> None:
         deadline = None if self.options.duration_s is None else time.monotonic() + self.options.duration_s
         next_drain = time.monotonic_ns() + DRAIN_INTERVAL_NS
+        next_check = time.monotonic_ns() + self.control.next_check_ns() if self.control else None
         with self._poller() as (poller, ending):
             while self.signals.received is None and ending:
                 timeout_ms = float(TICK_MS)
@@ -281,6 +302,11 @@ class _Run:
                     timeout_ms = min(timeout_ms, (deadline - time.monotonic()) * 1000)
                     if timeout_ms <= 0:
                         return
+                if self.control and next_check is not None:
+                    if time.monotonic_ns() >= next_check:
+                        self.attached.set_periods(self.control.correct(list(self.attached.counts())))
+                        next_check = time.monotonic_ns() + self.control.next_check_ns()
+                    timeout_ms = min(timeout_ms, (next_check - time.monotonic_ns()) / 1e6)
                 ready = set()
                 for fd, mask in poller.poll(timeout_ms):
                     ready.add(fd)

@@ -51,7 +51,9 @@ def try_recording() -> Trial:
                 stack.enter_context(sampler)
             programs = sampler.programs if sampler else None
             attached = stack.enter_context(
-                AttachedEvents(choice.events, Target([os.getpid()]), rate, online_cpus(), programs)
+                AttachedEvents(
+                    choice.events, Target([os.getpid()]), [rate] * len(choice.events), online_cpus(), programs
+                )
             )
             attached.enable()
             until = time.thread_time_ns() + _RUN_NS

@@ -1,0 +1,144 @@
+"""Which events to count or sample together, from the metrics that the user wants and what this machine's PMU offers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from tdprof.catalog.choose import CatalogChoice, keep_implemented
+from tdprof.catalog.entries import Catalog, Metric
+from tdprof.errors import TdprofError
+from tdprof.measured import SampledGroup, TopdownInfo
+from tdprof.metrics.schedule import CounterGroup, Schedule, schedule_metrics
+from tdprof.recorder.events import Event
+from tdprof.recorder.pmu import CorePmu, Counters
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedGroups:
+    """Counter groups with the events to open for each.
+
+    Attributes:
+        split_metrics: metrics whose events are spread over groups, for want of counters.
+        notes: one line each, about the catalog and what is missing or split.
+    """
+
+    groups: tuple[tuple[CounterGroup, tuple[Event, ...]], ...]
+    split_metrics: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def why_not_countable(pmu: CorePmu | None) -> str:
+    """The cause, where there is no PMU or none of its counters is free."""
+    return "this machine has no Arm core PMU" if pmu is None else f"no counter of {pmu.name} is free"
+
+
+def plan_groups(
+    choice: CatalogChoice,
+    metrics: Sequence[Metric],
+    pmu: CorePmu,
+    counters: Counters,
+    is_refused: Callable[[Event], bool] = lambda _: False,
+) -> PlannedGroups:
+    """Pack the events of all metrics that can be had into counter groups.
+
+    Args:
+        is_refused: whether the kernel will not open an event although the PMU claims it.
+    """
+    catalog = choice.catalog
+    kept, absent = keep_implemented(catalog, pmu.codes)
+    needed = dict.fromkeys(name for metric in metrics for name in metric.events)
+    refused = {name for name in needed if name in kept.events and is_refused(pmu.event(name, kept.events[name].code))}
+    missing = refused | (needed.keys() & set(absent))
+    countable = [metric for metric in metrics if not missing.intersection(metric.events)]
+    notes = list(choice.notes)
+    if missing:
+        first = next(name for name in needed if name in missing)
+        does = "refuses" if missing == refused else "does not offer"
+        notes.append(
+            f"{pmu.name} {does} {len(missing)} of the events needed (such as {first}): "
+            f"{len(metrics) - len(countable)} of {len(metrics)} metrics have no value"
+        )
+    schedule = _schedule(catalog, countable, counters)
+    notes += schedule.warnings
+    groups = tuple(
+        (group, tuple(pmu.event(name, catalog.events[name].code) for name in group.events)) for group in schedule.groups
+    )
+    return PlannedGroups(groups, schedule.split_metrics, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingPlan:
+    """Events to sample in groups.
+
+    Attributes:
+        events: a row for each event of each group.
+        topdown: what they are, by row; None where nothing can be had, and a note says why.
+        notes: one line each.
+    """
+
+    events: tuple[Event, ...]
+    topdown: TopdownInfo | None
+    notes: tuple[str, ...]
+
+
+def plan_sampling(planned: PlannedGroups, core: str, *, is_pass_per_group: bool = False) -> SamplingPlan:
+    """Number the events of all groups."""
+    if not planned.groups:
+        return SamplingPlan((), None, planned.notes)
+    events: list[Event] = []
+    groups = []
+    for group, members in planned.groups:
+        rows = list(range(len(events), len(events) + len(members)))
+        groups.append(SampledGroup(rows, list(group.events), list(group.metrics)))
+        events += members
+    is_pass_per_group &= len(groups) > 1
+    topdown = TopdownInfo(core, groups, is_pass_per_group, list(planned.split_metrics))
+    return SamplingPlan(tuple(events), topdown, planned.notes)
+
+
+def sampled_metrics(catalog: Catalog, stage: str, names: str | None) -> tuple[Metric, ...]:
+    """What to sample: Stage 1 in any case, with ``stage`` "2" or "all" everything, and the metrics and groups named."""
+    wanted = list(select_metrics(catalog, None, "1" if stage == "1" else None))
+    if names is not None:
+        wanted += select_metrics(catalog, names, None)
+    return tuple(dict.fromkeys(wanted))
+
+
+def _schedule(catalog: Catalog, metrics: Sequence[Metric], counters: Counters) -> Schedule:
+    try:
+        return schedule_metrics(catalog, metrics, counters.programmable, has_cycle_counter=counters.has_cycle_counter)
+    except ValueError as error:
+        raise TdprofError(f"cannot measure metrics with {error}") from error
+
+
+def select_metrics(catalog: Catalog, names: str | None, stage: str | None) -> tuple[Metric, ...]:
+    """The metrics that ``--metrics`` and ``--stage`` ask for, in the order of the catalog's groups.
+
+    Raises:
+        TdprofError: a name that is neither a metric nor a group, with the nearest; or nothing is left.
+    """
+    ordered = dict.fromkeys(name for group in catalog.groups.values() for name in group.metrics)
+    wanted = list(ordered | dict.fromkeys(catalog.metrics)) if names is None else _named(catalog, names)
+    if stage in ("1", "2"):
+        number = int(stage)
+        stages = {name: {catalog.groups[group].stage for group in catalog.metrics[name].groups} for name in wanted}
+        wanted = [name for name in wanted if number in stages[name]]
+    if not wanted:
+        raise TdprofError(f"none of these metrics is in stage {stage}" if names else "no metrics", status=2)
+    return tuple(catalog.metrics[name] for name in wanted)
+
+
+def _named(catalog: Catalog, names: str) -> list[str]:
+    known = {name.lower(): name for name in (*catalog.metrics, *catalog.groups)}
+    wanted: dict[str, None] = {}
+    for given in filter(None, (part.strip() for part in names.split(","))):
+        name = known.get(given.lower())
+        if name is None:
+            close = get_close_matches(given.lower(), known, n=1)
+            hint = f"--metrics {known[close[0]]}" if close else f"tdprof list groups --cpu {catalog.name}"
+            raise TdprofError(f"{catalog.title} has no metric or group named '{given}'", hint=hint, status=2)
+        members = catalog.groups[name].metrics if name in catalog.groups else (name,)
+        wanted |= dict.fromkeys(members)
+    if not wanted:
+        raise TdprofError("--metrics names nothing", hint=f"tdprof list groups --cpu {catalog.name}", status=2)
+    return list(wanted)

@@ -1,0 +1,200 @@
+"""What a Topdown recording samples: on whole and on lesser PMUs, for every stage, and what the user is told."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tdprof.catalog.choose import CatalogChoice, find_by_name, load_packaged, name_of
+from tdprof.catalog.entries import Catalog
+from tdprof.catalog.midr import CoreType, Midr
+from tdprof.cli import record as record_command
+from tdprof.cli import record_topdown
+from tdprof.cli.record_topdown import TopdownOptions, plan_topdown
+from tdprof.errors import TdprofError
+from tdprof.planning import SamplingPlan, plan_groups, plan_sampling, sampled_metrics
+from tdprof.recorder.events import Event
+from tdprof.recorder.pmu import CorePmu, Counters
+
+V1 = load_packaged("neoverse-v1")
+N3 = load_packaged("neoverse-n3")
+EVERYTHING = frozenset(code for code in range(0x4040) if code & ~0x403F == 0)
+PMU = CorePmu("armv8_pmuv3_0", 8, frozenset(), EVERYTHING)
+
+
+def plan(
+    catalog: Catalog,
+    stage: str = "1",
+    names: str | None = None,
+    counters: Counters = Counters(6, True),  # noqa: B008 - a frozen value
+    is_refused: Callable[[Event], bool] = lambda _: False,
+) -> SamplingPlan:
+    metrics = sampled_metrics(catalog, stage, names)
+    groups = plan_groups(CatalogChoice(catalog, (0,), ()), metrics, PMU, counters, is_refused)
+    return plan_sampling(groups, catalog.name)
+
+
+def check_rows(found: SamplingPlan, catalog: Catalog, metrics: Sequence[str]) -> None:
+    """Every row is one event of one group, and every metric's events stand in its group."""
+    assert found.topdown is not None
+    groups = found.topdown.groups
+    assert [row for group in groups for row in group.events] == list(range(len(found.events)))
+    for group in groups:
+        assert [found.events[row].config for row in group.events] == [catalog.events[name].code for name in group.names]
+        assert {event for name in group.metrics for event in catalog.metrics[name].events} <= set(group.names)
+        assert group.names[0] == "CPU_CYCLES"
+        assert len(group.events) <= 7
+    assert sorted(name for group in groups for name in group.metrics) == sorted(metrics)
+
+
+def test_stage_1_is_one_group_on_a_v1() -> None:
+    found = plan(V1)
+    check_rows(found, V1, V1.groups["Topdown_L1"].metrics)
+    assert found.topdown
+    assert len(found.topdown.groups) == 1
+    assert len(found.events) == 7
+
+
+@pytest.mark.parametrize(("catalog", "groups"), [(V1, 7), (N3, 13)])
+def test_stage_2_is_everything_in_the_fewest_groups(catalog: Catalog, groups: int) -> None:
+    found = plan(catalog, "2")
+    check_rows(found, catalog, list(catalog.metrics))
+    assert found.topdown
+    assert len(found.topdown.groups) == groups
+    assert found == plan(catalog, "all")
+
+
+def test_named_metrics_come_on_top_of_stage_1() -> None:
+    found = plan(V1, names="Branch_Effectiveness,l1d_cache_mpki")
+    check_rows(
+        found,
+        V1,
+        list({*V1.groups["Topdown_L1"].metrics, *V1.groups["Branch_Effectiveness"].metrics, "l1d_cache_mpki"}),
+    )
+
+
+def test_a_taken_cycle_counter_splits_level_1_and_says_so() -> None:
+    found = plan(V1, counters=Counters(6, False))
+    assert found.topdown
+    assert len(found.topdown.groups) == 2
+    assert "Topdown_L1 does not fit" in found.notes[0]
+
+
+def test_metrics_of_too_few_counters_are_named() -> None:
+    found = plan(V1, counters=Counters(2, True))
+    assert found.topdown
+    assert "bad_speculation" in found.topdown.split_metrics
+
+
+def test_an_event_that_the_kernel_refuses_costs_only_its_metrics() -> None:
+    found = plan(V1, "2", is_refused=lambda event: event.name == "DTLB_WALK")
+    assert found.topdown
+    assert not any("DTLB_WALK" in group.names for group in found.topdown.groups)
+    lost = [name for name, metric in V1.metrics.items() if "DTLB_WALK" in metric.events]
+    check_rows(found, V1, [name for name in V1.metrics if name not in lost])
+    assert f"refuses 1 of the events needed (such as DTLB_WALK): {len(lost)} of 36" in found.notes[0]
+
+
+def test_nothing_is_left_where_every_event_is_refused() -> None:
+    found = plan(V1, is_refused=lambda _: True)
+    assert found.topdown is None
+    assert found.events == ()
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A machine with these cores, PMU and counters."""
+
+    def make(midr: int | None, pmu: CorePmu | None = PMU, counters: Counters | None = Counters(6, True)) -> None:  # noqa: B008
+        cores = [] if midr is None else [CoreType(Midr.from_register(midr), (0, 1))]
+        monkeypatch.setattr("tdprof.catalog.midr.read_core_types", lambda: cores)
+        monkeypatch.setattr("tdprof.recorder.pmu.find_arm_pmu", lambda _: pmu)
+        monkeypatch.setattr("tdprof.recorder.pmu.probe_counters", lambda _: counters)
+        monkeypatch.setattr("tdprof.recorder.attach.can_open", lambda _, *, sampling: sampling)
+
+    return make
+
+
+def options(stage: str | None = "1", **others: object) -> TopdownOptions:
+    given = {"stage": stage, "metrics": None, "passes": False, "counters": None, "cpu": ""} | others
+    return TopdownOptions(**given)  # type: ignore[arg-type]
+
+
+def test_the_machines_core_is_planned_for(machine: Callable[..., None]) -> None:
+    machine(0x411FD401)
+    found = plan_topdown(options())
+    assert found.topdown
+    assert found.topdown.core == "neoverse-v1"
+    assert not found.topdown.is_pass_per_group
+    found = plan_topdown(options("2", passes=True))
+    assert found.topdown
+    assert found.topdown.is_pass_per_group
+
+
+@pytest.mark.parametrize(
+    ("midr", "pmu", "counters", "said"),
+    [
+        (None, PMU, Counters(6, True), "not an Arm machine"),
+        (0x411FD401, None, None, "no Arm core PMU"),
+        (0x411FD401, PMU, None, "no counter of armv8_pmuv3_0 is free"),
+    ],
+)
+def test_without_a_pmu_a_note_says_what_is_missing(
+    machine: Callable[..., None], midr: int | None, pmu: CorePmu | None, counters: Counters | None, said: str
+) -> None:
+    machine(midr, pmu, counters)
+    found = plan_topdown(options())
+    assert (found.events, found.topdown) == ((), None)
+    assert said in found.notes[-1]
+    assert "no Topdown metrics" in found.notes[-1]
+
+
+def test_more_counters_than_are_free_are_refused(machine: Callable[..., None]) -> None:
+    machine(0x411FD401, PMU, Counters(5, True))
+    with pytest.raises(TdprofError, match="5 free") as caught:
+        plan_topdown(options(counters=6))
+    assert caught.value.hint == "--counters 5"
+    assert plan_topdown(options(counters=4)).topdown
+
+
+@pytest.mark.parametrize("midr", [0x410FD490, 0x410FD493, 0x6D0FD490, 0x411FD401, 0x410FD8E0, 0x413FD0C1])
+def test_a_catalog_is_found_again_by_its_name(midr: int) -> None:
+    core = CoreType(Midr.from_register(midr), (0,))
+    chosen = find_by_name(hex(midr))
+    assert find_by_name(name_of(chosen, "", [core])) == chosen
+    assert find_by_name(name_of(chosen, hex(midr), [])) == chosen
+
+
+def test_a_named_revision_stays_in_the_name() -> None:
+    for text in ("neoverse-n2-r0p0", "n2-r0p3"):
+        chosen = find_by_name(text)
+        assert find_by_name(name_of(chosen, text, [])) == chosen
+
+
+def record(*words: str) -> Result:
+    return CliRunner().invoke(record_command.command, words, standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--topdown", "ls"], "takes 1, 2 or all, not 'ls'"),
+        (["--topdown=3", "--", "true"], "takes 1, 2 or all"),
+        (["--passes", "--", "true"], "are about Topdown"),
+        (["--cpu", "n3", "--", "true"], "are about Topdown"),
+        (["--topdown", "-e", "cycles", "--", "true"], "excludes -e"),
+        (["--topdown", "--passes", "-p", "1"], "needs -- CMD"),
+        (["--topdown", "--passes", "--duration", "1", "--", "true"], "needs -- CMD"),
+        (["--topdown", "--passes", "--spe", "--", "true"], "needs -- CMD"),
+    ],
+)
+def test_options_that_do_not_go_together(words: list[str], said: str, tmp_path: Path) -> None:
+    result = record(*words)
+    assert isinstance(result.exception, TdprofError)
+    assert said in str(result.exception)
+    assert result.exception.status == 2
+
+
+def test_the_rate_of_seven_events_is_told_in_the_help() -> None:
+    assert f"with --topdown {record_topdown.DEFAULT_HZ}" in " ".join(record("--help").output.split())
