@@ -1,6 +1,5 @@
 """`tdprof record`: sample a command, processes or the whole system."""
 
-import contextlib
 import math
 import sys
 from collections.abc import Sequence
@@ -12,12 +11,13 @@ import click
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
 from tdprof.errors import TdprofError
-from tdprof.recorder.capabilities import may_load_bpf
-from tdprof.recorder.loader_process import LoaderProcess
+from tdprof.recorder.attach import Rate
+from tdprof.recorder.events import parse_events
+from tdprof.recorder.session import RecordOptions, record
+from tdprof.recorder.spe import parse_spe_options
 
 if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest
-    from tdprof.recorder.attach import Rate
 
 DEFAULT_HZ = 999
 DEFAULT_OUTPUT = "tdprof.capture"
@@ -48,9 +48,7 @@ def _pids(text: str) -> list[int]:
         raise TdprofError(f"-p takes process IDs, not '{text}'", hint="tdprof record -p 1234,5678", status=2) from error
 
 
-def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rate":
-    from tdprof.recorder.attach import Rate
-
+def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> Rate:
     if frequency_hz is not None and period is not None:
         raise TdprofError("-F and -c exclude each other", hint="give one of them", status=2)
     return Rate(period=period) if period is not None else Rate(frequency_hz=frequency_hz or default_hz)
@@ -132,30 +130,23 @@ def command(
         raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
     if duration_s is not None and not math.isfinite(duration_s):
         raise TdprofError(f"--duration takes a number of seconds, not {duration_s}", hint="--duration 10", status=2)
-    with contextlib.ExitStack() as stack:
-        # It imports bcc and LLVM while this process imports what comes next.
-        loader = stack.enter_context(LoaderProcess()) if may_load_bpf() and not no_bpf else None
-        from tdprof.recorder.events import parse_events
-        from tdprof.recorder.session import RecordOptions, record
-        from tdprof.recorder.spe import parse_spe_options
-
-        plan = plan_topdown(topdown) if topdown.is_wanted else None
-        is_planned = plan is not None and plan.topdown is not None
-        options = RecordOptions(
-            output=output or default_output(),
-            events=plan.events if plan else parse_events(events) if events is not None else (),
-            rate=_rate(frequency_hz, period, TOPDOWN_HZ if is_planned else DEFAULT_HZ),
-            topdown=plan.topdown if plan else None,
-            notes=plan.notes if plan else (),
-            on_pass=(lambda _number, _total: None) if quiet else show_pass,
-            command=words,
-            pids=_pids(pids) if pids else (),
-            is_system_wide=is_system_wide,
-            duration_s=duration_s,
-            use_bpf=not no_bpf,
-            spe=None if spe_text is None else parse_spe_options(spe_text),
-        )
-        outcome = record(options, loader)
+    plan = plan_topdown(topdown) if topdown.is_wanted else None
+    is_planned = plan is not None and plan.topdown is not None
+    options = RecordOptions(
+        output=output or default_output(),
+        events=plan.events if plan else parse_events(events) if events is not None else (),
+        rate=_rate(frequency_hz, period, TOPDOWN_HZ if is_planned else DEFAULT_HZ),
+        topdown=plan.topdown if plan else None,
+        notes=plan.notes if plan else (),
+        on_pass=(lambda _number, _total: None) if quiet else show_pass,
+        command=words,
+        pids=_pids(pids) if pids else (),
+        is_system_wide=is_system_wide,
+        duration_s=duration_s,
+        use_bpf=not no_bpf,
+        spe=None if spe_text is None else parse_spe_options(spe_text),
+    )
+    outcome = record(options)
     # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
     from rich.console import Console
 

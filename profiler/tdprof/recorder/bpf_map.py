@@ -22,19 +22,25 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def _bpf(command: int, attr: bytearray) -> None:
+def bpf(command: int, attr: bytearray) -> int:
+    """The system call itself; returns what it returns, a descriptor or 0.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
     number = _SYSCALL_NUMBER[platform.machine()]
     buffer = (ctypes.c_char * len(attr)).from_buffer(attr)
     result = _libc.syscall(ctypes.c_long(number), ctypes.c_int(command), buffer, ctypes.c_uint(len(attr)))
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
+    return int(result)
 
 
 def update_u32(map_fd: int, index: int, value: int) -> None:
     """Set element ``index`` of an array of uint32."""
     key, element = ctypes.c_uint32(index), ctypes.c_uint32(value)
-    _bpf(
+    bpf(
         BPF_MAP_UPDATE_ELEM,
         bytearray(struct.pack("=IIQQQ", map_fd, 0, ctypes.addressof(key), ctypes.addressof(element), 0)),
     )
@@ -62,7 +68,7 @@ class PerCpuCounters:
         totals = []
         for index in range(self._size):
             key = ctypes.c_uint32(index)
-            _bpf(
+            bpf(
                 BPF_MAP_LOOKUP_ELEM,
                 bytearray(
                     struct.pack("=IIQQQ", self._map_fd, 0, ctypes.addressof(key), ctypes.addressof(self._values), 0)
@@ -98,7 +104,7 @@ class BatchReader:
             attr = bytearray(struct.pack("=QQQQIIQQ", *buffers, self.BATCH_ROWS, map_fd, 0, 0))
             finished = False
             try:
-                _bpf(BPF_MAP_LOOKUP_AND_DELETE_BATCH, attr)
+                bpf(BPF_MAP_LOOKUP_AND_DELETE_BATCH, attr)
             except OSError as error:
                 if error.errno != errno.ENOENT:
                     raise

@@ -9,12 +9,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tdprof.capture.spool import STACKS_FILE, SpoolWriter
 from tdprof.recorder import bpf_map
-from tdprof.recorder.bpf_loader import MAPS
-from tdprof.recorder.loader_process import LoaderProcess
+from tdprof.recorder.bpf_cache import BpfCache
+from tdprof.recorder.bpf_object import BpfObject, LoadError, load_object
 from tdprof.recorder.ring import BpfRing
+from tdprof.user_cache import user_cache
+
+if TYPE_CHECKING:
+    from tdprof.recorder.compiler_process import CompilerProcess
 
 KEY_BYTES, VALUE_BYTES = 48, 16  # struct sample_key, struct sample_value
 # enum counter of bpf/sample.h, in order
@@ -54,38 +60,42 @@ class TableSizes:
 
 
 class BpfLoad:
-    """A load under way in another process; ``finish`` waits for it, so that the caller can prepare meanwhile."""
+    """A load under way: compiled by an earlier run, or being compiled in another process while the caller prepares."""
 
-    def __init__(self, process: LoaderProcess, with_kernel: Sequence[bool], sizes: TableSizes) -> None:
-        """Ask for the programs.
+    def __init__(self, with_kernel: Sequence[bool], sizes: TableSizes) -> None:
+        """Begin.
 
         Args:
-            process: the child that loads them.
             with_kernel: for each event, whether its kernel call chain is taken.
             sizes: capacities of the maps.
         """
         self._sizes = sizes
-        folder = files("tdprof") / "bpf"
-        settings = {
-            "ROWS": sizes.rows,
-            "STACK_SLOTS": 1 << 16,
-            "RING_PAGES": sizes.ring_bytes // mmap.PAGESIZE,
-            "PAGE_SIZE": mmap.PAGESIZE,
-            "USE_PIDNS": 0,
+        self._request = _request(with_kernel)
+        self._cache = BpfCache(user_cache("bpf"))
+        self._to_store: BpfObject | None = None
+        self._compiler: CompilerProcess | None = None
+        self._cached = self._cache.load(self._key)
+        if self._cached is None:
+            self._start_compiler()
+
+    @property
+    def _key(self) -> dict[str, object]:
+        """All that the compiler's answer depends on."""
+        headers = sorted(Path(self._request["headers"]).rglob("*.h"))
+        include = sorted(Path(self._request["include"]).glob("*.h"))
+        return {
+            "text": self._request["text"],
+            "headers": [path.read_text() for path in (*include, *headers)],
+            "settings": self._request["settings"],
+            "machine": platform.machine(),
+            "kernel": platform.release(),
         }
-        namespace = os.stat("/proc/self/ns/pid")
-        if namespace.st_ino != INITIAL_PID_NAMESPACE:
-            settings |= {"USE_PIDNS": 1, "PIDNS_DEV": namespace.st_dev, "PIDNS_INO": namespace.st_ino}
-        self._process = process
-        self._maximum = len(MAPS) + len(with_kernel)
-        process.ask(
-            {
-                "source": str(folder / "sample.bpf.c"),
-                "headers": str(folder / "stand-in"),
-                "with_kernel": list(with_kernel),
-                "settings": settings,
-            }
-        )
+
+    def _start_compiler(self) -> None:
+        from tdprof.recorder.compiler_process import CompilerProcess  # what it needs is slow to load
+
+        self._compiler = CompilerProcess()
+        self._compiler.ask(self._request)
 
     def finish(self) -> "BpfSampler":
         """Wait for the programs.
@@ -93,15 +103,57 @@ class BpfLoad:
         Raises:
             BpfUnavailableError: no bcc, or the kernel refuses the program.
         """
-        answer, fds, lines = self._process.answer(self._maximum)
+        entries = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
+        if self._cached is not None:
+            try:
+                return BpfSampler(*load_object(self._cached, entries), self._sizes)
+            except LoadError:
+                self._start_compiler()
+        try:
+            compiled = self._compiled()
+            sampler = BpfSampler(*load_object(compiled, entries), self._sizes)
+        except LoadError as error:
+            raise BpfUnavailableError(f"the BPF program did not load: {error}") from error
+        self._to_store = compiled
+        return sampler
+
+    def _compiled(self) -> BpfObject:
+        assert self._compiler
+        answer, lines = self._compiler.answer()
         if "error" not in answer:
-            return BpfSampler(dict(zip(answer["maps"], fds, strict=False)), fds[len(answer["maps"]) :], self._sizes)
+            return BpfObject.from_json(answer)
         if answer["stage"] == "import":
             raise BpfUnavailableError("bcc is not installed (apt-get install python3-bpfcc)")
         lines = lines or [answer["error"]]
         # clang's first line names the error; Python's last one does.
         detail = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-        raise BpfUnavailableError(f"the BPF program did not {answer['stage']}: {detail}")
+        raise BpfUnavailableError(f"the BPF program did not compile: {detail}")
+
+    def close(self) -> None:
+        """Reap the compiler and keep what it made. Once the events run: it takes a hundredth of a second to end."""
+        if self._to_store is not None:
+            self._cache.store(self._key, self._to_store)
+            self._to_store = None
+        if self._compiler is not None:
+            self._compiler.close()
+            self._compiler = None
+
+
+def _request(with_kernel: Sequence[bool]) -> dict[str, Any]:
+    """What the compiler is asked; see bpf_compiler.py for the keys."""
+    folder = files("tdprof") / "bpf"
+    programs = [f"SAMPLE_PROGRAM({event}, {int(kernel)})\n" for event, kernel in enumerate(with_kernel)]
+    # The load decides how large tables are, so that one object serves them all.
+    settings = {"ROWS": 1, "STACK_SLOTS": 1 << 16, "RING_PAGES": 1, "PAGE_SIZE": mmap.PAGESIZE, "USE_PIDNS": 0}
+    namespace = os.stat("/proc/self/ns/pid")
+    if namespace.st_ino != INITIAL_PID_NAMESPACE:
+        settings |= {"USE_PIDNS": 1, "PIDNS_DEV": namespace.st_dev, "PIDNS_INO": namespace.st_ino}
+    return {
+        "text": (folder / "sample.bpf.c").read_text() + "".join(programs),
+        "include": str(folder),
+        "headers": str(folder / "stand-in"),
+        "settings": settings,
+    }
 
 
 def wait_for_running_programs() -> None:

@@ -9,7 +9,6 @@ from tdprof.recorder.bpf_sampler import BpfLoad, BpfSampler, BpfUnavailableError
 from tdprof.recorder.capabilities import may_load_bpf
 from tdprof.recorder.events import Event, core_pmus, parse_event
 from tdprof.recorder.host import perf_event_paranoid
-from tdprof.recorder.loader_process import LoaderProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +47,17 @@ class BpfAttempt:
         events: what will be sampled.
         sizes: capacities of the tables.
         is_wanted: whether the user lets us.
-        process: the loader, if the caller started it already.
     """
 
-    def __init__(
-        self, events: Sequence[Event], sizes: TableSizes, *, is_wanted: bool, process: LoaderProcess | None = None
-    ) -> None:
+    def __init__(self, events: Sequence[Event], sizes: TableSizes, *, is_wanted: bool) -> None:
         self._load: BpfLoad | None = None
-        self._process = process
         self._reason = ""
         if not is_wanted:
             self._reason = "asked for with --no-bpf"
         elif not may_load_bpf():
             self._reason = "loading BPF programs needs root, or CAP_BPF and CAP_PERFMON"
         else:
-            self._process = process or LoaderProcess()
-            self._load = BpfLoad(self._process, [not event.exclude_kernel for event in events], sizes)
+            self._load = BpfLoad([not event.exclude_kernel for event in events], sizes)
 
     def finish(self, choice: Choice) -> tuple[BpfSampler | None, Rung, str]:
         """The loaded sampler or None, the rung, and why it is this one."""
@@ -81,6 +75,6 @@ class BpfAttempt:
         return None, Rung.RING_BUFFER, f"no BPF: {reason}"
 
     def close(self) -> None:
-        """Reap the loader. Once the events run: it takes a hundredth of a second to end."""
-        if self._process is not None:
-            self._process.close()
+        """Reap what helped with the load; wanted once the events run."""
+        if self._load is not None:
+            self._load.close()

@@ -141,6 +141,8 @@ class BpfRing:
         self._consumer.release()
         self._producer.release()
         self._data.release()
+        self._consumer_map.close()
+        self._producer_map.close()
 
 
 def write_ring(out_fd: int, data: memoryview, start: int, size: int) -> None:

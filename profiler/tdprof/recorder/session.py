@@ -19,7 +19,6 @@ from tdprof.recorder.attach import AttachedEvents, Rate, Target, threads_of
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import describe_host, online_cpus
 from tdprof.recorder.ladder import BpfAttempt, choose_events
-from tdprof.recorder.loader_process import LoaderProcess
 from tdprof.recorder.output_folder import make_output_folder, open_spool, remove_empty
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
@@ -78,12 +77,8 @@ class Outcome:
     failure: TdprofError | None
 
 
-def record(options: RecordOptions, loader: LoaderProcess | None = None) -> Outcome:
+def record(options: RecordOptions) -> Outcome:
     """Record until the command or the processes end, the duration is over, or a signal asks to stop.
-
-    Args:
-        options: what was asked for.
-        loader: the child for BPF programs, if it was started already.
 
     Raises:
         TdprofError: nothing could be recorded. Once recording has begun, failures are in the outcome instead.
@@ -103,7 +98,8 @@ def record(options: RecordOptions, loader: LoaderProcess | None = None) -> Outco
         passes = options.passes
         together = max(len(group) for group in passes[0]) if passes[0] else len(choice.events)
         sizes = bpf_sampler.TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * len(cpus) * together)
-        attempt = BpfAttempt(choice.events, sizes, is_wanted=options.use_bpf, process=loader)
+        attempt = BpfAttempt(choice.events, sizes, is_wanted=options.use_bpf)
+        stack.callback(attempt.close)
         host = describe_host()
         sampler, rung, reason = attempt.finish(choice)
         if sampler:

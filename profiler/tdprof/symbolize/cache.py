@@ -21,6 +21,7 @@ import numpy as np
 from tdprof.model import U64
 from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
+from tdprof.user_cache import user_cache
 
 _MAGIC = b"TDSYM\x00\x00\x01"  # the last byte is the version of this layout
 _START = struct.Struct("<8sQ")
@@ -73,8 +74,7 @@ class SymbolCache:
     @classmethod
     def default(cls) -> Self:
         """The user's: ``$XDG_CACHE_HOME/tdprof/symbols``, else ``~/.cache/tdprof/symbols``."""
-        base = os.environ.get("XDG_CACHE_HOME")
-        return cls((Path(base) if base else Path.home() / ".cache") / "tdprof" / "symbols")
+        return cls(user_cache("symbols"))
 
     def load(self, build_id: str, source: str) -> CachedSymbols | None:
         """What is known of an executable, if it was read from the same source; None if not, or if it is damaged."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from tdprof.capture.manifest import Rung
 from tdprof.recorder.capabilities import may_load_bpf
+from tdprof.recorder.compiler_process import bpf_interpreters
 from tdprof.recorder.host import online_cpus
-from tdprof.recorder.loader_process import bpf_interpreters
 from tdprof.recorder.readiness import pmus, settings, software
 from tdprof.recorder.readiness.check import Check, Status
 from tdprof.recorder.readiness.machine import Machine

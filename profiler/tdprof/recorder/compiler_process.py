@@ -1,8 +1,8 @@
-"""The child that compiles and loads the BPF programs: started first of all, since it takes longer than the rest."""
+"""The child that compiles the BPF programs, for which it takes longer than everything else before the start."""
 
+import contextlib
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,8 +22,8 @@ def bpf_interpreters() -> list[str]:
     return found
 
 
-class LoaderProcess:
-    """Runs ``bpf_loader.py``, which imports bcc at once and then waits to be asked.
+class CompilerProcess:
+    """Runs ``bpf_compiler.py``, which imports bcc at once and then waits to be asked.
 
     Use as a context manager: leaving it ends a child that nobody asked.
     """
@@ -34,54 +34,57 @@ class LoaderProcess:
         self._spawn()
 
     def _spawn(self) -> None:
-        self._channel, theirs = socket.socketpair()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
-        script = str(Path(__file__).with_name("bpf_loader.py"))
-        with theirs:
-            self._process = subprocess.Popen(
-                [self._interpreters.pop(0), "-I", script, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-            )
+        self._process = subprocess.Popen(
+            [self._interpreters.pop(0), "-I", str(Path(__file__).with_name("bpf_compiler.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Say what to load; see ``bpf_loader.py`` for the keys."""
+        """Say what to compile; see ``bpf_compiler.py`` for the keys."""
         self._request = json.dumps(request).encode() + b"\n"
         self._send()
 
     def _send(self) -> None:
+        assert self._process.stdin
         try:
-            self._channel.sendall(self._request)
+            self._process.stdin.write(self._request)
+            self._process.stdin.flush()
         except BrokenPipeError:  # it could not import bcc, and says so in its answer
             return
 
-    def answer(self, most_descriptors: int) -> tuple[dict[str, Any], list[int], list[str]]:
-        """Wait for it: what the child answered, the descriptors, and the lines that it and clang printed.
+    def answer(self) -> tuple[dict[str, Any], list[str]]:
+        """Wait for it: what the child answered, and if that is an error the lines that it and clang printed.
 
         An interpreter that cannot import bcc is followed by the next.
         """
         while True:
-            data, descriptors, _, _ = socket.recv_fds(self._channel, 1 << 16, most_descriptors)
-            answer = json.loads(data) if data else {"error": "the loader died", "stage": "load"}
+            assert self._process.stdout
+            line = self._process.stdout.readline()
+            answer = json.loads(line) if line.endswith(b"\n") else {"error": "the compiler died", "stage": "compile"}
             if "error" not in answer:
-                return answer, descriptors, []  # without waiting for the child's end: it gives 100 MB back first
+                return answer, []  # without waiting for the child's end: it gives 100 MB back first
             self._process.wait()
             if answer["stage"] != "import" or not self._interpreters:
                 self._log.seek(0)
-                return answer, descriptors, self._log.read().decode(errors="replace").strip().splitlines()
+                return answer, self._log.read().decode(errors="replace").strip().splitlines()
             self.close()
             self._spawn()
             self._send()
 
     def close(self) -> None:
         """End the child, if it has not ended."""
-        self._channel.close()
+        assert self._process.stdin
+        assert self._process.stdout
+        with contextlib.suppress(BrokenPipeError):  # what it was asked was never read
+            self._process.stdin.close()
+        self._process.stdout.close()
         self._process.wait()
         self._log.close()
 
-    def __enter__(self) -> "LoaderProcess":
+    def __enter__(self) -> "CompilerProcess":
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -1,0 +1,214 @@
+"""A compiled BPF object: its maps and programs, and how they come into the kernel.
+
+Layouts are those of ``union bpf_attr`` and ``struct bpf_insn`` in the kernel's include/uapi/linux/bpf.h.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import resource
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tdprof.recorder.bpf_compiler import INSTRUCTION, replace_maps
+from tdprof.recorder.bpf_map import bpf
+
+BPF_MAP_CREATE = 0
+BPF_PROG_LOAD = 5
+BPF_PROG_TYPE_PERF_EVENT = 7
+_LOG_BYTES = 1 << 20
+
+
+class LoadError(Exception):
+    """The kernel refuses a map or a program; the text says which and why."""
+
+
+class _NotPermittedError(LoadError):
+    """EPERM; the verifier's refusals are EACCES and others."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapSpec:
+    """What a map is made with. ``type`` and ``flags`` are the kernel's."""
+
+    name: str
+    type: int
+    key_bytes: int
+    value_bytes: int
+    entries: int
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Instructions, in which a map stands as its index among the object's maps."""
+
+    name: str
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """Which bcc made an object, and the file that changes when bcc does."""
+
+    path: str
+    version: str
+    mtime_ns: int
+    size_bytes: int
+
+    def is_unchanged(self) -> bool:
+        """Whether that bcc is still the one that is installed."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return False
+        return (status.st_mtime_ns, status.st_size) == (self.mtime_ns, self.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class BpfObject:
+    """What the compiler made of the C source; serves any number of loads."""
+
+    maps: Sequence[MapSpec]
+    programs: Sequence[Program]
+    compiler: Compiler
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """What ``to_json`` gave, or the compiler's answer.
+
+        Raises:
+            ValueError: it is not an object that could be loaded.
+        """
+        try:
+            maps = [_checked(MapSpec, entry) for entry in content["maps"]]
+            programs = [Program(str(entry["name"]), bytes.fromhex(entry["code"])) for entry in content["programs"]]
+            for program in programs:
+                _check_code(program.code, len(maps))
+            return cls(maps, programs, _checked(Compiler, content["compiler"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a BPF object: {error}") from error
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file; ``from_json`` reads it."""
+        return {
+            "maps": [{name: getattr(entry, name) for name in MapSpec.__slots__} for entry in self.maps],
+            "programs": [{"name": program.name, "code": program.code.hex()} for program in self.programs],
+            "compiler": {name: getattr(self.compiler, name) for name in Compiler.__slots__},
+        }
+
+
+def _checked(kind: Any, entry: Mapping[str, Any]) -> Any:
+    """An instance whose numbers are numbers that fit the kernel's 32 bits (a time: 64), and whose texts are texts."""
+    for name, annotation in kind.__annotations__.items():
+        value = entry[name]
+        if type(value) is not annotation:
+            raise ValueError(f"{name} is {value!r}")
+        if annotation is int and not 0 <= value < 1 << (64 if name == "mtime_ns" else 32):
+            raise ValueError(f"{name} is {value}")
+    return kind(**entry)
+
+
+def _check_code(code: bytes, maps: int) -> None:
+    if not code or len(code) % INSTRUCTION.size:
+        raise ValueError(f"{len(code)} bytes are no instructions")
+    replace_maps(code, {index: index for index in range(maps)})
+
+
+def load_object(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int], list[int]]:
+    """Create the maps and load the programs; the caller closes the descriptors.
+
+    Args:
+        found: what to load.
+        entries: how many entries the maps of these names get (a ring buffer: bytes); the others as compiled.
+
+    Returns:
+        The maps' descriptors by name, and the programs' in order.
+
+    Raises:
+        LoadError: the kernel refuses a part; nothing stays open.
+    """
+    try:
+        return _load(found, entries)
+    except _NotPermittedError:
+        # Until Linux 5.11 maps and programs counted as locked memory.
+        with _unlimited_locked_memory():
+            return _load(found, entries)
+
+
+def _load(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int], list[int]]:
+    with contextlib.ExitStack() as on_failure:
+        maps = {}
+        for spec in found.maps:
+            try:
+                maps[spec.name] = create_map(spec, entries.get(spec.name, spec.entries))
+            except OSError as error:
+                raise _refusal(error)(f"map {spec.name}: {error.strerror}") from error
+            on_failure.callback(os.close, maps[spec.name])
+        programs = []
+        for program in found.programs:
+            programs.append(load_program(program.name, replace_maps(program.code, dict(enumerate(maps.values())))))
+            on_failure.callback(os.close, programs[-1])
+        on_failure.pop_all()
+    return maps, programs
+
+
+def _refusal(error: OSError) -> type[LoadError]:
+    return _NotPermittedError if error.errno == errno.EPERM else LoadError
+
+
+def create_map(spec: MapSpec, entries: int) -> int:
+    """The descriptor of a new map. Raises OSError."""
+    sizes = (spec.type, spec.key_bytes, spec.value_bytes, entries, spec.flags, 0, 0)
+    return bpf(BPF_MAP_CREATE, bytearray(struct.pack("=7I16s", *sizes, spec.name.encode()[:15])))
+
+
+def load_program(name: str, code: bytes) -> int:
+    """The descriptor of a perf-event program.
+
+    Raises:
+        LoadError: with the verifier's last word.
+    """
+    instructions = ctypes.create_string_buffer(code, len(code))
+    licence = ctypes.create_string_buffer(b"GPL")
+    log = ctypes.create_string_buffer(0)
+
+    def attempt(level: int) -> int:
+        attr = struct.pack(
+            "=IIQQIIQII16s",
+            BPF_PROG_TYPE_PERF_EVENT,
+            len(code) // INSTRUCTION.size,
+            ctypes.addressof(instructions),
+            ctypes.addressof(licence),
+            level,
+            len(log) if level else 0,
+            ctypes.addressof(log) if level else 0,
+            0,
+            0,
+            name.encode()[:15],
+        )
+        return bpf(BPF_PROG_LOAD, bytearray(attr))
+
+    try:
+        return attempt(0)
+    except OSError as error:
+        log = ctypes.create_string_buffer(_LOG_BYTES)
+        with contextlib.suppress(OSError):
+            return attempt(1)
+        lines = log.value.decode(errors="replace").strip().splitlines()
+        said = [line for line in lines if not line.startswith(("processed ", "verification time"))]
+        raise _refusal(error)(f"{name}: {said[-1] if said else error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _unlimited_locked_memory() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    with contextlib.suppress(ValueError, OSError):  # without CAP_SYS_RESOURCE: what is refused then says so
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, limits)

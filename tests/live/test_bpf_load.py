@@ -1,0 +1,95 @@
+"""The BPF programs come from the cache after the first time, and from the compiler whenever the cache will not do."""
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tdprof.recorder import compiler_process
+from tdprof.recorder.bpf_object import LoadError, load_program
+from tdprof.recorder.bpf_sampler import BpfLoad, BpfSampler, TableSizes
+
+pytestmark = pytest.mark.needs_bpf
+SIZES = TableSizes.for_rate(1000)
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which a first load has left what it compiled."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with load() as sampler:
+        assert sampler.counters()["samples"] == 0
+    [path] = (tmp_path / "tdprof" / "bpf").iterdir()
+    return path
+
+
+class CompiledAnywayError(Exception):
+    """The compiler was started."""
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def refuse(_process: object) -> None:
+        raise CompiledAnywayError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler_process.CompilerProcess, "__init__", refuse)
+        yield
+
+
+def load(sizes: TableSizes = SIZES) -> BpfSampler:
+    attempt = BpfLoad([True, False], sizes)
+    sampler = attempt.finish()
+    attempt.close()
+    return sampler
+
+
+def rewrite(path: Path, code: bytes) -> None:
+    """Put other instructions into the file, with the checksum that goes with them."""
+    content = json.loads(path.read_bytes().partition(b"\n")[2])
+    content["object"]["programs"][0]["code"] = code.hex()
+    body = json.dumps(content).encode()
+    path.write_bytes(f"{zlib.crc32(body):08x}\n".encode() + body)
+
+
+def test_the_second_load_needs_no_compiler(cached: Path, no_compiler: None) -> None:
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with load() as sampler:
+        assert len(sampler.programs) == 2
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_one_object_serves_tables_of_any_size(cached: Path, no_compiler: None) -> None:
+    with load(TableSizes.for_rate(50_000)) as sampler:
+        assert len(sampler.programs) == 2
+
+
+def test_other_events_are_compiled(cached: Path, no_compiler: None) -> None:
+    with pytest.raises(CompiledAnywayError):
+        BpfLoad([True], SIZES)
+
+
+def test_what_the_kernel_refuses_is_compiled_anew(cached: Path, no_compiler: None) -> None:
+    good = cached.read_bytes()
+    rewrite(cached, struct.pack("<BBhi", 0x95, 0, 0, 0))  # exit without a result
+    attempt = BpfLoad([True, False], SIZES)
+    with pytest.raises(CompiledAnywayError):
+        attempt.finish()
+    assert cached.read_bytes() != good
+
+
+def test_what_was_compiled_anew_is_kept(cached: Path) -> None:
+    good = cached.read_bytes()
+    rewrite(cached, struct.pack("<BBhi", 0x95, 0, 0, 0))
+    with load() as sampler:
+        assert len(sampler.programs) == 2
+    assert cached.read_bytes() == good
+
+
+def test_a_refusal_says_what_the_verifier_said() -> None:
+    with pytest.raises(LoadError, match=r"^broken: R0 !read_ok$"):
+        load_program("broken", struct.pack("<BBhi", 0x95, 0, 0, 0))
