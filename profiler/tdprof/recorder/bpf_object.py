@@ -118,7 +118,7 @@ def _check_code(code: bytes, maps: int) -> None:
     replace_maps(code, {index: index for index in range(maps)})
 
 
-def load_object(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int], list[int]]:
+def load_object(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
     """Create the maps and load the programs; the caller closes the descriptors.
 
     Args:
@@ -126,7 +126,7 @@ def load_object(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str,
         entries: how many entries the maps of these names get (a ring buffer: bytes); the others as compiled.
 
     Returns:
-        The maps' descriptors by name, and the programs' in order.
+        The maps' descriptors and the programs', by name.
 
     Raises:
         LoadError: the kernel refuses a part; nothing stays open.
@@ -139,7 +139,7 @@ def load_object(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str,
             return _load(found, entries)
 
 
-def _load(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int], list[int]]:
+def _load(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
     with contextlib.ExitStack() as on_failure:
         maps = {}
         for spec in found.maps:
@@ -148,10 +148,11 @@ def _load(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int],
             except OSError as error:
                 raise _refusal(error)(f"map {spec.name}: {error.strerror}") from error
             on_failure.callback(os.close, maps[spec.name])
-        programs = []
+        programs = {}
         for program in found.programs:
-            programs.append(load_program(program.name, replace_maps(program.code, dict(enumerate(maps.values())))))
-            on_failure.callback(os.close, programs[-1])
+            code = replace_maps(program.code, dict(enumerate(maps.values())))
+            programs[program.name] = load_program(program.name, code)
+            on_failure.callback(os.close, programs[program.name])
         on_failure.pop_all()
     return maps, programs
 

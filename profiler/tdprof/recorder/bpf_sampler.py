@@ -70,6 +70,7 @@ class BpfLoad:
             sizes: capacities of the maps.
         """
         self._sizes = sizes
+        self._programs = [f"sample_{event}" for event in range(len(with_kernel))]
         self._request = _request(with_kernel)
         self._cache = BpfCache(user_cache("bpf"))
         self._to_store: BpfObject | None = None
@@ -103,19 +104,23 @@ class BpfLoad:
         Raises:
             BpfUnavailableError: no bcc, or the kernel refuses the program.
         """
-        entries = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
         if self._cached is not None:
             try:
-                return BpfSampler(*load_object(self._cached, entries), self._sizes)
+                return self._sampler(self._cached)
             except LoadError:
                 self._start_compiler()
+        compiled = self._compiled()
         try:
-            compiled = self._compiled()
-            sampler = BpfSampler(*load_object(compiled, entries), self._sizes)
+            sampler = self._sampler(compiled)
         except LoadError as error:
             raise BpfUnavailableError(f"the BPF program did not load: {error}") from error
         self._to_store = compiled
         return sampler
+
+    def _sampler(self, found: BpfObject) -> "BpfSampler":
+        sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
+        maps, programs = load_object(found, sizes)
+        return BpfSampler(maps, [programs[name] for name in self._programs], self._sizes)
 
     def _compiled(self) -> BpfObject:
         assert self._compiler
@@ -142,14 +147,14 @@ class BpfLoad:
 def _request(with_kernel: Sequence[bool]) -> dict[str, Any]:
     """What the compiler is asked; see bpf_compiler.py for the keys."""
     folder = files("tdprof") / "bpf"
-    programs = [f"SAMPLE_PROGRAM({event}, {int(kernel)})\n" for event, kernel in enumerate(with_kernel)]
+    lines = [f"SAMPLE_PROGRAM({event}, {int(kernel)})\n" for event, kernel in enumerate(with_kernel)]
     # The load decides how large tables are, so that one object serves them all.
     settings = {"ROWS": 1, "STACK_SLOTS": 1 << 16, "RING_PAGES": 1, "PAGE_SIZE": mmap.PAGESIZE, "USE_PIDNS": 0}
     namespace = os.stat("/proc/self/ns/pid")
     if namespace.st_ino != INITIAL_PID_NAMESPACE:
         settings |= {"USE_PIDNS": 1, "PIDNS_DEV": namespace.st_dev, "PIDNS_INO": namespace.st_ino}
     return {
-        "text": (folder / "sample.bpf.c").read_text() + "".join(programs),
+        "text": (folder / "sample.bpf.c").read_text() + "".join(lines),
         "include": str(folder),
         "headers": str(folder / "stand-in"),
         "settings": settings,
