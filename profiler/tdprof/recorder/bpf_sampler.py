@@ -120,7 +120,7 @@ class BpfLoad:
     def _sampler(self, found: BpfObject) -> "BpfSampler":
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
         maps, programs = load_object(found, sizes)
-        return BpfSampler(maps, [programs[name] for name in self._programs], self._sizes)
+        return BpfSampler(maps, [programs[name] for name in self._programs], programs["sample"], self._sizes)
 
     def _compiled(self) -> BpfObject:
         assert self._compiler
@@ -173,15 +173,22 @@ def wait_for_running_programs() -> None:
 
 
 class BpfSampler:
-    """Loaded programs and maps. Use as a context manager: leaving it closes every descriptor."""
+    """Loaded programs and maps. Use as a context manager: leaving it closes every descriptor.
 
-    def __init__(self, maps: dict[str, int], programs: list[int], sizes: TableSizes) -> None:
+    Attributes:
+        programs: one for each event.
+    """
+
+    def __init__(self, maps: dict[str, int], programs: list[int], common: int, sizes: TableSizes) -> None:
         self.programs = programs
         self._maps = maps
+        self._common = common
         self._sizes = sizes
         self._counters = bpf_map.PerCpuCounters(maps["counters"], len(COUNTERS))
         self._reader = bpf_map.BatchReader(KEY_BYTES, VALUE_BYTES)
         self._use_b = 0
+        # The map must stay open: the kernel empties an array of programs when nobody holds it any more.
+        bpf_map.update_u32(maps["common"], 0, common)
         self._samples_drained = 0
         self._closing = contextlib.ExitStack()
         self._stacks = self._closing.enter_context(BpfRing(maps["stacks"], sizes.ring_bytes))
@@ -217,5 +224,5 @@ class BpfSampler:
 
     def __exit__(self, *exception: object) -> None:
         self._closing.close()
-        for fd in (*self._maps.values(), *self.programs):
+        for fd in (*self._maps.values(), *self.programs, self._common):
             os.close(fd)
