@@ -52,6 +52,11 @@ class MetricTable:
     samples: U64
     is_significant: NDArray[np.bool_]
 
+    def column(self, metric: str, source: str = "pmu") -> int | None:
+        """The column of a metric as this source measured it."""
+        columns = enumerate(zip(self.metrics, self.sources, strict=True))
+        return next((column for column, which in columns if which == (metric, source)), None)
+
     def row(self, index: int) -> list[tuple[str, MetricValue]]:
         """(metric, value) of one piece of code, in the columns' order; unknown values are left out."""
         return [

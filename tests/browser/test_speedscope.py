@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from builders.profiles import example
+from builders.topdown_example import CYCLES, topdown_example
 from tdprof.export.speedscope import write_speedscope
+from tdprof.findings import Findings
 from tdprof.frames import function_names
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots
@@ -32,12 +34,22 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("speedscope") / "example.speedscope.json"
+    return show(path, SCREENSHOTS, example())
+
+
+@pytest.fixture(scope="module")
+def topdown(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = tmp_path_factory.mktemp("speedscope") / "topdown.speedscope.json"
+    return show(path, SCREENSHOTS / "topdown", *topdown_example())
+
+
+def show(path: Path, screenshots: Path, profile: Profile, findings: Findings | None = None) -> Any:
     out = io.BytesIO()
-    write_speedscope(example(), out)
+    write_speedscope(profile, out, findings)
     path.write_bytes(out.getvalue())
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    screenshots.mkdir(parents=True, exist_ok=True)
     result = subprocess.run(
-        ["node", HERE / "speedscope.mjs", str(CHROMIUM), path, SCREENSHOTS],
+        ["node", HERE / "speedscope.mjs", str(CHROMIUM), path, screenshots],
         capture_output=True,
         text=True,
         timeout=120,
@@ -84,3 +96,15 @@ def test_screenshots_are_kept(shown: Any) -> None:
     for event in range(2):
         for view in ("time-order", "sandwich"):
             assert (SCREENSHOTS / f"speedscope-{event}-{view}.png").stat().st_size > 5000
+
+
+def test_a_stage_1_profile_shows_the_slots_lost_and_names_show_the_bottleneck(topdown: Any) -> None:
+    assert topdown["errors"] == []
+    names = [event.name for event in topdown_example()[0].events]
+    lost = table(topdown["profiles"][names.index("backend_bound_slots")]["rows"])
+    slots = round(2 * CYCLES * 8 * 0.624)  # of the cycles in work, eight slots each
+    assert lost["work [backend bound 62 %]"] == (slots, slots)
+    assert lost["main"] == (0, slots)
+    cycles = table(topdown["profiles"][0]["rows"])
+    assert cycles["parse [frontend bound 55 %]"] == (CYCLES, 1.5 * CYCLES)
+    assert "rare" in cycles  # too few samples: no bottleneck is told

@@ -2,13 +2,19 @@
 
 import re
 import shutil
+import socket
 import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from builders.profiles import example
+from builders.topdown_example import CYCLES, topdown_example
 from tdprof.export.pprof import write_pprof
 from tdprof.frames import function_names
 from tdprof.profile import Profile
@@ -25,13 +31,17 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def environment(path: Path) -> dict[str, str]:
+    return {"PATH": "/usr/bin:/bin:/usr/local/go/bin", "HOME": str(path.parent), "PPROF_TMPDIR": str(path.parent)}
+
+
 def pprof(path: Path, *arguments: str) -> str:
     result = subprocess.run(
         ["go", "tool", "pprof", *arguments, str(path)],
         capture_output=True,
         text=True,
         check=True,
-        env={"PATH": "/usr/bin:/bin:/usr/local/go/bin", "HOME": str(path.parent), "PPROF_TMPDIR": str(path.parent)},
+        env=environment(path),
     )
     return result.stdout
 
@@ -93,3 +103,105 @@ def test_comments_say_what_was_measured(exported: Path) -> None:
     assert "rung: software-clock-bpf (no hardware PMU)" in lines
     assert "counted cpu-clock: 1010000000 nanoseconds, enabled 10 ns, running 10 ns" in lines
     assert "counted page-faults: unknown count" in lines
+
+
+@pytest.fixture(scope="module")
+def topdown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pprof") / "topdown.pb.gz"
+    profile, findings = topdown_example()
+    with path.open("wb") as file:
+        write_pprof(profile, file, findings)
+    return path
+
+
+def test_tags_show_the_metrics_of_each_function(topdown: Path) -> None:
+    text = pprof(topdown, "-tags", "-sample_index=CPU_CYCLES")
+    shown = {
+        key: re.findall(r"^ +([\d.]+) \([\d. ]+%\): (.+)$", rows, re.M)
+        for key, rows in re.findall(r"^ *(\w+): Total.*\n((?:.+\n)*)", text, re.M)
+    }
+    assert shown["l1d_cache_mpki"] == [("2000000.0", "12345"), ("1000000.0", "1500")]
+    assert shown["bottleneck"] == [
+        ("2000000.0", "backend_bound"),
+        ("1000000.0", "frontend_bound"),
+        ("1000000.0", "unknown"),
+    ]
+    assert shown["spe_l1d_cache_miss_ratio"] == [("2000000.0", "20100")]
+
+
+@pytest.mark.parametrize(
+    ("focus", "leaves"),
+    [
+        ("l1d_cache_mpki=10000:", {"work"}),
+        ("l1d_cache_mpki=1000:2000", {"parse"}),
+        ("l1d_cache_miss_ratio=:50000", {"work"}),
+        ("backend_bound=:0", {"parse"}),
+        ("bottleneck=backend_bound", {"work"}),
+        ("topdown_path=^frontend", {"parse"}),
+        ("bottleneck=unknown", {"rare", "main", "[no call stack]"}),
+    ],
+)
+def test_metrics_select_functions(topdown: Path, focus: str, leaves: set[str]) -> None:
+    text = pprof(topdown, "-top", "-nodefraction=0", "-unit=count", f"-tagfocus={focus}")
+    assert {name for name, (flat, _) in top(text).items() if flat} == leaves
+
+
+def test_bottlenecks_can_be_the_roots_of_the_graph(topdown: Path) -> None:
+    text = pprof(topdown, "-top", "-cum", "-nodefraction=0", "-unit=count", "-tagroot=bottleneck")
+    shown = top(text)
+    assert shown["backend_bound"] == (0, 2 * CYCLES)
+    assert shown["frontend_bound"] == (0, CYCLES)
+    assert shown["unknown"] == (0, CYCLES)
+
+
+def test_stage_1_categories_are_sample_types(topdown: Path) -> None:
+    text = pprof(topdown, "-top", "-nodefraction=0", "-unit=count", "-sample_index=frontend_bound_slots")
+    assert {name: flat for name, (flat, _) in top(text).items() if flat} == {"work": 1_600_000, "parse": 4_400_000}
+
+
+def test_numbers_carry_their_units(topdown: Path) -> None:
+    text = pprof(topdown, "-raw")
+    assert "l1d_cache_mpki:[12345 1/1000 MPKI]" in text
+    assert "l1d_cache_mpki_half_width:[400 1/1000 MPKI]" in text
+
+
+def test_comments_summarise_the_run(topdown: Path) -> None:
+    lines = pprof(topdown, "-comments").splitlines()
+    stage1 = next(line for line in lines if line.startswith("stage 1 "))
+    assert "backend_bound 48 ± 0.7 percent of slots" in stage1
+    assert "stage 2 MPKI: l1d_cache_mpki 12.35 ± 0.4 MPKI" in lines
+    assert any(line.startswith("bottleneck: backend_bound") for line in lines)
+    assert not any("backend_bound_slots" in line for line in lines)
+
+
+def test_the_web_page_divides_by_bottleneck_and_selects_by_metric(topdown: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"localhost:{free.getsockname()[1]}"
+    tool = subprocess.run(["go", "tool", "-n", "pprof"], capture_output=True, text=True, check=True).stdout.strip()
+    server = subprocess.Popen(
+        [tool, f"-http={address}", "-no_browser", "-tagroot=bottleneck", str(topdown)],
+        env=environment(topdown),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        flame_graph = fetch(f"http://{address}/ui/flamegraph")
+        selected = fetch(f"http://{address}/ui/top?tf={urllib.parse.quote('l1d_cache_mpki=10000:')}")
+    finally:
+        server.kill()
+        server.wait()
+    root = r'"n":"root".*?"c":\[\{"n":"backend_bound"'
+    assert re.search(root, flame_graph.replace(r"\u0022", '"'))
+    assert set(re.findall(r'"Name":"(\w+)"', selected)) == {"backend_bound", "main", "work"}
+
+
+def fetch(url: str) -> str:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                return str(answer.read(), "utf-8")
+        except urllib.error.URLError:  # it does not listen yet
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)

@@ -11,9 +11,12 @@ import numpy as np
 
 from tdprof import __version__
 from tdprof.export import pprof_pb2 as pb
-from tdprof.frames import NO_STACK, group_rows, printable
-from tdprof.model import U64, EventInfo, FileKind, Unit
+from tdprof.export.pprof_findings import BOTTLENECK, UNKNOWN, Label, function_labels, summary
+from tdprof.findings import Findings
+from tdprof.frames import NO_STACK, frame_stacks, group_rows, printable
+from tdprof.model import I32, I64, U64, EventInfo, FileKind, Unit
 from tdprof.profile import Profile
+from tdprof.stage1 import category_events
 
 COMPRESSION_LEVEL = 6
 
@@ -32,18 +35,19 @@ class StringTable:
         return iter(self._index)
 
 
-def write_pprof(profile: Profile, out: BinaryIO) -> None:
+def write_pprof(profile: Profile, out: BinaryIO, findings: Findings | None = None) -> None:
     """Write all events of a profile, added up over time; see ``build_pprof``."""
     # No name and no time of writing in the header: the same profile gives the same bytes.
     with gzip.GzipFile(filename="", mode="wb", fileobj=out, compresslevel=COMPRESSION_LEVEL, mtime=0) as file:
-        file.write(build_pprof(profile).SerializeToString(deterministic=True))
+        file.write(build_pprof(profile, findings).SerializeToString(deterministic=True))
 
 
-def build_pprof(profile: Profile) -> pb.Profile:
+def build_pprof(profile: Profile, findings: Findings | None = None) -> pb.Profile:
     """The message: sample types are ``samples`` (of all events) and each event in its unit.
 
     Samples are labelled with numbers ``pid`` and ``tid`` and texts ``comm`` (process) and ``thread_comm`` (thread), the
     names that perf_data_converter uses. What fell into one stack of one thread is one pprof sample, whatever its time.
+    With findings, a sample also has its innermost function's metrics; see ``pprof_findings``.
     """
     strings = StringTable()
     message = pb.Profile(time_nanos=profile.start_realtime_ns, duration_nanos=profile.duration_ns)
@@ -56,9 +60,10 @@ def build_pprof(profile: Profile) -> pb.Profile:
         # The period belongs to the whole file, so only a single event has one.
         message.period_type.CopyFrom(message.sample_type[1])
         message.period = _period(profile.events[0])
-    message.comment.extend(strings[comment] for comment in _comments(profile))
     _add_code(message, profile, strings)
-    _add_samples(message, profile, strings)
+    left_out = _add_samples(message, profile, findings, strings)
+    comments = [*_comments(profile, findings), *(summary(findings, left_out) if findings else ())]
+    message.comment.extend(strings[comment] for comment in comments)
     message.string_table.extend(strings)
     return message
 
@@ -69,12 +74,14 @@ def _period(event: EventInfo) -> int:
     return event.period
 
 
-def _comments(profile: Profile) -> Iterator[str]:
+def _comments(profile: Profile, findings: Findings | None) -> Iterator[str]:
     yield f"tdprof {__version__}"
     if profile.command:
         yield f"command: {shlex.join(profile.command)}"
     yield f"rung: {profile.rung}" + (f" ({profile.rung_reason})" if profile.rung_reason else "")
     for event in profile.events:
+        if findings and event.name in category_events(findings.catalog):
+            continue  # not counted but computed
         total = "unknown" if event.total is None else event.total
         times = f", enabled {event.enabled_ns} ns, running {event.running_ns} ns" if event.enabled_ns else ""
         yield f"counted {event.name}: {total} {event.unit.value}{times}"
@@ -158,7 +165,8 @@ def _runtime_addresses(profile: Profile) -> U64:
     return profile.locations.address + np.array([*shift, 0], np.uint64)[profile.locations.mapped_file]
 
 
-def _add_samples(message: pb.Profile, profile: Profile, strings: StringTable) -> None:
+def _add_samples(message: pb.Profile, profile: Profile, findings: Findings | None, strings: StringTable) -> int:
+    """Add all samples; returns how many functions were left without their metrics."""
     samples, stacks = profile.samples, profile.stacks
     order, start = group_rows(samples.pid, samples.tid, samples.thread_name, samples.stack)
     group = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
@@ -169,17 +177,17 @@ def _add_samples(message: pb.Profile, profile: Profile, strings: StringTable) ->
     location_id = (stacks.location.astype(np.int64) + 1).tolist()
     bounds = stacks.start.tolist()
     no_stack = [len(profile.locations.address) + 1]
-    labels: dict[tuple[int, int, int], list[pb.Label]] = {}
+    labels: dict[tuple[int, int, int, int], list[pb.Label]] = {}
     first = order[start]
-    columns = (samples.pid[first], samples.tid[first], samples.thread_name[first], samples.stack[first], values)
-    for pid, tid, thread, stack, value in zip(*(column.tolist() for column in columns), strict=True):
-        if (pid, tid, thread) not in labels:
-            labels[pid, tid, thread] = _labels(profile, pid, tid, thread, strings)
+    row, of_row, left_out = _labels_of_functions(profile, findings, samples.stack[first], strings)
+    columns = (samples.pid[first], samples.tid[first], samples.thread_name[first], samples.stack[first], row, values)
+    for pid, tid, thread, stack, function, value in zip(*(column.tolist() for column in columns), strict=True):
+        if (key := (pid, tid, thread, function)) not in labels:
+            labels[key] = [*_labels(profile, pid, tid, thread, strings), *of_row[function]]
         message.sample.add(
-            location_id=location_id[bounds[stack] : bounds[stack + 1]] or no_stack,
-            value=value,
-            label=labels[pid, tid, thread],
+            location_id=location_id[bounds[stack] : bounds[stack + 1]] or no_stack, value=value, label=labels[key]
         )
+    return left_out
 
 
 def _labels(profile: Profile, pid: int, tid: int, thread: int, strings: StringTable) -> list[pb.Label]:
@@ -189,3 +197,29 @@ def _labels(profile: Profile, pid: int, tid: int, thread: int, strings: StringTa
         pb.Label(key=strings["tid"], num=tid),
         *(pb.Label(key=strings[key], str=strings[text]) for key, text in texts.items() if text),
     ]
+
+
+def _labels_of_functions(
+    profile: Profile, findings: Findings | None, stack: I32, strings: StringTable
+) -> tuple[I64, list[list[pb.Label]], int]:
+    """The row of findings that each pprof sample's stack ends in, the labels of each row, how many have no metrics.
+
+    What has no row has the last one.
+    """
+    if findings is None:
+        return np.zeros(len(stack), np.int64), [[]], 0
+    stacks = frame_stacks(profile)
+    rows = len(findings.function)
+    row_of = np.full(len(profile.functions.name) + 1, rows)
+    row_of[findings.function] = np.arange(rows)
+    row = row_of[stacks.function[stacks.start[stack]]]
+    labels, left_out = function_labels(findings, np.bincount(row, minlength=rows)[:rows])
+    of_row = [[_label(label, strings) for label in mine] for mine in (*labels, [(BOTTLENECK, UNKNOWN, "")])]
+    return row, of_row, left_out
+
+
+def _label(label: Label, strings: StringTable) -> pb.Label:
+    key, value, unit = label
+    if isinstance(value, str):
+        return pb.Label(key=strings[key], str=strings[value])
+    return pb.Label(key=strings[key], num=value, num_unit=strings[unit])

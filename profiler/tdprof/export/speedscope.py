@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof import __version__
+from tdprof.findings import Findings
 from tdprof.frames import frame_stacks, function_names, group_rows, merge_stacks, printable, thread_labels
 from tdprof.model import I64, Unit
 from tdprof.profile import Profile
@@ -22,10 +23,17 @@ MOST_ROWS = 200_000
 ROWS_A_WRITE = 10_000
 
 
-def write_speedscope(profile: Profile, out: BinaryIO) -> None:
-    """Write all events; each stack's root frame is its thread's name, and functions are frames whatever the line."""
+def write_speedscope(profile: Profile, out: BinaryIO, findings: Findings | None = None) -> None:
+    """Write all events; each stack's root frame is its thread's name, and functions are frames whatever the line.
+
+    A function whose bottleneck is known says so in its name, as in ``work [backend bound 62 %]``: it is of the
+    function's own instructions, wherever in the graph it stands.
+    """
     texts, stack_of_sample = _stack_texts(profile)
     names = [*function_names(profile), *thread_labels(profile)]
+    if findings is not None:
+        for function, bottleneck in _bottlenecks(findings).items():
+            names[function] += f" [{bottleneck}]"
     files = [printable(file) for file in profile.functions.file]
     frames = [
         {"name": name, "file": file} if file else {"name": name} for name, file in zip(names, files, strict=False)
@@ -44,6 +52,18 @@ def write_speedscope(profile: Profile, out: BinaryIO) -> None:
         for piece in _profile(profile, event, texts, stack_of_sample):
             out.write(piece.encode())
     out.write(b"\n]}\n")
+
+
+def _bottlenecks(findings: Findings) -> dict[int, str]:
+    """By function id, such as "backend bound 62 %"."""
+    texts = {}
+    rows = zip(findings.function.tolist(), findings.diagnoses, strict=True)
+    for row, (function, diagnosis) in enumerate(rows):
+        name = diagnosis.bottleneck
+        if name is not None and function >= 0 and (column := findings.functions.column(name)) is not None:
+            value = findings.functions.value[row, column]
+            texts[function] = f"{findings.catalog.metrics[name].title.lower()} {value:.0f} %"
+    return texts
 
 
 def _json(value: Any) -> str:

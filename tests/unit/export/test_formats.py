@@ -10,6 +10,7 @@ import numpy as np
 from google.protobuf import text_format
 
 from builders.profiles import Call, Frame, ProfileBuilder, example
+from builders.topdown_example import topdown_example
 from tdprof import __version__
 from tdprof.export import pprof_pb2
 from tdprof.export.folded import write_folded
@@ -39,6 +40,18 @@ def test_pprof(check_golden: Callable[[str, str], None]) -> None:
     message = pprof_pb2.Profile.FromString(gzip.decompress(written(write_pprof, example())))
     text = text_format.MessageToString(message)
     check_golden("export/example.pprof.txt", text.replace(f"tdprof {__version__}", "tdprof VERSION"))
+
+
+def test_speedscope_of_a_topdown_capture(check_golden: Callable[[str, str], None]) -> None:
+    profile, findings = topdown_example()
+    text = written(lambda profile, out: write_speedscope(profile, out, findings), profile).decode()
+    check_golden("export/topdown.speedscope.json", text.replace(f"tdprof@{__version__}", "tdprof@VERSION"))
+
+
+def test_folded_shows_one_category_of_a_topdown_capture() -> None:
+    profile, _ = topdown_example()
+    category = [event.name for event in profile.events].index("backend_bound_slots")
+    assert written(write_folded, profile.only_event(category)) == b"app;main;work 9984000\n"
 
 
 def test_the_same_profile_gives_the_same_bytes() -> None:

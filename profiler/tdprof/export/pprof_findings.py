@@ -1,0 +1,106 @@
+"""What a Topdown capture adds to a pprof file: metrics as labels of each function's samples, and the run's summary.
+
+pprof's numbers are whole, so a metric is written in thousandths or millionths; docs/pprof.md is the convention.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tdprof.findings import Findings, MetricTable
+from tdprof.model import I64
+
+BOTTLENECK = "bottleneck"
+PATH = "topdown_path"
+UNKNOWN = "unknown"
+HALF_WIDTH = "_half_width"
+# `go tool pprof` needs about a kilobyte for each label of each sample.
+MOST_LABELS = 1_000_000
+
+THOUSANDTHS = 1_000
+MILLIONTHS = 1_000_000
+
+Label = tuple[str, int | str, str]  # key; number, or text without a unit; unit
+
+
+def _fraction_of(units: str) -> int:
+    """Into how many parts a metric's unit is divided to make whole numbers: a ratio, at most 1, needs the smaller."""
+    is_ratio = units.startswith("per ") and units != "per cycle"
+    return MILLIONTHS if is_ratio else THOUSANDTHS
+
+
+def _unit_of(units: str) -> str:
+    """The unit of the label's number, such as "1/1000 MPKI"."""
+    return f"1/{_fraction_of(units)} {units}"
+
+
+def _key(metric: str, source: str) -> str:
+    """The catalog's name, behind ``spe_`` where SPE measured it."""
+    return f"spe_{metric}" if source == "spe" else metric
+
+
+def function_labels(findings: Findings, samples: I64) -> tuple[list[Sequence[Label]], int]:
+    """Labels of each row of ``findings.function``: its significant metrics, their half widths, its bottleneck.
+
+    Args:
+        findings: of the profile.
+        samples: int64[functions], pprof samples that each row's labels are written on.
+
+    Returns:
+        The labels, and how many rows were left without their metrics because there were too many labels.
+    """
+    table = findings.functions
+    keys = [_key(metric, source) for metric, source in zip(table.metrics, table.sources, strict=True)]
+    units = [_unit_of(each) for each in table.units]
+    parts = np.array([_fraction_of(each) for each in table.units], np.float64)
+    shown = table.is_significant & np.isfinite(table.value) & np.isfinite(table.half_width)
+    numbers = np.rint(np.where(shown, table.value, 0) * parts).astype(np.int64).tolist()
+    # An error must not round down to none.
+    half_widths = np.ceil(np.where(shown, table.half_width, 0) * parts).astype(np.int64).tolist()
+    written = np.cumsum(2 * shown.sum(axis=1) * samples)
+    labels: list[Sequence[Label]] = []
+    left_out = 0
+    for row, diagnosis in enumerate(findings.diagnoses):
+        mine: list[Label] = [(BOTTLENECK, diagnosis.bottleneck or UNKNOWN, "")]
+        if diagnosis.path:
+            mine.append((PATH, "/".join(diagnosis.path), ""))
+        if written[row] <= MOST_LABELS:
+            for column in np.flatnonzero(shown[row]).tolist():
+                mine.append((keys[column], numbers[row][column], units[column]))
+                mine.append((keys[column] + HALF_WIDTH, half_widths[row][column], units[column]))
+        elif shown[row].any():
+            left_out += 1
+        labels.append(mine)
+    return labels, left_out
+
+
+def summary(findings: Findings, left_out: int) -> Iterator[str]:
+    """Comment lines: the program's metrics group by group, what slows it, how to read the labels.
+
+    Few and long, since pprof prints them above every report.
+    """
+    catalog, diagnosis = findings.catalog, findings.program_diagnosis
+    yield f"core: {catalog.name}"
+    texts = _texts(findings.program)
+    for group in catalog.groups.values():
+        shown = [texts.pop(metric) for metric in group.metrics if metric in texts]  # in the first of its groups alone
+        if shown:
+            yield f"stage {group.stage} {group.name}: {'; '.join(shown)}"
+    yield f"bottleneck: {' > '.join(diagnosis.path) or UNKNOWN}{'. ' * bool(diagnosis.advice)}{diagnosis.advice}"
+    if diagnosis.groups:
+        yield f"look at: {', '.join(diagnosis.groups)}"
+    for sentence in findings.disagreements:
+        yield f"disagreement: {sentence}"
+    yield "labels: 1/1000 of a metric's unit, of ratios 1/1000000; of the innermost function, where samples suffice"
+    if left_out:
+        yield f"labels: {left_out} functions with the least self time have no metrics: the file would be too large"
+
+
+def _texts(table: MetricTable) -> dict[str, str]:
+    """The first row's known values by metric, such as "ipc 0.81 ± 0.02 per cycle", those of SPE beside the PMU's."""
+    texts: dict[str, list[str]] = {}
+    for name, each in table.row(0):
+        doubt = "" if each.is_significant else " (too few samples)"
+        text = f"{_key(name, each.source)} {each.value:.4g} ± {each.half_width:.2g} {each.units}{doubt}"
+        texts.setdefault(name, []).append(text)
+    return {name: ", ".join(mine) for name, mine in texts.items()}
