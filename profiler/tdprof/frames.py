@@ -1,13 +1,14 @@
 """A profile's call stacks as functions and lines, inlined ones included: what reports and exporters add up."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model import I32, I64, U32
-from tdprof.profile import Profile
+from tdprof.model import I32, I64, U32, MappedFile
+from tdprof.profile import FunctionTable, Profile
 
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
 
@@ -53,15 +54,20 @@ def frame_stacks(profile: Profile) -> FrameStacks:
 
 
 def _first_alike(profile: Profile) -> I32:
-    """int32[functions]: the first function of the same name, source file and module.
+    """int32[functions]: the first function of the same key."""
+    first: dict[tuple[str, str, str], int] = {}
+    keys = function_keys(profile.functions, profile.mapped_files)
+    return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], np.int32)
+
+
+def function_keys(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list[tuple[str, str, str]]:
+    """Name, source file and path of the mapped file: functions that share these are one to a reader.
 
     One file can be two mapped files: processes that ran before the recording show it without its build-id.
     """
-    modules = [*(file.path for file in profile.mapped_files), ""]
-    functions = profile.functions
-    keys = zip(functions.name, functions.file, (modules[row] for row in functions.mapped_file.tolist()), strict=True)
-    first: dict[tuple[str, str, str], int] = {}
-    return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], np.int32)
+    modules = [*(file.path for file in mapped_files), ""]
+    paths = [modules[row] for row in functions.mapped_file.tolist()]
+    return list(zip(functions.name, functions.file, paths, strict=True))
 
 
 def function_names(profile: Profile) -> list[str]:

@@ -40,8 +40,8 @@ from tdprof.decode.spe_spans import SpeInput
 from tdprof.importing import import_perf_data
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, quantiles, record_weight, share_interval
 from tdprof.naming import name_locations
-from tdprof.pipeline import open_symbolizer
-from tdprof.report.spe import QUANTILES, RatioColumn, RecordWeight, SpeReport
+from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, open_symbolizer
+from tdprof.report.spe import QUANTILES, CodeKey, RatioColumn, RecordWeight, SpeReport
 from tdprof.symbolize import demangle
 
 I64 = NDArray[np.int64]
@@ -63,7 +63,13 @@ class By(StrEnum):
 
 
 def analyse(
-    source: SpeInput, by: By, tables: Path | None, *, workers: int, recorded: SpeInfo | None = None
+    source: SpeInput,
+    by: By,
+    tables: Path | None,
+    *,
+    workers: int,
+    recorded: SpeInfo | None = None,
+    symbols: SymbolOptions = DEFAULT_SYMBOLS,
 ) -> SpeReport:
     """Add an input's records up.
 
@@ -73,12 +79,14 @@ def analyse(
         tables: a capture's tables of the same recording, which name code; None: addresses stay addresses.
         workers: threads.
         recorded: how a capture's SPE data was taken, by which records are weighted.
+        symbols: where names come from.
     """
     keys = _keys(by)
     counted = count_records(source, keys, workers=workers)
     notes = _notes(counted, source)
     threads: U64 | None = None
     sharing: list[str] | None = None
+    code: list[CodeKey] | None = None
     if by is By.SOURCE:
         row_of, names = _source_rows(counted)
     elif by in (By.ADDRESS, By.PAGE):
@@ -89,7 +97,7 @@ def analyse(
         if by is By.ADDRESS:
             sharing = _sharing(count_words(source), numbers)
     else:
-        row_of, names, unplaced = _code_rows(counted, by, tables)
+        row_of, names, code, unplaced = _code_rows(counted, by, tables, symbols)
         notes += unplaced
     sums = np.zeros((len(names), SUMS), np.uint64)
     has_row = np.flatnonzero(row_of >= 0)
@@ -110,6 +118,7 @@ def analyse(
         notes=notes,
         total_operations=total_operations,
         weight=weight_of(recorded, total_operations) if recorded else None,
+        code=code,
     )
 
 
@@ -225,11 +234,13 @@ def _notes(counted: Counted, source: SpeInput) -> list[str]:
     return notes
 
 
-def _code_rows(counted: Counted, by: By, tables: Path | None) -> tuple[I64, list[str], list[str]]:
-    """Row of each (address, thread), the rows' names, and what could not be placed."""
+def _code_rows(
+    counted: Counted, by: By, tables: Path | None, symbols: SymbolOptions
+) -> tuple[I64, list[str], list[CodeKey] | None, list[str]]:
+    """Row of each (address, thread), the rows' names, what code they are, and what could not be placed."""
     if tables is None:
         row_of, addresses = _distinct_rows(counted.first, np.ones(len(counted.first), bool))
-        return row_of, [f"0x{address:x}" for address in addresses.tolist()], []
+        return row_of, [f"0x{address:x}" for address in addresses.tolist()], None, []
     mappings, processes = read_table(tables, "mappings"), read_table(tables, "processes")
     pids, unknown = _pids_of(counted.second, mappings, processes)
     is_kernel = counted.first >= _KERNEL_ADDRESS
@@ -248,7 +259,7 @@ def _code_rows(counted: Counted, by: By, tables: Path | None) -> tuple[I64, list
     chains = pa.ListArray.from_arrays(starts, pa.array(counted.first))
     stack_table = pa.table([stack, pa.array(is_kernel), chains], names=STACKS.names)
     attributed = attribute_stacks(sample_table, stack_table, mappings, AddressSpaces(mappings, processes))
-    with open_symbolizer(tables) as symbolizer:
+    with open_symbolizer(tables, symbols) as symbolizer:
         functions, locations = name_locations(
             attributed.mapped_files, attributed.location_file, attributed.location_address, symbolizer.locate, demangle
         )
@@ -273,8 +284,15 @@ def _code_rows(counted: Counted, by: By, tables: Path | None) -> tuple[I64, list
         elif by is By.INSTRUCTION:
             name += f" 0x{column[2] % 2**64:x}"
         shown.append(name)
+    code = None
+    if by is not By.INSTRUCTION:
+        modules = [*(file.path for file in attributed.mapped_files), ""]
+        code = [
+            CodeKey(functions.name[row], functions.file[row], modules[functions.mapped_file[row]], *line)
+            for row, *line in distinct.T.tolist()
+        ]
     notes = [f"{unknown} addresses belong to no known process"] if unknown else []
-    return row_of.reshape(-1).astype(np.int64), shown, notes
+    return row_of.reshape(-1).astype(np.int64), shown, code, notes
 
 
 def _pids_of(tids: U64, mappings: pa.Table, processes: pa.Table) -> tuple[NDArray[np.uint32], int]:

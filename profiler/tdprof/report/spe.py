@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,15 @@ class RecordWeight:
     source: str
 
 
+class CodeKey(NamedTuple):
+    """What a row of code is, told apart as people tell it apart."""
+
+    function: str
+    file: str
+    module: str  # path of the mapped file
+    line: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class SpeReport:
     """Rows of a report, n of them.
@@ -63,6 +72,7 @@ class SpeReport:
         notes: what a reader should know, a sentence each.
         total_operations: records in all, with those in no row.
         weight: operations that one record stands for; None where the recording does not tell.
+        code: of each row, in reports by function or line whose code has names; else None.
     """
 
     names: Sequence[str]
@@ -75,6 +85,7 @@ class SpeReport:
     notes: Sequence[str]
     total_operations: int
     weight: RecordWeight | None = None
+    code: Sequence[CodeKey] | None = None
 
     def order(self) -> NDArray[np.int64]:
         """Rows by operations, most first; equal ones by name."""

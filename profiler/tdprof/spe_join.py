@@ -1,0 +1,243 @@
+"""SPE's records beside a capture's samples: what SPE measures of each function and line, in the same row."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.capture.manifest import Host, Manifest, State, read_manifest
+from tdprof.catalog.choose import ARCHITECTURAL, find_by_midr, load_packaged
+from tdprof.catalog.entries import Catalog
+from tdprof.catalog.midr import Midr
+from tdprof.decode.spe_capture import open_capture
+from tdprof.findings import Diagnosis, Findings, MetricTable
+from tdprof.frames import frame_stacks, function_keys, function_names, group_rows
+from tdprof.metrics.spe import RATIOS, Ratio, share_interval
+from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions
+from tdprof.profile import Profile
+from tdprof.spe_analysis import By, analyse
+
+I64 = NDArray[np.int64]
+SOURCE = "spe"
+# A share of fewer operations says next to nothing.
+FEWEST_OPERATIONS = 30
+# Of each metric, so that one that differs by its definition does not fill a page.
+MOST_FUNCTIONS_TOLD = 3
+_SPECULATED = "the PMU counts operations that were speculated, SPE those that retired"
+_ACCESSES = "the PMU counts all accesses, speculated ones and stores too, SPE's are of retired loads"
+WHY_APART = {
+    "load_percentage": _SPECULATED,
+    "store_percentage": _SPECULATED,
+    "branch_percentage": _SPECULATED,
+    "branch_misprediction_ratio": "both are of retired branches: samples of the PMU skid, SPE's samples can collide",
+    "l1d_cache_miss_ratio": _ACCESSES,
+    "ll_cache_read_miss_ratio": _ACCESSES,
+    "dtlb_walk_ratio": "the PMU counts all accesses, speculated ones too, SPE's are of retired operations",
+}
+NO_ROW = -2  # -1 is the function of a sample without a call stack
+NO_DIAGNOSIS = Diagnosis((), (), "")
+
+
+@dataclass(frozen=True, slots=True)
+class LineCounts:
+    """SPE records by source line of a profile's functions.
+
+    Attributes:
+        function: int64[n], function ids as in ``frames.FrameStacks``; ``NO_ROW`` for code that no sample has.
+        line: int64[n].
+        counts: uint64[n] by name, as in ``SpeReport.counts``.
+    """
+
+    function: I64
+    line: I64
+    counts: Mapping[str, NDArray[np.uint64]]
+
+
+def join_spe(
+    findings: Findings | None,
+    folder: Path,
+    profile: Profile,
+    symbols: SymbolOptions = DEFAULT_SYMBOLS,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Findings | None:
+    """Findings with a column for each metric that SPE measures, named by source, if the capture has SPE records.
+
+    Operations of functions and lines without a single sample have no row; ``tdprof report --spe`` shows them.
+
+    Args:
+        findings: what the PMU found; None without a Topdown recording: then SPE's are the only metrics.
+        folder: the capture.
+        profile: loaded from it.
+        symbols: as the profile was loaded with.
+        progress: told in a few words what is being waited for.
+    """
+    manifest = read_manifest(folder)
+    if manifest.spe is None or manifest.state is not State.COMPLETE or not len(profile.samples.stack):
+        return findings
+    progress("adding up SPE records")
+    counts = count_lines(folder, manifest, profile, symbols)
+    joined = add_columns(findings or without_metrics(profile, catalog_of(manifest.host)), counts)
+    return replace(joined, disagreements=[*joined.disagreements, *disagreements(joined, function_names(profile))])
+
+
+def count_lines(folder: Path, manifest: Manifest, profile: Profile, symbols: SymbolOptions) -> LineCounts:
+    """A capture's SPE records by function and line, as the profile numbers functions."""
+    with open_capture(folder, manifest) as source:
+        report = analyse(source, By.LINE, folder, workers=len(os.sched_getaffinity(0)), symbols=symbols)
+    keys = report.code or ()
+    number: dict[tuple[str, str, str], int] = {}
+    for function, key in enumerate(function_keys(profile.functions, profile.mapped_files)):
+        number.setdefault(key, function)
+    return LineCounts(
+        np.array([number.get(key[:3], NO_ROW) for key in keys], np.int64),
+        np.array([key.line for key in keys], np.int64),
+        {name: report.counts[name] for ratio in RATIOS for name in (ratio.part, ratio.whole)},
+    )
+
+
+def catalog_of(host: Host) -> Catalog:
+    """The catalog of most of a machine's CPUs, the architecture's where they have none."""
+    registers = list(host.midr_el1.values())
+    try:
+        midr = int(max(registers, key=registers.count), 16)
+    except ValueError:  # none, or nonsense
+        return load_packaged(ARCHITECTURAL)
+    return find_by_midr(Midr.from_register(midr)) or load_packaged(ARCHITECTURAL)
+
+
+def without_metrics(profile: Profile, catalog: Catalog) -> Findings:
+    """The functions and lines of a profile, highest self share of the first event first, with no metric yet."""
+    stacks = frame_stacks(profile)
+    is_first = profile.samples.event == 0
+    leaf = stacks.start[profile.samples.stack[is_first]]
+    weight = profile.samples.weight[is_first]
+    function, line = stacks.function[leaf], stacks.line[leaf]
+    order, start = group_rows(function)
+    by_function = order[start][np.argsort(-_sums(weight[order], start), kind="stable")]
+    ids = function[by_function]
+    # Callers have rows too: SPE may have caught what samples did not.
+    ids = np.concatenate([ids, np.setdiff1d(stacks.function, ids)]).astype(np.int32)
+    order, start = group_rows(function, line)
+    by_line = order[start][np.argsort(-_sums(weight[order], start), kind="stable")]
+    return Findings(
+        catalog=catalog,
+        program=_no_columns(1),
+        program_diagnosis=NO_DIAGNOSIS,
+        function=ids,
+        functions=_no_columns(len(ids)),
+        inclusive=_no_columns(len(ids)),
+        diagnoses=[NO_DIAGNOSIS] * len(ids),
+        line_function=function[by_line],
+        line=line[by_line],
+        lines=_no_columns(len(by_line)),
+    )
+
+
+def _sums(values: NDArray[np.uint64], start: I64) -> NDArray[np.float64]:
+    return np.add.reduceat(values.astype(np.float64), start) if len(start) else np.zeros(0)
+
+
+def _no_columns(rows: int) -> MetricTable:
+    empty = np.zeros((rows, 0))
+    return MetricTable((), (), (), empty, empty, empty.astype(np.uint64), empty.astype(bool))
+
+
+def add_columns(findings: Findings, counts: LineCounts) -> Findings:
+    """Findings with SPE's columns behind the PMU's."""
+    ratios = [ratio for ratio in RATIOS if ratio.name in findings.catalog.metrics]
+    program = _columns(findings, ratios, {name: values.sum(keepdims=True) for name, values in counts.counts.items()})
+    by_function = _columns(findings, ratios, _rows(counts, findings.function[:, None], [counts.function]))
+    line_keys = np.stack([findings.line_function, findings.line.astype(np.int64)], axis=1)
+    lines = _columns(findings, ratios, _rows(counts, line_keys, [counts.function, counts.line]))
+    nothing = {name: np.zeros(len(findings.function), np.uint64) for name in counts.counts}
+    return replace(
+        findings,
+        program=_beside(findings.program, program),
+        functions=_beside(findings.functions, by_function),
+        # SPE records have no call stack.
+        inclusive=_beside(findings.inclusive, _columns(findings, ratios, nothing)),
+        lines=_beside(findings.lines, lines),
+    )
+
+
+def _rows(counts: LineCounts, wanted: NDArray[np.integer], keys: Sequence[I64]) -> dict[str, NDArray[np.uint64]]:
+    """Counts of the wanted rows, [n, keys]; zero for those without an SPE record."""
+    have = np.stack(keys, axis=1)
+    known, row = np.unique(np.concatenate([wanted.astype(np.int64), have]), axis=0, return_inverse=True)
+    row = row.reshape(-1)
+    result = {}
+    for name, values in counts.counts.items():
+        total = np.zeros(len(known), np.uint64)
+        np.add.at(total, row[len(wanted) :], values)
+        result[name] = total[row[: len(wanted)]]
+    return result
+
+
+def _columns(findings: Findings, ratios: Sequence[Ratio], counts: Mapping[str, NDArray[np.uint64]]) -> MetricTable:
+    """What the counts of some code make of each ratio."""
+    shares = [share_interval(counts[ratio.part], counts[ratio.whole]) for ratio in ratios]
+    scale = np.array([ratio.scale for ratio in ratios], np.float64)
+    value = np.stack([share.value for share in shares], axis=1) * scale
+    # Wilson's interval is not symmetric: its longer side holds for both.
+    half_width = (
+        np.stack([np.fmax(share.high - share.value, share.value - share.low) for share in shares], axis=1) * scale
+    )
+    samples = np.stack([counts[ratio.whole] for ratio in ratios], axis=1)
+    return MetricTable(
+        metrics=[ratio.name for ratio in ratios],
+        units=[findings.catalog.metrics[ratio.name].units for ratio in ratios],
+        sources=[SOURCE] * len(ratios),
+        value=value,
+        half_width=half_width,
+        samples=samples,
+        is_significant=samples >= FEWEST_OPERATIONS,
+    )
+
+
+def _beside(left: MetricTable, right: MetricTable) -> MetricTable:
+    return MetricTable(
+        metrics=[*left.metrics, *right.metrics],
+        units=[*left.units, *right.units],
+        sources=[*left.sources, *right.sources],
+        value=np.concatenate([left.value, right.value], axis=1),
+        half_width=np.concatenate([left.half_width, right.half_width], axis=1),
+        samples=np.concatenate([left.samples, right.samples], axis=1),
+        is_significant=np.concatenate([left.is_significant, right.is_significant], axis=1),
+    )
+
+
+def disagreements(findings: Findings, names: Sequence[str]) -> list[str]:
+    """A sentence for each metric of the program, and of its hottest functions, that PMU and SPE put apart.
+
+    Apart means that their 95 % intervals do not meet, so that of a hundred that agree hardly one is told.
+    """
+    sentences = []
+    for metric, why in WHY_APART.items():
+        whole = _apart(findings.program, metric, ["the program"])
+        told = _apart(findings.functions, metric, [names[function] for function in findings.function.tolist()])
+        more = len(told) - MOST_FUNCTIONS_TOLD
+        sentences += [f"{text}: {why}" for text in [*whole, *told[:MOST_FUNCTIONS_TOLD]]]
+        if more > 0:
+            sentences.append(f"{metric} differs so in {more} more functions")
+    return sentences
+
+
+def _apart(table: MetricTable, metric: str, names: Sequence[str]) -> list[str]:
+    """What to say of the rows whose intervals do not meet."""
+    pmu, spe = table.column(metric), table.column(metric, SOURCE)
+    if pmu is None or spe is None:
+        return []
+    distance = np.abs(table.value[:, pmu] - table.value[:, spe])
+    is_apart = distance > table.half_width[:, pmu] + table.half_width[:, spe]
+    is_apart &= table.is_significant[:, pmu] & table.is_significant[:, spe]
+
+    def text(row: int, column: int) -> str:
+        return f"{table.value[row, column]:.4g} ± {table.half_width[row, column]:.2g}"
+
+    return [
+        f"{metric} of {names[row]} is {text(row, pmu)} {table.units[pmu]} by the PMU but {text(row, spe)} by SPE"
+        for row in np.flatnonzero(is_apart).tolist()
+    ]

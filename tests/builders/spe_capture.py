@@ -1,0 +1,94 @@
+"""A capture on disk that has samples of a clock and SPE records of the same three functions, with known shares."""
+
+from pathlib import Path
+
+import numpy as np
+
+from builders import spe
+from builders.capture_tables import mappings, processes, samples, stacks, table
+from builders.hosts import HOST
+from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State, write_manifest
+from tdprof.capture.schema import KERNEL_SYMBOLS, SPE_SPANS
+from tdprof.capture.tables import TableWriter, replace_table
+from tdprof.model import EventInfo, Locations, Losses, MappedFile, Unit
+from tdprof.symbolize.saved import make_symbol_table
+
+PID = 42
+BASE, OFFSET = 0x400000, 0
+APP = MappedFile("/bin/app", "ab12")
+# Address, function, line. Nothing samples ``unseen`` but SPE.
+CODE = ((0x401000, "work", 10), (0x401004, "work", 11), (0x401100, "parse", 30), (0x401200, "unseen", 50))
+RETIRED, ACCESS, REFILL, TLB, WALK, NOT_TAKEN, MISPREDICTED = (1 << bit for bit in range(1, 8))
+
+
+def load(pc: int, *, misses: bool = False, **more: int) -> spe.Truth:
+    events = RETIRED | ACCESS | TLB | (REFILL if misses else 0)
+    fields = {"total": 20, "issue": 3, "va": 0xFFFF_0000_1000, "translation": 1, "context_el2": PID, "timestamp": 1000}
+    return spe.Truth(pc=0x80 << 56 | pc, op_class=1, op=0, events=events, **{**fields, **more})
+
+
+def branch(pc: int, *, is_mispredicted: bool = False) -> spe.Truth:
+    events = RETIRED | (MISPREDICTED if is_mispredicted else 0)
+    return spe.Truth(0x80 << 56 | pc, 2, 1, events, 9, issue=2, target=0x401000, context_el2=PID, timestamp=1000)
+
+
+def records() -> list[spe.Truth]:
+    """A thousand of ``work`` (of 800 loads 80 miss), a hundred of ``parse``, four hundred of ``unseen``."""
+    dram, l2 = 0xE, 8
+    return [
+        *[load(0x401000, misses=True, source=dram, total=200)] * 60,
+        *[load(0x401000, source=0, total=8)] * 540,
+        *[load(0x401004, misses=True, source=l2)] * 20,
+        *[load(0x401004, source=0)] * 180,
+        *[branch(0x401004, is_mispredicted=True)] * 50,
+        *[branch(0x401004)] * 150,
+        *[load(0x401100)] * 90,
+        *[branch(0x401100)] * 10,
+        *[load(0x401200, misses=True, source=dram)] * 400,
+    ]
+
+
+def write_spe_capture(folder: Path, *, has_samples: bool = True) -> Path:
+    """Samples: 300 of ``work`` line 10, 100 of ``parse`` called by ``work`` line 11."""
+    stream, _ = spe.write_stream(records(), spe.packed_record)
+    (folder / "spe").mkdir(parents=True)
+    (folder / "spe/cpu0.0.aux").write_bytes(stream)
+    addresses = np.array([address - BASE + OFFSET for address, _, _ in CODE], np.uint64)
+    names = sorted({name for _, name, _ in CODE})
+    found = Locations(
+        frame_start=np.arange(len(CODE) + 1, dtype=np.uint32),
+        function=np.array([names.index(name) for _, name, _ in CODE], np.int32),
+        file=np.full(len(CODE), len(names), np.int32),
+        line=np.array([line for _, _, line in CODE], np.uint32),
+        reason=np.zeros(len(CODE), np.uint8),
+        strings=[*names, "app.c"],
+    )
+    rows = [
+        (2_000_000_000, 0, PID, PID, "app", 1, None, 300, 300_000_000),
+        (2_000_000_000, 0, PID, PID, "app", 2, None, 100, 100_000_000),
+    ]
+    with TableWriter(folder) as writer:
+        writer.write("samples", samples(*(rows if has_samples else ())))
+        writer.write("stacks", stacks((1, False, [0x401000]), (2, False, [0x401100, 0x401005])))
+        writer.write("mappings", mappings((0, PID, BASE, 0x10000, OFFSET, APP.path, APP.build_id)))
+        writer.write("processes", processes((0, "name", PID, PID, None, None, "app")))
+        writer.write("kernel_symbols", KERNEL_SYMBOLS.empty_table())
+        writer.write("spe_spans", table(SPE_SPANS, [(2_000_000_000, 0, 0, PID, PID, 0, len(stream), 0)]))
+    replace_table(folder, "symbols", make_symbol_table([(APP, addresses, found)]))
+    manifest = Manifest(
+        host=HOST,
+        command=["./app"],
+        pids=[],
+        is_system_wide=False,
+        events=[EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999)],
+        rung=Rung.RING_BUFFER,
+        rung_reason="",
+        start_realtime_ns=1_767_225_600_000_000_000,
+        start_monotonic_ns=1_000_000_000,
+        end_monotonic_ns=3_000_000_000,
+        losses=Losses(),
+        state=State.COMPLETE,
+        spe=SpeInfo(1024, [SpeEventInfo("arm_spe_0", "arm_spe_0/ts_enable=0x1/", [0], {})]),
+    )
+    write_manifest(folder, manifest)
+    return folder
