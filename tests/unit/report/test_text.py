@@ -11,7 +11,8 @@ from builders.profiles import Frame, ProfileBuilder, example
 from tdprof.model import EventInfo, Losses, Unit, Unknown
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots, unknown_samples
-from tdprof.report.text import LOSSES, REASONS, format_value, render_text
+from tdprof.report.summary import LOSSES, REASONS, format_value
+from tdprof.report.text import render_text
 
 
 def text_of(profile: Profile, *, width: int = 200, color: bool = False, limit: int = 0, by_line: bool = False) -> str:
