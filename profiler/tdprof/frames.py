@@ -12,8 +12,9 @@ from tdprof.profile import FunctionTable, Profile
 
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
 
-# C0 and C1 controls would let a symbol name move the terminal's cursor or break a line-based format.
-_CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 8232, 8233), "�")
+# C0 and C1 controls would let a symbol name move the terminal's cursor or break a line-based format; overrides of the
+# direction of writing would let it show itself, and what stands behind it, as something else.
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A)), "�")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,40 @@ def function_names(profile: Profile) -> list[str]:
     return [*map(printable, profile.functions.name), NO_STACK]
 
 
+@dataclass(frozen=True, slots=True)
+class CallTree:
+    """The stacks as a tree of calls; row = node. Parents stand before children, and those of one parent together.
+
+    Attributes:
+        parent: int64[n], never falling; -1 for node 0, the root, which is no function.
+        function: int32[n], function id; of the root -1.
+        node_of_stack: int64[stacks], where each stack ends.
+    """
+
+    parent: I64
+    function: I32
+    node_of_stack: I64
+
+
+def call_tree(stacks: FrameStacks) -> CallTree:
+    """Merge the stacks from the root on, by function whatever their lines and addresses."""
+    depth = np.diff(stacks.start)
+    node = np.zeros(len(depth), np.int64)
+    parents, functions = [np.array([-1])], [np.array([-1])]
+    nodes = 1
+    width = int(stacks.function.max(initial=-1)) + 2
+    active = np.arange(len(depth))
+    for level in range(int(depth.max(initial=0))):
+        active = active[depth[active] > level]
+        function = stacks.function[stacks.start[active + 1] - 1 - level]
+        distinct, child = np.unique(node[active] * width + function + 1, return_inverse=True)
+        node[active] = nodes + child
+        nodes += len(distinct)
+        parents.append(distinct // width)
+        functions.append(distinct % width - 1)
+    return CallTree(np.concatenate(parents), np.concatenate(functions).astype(np.int32), node)
+
+
 def merge_stacks(stacks: FrameStacks) -> tuple[I64, I64]:
     """Number the stacks so that those with the same functions, whatever their lines and addresses, share a number.
 
@@ -82,18 +117,7 @@ def merge_stacks(stacks: FrameStacks) -> tuple[I64, I64]:
         merged: int64[n], the number of each stack, from 0.
         representative: int64[max(merged) + 1], one stack for each number.
     """
-    depth = np.diff(stacks.start)
-    node = np.zeros(len(depth), np.int64)  # of a prefix tree that grows from the root, one level a turn
-    last_node = 0
-    width = int(stacks.function.max(initial=-1)) + 2
-    active = np.arange(len(depth))
-    for level in range(int(depth.max(initial=0))):
-        active = active[depth[active] > level]
-        function = stacks.function[stacks.start[active + 1] - 1 - level]
-        distinct, child = np.unique(node[active] * width + function + 1, return_inverse=True)
-        node[active] = last_node + 1 + child
-        last_node += len(distinct)
-    _, representative, merged = np.unique(node, return_index=True, return_inverse=True)
+    _, representative, merged = np.unique(call_tree(stacks).node_of_stack, return_index=True, return_inverse=True)
     return merged.astype(np.int64), representative.astype(np.int64)
 
 
@@ -113,7 +137,7 @@ def group_rows(*keys: NDArray[Any]) -> tuple[I64, I64]:
 
 
 def printable(text: str) -> str:
-    """Text that any terminal, JSON reader or UTF-8 file takes: no control characters, no undecodable bytes."""
+    """Text for any terminal, JSON reader or UTF-8 file: no controls or overrides of direction, no undecodable bytes."""
     return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from tdprof.cli.loading import capture_argument, find_event, load_with_progress, symbol_options
 from tdprof.cli.output import replaced_file, standard_output
+from tdprof.cli.page import write_page
 from tdprof.errors import TdprofError
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import write_pprof
@@ -32,6 +33,7 @@ FORMATS = {
     "speedscope": Format(write_speedscope, "drop {} onto https://www.speedscope.app, which keeps it in the browser"),
     "pprof": Format(write_pprof, "go tool pprof -http=: {}", is_binary=True),
     "folded": Format(write_folded, "flamegraph.pl {} > flame.svg"),
+    "html": Format(write_page, "open {} in a browser; it needs no network"),
 }
 
 
@@ -57,6 +59,7 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
     tdprof export --to speedscope -o app.speedscope.json   flame graphs at speedscope.app
     tdprof export --to pprof -o app.pb.gz                  go tool pprof -http=: app.pb.gz
     tdprof export --to folded | flamegraph.pl > app.svg    one line for each call stack
+    tdprof export --to html -o app.html                    one page to look at and pass on: flame graph, metrics, advice
     """
     target = FORMATS[format_name]
     is_stdout = str(output) == "-"

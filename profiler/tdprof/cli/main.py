@@ -13,7 +13,8 @@ from tdprof.errors import TdprofError
 COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "sample a command, processes or the whole system into a capture"),
     "report": ("report", "print a capture's hotspots by function or source line"),
-    "export": ("export", "write a capture as speedscope, pprof or folded stacks"),
+    "export": ("export", "write a capture as an HTML page, speedscope, pprof or folded stacks"),
+    "view": ("view", "look at a capture in the browser: speedscope, or a page of its own"),
     "archive": ("archive", "put its symbols into a capture, to read it on another machine"),
     "cache": ("cache", "show and prune what is kept of debug data"),
     "doctor": ("doctor", "check what this machine can record, and how to get more"),

@@ -106,19 +106,24 @@ def unknown_samples(profile: Profile) -> list[UnknownSamples]:
     return sorted(found, key=lambda unknown: -unknown.samples)
 
 
-def share_half_width(share: NDArray[np.float64], profile: Profile, event: int) -> NDArray[np.float64]:
-    """Half the width of the 95 % interval of shares of an event's samples, as fractions (sampling error alone).
-
-    Wilson's score interval, which stays sensible for few samples and shares near 0 and 1. Samples of unequal
-    weight count as Kish's effective number of samples, (sum of weights)^2 / sum of weights^2.
-    """
+def effective_samples(profile: Profile, event: int) -> float:
+    """Kish's effective number of an event's samples, (sum of weights)^2 / sum of weights^2; 0 without samples."""
     chosen = profile.samples.event == event
     weight = profile.samples.weight[chosen].astype(np.float64)
     # Within an aggregated row the samples' weights are taken as equal.
     squares = float(np.sum(weight**2 / profile.samples.count[chosen]))
-    if not squares:
+    return float(weight.sum()) ** 2 / squares if squares else 0.0
+
+
+def share_half_width(share: NDArray[np.float64], profile: Profile, event: int) -> NDArray[np.float64]:
+    """Half the width of the 95 % interval of shares of an event's samples, as fractions (sampling error alone).
+
+    Wilson's score interval, which stays sensible for few samples and shares near 0 and 1. Samples of unequal
+    weight count as ``effective_samples``.
+    """
+    n = effective_samples(profile, event)
+    if not n:
         return np.full_like(share, np.nan)
-    n = float(weight.sum()) ** 2 / squares
     return np.asarray(Z_95 / (1 + Z_95**2 / n) * np.sqrt(share * (1 - share) / n + (Z_95 / (2 * n)) ** 2))
 
 

@@ -1,0 +1,129 @@
+"""`tdprof view`: a capture in the browser, in speedscope or as tdprof's own page."""
+
+import io
+import mimetypes
+import os
+import shlex
+import sys
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+import click
+from rich.console import Console
+
+from tdprof.cli.loading import capture_argument, load_with_progress, symbol_options
+from tdprof.cli.local_server import HOST, Document, LocalServer
+from tdprof.cli.output import standard_output
+from tdprof.cli.page import write_page
+from tdprof.errors import TdprofError
+from tdprof.export.speedscope import write_speedscope
+from tdprof.frames import printable
+from tdprof.pipeline import SymbolOptions
+from tdprof.profile import Profile
+
+SPEEDSCOPE = "speedscope@1.25.0"
+PAGE = "page.html"
+SPEEDSCOPE_PAGE = "speedscope/index.html"
+PROFILE = "profile.speedscope.json"
+# The page states a stricter one itself; a policy can only be narrowed.
+PAGE_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+SPEEDSCOPE_POLICY = (
+    "default-src 'none'; connect-src 'self'; font-src 'self'; img-src 'self' data: blob:;"
+    " script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'"
+)
+
+
+@click.command("view")
+@capture_argument
+@click.option("--speedscope", "opened", flag_value=SPEEDSCOPE_PAGE, help="Open speedscope.")
+@click.option("--html", "opened", flag_value=PAGE, help="Open tdprof's own page, as `tdprof export --to html` writes.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on (0: any that is free).")
+@click.option("--no-browser", is_flag=True, help="Only print where to look.")
+@symbol_options
+def command(capture: Path, opened: str | None, port: int, no_browser: bool, symbols: SymbolOptions) -> None:
+    """Look at a capture in the browser until Ctrl-C: in speedscope if it is installed, else as tdprof's own page.
+
+    \b
+    tdprof view                      the newest capture of this folder
+    tdprof view --html               flame graph coloured by metric, functions, the methodology, advice
+    tdprof view --no-browser --port 8000    over ssh -L 8000:127.0.0.1:8000 THIS_MACHINE
+
+    Both are served whichever is opened, to this machine alone, below an address that nobody can guess.
+    """
+    release = find_speedscope()
+    if opened == SPEEDSCOPE_PAGE and release is None:
+        raise TdprofError("speedscope is not installed", hint=f"{_how_to_install()}; or tdprof view --html", status=2)
+    profile = load_with_progress(capture, symbols)
+    documents = _documents(profile, release)
+    first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
+    with LocalServer(documents, port) as server:
+        with Console(stderr=True).status("preparing the page", spinner="line"):
+            server.document(PROFILE if first == SPEEDSCOPE_PAGE else PAGE)
+        urls = {"page": server.url + PAGE}
+        if release:
+            title = printable(shlex.join(profile.command)) or capture.name
+            words = f"#profileURL={quote(f'../{PROFILE}', safe='')}&title={quote(title, safe='')}"
+            urls["speedscope"] = server.url + SPEEDSCOPE_PAGE + words
+        with standard_output():
+            for name, url in urls.items():
+                print(f"{name:<10}  {url}")
+        if not release:
+            print(f"tdprof: speedscope is not installed: {_how_to_install()}", file=sys.stderr)
+        is_opened = (
+            not no_browser
+            and _has_display()
+            and webbrowser.open(urls["speedscope" if first == SPEEDSCOPE_PAGE else "page"])
+        )
+        if not is_opened:
+            port = server.server_port
+            print(f"  from another machine: ssh -L {port}:{HOST}:{port} and this one's name", file=sys.stderr)
+        print("tdprof: serving until Ctrl-C", file=sys.stderr)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("tdprof: stopped", file=sys.stderr)
+
+
+def find_speedscope() -> Path | None:
+    """The folder with speedscope's release; None if it is not installed where tools/setup or our hint puts it."""
+    for prefix in (Path(sys.prefix) / "share/tdprof", _user_folder()):
+        release = prefix / "node_modules/speedscope/dist/release"
+        if (release / "index.html").is_file():
+            return release
+    return None
+
+
+def _user_folder() -> Path:
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "tdprof"
+
+
+def _how_to_install() -> str:
+    return f"npm install --prefix {shlex.quote(str(_user_folder()))} {SPEEDSCOPE}"
+
+
+def _has_display() -> bool:
+    """Whether a browser opens a window: one that runs in this terminal would take it over."""
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+
+
+def _documents(profile: Profile, release: Path | None) -> dict[str, Document]:
+    documents = {
+        PAGE: Document("text/html; charset=utf-8", _written(write_page, profile), PAGE_POLICY),
+        PROFILE: Document("application/json", _written(write_speedscope, profile)),
+    }
+    for file in release.iterdir() if release else ():
+        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        documents[f"speedscope/{file.name}"] = Document(kind, file.read_bytes, SPEEDSCOPE_POLICY)
+    return documents
+
+
+def _written(write: Callable[[Profile, BinaryIO], None], profile: Profile) -> Callable[[], bytes]:
+    def read() -> bytes:
+        out = io.BytesIO()
+        write(profile, out)
+        return out.getvalue()
+
+    return read

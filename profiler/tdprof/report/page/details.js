@@ -1,0 +1,175 @@
+// What is known of one function, or of the whole program while no function is chosen.
+
+function drawDetails(model, f, on) {
+  const { findings } = model;
+  const sections = f < 0 ? programDetails(model) : functionDetails(model, f, on);
+  if (findings) sections.push(...explorationOf(findings, f));
+  if (f >= 0) {
+    const spe = model.header.spe ? speDetails(model, f) : null;
+    sections.push(spe, linesOf(model, f), neighboursOf(model, f, on), eventsOf(model, f));
+  }
+  byId("details").replaceChildren(...sections.filter(Boolean));
+}
+
+function programDetails(model) {
+  const { findings } = model;
+  const head = el("div", { class: "details-head" },
+    el("h2", { id: "details-heading" }, "Whole program"),
+    el("p", { class: "muted" }, "Choose a function, in the graph or the table, to see its own numbers here."));
+  if (!findings) return [head, eventsTable(model)];
+  // Its bar and diagnosis stand above the graph.
+  return [head, el("section", { "aria-label": "Stage 1" }, el("h3", {}, "Stage 1: where its slots go"), stageOneTable(findings, (metric) => findings.program(metric), null))];
+}
+
+function functionDetails(model, f, on) {
+  const { functions, findings } = model;
+  const own = model.share(functions.self[f]);
+  const shown = showShareValue(own, model.halfWidth(own));
+  const file = model.file(f);
+  const sections = [
+    el("div", { class: "details-head" },
+      el("h2", { id: "details-heading", class: "name" }, model.names[f]),
+      el("p", { class: "muted path" }, [model.module(f), file].filter(Boolean).join(" · ") || "no module known"),
+      el("p", { class: "actions" },
+        button("Zoom to it", () => on.zoom(model.widestNode(f))),
+        button("Whole program", () => on.select(-1)))),
+    el("dl", { class: "figures" },
+      figure("self", `${shown.value} %`, shown.halfWidth ? `± ${shown.halfWidth}` : ""),
+      figure("total", showShare(model.share(functions.total[f])), ""),
+      figure("samples", functions.samples[f].toLocaleString("en"), `of ${model.totalSamples[0].toLocaleString("en")}`)),
+  ];
+  if (!findings) return sections;
+  const diagnosis = findings.rowOf[f] < 0 ? null : findings.diagnosis(f);
+  const valueOf = (metric) => findings.ofFunction(f, metric);
+  return [
+    ...sections,
+    el("section", { "aria-label": "Stage 1" },
+      el("h3", {}, "Stage 1: where its slots go"),
+      stageOneBar(findings, valueOf),
+      stageOneTable(findings, valueOf, (metric) => findings.program(metric)),
+      diagnosisText(findings, diagnosis, { whose: "this function" })),
+  ];
+}
+
+const figure = (label, value, doubt) =>
+  el("div", {}, el("dt", {}, label), el("dd", {}, value, doubt ? el("span", { class: "plusminus" }, ` ${doubt}`) : null));
+
+function stageOneTable(findings, valueOf, program) {
+  const { roots } = findings;
+  const rows = roots.map((metric) => {
+    const found = valueOf(metric);
+    return metricRow(findings, metric, found, program ? program(metric) : found, levelOneColour(metric.name, roots).fill);
+  });
+  return metricTable("Stage 1, with 95 % intervals", rows, Boolean(program));
+}
+
+// Stage 2: the groups that the diagnosis leads to stand open, the others closed.
+function explorationOf(findings, f) {
+  const valueOf = f < 0 ? (metric) => findings.program(metric) : (metric) => findings.ofFunction(f, metric);
+  const diagnosis = f < 0 || findings.rowOf[f] >= 0 ? findings.diagnosis(f) : null;
+  const first = diagnosis?.groups ?? [];
+  const roots = new Set(findings.catalog.roots);
+  const names = Object.keys(findings.catalog.groups);
+  const order = [...first, ...names.filter((name) => !first.includes(name))];
+  const measured = findings.metrics[f < 0 ? "program" : "self"];
+  const open = [];
+  const closed = [];
+  for (const name of order) {
+    const group = findings.catalog.groups[name];
+    const metrics = measured.filter((metric) => group?.metrics.includes(metric.name) && !roots.has(metric.name));
+    const rows = metrics
+      .map((metric) => [metric, valueOf(metric)])
+      .filter(([, found]) => found)
+      .map(([metric, found]) => metricRow(findings, metric, found, f < 0 ? found : findings.program(metric)));
+    if (!rows.length) continue;
+    const isFirst = first.includes(name);
+    (isFirst ? open : closed).push(el("details", { open: isFirst }, el("summary", {}, group.title), metricTable(group.title, rows, f >= 0)));
+  }
+  if (!open.length && !closed.length) return [];
+  return [el("section", { class: "stage-two", "aria-label": "Stage 2" }, el("h3", {}, "Stage 2: why"), open,
+    closed.length ? el("p", { class: "hint" }, open.length ? "Other groups:" : "Groups:") : null, closed)];
+}
+
+function linesOf(model, f) {
+  const { findings } = model;
+  const lines = model.lines(f);
+  if (!lines.some((each) => each.line)) return null;
+  const most = 12;
+  const top = model.share(lines[0].weight) + model.halfWidth(model.share(lines[0].weight));
+  const rows = lines.slice(0, most).map(({ line, weight, samples }) => {
+    const share = model.share(weight);
+    return el("tr", { title: plural(samples, "sample") },
+      el("th", { scope: "row", class: "number" }, line ? String(line) : "?"),
+      el("td", { class: "meter-cell" }, bar({ value: share, halfWidth: model.halfWidth(share), top })),
+      el("td", { class: "number" }, showShare(share)),
+      findings ? el("td", {}, stageOneBar(findings, (metric) => findings.ofLine(f, line, metric), { isSmall: true })) : null);
+  });
+  const file = model.file(f);
+  return el("section", { "aria-label": "Lines" },
+    el("h3", {}, "Its lines"),
+    el("table", { class: "metrics lines" },
+      el("caption", {}, file || "source lines"),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number" }, "line"), el("td", {}), el("th", { scope: "col", class: "number" }, "self"), findings ? el("th", { scope: "col" }, "Stage 1") : null)),
+      el("tbody", {}, rows)),
+    lines.length > most ? el("p", { class: "hint" }, `and ${plural(lines.length - most, "more line")}`) : null);
+}
+
+function neighboursOf(model, f, on) {
+  const { callers, callees } = model.neighbours(f);
+  const select = (other) => on.select(other);
+  return el("section", { "aria-label": "Callers and callees" },
+    el("h3", {}, "Called by"), callers.length ? functionList(model, callers, select) : el("p", { class: "muted" }, "no samples of this event"),
+    el("h3", {}, "Calls"), callees.length ? functionList(model, callees, select) : el("p", { class: "muted" }, "nothing that was sampled"));
+}
+
+// A function's share of every event: counts of all of them are asked of the model one by one, so only on demand.
+function eventsOf(model, f) {
+  if (model.events.length < 2) return null;
+  const body = el("tbody");
+  const holder = el("details", {}, el("summary", {}, "Its share of every event"),
+    el("table", { class: "metrics" }, el("caption", {}, "Shares by event"),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "event"), el("td", {}), el("th", { scope: "col", class: "number" }, "self"))), body));
+  holder.addEventListener("toggle", () => {
+    if (!holder.open || body.childElementCount) return;
+    const shares = model.selfShares(f);
+    const top = Math.max(...shares.filter((share) => !Number.isNaN(share)), 1e-9);
+    body.append(...model.events.map((event, i) => el("tr", {},
+      el("th", { scope: "row" }, event.name),
+      el("td", { class: "meter-cell" }, bar({ value: shares[i], halfWidth: NaN, top })),
+      el("td", { class: "number" }, showShare(shares[i])))));
+  });
+  return el("section", { "aria-label": "Events" }, holder);
+}
+
+function eventsTable(model) {
+  return el("section", { "aria-label": "Events" },
+    el("h3", {}, "Events"),
+    el("table", { class: "metrics" }, el("caption", {}, "What was sampled and what the kernel counted"),
+      el("thead", {}, el("tr", {}, ["event", "samples", "counted"].map((text, i) => el("th", { scope: "col", class: i ? "number" : "" }, text)))),
+      el("tbody", {}, model.events.map((event) => el("tr", { title: event.notes.join(", ") },
+        el("th", { scope: "row" }, event.name, el("span", { class: "units" }, event.asked)),
+        el("td", { class: "number" }, event.samples.toLocaleString("en")),
+        el("td", { class: "number" }, event.counted ?? "unknown"))))));
+}
+
+function speDetails(model, f) {
+  const { spe } = model.header;
+  const row = spe.functions.indexOf(f);
+  if (row < 0) return el("section", {}, el("h3", {}, "SPE"), el("p", { class: "muted" }, "No sampled operation fell into it."));
+  const levels = spe.levels.map(({ name, count }) => [name, count[row]]).filter(([, count]) => count);
+  const loads = levels.reduce((sum, [, count]) => sum + count, 0);
+  const top = Math.max(...levels.map(([, count]) => count), 1);
+  const cycles = (value) => (value === null ? "unknown" : value.toFixed(value < 10 ? 1 : 0));
+  return el("section", { "aria-label": "SPE" },
+    el("h3", {}, "SPE: its operations"),
+    el("p", { class: "muted" }, `${plural(spe.operations[row], "sampled operation")}, ${plural(loads, "load")} with a known source`),
+    el("table", { class: "metrics" }, el("caption", {}, "Latency in cycles"),
+      el("thead", {}, el("tr", {}, ["", "mean", "median", "p90", "p99"].map((text, i) => el(i ? "th" : "td", i ? { scope: "col", class: "number" } : {}, text)))),
+      el("tbody", {}, spe.latencies.map((latency) => el("tr", {}, el("th", { scope: "row" }, latency.title),
+        [latency.mean, latency.p50, latency.p90, latency.p99].map((column) => el("td", { class: "number" }, cycles(column[row]))))))),
+    levels.length ? el("table", { class: "metrics" }, el("caption", {}, "Where its loads were served from"),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "source"), el("td", {}), el("th", { scope: "col", class: "number" }, "loads"))),
+      el("tbody", {}, levels.map(([name, count]) => el("tr", {}, el("th", { scope: "row" }, name),
+        el("td", { class: "meter-cell" }, bar({ value: count, halfWidth: NaN, top })),
+        el("td", { class: "number" }, showShare(count / loads)))))) : null);
+}

@@ -1,0 +1,55 @@
+// Small words for making elements. Text reaches the page as text nodes and attribute values only, never as markup.
+
+const byId = (id) => document.getElementById(id);
+
+function el(name, properties = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key === "class") node.className = value;
+    else if (key === "style") for (const [rule, text] of Object.entries(value)) node.style.setProperty(rule, text);
+    else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+const button = (text, onclick, properties = {}) => el("button", { type: "button", onclick, ...properties }, text);
+const hiddenText = (text) => el("span", { class: "hidden" }, text);
+// As in the report: percent, in points.
+const showShareValue = (share, halfWidth) => showValue(100 * share, 100 * halfWidth, 2);
+const percentOf = (share) => `${(100 * share).toFixed(3)}%`;
+
+// A share for people: one decimal, and never 0.0 % of something that is there.
+function showShare(share) {
+  if (Number.isNaN(share)) return "unknown";
+  const percent = 100 * share;
+  if (percent === 0) return "0 %";
+  return percent < 0.05 ? "<0.1 %" : `${percent.toFixed(1)} %`;
+}
+
+// A value with as many decimals as its doubt leaves meaning to: two significant digits of the half width.
+function showValue(value, halfWidth, mostDecimals = 4) {
+  if (Number.isNaN(value)) return { value: "unknown", halfWidth: "" };
+  const scale = halfWidth > 0 ? halfWidth : Math.abs(value) / 10 || 1;
+  const decimals = Math.min(mostDecimals, Math.max(0, 1 - Math.floor(Math.log10(scale))));
+  return { value: value.toFixed(decimals), halfWidth: Number.isNaN(halfWidth) ? "" : halfWidth.toFixed(decimals) };
+}
+
+function showAmount(amount, unit) {
+  const steps =
+    unit === "nanoseconds"
+      ? [[1e9, " s"], [1e6, " ms"], [1e3, " µs"], [1, " ns"]]
+      : unit === "bytes"
+        ? [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"], [2 ** 10, " KiB"], [1, " B"]]
+        : [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1, ""]];
+  const [scale, suffix] = steps.find((step) => amount >= step[0]) ?? steps[steps.length - 1];
+  if (scale === 1) return amount.toLocaleString("en") + suffix;
+  const scaled = amount / scale;
+  return scaled.toFixed(Math.max(0, 4 - String(Math.floor(scaled)).length)) + suffix;
+}
+
+const plural = (count, noun, ending = "s") => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : ending}`;
+// The last part of a path; brackets such as [kernel] stay.
+const baseName = (path) => (path.startsWith("[") ? path : path.slice(path.lastIndexOf("/") + 1));

@@ -1,0 +1,243 @@
+// The profile: columns as Python packed them, and what the page adds up from them for the event that gives the width.
+
+async function readDocument() {
+  const holder = byId("data");
+  const text = atob(holder.textContent);
+  holder.remove();
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const buffer = await new Response(stream).arrayBuffer();
+  const length = new DataView(buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const types = { Uint8Array, Uint16Array, Uint32Array, Float32Array, Float64Array };
+  const columns = {};
+  for (const [name, [type, at, count]] of Object.entries(header.columns)) {
+    columns[name] = new types[type](buffer, 4 + length + at, count);
+  }
+  return new Model(header, columns);
+}
+
+const Z_95 = 1.96;
+
+class Model {
+  constructor(header, columns) {
+    Object.assign(this, { header, columns, events: header.events });
+    const { names, modules, module, files, file } = header.functions;
+    Object.assign(this, { names, functionCount: names.length });
+    this.module = (f) => modules[module[f]];
+    this.file = (f) => files[file[f]];
+    this.moduleIndex = (f) => module[f];
+    this.modules = modules;
+    this.nodes = columns.parentStep.length + 1;
+    this.functionOf = columns.function;
+    this.parent = new Int32Array(this.nodes).fill(-1);
+    for (let node = 1, parent = -1; node < this.nodes; node++) {
+      parent += columns.parentStep[node - 1];
+      this.parent[node] = parent;
+    }
+    // Children of a node stand together, since the parents never fall.
+    this.firstChild = new Uint32Array(this.nodes + 1).fill(this.nodes);
+    for (let node = this.nodes - 1; node > 0; node--) this.firstChild[this.parent[node]] = node;
+    for (let node = this.nodes - 1; node >= 0; node--) {
+      if (this.firstChild[node] > this.firstChild[node + 1]) this.firstChild[node] = this.firstChild[node + 1];
+    }
+    this.isOutermost = this.findOutermost();
+    this.findings = header.findings ? new Metrics(this) : null;
+    this.setEvent(header.firstEvent);
+  }
+
+  // A node is outermost if no caller of it is the same function: a recursion counts once.
+  findOutermost() {
+    const result = new Uint8Array(this.nodes);
+    const open = new Int32Array(this.functionCount);
+    const pending = [];
+    for (let child = this.firstChild[1] - 1, first = this.firstChild[0]; child >= first; child--) pending.push(child);
+    while (pending.length) {
+      const node = pending.pop();
+      if (node < 0) {
+        open[this.functionOf[~node]]--;
+        continue;
+      }
+      result[node] = open[this.functionOf[node]]++ === 0 ? 1 : 0;
+      pending.push(~node);
+      for (let child = this.firstChild[node]; child < this.firstChild[node + 1]; child++) pending.push(child);
+    }
+    return result;
+  }
+
+  setEvent(event) {
+    const { columns } = this;
+    this.event = event;
+    this.unit = this.events[event]?.unit;
+    this.self = new Float64Array(this.nodes);
+    this.samples = new Float64Array(this.nodes);
+    for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
+      node += columns.nodeStep[i];
+      this.self[node] = columns.weights[columns.nodeWeight[i]];
+      this.samples[node] = columns.nodeCount[i];
+    }
+    this.total = this.self.slice();
+    this.totalSamples = this.samples.slice();
+    for (let node = this.nodes - 1; node > 0; node--) {
+      this.total[this.parent[node]] += this.total[node];
+      this.totalSamples[this.parent[node]] += this.totalSamples[node];
+    }
+    this.whole = this.total[0];
+    const functions = { self: 0, samples: 0, total: 0, totalSamples: 0 };
+    for (const name of Object.keys(functions)) functions[name] = new Float64Array(this.functionCount);
+    for (let node = 1; node < this.nodes; node++) {
+      const f = this.functionOf[node];
+      functions.self[f] += this.self[node];
+      functions.samples[f] += this.samples[node];
+      if (this.isOutermost[node]) {
+        functions.total[f] += this.total[node];
+        functions.totalSamples[f] += this.totalSamples[node];
+      }
+    }
+    this.functions = functions;
+  }
+
+  share(weight) {
+    return this.whole ? weight / this.whole : NaN;
+  }
+
+  // Half of Wilson's 95 % interval of a share of the event's samples; as the report's.
+  halfWidth(share) {
+    const n = this.events[this.event].effectiveSamples;
+    if (!n || Number.isNaN(share)) return NaN;
+    const spread = Math.sqrt((share * (1 - share)) / n + (Z_95 / (2 * n)) ** 2);
+    return (Z_95 / (1 + Z_95 ** 2 / n)) * spread;
+  }
+
+  // The share of the event whose stacks hold one of the functions.
+  shareWith(isMatch) {
+    const covered = new Uint8Array(this.nodes);
+    let weight = 0;
+    for (let node = 1; node < this.nodes; node++) {
+      covered[node] = covered[this.parent[node]] || isMatch[this.functionOf[node]];
+      if (covered[node]) weight += this.self[node];
+    }
+    return this.share(weight);
+  }
+
+  // [function, weight] of the direct callers and callees of a function, most first.
+  neighbours(f) {
+    const callers = new Map();
+    const callees = new Map();
+    const add = (map, key, weight) => weight && map.set(key, (map.get(key) ?? 0) + weight);
+    for (let node = 1; node < this.nodes; node++) {
+      if (this.functionOf[node] === f && this.isOutermost[node]) {
+        const parent = this.parent[node];
+        add(callers, parent > 0 ? this.functionOf[parent] : -1, this.total[node]);
+      } else if (this.parent[node] > 0 && this.functionOf[this.parent[node]] === f && this.functionOf[node] !== f) {
+        add(callees, this.functionOf[node], this.total[node]);
+      }
+    }
+    const sorted = (map) => [...map].sort((a, b) => b[1] - a[1]);
+    return { callers: sorted(callers), callees: sorted(callees) };
+  }
+
+  // A function's own share of each event.
+  selfShares(f) {
+    const { columns } = this;
+    return this.events.map((_, event) => {
+      let own = 0;
+      let whole = 0;
+      for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
+        node += columns.nodeStep[i];
+        const weight = columns.weights[columns.nodeWeight[i]];
+        whole += weight;
+        if (node > 0 && this.functionOf[node] === f) own += weight;
+      }
+      return whole ? own / whole : NaN;
+    });
+  }
+
+  widestNode(f) {
+    let best = 0;
+    for (let node = 1; node < this.nodes; node++) {
+      if (this.functionOf[node] === f && (!best || this.total[node] > this.total[best])) best = node;
+    }
+    return best;
+  }
+
+  // {line, weight, samples} of a function's own lines, most first.
+  lines(f) {
+    const { columns, event } = this;
+    const found = [];
+    for (let i = columns.lineStart[event], row = 0; i < columns.lineStart[event + 1]; i++) {
+      row += columns.lineStep[i];
+      if (columns.lineFunction[row] === f) {
+        const weight = columns.weights[columns.lineWeight[i]];
+        found.push({ line: columns.lineNumber[row], weight, samples: columns.lineCount[i] });
+      }
+    }
+    return found.sort((a, b) => b.weight - a.weight);
+  }
+}
+
+// What is known of why: metrics with their doubt of the program, of functions and of lines.
+class Metrics {
+  constructor(model) {
+    const { columns, header } = model;
+    Object.assign(this, header.findings, { columns });
+    this.rows = columns.metricFunction.length;
+    this.rowOf = new Int32Array(model.functionCount).fill(-1);
+    columns.metricFunction.forEach((f, row) => (this.rowOf[f] = row));
+    this.lineRows = new Map();
+    columns.metricLineFunction.forEach((f, row) => this.lineRows.set(`${f}:${columns.metricLineNumber[row]}`, row));
+    this.listed = this.metrics.program.map((metric) => this.metrics.self.findIndex((each) => sameMetric(each, metric)));
+  }
+
+  title(name) {
+    return this.catalog.metrics[name]?.title ?? name;
+  }
+
+  at(table, column, row, rows) {
+    if (column < 0 || row < 0) return null;
+    const i = column * rows + row;
+    const get = (what) => this.columns[`${table}${what}`][i];
+    if (Number.isNaN(get("Value"))) return null;
+    const metric = this.metrics[table][column];
+    return {
+      ...metric,
+      value: get("Value"),
+      halfWidth: get("HalfWidth"),
+      samples: get("Samples"),
+      isSignificant: get("IsSignificant") === 1,
+    };
+  }
+
+  column(table, metric) {
+    return this.metrics[table].findIndex((each) => sameMetric(each, metric));
+  }
+
+  program(metric) {
+    return this.at("program", this.column("program", metric), 0, 1);
+  }
+
+  // Of a function: its own instructions ("self") or with all it called ("total").
+  ofFunction(f, metric, table = "self") {
+    return this.at(table, this.column(table, metric), this.rowOf[f], this.rows);
+  }
+
+  ofLine(f, line, metric) {
+    const row = this.lineRows.get(`${f}:${line}`) ?? -1;
+    return this.at("line", this.column("line", metric), row, this.columns.metricLineFunction.length);
+  }
+
+  diagnosis(f) {
+    const number = f < 0 ? this.programDiagnosis : this.columns.diagnosis[this.rowOf[f]];
+    return this.diagnoses[number] ?? null;
+  }
+
+  // The level-1 metrics that the recording has.
+  get roots() {
+    return this.catalog.roots
+      .map((name) => this.metrics.program.find((metric) => metric.name === name && metric.source === "pmu"))
+      .filter(Boolean);
+  }
+}
+
+const sameMetric = (a, b) => a.name === b.name && a.source === b.source;

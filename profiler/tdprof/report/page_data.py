@@ -1,0 +1,231 @@
+"""A profile and its findings as the few columns that the HTML page reads."""
+
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof import __version__
+from tdprof.catalog.entries import CPU_CYCLES, Catalog
+from tdprof.findings import Diagnosis, Findings, MetricTable
+from tdprof.frames import FrameStacks, call_tree, frame_stacks, function_names, group_rows, module_names, printable
+from tdprof.model import I64
+from tdprof.profile import Profile
+from tdprof.report.hotspots import effective_samples, unknown_samples
+from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
+
+MOST_NAME_CHARACTERS = 1000  # a mangled name of a megabyte is no help to anybody
+
+Header = dict[str, Any]
+Columns = dict[str, NDArray[Any]]
+
+
+def page_document(profile: Profile, findings: Findings | None) -> bytes:
+    """What the page reads: a header in JSON, then columns of numbers.
+
+    Layout, little-endian: uint32 length of the header, the header, and from the next multiple of 8 on the columns, each
+    on a multiple of 8. The header's ``columns`` has for each name the type (as JavaScript calls its typed array), the
+    position behind the header and the number of elements.
+
+    Args:
+        profile: each event once (``calibrated``).
+        findings: of the same profile; None if it was not recorded for metrics.
+    """
+    stacks = frame_stacks(profile)
+    # The page numbers only functions that some stack holds.
+    function = np.unique(stacks.function)
+    row_of = np.zeros(len(profile.functions.name) + 1, np.int64)
+    row_of[function] = np.arange(len(function))
+
+    header, columns = _header(profile), _code(profile, stacks, row_of)
+    header["functions"] = _functions(profile, function)
+    if findings is not None:
+        header["findings"], metrics = _findings(findings, row_of)
+        columns |= metrics
+    return _pack(header, columns)
+
+
+def _header(profile: Profile) -> Header:
+    samples, weight = profile.total_samples().tolist(), profile.total_weight().tolist()
+    names = [event.name for event in profile.events]
+    return {
+        "version": __version__,
+        "facts": facts(profile),
+        "doubts": doubts(profile, unknown_samples(profile)),
+        "firstEvent": names.index(CPU_CYCLES) if CPU_CYCLES in names else 0,
+        "events": [
+            {
+                "name": printable(event.name),
+                "unit": event.unit.value,
+                "samples": samples[row],
+                "effectiveSamples": effective_samples(profile, row),
+                "counted": None if event.total is None else format_value(event.total, event.unit),
+                "asked": asked_for(event),
+                "notes": list(event_notes(event, weight[row])),
+            }
+            for row, event in enumerate(profile.events)
+        ],
+    }
+
+
+def _functions(profile: Profile, function: NDArray[np.int32]) -> Header:
+    """Names by the page's rows; modules and files as rows of their own lists."""
+    names = function_names(profile)
+    modules, module = np.unique(np.array([*profile.functions.mapped_file, -1])[function], return_inverse=True)
+    file_rows: dict[str, int] = {}
+    files = [*profile.functions.file, ""]
+    file = [file_rows.setdefault(_cut(printable(files[each])), len(file_rows)) for each in function.tolist()]
+    module_texts = module_names(profile)
+    return {
+        "names": [_cut(names[each]) for each in function.tolist()],
+        "modules": [_cut(module_texts[each]) for each in modules.tolist()],
+        "module": module.tolist(),
+        "files": list(file_rows),
+        "file": file,
+    }
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MOST_NAME_CHARACTERS:
+        return text
+    return f"{text[:MOST_NAME_CHARACTERS]}… ({len(text):,} characters)"
+
+
+def _code(profile: Profile, stacks: FrameStacks, row_of: I64) -> Columns:
+    """The tree of calls, and for each event the sums of its samples by node and by source line of the leaf."""
+    tree = call_tree(stacks)
+    leaf = stacks.start[:-1]
+    # np.unique on one number is far faster than on rows of two.
+    line_keys, line_of_stack = np.unique(row_of[stacks.function[leaf]] << 32 | stacks.line[leaf], return_inverse=True)
+    node = _sums(profile, tree.node_of_stack)
+    line = _sums(profile, line_of_stack)
+    weights, weight = np.unique(np.concatenate((node["weight"], line["weight"])), return_inverse=True)
+    node["weight"], line["weight"] = weight[: len(node["weight"])], weight[len(node["weight"]) :]
+    return {
+        # Steps between numbers that never fall, where most are small.
+        "parentStep": np.diff(tree.parent),
+        "function": row_of[tree.function],
+        # Sums are exact up to 2^53, which is more than any counter reaches in years.
+        "weights": weights.astype(np.float64),
+        "lineFunction": line_keys >> 32,
+        "lineNumber": line_keys & 0xFFFF_FFFF,
+        **{f"node{name.title()}": column for name, column in node.items()},
+        **{f"line{name.title()}": column for name, column in line.items()},
+    }
+
+
+def _sums(profile: Profile, row_of_stack: I64) -> Columns:
+    """Samples added up by event and row, rows without any left out.
+
+    ``start`` is where each event's entries begin; ``step`` is the row less that of the entry before.
+    """
+    samples = profile.samples
+    row = row_of_stack[samples.stack]
+    order, first = group_rows(samples.event, row)
+    event, row = samples.event[order][first], row[order][first]
+    start = np.searchsorted(event, np.arange(len(profile.events) + 1))
+    step = np.diff(row, prepend=0)
+    begins = start[:-1][start[:-1] < len(row)]
+    step[begins] = row[begins]
+    added = [
+        np.add.reduceat(column[order], first) if len(first) else column for column in (samples.weight, samples.count)
+    ]
+    return {"start": start, "step": step, "weight": added[0], "count": added[1]}
+
+
+def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
+    tables = {
+        "program": findings.program,
+        "self": findings.functions,
+        "total": findings.inclusive,
+        "line": findings.lines,
+    }
+    columns: Columns = {"metricFunction": row_of[findings.function]}
+    columns |= {"metricLineFunction": row_of[findings.line_function], "metricLineNumber": findings.line}
+    metrics: dict[str, list[Header]] = {}
+    for name, table in tables.items():
+        kept = _columns_to_show(findings.catalog, table) if name == "line" else list(range(len(table.metrics)))
+        metrics[name] = [{"name": table.metrics[i], "units": table.units[i], "source": table.sources[i]} for i in kept]
+        for label, values in (
+            ("Value", _shortened(table.value)),
+            ("HalfWidth", _shortened(table.half_width)),
+            ("Samples", table.samples),
+            ("IsSignificant", table.is_significant.astype(np.uint8)),
+        ):
+            # Metric by metric: neighbours are alike, and the page takes one metric at a time.
+            columns[f"{name}{label}"] = np.ascontiguousarray(values[:, kept].T).reshape(-1)
+    diagnoses: dict[tuple[Any, ...], int] = {}
+    program = diagnoses.setdefault(_key(findings.program_diagnosis), 0)
+    columns["diagnosis"] = np.array(
+        [diagnoses.setdefault(_key(each), len(diagnoses)) for each in findings.diagnoses], np.int64
+    )
+    header = {
+        "core": findings.catalog.title,
+        "metrics": metrics,
+        "catalog": _catalog(findings),
+        "diagnoses": [{"path": path, "groups": groups, "advice": advice} for path, groups, advice in diagnoses],
+        "programDiagnosis": program,
+        "disagreements": [printable(each) for each in findings.disagreements],
+    }
+    return header, columns
+
+
+def _key(diagnosis: Diagnosis) -> tuple[Any, ...]:
+    return tuple(diagnosis.path), tuple(diagnosis.groups), diagnosis.advice
+
+
+def _columns_to_show(catalog: Catalog, table: MetricTable) -> list[int]:
+    """A line has few samples: only the level-1 metrics of lines are shown."""
+    return [row for row, name in enumerate(table.metrics) if name in catalog.roots and table.sources[row] == "pmu"]
+
+
+def _catalog(findings: Findings) -> Header:
+    catalog = findings.catalog
+    return {
+        "roots": catalog.roots,
+        "tree": dict(catalog.tree),
+        "metrics": {
+            name: {"title": metric.title, "units": metric.units, "stage": metric.stage, "advice": metric.advice}
+            for name, metric in catalog.metrics.items()
+        },
+        "groups": {
+            name: {"title": group.title, "stage": group.stage, "metrics": group.metrics}
+            for name, group in catalog.groups.items()
+        },
+    }
+
+
+def _shortened(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Four significant digits, which compress far better than seven; NaN stays."""
+    kept_bits = 13  # of float32's 23 of the mantissa
+    bits = values.astype(np.float32).view(np.uint32)
+    unit = np.uint32(1 << 23 - kept_bits)
+    rounded = ((bits + unit // 2) & ~(unit - np.uint32(1))).view(np.float32)
+    return np.where(np.isfinite(values), rounded, np.float32(np.nan))
+
+
+def _pack(header: Header, columns: Columns) -> bytes:
+    body = bytearray()
+    listed: dict[str, Sequence[object]] = {}
+    for name, column in columns.items():
+        packed, kind = _smallest(column)
+        listed[name] = (kind, len(body), len(packed))
+        body += packed.tobytes()
+        body += bytes(-len(body) % 8)
+    text = json.dumps(header | {"columns": listed}, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 4) % 8)
+    return struct.pack("<I", len(text)) + text + bytes(body)
+
+
+def _smallest(column: NDArray[Any]) -> tuple[NDArray[Any], str]:
+    """A column in the narrowest type that holds it, and what JavaScript calls an array of it."""
+    if column.dtype.kind == "f":
+        return column, f"Float{column.dtype.itemsize * 8}Array"
+    most = int(column.max(initial=0))
+    bits = next((bits for bits in (8, 16, 32) if most < 1 << bits), 0)
+    if not bits:
+        return column.astype("<f8"), "Float64Array"
+    return column.astype(f"<u{bits // 8}"), f"Uint{bits}Array"
