@@ -1,5 +1,6 @@
 """Gives locations their names: what symbol sources found for each mapped file, as one set of tables."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ REASON_TEXT = {
     Unknown.NO_PERF_MAP: "run-time code",
     Unknown.HIDDEN_KERNEL: "hidden kernel",
 }
+
+# As shown behind the names of what compilers split off or specialise; see symbolize.names.
+_CLONE_TAGS = re.compile(r" \[(?:(?:cold|part|isra|constprop|unlikely|localalias)(?:\.\d+)? ?)+\]$")
 
 
 class _Function(NamedTuple):
@@ -99,3 +103,8 @@ def name_locations(
         frame_line=np.array([line for _, line in flat], np.uint32),
     )
     return function_table, location_table
+
+
+def base_name(shown: str) -> str:
+    """A shown name without the tags of compilers' clones: ``run(int) [isra.0 cold]`` is ``run(int)``."""
+    return _CLONE_TAGS.sub("", shown)

@@ -234,6 +234,7 @@ def load_profile(
         start_realtime_ns=manifest.start_realtime_ns,
         duration_ns=manifest.duration_ns,
         notes=[*manifest.notes, *notes],
+        is_whole_run=manifest.ran_to_end,
         topdown=manifest.topdown,
     )
     total = profile.total_samples().tolist()

@@ -105,6 +105,7 @@ class Profile:
     start_realtime_ns: int  # wall clock at the start, since the epoch
     duration_ns: int
     notes: Sequence[str] = ()  # what else a reader of the numbers should know, a sentence each
+    is_whole_run: bool = False  # a command, from its start to its end: amounts, not only shares, mean something
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
 
     def total_weight(self) -> U64:

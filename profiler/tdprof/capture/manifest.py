@@ -96,6 +96,7 @@ class Manifest:
     spe: SpeInfo | None = None
     topdown: TopdownInfo | None = None
     exit_status: int | None = None  # the command's, as a shell gives it
+    ran_to_end: bool = False  # the command ended before the recording did
     state: State = State.RECORDING
     tdprof_version: str = ""
     schema_version: int = SCHEMA_VERSION

@@ -243,6 +243,7 @@ class _Run:
         except OSError as error:
             failure = self._write_failure(error)
         self.is_stopping = True
+        ran_to_end = self.workload is not None and self.workload.poll() is not None
         self._note_clock()
         self.attached.disable()
         if self.spe:
@@ -275,6 +276,7 @@ class _Run:
             ),
             # Of several runs, that of the first that went wrong.
             exit_status=self.manifest.exit_status or exit_status,
+            ran_to_end=ran_to_end,
             notes=[
                 *self.manifest.notes,
                 *_idle_groups(self.manifest.topdown, totals),

@@ -1,0 +1,240 @@
+"""Which function of one profile is which of another, as far as names, build-ids and source lines tell."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+
+import numpy as np
+
+from tdprof.frames import FrameStacks, function_names, module_names
+from tdprof.model import I32, I64
+from tdprof.naming import base_name
+from tdprof.profile import Profile
+
+# Two functions of one file are one that was renamed if their sampled lines cover at least this much of each other.
+_RENAMED_OVERLAP = 0.5
+_FEWEST_LINES = 3  # fewer say too little of where a function stands
+
+
+class Match(StrEnum):
+    """How a row's functions were found to be the same, surest first."""
+
+    SAME = "same"  # name and module
+    INLINED = "inlined"  # the same, but one of the profiles has it only inlined into others
+    CLONE = "clone"  # a piece or version of it that the compiler made in one of the profiles only: .cold, .isra
+    MOVED = "moved"  # same name in another module
+    RENAMED = "renamed"  # another name at the same source lines
+    ONLY_A = "only in A"
+    ONLY_B = "only in B"
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedFunctions:
+    """Rows of functions that are the same in two profiles, A and B.
+
+    Attributes:
+        names, modules: of each row, as B has them where it does; printable.
+        names_a: as A has them; "" where A has none.
+        match: of each row.
+        row_of_a, row_of_b: int32[functions + 1]: row of each function id of ``FrameStacks``, -1 for ids that no stack
+            has; the last stands for samples without a call stack, so that id -1 finds it.
+    """
+
+    names: Sequence[str]
+    modules: Sequence[str]
+    names_a: Sequence[str]
+    match: Sequence[Match]
+    row_of_a: I32
+    row_of_b: I32
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One profile's functions, those without a call stack last.
+
+    Attributes:
+        ids: those that stacks have.
+        is_inlined: whether all the code a function has is inlined elsewhere.
+        lines: first and last sampled line of each function, (0, 0) where too few are known.
+    """
+
+    ids: Sequence[int]
+    names: Sequence[str]
+    modules: Sequence[str]
+    build_ids: Sequence[str]
+    files: Sequence[str]
+    is_known: Sequence[bool]
+    is_inlined: Sequence[bool]
+    lines: Sequence[tuple[int, int]]
+
+
+def match_functions(a: Profile, b: Profile, stacks_a: FrameStacks, stacks_b: FrameStacks) -> MatchedFunctions:
+    """Match the functions of two profiles.
+
+    A key that several functions of a side share decides nothing. Code without a name is the same only at the same
+    offset of a file with the same build-id.
+    """
+    side_a, side_b = _side(a, stacks_a), _side(b, stacks_b)
+    pairs: dict[int, int] = {}  # of ids, A to B
+    found: dict[int, Match] = {}  # by id of A
+    for match, key in _KEYS:
+        left = [id_ for id_ in side_a.ids if id_ not in pairs]
+        taken = set(pairs.values())
+        right = [id_ for id_ in side_b.ids if id_ not in taken]
+        for id_a, id_b in _pair(_unique(side_a, left, key), _unique(side_b, right, key)):
+            pairs[id_a], found[id_a] = id_b, match
+    _match_renamed(side_a, side_b, pairs, found)
+    return _rows(side_a, side_b, pairs, found)
+
+
+def _side(profile: Profile, stacks: FrameStacks) -> _Side:
+    functions = profile.functions
+    mapped = [*functions.mapped_file.tolist(), -1]
+    modules, names = module_names(profile), function_names(profile)
+    build_ids = [*(file.build_id for file in profile.mapped_files), ""]
+    return _Side(
+        ids=[id_ % len(names) for id_ in np.unique(stacks.function).tolist()],
+        names=names,
+        modules=[modules[row] for row in mapped],
+        build_ids=[build_ids[row] for row in mapped],
+        files=[*functions.file, ""],
+        is_known=[not name.startswith("[") or name == names[-1] for name in names],
+        is_inlined=[*(value != 0 for value in functions.is_inlined.tolist()), False],
+        lines=_line_ranges(stacks, len(names)),
+    )
+
+
+def _line_ranges(stacks: FrameStacks, functions: int) -> list[tuple[int, int]]:
+    known = stacks.line > 0
+    function, line = stacks.function[known] % functions, stacks.line[known].astype(np.int64)
+    first, last = np.full(functions, np.iinfo(np.int64).max), np.zeros(functions, np.int64)
+    np.minimum.at(first, function, line)
+    np.maximum.at(last, function, line)
+    pairs = np.unique(np.stack([function.astype(np.int64), line]), axis=1)
+    enough = np.bincount(pairs[0], minlength=functions) >= _FEWEST_LINES
+    return [(int(start), int(end)) if ok else (0, 0) for start, end, ok in zip(first, last, enough, strict=True)]
+
+
+_Key = Callable[[_Side, int], Hashable]
+
+
+def _by_file(side: _Side, id_: int) -> Hashable:
+    return (side.names[id_], side.files[id_], side.modules[id_]) if side.is_known[id_] else None
+
+
+def _by_module(side: _Side, id_: int) -> Hashable:
+    return (side.names[id_], side.modules[id_]) if side.is_known[id_] else None
+
+
+def _by_build_id(side: _Side, id_: int) -> Hashable:
+    return (side.names[id_], side.files[id_], side.build_ids[id_]) if side.build_ids[id_] else None
+
+
+def _by_base_name(side: _Side, id_: int) -> Hashable:
+    return (base_name(side.names[id_]), side.modules[id_]) if side.is_known[id_] else None
+
+
+def _by_name(side: _Side, id_: int) -> Hashable:
+    return side.names[id_] if side.is_known[id_] else None
+
+
+# In this order; a key of None matches nothing.
+_KEYS: Sequence[tuple[Match, _Key]] = (
+    (Match.SAME, _by_file),
+    (Match.SAME, _by_build_id),
+    (Match.SAME, _by_module),
+    (Match.CLONE, _by_base_name),
+    (Match.MOVED, _by_name),
+)
+
+
+def _unique(side: _Side, ids: Iterable[int], key: _Key) -> dict[Hashable, int]:
+    """The functions whose key no other one has."""
+    all_: dict[Hashable, list[int]] = defaultdict(list)
+    for id_ in ids:
+        all_[key(side, id_)].append(id_)
+    all_.pop(None, None)
+    return {name: ids[0] for name, ids in all_.items() if len(ids) == 1}
+
+
+def _pair(a: dict[Hashable, int], b: dict[Hashable, int]) -> list[tuple[int, int]]:
+    return [(id_, b[key]) for key, id_ in a.items() if key in b]
+
+
+def _match_renamed(a: _Side, b: _Side, pairs: dict[int, int], found: dict[int, Match]) -> None:
+    """Pair what is left by source file and lines, where each is the other's only candidate."""
+    taken = set(pairs.values())
+    right = defaultdict(list)
+    for id_ in b.ids:
+        if id_ not in taken and b.files[id_] and b.lines[id_][1]:
+            right[b.files[id_], PurePath(b.modules[id_]).name].append(id_)
+    candidates: dict[int, list[int]] = {}
+    claims: dict[int, int] = defaultdict(int)
+    for id_a in a.ids:
+        if id_a in pairs or not a.lines[id_a][1]:
+            continue
+        same_file = right.get((a.files[id_a], PurePath(a.modules[id_a]).name), [])
+        candidates[id_a] = [id_b for id_b in same_file if _overlap(a.lines[id_a], b.lines[id_b]) >= _RENAMED_OVERLAP]
+        for id_b in candidates[id_a]:
+            claims[id_b] += 1
+    for id_a, ids_b in candidates.items():
+        if len(ids_b) == 1 and claims[ids_b[0]] == 1:
+            pairs[id_a], found[id_a] = ids_b[0], Match.RENAMED
+
+
+def _overlap(first: tuple[int, int], second: tuple[int, int]) -> float:
+    """What two line ranges share of what they cover together."""
+    shared = min(first[1], second[1]) - max(first[0], second[0]) + 1
+    together = max(first[1], second[1]) - min(first[0], second[0]) + 1
+    return max(0, shared) / together
+
+
+def _rows(a: _Side, b: _Side, pairs: dict[int, int], found: dict[int, Match]) -> MatchedFunctions:
+    names, modules, names_a, matches = [], [], [], []
+    row_of_a, row_of_b = np.full(len(a.names), -1, np.int32), np.full(len(b.names), -1, np.int32)
+
+    def add(name: str, module: str, name_a: str, match: Match) -> int:
+        names.append(name)
+        modules.append(module)
+        names_a.append(name_a)
+        matches.append(match)
+        return len(names) - 1
+
+    for id_a, id_b in pairs.items():
+        match = found[id_a]
+        if match is Match.SAME and a.is_inlined[id_a] != b.is_inlined[id_b]:
+            match = Match.INLINED
+        row = add(b.names[id_b], b.modules[id_b], a.names[id_a], match)
+        row_of_a[id_a] = row_of_b[id_b] = row
+    # A clone that only one side has is part of the function that both have, if that is one.
+    homes: dict[Hashable, list[int]] = defaultdict(list)
+    for side, rows in ((a, row_of_a), (b, row_of_b)):
+        for id_ in np.flatnonzero(rows >= 0).tolist():
+            key = _by_base_name(side, id_)
+            if key is not None and int(rows[id_]) not in homes[key]:
+                homes[key].append(int(rows[id_]))
+    for side, rows, only in ((a, row_of_a, Match.ONLY_A), (b, row_of_b, Match.ONLY_B)):
+        for id_ in side.ids:
+            if rows[id_] >= 0:
+                continue
+            home = homes.get(_by_base_name(side, id_), []) if base_name(side.names[id_]) != side.names[id_] else []
+            if len(home) == 1:
+                rows[id_] = home[0]
+                matches[home[0]] = Match.CLONE
+            else:
+                rows[id_] = add(side.names[id_], side.modules[id_], side.names[id_] if side is a else "", only)
+    return MatchedFunctions(names, modules, names_a, matches, row_of_a, row_of_b)
+
+
+def rows_in_stacks(row: I32, stacks: FrameStacks) -> tuple[I64, I64]:
+    """Each row with each stack that has it, once also where a recursion has it more often: (rows, stacks)."""
+    stack = np.repeat(np.arange(len(stacks.start) - 1), np.diff(stacks.start))
+    width = int(row.max(initial=0)) + 1
+    pair = np.sort(stack * width + row[stacks.function])
+    pair = pair[np.diff(pair, prepend=-1) != 0]
+    return pair % width, pair // width

@@ -1,0 +1,253 @@
+"""Two profiles compared: what is one function, what changed, and how often chance is taken for change."""
+
+import numpy as np
+import pytest
+
+from builders.profiles import CLOCK, Call, Frame, ProfileBuilder
+from builders.runs import simulate_run
+from tdprof.catalog.choose import load_packaged
+from tdprof.compare import Basis, Comparison, Match, compare
+from tdprof.compare.significance import holm, two_sided_p
+from tdprof.errors import TdprofError
+from tdprof.findings import Diagnosis, Findings, MetricTable
+from tdprof.model import EventInfo, MappedFile, Unit, Unknown
+from tdprof.profile import Profile
+
+PROGRAM = {"work": 0.4, "parse": 0.25, "hash": 0.2, "copy": 0.1, "log": 0.05}
+
+
+def profile_of(*frames: Frame | Call, files: list[MappedFile] | None = None, count: int = 100) -> Profile:
+    builder = ProfileBuilder(files=files or [])
+    for frame in frames:
+        builder.add("main", frame, count=count, weight=count * 1_000_000)
+    return builder.build()
+
+
+def matches(comparison: Comparison) -> dict[tuple[str, str], Match]:
+    """(name in A, name in B) and how they were matched, without main."""
+    functions = comparison.functions
+    return {
+        (name_a, "" if match is Match.ONLY_A else name): match
+        for name_a, name, match in zip(functions.names_a, functions.names, functions.match, strict=True)
+        if name != "main"
+    }
+
+
+def is_any(comparison: Comparison) -> bool:
+    tables = (comparison.program, comparison.self_changes, comparison.inclusive_changes)
+    return any(table.is_significant.any() for table in tables)
+
+
+def test_the_same_function_is_found_by_name_and_module() -> None:
+    a = profile_of(Frame("f", file="x.c"), Frame("f", file="y.c"), Frame("g", module="/lib/one.so"))
+    b = profile_of(Frame("f", file="y.c"), Frame("f", file="x.c"), Frame("g", module="/lib/one.so"))
+    assert set(compare(a, b).functions.match) == {Match.SAME}
+    assert len(compare(a, b).functions) == 4
+
+
+def test_a_function_that_moved_to_another_module_is_found_by_its_name() -> None:
+    a, b = profile_of(Frame("g", module="/lib/one.so")), profile_of(Frame("g", module="/lib/two.so"))
+    assert matches(compare(a, b)) == {("g", "g"): Match.MOVED}
+
+
+def test_a_name_that_two_modules_have_decides_nothing() -> None:
+    a = profile_of(Frame("g", module="/lib/one.so"))
+    b = profile_of(Frame("g", module="/lib/two.so"), Frame("g", module="/lib/three.so"))
+    assert list(matches(compare(a, b)).values()).count(Match.ONLY_B) == 1  # both are keyed ("", "g")
+    assert compare(a, b).functions.match.count(Match.ONLY_B) == 2
+
+
+def test_clones_belong_to_their_function() -> None:
+    a = profile_of(Frame("run(int)"))
+    b = profile_of(Frame("run(int) [isra.0]"))
+    assert matches(compare(a, b)) == {("run(int)", "run(int) [isra.0]"): Match.CLONE}
+    b = profile_of(Frame("run(int)"), Frame("run(int) [cold]"))
+    comparison = compare(a, b)
+    assert matches(comparison) == {("run(int)", "run(int)"): Match.CLONE}
+    row = list(comparison.functions.names).index("run(int)")
+    assert comparison.share_b[row, 0] == pytest.approx(100)
+
+
+def test_a_function_that_is_inlined_now_is_still_itself() -> None:
+    a = profile_of(Frame("square", 3, "m.h"), Frame("work", 9, "w.c"))
+    b = profile_of(Call((Frame("square", 3, "m.h"), Frame("work", 9, "w.c"))))
+    assert matches(compare(a, b)) == {("square", "square"): Match.INLINED, ("work", "work"): Match.SAME}
+
+
+def test_a_renamed_function_is_found_by_its_lines() -> None:
+    a = profile_of(*(Frame("old", line, "w.c") for line in (10, 14, 20)), Frame("other", 30, "w.c"))
+    b = profile_of(*(Frame("new", line, "w.c") for line in (11, 15, 21)), Frame("other", 31, "w.c"))
+    assert matches(compare(a, b))[("old", "new")] is Match.RENAMED
+    b = profile_of(*(Frame("new", line, "w.c") for line in (60, 64, 70)))
+    assert matches(compare(a, b))[("old", "")] is Match.ONLY_A
+
+
+def test_nameless_code_is_the_same_only_in_the_same_file() -> None:
+    def stripped(build_id: str) -> Profile:
+        file = MappedFile("/lib/z.so", build_id)
+        frame = Frame("[stripped] z.so+0x10", module="/lib/z.so")
+        return profile_of(Call((frame,), 0x10, Unknown.STRIPPED), files=[file])
+
+    assert compare(stripped("aa"), stripped("aa")).functions.match.count(Match.SAME) == 2
+    assert Match.ONLY_A in compare(stripped("aa"), stripped("bb")).functions.match
+
+
+def test_function_ids_lead_to_rows_also_without_a_stack() -> None:
+    a, b = ProfileBuilder().add().add("f").build(), ProfileBuilder().add("g").add("f").add().build()
+    comparison = compare(a, b)
+    assert comparison.functions.row_of_a[-1] == comparison.functions.row_of_b[-1] >= 0
+    assert comparison.functions.names[comparison.functions.row_of_b[-1]] == "[no call stack]"
+
+
+@pytest.mark.parametrize("has_phases", [False, True])
+def test_a_slow_down_of_a_tenth_is_found_and_nothing_else_blamed(has_phases: bool) -> None:
+    random = np.random.default_rng(5)
+    found = 0
+    for _ in range(40):
+        a = simulate_run(random, PROGRAM, seconds=20, has_phases=has_phases)
+        b = simulate_run(random, PROGRAM, seconds=20, has_phases=has_phases, slow={"work": 1.1})
+        comparison = compare(a, b)
+        names = [
+            comparison.functions.names[row]
+            for row in np.flatnonzero(comparison.self_changes.is_significant[:, 0]).tolist()
+        ]
+        found += names == ["work"]
+    assert found >= 34
+
+
+@pytest.mark.parametrize(
+    "scatter",
+    [{}, {"jitter": 0.05}, {"machine": 0.01}, {"has_phases": True}],
+    ids=["none", "jitter", "machine", "phases"],
+)
+def test_the_same_program_seldom_seems_changed(scatter: dict[str, float]) -> None:
+    random = np.random.default_rng(7)
+    alarms = sum(
+        is_any(compare(simulate_run(random, PROGRAM, **scatter), simulate_run(random, PROGRAM, **scatter)))
+        for _ in range(100)
+    )
+    assert alarms <= 5
+
+
+def test_a_slower_machine_is_no_change_of_functions() -> None:
+    random = np.random.default_rng(11)
+    a = simulate_run(random, PROGRAM, seconds=60)
+    b = simulate_run(random, PROGRAM, seconds=60, slow=dict.fromkeys(PROGRAM, 1.03))
+    comparison = compare(a, b)
+    assert not is_any(comparison)
+    assert comparison.common_factor[0] == pytest.approx(1.03, abs=0.02)
+
+
+def test_all_functions_slower_by_more_than_machines_differ_is_change() -> None:
+    random = np.random.default_rng(13)
+    a = simulate_run(random, PROGRAM, seconds=60)
+    b = simulate_run(random, PROGRAM, seconds=60, slow=dict.fromkeys(PROGRAM, 1.2))
+    comparison = compare(a, b)
+    assert comparison.program.is_significant[0, 0]
+    assert not is_any(compare(a, b, noise_percent=40))
+
+
+def test_shares_are_compared_where_a_run_has_no_end() -> None:
+    random = np.random.default_rng(17)
+    long, short = simulate_run(random, PROGRAM, seconds=30), simulate_run(random, PROGRAM, seconds=10)
+    comparison = compare(long, short, basis=Basis.SHARE)
+    assert not is_any(comparison)
+    assert comparison.program.a.shape == (1, 0)
+    row = list(comparison.functions.names).index("work")
+    assert comparison.self_changes.a[row, 0] == pytest.approx(40, abs=2)
+    assert compare(long, ProfileBuilder().add("f").build()).basis is Basis.SHARE
+
+
+def test_what_only_one_profile_has_is_listed_and_judged() -> None:
+    random = np.random.default_rng(19)
+    a = simulate_run(random, PROGRAM)
+    b = simulate_run(random, {**PROGRAM, "novel": 0.2})
+    comparison = compare(a, b)
+    row = list(comparison.functions.names).index("novel")
+    assert comparison.functions.match[row] is Match.ONLY_B
+    assert comparison.self_changes.is_significant[row, 0]
+    assert comparison.self_changes.a[row, 0] == 0
+    assert np.isinf(comparison.self_changes.relative()[row, 0])
+
+
+def test_amounts_are_those_of_the_exact_total() -> None:
+    profile = simulate_run(np.random.default_rng(23), PROGRAM)
+    comparison = compare(profile, profile)
+    assert comparison.program.a[0, 0] == pytest.approx(float(profile.events[0].total or 0))
+    assert comparison.self_changes.a[:, 0].sum() == pytest.approx(float(profile.events[0].total or 0))
+    assert not is_any(comparison)
+    inside = (comparison.self_changes.low[:, 0] <= 0) & (comparison.self_changes.high[:, 0] >= 0)
+    assert inside.all()
+
+
+def test_other_events_are_named() -> None:
+    faults = EventInfo("page-faults", Unit.COUNT, period=1)
+    a = ProfileBuilder([CLOCK]).add("f").build()
+    b = ProfileBuilder([faults]).add("f").build()
+    with pytest.raises(TdprofError, match="A has cpu-clock, B has page-faults"):
+        compare(a, b)
+    both = ProfileBuilder([CLOCK, faults]).add("f").add("f", event=1).build()
+    assert compare(a, both).notes == ["only B has page-faults"]
+
+
+def findings_of(profile: Profile, ipc: dict[str, tuple[float, float]]) -> Findings:
+    """Findings with one metric of the functions named, (value, half width)."""
+
+    def table(values: list[tuple[float, float]]) -> MetricTable:
+        columns = np.array(values, np.float64).reshape(-1, 2)
+        shape = (len(columns), 1)
+        return MetricTable(
+            ["ipc"],
+            ["per cycle"],
+            ["pmu"],
+            columns[:, :1],
+            columns[:, 1:],
+            np.full(shape, 1000, np.uint64),
+            np.ones(shape, bool),
+        )
+
+    names = list(profile.functions.name)
+    ids = np.array([names.index(name) for name in ipc], np.int32)
+    nothing = Diagnosis((), (), "")
+    none = np.zeros(0, np.int32)
+    return Findings(
+        catalog=load_packaged("neoverse-n1"),
+        program=table([(1.5, 0.01)]),
+        program_diagnosis=nothing,
+        function=ids,
+        functions=table(list(ipc.values())),
+        inclusive=table(list(ipc.values())),
+        diagnoses=[nothing] * len(ids),
+        line_function=none,
+        line=none.astype(np.uint32),
+        lines=table([]),
+    )
+
+
+def test_metrics_are_compared_by_their_intervals() -> None:
+    random = np.random.default_rng(29)
+    a, b = simulate_run(random, PROGRAM), simulate_run(random, PROGRAM)
+    before = findings_of(a, {"work": (2.0, 0.1), "parse": (1.0, 0.1), "hash": (1.0, float("nan"))})
+    after = findings_of(b, {"parse": (1.05, 0.1), "work": (1.0, 0.1), "hash": (3.0, 0.1)})
+    comparison = compare(a, b, before, after)
+    column = comparison.self_changes.column("ipc")
+    assert column is not None
+    names = list(comparison.functions.names)
+    work, parse, hashes = (names.index(name) for name in ("work", "parse", "hash"))
+    assert comparison.self_changes.is_significant[work, column]
+    assert comparison.self_changes.high[work, column] < 0
+    assert not comparison.self_changes.is_significant[parse, column]
+    assert np.isnan(comparison.self_changes.p[hashes, column])
+    assert comparison.program.a[0, comparison.program.column("ipc")] == 1.5
+    assert compare(a, b, before, None).notes == ["only A has metrics (record --topdown): none can be compared"]
+
+
+def test_holm_steps_down() -> None:
+    assert holm(np.array([0.04, np.nan, 0.01, 0.03])) == pytest.approx([0.06, np.nan, 0.03, 0.06], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "t", "p"), [(5, 2.5706, 0.05), (5, 4.0321, 0.01), (20, 2.8453, 0.01), (1e12, 1.96, 0.05)]
+)
+def test_p_is_that_of_students_t(freedom: float, t: float, p: float) -> None:
+    assert two_sided_p(np.array([t]), np.array([freedom]))[0] == pytest.approx(p, rel=0.04)
