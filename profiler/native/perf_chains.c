@@ -4,22 +4,16 @@
 
 #include <string.h>
 
-static inline uint64_t fold_multiply(uint64_t a, uint64_t b) {
-    const unsigned __int128 product = (unsigned __int128)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
+#include "hash.h"
 
 /* 32 bits; the seed is the caller's secret, so that no file can be made to collide on purpose. */
 uint64_t perf_hash(const uint64_t *words, uint64_t count, uint64_t seed) {
-    /* Odd constants with a random-looking bit pattern: the fractions of sqrt(2) and sqrt(3). */
-    const uint64_t k1 = 0x6a09e667f3bcc909ULL, k2 = 0xbb67ae8584caa73bULL;
-    uint64_t hash = seed ^ count;
-    uint64_t i = 0;
+    uint64_t hash = seed ^ count, i = 0;
     for (; i + 1 < count; i += 2)
-        hash = fold_multiply(words[i] ^ k1 ^ hash, words[i + 1] ^ k2 ^ seed);
+        hash = hash_pair(hash, words[i], words[i + 1], seed);
     if (i < count)
-        hash = fold_multiply(words[i] ^ k1 ^ hash, k2 ^ seed);
-    return fold_multiply(hash ^ k2, k1) >> 32;
+        hash = hash_pair(hash, words[i], 0, seed);
+    return hash_end(hash);
 }
 
 /* Find or add the chain. Fails with STOP_CHAINS or STOP_FRAMES, having changed nothing. */

@@ -1,5 +1,7 @@
 """A profile's call stacks as functions and lines, inlined ones included: what reports and exporters add up."""
 
+import ctypes
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model import I32, I64, U32, MappedFile
-from tdprof.profile import FunctionTable, Profile
+from tdprof.native import load_native
+from tdprof.profile import FunctionTable, Profile, StackTable
 
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
+
+_pointer, _u64 = ctypes.c_void_p, ctypes.c_uint64
 
 # C0 and C1 controls would let a symbol name move the terminal's cursor or break a line-based format; overrides of the
 # direction of writing would let it show itself, and what stands behind it, as something else.
@@ -36,13 +41,38 @@ class FrameStacks:
 def frame_stacks(profile: Profile) -> FrameStacks:
     """Expand locations into their inlined frames; a stack without locations gets the frame ``NO_STACK``."""
     locations, stacks = profile.locations, profile.stacks
-    frame_start = locations.frame_start.astype(np.int64)
+    functions = _first_alike(profile)[locations.frame_function]
+    if (library := load_native()) is None:
+        return _expand_in_numpy(stacks, locations.frame_start.astype(np.int64), functions, locations.frame_line)
+    stack_start, location = np.ascontiguousarray(stacks.start, np.uint32), np.ascontiguousarray(stacks.location)
+    frame_start, lines = np.ascontiguousarray(locations.frame_start, np.uint32), locations.frame_line.astype(np.uint32)
+    count = len(stack_start) - 1
+    start = np.empty(count + 1, np.int64)
+    given = (stack_start.ctypes.data, location.ctypes.data, count, frame_start.ctypes.data)
+    library.tdprof_count_frames.argtypes = [_pointer, _pointer, _u64, _pointer, _pointer]
+    library.tdprof_count_frames.restype = None
+    library.tdprof_count_frames(*given, start.ctypes.data)
+    expanded = FrameStacks(start, np.empty(start[-1], np.int32), np.empty(start[-1], np.uint32))
+    library.tdprof_expand_frames.argtypes = [_pointer, _pointer, _u64, *[_pointer] * 6]
+    library.tdprof_expand_frames.restype = None
+    library.tdprof_expand_frames(
+        *given,
+        functions.ctypes.data,
+        lines.ctypes.data,
+        start.ctypes.data,
+        expanded.function.ctypes.data,
+        expanded.line.ctypes.data,
+    )
+    return expanded
+
+
+def _expand_in_numpy(stacks: StackTable, frame_start: I64, functions: I32, lines: U32) -> FrameStacks:
     frames_of = np.diff(frame_start)[stacks.location]
     first_frame = frame_start[:-1][stacks.location]
     # For each frame of each stack: the first frame of its location, plus its position within that location.
     ends = np.cumsum(frames_of)
     index = np.repeat(first_frame - (ends - frames_of), frames_of) + np.arange(ends[-1] if len(ends) else 0)
-    function, line = _first_alike(profile)[locations.frame_function[index]], locations.frame_line[index]
+    function, line = functions[index], lines[index]
 
     frames_before = np.concatenate(([0], ends))
     start = frames_before[stacks.start.astype(np.int64)]
@@ -114,9 +144,46 @@ def merge_stacks(stacks: FrameStacks) -> tuple[I64, I64]:
     """Number the stacks so that those with the same functions, whatever their lines and addresses, share a number.
 
     Returns:
-        merged: int64[n], the number of each stack, from 0.
+        merged: int64[n], the number of each stack, from 0, in no order to rely on.
         representative: int64[max(merged) + 1], one stack for each number.
     """
+    if (library := load_native()) is None:
+        return _merge_in_numpy(stacks)
+    count = len(stacks.start) - 1
+    slots = np.zeros(1 << (count * 4 // 3 + 1).bit_length(), np.uint64)
+    merged, representative = np.empty(count, np.int64), np.empty(count, np.int64)
+    start, function = np.ascontiguousarray(stacks.start, np.int64), np.ascontiguousarray(stacks.function, np.int32)
+    table = _Merge(
+        start=start.ctypes.data,
+        function=function.ctypes.data,
+        stacks=count,
+        slots=slots.ctypes.data,
+        slot_mask=len(slots) - 1,
+        seed=int.from_bytes(os.urandom(8), "little"),
+        merged=merged.ctypes.data,
+        representative=representative.ctypes.data,
+    )
+    library.tdprof_merge_stacks.argtypes = [_pointer]
+    library.tdprof_merge_stacks.restype = _u64
+    return merged, representative[: library.tdprof_merge_stacks(ctypes.byref(table))]
+
+
+class _Merge(ctypes.Structure):
+    """``struct stack_merge``."""
+
+    _fields_ = [
+        ("start", _pointer),
+        ("function", _pointer),
+        ("stacks", _u64),
+        ("slots", _pointer),
+        ("slot_mask", _u64),
+        ("seed", _u64),
+        ("merged", _pointer),
+        ("representative", _pointer),
+    ]
+
+
+def _merge_in_numpy(stacks: FrameStacks) -> tuple[I64, I64]:
     _, representative, merged = np.unique(call_tree(stacks).node_of_stack, return_index=True, return_inverse=True)
     return merged.astype(np.int64), representative.astype(np.int64)
 

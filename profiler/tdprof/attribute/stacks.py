@@ -1,17 +1,21 @@
 """Raw call chains into stacks of locations: each address becomes a mapped file and an offset in it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
+from tdprof.attribute.places import Places, cut_chains, gather_numbered, number_places
 from tdprof.model import I32, I64, U32, U64, FileKind, MappedFile
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 # Paths that the kernel gives to memory that has no file behind it.
 _ANY_TIME = 2**63 - 1
+_KERNEL_CONTEXT = 2**32 - 1  # of kernel addresses, which mean the same everywhere
+_HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 _NOT_FILES = ("//", "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]")
 
 
@@ -42,42 +46,6 @@ class AttributedStacks:
     is_cut: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class _Chains:
-    """Ragged addresses of the capture's stack table, sorted by identity."""
-
-    identity: U64
-    start: I64
-    address: U64
-
-    def rows_of(self, identities: U64) -> I64:
-        """Row of each identity; -1 for one that is not in the table (the writer lost it)."""
-        if not len(self.identity):
-            return np.full(len(identities), -1, np.int64)
-        at = np.minimum(np.searchsorted(self.identity, identities), len(self.identity) - 1)
-        return np.where(self.identity[at] == identities, at, -1)
-
-
-def _chains(stacks: pa.Table) -> _Chains:
-    lists = stacks["addresses"].combine_chunks()
-    identity = stacks["stack"].to_numpy()
-    order = np.argsort(identity, kind="stable")
-    offsets = lists.offsets.to_numpy().astype(np.int64)
-    start, address = gather(offsets, lists.values.to_numpy(), order)
-    return _Chains(identity[order], start, address)
-
-
-def gather(start: I64, values: NDArray[np.generic], rows: I64) -> tuple[I64, NDArray]:  # type: ignore[type-arg]
-    """Rows of a ragged array (row i is ``values[start[i]:start[i + 1]]``) as a new one; row -1 is empty."""
-    if len(start) < 2:
-        return np.zeros(len(rows) + 1, np.int64), values[:0]
-    safe = np.maximum(rows, 0)
-    begin, length = start[safe], start[safe + 1] - start[safe]
-    length = np.where(rows < 0, 0, length)
-    out = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
-    return out, values[np.repeat(begin - out[:-1], length) + np.arange(out[-1])]
-
-
 def attribute_stacks(
     samples: pa.Table, stacks: pa.Table, mappings: pa.Table, spaces: AddressSpaces
 ) -> AttributedStacks:
@@ -87,44 +55,139 @@ def attribute_stacks(
         samples, stacks, mappings: the capture's tables.
         spaces: made of its mappings and processes.
     """
+    lists = stacks["addresses"].combine_chunks()
+    kernel_of, kernel_rows = _chains_of(samples["kernel_stack"], stacks, is_kernel=True)
+    contexts = _contexts(samples, spaces)
+    user_of, user_rows, context = _by_context(_chains_of(samples["user_stack"], stacks, is_kernel=False), contexts)
+    places = number_places(
+        lists.offsets.to_numpy(),
+        lists.values.to_numpy(),
+        np.concatenate([kernel_rows, user_rows]),
+        np.concatenate([np.full(len(kernel_rows), _KERNEL_CONTEXT, np.uint32), context]),
+    )
     files = _Files(mappings)
-    user_of, user_start, user_file, user_address, is_cut = _user_chains(samples, stacks, spaces, files)
-    kernel_of, kernel_start, kernel_address = _kernel_chains(samples, stacks)
+    file, address = _attribute(places, contexts, spaces, files)
+    lengths, used = cut_chains(places, file < 0)
+    location, first = _distinct(file, address, used)
 
-    both = np.concatenate([kernel_of[:, None], user_of[:, None]], axis=1)
-    pairs, sample_stack = np.unique(both, axis=0, return_inverse=True)
-    file = np.concatenate([np.full(len(kernel_address), files.kernel, np.int32), user_file])
-    address = np.concatenate([kernel_address, user_address])
-    location, first = _distinct(file, address)
     # Kernel part first: the leaf of a sample taken in the kernel is there.
-    shift = len(kernel_address)
-    start = np.concatenate([kernel_start, user_start[1:] + shift]).astype(np.int64)
-    user_rows = np.where(pairs[:, 1] < 0, -1, pairs[:, 1] + len(kernel_start) - 1)
-    interleaved = np.stack([pairs[:, 0], user_rows], axis=1).reshape(-1)
-    stack_start, stack_location = gather(start, location, interleaved)
-    used = np.unique(file[first][file[first] >= 0])
+    pairs, sample_stack = number_values((kernel_of + 1).astype(np.uint64) << _HALF | (user_of + 1).astype(np.uint64))
+    chain_rows = np.stack([pairs >> _HALF, pairs & _LOWER], axis=1).astype(np.int64) - 1
+    chain_rows[:, 1] += np.where(chain_rows[:, 1] < 0, 0, len(kernel_rows))
+    stack_start, stack_location = gather_numbered(places, lengths, location, chain_rows)
+
+    is_cut = np.append((lengths < np.diff(places.start))[len(kernel_rows) :], False)
+    files_used = np.unique(file[first][file[first] >= 0])
     renumber = np.full(len(files.distinct) + 1, -1, np.int32)
-    renumber[used] = np.arange(len(used))
+    renumber[files_used] = np.arange(len(files_used))
     return AttributedStacks(
-        [files.distinct[index] for index in used.tolist()],
-        [files.ranges[index] for index in used.tolist()],
+        [files.distinct[index] for index in files_used.tolist()],
+        [files.ranges[index] for index in files_used.tolist()],
         renumber[file[first]],
         address[first],
-        stack_start[::2].astype(np.uint32),
-        stack_location.astype(np.int32),
-        sample_stack.reshape(-1).astype(np.int32),
-        is_cut,
+        stack_start,
+        stack_location,
+        sample_stack,
+        is_cut[user_of],
     )
 
 
-def _distinct(file: I32, address: U64) -> tuple[I64, I64]:
-    """Location number of each (file, address), and for each number one place where it stands."""
-    if not len(file):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    order = np.lexsort((address, file))
+def number_values(values: U64) -> tuple[U64, I32]:
+    """``numpy.unique`` with the inverse, by a hash table: in a capture few values are distinct.
+
+    Returns:
+        distinct: uint64, sorted.
+        number: int32[n], the row of each value in ``distinct``.
+    """
+    encoded = pa.array(values).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy()
+    order = np.argsort(distinct)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[encoded.indices.to_numpy()]
+
+
+def _chains_of(identity: pa.ChunkedArray, stacks: pa.Table, *, is_kernel: bool) -> tuple[I64, I64]:
+    """The distinct chains of a column of the sample table: (number of each sample's, -1: none; row in ``stacks``)."""
+    rows = np.flatnonzero(stacks["is_kernel"].to_numpy() == is_kernel)
+    known = stacks["stack"].to_numpy()[rows]
+    order = np.argsort(known, kind="stable")
+    known = known[order]
+    distinct, which = number_values(identity.fill_null(0).combine_chunks().to_numpy())
+    at = np.searchsorted(known, distinct)
+    # The writer may have lost a stack.
+    is_there = np.append(known, 0)[at] == distinct
+    is_there &= at < len(known)
+    number = np.where(is_there, np.cumsum(is_there) - 1, -1)
+    return number[which], rows[order[at[is_there]]]
+
+
+class _Contexts(NamedTuple):
+    """Address spaces at a time, numbered.
+
+    Attributes:
+        of_sample: uint32[n].
+        space: int32[contexts], -1 for a process nothing is known of.
+        when: uint64[contexts]; where time does not matter ``_ANY_TIME``: every mapping counts.
+    """
+
+    of_sample: U32
+    space: I32
+    when: U64
+
+
+def _contexts(samples: pa.Table, spaces: AddressSpaces) -> _Contexts:
+    time_ns = samples["time_ns"].to_numpy()
+    names = samples["thread_name"]
+    aggregated = None if names.null_count else np.array(names.to_pylist(), object)
+    space, in_space = number_values(
+        spaces.space_of_samples(samples["pid"].to_numpy(), time_ns, aggregated).astype(np.int64).view(np.uint64)
+    )
+    depends = np.array([spaces.is_time_dependent(number) for number in space.view(np.int64).tolist()], bool)
+    # Where time does not matter one look-up serves all samples of a stack.
+    when, at = np.full(1, _ANY_TIME, np.uint64), np.zeros(len(in_space), np.int32)
+    if depends.any():
+        when, at = number_values(np.where(depends[in_space], time_ns, np.uint64(_ANY_TIME)))
+    pairs, of_sample = number_values(in_space.astype(np.uint64) << _HALF | at.astype(np.uint64))
+    return _Contexts(
+        of_sample.astype(np.uint32), space.view(np.int64)[pairs >> _HALF].astype(np.int32), when[pairs & _LOWER]
+    )
+
+
+def _by_context(chains: tuple[I64, I64], contexts: _Contexts) -> tuple[I64, I64, U32]:
+    """The distinct chains by context: (number of each sample's, -1: none; row in the stack table; context)."""
+    of_sample, rows = chains
+    keys, which = number_values(contexts.of_sample.astype(np.uint64) << _HALF | (of_sample + 1).astype(np.uint64))
+    chain = (keys & _LOWER).astype(np.int64) - 1
+    is_there = chain >= 0
+    number = np.where(is_there, np.cumsum(is_there) - 1, -1)
+    return number[which], rows[chain[is_there]], (keys >> _HALF).astype(np.uint32)[is_there]
+
+
+def _attribute(places: Places, contexts: _Contexts, spaces: AddressSpaces, files: "_Files") -> tuple[I32, U64]:
+    """File number (-1: nothing is mapped there) of each place, and the address in that file."""
+    mapping = np.full(len(places.address), -1, np.int64)
+    is_user = np.flatnonzero(places.context != _KERNEL_CONTEXT)
+    space = contexts.space[places.context[is_user]]
+    order = np.argsort(space, kind="stable")
+    borders = np.flatnonzero(np.diff(space[order])) + 1
+    for mine in np.split(is_user[order], borders) if len(is_user) else ():
+        context = places.context[mine]
+        number = int(contexts.space[context[0]])
+        if number >= 0:
+            mapping[mine] = spaces.find(number, places.address[mine], contexts.when[context])
+    file, address = files.place(mapping, places.address)
+    file[places.context == _KERNEL_CONTEXT] = files.kernel
+    return file, address
+
+
+def _distinct(file: I32, address: U64, used: NDArray[np.bool_]) -> tuple[I32, I64]:
+    """Location number of each used place (file, address), and for each number one place that it stands for."""
+    rows = np.flatnonzero(used)
+    order = rows[np.lexsort((address[rows], file[rows]))]
     changed = np.ones(len(order), bool)
     changed[1:] = (file[order][1:] != file[order][:-1]) | (address[order][1:] != address[order][:-1])
-    location = np.empty(len(order), np.int64)
+    location = np.full(len(file), -1, np.int32)
     location[order] = np.cumsum(changed) - 1
     return location, order[changed]
 
@@ -175,69 +238,3 @@ def _mapped_file(path: str, build_id: str, pid: int) -> MappedFile:
     if path == "[vdso]":
         return MappedFile(path, build_id, FileKind.VDSO)
     return MappedFile("[anon]" if path.startswith("//") or not path else path, "", FileKind.ANONYMOUS, pid)
-
-
-def _user_chains(
-    samples: pa.Table, stacks: pa.Table, spaces: AddressSpaces, files: _Files
-) -> tuple[I64, I64, I32, U64, NDArray[np.bool_]]:
-    """Distinct user chains by address space: (of each sample, ragged start, file, address in it, whether cut)."""
-    chains = _chains(stacks.filter(pa.compute.invert(stacks["is_kernel"])))
-    identity = samples["user_stack"].fill_null(0).to_numpy()
-    time_ns = samples["time_ns"].to_numpy()
-    names = samples["thread_name"]
-    aggregated = None if names.null_count else np.array(names.to_pylist(), object)
-    space = spaces.space_of_samples(samples["pid"].to_numpy(), time_ns, aggregated)
-    distinct, which = np.unique(space, return_inverse=True)
-    depends = np.array([spaces.is_time_dependent(number) for number in distinct.tolist()], bool)[which]
-    # Where time does not matter every mapping counts, so that one look-up serves all samples of a stack.
-    when = np.where(depends, time_ns, np.uint64(_ANY_TIME))
-    rows = chains.rows_of(identity)
-    order = np.lexsort((when, rows, space))
-    keys = np.stack([space.astype(np.int64), rows, when.astype(np.int64)])[:, order]
-    changed = np.ones(len(order), bool)
-    changed[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    of_sample = np.empty(len(order), np.int64)
-    of_sample[order] = np.cumsum(changed) - 1
-    first = order[changed]
-    start, address = gather(chains.start, chains.address, rows[first])
-    of_chain = np.repeat(np.arange(len(first)), np.diff(start))
-    address = _into_calls(start, address)
-    mapping = np.full(len(address), -1, np.int64)
-    space_of_address = space[first][of_chain]
-    for number in np.unique(space_of_address):
-        if number >= 0:
-            mine = np.flatnonzero(space_of_address == number)
-            mapping[mine] = spaces.find(int(number), address[mine], when[first][of_chain[mine]])
-    file, place = files.place(mapping, address)
-    kept, chain_is_cut = _inside(start, mapping)
-    lengths = np.add.reduceat(np.append(kept, False), start[:-1]) if len(start) > 1 else np.zeros(0, np.int64)
-    lengths[np.diff(start) == 0] = 0
-    of_sample[rows < 0] = -1
-    is_cut = (of_sample >= 0) & np.append(chain_is_cut, False)[of_sample]
-    return of_sample, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), file[kept], place[kept], is_cut
-
-
-def _inside(start: I64, mapping: I64) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which addresses of ragged chains stand before the first caller outside any mapping, and which chains have one."""
-    chain = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    position = np.arange(len(mapping)) - start[chain]
-    outside = (mapping < 0) & (position > 0)
-    first = np.full(len(start) - 1, len(mapping), np.int64)
-    np.minimum.at(first, chain[outside], position[outside])
-    return position < first[chain], first < len(mapping)
-
-
-def _kernel_chains(samples: pa.Table, stacks: pa.Table) -> tuple[I64, I64, U64]:
-    chains = _chains(stacks.filter(stacks["is_kernel"]))
-    rows = chains.rows_of(samples["kernel_stack"].fill_null(0).to_numpy())
-    return rows, chains.start, _into_calls(chains.start, chains.address)
-
-
-def _into_calls(start: I64, address: U64) -> U64:
-    """Return addresses moved into the call before them; the leaf of each chain is where the sample was taken.
-
-    The leaf of a user chain below a kernel part is exact, too: it is where the processor left user space.
-    """
-    is_leaf = np.zeros(len(address) + 1, bool)
-    is_leaf[start[:-1]] = True
-    return address - (~is_leaf[:-1]).astype(np.uint64)

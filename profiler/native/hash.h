@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hashing of whole words for the open-addressed tables: a slot holds the hash above, a row number plus one below. */
+#ifndef TDPROF_HASH_H
+#define TDPROF_HASH_H
+
+#include <stdint.h>
+
+/* Odd constants with a random-looking bit pattern: the fractions of sqrt(2) and sqrt(3). */
+#define HASH_K1 0x6a09e667f3bcc909ULL
+#define HASH_K2 0xbb67ae8584caa73bULL
+
+static inline uint64_t fold_multiply(uint64_t a, uint64_t b) {
+    const unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* One step over two words. */
+static inline uint64_t hash_pair(uint64_t hash, uint64_t first, uint64_t second, uint64_t seed) {
+    return fold_multiply(first ^ HASH_K1 ^ hash, second ^ HASH_K2 ^ seed);
+}
+
+/* The 32 bits that a slot keeps. */
+static inline uint64_t hash_end(uint64_t hash) {
+    return fold_multiply(hash ^ HASH_K2, HASH_K1) >> 32;
+}
+
+#endif
