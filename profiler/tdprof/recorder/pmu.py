@@ -113,16 +113,17 @@ def _group_runs(events: list[Event]) -> bool:
             attr.disabled = not fds
             fds.append(pe.perf_event_open(attr, 0, -1, fds[0] if fds else -1))
         pe.enable(fds[0])
-        end = time.monotonic_ns() + _PROBE_NS
-        while time.monotonic_ns() < end:
-            if pe.read_count(fds[0]).running_ns:
-                return True
+        # Of this thread's own time: while it does not run, nor does the group.
+        end = time.thread_time_ns() + _PROBE_NS
+        while not pe.read_count(fds[0]).running_ns:
+            if time.thread_time_ns() >= end:
+                return False
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):
             raise not_permitted("use hardware counters", error) from error
         return False
     else:
-        return False
+        return True
     finally:
         for fd in reversed(fds):
             os.close(fd)
