@@ -1,5 +1,6 @@
 """Exact totals and samples brought together: what one sample of each event stands for, and each event once."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -30,9 +31,8 @@ def calibrated(profile: Profile) -> Profile:
     scale = np.zeros(len(profile.events))
     events = []
     for name, index in names.items():
-        total = _scaled_total(
-            [profile.events[row] for row in rows[index]], is_each_whole=profile.topdown.is_pass_per_group
-        )
+        members = [profile.events[row] for row in rows[index]]
+        total = scaled_total(members, is_each_whole=profile.topdown.is_pass_per_group)
         sampled = float(weights[rows[index]].sum())
         if total is not None and sampled:
             scale[rows[index]] = total / sampled
@@ -43,8 +43,13 @@ def calibrated(profile: Profile) -> Profile:
     return replace(profile, events=events, samples=SampleTable(**columns))
 
 
-def _scaled_total(events: list[EventInfo], *, is_each_whole: bool) -> float | None:
-    """What an event counted, scaled to the whole time; None if no group that has it ever ran."""
+def scaled_total(events: Sequence[EventInfo], *, is_each_whole: bool) -> float | None:
+    """What an event counted, scaled to the whole time; None if no group that has it ever ran.
+
+    Args:
+        events: the event as each group counted it.
+        is_each_whole: each had the whole of a run of its own; else they shared one run's time.
+    """
     ran = [(event.total, event.enabled_ns, event.running_ns) for event in events if event.running_ns]
     value = sum(total or 0 for total, _, _ in ran)
     running = sum(running or 0 for _, _, running in ran)

@@ -18,10 +18,13 @@ from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_
 from tdprof.capture.schema import table_file
 from tdprof.capture.spool import SPOOL_FOLDER
 from tdprof.capture.tables import TableWriter, read_side_table, read_table, replace_table
+from tdprof.catalog.choose import find_by_name
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.doubts import cut_doubt, event_doubts, group_doubt
 from tdprof.errors import TdprofError
+from tdprof.findings import Findings
+from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model import FileKind, Locations, MappedFile
 from tdprof.naming import name_locations
 from tdprof.profile import Profile, SampleTable, StackTable
@@ -244,6 +247,17 @@ def load_profile(
         *cut_doubt(int(profile.samples.count[attributed.is_cut].sum()), sum(total)),
     ]
     return replace(profile, notes=[*profile.notes, *doubts])
+
+
+def find_findings(profile: Profile) -> Findings | None:
+    """Metrics of a Topdown profile, as `load_profile` gives it; None for any other.
+
+    Raises:
+        TdprofError: the recording names a core that this version has no catalog for.
+    """
+    if profile.topdown is None:
+        return None
+    return attribute_metrics(profile, find_by_name(profile.topdown.core))
 
 
 def _thread_names(samples: pa.Table, spaces: AddressSpaces) -> tuple[np.ndarray, list[str]]:

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.frames import FrameStacks, frame_stacks, function_names
+from tdprof.frames import function_names
 from tdprof.model import I32, I64, U32, U64, Unknown
 from tdprof.profile import Profile
+from tdprof.rollup import code_rows
 
 Z_95 = 1.96  # two-sided 95 % of the normal distribution
 
@@ -61,24 +62,18 @@ def find_hotspots(profile: Profile, *, by_line: bool = False, sort_event: int = 
         by_line: one row for each source line instead of one for each function.
         sort_event: index of the event whose self, then inclusive, values order the rows.
     """
-    stacks = frame_stacks(profile)
+    rows = code_rows(profile, by_line=by_line)
     weight = _per_stack(profile, profile.samples.weight)
     samples = _per_stack(profile, profile.samples.count)
-
-    line = stacks.line if by_line else np.zeros_like(stacks.line)
-    key = (stacks.function.astype(np.int64) + 1) << 32 | line
-    distinct, row = np.unique(key, return_inverse=True)
-    n = len(distinct)
-    leaf = row[stacks.start[:-1]]
-    all_stacks = np.arange(len(leaf))
-    anywhere, in_stack = _rows_in_stacks(stacks, row)
+    n = len(rows)
+    all_stacks = np.arange(len(rows.leaf))
     hotspots = Hotspots(
-        function=((distinct >> 32) - 1).astype(np.int32),
-        line=(distinct & 0xFFFF_FFFF).astype(np.uint32),
-        self_weight=_sum(leaf, weight, all_stacks, n),
-        inclusive_weight=_sum(anywhere, weight, in_stack, n),
-        self_samples=_sum(leaf, samples, all_stacks, n),
-        inclusive_samples=_sum(anywhere, samples, in_stack, n),
+        function=rows.function,
+        line=rows.line,
+        self_weight=_sum(rows.leaf, weight, all_stacks, n),
+        inclusive_weight=_sum(rows.row, weight, rows.stack, n),
+        self_samples=_sum(rows.leaf, samples, all_stacks, n),
+        inclusive_samples=_sum(rows.row, samples, rows.stack, n),
     )
     hotspots = hotspots.rows(_order(profile, hotspots, sort_event))
     if not by_line:
@@ -134,17 +129,7 @@ def _per_stack(profile: Profile, values: U64) -> U64:
     return sums
 
 
-def _rows_in_stacks(stacks: FrameStacks, row: NDArray[np.intp]) -> tuple[I64, I64]:
-    """Each row with each stack that holds it, once also where a recursion holds it more often."""
-    stack = np.repeat(np.arange(len(stacks.start) - 1), np.diff(stacks.start))
-    width = int(row.max(initial=0)) + 1
-    # Sorting beats numpy.unique by far here: its hash table suffers from keys of this form.
-    pair = np.sort(stack * width + row)
-    pair = pair[np.diff(pair, prepend=-1) != 0]
-    return pair % width, pair // width
-
-
-def _sum(row: NDArray[np.intp], per_stack: U64, stack: NDArray[np.intp], n: int) -> U64:
+def _sum(row: I64, per_stack: U64, stack: I64, n: int) -> U64:
     """uint64[n, events]: for each row, the sum of its stacks' values."""
     sums = np.zeros((n, per_stack.shape[1]), np.uint64)
     np.add.at(sums, row, per_stack[stack])

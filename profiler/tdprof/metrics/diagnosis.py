@@ -1,0 +1,75 @@
+"""Walks the methodology tree for many pieces of code at once, and stops where noise would choose the way."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.catalog.entries import Catalog
+from tdprof.findings import Diagnosis, MetricTable
+from tdprof.metrics.formula import F64
+from tdprof.model import I64
+
+_NOTHING = Diagnosis((), (), "")
+
+
+def diagnose(catalog: Catalog, table: MetricTable) -> list[Diagnosis]:
+    """Where each row of the table loses its slots.
+
+    On each level the largest metric is followed if it is larger than every other by more than their errors together.
+    Only metrics in the units of the level's first are compared: the others are percent of something else.
+    """
+    found = [_NOTHING] * len(table.value)
+
+    def follow(candidates: Sequence[str], rows: I64, path: tuple[str, ...], groups: tuple[str, ...]) -> None:
+        here = _Level(catalog, candidates, table)
+        winner = here.winners(rows)
+        for index, name in enumerate(here.names):
+            won = rows[winner == index]
+            if not len(won):
+                continue
+            children = catalog.tree.get(name, ())
+            near = tuple(child for child in children if child in catalog.groups)
+            way = (*path, name)
+            leads_to = near + tuple(group for group in groups if group not in near)
+            diagnosis = Diagnosis(way, leads_to, _advice(catalog, way))
+            for row in won.tolist():
+                found[row] = diagnosis
+            follow(children, won, way, leads_to)
+
+    follow(catalog.roots, np.arange(len(table.value)), (), ())
+    return found
+
+
+def _advice(catalog: Catalog, path: Sequence[str]) -> str:
+    """Of the last metric on the way that has something to say."""
+    metrics = [catalog.metrics[name] for name in reversed(path)]
+    return next((f"{metric.title}: {metric.advice}" for metric in metrics if metric.advice), "")
+
+
+class _Level:
+    """The metrics among which one level of the tree decides."""
+
+    def __init__(self, catalog: Catalog, candidates: Sequence[str], table: MetricTable) -> None:
+        metrics = [catalog.metrics[name] for name in candidates if name in catalog.metrics]
+        self.names = [metric.name for metric in metrics if metric.units == metrics[0].units]
+        pmu = {name: i for i, name in enumerate(table.metrics) if table.sources[i] == "pmu"}
+        self._columns = np.array([pmu.get(name, -1) for name in self.names], np.int64)
+        self._table = table
+
+    def winners(self, rows: I64) -> NDArray[np.int64]:
+        """int64[rows]: the index in ``names`` of the metric to follow; -1 for none."""
+        if not self.names or np.any(self._columns < 0):  # what was not measured might be the largest
+            return np.full(len(rows), -1)
+        value: F64 = self._table.value[np.ix_(rows, self._columns)]
+        half_width: F64 = self._table.half_width[np.ix_(rows, self._columns)]
+        # Unknown because nothing of it was seen: zero, give or take the bound.
+        value = np.where(np.isnan(value) & np.isfinite(half_width), 0.0, value)
+        best = np.argmax(np.nan_to_num(value, nan=np.inf), axis=1)
+        every = np.arange(len(rows))
+        lead = value[every, best][:, None] - value
+        noise = np.hypot(half_width[every, best][:, None], half_width)
+        is_ahead = lead > noise
+        is_ahead[every, best] = True
+        is_known = self._table.is_significant[rows, self._columns[best]] & (value[every, best] > 0)
+        return np.where(np.all(is_ahead, axis=1) & is_known, best, -1)

@@ -1,0 +1,99 @@
+"""A profile's samples as sums for each piece of code: what estimates and their errors are made of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.metrics.formula import F64
+from tdprof.model import I64
+from tdprof.profile import Profile
+
+# Enough to see how values change over time; more would only cost time and memory.
+MAX_INTERVALS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Samples of an event within an interval, of one stack (or piece of code); sorted by event.
+
+    Attributes:
+        stack: int64[n], stack id; after `assign` a row of code.
+        interval: int64[n], 0 to ``intervals - 1`` in order of time.
+        samples, weight: float64[n], sums.
+        squares: float64[n], sum of the squared weights of the single samples, taken as equal within a row of the
+            profile, which holds their sum only.
+        event_start: int64[events + 1]; the entries of event i are ``event_start[i]:event_start[i + 1]``.
+        intervals: how many there are.
+    """
+
+    stack: I64
+    interval: I64
+    samples: F64
+    weight: F64
+    squares: F64
+    event_start: I64
+    intervals: int
+
+    def of_event(self, event: int) -> slice:
+        """Where an event's entries stand."""
+        return slice(int(self.event_start[event]), int(self.event_start[event + 1]))
+
+
+def sample_entries(profile: Profile) -> Entries:
+    """Add up the samples over processes and threads."""
+    samples = profile.samples
+    interval, intervals = _intervals(samples.time_ns)
+    stacks = len(profile.stacks.start) - 1
+    key = (samples.event.astype(np.int64) * intervals + interval) * stacks + samples.stack
+    distinct, row = np.unique(key, return_inverse=True)
+    count, weight = samples.count.astype(np.float64), samples.weight.astype(np.float64)
+    squares = np.divide(weight**2, count, out=np.zeros_like(weight), where=count > 0)
+    n = len(distinct)
+    event = distinct // max(1, stacks * intervals)
+    return Entries(
+        stack=distinct % max(1, stacks),
+        interval=distinct // max(1, stacks) % intervals,
+        samples=sum_by_row(row, count, n),
+        weight=sum_by_row(row, weight, n),
+        squares=sum_by_row(row, squares, n),
+        event_start=np.searchsorted(event, np.arange(len(profile.events) + 1)).astype(np.int64),
+        intervals=intervals,
+    )
+
+
+def assign(entries: Entries, row: I64, stack: I64) -> Entries:
+    """The entries of pieces of code instead of stacks; an entry counts for each row that its stack belongs to.
+
+    Args:
+        row, stack: int64[pairs], sorted by stack, as in `rollup.CodeRows`.
+    """
+    first = np.searchsorted(stack, entries.stack, "left")
+    rows_of = np.searchsorted(stack, entries.stack, "right") - first
+    ends = np.cumsum(rows_of)
+    source = np.repeat(np.arange(len(entries.stack)), rows_of)
+    pair = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - rows_of - first, rows_of)
+    return Entries(
+        stack=row[pair],
+        interval=entries.interval[source],
+        samples=entries.samples[source],
+        weight=entries.weight[source],
+        squares=entries.squares[source],
+        event_start=np.concatenate(([0], ends))[entries.event_start].astype(np.int64),
+        intervals=entries.intervals,
+    )
+
+
+def sum_by_row(row: I64, values: F64, n: int) -> F64:
+    """float64[n]: the values of each row added up."""
+    return np.asarray(np.bincount(row, values, n), np.float64)
+
+
+def _intervals(time_ns: NDArray[np.uint64]) -> tuple[I64, int]:
+    """Number of each sample's interval, and how many there are: those recorded, or wider ones of equal length."""
+    times, number = np.unique(time_ns, return_inverse=True)
+    if len(times) <= MAX_INTERVALS:
+        return number.astype(np.int64), max(1, len(times))
+    since = (times - times[0]).astype(np.float64)
+    wide = np.minimum((since / since[-1] * MAX_INTERVALS).astype(np.int64), MAX_INTERVALS - 1)
+    return wide[number], MAX_INTERVALS

@@ -1,0 +1,51 @@
+"""Which stacks belong to which function or source line: the rows that reports and metrics add up by."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdprof.frames import frame_stacks
+from tdprof.model import I32, I64, U32
+from tdprof.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRows:
+    """One row for each function, or for each source line of each function; inlined frames are functions too.
+
+    Attributes:
+        function: int32[n], function id; -1 for samples without a call stack.
+        line: uint32[n], 0 where unknown or where rows are functions.
+        leaf: int64[stacks], the row at the leaf of each stack.
+        row, stack: int64[pairs], each row with each stack that holds it, once also where a recursion holds it more
+            often; sorted by stack.
+    """
+
+    function: I32
+    line: U32
+    leaf: I64
+    row: I64
+    stack: I64
+
+    def __len__(self) -> int:
+        return len(self.function)
+
+
+def code_rows(profile: Profile, *, by_line: bool = False) -> CodeRows:
+    """The rows of a profile, in no meaningful order."""
+    stacks = frame_stacks(profile)
+    line = stacks.line if by_line else np.zeros_like(stacks.line)
+    key = (stacks.function.astype(np.int64) + 1) << 32 | line
+    distinct, row = np.unique(key, return_inverse=True)
+    stack = np.repeat(np.arange(len(stacks.start) - 1), np.diff(stacks.start))
+    width = int(row.max(initial=0)) + 1
+    # Sorting beats numpy.unique by far here: its hash table suffers from keys of this form.
+    pair = np.sort(stack * width + row)
+    pair = pair[np.diff(pair, prepend=-1) != 0]
+    return CodeRows(
+        function=((distinct >> 32) - 1).astype(np.int32),
+        line=(distinct & 0xFFFF_FFFF).astype(np.uint32),
+        leaf=row[stacks.start[:-1]].astype(np.int64),
+        row=pair % width,
+        stack=pair // width,
+    )
