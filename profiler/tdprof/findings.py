@@ -18,8 +18,8 @@ class MetricValue:
 
     Attributes:
         value: in ``units``; NaN where unknown.
-        half_width: half of the 95 % interval, in the same units; NaN where unknown. Beside an unknown value it is an
-            upper bound: no sample was seen of what the metric counts, so that it is not known to be zero, only small.
+        half_width: half of the 95 % interval, in the same units; NaN where unknown. A zero of which no sample was seen
+            is no measured zero: its half width is what there may have been all the same, and it is never significant.
         source: "pmu" or "spe".
         samples: that the value rests on: those of the scarcest event, events aside that hardly add to the doubt.
         is_significant: enough samples, and an interval narrow enough, to be acted upon and ranked by.

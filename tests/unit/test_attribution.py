@@ -116,12 +116,12 @@ def test_lines_have_metrics_of_their_own() -> None:
     assert set(by_line) == {3, 9}
 
 
-def test_what_gave_no_sample_is_unknown_below_a_bound() -> None:
+def test_what_gave_no_sample_is_only_known_to_be_below_a_bound() -> None:
     clean = Code("clean", 50, {"BR_MIS_PRED_RETIRED": 0, "STALL_FRONTEND_FLUSH": 0})
     profile = topdown_profile([clean, Code("other", 50)])
     findings = findings_of(profile)
     row, column = row_of(profile, findings, "clean"), list(findings.functions.metrics).index("branch_mpki")
-    assert np.isnan(findings.functions.value[row, column])
+    assert findings.functions.value[row, column] == 0
     # 3.7 periods: with 4,000 samples in as many instructions of `other`.
     assert 0 < findings.functions.half_width[row, column] < 6 / 1.8 * 3.7 / 4000 * 1.2
     assert not findings.functions.is_significant[row, column]

@@ -304,9 +304,7 @@ def _estimate(plan: _Plan, terms: Mapping[str, _Term], entries: Entries, *, is_e
     quantile: F64 | float = Z_95
     if plan.seen < _SEEN_WHOLE:
         variance, quantile = _with_multiplexing(plan, gradient, variance, samples, entries, is_exact=is_exact)
-    # A zero made of what gave no sample is not known to be zero, only to be below the half width.
-    is_unseen = (value == 0) & np.any([each.unseen > 0 for each in terms.values()], axis=0)
-    return np.where(is_unseen, np.nan, value), np.asarray(quantile * np.sqrt(variance)), samples
+    return value, np.asarray(quantile * np.sqrt(variance)), samples
 
 
 def _with_multiplexing(

@@ -63,8 +63,6 @@ class _Level:
             return np.full(len(rows), -1)
         value: F64 = self._table.value[np.ix_(rows, self._columns)]
         half_width: F64 = self._table.half_width[np.ix_(rows, self._columns)]
-        # Unknown because nothing of it was seen: zero, give or take the bound.
-        value = np.where(np.isnan(value) & np.isfinite(half_width), 0.0, value)
         best = np.argmax(np.nan_to_num(value, nan=np.inf), axis=1)
         every = np.arange(len(rows))
         lead = value[every, best][:, None] - value
