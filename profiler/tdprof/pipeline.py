@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.stacks import attribute_stacks
@@ -25,7 +26,7 @@ from tdprof.doubts import cut_doubt, event_doubts, group_doubt
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
 from tdprof.metrics.attribution import attribute_metrics
-from tdprof.model import FileKind, Locations, MappedFile
+from tdprof.model import EventInfo, FileKind, Locations, MappedFile
 from tdprof.naming import name_locations
 from tdprof.profile import Profile, SampleTable, StackTable
 from tdprof.recorder.artefacts import PERF_MAP_FOLDER, VDSO_FILE, save_jitdumps, save_perf_maps, save_vdso
@@ -37,7 +38,7 @@ from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
 
 # Without one of these the samples still say something: a capture is not lost with a file of it.
-SIDE_TABLES = ("stacks", "mappings", "processes", "kernel_symbols")
+SIDE_TABLES = ("mappings", "processes", "kernel_symbols")  # and the stacks
 
 
 def finish_capture(folder: Path) -> Manifest:
@@ -197,19 +198,61 @@ def load_profile(
         samples = read_table(tables, "samples")
         if len(samples) and pa.compute.max(samples["event"]).as_py() >= len(manifest.events):
             raise TdprofError(f"{folder} is damaged: it has samples of an event that capture.json does not list")
-        side = {name: read_side_table(tables, name) for name in SIDE_TABLES}
-        stacks, mappings = side["stacks"][0], side["mappings"][0]
-        spaces = AddressSpaces(mappings, side["processes"][0])
-        attributed = attribute_stacks(samples, stacks, mappings, spaces)
-        with open_symbolizer(tables, symbols, progress) as symbolizer:
-            functions, locations = name_locations(
-                attributed.mapped_files,
-                attributed.location_file,
-                attributed.location_address,
-                symbolizer.locate,
-                demangle,
-            )
-            notes = [*(reason for _, reason in side.values() if reason), *symbolizer.notes()]
+        stacks, reason = read_side_table(tables, "stacks")
+        profile, is_cut = _make_profile(tables, manifest, samples, stacks, symbols, progress)
+    total = profile.total_samples().tolist()
+    doubt_events = group_doubt if profile.topdown else event_doubts
+    doubts = [
+        *doubt_events(profile.events, total, profile.total_weight().tolist()),
+        *cut_doubt(int(profile.samples.count[is_cut].sum()), sum(total)),
+    ]
+    return replace(profile, notes=[*filter(None, [reason]), *profile.notes, *doubts])
+
+
+def load_other_samples(
+    folder: Path,
+    events: list[EventInfo],
+    samples: pa.Table,
+    stacks: pa.Table,
+    symbols: SymbolOptions = DEFAULT_SYMBOLS,
+    progress: Callable[[str], None] = _ignore,
+) -> Profile:
+    """A profile of other samples than the capture's own, attributed and symbolized as these are.
+
+    Args:
+        folder: the capture.
+        events: of the samples.
+        samples, stacks: tables as in a capture; the profile's samples stand in their order.
+        symbols: where symbols come from.
+        progress: told in a few words what is being waited for.
+    """
+    with _tables_of(folder) as (tables, manifest):
+        other = replace(manifest, events=events, topdown=None)
+        return _make_profile(tables, other, samples, stacks, symbols, progress)[0]
+
+
+def _make_profile(
+    tables: Path,
+    manifest: Manifest,
+    samples: pa.Table,
+    stacks: pa.Table,
+    symbols: SymbolOptions,
+    progress: Callable[[str], None],
+) -> tuple[Profile, NDArray[np.bool_]]:
+    """The profile of these samples, and which of them have a cut call chain."""
+    side = {name: read_side_table(tables, name) for name in SIDE_TABLES}
+    mappings = side["mappings"][0]
+    spaces = AddressSpaces(mappings, side["processes"][0])
+    attributed = attribute_stacks(samples, stacks, mappings, spaces)
+    with open_symbolizer(tables, symbols, progress) as symbolizer:
+        functions, locations = name_locations(
+            attributed.mapped_files,
+            attributed.location_file,
+            attributed.location_address,
+            symbolizer.locate,
+            demangle,
+        )
+        notes = [*(reason for _, reason in side.values() if reason), *symbolizer.notes()]
     thread_name, thread_names = _thread_names(samples, spaces)
     profile = Profile(
         events=manifest.events,
@@ -240,13 +283,7 @@ def load_profile(
         is_whole_run=manifest.ran_to_end,
         topdown=manifest.topdown,
     )
-    total = profile.total_samples().tolist()
-    doubt_events = group_doubt if profile.topdown else event_doubts
-    doubts = [
-        *doubt_events(profile.events, total, profile.total_weight().tolist()),
-        *cut_doubt(int(profile.samples.count[attributed.is_cut].sum()), sum(total)),
-    ]
-    return replace(profile, notes=[*profile.notes, *doubts])
+    return profile, attributed.is_cut
 
 
 def find_findings(profile: Profile) -> Findings | None:

@@ -7,6 +7,8 @@ import numpy as np
 
 from tdprof.model import I32, U8, U32, U64, EventInfo, Losses, MappedFile, TopdownInfo
 
+NO_ID = 0xFFFFFFFF  # a process or thread that the recording does not tell
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionTable:
@@ -68,7 +70,7 @@ class SampleTable:
     Attributes:
         time_ns: uint64, end of the interval in which they fell, CLOCK_MONOTONIC; intervals are at most a second.
         event: uint32, index into ``Profile.events``.
-        pid, tid: uint32.
+        pid, tid: uint32; ``NO_ID`` where unknown.
         thread_name: int32, index into ``Profile.thread_names``.
         stack: int32, stack id.
         count: uint64, number of samples.

@@ -1,5 +1,6 @@
 """A capture on disk that has samples of a clock and SPE records of the same three functions, with known shares."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,9 +49,9 @@ def records() -> list[spe.Truth]:
     ]
 
 
-def write_spe_capture(folder: Path, *, has_samples: bool = True) -> Path:
-    """Samples: 300 of ``work`` line 10, 100 of ``parse`` called by ``work`` line 11."""
-    stream, _ = spe.write_stream(records(), spe.packed_record)
+def write_spe_capture(folder: Path, *, has_samples: bool = True, more: Sequence[spe.Truth] = ()) -> Path:
+    """SPE: ``records`` and more. Samples: 300 of ``work`` line 10, 100 of ``parse`` called by ``work`` line 11."""
+    stream, _ = spe.write_stream([*records(), *more], spe.packed_record)
     (folder / "spe").mkdir(parents=True)
     (folder / "spe/cpu0.0.aux").write_bytes(stream)
     addresses = np.array([address - BASE + OFFSET for address, _, _ in CODE], np.uint64)

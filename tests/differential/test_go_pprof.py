@@ -14,11 +14,14 @@ from pathlib import Path
 import pytest
 
 from builders.profiles import example
+from builders.spe_capture import write_spe_capture
 from builders.topdown_example import CYCLES, topdown_example
 from tdprof.export.pprof import write_pprof
 from tdprof.frames import function_names
+from tdprof.pipeline import load_profile
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots
+from tdprof.spe_operations import load_operations
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed: tools/setup test")
 
@@ -172,6 +175,22 @@ def test_comments_summarise_the_run(topdown: Path) -> None:
     assert "stage 2 MPKI: l1d_cache_mpki 12.35 ± 0.4 MPKI" in lines
     assert any(line.startswith("bottleneck: backend_bound") for line in lines)
     assert not any("backend_bound_slots" in line for line in lines)
+
+
+def test_spe_records_are_selected_by_source_and_latency(tmp_path: Path) -> None:
+    capture = write_spe_capture(tmp_path / "capture")
+    path = tmp_path / "spe.pb.gz"
+    with path.open("wb") as file:
+        write_pprof(load_profile(capture), file, None, load_operations(capture))
+
+    def shown(index: str, *focus: str) -> dict[str, int]:
+        text = pprof(path, "-top", "-nodefraction=0", "-unit=count", f"-sample_index={index}", *focus)
+        return {name: flat for name, (flat, _) in top(text).items() if flat}
+
+    assert shown("spe_records") == {"work": 1000, "unseen": 400, "parse": 100}
+    assert shown("spe_records", "-tagfocus=data_src=DRAM") == {"unseen": 400, "work": 60}
+    assert shown("spe_latency", "-tagfocus=total_latency=100:") == {"work": 60 * 200}
+    assert shown("samples") == {"work": 300, "parse": 100}
 
 
 def test_the_web_page_divides_by_bottleneck_and_selects_by_metric(topdown: Path) -> None:
