@@ -141,7 +141,7 @@ def compare(
     stacks_a, stacks_b = frame_stacks(a), frame_stacks(b)
     functions = match_functions(a, b, stacks_a, stacks_b)
     sides = Side(a, stacks_a, functions.row_of_a), Side(b, stacks_b, functions.row_of_b)
-    compared = [_compare_event(sides, event, len(functions), basis, noise) for event in events]
+    compared = [_compare_event(sides, event, functions, basis, noise) for event in events]
     self_columns = [each.own for each in compared]
     program_columns = [each.total for each in compared if basis is Basis.RUN]
     if findings_a and findings_b:
@@ -213,15 +213,15 @@ class _ComparedEvent:
 
 
 def _compare_event(
-    sides: tuple[Side, Side], events: tuple[int, int], rows: int, basis: Basis, noise: Noise
+    sides: tuple[Side, Side], events: tuple[int, int], functions: MatchedFunctions, basis: Basis, noise: Noise
 ) -> _ComparedEvent:
     is_share = basis is Basis.SHARE
     info = sides[0].profile.events[events[0]]
     quantity = Quantity(info.name, _PERCENT if is_share else str(info.unit))
-    own = count_samples(sides, events, rows, is_share=is_share, is_self=True)
+    own = count_samples(sides, events, functions, is_share=is_share, is_self=True)
     dispersion = find_dispersion(own)
     common = find_common_change(own, dispersion, noise)
-    anywhere = count_samples(sides, events, rows, is_share=is_share, is_self=False)
+    anywhere = count_samples(sides, events, functions, is_share=is_share, is_self=False)
     total = replace(own, a=np.array([own.all_a]), b=np.array([own.all_b]))
     return _ComparedEvent(
         own=_column(quantity, own, test_counts(own, dispersion, common, noise)),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.compare.matching import rows_in_stacks
+from tdprof.compare.matching import MatchedFunctions, rows_in_stacks
 from tdprof.compare.significance import Counts
 from tdprof.frames import FrameStacks
 from tdprof.model import I32, I64
@@ -14,6 +14,7 @@ from tdprof.profile import Profile
 
 F64 = NDArray[np.float64]
 
+_TOLERANCE = 0.1  # as doubts.event_doubts has it
 _MOST_PIECES = 32
 _SAMPLES_A_PIECE = 50  # fewer would make all scatter look like chance
 
@@ -32,20 +33,25 @@ class Side:
 
 
 def count_samples(
-    sides: tuple[Side, Side], events: tuple[int, int], rows: int, *, is_share: bool, is_self: bool
+    sides: tuple[Side, Side],
+    events: tuple[int, int],
+    functions: MatchedFunctions,
+    *,
+    is_share: bool,
+    is_self: bool,
 ) -> Counts:
     """One event's samples by row, for A and B.
 
     Args:
         events: the event's index in each.
-        rows: how many there are.
+        functions: the rows.
         is_share: shares are compared, in percent, not amounts.
         is_self: samples with a row's function at the leaf; else anywhere in the stack.
     """
     pieces = _piece_count([(side.profile, event) for side, event in zip(sides, events, strict=True)])
     tables, totals, units, exact = [], [], [], []
     for side, event in zip(sides, events, strict=True):
-        table, weight_of_one = _pieces(side, event, rows, pieces, is_self=is_self)
+        table, weight_of_one = _pieces(side, event, len(functions), pieces, is_self=is_self)
         counted = _exact_total(side.profile, event)
         own = side.profile.samples.event == event
         samples = float(side.profile.samples.weight[own].sum()) / weight_of_one
@@ -59,6 +65,7 @@ def count_samples(
     return Counts(
         a=tables[0].sum(axis=1),
         b=tables[1].sum(axis=1),
+        is_kernel=functions.is_kernel,
         all_a=totals[0],
         all_b=totals[1],
         unit_a=units[0],
@@ -71,10 +78,15 @@ def count_samples(
 
 
 def _exact_total(profile: Profile, event: int) -> int | None:
-    """What the event counted; None where it is not known, or a counter had to be shared (calibration settles that)."""
+    """What the event counted; None where that is not known, or is not what the samples are of.
+
+    Such as a counter that had to be shared (calibration settles that), or a clock sampled in user space only.
+    """
     info = profile.events[event]
-    is_shared = profile.topdown is None and info.enabled_ns != info.running_ns
-    return None if is_shared else info.total or None
+    if not info.total or (profile.topdown is None and info.enabled_ns != info.running_ns):
+        return None
+    sampled = float(profile.samples.weight[profile.samples.event == event].sum())
+    return info.total if abs(sampled / info.total - 1) <= _TOLERANCE else None
 
 
 def _piece_count(profiles: Sequence[tuple[Profile, int]]) -> int:

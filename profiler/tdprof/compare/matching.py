@@ -7,9 +7,10 @@ from enum import StrEnum
 from pathlib import PurePath
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdprof.frames import FrameStacks, function_names, module_names
-from tdprof.model import I32, I64
+from tdprof.model import I32, I64, FileKind
 from tdprof.naming import base_name
 from tdprof.profile import Profile
 
@@ -38,6 +39,7 @@ class MatchedFunctions:
         names, modules: of each row, as B has them where it does; printable.
         names_a: as A has them; "" where A has none.
         match: of each row.
+        is_kernel: bool[n], code of the kernel or its modules.
         row_of_a, row_of_b: int32[functions + 1]: row of each function id of ``FrameStacks``, -1 for ids that no stack
             has; the last stands for samples without a call stack, so that id -1 finds it.
     """
@@ -46,6 +48,7 @@ class MatchedFunctions:
     modules: Sequence[str]
     names_a: Sequence[str]
     match: Sequence[Match]
+    is_kernel: NDArray[np.bool_]
     row_of_a: I32
     row_of_b: I32
 
@@ -70,6 +73,7 @@ class _Side:
     files: Sequence[str]
     is_known: Sequence[bool]
     is_inlined: Sequence[bool]
+    is_kernel: Sequence[bool]
     lines: Sequence[tuple[int, int]]
 
 
@@ -96,6 +100,7 @@ def _side(profile: Profile, stacks: FrameStacks) -> _Side:
     functions = profile.functions
     mapped = [*functions.mapped_file.tolist(), -1]
     modules, names = module_names(profile), function_names(profile)
+    kinds = [*(file.kind for file in profile.mapped_files), None]
     build_ids = [*(file.build_id for file in profile.mapped_files), ""]
     return _Side(
         ids=[id_ % len(names) for id_ in np.unique(stacks.function).tolist()],
@@ -105,6 +110,7 @@ def _side(profile: Profile, stacks: FrameStacks) -> _Side:
         files=[*functions.file, ""],
         is_known=[not name.startswith("[") or name == names[-1] for name in names],
         is_inlined=[*(value != 0 for value in functions.is_inlined.tolist()), False],
+        is_kernel=[kinds[row] in (FileKind.KERNEL, FileKind.KERNEL_MODULE) for row in mapped],
         lines=_line_ranges(stacks, len(names)),
     )
 
@@ -195,12 +201,13 @@ def _overlap(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def _rows(a: _Side, b: _Side, pairs: dict[int, int], found: dict[int, Match]) -> MatchedFunctions:
-    names, modules, names_a, matches = [], [], [], []
+    names, modules, names_a, matches, is_kernel = [], [], [], [], []
     row_of_a, row_of_b = np.full(len(a.names), -1, np.int32), np.full(len(b.names), -1, np.int32)
 
-    def add(name: str, module: str, name_a: str, match: Match) -> int:
-        names.append(name)
-        modules.append(module)
+    def add(side: _Side, id_: int, name_a: str, match: Match) -> int:
+        names.append(side.names[id_])
+        modules.append(side.modules[id_])
+        is_kernel.append(side.is_kernel[id_])
         names_a.append(name_a)
         matches.append(match)
         return len(names) - 1
@@ -209,7 +216,7 @@ def _rows(a: _Side, b: _Side, pairs: dict[int, int], found: dict[int, Match]) ->
         match = found[id_a]
         if match is Match.SAME and a.is_inlined[id_a] != b.is_inlined[id_b]:
             match = Match.INLINED
-        row = add(b.names[id_b], b.modules[id_b], a.names[id_a], match)
+        row = add(b, id_b, a.names[id_a], match)
         row_of_a[id_a] = row_of_b[id_b] = row
     # A clone that only one side has is part of the function that both have, if that is one.
     homes: dict[Hashable, list[int]] = defaultdict(list)
@@ -227,8 +234,8 @@ def _rows(a: _Side, b: _Side, pairs: dict[int, int], found: dict[int, Match]) ->
                 rows[id_] = home[0]
                 matches[home[0]] = Match.CLONE
             else:
-                rows[id_] = add(side.names[id_], side.modules[id_], side.names[id_] if side is a else "", only)
-    return MatchedFunctions(names, modules, names_a, matches, row_of_a, row_of_b)
+                rows[id_] = add(side, id_, side.names[id_] if side is a else "", only)
+    return MatchedFunctions(names, modules, names_a, matches, np.array(is_kernel, bool), row_of_a, row_of_b)
 
 
 def rows_in_stacks(row: I32, stacks: FrameStacks) -> tuple[I64, I64]:

@@ -35,15 +35,23 @@ class Noise:
     Attributes:
         machine: the largest relative change of everything alike that is put down to the machine.
         function: relative standard deviation of one function's time from run to run, beside that.
+        kernel: standard deviation of a kernel function's share from run to run: what else the machine does, its
+            interrupts and the scheduler, lands in any program.
     """
 
     machine: float
     function: float
+    kernel: float
 
     @classmethod
     def of_percent(cls, percent: float) -> "Noise":
-        """What ``--noise`` states: the allowance for everything alike; a function's own is a quarter of it."""
-        return cls(percent / 100, percent / 400)
+        """What ``--noise`` states: the allowance for everything alike. Of it the others are a quarter and an eighth."""
+        return cls(percent / 100, percent / 400, percent / 800)
+
+    def variance(self, counts: "Counts") -> F64:
+        """float64[n]: of the logarithm of b/a, beside chance and what is alike for all."""
+        of_share = np.where(counts.is_kernel, self.kernel, 0) / np.maximum(counts.share, 1e-9)
+        return np.asarray(2 * (self.function**2 + of_share**2))
 
 
 DEFAULT_NOISE_PERCENT = 4.0
@@ -55,6 +63,7 @@ class Counts:
 
     Attributes:
         a, b: float64[n], samples; where their weights differ, as many as are worth the same.
+        is_kernel: bool[n], functions of the kernel.
         all_a, all_b: of all functions.
         unit_a, unit_b: what one sample stands for, in the unit in which the profiles are compared.
         is_share: shares are compared, not amounts.
@@ -64,6 +73,7 @@ class Counts:
 
     a: F64
     b: F64
+    is_kernel: NDArray[np.bool_]
     all_a: float
     all_b: float
     unit_a: float
@@ -153,7 +163,7 @@ def find_common_change(counts: Counts, dispersion: Dispersion, noise: Noise) -> 
     """
     enough = np.minimum(counts.a, counts.b) >= FEWEST_SAMPLES
     change = np.log(counts.b[enough] * counts.unit_b) - np.log(counts.a[enough] * counts.unit_a)
-    variance = counts.scatter(dispersion)[enough] + 2 * noise.function**2
+    variance = (counts.scatter(dispersion) + noise.variance(counts))[enough]
     values = np.append(change, 0.0)
     weights = np.append(1 / np.maximum(variance, 1e-12), _PRIOR_WEIGHT)
     order = np.argsort(values)
@@ -187,7 +197,7 @@ def test_counts(
     distance = 2 * np.sqrt(both + 0.5) * (root - math.asin(math.sqrt(odds / (1 + odds))))
     independent = 1 / (counts.a + 0.5) + 1 / (counts.b + 0.5)
     chance = counts.scatter(dispersion)
-    extra = 2 * noise.function**2
+    extra = noise.variance(counts)
     variance = chance + extra + change_variance
     z = distance * np.sqrt(independent / variance)
     freedom = satterthwaite(variance, chance - counts.spread, dispersion)

@@ -1,0 +1,147 @@
+"""`tdprof diff`: what changed between two captures, and whether a build should fail for it."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tdprof.calibrate import calibrated
+from tdprof.capture.manifest import Host, State, read_manifest
+from tdprof.cli.loading import load_with_progress, symbol_options
+from tdprof.cli.output import standard_output
+from tdprof.cli.report import DEFAULT_LIMIT, PIPE_COLUMNS
+from tdprof.compare import Basis, Comparison, compare
+from tdprof.compare.conditions import find_breaches, parse_condition
+from tdprof.compare.significance import DEFAULT_NOISE_PERCENT
+from tdprof.errors import TdprofError
+from tdprof.pipeline import SymbolOptions
+from tdprof.profile import Profile
+from tdprof.report.comparison import describe_breach, render_csv, render_json, render_text
+
+FAIL_ON_HELP = (
+    "Exit with 1 if that changed, significantly: [FUNCTION:]QUANTITY>NUMBER[%], with < and a negative NUMBER for a "
+    "fall. QUANTITY: total (the first event; of a FUNCTION with what it calls), self (of a FUNCTION alone), an event "
+    "or a metric. FUNCTION * is any. Without % in the quantity's units. May be repeated."
+)
+
+
+@click.command("diff")
+@click.argument("a", type=click.Path(path_type=Path), metavar="A")
+@click.argument("b", type=click.Path(path_type=Path), metavar="B")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all values, intervals and tests.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, a line for each value.")
+@click.option("--fail-on", "fail_on", multiple=True, metavar="EXPRESSION", help=FAIL_ON_HELP)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    metavar="N",
+    help=f"The most functions to print; 0 for all ({DEFAULT_LIMIT}, with --json and --csv all).",
+)
+@click.option("-e", "--event", metavar="EVENT", help="The event whose changes lead the table (the first in common).")
+@click.option(
+    "--basis",
+    type=click.Choice([basis.value for basis in Basis]),
+    help="Compare whole runs, or shares (run, if both are of commands that ran to their end).",
+)
+@click.option(
+    "--noise",
+    "noise_percent",
+    type=click.FloatRange(0, 1000),
+    default=DEFAULT_NOISE_PERCENT,
+    metavar="PERCENT",
+    help=f"How much two runs of one program differ on this machine ({DEFAULT_NOISE_PERCENT:g}); see docs/diff.md.",
+)
+@symbol_options
+def command(
+    a: Path,
+    b: Path,
+    as_json: bool,
+    as_csv: bool,
+    fail_on: Sequence[str],
+    limit: int | None,
+    event: str | None,
+    basis: str | None,
+    noise_percent: float,
+    symbols: SymbolOptions,
+) -> int:
+    """Compare capture B with capture A: what each function, and the whole program, takes more or less of.
+
+    \b
+    tdprof diff before.capture after.capture
+    tdprof diff before.capture after.capture --fail-on 'total>5%' --fail-on 'parse(char const*):self>10%'
+    tdprof diff before.capture after.capture --fail-on '*:self>20%' --fail-on 'ipc<-5%'
+    tdprof diff before.capture after.capture --json | jq '.functions[] | select(.self[0].is_significant)'
+
+    The exit status is 0 if no --fail-on holds, 1 if one does, 2 if the captures cannot be compared.
+    """
+    if as_json and as_csv:
+        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
+    with _status_2():
+        conditions = [parse_condition(text) for text in fail_on]
+        sides = [(str(path), calibrated(load_with_progress(path, symbols))) for path in (a, b)]
+        doubts = list(_reasons_against(a, b, sides))
+        if conditions and doubts:
+            raise TdprofError(f"cannot judge --fail-on: {doubts[0]}", hint="record both again, on one kind of machine")
+        chosen = Basis(basis) if basis else None
+        comparison = compare(sides[0][1], sides[1][1], basis=chosen, noise_percent=noise_percent)
+        comparison = replace(comparison, notes=[*doubts, *comparison.notes])
+        leading = _leading_event(comparison, event)
+        breaches = find_breaches(comparison, conditions)
+    with standard_output():
+        if as_json:
+            sys.stdout.writelines(render_json(comparison, sides, breaches, event=leading, limit=limit or 0))
+        elif as_csv:
+            sys.stdout.writelines(render_csv(comparison, event=leading, limit=limit or 0))
+        else:
+            fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+            console = Console(width=None if fits_width else PIPE_COLUMNS)
+            rows = DEFAULT_LIMIT if limit is None else limit
+            sys.stdout.write(render_text(comparison, sides, console, limit=rows, event=leading))
+    for breach in breaches:
+        print(f"tdprof: --fail-on {describe_breach(breach)}", file=sys.stderr)
+    return 1 if breaches else 0
+
+
+@contextlib.contextmanager
+def _status_2() -> Iterator[None]:
+    """1 means a regression: whatever keeps from comparing is a 2."""
+    try:
+        yield
+    except TdprofError as error:
+        raise TdprofError(error.message, hint=error.hint, status=2) from error
+
+
+def _reasons_against(a: Path, b: Path, sides: Sequence[tuple[str, Profile]]) -> Iterator[str]:
+    """Why the captures should not be compared, or only with care."""
+    hosts = [read_manifest(path).host for path in (a, b)]
+    cores = [_core(host) for host in hosts]
+    if cores[0] != cores[1] and all(cores):
+        yield f"they were recorded on different cores: {cores[0]} and {cores[1]}"
+    groups = [profile.topdown.core for _, profile in sides if profile.topdown]
+    if len(set(groups)) > 1:
+        yield f"their metrics are those of different cores: {groups[0]} and {groups[1]}"
+    for path, (name, profile) in zip((a, b), sides, strict=True):
+        if profile.losses.bytes_damaged:
+            yield f"{name} is damaged: {profile.losses.bytes_damaged:,} bytes of it cannot be read"
+        elif read_manifest(path).state is not State.COMPLETE:
+            yield f"the recording of {name} was interrupted"
+
+
+def _core(host: Host) -> str:
+    parts = sorted(set(host.midr_el1.values())) or [host.cpu_model]
+    return " ".join([host.machine, *parts]).strip()
+
+
+def _leading_event(comparison: Comparison, name: str | None) -> int:
+    names = [quantity.name for quantity in comparison.inclusive_changes.quantities]
+    if name is None or name in names:
+        return names.index(name) if name else 0
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"one of: {', '.join(names)}"
+    raise TdprofError(f"not both captures have an event '{name}'", hint=hint)

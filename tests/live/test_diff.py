@@ -1,0 +1,64 @@
+"""`tdprof diff` on real recordings: one program against itself, and against itself with a tenth more in one function."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from live.recording import record
+from tdprof.compare import Basis, Comparison, compare
+from tdprof.profile import Profile
+
+pytestmark = [pytest.mark.needs_perf, pytest.mark.slow]
+
+
+def significant(comparison: Comparison) -> list[str]:
+    tables = (comparison.program, comparison.self_changes, comparison.inclusive_changes)
+    names = [["program"], comparison.functions.names, comparison.functions.names]
+    return [
+        name
+        for table, rows in zip(tables, names, strict=True)
+        for name, is_marked in zip(rows, table.is_significant.any(axis=1).tolist(), strict=True)
+        if is_marked
+    ]
+
+
+def test_a_program_is_like_itself(build: Callable[[str], Path], tmp_path: Path) -> None:
+    """Of the pairs of 8 runs nearly none differ; they are not independent: a disturbed run is part of 7 of the 28.
+
+    Therefore the bound allows for one such run and the 5 % of the rest; docs/diff.md has what was found.
+    """
+    program = build("steps.c")
+    profiles = [record("--", program, 1200, folder=tmp_path / str(run)).profile for run in range(8)]
+    assert all(profile.is_whole_run for profile in profiles)
+    found = [significant(compare(a, b)) for a, b in itertools.combinations(profiles, 2)]
+    assert sum(map(bool, found)) <= 7 + 1, found
+
+
+def test_a_tenth_more_in_one_function_is_found(build: Callable[[str], Path], tmp_path: Path) -> None:
+    """Of four comparisons at least one finds it, and none blames another function of the program."""
+    program = build("steps.c")
+
+    def run(percent: int, number: int) -> Profile:
+        folder = tmp_path / f"{percent}-{number}"
+        return record("-F", 4999, "--", program, 6000, percent, folder=folder).profile
+
+    before, after = ([run(percent, number) for number in range(2)] for percent in (0, 10))
+    comparisons = [compare(a, b) for a, b in itertools.product(before, after)]
+    found = [significant(comparison) for comparison in comparisons]
+    assert any("multiply" in names for names in found), found
+    assert not any({"shift", "divide", "rotate"} & set(names) for names in found), found
+    rise = [
+        float(comparison.self_changes.relative()[list(comparison.functions.names).index("multiply"), 0])
+        for comparison in comparisons
+    ]
+    assert np.mean(rise) == pytest.approx(0.1, abs=0.04)
+
+
+def test_a_run_that_was_cut_off_is_no_whole_run(build: Callable[[str], Path], tmp_path: Path) -> None:
+    cut = record("--duration", 0.5, "--", build("steps.c"), 3000, folder=tmp_path / "cut").profile
+    whole = record("--", build("steps.c"), 1000, folder=tmp_path / "whole").profile
+    assert not cut.is_whole_run
+    assert compare(cut, whole).basis is Basis.SHARE

@@ -1,0 +1,55 @@
+// Repeats four kinds of work, each in a function of its own: ROUNDS times, with PERCENT more in the first of them.
+// None of them needs memory, so that what else runs on the machine matters little.
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+__attribute__((noinline)) static uint64_t multiply(uint64_t x, int n)
+{
+	for (int i = 0; i < n; i++) {
+		x *= 0x9e3779b97f4a7c15ull;
+		x ^= x >> 29;
+	}
+	return x;
+}
+
+__attribute__((noinline)) static uint64_t shift(uint64_t x, int n)
+{
+	for (int i = 0; i < n; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+	}
+	return x;
+}
+
+__attribute__((noinline)) static double divide(double x, int n)
+{
+	for (int i = 0; i < n; i++)
+		x = 1.0 + 1.0 / (x + 0.5);
+	return x;
+}
+
+__attribute__((noinline)) static uint64_t rotate(uint64_t x, int n)
+{
+	for (int i = 0; i < n; i++)
+		x = (x << 9 | x >> 55) + 0x6a09e667f3bcc909ull;
+	return x;
+}
+
+int main(int argc, char **argv)
+{
+	int rounds = argc > 1 ? atoi(argv[1]) : 1000, percent = argc > 2 ? atoi(argv[2]) : 0;
+	uint64_t x = 88172645463325252ull;
+	double y = 1;
+
+	for (int i = 0; i < rounds; i++) {
+		x = multiply(x, 100000 + 1000 * percent);
+		x = shift(x, 40000);
+		y = divide(y, 20000);
+		x = rotate(x, 60000);
+	}
+	printf("%llu %f\n", (unsigned long long)x, y);
+	return 0;
+}

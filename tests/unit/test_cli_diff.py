@@ -1,0 +1,169 @@
+"""`tdprof diff` from its arguments to its output and exit status."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builders.hosts import HOST
+from builders.profiles import ProfileBuilder
+from builders.runs import simulate_run
+from tdprof.capture.manifest import Host, Manifest, Rung, State, write_manifest
+from tdprof.cli.main import main
+from tdprof.errors import TdprofError
+from tdprof.measured import Losses
+from tdprof.profile import Profile
+
+PROGRAM = {"work": 0.5, "parse": 0.3, "hash": 0.2}
+Run = Callable[..., tuple[int, str, str]]
+
+
+def make_capture(folder: Path, host: Host = HOST, state: State = State.COMPLETE) -> None:
+    folder.mkdir()
+    write_manifest(
+        folder, Manifest(host, ["./app"], [], False, [], Rung.BPF_SOFTWARE, "", 1, 2, 3, Losses(), state=state)
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command in a folder with the captures a, slower (work by 30 %), same, shares and damaged."""
+    random = np.random.default_rng(3)
+    a = simulate_run(random, PROGRAM)
+    profiles: dict[str, Profile] = {
+        "a": a,
+        "slower": simulate_run(random, PROGRAM, slow={"work": 1.3}),
+        "same": simulate_run(random, PROGRAM),
+        "shares": replace(a, is_whole_run=False, notes=["<b>[red]note[/red]"]),
+        "damaged": replace(a, losses=Losses(bytes_damaged=7)),
+        "other-core": a,
+        "interrupted": a,
+        "faults": replace(ProfileBuilder().add("f").build(), events=[replace(a.events[0], name="page-faults")]),
+    }
+    for name in profiles:
+        host = replace(HOST, midr_el1={"0": "0x410fd490"}) if name == "other-core" else HOST
+        make_capture(tmp_path / name, host, State.RECORDING if name == "interrupted" else State.COMPLETE)
+
+    def load(folder: Path, *_: object) -> Profile:
+        if folder.name not in profiles:
+            raise TdprofError(f"there is no capture {folder}")
+        return profiles[folder.name]
+
+    monkeypatch.setattr("tdprof.cli.loading.load_profile", load)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, columns: int = 120) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tdprof", "diff", *arguments])
+        monkeypatch.setenv("COLUMNS", str(columns))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capsys.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return run
+
+
+def test_the_table_leads_with_what_changed(run: Run) -> None:
+    status, out, err = run("a", "slower")
+    assert (status, err) == (0, "")
+    lines = [line for line in out.splitlines() if line.endswith(("work", "parse", "hash"))]
+    assert lines[0].split()[-1] == "work"
+    assert "more" in lines[0]
+    assert not any("more" in line or "less" in line for line in lines[1:])
+    assert "what each whole run took" in out
+    assert "4 functions are in both, 0 only in A, 0 only in B" in out
+
+
+@pytest.mark.parametrize("columns", [20, 60, 250])
+def test_any_width_will_do(run: Run, columns: int) -> None:
+    status, out, _ = run("a", "slower", columns=columns)
+    assert status == 0
+    assert all(len(line) <= columns for line in out.splitlines())
+
+
+def test_shares_say_that_they_are(run: Run) -> None:
+    status, out, _ = run("shares", "a")
+    assert status == 0
+    assert "shares of the samples, in points" in out
+    assert "A: <b>[red]note[/red]" in out
+    assert "shares of the samples" not in run("shares", "a", "--basis", "run")[1]
+
+
+def test_limit(run: Run) -> None:
+    assert "and 3 more functions (--limit 0 shows all)" in run("a", "slower", "--limit", "1")[1]
+    assert len(json.loads(run("a", "slower", "--limit", "1", "--json")[1])["functions"]) == 1
+
+
+def test_json_has_everything(run: Run) -> None:
+    status, out, _ = run("a", "slower", "--json", "--fail-on", "work:self>5%")
+    data = json.loads(out)
+    assert status == 1
+    assert data["basis"] == "run"
+    work = next(function for function in data["functions"] if function["name"] == "work")
+    assert work["match"] == "same"
+    assert work["self"][0]["is_significant"]
+    assert work["self"][0]["low"] < work["self"][0]["b"] - work["self"][0]["a"] < work["self"][0]["high"]
+    assert [breach["what"] for breach in data["breaches"]] == ["work:self"]
+    assert data["program"][0]["quantity"] == "cpu-clock"
+
+
+def test_csv_has_a_line_for_each_value(run: Run) -> None:
+    rows = list(csv.DictReader(io.StringIO(run("a", "slower", "--csv")[1])))
+    assert len(rows) == 1 + 2 * 4
+    work = next(row for row in rows if row["function"] == "work" and row["kind"] == "self")
+    assert work["is_significant"] == "1"
+    assert rows[0]["kind"] == "program"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["a", "slower", "--fail-on", "work:self>5%"], 1),
+        (["a", "slower", "--fail-on", "work:self>50%"], 0),
+        (["slower", "a", "--fail-on", "work:self>5%"], 0),
+        (["slower", "a", "--fail-on", "work:self<-5%"], 1),
+        (["a", "slower", "--fail-on", "total>5%", "--fail-on", "hash:self>5%"], 1),
+        (["a", "slower", "--fail-on", "*:self>5%"], 1),
+        (["a", "slower", "--fail-on", "*:self>5%", "--noise", "60"], 0),
+        (["a", "same", "--fail-on", "total>0%", "--fail-on", "*:self>0%"], 0),
+    ],
+)
+def test_exit_status(run: Run, arguments: list[str], status: int) -> None:
+    found, _, err = run(*arguments)
+    assert found == status
+    assert len(err.splitlines()) == (status == 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a", "nowhere"], "there is no capture nowhere"),
+        (["a", "faults"], "no event in common: A has cpu-clock, B has page-faults"),
+        (["a", "damaged", "--fail-on", "total>5%"], "damaged is damaged: 7 bytes"),
+        (["a", "interrupted", "--fail-on", "total>5%"], "the recording of interrupted was interrupted"),
+        (["a", "other-core", "--fail-on", "total>5%"], "recorded on different cores: aarch64 0x410fd400 and aarch64"),
+        (["a", "shares", "--fail-on", "total>5%"], "only shares can be compared"),
+        (["a", "same", "--fail-on", "totl>5%"], "is called 'totl'"),
+        (["a", "same", "--fail-on", "nonsense"], "cannot read 'nonsense'"),
+        (["a", "same", "-e", "cycles"], "not both captures have an event 'cycles'"),
+        (["a", "same", "--json", "--csv"], "exclude each other"),
+        (["a"], "Missing argument 'B'"),
+    ],
+)
+def test_what_cannot_be_compared_is_a_two(run: Run, arguments: list[str], message: str) -> None:
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_doubtful_captures_are_still_shown(run: Run) -> None:
+    status, out, _ = run("a", "other-core")
+    assert status == 0
+    assert "note: they were recorded on different cores" in out
