@@ -1,4 +1,4 @@
-"""`tdprof diff` on real recordings: one program against itself, and against itself with a tenth more in one function."""
+"""`tdprof diff` on recordings: one program against itself, and against itself with a tenth more in one function."""
 
 import itertools
 from collections.abc import Callable
