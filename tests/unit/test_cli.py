@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -24,3 +26,36 @@ def test_unknown_command_is_one_line_and_a_hint() -> None:
     assert result.returncode == 2
     assert result.stderr.splitlines()[0] == "tdprof: no command named 'recrod'"
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "message", "hint"),
+    [
+        ("recrod", "no command named 'recrod'", "tdprof record --help"),
+        ("zzzz", "no command named 'zzzz'", "tdprof --help"),
+        ("spe dcode x", "no command named 'dcode'", "tdprof spe decode --help"),
+        ("--verson", "no option --verson", "tdprof --version"),
+        ("record --durtion 3 -- x", "no option --durtion", "tdprof record --duration"),
+        ("record --zzzz", "no option --zzzz", "tdprof record --help"),
+        ("record -F abc -- x", "--freq: 'abc' is not a number", "tdprof record --help"),
+        ("record -F 0 -- x", "--freq: 0 is not in the range 1<=x<=2147483648", "tdprof record --help"),
+        ("record -F", "option '-F' requires an argument", "tdprof --help"),
+        ("export x --to flded", "--to: 'flded' is not one of", "tdprof export --to folded"),
+        ("report a b", "got unexpected extra argument (b)", "tdprof report --help"),
+        ("import --kallsyms /nowhere", "--kallsyms: file '/nowhere' does not exist", "tdprof import --help"),
+        ("spe decode x", "missing option '-o'", "tdprof spe decode --help"),
+    ],
+)
+def test_what_was_typed_wrong_is_one_line_and_a_hint(typed: str, message: str, hint: str) -> None:
+    result = run(*typed.split())
+    first, second = result.stderr.splitlines()
+    assert first.startswith(f"tdprof: {message}")
+    assert second == f"  try: {hint}"
+    assert (result.returncode, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("typed", [(), ("spe",)])
+def test_a_group_by_itself_is_its_help(typed: tuple[str, ...]) -> None:
+    result = run(*typed)
+    assert "Commands:" in result.stdout + result.stderr
+    assert "try:" not in result.stderr

@@ -2,11 +2,11 @@
 
 import importlib
 import sys
-from difflib import get_close_matches
 
 import click
 
 from tdprof import __version__
+from tdprof.cli.usage import SuggestingGroup, is_help, usage_error
 from tdprof.errors import TdprofError
 
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """Imports a subcommand's module when it is used, so that `record` does not pay for `report`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -39,15 +39,6 @@ class LazyGroup(click.Group):
         command = module.command
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"tdprof {close[0]} --help" if close else "tdprof --help"
-            raise TdprofError(f"no command named '{args[0]}'", hint=hint, status=2)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -69,15 +60,18 @@ def cli() -> None:
 def main() -> None:
     """Entry point: every TdprofError becomes one line, its hint and an exit status."""
     try:
-        status = cli.main(standalone_mode=False)
+        try:
+            status = cli.main(prog_name="tdprof", standalone_mode=False)
+        except click.ClickException as error:
+            if is_help(error):
+                error.show()
+                sys.exit(error.exit_code)
+            raise usage_error(error) from error
     except TdprofError as error:
         print(f"tdprof: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"  try: {error.hint}", file=sys.stderr)
         status = error.status
-    except click.ClickException as error:
-        error.show()
-        status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         print("tdprof: interrupted", file=sys.stderr)
         status = 130

@@ -21,6 +21,7 @@ from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.output import replaced_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT, PIPE_COLUMNS
+from tdprof.cli.usage import SuggestingGroup
 from tdprof.decode.spe_capture import open_capture
 from tdprof.decode.spe_csv import csv_rows, csv_schema
 from tdprof.decode.spe_spans import AuxSpan, SpeInput, open_perf_data, open_raw
@@ -51,7 +52,7 @@ def _midr(_context: click.Context, _option: click.Parameter, text: str | None) -
         ) from error
 
 
-@click.group("spe")
+@click.group("spe", cls=SuggestingGroup)
 def command() -> None:
     """Look at data of Arm's Statistical Profiling Extension.
 

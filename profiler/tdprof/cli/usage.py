@@ -1,0 +1,72 @@
+"""What was typed wrong, in one line and with what was probably meant; click's own words take four."""
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import click
+
+from tdprof.errors import TdprofError
+
+
+class SuggestingGroup(click.Group):
+    """A group whose unknown subcommands are answered with the nearest known one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            close = get_close_matches(args[0], known, n=1)
+            hint = " ".join([ctx.command_path, *close, "--help"])
+            raise TdprofError(f"no command named '{args[0]}'", hint=hint, status=2)
+        return super().resolve_command(ctx, args)
+
+
+def is_help(error: click.ClickException) -> bool:
+    """Whether it is only the help that a group without a subcommand prints."""
+    return isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ()))  # click 8.2
+
+
+def usage_error(error: click.ClickException) -> TdprofError:
+    """What click found wrong, in the form of all our errors."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "tdprof"
+    message, meant = _sentence(error.format_message()), ""
+    if isinstance(error, click.NoSuchOption):
+        message = f"no option {error.option_name}"
+        meant = _nearest(error.option_name, _options(context))
+    elif isinstance(error, click.MissingParameter):
+        pass  # click's words name it
+    elif isinstance(error, click.BadParameter) and error.param is not None:
+        name = _shown_name(error.param)
+        message = f"{name}: {_sentence(error.message)}"
+        if isinstance(error.param.type, click.Choice) and (value := re.match(r"'(.*?)' ", error.message)):
+            close = _nearest(value[1], [str(choice) for choice in error.param.type.choices])
+            meant = f"{name} {close}" if close else ""
+    return TdprofError(message, hint=f"{path} {meant or '--help'}", status=error.exit_code)
+
+
+def _sentence(text: str) -> str:
+    """Click's sentence as a clause, with numbers called numbers."""
+    text = re.sub(r"is not a valid (?:integer|float)(?: range)?", "is not a number", " ".join(text.split()))
+    return text[:1].lower() + text[1:].rstrip(".")
+
+
+def _shown_name(parameter: click.Parameter) -> str:
+    return (
+        max(parameter.opts, key=len)
+        if isinstance(parameter, click.Option)
+        else str(parameter.metavar or parameter.name)
+    )
+
+
+def _options(context: click.Context | None) -> list[str]:
+    parameters = context.command.get_params(context) if context else []
+    return [
+        name for each in parameters if isinstance(each, click.Option) for name in (*each.opts, *each.secondary_opts)
+    ]
+
+
+def _nearest(typed: str, known: Iterable[str]) -> str:
+    return next(iter(get_close_matches(typed, list(known), n=1)), "")
