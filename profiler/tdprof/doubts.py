@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from tdprof.measured import EventInfo, Unit
+from tdprof.measured import NEVER_REACHED, EventInfo, Losses, Unit
 
 # Samples and exact totals differ by what the last period of each task leaves over, which is much of a few samples; more
 # than this has another cause.
@@ -63,4 +63,22 @@ def cut_doubt(cut: int, total: int) -> Iterator[str]:
         yield (
             f"{cut:,} samples ({cut / total:.1%}) have callers outside any mapping; their call stacks end there "
             "(build with -fno-omit-frame-pointer)"
+        )
+
+
+def count_doubt(counted: int | None, losses: Losses, held: int) -> Iterator[str]:
+    """A table of samples that is not the one that was recorded: cut, filtered or from another capture.
+
+    Args:
+        counted: samples that the kernel counted; None where it did not.
+        losses: of the recording, which account for samples that the table never had.
+        held: samples that the table holds.
+    """
+    if counted is None:
+        return
+    lost = losses.samples_map_full + losses.samples_outside_namespace + losses.by_reason.get(NEVER_REACHED, 0)
+    if held != counted - lost:
+        yield (
+            f"samples.parquet holds {held:,} samples, but {counted - lost:,} were recorded: "
+            "it was changed since, or is another capture's"
         )

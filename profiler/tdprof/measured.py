@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+# Of `Losses.by_reason`: what the BPF programs counted beyond what was drained, and no other loss accounts for.
+NEVER_REACHED = "samples counted in the kernel that never reached the capture"
+
 
 class Unit(StrEnum):
     """The unit in which an event counts; pprof's and speedscope's spelling is up to the exporter."""

@@ -22,7 +22,7 @@ from tdprof.capture.tables import TableWriter, read_side_table, read_table, repl
 from tdprof.catalog.choose import find_by_name
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
-from tdprof.doubts import cut_doubt, event_doubts, group_doubt
+from tdprof.doubts import count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
 from tdprof.metrics.attribution import attribute_metrics
@@ -83,6 +83,8 @@ def _make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
     return replace(
         manifest,
         losses=decoded.losses,
+        # A recorder that was killed has drained samples that it could not note any more.
+        samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
         end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
         state=State.COMPLETE,
     )
@@ -196,13 +198,13 @@ def load_profile(
     """
     with _tables_of(folder) as (tables, manifest):
         samples = read_table(tables, "samples")
-        if len(samples) and pa.compute.max(samples["event"]).as_py() >= len(manifest.events):
-            raise TdprofError(f"{folder} is damaged: it has samples of an event that capture.json does not list")
+        _check_samples(folder, samples, manifest)
         stacks, reason = read_side_table(tables, "stacks")
         profile, is_cut = _make_profile(tables, manifest, samples, stacks, symbols, progress)
     total = profile.total_samples().tolist()
     doubt_events = group_doubt if profile.topdown else event_doubts
     doubts = [
+        *count_doubt(manifest.samples_counted, manifest.losses, sum(total)),
         *doubt_events(profile.events, total, profile.total_weight().tolist()),
         *cut_doubt(int(profile.samples.count[is_cut].sum()), sum(total)),
     ]
@@ -295,6 +297,17 @@ def find_findings(profile: Profile) -> Findings | None:
     if profile.topdown is None:
         return None
     return attribute_metrics(profile, find_by_name(profile.topdown.core))
+
+
+def _check_samples(folder: Path, samples: pa.Table, manifest: Manifest) -> None:
+    """Raises TdprofError for samples that no recording of these events can have."""
+    if not len(samples):
+        return
+    if pa.compute.max(samples["event"]).as_py() >= len(manifest.events):
+        raise TdprofError(f"{folder} is damaged: it has samples of an event that capture.json does not list")
+    for column in ("count", "weight"):
+        if samples[column].to_numpy().sum(dtype=np.float64) >= 2.0**63:
+            raise TdprofError(f"{folder} is damaged: the column {column} of its samples adds up to more than can be")
 
 
 def _thread_names(samples: pa.Table, spaces: AddressSpaces) -> tuple[np.ndarray, list[str]]:

@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -94,6 +96,33 @@ def test_a_missing_table_is_one_line(finished: Path, tmp_path: Path) -> None:
         (tmp_path / "stacks.parquet").rename(finished / "stacks.parquet")
     assert shown.returncode == 0
     assert "stacks.parquet: it is missing" in shown.stdout
+
+
+def rewrite_samples(folder: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    path = folder / "samples.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def test_samples_that_are_not_those_that_were_recorded(finished: Path, tmp_path: Path) -> None:
+    whole = load_profile(finished)
+    assert not any("samples.parquet" in note for note in whole.notes)
+    damaged = copy(finished, tmp_path / "damaged")
+    rewrite_samples(damaged, lambda table: table.slice(1))
+    if whole.rung == "ring-buffer":
+        pytest.skip("only BPF counts its samples by itself")
+    assert any("samples.parquet holds" in note for note in load_profile(damaged).notes)
+
+
+@pytest.mark.parametrize("column", ["count", "weight"])
+def test_counts_that_no_machine_can_have(finished: Path, tmp_path: Path, column: str) -> None:
+    damaged = copy(finished, tmp_path / "damaged")
+
+    def overflow(table: pa.Table) -> pa.Table:
+        huge = pa.array([1 << 63] * len(table), pa.uint64())
+        return table.set_column(table.column_names.index(column), column, huge)
+
+    rewrite_samples(damaged, overflow)
+    assert_refused(damaged, f"the column {column} of its samples adds up to more than can be")
 
 
 def test_the_manifest_cut_anywhere(finished: Path, tmp_path: Path) -> None:

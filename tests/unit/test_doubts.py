@@ -2,8 +2,8 @@
 
 import pytest
 
-from tdprof.doubts import cut_doubt, event_doubts
-from tdprof.measured import EventInfo, Unit
+from tdprof.doubts import count_doubt, cut_doubt, event_doubts
+from tdprof.measured import NEVER_REACHED, EventInfo, Losses, Unit
 
 
 def doubts(event: EventInfo, weight: int) -> str:
@@ -38,3 +38,11 @@ def test_each_cause_is_named_with_the_share(event: EventInfo, weight: int, cause
 def test_cut_stacks() -> None:
     assert list(cut_doubt(0, 5)) == []
     assert "3 samples (30.0%)" in next(cut_doubt(3, 10))
+
+
+@pytest.mark.parametrize(
+    ("counted", "held", "is_doubted"), [(None, 3, False), (10, 4, False), (10, 5, True), (4, 0, True)]
+)
+def test_a_table_that_holds_other_samples_than_were_counted(counted: int | None, held: int, is_doubted: bool) -> None:
+    losses = Losses(samples_map_full=1, samples_outside_namespace=2, by_reason={NEVER_REACHED: 3, "others": 100})
+    assert bool(list(count_doubt(counted, losses, held))) == is_doubted

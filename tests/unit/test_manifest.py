@@ -95,3 +95,13 @@ def test_no_other_error_on_any_value(tmp_path_factory: pytest.TempPathFactory, k
     (folder / "capture.json").write_text(json.dumps(data | {key: value}))
     with contextlib.suppress(TdprofError):
         assert isinstance(read_manifest(folder), Manifest)
+
+
+@pytest.mark.parametrize("value", [1 << 64, -(1 << 63) - 1, 10**400])
+def test_numbers_that_no_counter_holds_are_refused(tmp_path: Path, value: int) -> None:
+    write_manifest(tmp_path, MANIFEST)
+    data = json.loads((tmp_path / "capture.json").read_text())
+    data["events"][0]["total"] = value
+    (tmp_path / "capture.json").write_text(json.dumps(data))
+    with pytest.raises(TdprofError, match=r"is damaged: events: total: more than any counter holds"):
+        read_manifest(tmp_path)

@@ -179,4 +179,6 @@ def _from_json(kind: Any, value: Any) -> Any:
         return kind(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+    if kind is int and not -(1 << 63) <= value < 1 << 64:
+        raise ValueError("more than any counter holds")
     return value

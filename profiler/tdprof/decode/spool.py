@@ -17,7 +17,7 @@ from tdprof.decode.bpf_aggregates import Damage, RowBatch, StackBatch, read_rows
 from tdprof.decode.perf_layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf_records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
-from tdprof.measured import Losses, Unit
+from tdprof.measured import NEVER_REACHED, Losses, Unit
 from tdprof.model import I64, U64
 
 _CHUNK_BYTES = 16 << 20
@@ -86,7 +86,7 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
     if manifest.samples_counted is not None and samples.count < manifest.samples_counted:
         accounted = manifest.losses.samples_map_full + manifest.losses.samples_outside_namespace
         if missing := manifest.samples_counted - samples.count - accounted:
-            by_reason["samples counted in the kernel that never reached the capture"] = missing
+            by_reason[NEVER_REACHED] = missing
     by_reason |= _skipped(manifest, samples)
     if samples.without_sent_stack:
         by_reason["samples whose call stack never reached the capture"] = samples.without_sent_stack
