@@ -91,6 +91,24 @@ def test_names_that_mean_n2_without_the_erratum(name: str) -> None:
     assert "STALL_SLOT - CPU_CYCLES" not in find_by_name(name).metrics["retiring"].formula
 
 
+def test_a_named_revision_is_answered_with_what_it_means() -> None:
+    def notes(name: str) -> tuple[str, ...]:
+        choice = choose_catalog([], name=name)
+        assert choice is not None
+        assert choice.notes == choice.catalog.notes
+        return choice.notes
+
+    assert len(notes("n2")) == 1
+    assert notes("n2-r9p9")[-1] == "whether there is a Neoverse N2 r9p9 is not checked"
+    assert "r0p3 and later" in notes("Neoverse N2 R9P9")[0]
+    assert notes("v1") == ()
+    assert "r1p1 makes no difference" in notes("v1-r1p1")[-1]
+    with pytest.raises(TdprofError, match="no core has a revision r16p0"):
+        find_by_name("neoverse-n2-r16p0")
+    with pytest.raises(TdprofError, match="no catalog for"):
+        find_by_name("neoverse-n2-r100p0")
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("neoverse-n33", "--cpu neoverse-n3"), ("v11", "--cpu v1"), ("zen4", "tdprof list cpus"),

@@ -14,6 +14,7 @@ from tdprof.errors import TdprofError
 
 # Used for a core that has no catalog of its own: only events that Arm's architecture defines.
 ARCHITECTURAL = "armv8-pmuv3"
+_REVISION = re.compile(r"[-\s_](r\d{1,2}p\d{1,2})$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,11 @@ def find_by_name(text: str) -> Catalog:
         return catalog
     wanted = re.sub(r"[\s_]+", "-", text.strip().lower())
     base, revision = wanted, None
-    suffix = re.search(r"-(r\d+p\d+)$", wanted)
+    suffix = _REVISION.search(wanted)
     if suffix:
         base, revision = wanted[: suffix.start()], parse_revision(suffix[1])
+        if max(revision.major, revision.minor) > 15:  # four bits each in MIDR_EL1
+            raise TdprofError(f"no core has a revision {revision}", hint=f"--cpu {base}", status=2)
     names = catalog_names()
     for candidate in (base, f"neoverse-{base}"):
         if candidate in names:
@@ -91,7 +94,7 @@ def name_of(catalog: Catalog, cpu: str, cores: Sequence[CoreType]) -> str:
     """
     if load_packaged(catalog.name).metrics == catalog.metrics:
         return catalog.name
-    given = re.search(r"-(r\d+p\d+)$", cpu.strip().lower())
+    given = _REVISION.search(cpu.strip().lower())
     if given:
         return f"{catalog.name}-{given[1]}"
     midr = Midr.from_register(int(cpu, 16)) if cpu else cores[0].midr
@@ -113,6 +116,8 @@ def choose_catalog(cores: Sequence[CoreType], *, name: str = "", file: Path | No
         return _for_named(load_catalog(file), cores)
     if name:
         catalog = find_by_name(name)
+        if revision := _REVISION.search(name.strip().lower()):
+            catalog = replace(catalog, notes=(*catalog.notes, _meaning_of(revision[1], catalog)))
         return _for_named(catalog, cores)
     if not cores:
         return None
@@ -125,6 +130,13 @@ def choose_catalog(cores: Sequence[CoreType], *, name: str = "", file: Path | No
         return CatalogChoice(found, core.cpus, found.notes + notes)
     note = f"no catalog for this core ({core.midr}): only architectural events are used; --cpu NAME names a like one"
     return CatalogChoice(load_packaged(ARCHITECTURAL), core.cpus, (note, *notes))
+
+
+def _meaning_of(revision: str, catalog: Catalog) -> str:
+    """What a revision that the user named changes."""
+    if catalog.notes:
+        return f"whether there is a {catalog.title} {revision} is not checked"
+    return f"what is known of {catalog.title} does not depend on its revision: {revision} makes no difference"
 
 
 def _for_named(catalog: Catalog, cores: Sequence[CoreType]) -> CatalogChoice:
