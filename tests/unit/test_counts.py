@@ -1,10 +1,13 @@
 """Counts from elsewhere: a JSON object, and perf stat's JSON and CSV."""
 
+import json
+
 import pytest
 
 from tdprof.catalog.choose import load_packaged
 from tdprof.errors import TdprofError
 from tdprof.metrics.counts import find_perf_event, parse_counts
+from tdprof.metrics.words import few
 
 V1 = load_packaged("neoverse-v1")
 N3 = load_packaged("neoverse-n3")
@@ -127,3 +130,24 @@ def test_what_is_no_count_file(text: str, complaint: str) -> None:
     with pytest.raises(TdprofError) as caught:
         counts(text)
     assert caught.value.message == complaint
+
+
+def test_long_lists_stay_one_line() -> None:
+    names = list(V1.events)[:301]
+    missing = [name for name in names if name != "CPU_CYCLES"]
+    text = "\n".join(["1,,CPU_CYCLES,1,100", *(f"<not counted>,,{name},0,0" for name in missing)])
+    [note] = parse_counts(text, V1, "counts").notes
+    assert note == f"not counted by perf: {', '.join(sorted(missing)[:5])} and {len(missing) - 5} more"
+    unknown = json.dumps({"CPU_CYCLES": 1} | {f"NO_SUCH_{n:03}": 1 for n in range(301)})
+    notes = parse_counts(unknown, V1, "counts").notes
+    assert len(notes) == 6
+    assert notes[-1].startswith("Neoverse V1 has none of 296 more events either: NO_SUCH_005, ")
+    assert all(len(note) < 200 for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [([], ""), (["a"], "a"), (list("abcdef"), "a, b, c, d, e, f"), (list("abcdefg"), "a, b, c, d, e and 2 more")],
+)
+def test_few_names(names: list[str], text: str) -> None:
+    assert few(names) == text

@@ -3,13 +3,14 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from tdprof.catalog.entries import Catalog, Event
 from tdprof.errors import TdprofError
+from tdprof.metrics.words import few
 
 # perf's generic names and the events that Linux gives them on PMUv3 (drivers/perf/arm_pmuv3.c, armv8_pmuv3_perf_map).
 # `branches` is left out: it is PC_WRITE_RETIRED or BR_RETIRED, by kernel version.
@@ -27,6 +28,8 @@ _PERF_NAMES = {
 
 # What perf stat writes in place of a count.
 _NOT_COUNTED = {"<not counted>", "<not supported>"}
+
+_MOST_UNKNOWN = 5  # unknown events that get a line each
 
 # Where perf's JSON says which interval, CPU, thread, … a count belongs to.
 _PLACE_KEYS = ("interval", "socket", "die", "cluster", "cache", "core", "cpu", "node", "thread", "cgroup")
@@ -87,11 +90,11 @@ def parse_counts(text: str, catalog: Catalog, source: str) -> CountFile:
         for name, by_place in places.items()
         if name not in uncounted  # a sum that lacks an interval or a CPU would be a wrong number
     }
-    notes = [] if is_perf else [_unknown_note(name, catalog) for name in unknown]
+    notes = [] if is_perf else list(_unknown_notes(unknown, catalog))
     if not counts and not uncounted:
         raise TdprofError(f"{source}: no count of an event that {catalog.title} has", hint="tdprof list events")
     if uncounted:
-        notes.append(f"not counted by perf: {', '.join(sorted(uncounted))}")
+        notes.append(f"not counted by perf: {few(sorted(uncounted))}")
     if len(domains) > 1:
         notes.append("counts of user space only and of everything are mixed; ratios between them mean nothing")
     return CountFile(counts, tuple(notes))
@@ -111,9 +114,12 @@ def find_perf_event(text: str, catalog: Catalog) -> tuple[Event | None, str]:
     return known, domain
 
 
-def _unknown_note(name: str, catalog: Catalog) -> str:
-    close = get_close_matches(name.upper(), catalog.events, n=1)
-    return f"{catalog.title} has no event {name}" + (f"; did you mean {close[0]}?" if close else "")
+def _unknown_notes(names: Sequence[str], catalog: Catalog) -> Iterator[str]:
+    for name in names[:_MOST_UNKNOWN]:
+        close = get_close_matches(name.upper(), catalog.events, n=1)
+        yield f"{catalog.title} has no event {name}" + (f"; did you mean {close[0]}?" if close else "")
+    if rest := names[_MOST_UNKNOWN:]:
+        yield f"{catalog.title} has none of {len(rest)} more events either: {few(rest)}"
 
 
 def _read_entries(text: str, source: str) -> tuple[list[_Entry], bool]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from tdprof.catalog.entries import CPU_CYCLES, Catalog, Metric
+from tdprof.metrics.words import few
 
 MIN_COUNTERS, MAX_COUNTERS = 2, 31  # PMCR_EL0.N is five bits; below two no ratio can be measured
 TOPDOWN_L1 = "Topdown_L1"
@@ -54,7 +55,7 @@ class Schedule:
             for name in self.split_groups
         ]
         if self.split_metrics:
-            names = ", ".join(self.split_metrics)
+            names = few(self.split_metrics)
             lines.append(f"too few counters for {names}: measured over several groups, so values mix different moments")
         return tuple(lines)
 
