@@ -244,7 +244,12 @@ def _apply_term(folder: Path, term: str, config: list[int], *, nested: bool) -> 
 
 
 def _with_modifiers(event: Event, modifiers: str) -> Event:
-    """perf's modifiers: u, k and h name what is counted, everything if none is given; p asks for less skid."""
+    """perf's modifiers: u, k and h name what is counted, everything if none is given; p asks for less skid.
+
+    As in perf each is given once, but p up to three times.
+    """
+    if twice := next((each for each in modifiers if modifiers.count(each) > (3 if each == "p" else 1)), None):
+        raise TdprofError(f"the modifier '{twice}' stands too often in '{event.name}'", hint="use u, k or p", status=2)
     if bad := re.sub(r"[ukhpGHP]", "", modifiers):
         raise TdprofError(f"unknown modifier '{bad[0]}' in '{event.name}'", hint="use u, k or p", status=2)
     domains = set(modifiers) & set("ukh")
@@ -252,5 +257,5 @@ def _with_modifiers(event: Event, modifiers: str) -> Event:
         event,
         exclude_user=bool(domains) and "u" not in domains,
         exclude_kernel=bool(domains) and "k" not in domains,
-        precise=min(modifiers.count("p"), 3),
+        precise=modifiers.count("p"),
     )
