@@ -73,7 +73,8 @@ def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path 
             "this machine does not run the recorded kernel, so its functions have no names: give the recorded "
             "machine's /proc/kallsyms with --kallsyms"
         )
-    where = f" on {features.hostname}" if features.hostname else ""
+    # Both stand at the file's end, which a truncated one has lost.
+    recorder = ["recorded by perf", features.version, f"on {features.hostname}" if features.hostname else ""]
     return Manifest(
         host=host_of(data),
         command=list(features.cmdline),
@@ -81,7 +82,7 @@ def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path 
         is_system_wide=is_system_wide(data),
         events=imported.events,
         rung=Rung.PERF_DATA,
-        rung_reason=f"recorded by perf {features.version}{where}".replace("  ", " "),
+        rung_reason=" ".join(filter(None, recorder)),
         start_realtime_ns=start_realtime_ns(data, imported.start_ns),
         start_monotonic_ns=imported.start_ns,
         end_monotonic_ns=imported.end_ns,

@@ -1,5 +1,6 @@
 """perf.data into a capture's tables."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,6 +134,27 @@ def test_manifest_says_where_it_is_from(tmp_path: Path) -> None:
     assert manifest.host.midr_el1 == {"0": "0x00000000410fd0c0"}
     assert manifest.is_system_wide
     assert (manifest.start_monotonic_ns, manifest.end_monotonic_ns) == (1_000, 2_000)
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"), [((3, 5), "perf 5.10 on arm-box"), ((5,), "perf 5.10"), ((3,), "perf on arm-box"), ((), "perf")]
+)
+def test_a_file_without_its_end_says_nothing_of_its_origin(tmp_path: Path, kept: tuple[int, ...], said: str) -> None:
+    made = writer()
+    made.features = {bit: made.features[bit] for bit in kept}
+    _, manifest = imported(tmp_path, made.file(recording(made)))
+    assert manifest.rung_reason == f"recorded by {said}"
+
+
+def test_a_file_cut_anywhere_leaves_a_capture_or_nothing(tmp_path: Path) -> None:
+    made = writer()
+    whole = made.file(recording(made))
+    for size in range(0, len(whole), 29):
+        (tmp_path / "perf.data").write_bytes(whole[:size])
+        folder = tmp_path / str(size)
+        with contextlib.suppress(TdprofError):
+            import_perf_data(str(tmp_path / "perf.data"), folder)
+        assert not folder.exists() or read_manifest(folder).rung is Rung.PERF_DATA
 
 
 def test_an_option_of_the_command_does_not_make_it_system_wide(tmp_path: Path) -> None:
