@@ -126,7 +126,10 @@ class BpfLoad:
         assert self._compiler
         answer, lines = self._compiler.answer()
         if "error" not in answer:
-            return BpfObject.from_json(answer)
+            try:
+                return BpfObject.from_json(answer)
+            except ValueError as error:
+                raise BpfUnavailableError(f"what bcc compiled cannot be loaded: {error}") from error
         if answer["stage"] == "import":
             raise BpfUnavailableError("bcc is not installed (apt-get install python3-bpfcc)")
         lines = lines or [answer["error"]]
