@@ -2,9 +2,12 @@
 /* A table of distinct call chains: equal chains get one number, so memory follows the distinct ones only. */
 #include "perf_records.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "hash.h"
+
+#define SHORT_CHAIN 8 /* words, up to which a call of memcmp() costs more than it saves */
 
 /* 32 bits; the seed is the caller's secret, so that no file can be made to collide on purpose. */
 uint64_t perf_hash(const uint64_t *words, uint64_t count, uint64_t seed) {
@@ -16,6 +19,15 @@ uint64_t perf_hash(const uint64_t *words, uint64_t count, uint64_t seed) {
     return hash_end(hash);
 }
 
+static inline bool is_equal(const uint64_t *a, const uint64_t *b, uint64_t count) {
+    if (count > SHORT_CHAIN)
+        return memcmp(a, b, count * sizeof(*a)) == 0;
+    uint64_t differs = 0;
+    for (uint64_t i = 0; i < count; i++)
+        differs |= a[i] ^ b[i];
+    return differs == 0;
+}
+
 /* Find or add the chain. Fails with STOP_CHAINS or STOP_FRAMES, having changed nothing. */
 enum perf_stop perf_intern(struct perf_chains *chains, const uint64_t *words, uint64_t count, int32_t *chain) {
     const uint64_t hash = perf_hash(words, count, chains->seed);
@@ -25,8 +37,7 @@ enum perf_stop perf_intern(struct perf_chains *chains, const uint64_t *words, ui
             continue;
         const uint64_t index = (uint32_t)entry - 1;
         const uint64_t start = chains->offsets[index];
-        if (chains->offsets[index + 1] - start == count &&
-            memcmp(chains->frames + start, words, count * sizeof(*words)) == 0) {
+        if (chains->offsets[index + 1] - start == count && is_equal(chains->frames + start, words, count)) {
             *chain = (int32_t)index;
             return STOP_END;
         }

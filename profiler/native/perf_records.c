@@ -17,6 +17,11 @@
 #define LAST_KERNEL_TYPE 22
 #define LAST_TOOL_TYPE 95
 #define CREDIBLE_TYPES 1024 /* a type beyond this is damage, not something new */
+/* Fields of one word each near a sample's end. */
+#define SKIPPED_WORDS (PERF_SAMPLE_PHYS_ADDR | PERF_SAMPLE_CGROUP | SAMPLE_DATA_PAGE_SIZE | SAMPLE_CODE_PAGE_SIZE)
+#define TAIL_FIELDS                                                                                                    \
+    (PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER | SAMPLE_WEIGHTS | PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_TRANSACTION | \
+     PERF_SAMPLE_REGS_INTR | SKIPPED_WORDS | PERF_SAMPLE_AUX)
 #define RECORD_WORDS (UINT16_MAX / sizeof(uint64_t))
 #define INLINE static inline __attribute__((always_inline))
 
@@ -70,9 +75,11 @@ enum perf_outcome perf_take_reads(struct perf_decoder *d, const struct perf_layo
     return PERF_TAKEN;
 }
 
+/* A sample's call chain by mode. The frames stay in the record where they can, else they stand in `copied`. */
 struct split_chain {
-    uint64_t user[RECORD_WORDS], kernel[RECORD_WORDS];
+    const uint64_t *user, *kernel;
     uint64_t users, kernels, guests, unknown, deferred;
+    uint64_t copied_user[RECORD_WORDS], copied_kernel[RECORD_WORDS];
 };
 
 static bool is_kernel_mode(uint16_t cpu_mode) {
@@ -80,12 +87,40 @@ static bool is_kernel_mode(uint16_t cpu_mode) {
 }
 
 /* Frames in front of the first marker belong to the mode in which the sample was taken. */
-static void take_chain(struct cursor *c, uint64_t count, uint16_t cpu_mode, struct split_chain *chain) {
-    uint64_t context = PERF_CONTEXT_GUEST;
+static uint64_t first_context(uint16_t cpu_mode) {
     if (cpu_mode == PERF_RECORD_MISC_USER)
-        context = PERF_CONTEXT_USER;
-    else if (is_kernel_mode(cpu_mode))
-        context = PERF_CONTEXT_KERNEL;
+        return PERF_CONTEXT_USER;
+    return is_kernel_mode(cpu_mode) ? PERF_CONTEXT_KERNEL : PERF_CONTEXT_GUEST;
+}
+
+/* A chain as nearly all are: kernel frames in one piece, user frames in one piece, nothing else. False: it is not. */
+INLINE bool split_in_place(const uint64_t *words, uint64_t count, uint16_t cpu_mode, struct split_chain *chain) {
+    uint64_t context = first_context(cpu_mode), at = 0;
+    while (at < count) {
+        uint64_t first = at;
+        while (at < count && words[at] < (uint64_t)PERF_CONTEXT_MAX)
+            at++;
+        if (at > first) {
+            if (context == (uint64_t)PERF_CONTEXT_USER && chain->users == 0) {
+                chain->user = words + first;
+                chain->users = at - first;
+            } else if (context == (uint64_t)PERF_CONTEXT_KERNEL && chain->kernels == 0) {
+                chain->kernel = words + first;
+                chain->kernels = at - first;
+            } else
+                return false;
+        }
+        if (at < count && (context = words[at++]) == CONTEXT_USER_DEFERRED)
+            return false;
+    }
+    return true;
+}
+
+static void split_by_copying(struct cursor *c, uint64_t count, uint16_t cpu_mode, struct split_chain *chain) {
+    uint64_t context = first_context(cpu_mode);
+    chain->users = chain->kernels = 0;
+    chain->user = chain->copied_user;
+    chain->kernel = chain->copied_kernel;
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t word = take64(c);
         if (word >= (uint64_t)PERF_CONTEXT_MAX) {
@@ -98,11 +133,11 @@ static void take_chain(struct cursor *c, uint64_t count, uint16_t cpu_mode, stru
         }
         switch (context) {
         case (uint64_t)PERF_CONTEXT_USER:
-            chain->user[chain->users++] = word;
+            chain->copied_user[chain->users++] = word;
             break;
         case (uint64_t)PERF_CONTEXT_KERNEL:
         case (uint64_t)PERF_CONTEXT_HV:
-            chain->kernel[chain->kernels++] = word;
+            chain->copied_kernel[chain->kernels++] = word;
             break;
         case (uint64_t)PERF_CONTEXT_GUEST:
         case (uint64_t)PERF_CONTEXT_GUEST_KERNEL:
@@ -113,6 +148,14 @@ static void take_chain(struct cursor *c, uint64_t count, uint16_t cpu_mode, stru
             chain->unknown++;
         }
     }
+}
+
+INLINE void take_chain(struct cursor *c, uint64_t count, uint16_t cpu_mode, struct split_chain *chain) {
+    const bool is_aligned = (uintptr_t)c->at % sizeof(uint64_t) == 0;
+    if (!c->swap && is_aligned && split_in_place((const uint64_t *)(const void *)c->at, count, cpu_mode, chain))
+        take(c, count * 8);
+    else
+        split_by_copying(c, count, cpu_mode, chain);
     /* The return address of the outermost frame-pointer frame is 0: an end mark, no frame. */
     while (chain->users > 0 && chain->user[chain->users - 1] == 0)
         chain->users--;
@@ -171,8 +214,7 @@ static void skip_tail(const struct perf_layout *layout, struct cursor *c, uint64
         take64(c);
     if (type & PERF_SAMPLE_REGS_INTR)
         take_registers(c, layout->regs_intr_count, -1, user_pc);
-    take(c, 8 * (uint64_t)__builtin_popcountll(type & (PERF_SAMPLE_PHYS_ADDR | PERF_SAMPLE_CGROUP |
-                                                       SAMPLE_DATA_PAGE_SIZE | SAMPLE_CODE_PAGE_SIZE)));
+    take(c, 8 * (uint64_t)__builtin_popcountll(type & SKIPPED_WORDS));
     /* Last, whatever the order in perf_event.h says: perf_output_sample() in kernel/events/core.c. */
     if (type & PERF_SAMPLE_AUX)
         take(c, take64(c));
@@ -181,12 +223,15 @@ static void skip_tail(const struct perf_layout *layout, struct cursor *c, uint64
 /* A sample keeps its own address, whatever part of the call chain was not asked for. */
 static enum perf_stop intern_chain(struct perf_decoder *d, struct split_chain *chain, uint16_t cpu_mode, uint64_t ip,
                                    uint64_t user_pc, uint64_t row) {
-    if (chain->users == 0 && cpu_mode == PERF_RECORD_MISC_USER && ip != 0)
-        chain->user[chain->users++] = ip;
-    if (chain->users == 0 && user_pc != 0)
-        chain->user[chain->users++] = user_pc;
-    if (chain->kernels == 0 && is_kernel_mode(cpu_mode) && ip != 0)
-        chain->kernel[chain->kernels++] = ip;
+    const uint64_t user_place = cpu_mode == PERF_RECORD_MISC_USER && ip != 0 ? ip : user_pc;
+    if (chain->users == 0 && user_place != 0) {
+        chain->user = &user_place;
+        chain->users = 1;
+    }
+    if (chain->kernels == 0 && is_kernel_mode(cpu_mode) && ip != 0) {
+        chain->kernel = &ip;
+        chain->kernels = 1;
+    }
     int32_t user = NO_CHAIN, kernel = NO_CHAIN;
     enum perf_stop stop = STOP_END;
     if (chain->users > 0)
@@ -268,7 +313,8 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, uint16_t misc, st
         if (outcome != PERF_TAKEN)
             return outcome;
     }
-    skip_tail(layout, c, &user_pc);
+    if (type & TAIL_FIELDS)
+        skip_tail(layout, c, &user_pc);
     if (c->failed)
         return PERF_MALFORMED;
     *stop = intern_chain(d, &chain, cpu_mode, ip, user_pc, row);

@@ -13,6 +13,7 @@ from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf_data import PerfData
+from tdprof.decode.perf_groups import INTERVAL_NS, WHOLE_RECORDING_NS
 from tdprof.decode.perf_import import (
     Imported,
     KernelMapping,
@@ -34,7 +35,12 @@ _NT_GNU_BUILD_ID = 3
 
 
 def import_perf_data(
-    path: str, folder: Path, *, kallsyms: Path | None = None, progress: Callable[[int, int], None] = lambda *_: None
+    path: str,
+    folder: Path,
+    *,
+    kallsyms: Path | None = None,
+    keeps_time: bool = True,
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Manifest:
     """Make a capture of a recording of the perf tool.
 
@@ -42,6 +48,7 @@ def import_perf_data(
         path: file, directory of ``perf record --threads``, or ``-`` for standard input.
         folder: the capture to make.
         kallsyms: symbols of the recorded kernel; None: this machine's, if it is still the recorded kernel.
+        keeps_time: samples are added up within a second; False: over the whole recording, for a reader of sums alone.
         progress: called with bytes done and bytes in all.
 
     Raises:
@@ -50,7 +57,8 @@ def import_perf_data(
     make_output_folder(folder)
     try:
         with PerfData(path) as data, TableWriter(folder) as writer:
-            imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes))
+            interval_ns = INTERVAL_NS if keeps_time else WHOLE_RECORDING_NS
+            imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes), interval_ns)
             symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
             manifest = _manifest(path, data, imported, symbols_from)
             if data.auxtrace_info is not None and data.auxtrace_info.type == ARM_SPE_AUXTRACE and data.aux_buffers:
@@ -71,7 +79,7 @@ def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path 
     if len(imported.kernel_addresses) and symbols_from is None:
         notes.append(
             "this machine does not run the recorded kernel, so its functions have no names: give the recorded "
-            "machine's /proc/kallsyms with --kallsyms"
+            "machine's /proc/kallsyms with tdprof import --kallsyms"
         )
     # Both stand at the file's end, which a truncated one has lost.
     recorder = ["recorded by perf", features.version, f"on {features.hostname}" if features.hostname else ""]

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
-from tdprof.attribute.stacks import attribute_stacks
+from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
 from tdprof.capture.schema import table_file
 from tdprof.capture.spool import SPOOL_FOLDER
@@ -200,13 +199,15 @@ def load_profile(
         samples = read_table(tables, "samples")
         _check_samples(folder, samples, manifest)
         stacks, reason = read_side_table(tables, "stacks")
-        profile, is_cut = _make_profile(tables, manifest, samples, stacks, symbols, progress)
+        placed = _place(tables, samples, stacks)
+        del stacks  # their addresses can be most of the memory
+        profile = _make_profile(tables, manifest, samples, placed, symbols, progress)
     total = profile.total_samples().tolist()
     doubt_events = group_doubt if profile.topdown else event_doubts
     doubts = [
         *count_doubt(manifest.samples_counted, manifest.losses, sum(total)),
         *doubt_events(profile.events, total, profile.total_weight().tolist()),
-        *cut_doubt(int(profile.samples.count[is_cut].sum()), sum(total)),
+        *cut_doubt(int(profile.samples.count[placed.attributed.is_cut].sum()), sum(total)),
     ]
     return replace(profile, notes=[*filter(None, [reason]), *profile.notes, *doubts])
 
@@ -230,22 +231,36 @@ def load_other_samples(
     """
     with _tables_of(folder) as (tables, manifest):
         other = replace(manifest, events=events, topdown=None)
-        return _make_profile(tables, other, samples, stacks, symbols, progress)[0]
+        return _make_profile(tables, other, samples, _place(tables, samples, stacks), symbols, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Where the addresses of stacks lie, and why a table that says so could not be read."""
+
+    attributed: AttributedStacks
+    spaces: AddressSpaces
+    reasons: tuple[str, ...]
+
+
+def _place(tables: Path, samples: pa.Table, stacks: pa.Table) -> _Placed:
+    side = {name: read_side_table(tables, name) for name in SIDE_TABLES}
+    mappings = side["mappings"][0]
+    spaces = AddressSpaces(mappings, side["processes"][0])
+    attributed = attribute_stacks(samples, stacks, mappings, spaces)
+    return _Placed(attributed, spaces, tuple(reason for _, reason in side.values() if reason))
 
 
 def _make_profile(
     tables: Path,
     manifest: Manifest,
     samples: pa.Table,
-    stacks: pa.Table,
+    placed: _Placed,
     symbols: SymbolOptions,
     progress: Callable[[str], None],
-) -> tuple[Profile, NDArray[np.bool_]]:
-    """The profile of these samples, and which of them have a cut call chain."""
-    side = {name: read_side_table(tables, name) for name in SIDE_TABLES}
-    mappings = side["mappings"][0]
-    spaces = AddressSpaces(mappings, side["processes"][0])
-    attributed = attribute_stacks(samples, stacks, mappings, spaces)
+) -> Profile:
+    """The profile of these samples."""
+    attributed, spaces = placed.attributed, placed.spaces
     with open_symbolizer(tables, symbols, progress) as symbolizer:
         functions, locations = name_locations(
             attributed.mapped_files,
@@ -254,9 +269,9 @@ def _make_profile(
             symbolizer.locate,
             demangle,
         )
-        notes = [*(reason for _, reason in side.values() if reason), *symbolizer.notes()]
+        notes = [*placed.reasons, *symbolizer.notes()]
     thread_name, thread_names = _thread_names(samples, spaces)
-    profile = Profile(
+    return Profile(
         events=manifest.events,
         mapped_files=attributed.mapped_files,
         mapped_file_ranges=attributed.ranges,
@@ -285,7 +300,6 @@ def _make_profile(
         is_whole_run=manifest.ran_to_end,
         topdown=manifest.topdown,
     )
-    return profile, attributed.is_cut
 
 
 def find_findings(profile: Profile) -> Findings | None:

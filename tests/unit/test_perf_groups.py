@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdprof.decode import perf_groups
-from tdprof.decode.perf_groups import GROUP, INTERVAL_NS, Changes, SampleGroups, sorted_changes
+from tdprof.decode.perf_groups import GROUP, INTERVAL_NS, WHOLE_RECORDING_NS, Changes, SampleGroups, sorted_changes
 from tdprof.decode.perf_layout import NOT_RECORDED, READ, SAMPLE_COLUMNS, Samples
 from tdprof.decode.perf_reads import ReadDeltas
 
@@ -76,21 +76,29 @@ def test_a_full_table_comes_out_and_nothing_is_lost() -> None:
 times = st.one_of(st.integers(0, 5 * INTERVAL_NS), st.integers(0, 2**64 - 1))
 
 
+def test_an_interval_as_long_as_the_recording_still_ends_where_a_process_changes() -> None:
+    changes = sorted_changes(np.array([1], np.uint32), np.array([5 * INTERVAL_NS], np.uint64))
+    batch = samples(time_ns=[second * INTERVAL_NS for second in (1, 4, 5, 9)] * 2, pid=[1] * 4 + [2] * 4)
+    rows = grouped(SampleGroups([0], changes, WHOLE_RECORDING_NS), batch)
+    assert sorted((row[2], row[6]) for row in rows) == [(1, 2), (1, 2), (2, 4)]
+
+
 @given(
+    st.sampled_from([INTERVAL_NS, WHOLE_RECORDING_NS]),
     st.lists(st.tuples(times, st.integers(0, 3), st.integers(0, 3), st.integers(0, 2**64 - 1), st.integers(-1, 2))),
     st.lists(st.tuples(st.integers(0, 3), times)),
 )
 @settings(max_examples=200, deadline=None)
-def test_compiled_equals_python(rows: list[tuple[int, ...]], changes: list[tuple[int, int]]) -> None:
+def test_compiled_equals_python(interval_ns: int, rows: list[tuple[int, ...]], changes: list[tuple[int, int]]) -> None:
     columns = list(zip(*rows, strict=True)) or [()] * 5
     names = ("time_ns", "event", "pid", "period", "user_chain")
     batch = samples(**{name: list(column) for name, column in zip(names, columns, strict=True)})
     pids, change_ns = zip(*changes, strict=True) if changes else ((), ())
     held = sorted_changes(np.array(pids, np.uint32), np.array(change_ns, np.uint64))
-    compiled = grouped(SampleGroups([0, 1, NOT_RECORDED], held), batch)
+    compiled = grouped(SampleGroups([0, 1, NOT_RECORDED], held, interval_ns), batch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(perf_groups, "load_native", lambda: None)
-        assert grouped(SampleGroups([0, 1, NOT_RECORDED], held), batch) == compiled
+        assert grouped(SampleGroups([0, 1, NOT_RECORDED], held, interval_ns), batch) == compiled
 
 
 def reads(*rows: tuple[int, int, int, int, int]) -> np.ndarray:

@@ -55,7 +55,7 @@ def attribute_stacks(
         samples, stacks, mappings: the capture's tables.
         spaces: made of its mappings and processes.
     """
-    lists = stacks["addresses"].combine_chunks()
+    lists = _in_one(stacks["addresses"])
     kernel_of, kernel_rows = _chains_of(samples["kernel_stack"], stacks, is_kernel=True)
     contexts = _contexts(samples, spaces)
     user_of, user_rows, context = _by_context(_chains_of(samples["user_stack"], stacks, is_kernel=False), contexts)
@@ -92,6 +92,10 @@ def attribute_stacks(
     )
 
 
+def _in_one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def number_values(values: U64) -> tuple[U64, I32]:
     """``numpy.unique`` with the inverse, by a hash table: in a capture few values are distinct.
 
@@ -113,7 +117,7 @@ def _chains_of(identity: pa.ChunkedArray, stacks: pa.Table, *, is_kernel: bool) 
     known = stacks["stack"].to_numpy()[rows]
     order = np.argsort(known, kind="stable")
     known = known[order]
-    distinct, which = number_values(identity.fill_null(0).combine_chunks().to_numpy())
+    distinct, which = number_values(_in_one(identity.fill_null(0)).to_numpy())
     at = np.searchsorted(known, distinct)
     # The writer may have lost a stack.
     is_there = np.append(known, 0)[at] == distinct

@@ -27,10 +27,13 @@ class Format:
     write: Callable[[Profile, BinaryIO], None]
     next_step: str
     is_binary: bool = False
+    has_time: bool = False  # whether the file says when samples were taken
 
 
 FORMATS = {
-    "speedscope": Format(write_speedscope, "drop {} onto https://www.speedscope.app, which keeps it in the browser"),
+    "speedscope": Format(
+        write_speedscope, "drop {} onto https://www.speedscope.app, which keeps it in the browser", has_time=True
+    ),
     "pprof": Format(write_pprof, "go tool pprof -http=: {}", is_binary=True),
     "folded": Format(write_folded, "flamegraph.pl {} > flame.svg"),
     "html": Format(write_page, "open {} in a browser; it needs no network"),
@@ -53,13 +56,14 @@ FORMATS = {
 @click.option("--event", metavar="EVENT", help="Export this event alone (all; for folded, which has one, the first).")
 @symbol_options
 def command(capture: Path, format_name: str, output: Path, event: str | None, symbols: SymbolOptions) -> None:
-    """Write a capture as a file for another program.
+    """Write a capture, or what perf record left, as a file for another program.
 
     \b
     tdprof export --to speedscope -o app.speedscope.json   flame graphs at speedscope.app
     tdprof export --to pprof -o app.pb.gz                  go tool pprof -http=: app.pb.gz
     tdprof export --to folded | flamegraph.pl > app.svg    one line for each call stack
     tdprof export --to html -o app.html                    one page to look at and pass on: flame graph, metrics, advice
+    tdprof export perf.data --to folded                    without making a capture
     """
     target = FORMATS[format_name]
     is_stdout = str(output) == "-"
@@ -69,7 +73,7 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
             hint=f"tdprof export {capture} --to {format_name} -o profile.pb.gz",
             status=2,
         )
-    profile = load_with_progress(capture, symbols)
+    profile = load_with_progress(capture, symbols, keeps_time=target.has_time)
     index = find_event(profile, event)
     if event is not None:
         profile = profile.only_event(index)

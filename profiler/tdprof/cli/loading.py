@@ -1,6 +1,7 @@
 """The capture that a subcommand reads: its argument, and the wait for it."""
 
 import functools
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tdprof.capture.manifest import MANIFEST_FILE
+from tdprof.cli.memory import keep_process_small
 from tdprof.cli.record import DEFAULT_OUTPUT
 from tdprof.errors import TdprofError
 from tdprof.pipeline import SymbolOptions, load_profile
@@ -46,9 +49,32 @@ def symbol_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def load_with_progress(capture: Path, symbols: SymbolOptions) -> Profile:
-    """Load a capture; while that lasts a line on stderr says so, if it is a terminal."""
-    with Console(stderr=True).status(f"reading {capture}", spinner="line") as status:
+def load_with_progress(capture: Path, symbols: SymbolOptions, *, keeps_time: bool = True) -> Profile:
+    """Load a capture, or import what ``perf record`` left; while that lasts stderr says so, if it is a terminal.
+
+    Args:
+        capture: a capture's folder, or perf.data in any form.
+        symbols: where symbols come from.
+        keeps_time: of perf.data; False where only sums over the whole recording are wanted, which takes less memory.
+    """
+    keep_process_small()
+    if _is_perf_data(capture):
+        from tdprof.cli.perf_data import import_with_progress, say_losses
+
+        with tempfile.TemporaryDirectory(prefix="tdprof-") as folder:
+            imported = Path(folder, "capture")
+            say_losses(import_with_progress(str(capture), imported, keeps_time=keeps_time).losses)
+            return _load(imported, symbols, capture)
+    return _load(capture, symbols, capture)
+
+
+def _is_perf_data(path: Path) -> bool:
+    """A file, standard input, or a directory that ``perf record --threads`` made."""
+    return str(path) == "-" or path.is_file() or ((path / "data").is_file() and not (path / MANIFEST_FILE).exists())
+
+
+def _load(capture: Path, symbols: SymbolOptions, shown: Path) -> Profile:
+    with Console(stderr=True).status(f"reading {shown}", spinner="line") as status:
         return load_profile(capture, symbols, status.update)
 
 

@@ -14,6 +14,7 @@ from tdprof.decode.perf_records import SampleColumns
 from tdprof.native import load_native
 
 INTERVAL_NS = 1_000_000_000
+WHOLE_RECORDING_NS = 2**63  # an interval that no recording leaves
 _CAPACITY = 1 << 17
 
 GROUP = np.dtype(
@@ -75,9 +76,11 @@ class SampleGroups:
     Args:
         event_numbers: the capture's number of each event of the file, ``NOT_RECORDED`` for those it leaves out.
         changes: where intervals end early.
+        interval_ns: how long intervals are.
     """
 
-    def __init__(self, event_numbers: Sequence[int], changes: Changes) -> None:
+    def __init__(self, event_numbers: Sequence[int], changes: Changes, interval_ns: int = INTERVAL_NS) -> None:
+        self._interval_ns = interval_ns
         self._events = np.array(event_numbers, np.uint32)
         self._changes = changes
         self._library = load_native()
@@ -90,7 +93,7 @@ class SampleGroups:
             slot_mask=len(self._slots) - 1,
             capacity=len(self._rows),
             seed=int.from_bytes(os.urandom(8), "little"),
-            interval_ns=INTERVAL_NS,
+            interval_ns=interval_ns,
             event_number=self._events.ctypes.data,
             events=len(self._events),
             change_pid=changes.pid.ctypes.data,
@@ -132,7 +135,7 @@ class SampleGroups:
         for name in ("pid", "tid", "user_chain", "kernel_chain"):
             keys[name] = getattr(samples, name)[kept]
         time_ns = samples.time_ns[kept]
-        end = time_ns - time_ns % np.uint64(INTERVAL_NS) + np.uint64(INTERVAL_NS - 1)
+        end = time_ns - time_ns % np.uint64(self._interval_ns) + np.uint64(self._interval_ns - 1)
         end[end < time_ns] = 2**64 - 1  # the last interval is cut short by the type
         for pid in np.unique(keys["pid"]):
             times = self._changes.time_ns[self._changes.pid == pid]

@@ -16,7 +16,7 @@ from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf_attr import Attr
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_groups import Changes, SampleGroups, sorted_changes
+from tdprof.decode.perf_groups import INTERVAL_NS, Changes, SampleGroups, sorted_changes
 from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, Samples, SideBand, Table
 from tdprof.decode.perf_reads import ReadDeltas
 from tdprof.decode.side_band import side_band_tables
@@ -71,7 +71,9 @@ class Imported:
     notes: list[str] = field(default_factory=list)
 
 
-def import_tables(data: PerfData, writer: TableWriter, progress: Callable[[int], None]) -> Imported:
+def import_tables(
+    data: PerfData, writer: TableWriter, progress: Callable[[int], None], interval_ns: int = INTERVAL_NS
+) -> Imported:
     """Decode a recording into ``writer``'s tables.
 
     Reads the file twice: what processes did decides how samples may be added up, and records of one CPU may stand far
@@ -81,6 +83,7 @@ def import_tables(data: PerfData, writer: TableWriter, progress: Callable[[int],
         data: the recording.
         writer: where the rows go.
         progress: called with the bytes of record data done so far, up to twice ``data.size_bytes``.
+        interval_ns: within which samples are added up.
     """
     side_band = []
     for batch in data.batches(skip_samples=True):
@@ -93,7 +96,7 @@ def import_tables(data: PerfData, writer: TableWriter, progress: Callable[[int],
     # PERF_SAMPLE_READ of an inherited event is the count of the sampled thread alone (Linux 6.12).
     is_read_per_thread = any(attr.sample_type & SampleType.READ and attr.has_flag("inherit") for attr in data.attrs)
     deltas = ReadDeltas(per_thread=is_read_per_thread)
-    tables = _SampleTables(SampleGroups(numbers, _changes(side_band)), writer)
+    tables = _SampleTables(SampleGroups(numbers, _changes(side_band), interval_ns), writer)
     lost = _LostRecords()
     first_ns, last_ns = 2**64 - 1, 0
     # One thread decodes the next batch while another adds up the last: the compiled code of both runs without the GIL.
