@@ -200,3 +200,45 @@ def profiles(draw: st.DrawFn) -> Profile:
             thread=draw(NAMES),
         )
     return builder.build()
+
+
+HOSTILE_NAMES = (
+    "<img src=x onerror=\"window.attacked='img'\">",
+    "</script><script>window.attacked='script'</script>",
+    "\"><svg onload=window.attacked='svg'>",
+    "<!--<script>",
+    "{{data}}{{script}}&amp;&#60;b&#62;",
+    "javascript:window.attacked='url'",
+    "\u202etxt.exe\u2066<b>bold",
+    "\x00\x1b[31mred\x9b\r\n\u2028",
+    "__proto__",
+    "constructor",
+    "#f=main&z=1&q=%00",
+    " ",
+    "\u6f22\u5b57 \U0001f469\u200d\U0001f469\u200d\U0001f467 \u200f\u05e2\u05d1\u05e8",
+    "\udcff\ud800",
+)
+
+
+def hostile(depth: int = 10_000, name_characters: int = 1_000_000) -> Profile:
+    """Names that are markup, a megabyte long or nothing; a cyclic stack; one of ten thousand calls."""
+    events = (
+        EventInfo("<b>cycles</b>", Unit.COUNT, period=1000, total=1_000_000, enabled_ns=10, running_ns=10),
+        EventInfo("</script>", Unit.BYTES, period=1),
+    )
+    builder = ProfileBuilder(events)
+    for name in HOSTILE_NAMES:
+        builder.add("main", Frame(name, 7, name, module=name), weight=40_000, count=40, thread=name)
+        builder.add("main", Frame(name, 9, name, module=name), weight=3, count=3, event=1)
+    builder.add("main", "x" * name_characters, weight=50_000, count=50)
+    builder.add("main", *["even", "odd"] * (depth // 2), weight=60_000, count=60)
+    builder.add("main", *["even", "odd"] * 20, weight=30_000, count=30)
+    builder.add("main", *[Frame(f"level {i}") for i in range(depth // 10)], weight=70_000, count=70)
+    builder.add("main", "none", weight=0, count=1)
+    return builder.build(
+        command=("</title><script>window.attacked='title'</script>", "\u202e"),
+        rung="<script>",
+        rung_reason="<img src=x onerror=window.attacked='rung'>",
+        notes=["<img src=x onerror=window.attacked='note'>", "</ul></details><script>window.attacked='end'</script>"],
+        losses=Losses(samples_ring_full=1, by_reason={"<script>window.attacked='loss'</script>": 2}),
+    )

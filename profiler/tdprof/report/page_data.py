@@ -51,6 +51,7 @@ def page_document(profile: Profile, findings: Findings | None) -> bytes:
 def _header(profile: Profile) -> Header:
     samples, weight = profile.total_samples().tolist(), profile.total_weight().tolist()
     names = [event.name for event in profile.events]
+    mean_weights = _mean_weights(profile)
     return {
         "version": __version__,
         "facts": facts(profile),
@@ -61,6 +62,7 @@ def _header(profile: Profile) -> Header:
                 "name": printable(event.name),
                 "unit": event.unit.value,
                 "samples": samples[row],
+                "weightOfSample": mean_weights[row],
                 "effectiveSamples": effective_samples(profile, row),
                 "counted": None if event.total is None else format_value(event.total, event.unit),
                 "asked": asked_for(event),
@@ -80,7 +82,8 @@ def _functions(profile: Profile, function: NDArray[np.int32]) -> Header:
     file = [file_rows.setdefault(_cut(printable(files[each])), len(file_rows)) for each in function.tolist()]
     module_texts = module_names(profile)
     return {
-        "names": [_cut(names[each]) for each in function.tolist()],
+        # A name of blanks could be neither read nor clicked on.
+        "names": [_cut(names[each]) if names[each].strip() else "[blank name]" for each in function.tolist()],
         "modules": [_cut(module_texts[each]) for each in modules.tolist()],
         "module": module.tolist(),
         "files": list(file_rows),
@@ -100,27 +103,23 @@ def _code(profile: Profile, stacks: FrameStacks, row_of: I64) -> Columns:
     leaf = stacks.start[:-1]
     # np.unique on one number is far faster than on rows of two.
     line_keys, line_of_stack = np.unique(row_of[stacks.function[leaf]] << 32 | stacks.line[leaf], return_inverse=True)
-    node = _sums(profile, tree.node_of_stack)
-    line = _sums(profile, line_of_stack)
-    weights, weight = np.unique(np.concatenate((node["weight"], line["weight"])), return_inverse=True)
-    node["weight"], line["weight"] = weight[: len(node["weight"])], weight[len(node["weight"]) :]
+    node, line = _sums(profile, tree.node_of_stack), _sums(profile, line_of_stack)
     return {
         # Steps between numbers that never fall, where most are small.
         "parentStep": np.diff(tree.parent),
         "function": row_of[tree.function],
-        # Sums are exact up to 2^53, which is more than any counter reaches in years.
-        "weights": weights.astype(np.float64),
         "lineFunction": line_keys >> 32,
         "lineNumber": line_keys & 0xFFFF_FFFF,
-        **{f"node{name.title()}": column for name, column in node.items()},
-        **{f"line{name.title()}": column for name, column in line.items()},
+        **{f"node{name}": column for name, column in node.items()},
+        **{f"line{name}": column for name, column in line.items()},
     }
 
 
 def _sums(profile: Profile, row_of_stack: I64) -> Columns:
     """Samples added up by event and row, rows without any left out.
 
-    ``start`` is where each event's entries begin; ``step`` is the row less that of the entry before.
+    ``Start`` is where each event's entries begin; ``Step`` is the row less that of the entry before; ``Weight`` is the
+    weight of one sample, as a multiple of the event's mean: 1 wherever an event has a fixed period.
     """
     samples = profile.samples
     row = row_of_stack[samples.stack]
@@ -130,10 +129,18 @@ def _sums(profile: Profile, row_of_stack: I64) -> Columns:
     step = np.diff(row, prepend=0)
     begins = start[:-1][start[:-1] < len(row)]
     step[begins] = row[begins]
-    added = [
+    weight, count = (
         np.add.reduceat(column[order], first) if len(first) else column for column in (samples.weight, samples.count)
-    ]
-    return {"start": start, "step": step, "weight": added[0], "count": added[1]}
+    )
+    relative = weight / (count * np.array(_mean_weights(profile))[event])
+    return {"Start": start, "Step": step, "Weight": _shortened(np.nan_to_num(relative), 13), "Count": count}
+
+
+def _mean_weights(profile: Profile) -> list[float]:
+    """Of one sample, by event; 1 where there is nothing to weigh."""
+    with np.errstate(invalid="ignore"):
+        mean = profile.total_weight() / profile.total_samples()
+    return [value if value > 0 else 1.0 for value in mean.tolist()]
 
 
 def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
@@ -150,8 +157,9 @@ def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
         kept = _columns_to_show(findings.catalog, table) if name == "line" else list(range(len(table.metrics)))
         metrics[name] = [{"name": table.metrics[i], "units": table.units[i], "source": table.sources[i]} for i in kept]
         for label, values in (
-            ("Value", _shortened(table.value)),
-            ("HalfWidth", _shortened(table.half_width)),
+            # Enough for the digits that are shown: four of a value, two of its doubt.
+            ("Value", _shortened(table.value, 13)),
+            ("HalfWidth", _shortened(table.half_width, 8)),
             ("Samples", table.samples),
             ("IsSignificant", table.is_significant.astype(np.uint8)),
         ):
@@ -198,12 +206,11 @@ def _catalog(findings: Findings) -> Header:
     }
 
 
-def _shortened(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Four significant digits, which compress far better than seven; NaN stays."""
-    kept_bits = 13  # of float32's 23 of the mantissa
-    bits = values.astype(np.float32).view(np.uint32)
-    unit = np.uint32(1 << 23 - kept_bits)
-    rounded = ((bits + unit // 2) & ~(unit - np.uint32(1))).view(np.float32)
+def _shortened(values: NDArray[np.float64], bits: int) -> NDArray[np.float32]:
+    """Values rounded to so many bits of float32's mantissa of 23, since zeros compress; NaN stays."""
+    raw = values.astype(np.float32).view(np.uint32)
+    unit = np.uint32(1 << 23 - bits)
+    rounded = ((raw + unit // 2) & ~(unit - np.uint32(1))).view(np.float32)
     return np.where(np.isfinite(values), rounded, np.float32(np.nan))
 
 

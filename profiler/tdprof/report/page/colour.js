@@ -59,7 +59,7 @@ function levelOneColour(name, roots) {
 function colourings(model) {
   const found = [];
   const { findings } = model;
-  if (findings) found.push({ key: "bottleneck", label: "Bottleneck (level 1)", group: "Code" });
+  if (findings?.roots.length) found.push({ key: "bottleneck", label: "Bottleneck (level 1)", group: "Code" });
   found.push({ key: "module", label: "Module", group: "Code" }, { key: "self", label: "Self share", group: "Code" });
   for (const metric of findings?.metrics.self ?? []) {
     const stage = findings.catalog.metrics[metric.name]?.stage;

@@ -18,13 +18,14 @@ function programDetails(model) {
     el("p", { class: "muted" }, "Choose a function, in the graph or the table, to see its own numbers here."));
   if (!findings) return [head, eventsTable(model)];
   // Its bar and diagnosis stand above the graph.
+  if (!findings.roots.length) return [head, eventsTable(model)];
   return [head, el("section", { "aria-label": "Stage 1" }, el("h3", {}, "Stage 1: where its slots go"), stageOneTable(findings, (metric) => findings.program(metric), null))];
 }
 
 function functionDetails(model, f, on) {
   const { functions, findings } = model;
-  const own = model.share(functions.self[f]);
-  const shown = showShareValue(own, model.halfWidth(own));
+  const share = model.share(functions.self[f]);
+  const shown = showShareValue(share, model.halfWidth(share));
   const file = model.file(f);
   const sections = [
     el("div", { class: "details-head" },
@@ -40,38 +41,55 @@ function functionDetails(model, f, on) {
   ];
   if (!findings) return sections;
   const diagnosis = findings.rowOf[f] < 0 ? null : findings.diagnosis(f);
-  const valueOf = (metric) => findings.ofFunction(f, metric);
+  if (!findings.roots.length) return sections;
+  const table = tableOf(findings, f);
+  const own = stageOneBar(findings, (metric) => findings.ofFunction(f, metric));
+  const all = stageOneBar(findings, (metric) => findings.ofFunction(f, metric, "total"));
   return [
     ...sections,
     el("section", { "aria-label": "Stage 1" },
       el("h3", {}, "Stage 1: where its slots go"),
-      stageOneBar(findings, valueOf),
-      stageOneTable(findings, valueOf, (metric) => findings.program(metric)),
-      diagnosisText(findings, diagnosis, { whose: "this function" })),
+      own ? el("div", { class: "labelled" }, el("span", {}, "its own instructions"), own) : null,
+      all ? el("div", { class: "labelled" }, el("span", {}, "it and all it calls"), all) : null,
+      own || all
+        ? stageOneTable(findings, (metric) => findings.ofFunction(f, metric, table), (metric) => findings.program(metric), SCOPES[table])
+        : null,
+      diagnosisText(findings, diagnosis, { whose: "its own instructions" })),
   ];
+}
+
+const SCOPES = { self: "its own", total: "with calls" };
+
+// Of a function that mostly calls others, what its calls do says more than its own few instructions.
+function tableOf(findings, f) {
+  const isKnown = (table) => findings.roots.some((metric) => findings.ofFunction(f, metric, table)?.isSignificant);
+  return !isKnown("self") && isKnown("total") ? "total" : "self";
 }
 
 const figure = (label, value, doubt) =>
   el("div", {}, el("dt", {}, label), el("dd", {}, value, doubt ? el("span", { class: "plusminus" }, ` ${doubt}`) : null));
 
-function stageOneTable(findings, valueOf, program) {
+function stageOneTable(findings, valueOf, program, heading) {
   const { roots } = findings;
   const rows = roots.map((metric) => {
     const found = valueOf(metric);
     return metricRow(findings, metric, found, program ? program(metric) : found, levelOneColour(metric.name, roots).fill);
   });
-  return metricTable("Stage 1, with 95 % intervals", rows, Boolean(program));
+  return metricTable("Stage 1, with 95 % intervals", rows, Boolean(program), heading);
 }
 
 // Stage 2: the groups that the diagnosis leads to stand open, the others closed.
 function explorationOf(findings, f) {
-  const valueOf = f < 0 ? (metric) => findings.program(metric) : (metric) => findings.ofFunction(f, metric);
+  const table = f < 0 ? "program" : tableOf(findings, f);
+  // SPE's records have no call stack: what it measures is of a function's own instructions.
+  const valueOf = (metric) =>
+    f < 0 ? findings.program(metric) : findings.ofFunction(f, metric, metric.source === "spe" ? "self" : table);
   const diagnosis = f < 0 || findings.rowOf[f] >= 0 ? findings.diagnosis(f) : null;
   const first = diagnosis?.groups ?? [];
   const roots = new Set(findings.catalog.roots);
   const names = Object.keys(findings.catalog.groups);
   const order = [...first, ...names.filter((name) => !first.includes(name))];
-  const measured = findings.metrics[f < 0 ? "program" : "self"];
+  const measured = findings.metrics[table];
   const open = [];
   const closed = [];
   for (const name of order) {
@@ -83,7 +101,7 @@ function explorationOf(findings, f) {
       .map(([metric, found]) => metricRow(findings, metric, found, f < 0 ? found : findings.program(metric)));
     if (!rows.length) continue;
     const isFirst = first.includes(name);
-    (isFirst ? open : closed).push(el("details", { open: isFirst }, el("summary", {}, group.title), metricTable(group.title, rows, f >= 0)));
+    (isFirst ? open : closed).push(el("details", { open: isFirst }, el("summary", {}, group.title), metricTable(group.title, rows, f >= 0, SCOPES[table])));
   }
   if (!open.length && !closed.length) return [];
   return [el("section", { class: "stage-two", "aria-label": "Stage 2" }, el("h3", {}, "Stage 2: why"), open,

@@ -46,6 +46,7 @@ class Flame {
       this.cursor = zoomed;
     }
     this.layout();
+    this.announce();
   }
 
   // Rows of {node, left, width} in pixels, left to right: the callers of the zoomed node at full width, then its calls.
@@ -147,7 +148,7 @@ class Flame {
       c.globalAlpha = 1;
       if (row.width[i] > 26) this.label(node, left, y, width, isDim || colour.fill === "hatched" ? look.ink : colour.ink);
       if (node === MANY) continue;
-      if (f >= 0 && f === this.selected) this.outline(left, y, width, look.ink, 2);
+      if (f >= 0 && f === this.selected && width > 4) this.outline(left, y, width, look.ink, 2);
       if (node === this.hovered && node > 0) this.outline(left, y, width, look.ink, 1);
       if (node === this.cursor && document.activeElement === this.box) this.outline(left, y, width, look.accent, 3);
     }

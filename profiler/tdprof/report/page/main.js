@@ -186,7 +186,7 @@ function drawHead(model) {
       el("summary", {}, `${plural(told.length, "thing")} to know about these numbers`),
       el("ul", {}, told.map((text) => el("li", {}, text)))));
   }
-  if (findings) {
+  if (findings?.roots.length) {
     byId("overview").hidden = false;
     byId("overview-body").append(
       ...[stageOneBar(findings, (metric) => findings.program(metric)), stageOneLegend(findings),

@@ -74,7 +74,7 @@ class Model {
     this.samples = new Float64Array(this.nodes);
     for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
       node += columns.nodeStep[i];
-      this.self[node] = columns.weights[columns.nodeWeight[i]];
+      this.self[node] = columns.nodeCount[i] * columns.nodeWeight[i] * this.events[event].weightOfSample;
       this.samples[node] = columns.nodeCount[i];
     }
     this.total = this.self.slice();
@@ -146,7 +146,7 @@ class Model {
       let whole = 0;
       for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
         node += columns.nodeStep[i];
-        const weight = columns.weights[columns.nodeWeight[i]];
+        const weight = columns.nodeCount[i] * columns.nodeWeight[i];
         whole += weight;
         if (node > 0 && this.functionOf[node] === f) own += weight;
       }
@@ -169,7 +169,7 @@ class Model {
     for (let i = columns.lineStart[event], row = 0; i < columns.lineStart[event + 1]; i++) {
       row += columns.lineStep[i];
       if (columns.lineFunction[row] === f) {
-        const weight = columns.weights[columns.lineWeight[i]];
+        const weight = columns.lineCount[i] * columns.lineWeight[i] * this.events[event].weightOfSample;
         found.push({ line: columns.lineNumber[row], weight, samples: columns.lineCount[i] });
       }
     }
@@ -194,11 +194,12 @@ class Metrics {
     return this.catalog.metrics[name]?.title ?? name;
   }
 
+  // {value, halfWidth, …} or null. An unknown value with a half width is below that: nothing of it was sampled.
   at(table, column, row, rows) {
     if (column < 0 || row < 0) return null;
     const i = column * rows + row;
     const get = (what) => this.columns[`${table}${what}`][i];
-    if (Number.isNaN(get("Value"))) return null;
+    if (Number.isNaN(get("Value")) && Number.isNaN(get("HalfWidth"))) return null;
     const metric = this.metrics[table][column];
     return {
       ...metric,

@@ -27,7 +27,7 @@ class FunctionTable {
       { key: "total", title: "Total", value: (f) => functions.total[f] },
       { key: "samples", title: "Samples", value: (f) => functions.samples[f], minor: true },
     ];
-    if (findings) columns.push({ key: "stage1", title: "Stage 1", minor: true, value: null });
+    if (findings?.roots.length) columns.push({ key: "stage1", title: "Stage 1", minor: true, value: null });
     if (this.choice?.metric) {
       const of = (f) => findings.ofFunction(f, this.choice.metric, this.scope);
       columns.push({ key: "metric", title: this.choice.label + (this.scope === "total" ? " (total)" : ""), value: (f) => of(f)?.isSignificant ? of(f).value : -Infinity, of });

@@ -2,8 +2,8 @@
 
 function drawTree(model, f, on) {
   const { findings } = model;
-  byId("methodology").hidden = !findings;
-  if (!findings) return;
+  byId("methodology").hidden = !findings?.roots.length;
+  if (!findings?.roots.length) return;
   byId("methodology-hint").textContent =
     `${findings.core}: follow the largest value of each level; the groups at its end say what to look at next. A metric's name colours the graph by it.`;
   const trail = new Set((f < 0 ? findings.diagnosis(-1) : findings.rowOf[f] < 0 ? null : findings.diagnosis(f))?.path ?? []);

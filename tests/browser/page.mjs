@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drives pages of `tdprof export --to html` in headless Chromium and prints as JSON what was seen.
+//   node page.mjs CHROMIUM SCREENSHOT_FOLDER FOLDER_WITH_PAGES
+// The folder has topdown.html, plain.html and hostile.html. Nothing is judged here: the Python test does that.
+import fs from "node:fs";
+import path from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const [executablePath, screenshots, pages] = process.argv.slice(2);
+const axe = fs.readFileSync(fileURLToPath(new URL("node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
+const browser = await chromium.launch({
+  executablePath,
+  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+
+const seen = { errors: [] };
+
+async function open(name, { hash = "", ...options } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 1000 }, ...options });
+  const page = await context.newPage();
+  const address = pathToFileURL(path.join(pages, name)).href;
+  page.on("pageerror", (error) => seen.errors.push(`${name}: ${error.stack}`));
+  page.on("console", (message) => message.type() === "error" && seen.errors.push(`${name}: ${message.text()}`));
+  page.on("dialog", (dialog) => seen.errors.push(`${name}: dialog ${dialog.message()}`) && dialog.dismiss());
+  page.on("request", (request) => {
+    const url = request.url();
+    if (url.split("#")[0] !== address && !url.startsWith("data:")) seen.errors.push(`${name}: request to ${url}`);
+  });
+  await page.goto(address + hash);
+  await ready(page);
+  return page;
+}
+
+// What is shown follows the address by two frames.
+async function ready(page) {
+  await page.locator("html[data-ready]").waitFor({ timeout: 20_000 });
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))));
+}
+
+const heading = (page) => page.locator("#details-heading").innerText();
+const focused = (page) =>
+  page.evaluate(() => document.getElementById(document.activeElement.getAttribute("aria-activedescendant"))?.textContent ?? null);
+const shot = (page, name, options = {}) => page.screenshot({ path: path.join(screenshots, `page-${name}.png`), ...options });
+const rows = (page) =>
+  page.locator("#functions tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.innerText.trim())));
+const hash = (page) => page.evaluate(() => decodeURIComponent(location.hash).replaceAll("+", " "));
+
+async function press(page, ...keys) {
+  for (const key of keys) await page.keyboard.press(key);
+  await ready(page);
+}
+
+// Serious means that somebody is shut out; moderate findings are told as well.
+async function accessibility(page) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  return found.violations.map(({ id, impact, nodes }) => ({ id, impact, where: nodes.slice(0, 3).map((node) => node.html.slice(0, 160)) }));
+}
+
+// The colour of the canvas at a point of the graph.
+const pixel = (page, x, y) =>
+  page.evaluate(([x, y]) => {
+    const canvas = document.getElementById("flame-canvas");
+    const ratio = canvas.width / canvas.clientWidth;
+    return [...canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data];
+  }, [x, y]);
+
+async function topdown() {
+  const page = await open("topdown.html");
+  const result = { title: await page.title(), facts: await page.locator("#facts").innerText(), doubts: await page.locator("#doubts").textContent() };
+  result.rows = await rows(page);
+  result.program = await page.locator("#overview-body .stack").getAttribute("aria-label");
+  result.advice = await page.locator("#overview-body .advice").innerText();
+  result.tree = await page.locator("#tree").innerText();
+  result.heading = await heading(page);
+  await shot(page, "light", { fullPage: true });
+  result.lightProblems = await accessibility(page);
+
+  // Click: the third row of the graph is a function that main calls.
+  const box = await page.locator("#flame").boundingBox();
+  await page.mouse.click(box.x + 30, box.y + 50);
+  await ready(page);
+  result.clicked = { heading: await heading(page), hash: await hash(page), text: await page.locator("#details").innerText() };
+  result.rowMarked = await page.locator('#functions tr[aria-current="true"] .name').first().innerText();
+  await shot(page, "function");
+
+  // Colour by a metric, own and with calls; too few samples have stripes.
+  await page.locator("#colour").selectOption("backend_bound");
+  await ready(page);
+  result.coloured = { legend: await page.locator("#legend").innerText(), pixel: await pixel(page, 200, 55), hash: await hash(page) };
+  await page.locator("#scope").selectOption("total");
+  await ready(page);
+  result.colouredTotal = { pixel: await pixel(page, 200, 30) };
+  await shot(page, "metric");
+
+  // Zoom with a double click, out by the trail, back and forward with the browser's buttons.
+  await page.mouse.dblclick(box.x + 30, (await page.locator("#flame").boundingBox()).y + 50);
+  await ready(page);
+  result.zoomed = { path: await page.locator("#path").innerText(), hash: await hash(page) };
+  await page.goBack();
+  await ready(page);
+  result.back = { path: await page.locator("#path").innerText(), hash: await hash(page), scope: await page.locator("#scope").inputValue() };
+  await page.goForward();
+  await ready(page);
+  result.forward = await hash(page);
+  await page.locator("#path button").first().click();
+  await ready(page);
+  result.zoomedOut = await hash(page);
+
+  // Search: a share, fewer rows, the graph dimmed.
+  await page.locator("#search").fill(result.rows[0][0].split("\n")[0]);
+  await ready(page);
+  result.search = { text: await page.locator("#matches").innerText(), count: await page.locator("#function-count").innerText(), rows: await rows(page) };
+  await shot(page, "search");
+  await page.locator("#search").fill("no such function");
+  await ready(page);
+  result.noMatch = { text: await page.locator("#matches").innerText(), rows: await rows(page) };
+  await page.locator("#search").fill("");
+  await ready(page);
+
+  // Sorting.
+  await page.getByRole("button", { name: "Function", exact: true }).click();
+  result.byName = { rows: await rows(page), sort: await page.locator("th.name").first().getAttribute("aria-sort") };
+  await page.context().close();
+  return result;
+}
+
+async function keyboard() {
+  const page = await open("topdown.html");
+  const result = {};
+  for (let i = 0; i < 20 && (await page.evaluate(() => document.activeElement.id)) !== "flame"; i++) await page.keyboard.press("Tab");
+  result.focus = await page.evaluate(() => document.activeElement.id);
+  result.first = await focused(page);
+  await press(page, "ArrowDown", "ArrowDown");
+  result.down = await focused(page);
+  await press(page, "ArrowRight");
+  result.right = await focused(page);
+  await press(page, "ArrowLeft", "Enter");
+  result.entered = { heading: await heading(page), status: await page.locator("#status").innerText(), focused: await focused(page) };
+  await press(page, "z");
+  result.zoomed = await page.locator("#path").innerText();
+  await shot(page, "keyboard");
+  await press(page, "Escape");
+  result.escaped = await hash(page);
+  await press(page, "ArrowUp", "ArrowUp", "ArrowUp");
+  result.top = await focused(page);
+  await press(page, "/");
+  await page.keyboard.type("work");
+  await ready(page);
+  result.typed = await page.locator("#search").inputValue();
+  await press(page, "Tab");
+  result.visibleFocus = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+  await page.context().close();
+  return result;
+}
+
+async function appearance() {
+  const result = {};
+  const dark = await open("topdown.html", { colorScheme: "dark", reducedMotion: "reduce" });
+  const background = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  result.dark = await background(dark);
+  result.reducedMotion = await dark.evaluate(() => getComputedStyle(document.documentElement).scrollBehavior);
+  await shot(dark, "dark", { fullPage: true });
+  result.darkProblems = await accessibility(dark);
+  await dark.locator("#theme").click();
+  result.toggled = await background(dark);
+  await dark.context().close();
+  result.overflow = {};
+  for (const [width, height] of [[360, 740], [768, 1024], [1280, 800], [2560, 1440]]) {
+    const page = await open("topdown.html", { viewport: { width, height } });
+    const measure = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    result.overflow[width] = await measure();
+    await shot(page, `${width}-wide`);
+    await page.locator("#functions tbody .name").first().click();
+    await ready(page);
+    await shot(page, `${width}-wide-function`);
+    result.overflow[width] = Math.max(result.overflow[width], await measure());
+    if (width === 360) result.narrowProblems = await accessibility(page);
+    await page.context().close();
+  }
+  return result;
+}
+
+async function links(name) {
+  const result = {};
+  let page = await open("topdown.html", { hash: `#f=${encodeURIComponent(name)}&c=module` });
+  result.linked = { heading: await heading(page), colour: await page.locator("#colour").inputValue() };
+  await page.context().close();
+  page = await open("topdown.html", { hash: "#f=nobody&z=999999999&e=nothing&c=__proto__&n=-3" });
+  result.nonsense = await heading(page);
+  await page.context().close();
+  return result;
+}
+
+async function plain() {
+  const page = await open("plain.html");
+  const result = { rows: await rows(page), legend: await page.locator("#legend").innerText(), events: await page.locator("#event option").allInnerTexts() };
+  result.hasStageOne = (await page.getByText("Stage 1").count()) > 0;
+  result.isMethodologyShown = await page.locator("#methodology").isVisible();
+  await shot(page, "plain", { fullPage: true });
+  await page.locator("#event").selectOption("1");
+  await ready(page);
+  result.otherEvent = { rows: await rows(page), hash: await hash(page) };
+  result.problems = await accessibility(page);
+  await page.context().close();
+  return result;
+}
+
+async function hostile() {
+  const began = Date.now();
+  const page = await open("hostile.html");
+  const result = { title: await page.title(), command: await page.locator("#command").innerText() };
+  result.elements = await page.evaluate(() => [...new Set([...document.querySelectorAll("body *")].map((each) => each.localName))].sort());
+  const names = page.locator("#functions tbody .name");
+  result.names = await names.allTextContents();
+  result.headings = [];
+  for (let i = 0; i < 18; i++) {
+    await names.nth(i).click();
+    await ready(page);
+    result.headings.push(await page.locator("#details-heading").textContent());
+  }
+  result.hash = await page.evaluate(() => location.hash.length);
+  await page.reload();
+  await ready(page);
+  result.reloaded = await page.locator("#details-heading").textContent();
+  await page.locator("#search").fill("<img");
+  await ready(page);
+  result.search = await page.locator("#matches").innerText();
+  await page.locator("#search").fill("");
+  await page.locator("#flame").focus();
+  await page.evaluate(() => (document.getElementById("flame").scrollTop = 1e9));
+  await ready(page);
+  await shot(page, "hostile");
+  result.depth = await page.evaluate(() => document.getElementById("flame").scrollHeight);
+  const box = await page.locator("#flame").boundingBox();
+  await page.mouse.dblclick(box.x + 3, box.y + box.height - 14);
+  await ready(page);
+  result.deepest = await page.locator("#path").innerText();
+  result.attacked = await page.evaluate(() => window.attacked ?? null);
+  result.scripts = await page.evaluate(() => document.scripts.length);
+  result.seconds = (Date.now() - began) / 1000;
+  await page.context().close();
+  return result;
+}
+
+try {
+  seen.topdown = await topdown();
+  seen.keyboard = await keyboard();
+  seen.appearance = await appearance();
+  seen.links = await links(seen.topdown.rows[0][0].split("\n")[0]);
+  seen.plain = await plain();
+  seen.hostile = await hostile();
+  console.log(JSON.stringify(seen, null, 1));
+} finally {
+  await browser.close();
+}
