@@ -154,7 +154,7 @@ def test_exit_status(run: Run, arguments: list[str], status: int) -> None:
         (["a", "same", "--fail-on", "nonsense"], "cannot read 'nonsense'"),
         (["a", "same", "-e", "cycles"], "not both captures have an event 'cycles'"),
         (["a", "same", "--json", "--csv"], "exclude each other"),
-        (["a"], "Missing argument 'B'"),
+        (["a"], "missing argument 'B'"),
     ],
 )
 def test_what_cannot_be_compared_is_a_two(run: Run, arguments: list[str], message: str) -> None:

@@ -12,7 +12,7 @@ from tdprof.model import MappedFile, Unknown
 from tdprof.symbolize import Symbolizer
 
 COPIES = 200
-OFFSETS = np.arange(0x1000, 0x1400, 4, dtype=np.uint64)
+SPAN_BYTES = 0x400  # of code that is looked up in each copy
 
 
 def damage(data: bytes, chance: random.Random) -> bytes:
@@ -40,13 +40,15 @@ def test_damaged_copies(tmp_path, version):
     program = compile_program(tmp_path, "gcc", "-O2", "-g", version)
     data = program.read_bytes()
     build_id = read_build_id(program)
+    [code] = [section for section in parse_elf(memoryview(data)).sections if section.name == ".text"]
+    offsets = np.arange(code.offset, code.offset + SPAN_BYTES, 4, dtype=np.uint64)
     chance = random.Random(version)
     reasons: dict[str, int] = {}
     for number in range(COPIES // 2):
         path = tmp_path / f"copy-{number}"
         path.write_bytes(damage(data, chance))
         with Symbolizer(debug_dirs=[tmp_path]) as symbolizer:
-            found = symbolizer.locate(MappedFile(str(path), build_id), OFFSETS)
+            found = symbolizer.locate(MappedFile(str(path), build_id), offsets)
             notes = symbolizer.notes()
         check(found, path, notes)
         path.unlink()
@@ -57,7 +59,7 @@ def test_damaged_copies(tmp_path, version):
 
 
 def check(found, path: Path, notes: list[str]) -> None:
-    assert len(found.reason) == len(OFFSETS)
+    assert len(found.reason) == SPAN_BYTES // 4
     frames = np.diff(found.frame_start)
     assert ((frames > 0) == (found.reason == Unknown.KNOWN)).all()
     assert (found.function < len(found.strings)).all()

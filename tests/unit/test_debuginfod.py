@@ -1,6 +1,7 @@
 import contextlib
 import http.server
 import os
+import platform
 import subprocess
 import threading
 import time
@@ -8,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from builders.elf import ElfFile, Symbol
+from builders.elf import EM_AARCH64, EM_X86_64, ElfFile, Symbol
 from builders.llvm_symbolizer import our_stacks
 from tdprof.elf import read_build_id
 from tdprof.model import MappedFile, Unknown
@@ -139,7 +140,8 @@ def test_no_server_there(tmp_path):
 def test_symbolizer_fetches_debug_data_and_executables(server, client, tmp_path):
     program = tmp_path / "program"
     symbols = [Symbol("alpha", 0x401000, 0x10)]
-    full = ElfFile(symbols=symbols, build_id=b"\x11" * 20).to_bytes()
+    machine = EM_AARCH64 if platform.machine() == "aarch64" else EM_X86_64  # strip knows its own
+    full = ElfFile(symbols=symbols, build_id=b"\x11" * 20, machine=machine).to_bytes()
     program.write_bytes(full)
     subprocess.run(["strip", program], check=True)
     server.files[f"/buildid/{'11' * 20}/debuginfo"] = full
