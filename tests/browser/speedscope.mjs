@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Load a profile in speedscope's release in headless Chromium, as a user would, and print as JSON what it shows.
-//   node speedscope.mjs CHROMIUM PROFILE SCREENSHOT_FOLDER
+//   node speedscope.mjs CHROMIUM RELEASE_FOLDER PROFILE SCREENSHOT_FOLDER
 // Prints {errors, profiles: [{title, rows: [[total, self, name]]}]}: the table of speedscope's sandwich view, which it
 // computes from the samples it read.
 import fs from "node:fs";
 import http from "node:http";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
-const [executablePath, profile, screenshots] = process.argv.slice(2);
-const release = fileURLToPath(new URL("node_modules/speedscope/dist/release", import.meta.url));
+const [executablePath, release, profile, screenshots] = process.argv.slice(2);
 const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".json": "application/json" };
 
 const server = http.createServer((request, response) => {

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from tdprof.report.hotspots import find_hotspots
 HERE = Path(__file__).parent
 SCREENSHOTS = HERE.parents[1] / ".cache/screenshots"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+RELEASE = Path(sys.prefix) / "share/tdprof/node_modules/speedscope/dist/release"
 UNIT_NS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "": 1}
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or shutil.which("node") is None, reason="needs Chromium and Node.js"),
     pytest.mark.skipif(
-        not (HERE / "node_modules/.setup").exists(), reason="speedscope is not installed: tools/setup test"
+        not (HERE / "node_modules/.setup").exists() or not RELEASE.exists(),
+        reason="the npm packages are not installed: tools/setup test",
     ),
 ]
 
@@ -49,7 +52,7 @@ def show(path: Path, screenshots: Path, profile: Profile, findings: Findings | N
     path.write_bytes(out.getvalue())
     screenshots.mkdir(parents=True, exist_ok=True)
     result = subprocess.run(
-        ["node", HERE / "speedscope.mjs", str(CHROMIUM), path, screenshots],
+        ["node", HERE / "speedscope.mjs", str(CHROMIUM), RELEASE, path, screenshots],
         capture_output=True,
         text=True,
         timeout=120,

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -16,7 +17,7 @@ from tdprof.export.pprof import write_pprof
 from tdprof.export.speedscope import write_speedscope
 from tdprof.profile import Profile
 
-SPEEDSCOPE = Path(__file__).parents[1] / "browser/node_modules/speedscope/dist/release"
+SPEEDSCOPE = Path(sys.prefix) / "share/tdprof/node_modules/speedscope/dist/release"
 
 
 @pytest.fixture(scope="module")
