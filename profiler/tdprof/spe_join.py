@@ -14,16 +14,18 @@ from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr
 from tdprof.decode.spe_capture import open_capture
 from tdprof.findings import Diagnosis, Findings, MetricTable
-from tdprof.frames import frame_stacks, function_keys, function_names, group_rows
+from tdprof.frames import function_keys, function_names
+from tdprof.metrics.attribution import MIN_SAMPLES
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile import Profile
+from tdprof.rollup import CodeRows, code_rows
 from tdprof.spe_analysis import By, analyse
 
 I64 = NDArray[np.int64]
 SOURCE = "spe"
-# A share of fewer operations says next to nothing.
-FEWEST_OPERATIONS = 30
+# A share known so well tells something even where it is no larger than its error.
+INFORMATIVE = 0.05
 # Of each metric, so that one that differs by its definition does not fill a page.
 MOST_FUNCTIONS_TOLD = 3
 _SPECULATED = "the PMU counts operations that were speculated, SPE those that retired"
@@ -110,34 +112,27 @@ def catalog_of(host: Host) -> Catalog:
 
 def without_metrics(profile: Profile, catalog: Catalog) -> Findings:
     """The functions and lines of a profile, highest self share of the first event first, with no metric yet."""
-    stacks = frame_stacks(profile)
     is_first = profile.samples.event == 0
-    leaf = stacks.start[profile.samples.stack[is_first]]
-    weight = profile.samples.weight[is_first]
-    function, line = stacks.function[leaf], stacks.line[leaf]
-    order, start = group_rows(function)
-    by_function = order[start][np.argsort(-_sums(weight[order], start), kind="stable")]
-    ids = function[by_function]
-    # Callers have rows too: SPE may have caught what samples did not.
-    ids = np.concatenate([ids, np.setdiff1d(stacks.function, ids)]).astype(np.int32)
-    order, start = group_rows(function, line)
-    by_line = order[start][np.argsort(-_sums(weight[order], start), kind="stable")]
+    stack, weight = profile.samples.stack[is_first], profile.samples.weight[is_first]
+
+    def by_self(rows: CodeRows) -> I64:
+        own = np.bincount(rows.leaf[stack], weight, minlength=len(rows))
+        return np.lexsort((rows.line, rows.function, -own))
+
+    functions, lines = code_rows(profile), code_rows(profile, by_line=True)
+    by_function, by_line = by_self(functions), by_self(lines)
     return Findings(
         catalog=catalog,
         program=_no_columns(1),
         program_diagnosis=NO_DIAGNOSIS,
-        function=ids,
-        functions=_no_columns(len(ids)),
-        inclusive=_no_columns(len(ids)),
-        diagnoses=[NO_DIAGNOSIS] * len(ids),
-        line_function=function[by_line],
-        line=line[by_line],
-        lines=_no_columns(len(by_line)),
+        function=functions.function[by_function],
+        functions=_no_columns(len(functions)),
+        inclusive=_no_columns(len(functions)),
+        diagnoses=[NO_DIAGNOSIS] * len(functions),
+        line_function=lines.function[by_line],
+        line=lines.line[by_line],
+        lines=_no_columns(len(lines)),
     )
-
-
-def _sums(values: NDArray[np.uint64], start: I64) -> NDArray[np.float64]:
-    return np.add.reduceat(values.astype(np.float64), start) if len(start) else np.zeros(0)
 
 
 def _no_columns(rows: int) -> MetricTable:
@@ -193,7 +188,7 @@ def _columns(findings: Findings, ratios: Sequence[Ratio], counts: Mapping[str, N
         value=value,
         half_width=half_width,
         samples=samples,
-        is_significant=samples >= FEWEST_OPERATIONS,
+        is_significant=(samples >= MIN_SAMPLES) & (half_width <= np.maximum(value, INFORMATIVE * scale)),
     )
 
 

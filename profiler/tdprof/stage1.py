@@ -37,7 +37,9 @@ def with_categories(profile: Profile, findings: Findings | None) -> Profile:
     if not columns or len(columns) < len(findings.catalog.roots):
         return profile
     is_known = np.all(table.half_width[:, columns] <= MOST_HALF_WIDTH_PERCENT, axis=1)
-    share = np.where(is_known[:, None], np.clip(table.value[:, columns] / 100, 0, None), 0.0)
+    # Beside an unknown value a half width is an upper bound of what nothing was seen of.
+    value = np.nan_to_num(table.value[:, columns], nan=0.0)
+    share = np.where(is_known[:, None], np.clip(value / 100, 0, None), 0.0)
     by_function = np.zeros((len(profile.functions.name) + 1, len(columns) + 1))  # the last row is that of -1, no stack
     by_function[:, -1] = 1
     by_function[findings.function, :-1] = share
@@ -50,13 +52,18 @@ def with_categories(profile: Profile, findings: Findings | None) -> Profile:
     weight = np.rint(whole * by_function[leaf].T).astype(np.uint64)  # [categories, rows]
     category, row = np.nonzero(weight)
     added = {each.name: getattr(samples, each.name)[cycles[row]] for each in fields(samples)}
-    added["event"] = (category + len(names)).astype(np.uint32)
+    # Behind the cycles, before what else was counted: a recording has dozens of events.
+    first = names.index(CPU_CYCLES) + 1
+    categories = [EventInfo(name, Unit.COUNT) for name in category_events(findings.catalog)]
+    added["event"] = (first + category).astype(np.uint32)
     added["count"] = np.zeros(len(row), np.uint64)
     added["weight"] = weight[category, row]
+    old = {name: getattr(samples, name) for name in added}
+    old["event"] = samples.event + np.where(samples.event >= first, len(categories), 0).astype(np.uint32)
     return replace(
         profile,
-        events=[*profile.events, *(EventInfo(name, Unit.COUNT) for name in category_events(findings.catalog))],
-        samples=SampleTable(**{name: np.concatenate([getattr(samples, name), new]) for name, new in added.items()}),
+        events=[*profile.events[:first], *categories, *profile.events[first:]],
+        samples=SampleTable(**{name: np.concatenate([old[name], added[name]]) for name in added}),
     )
 
 

@@ -11,6 +11,7 @@ from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State, write_manifest
 from tdprof.capture.schema import KERNEL_SYMBOLS, SPE_SPANS
 from tdprof.capture.tables import TableWriter, replace_table
+from tdprof.measured import SampledGroup, TopdownInfo
 from tdprof.model import EventInfo, Locations, Losses, MappedFile, Unit
 from tdprof.symbolize.saved import make_symbol_table
 
@@ -49,8 +50,33 @@ def records() -> list[spe.Truth]:
     ]
 
 
-def write_spe_capture(folder: Path, *, has_samples: bool = True, more: Sequence[spe.Truth] = ()) -> Path:
-    """SPE: ``records`` and more. Samples: 300 of ``work`` line 10, 100 of ``parse`` called by ``work`` line 11."""
+# Events of Stage 1 and of the miss ratio in ``work`` and in ``parse``; Neoverse V1 has eight slots a cycle.
+TOPDOWN = {
+    "CPU_CYCLES": (300_000, 100_000),
+    "STALL_SLOT": (2_000_000, 320_000),
+    "STALL_SLOT_FRONTEND": (200_000, 280_000),
+    "STALL_SLOT_BACKEND": (1_800_000, 40_000),
+    "OP_RETIRED": (380_000, 450_000),
+    "OP_SPEC": (400_000, 480_000),
+    "BR_MIS_PRED": (300, 300),
+    "L1D_CACHE": (100_000, 50_000),
+    "L1D_CACHE_REFILL": (30_000, 500),
+}
+TOPDOWN_METRICS = ["frontend_bound", "backend_bound", "retiring", "bad_speculation", "l1d_cache_miss_ratio"]
+SAMPLES_PER_EVENT = 1000
+
+
+def write_spe_capture(
+    folder: Path, *, has_samples: bool = True, is_topdown: bool = False, more: Sequence[spe.Truth] = ()
+) -> Path:
+    """Writes a capture.
+
+    Args:
+        folder: to be made.
+        has_samples: 300 of ``work`` line 10, 100 of ``parse`` called by ``work`` line 11.
+        is_topdown: not of a clock but of the events of ``TOPDOWN``, in their shares.
+        more: SPE records besides ``records``.
+    """
     stream, _ = spe.write_stream([*records(), *more], spe.packed_record)
     (folder / "spe").mkdir(parents=True)
     (folder / "spe/cpu0.0.aux").write_bytes(stream)
@@ -64,9 +90,20 @@ def write_spe_capture(folder: Path, *, has_samples: bool = True, more: Sequence[
         reason=np.zeros(len(CODE), np.uint8),
         strings=[*names, "app.c"],
     )
+    events = [EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999)]
+    weights = [(300_000_000, 100_000_000)]
+    periods = [1_000_000]
+    if is_topdown:
+        weights = list(TOPDOWN.values())
+        periods = [max(sum(each) // SAMPLES_PER_EVENT, 1) for each in weights]
+        events = [
+            EventInfo(name, Unit.COUNT, period, 0, sum(each), 2 * 10**9, 2 * 10**9)
+            for name, period, each in zip(TOPDOWN, periods, weights, strict=True)
+        ]
     rows = [
-        (2_000_000_000, 0, PID, PID, "app", 1, None, 300, 300_000_000),
-        (2_000_000_000, 0, PID, PID, "app", 2, None, 100, 100_000_000),
+        (2_000_000_000, event, PID, PID, "app", stack, None, max(weight // period, 1), weight)
+        for event, (period, each) in enumerate(zip(periods, weights, strict=True))
+        for stack, weight in enumerate(each, 1)
     ]
     with TableWriter(folder) as writer:
         writer.write("samples", samples(*(rows if has_samples else ())))
@@ -81,7 +118,7 @@ def write_spe_capture(folder: Path, *, has_samples: bool = True, more: Sequence[
         command=["./app"],
         pids=[],
         is_system_wide=False,
-        events=[EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999)],
+        events=events,
         rung=Rung.RING_BUFFER,
         rung_reason="",
         start_realtime_ns=1_767_225_600_000_000_000,
@@ -89,6 +126,9 @@ def write_spe_capture(folder: Path, *, has_samples: bool = True, more: Sequence[
         end_monotonic_ns=3_000_000_000,
         losses=Losses(),
         state=State.COMPLETE,
+        topdown=TopdownInfo("neoverse-v1", [SampledGroup([*range(len(TOPDOWN))], list(TOPDOWN), TOPDOWN_METRICS)])
+        if is_topdown
+        else None,
         spe=SpeInfo(1024, [SpeEventInfo("arm_spe_0", "arm_spe_0/ts_enable=0x1/", [0], {})]),
     )
     write_manifest(folder, manifest)

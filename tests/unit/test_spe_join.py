@@ -59,7 +59,8 @@ def test_a_share_of_few_operations_is_not_significant(joined: Findings) -> None:
 def test_lines_have_their_own(joined: Findings) -> None:
     lines = dict(zip(joined.line.tolist(), range(len(joined.line)), strict=True))
     assert values(joined.lines, lines[10], "l1d_cache_miss_ratio")[0] == 60 / 600
-    assert list(lines) == [10, 30]  # of line 11 there is no sample
+    assert values(joined.lines, lines[11], "l1d_cache_miss_ratio")[0] == 20 / 200
+    assert list(lines) == [10, 30, 11]  # 11 only calls
 
 
 def test_the_program_has_code_that_no_sample_has(joined: Findings) -> None:

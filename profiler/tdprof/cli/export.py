@@ -9,34 +9,67 @@ from typing import BinaryIO
 import click
 from rich.console import Console
 
-from tdprof.cli.loading import capture_argument, find_event, load_with_progress, symbol_options
+from tdprof.calibrate import calibrated
+from tdprof.cli.loading import (
+    capture_argument,
+    find_event,
+    find_with_progress,
+    has_spe,
+    load_with_progress,
+    symbol_options,
+)
 from tdprof.cli.output import replaced_file, standard_output
-from tdprof.cli.page import write_page
 from tdprof.errors import TdprofError
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import write_pprof
 from tdprof.export.speedscope import write_speedscope
+from tdprof.findings import Findings
+from tdprof.operations import SampledOperations
 from tdprof.pipeline import SymbolOptions
 from tdprof.profile import Profile
+from tdprof.report.html import write_html
+from tdprof.stage1 import with_categories
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What there is to write: the calibrated profile, with Stage 1 categories among its events if it has them."""
+
+    profile: Profile
+    findings: Findings | None
+    operations: SampledOperations | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format to export to: how it is written, and what the user does with the file ({} is its name)."""
 
-    write: Callable[[Profile, BinaryIO], None]
+    write: Callable[[Export, BinaryIO], None]
     next_step: str
     is_binary: bool = False
     has_time: bool = False  # whether the file says when samples were taken
+    has_operations: bool = False
+    has_categories: bool = True
 
 
 FORMATS = {
     "speedscope": Format(
-        write_speedscope, "drop {} onto https://www.speedscope.app, which keeps it in the browser", has_time=True
+        lambda what, out: write_speedscope(what.profile, out, what.findings),
+        "drop {} onto https://www.speedscope.app, which keeps it in the browser",
+        has_time=True,
     ),
-    "pprof": Format(write_pprof, "go tool pprof -http=: {}", is_binary=True),
-    "folded": Format(write_folded, "flamegraph.pl {} > flame.svg"),
-    "html": Format(write_page, "open {} in a browser; it needs no network"),
+    "pprof": Format(
+        lambda what, out: write_pprof(what.profile, out, what.findings, what.operations),
+        "go tool pprof -http=: {}",
+        is_binary=True,
+        has_operations=True,
+    ),
+    "folded": Format(lambda what, out: write_folded(what.profile, out), "flamegraph.pl {} > flame.svg"),
+    "html": Format(
+        lambda what, out: write_html(what.profile, what.findings, out),
+        "open {} in a browser; it needs no network",
+        has_categories=False,  # it makes its own of the findings
+    ),
 }
 
 
@@ -62,6 +95,7 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
     tdprof export --to speedscope -o app.speedscope.json   flame graphs at speedscope.app
     tdprof export --to pprof -o app.pb.gz                  go tool pprof -http=: app.pb.gz
     tdprof export --to folded | flamegraph.pl > app.svg    one line for each call stack
+    tdprof export --to folded --event backend_bound_slots  of a Topdown capture: slots lost to the backend
     tdprof export --to html -o app.html                    one page to look at and pass on: flame graph, metrics, advice
     tdprof export perf.data --to folded                    without making a capture
     """
@@ -73,15 +107,31 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
             hint=f"tdprof export {capture} --to {format_name} -o profile.pb.gz",
             status=2,
         )
-    profile = load_with_progress(capture, symbols, keeps_time=target.has_time)
-    index = find_event(profile, event)
-    if event is not None:
-        profile = profile.only_event(index)
+    what = _prepare(capture, target, event, symbols)
     if is_stdout:
         with standard_output():
-            target.write(profile, sys.stdout.buffer)
+            target.write(what, sys.stdout.buffer)
         return
     with Console(stderr=True).status(f"writing {output}", spinner="line"), replaced_file(output) as file:
-        target.write(profile, file)
+        target.write(what, file)
     print(f"tdprof: wrote {output}", file=sys.stderr)
     print(f"  next: {target.next_step.format(output)}", file=sys.stderr)
+
+
+def _prepare(capture: Path, target: Format, event: str | None, symbols: SymbolOptions) -> Export:
+    """Load what a format writes."""
+    recorded = load_with_progress(capture, symbols, keeps_time=target.has_time)
+    findings = find_with_progress(capture, recorded, symbols)
+    profile = calibrated(recorded)
+    if target.has_categories:
+        profile = with_categories(profile, findings)
+    index = find_event(profile, event)
+    if event is not None:
+        return Export(profile.only_event(index), findings)
+    if not target.has_operations or not has_spe(capture):
+        return Export(profile, findings)
+    # Only now: SPE's part of the program is not needed for anything else here.
+    from tdprof.spe_operations import load_operations
+
+    with Console(stderr=True).status("adding up SPE records", spinner="line") as status:
+        return Export(profile, findings, load_operations(capture, symbols, status.update))

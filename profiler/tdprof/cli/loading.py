@@ -9,11 +9,12 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tdprof.capture.manifest import MANIFEST_FILE
+from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.record import DEFAULT_OUTPUT
 from tdprof.errors import TdprofError
-from tdprof.pipeline import SymbolOptions, load_profile
+from tdprof.findings import Findings
+from tdprof.pipeline import SymbolOptions, find_findings, load_profile
 from tdprof.profile import Profile
 
 capture_argument = click.argument(
@@ -76,6 +77,29 @@ def _is_perf_data(path: Path) -> bool:
 def _load(capture: Path, symbols: SymbolOptions, shown: Path) -> Profile:
     with Console(stderr=True).status(f"reading {shown}", spinner="line") as status:
         return load_profile(capture, symbols, status.update)
+
+
+def find_with_progress(capture: Path, profile: Profile, symbols: SymbolOptions) -> Findings | None:
+    """Metrics of a capture's code, as the PMU and SPE measured them; None of a capture that has neither.
+
+    Args:
+        profile: as ``load_with_progress`` gave it.
+    """
+    if profile.topdown is None and not has_spe(capture):
+        return None
+    with Console(stderr=True).status("finding what is slow, and why", spinner="line") as status:
+        findings = find_findings(profile)
+        if not has_spe(capture):
+            return findings
+        # Only now: SPE's part of the program is not needed for anything else.
+        from tdprof.spe_join import join_spe
+
+        return join_spe(findings, capture, profile, symbols, status.update)
+
+
+def has_spe(capture: Path) -> bool:
+    """Whether a capture has SPE records; those of perf.data read as it is are gone with the capture made of it."""
+    return not _is_perf_data(capture) and read_manifest(capture).spe is not None
 
 
 def find_event(profile: Profile, name: str | None) -> int:

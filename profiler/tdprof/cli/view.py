@@ -14,15 +14,18 @@ from urllib.parse import quote
 import click
 from rich.console import Console
 
-from tdprof.cli.loading import capture_argument, load_with_progress, symbol_options
+from tdprof.calibrate import calibrated
+from tdprof.cli.loading import capture_argument, find_with_progress, load_with_progress, symbol_options
 from tdprof.cli.local_server import HOST, Document, LocalServer
 from tdprof.cli.output import standard_output
-from tdprof.cli.page import write_page
 from tdprof.errors import TdprofError
 from tdprof.export.speedscope import write_speedscope
+from tdprof.findings import Findings
 from tdprof.frames import printable
 from tdprof.pipeline import SymbolOptions
 from tdprof.profile import Profile
+from tdprof.report.html import write_html
+from tdprof.stage1 import with_categories
 
 SPEEDSCOPE = "speedscope@1.25.0"
 PAGE = "page.html"
@@ -56,8 +59,10 @@ def command(capture: Path, opened: str | None, port: int, no_browser: bool, symb
     release = find_speedscope()
     if opened == SPEEDSCOPE_PAGE and release is None:
         raise TdprofError("speedscope is not installed", hint=f"{_how_to_install()}; or tdprof view --html", status=2)
-    profile = load_with_progress(capture, symbols)
-    documents = _documents(profile, release)
+    recorded = load_with_progress(capture, symbols)
+    findings = find_with_progress(capture, recorded, symbols)
+    profile = calibrated(recorded)
+    documents = _documents(profile, findings, release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
     with LocalServer(documents, port) as server:
         with Console(stderr=True).status("preparing the page", spinner="line"):
@@ -109,10 +114,16 @@ def _has_display() -> bool:
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
-def _documents(profile: Profile, release: Path | None) -> dict[str, Document]:
+def _documents(profile: Profile, findings: Findings | None, release: Path | None) -> dict[str, Document]:
+    def page(out: BinaryIO) -> None:
+        write_html(profile, findings, out)
+
+    def flame_graphs(out: BinaryIO) -> None:
+        write_speedscope(with_categories(profile, findings), out, findings)
+
     documents = {
-        PAGE: Document("text/html; charset=utf-8", _written(write_page, profile), PAGE_POLICY),
-        PROFILE: Document("application/json", _written(write_speedscope, profile)),
+        PAGE: Document("text/html; charset=utf-8", _written(page), PAGE_POLICY),
+        PROFILE: Document("application/json", _written(flame_graphs)),
     }
     for file in release.iterdir() if release else ():
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
@@ -120,10 +131,10 @@ def _documents(profile: Profile, release: Path | None) -> dict[str, Document]:
     return documents
 
 
-def _written(write: Callable[[Profile, BinaryIO], None], profile: Profile) -> Callable[[], bytes]:
+def _written(write: Callable[[BinaryIO], None]) -> Callable[[], bytes]:
     def read() -> bytes:
         out = io.BytesIO()
-        write(profile, out)
+        write(out)
         return out.getvalue()
 
     return read

@@ -2,7 +2,7 @@
 
 import gzip
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import BinaryIO
 
@@ -11,7 +11,7 @@ import numpy as np
 from tdprof import __version__
 from tdprof.export import pprof_pb2 as pb
 from tdprof.export.pprof_code import StackIds, StringTable, add_code
-from tdprof.export.pprof_findings import BOTTLENECK, UNKNOWN, Label, function_labels, summary
+from tdprof.export.pprof_findings import Label, function_labels, is_topdown, summary
 from tdprof.findings import Findings
 from tdprof.frames import frame_stacks, group_rows
 from tdprof.model import I32, I64, EventInfo, Unit
@@ -83,17 +83,33 @@ def _comments(profile: Profile, findings: Findings | None) -> Iterator[str]:
     if profile.command:
         yield f"command: {shlex.join(profile.command)}"
     yield f"rung: {profile.rung}" + (f" ({profile.rung_reason})" if profile.rung_reason else "")
-    for event in profile.events:
-        if findings and event.name in category_events(findings.catalog):
-            continue  # not counted but computed
-        total = "unknown" if event.total is None else event.total
-        times = f", enabled {event.enabled_ns} ns, running {event.running_ns} ns" if event.enabled_ns else ""
-        yield f"counted {event.name}: {total} {event.unit.value}{times}"
+    if findings is not None and is_topdown(findings):
+        yield _counted_together(profile.events, findings)
+    else:
+        yield from _counted(profile.events)
     for each in fields(profile.losses):
         if each.name != "by_reason" and (count := getattr(profile.losses, each.name)):
             yield f"lost {each.name}: {count}"
     for reason, count in profile.losses.by_reason.items():
         yield f"lost {reason}: {count}"
+
+
+def _counted(events: Sequence[EventInfo]) -> Iterator[str]:
+    for event in events:
+        total = "unknown" if event.total is None else event.total
+        times = f", enabled {event.enabled_ns} ns, running {event.running_ns} ns" if event.enabled_ns else ""
+        yield f"counted {event.name}: {total} {event.unit.value}{times}"
+
+
+def _counted_together(events: Sequence[EventInfo], findings: Findings) -> str:
+    """One line, for there are dozens; without the categories, which are computed."""
+    computed = category_events(findings.catalog)
+    totals = [
+        f"{event.name} {'unknown' if event.total is None else event.total}"
+        for event in events
+        if event.name not in computed
+    ]
+    return f"counted: {', '.join(totals)}"
 
 
 def _add_samples(
@@ -167,7 +183,7 @@ def _labels_of_functions(
     row_of[findings.function] = np.arange(rows)
     row = row_of[stacks.function[stacks.start[stack]]]
     labels, left_out = function_labels(findings, np.bincount(row, minlength=rows)[:rows])
-    of_row = [[_label(label, strings) for label in mine] for mine in (*labels, [(BOTTLENECK, UNKNOWN, "")])]
+    of_row = [[_label(label, strings) for label in mine] for mine in labels]
     return row, of_row, left_out
 
 

@@ -39,8 +39,13 @@ def _key(metric: str, source: str) -> str:
     return f"spe_{metric}" if source == "spe" else metric
 
 
+def is_topdown(findings: Findings) -> bool:
+    """Whether the PMU measured anything; else SPE alone did, which tells no bottleneck."""
+    return "pmu" in findings.functions.sources
+
+
 def function_labels(findings: Findings, samples: I64) -> tuple[list[Sequence[Label]], int]:
-    """Labels of each row of ``findings.function``: its significant metrics, their half widths, its bottleneck.
+    """Labels of each row of ``findings.function``, and last of code without a row: metrics, half widths, bottleneck.
 
     Args:
         findings: of the profile.
@@ -58,11 +63,13 @@ def function_labels(findings: Findings, samples: I64) -> tuple[list[Sequence[Lab
     # An error must not round down to none.
     half_widths = np.ceil(np.where(shown, table.half_width, 0) * parts).astype(np.int64).tolist()
     written = np.cumsum(2 * shown.sum(axis=1) * samples)
+    unknown: list[Label] = [(BOTTLENECK, UNKNOWN, "")] if is_topdown(findings) else []
     labels: list[Sequence[Label]] = []
     left_out = 0
     for row, diagnosis in enumerate(findings.diagnoses):
-        mine: list[Label] = [(BOTTLENECK, diagnosis.bottleneck or UNKNOWN, "")]
+        mine = list(unknown)
         if diagnosis.path:
+            mine = [(BOTTLENECK, diagnosis.path[0], "")]
             mine.append((PATH, "/".join(diagnosis.path), ""))
         if written[row] <= MOST_LABELS:
             for column in np.flatnonzero(shown[row]).tolist():
@@ -71,7 +78,7 @@ def function_labels(findings: Findings, samples: I64) -> tuple[list[Sequence[Lab
         elif shown[row].any():
             left_out += 1
         labels.append(mine)
-    return labels, left_out
+    return [*labels, unknown], left_out
 
 
 def summary(findings: Findings, left_out: int) -> Iterator[str]:
@@ -86,7 +93,8 @@ def summary(findings: Findings, left_out: int) -> Iterator[str]:
         shown = [texts.pop(metric) for metric in group.metrics if metric in texts]  # in the first of its groups alone
         if shown:
             yield f"stage {group.stage} {group.name}: {'; '.join(shown)}"
-    yield f"bottleneck: {' > '.join(diagnosis.path) or UNKNOWN}{'. ' * bool(diagnosis.advice)}{diagnosis.advice}"
+    if is_topdown(findings):
+        yield f"bottleneck: {' > '.join(diagnosis.path) or UNKNOWN}{'. ' * bool(diagnosis.advice)}{diagnosis.advice}"
     if diagnosis.groups:
         yield f"look at: {', '.join(diagnosis.groups)}"
     for sentence in findings.disagreements:
@@ -101,6 +109,7 @@ def _texts(table: MetricTable) -> dict[str, str]:
     texts: dict[str, list[str]] = {}
     for name, each in table.row(0):
         doubt = "" if each.is_significant else " (too few samples)"
-        text = f"{_key(name, each.source)} {each.value:.4g} ± {each.half_width:.2g} {each.units}{doubt}"
+        half_width = each.half_width if each.half_width > abs(each.value) * 1e-6 else 0.0  # what is left of rounding
+        text = f"{_key(name, each.source)} {each.value:.4g} ± {half_width:.2g} {each.units}{doubt}"
         texts.setdefault(name, []).append(text)
     return {name: ", ".join(mine) for name, mine in texts.items()}
