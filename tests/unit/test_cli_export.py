@@ -62,6 +62,21 @@ def test_an_event_that_is_not_there_is_refused_with_those_that_are(topdown: Path
     assert "backend_bound_slots" in (refused.value.hint or "")
 
 
+def test_damaged_spe_data_costs_nothing_but_itself(tmp_path: Path) -> None:
+    capture = write_spe_capture(tmp_path / "clock")
+    (capture / "spe_spans.parquet").write_bytes(b"no table")
+    result = CliRunner().invoke(command, [str(capture), "--to", "folded"], catch_exceptions=False)
+    assert result.stdout == "app;work 300000000\napp;work;parse 100000000\n"
+    assert result.stderr.startswith("tdprof: SPE records are left out: ")
+    assert "spe_records" not in gzip.decompress(export(capture, "--to", "pprof")).decode("utf-8", "replace")
+
+
+def test_the_page_of_a_capture_with_both_is_written(topdown: Path) -> None:
+    page = export(topdown, "--to", "html").decode()
+    assert "backend_bound" in page
+    assert "backend_bound_slots" not in page
+
+
 def test_without_a_topdown_recording_spe_tells_no_bottleneck(tmp_path: Path) -> None:
     message = pprof_pb2.Profile.FromString(
         gzip.decompress(export(write_spe_capture(tmp_path / "clock"), "--to", "pprof"))

@@ -9,14 +9,13 @@ from typing import BinaryIO
 import click
 from rich.console import Console
 
-from tdprof.calibrate import calibrated
 from tdprof.cli.loading import (
     capture_argument,
     find_event,
-    find_with_progress,
     has_spe,
-    load_with_progress,
+    load_with_findings,
     symbol_options,
+    without_spe_if_damaged,
 )
 from tdprof.cli.output import replaced_file, standard_output
 from tdprof.errors import TdprofError
@@ -120,18 +119,17 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
 
 def _prepare(capture: Path, target: Format, event: str | None, symbols: SymbolOptions) -> Export:
     """Load what a format writes."""
-    recorded = load_with_progress(capture, symbols, keeps_time=target.has_time)
-    findings = find_with_progress(capture, recorded, symbols)
-    profile = calibrated(recorded)
+    profile, findings = load_with_findings(capture, symbols, keeps_time=target.has_time)
     if target.has_categories:
         profile = with_categories(profile, findings)
     index = find_event(profile, event)
     if event is not None:
         return Export(profile.only_event(index), findings)
-    if not target.has_operations or not has_spe(capture):
-        return Export(profile, findings)
-    # Only now: SPE's part of the program is not needed for anything else here.
-    from tdprof.spe_operations import load_operations
+    operations = None
+    if target.has_operations and has_spe(capture):
+        # Only now: SPE's part of the program is not needed for anything else here.
+        from tdprof.spe_operations import load_operations
 
-    with Console(stderr=True).status("adding up SPE records", spinner="line") as status:
-        return Export(profile, findings, load_operations(capture, symbols, status.update))
+        with Console(stderr=True).status("adding up SPE records", spinner="line") as status, without_spe_if_damaged():
+            operations = load_operations(capture, symbols, status.update)
+    return Export(profile, findings, operations)

@@ -1,14 +1,17 @@
 """The capture that a subcommand reads: its argument, and the wait for it."""
 
+import contextlib
 import functools
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from tdprof.calibrate import calibrated
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.record import DEFAULT_OUTPUT
@@ -79,22 +82,34 @@ def _load(capture: Path, symbols: SymbolOptions, shown: Path) -> Profile:
         return load_profile(capture, symbols, status.update)
 
 
-def find_with_progress(capture: Path, profile: Profile, symbols: SymbolOptions) -> Findings | None:
-    """Metrics of a capture's code, as the PMU and SPE measured them; None of a capture that has neither.
+def load_with_findings(
+    capture: Path, symbols: SymbolOptions, *, keeps_time: bool = True
+) -> tuple[Profile, Findings | None]:
+    """As `load_with_progress`, ready to be shown: each event once, calibrated, and the metrics of its code.
 
-    Args:
-        profile: as ``load_with_progress`` gave it.
+    What SPE measured stands beside the PMU's metrics, or alone where there was no Topdown recording.
     """
+    profile = load_with_progress(capture, symbols, keeps_time=keeps_time)
     if profile.topdown is None and not has_spe(capture):
-        return None
-    with Console(stderr=True).status("finding what is slow, and why", spinner="line") as status:
+        return profile, None
+    with Console(stderr=True).status("adding up metrics", spinner="line") as status:
         findings = find_findings(profile)
-        if not has_spe(capture):
-            return findings
-        # Only now: SPE's part of the program is not needed for anything else.
-        from tdprof.spe_join import join_spe
+        if has_spe(capture):
+            # Only now: SPE's part of the program is not needed for anything else.
+            from tdprof.spe_join import join_spe
 
-        return join_spe(findings, capture, profile, symbols, status.update)
+            with without_spe_if_damaged():
+                findings = join_spe(findings, capture, profile, symbols, status.update)
+        return calibrated(profile), findings
+
+
+@contextlib.contextmanager
+def without_spe_if_damaged() -> Iterator[None]:
+    """Says why SPE records cannot be read, for a command that has the rest of a capture to show."""
+    try:
+        yield
+    except TdprofError as error:
+        print(f"tdprof: SPE records are left out: {error.message}", file=sys.stderr)
 
 
 def has_spe(capture: Path) -> bool:

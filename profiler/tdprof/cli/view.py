@@ -14,8 +14,7 @@ from urllib.parse import quote
 import click
 from rich.console import Console
 
-from tdprof.calibrate import calibrated
-from tdprof.cli.loading import capture_argument, find_with_progress, load_with_progress, symbol_options
+from tdprof.cli.loading import capture_argument, load_with_findings, symbol_options
 from tdprof.cli.local_server import HOST, Document, LocalServer
 from tdprof.cli.output import standard_output
 from tdprof.errors import TdprofError
@@ -59,9 +58,7 @@ def command(capture: Path, opened: str | None, port: int, no_browser: bool, symb
     release = find_speedscope()
     if opened == SPEEDSCOPE_PAGE and release is None:
         raise TdprofError("speedscope is not installed", hint=f"{_how_to_install()}; or tdprof view --html", status=2)
-    recorded = load_with_progress(capture, symbols)
-    findings = find_with_progress(capture, recorded, symbols)
-    profile = calibrated(recorded)
+    profile, findings = load_with_findings(capture, symbols)
     documents = _documents(profile, findings, release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
     with LocalServer(documents, port) as server:
