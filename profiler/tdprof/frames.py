@@ -140,6 +140,14 @@ def call_tree(stacks: FrameStacks) -> CallTree:
     return CallTree(np.concatenate(parents), np.concatenate(functions).astype(np.int32), node)
 
 
+def leaf_locations(profile: Profile) -> I64:
+    """int64[stacks]: location id of each stack's leaf, -1 where the stack is empty."""
+    has_stack = np.diff(profile.stacks.start.astype(np.int64)) > 0
+    leaf = np.full(len(has_stack), -1, np.int64)
+    leaf[has_stack] = profile.stacks.location[profile.stacks.start[:-1][has_stack]]
+    return leaf
+
+
 def merge_stacks(stacks: FrameStacks) -> tuple[I64, I64]:
     """Number the stacks so that those with the same functions, whatever their lines and addresses, share a number.
 

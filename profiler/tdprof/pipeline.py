@@ -90,7 +90,7 @@ def _make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
 
 
 @contextlib.contextmanager
-def _tables_of(folder: Path) -> Iterator[tuple[Path, Manifest]]:
+def tables_of(folder: Path) -> Iterator[tuple[Path, Manifest]]:
     """The folder that holds a capture's tables: itself, or for an interrupted recording a temporary one."""
     manifest = read_manifest(folder)
     if manifest.state is State.COMPLETE:
@@ -195,7 +195,7 @@ def load_profile(
     Raises:
         TdprofError: not a capture, of a newer schema, or damaged beyond reading.
     """
-    with _tables_of(folder) as (tables, manifest):
+    with tables_of(folder) as (tables, manifest):
         samples = read_table(tables, "samples")
         _check_samples(folder, samples, manifest)
         stacks, reason = read_side_table(tables, "stacks")
@@ -229,7 +229,7 @@ def load_other_samples(
         symbols: where symbols come from.
         progress: told in a few words what is being waited for.
     """
-    with _tables_of(folder) as (tables, manifest):
+    with tables_of(folder) as (tables, manifest):
         other = replace(manifest, events=events, topdown=None)
         return _make_profile(tables, other, samples, _place(tables, samples, stacks), symbols, progress)
 

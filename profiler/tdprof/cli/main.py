@@ -13,6 +13,7 @@ from tdprof.errors import TdprofError
 COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "sample a command, processes or the whole system into a capture"),
     "report": ("report", "print a capture's hotspots by function or source line"),
+    "annotate": ("annotate", "print a function's source or instructions with the samples of each line"),
     "diff": ("diff", "what changed between two captures, and whether a build should fail"),
     "export": ("export", "write a capture as an HTML page, speedscope, pprof or folded stacks"),
     "view": ("view", "look at a capture in the browser: speedscope, or a page of its own"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tdprof.code import CodePart
 from tdprof.elf import PF_X, PT_LOAD, SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError
 from tdprof.model import U64, Locations, Unknown
 from tdprof.symbolize import dwarf
@@ -13,6 +14,7 @@ from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex
 from tdprof.symbolize.debug_files import DebugDirs, DebugFile, find_debug_file, find_shared_file, read_mini_debug_info
 from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, read_debug_sections
 from tdprof.symbolize.locations import find_locations
+from tdprof.symbolize.names import split_clone_tags
 from tdprof.symbolize.split_units import SplitFinder
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, join_tables, read_elf_symbols
 
@@ -20,6 +22,7 @@ NOT_COMPILED = (
     "lines and inlined functions are missing, since tdprof's compiled part was not built; "
     "install gcc, then pip install tdprof again"
 )
+LARGEST_CODE_BYTES = 1 << 22  # of one function; a symbol that claims more is damaged, or no function
 NOWHERE = np.uint64(2**64 - 1)  # the ELF address of a file offset that no segment loads; no symbol covers it
 
 
@@ -51,6 +54,11 @@ class ElfSymbols:
     """What one file and its debug data say of its code. Debug data is read when first asked for, and only as far as
     the addresses asked for need; all of it when asked again for others, also by a later process through the cache."""
 
+    @property
+    def path(self) -> Path:
+        """The file that is read."""
+        return self._path
+
     def __init__(self, elf: Elf, path: Path, dirs: DebugDirs, cache: SymbolCache | None = None) -> None:
         self._elf = elf
         self._path = path
@@ -76,6 +84,50 @@ class ElfSymbols:
         else:
             missing = Unknown.NO_SYMBOL if self._is_complete else Unknown.STRIPPED
         return find_locations(self._table, self._index_for(addresses), addresses, missing)
+
+    def parts(self, file_offsets: U64) -> list[CodePart]:
+        """The functions that stand at some places of the file, whole: with the pieces that compilers split off."""
+        addresses = elf_addresses(self._elf, file_offsets)
+        found = np.unique(self._table.lookup(addresses))
+        found = found[found >= 0]
+        names = self._table.names(range(len(self._table)))
+        homes = [(*split_clone_tags(names[row]), int(self._table.file[row])) for row in found.tolist()]
+        bases = {base for base, _, _ in homes}
+        chosen = set(found.tolist())
+        for row, name in enumerate(names):
+            base, tags = split_clone_tags(name)
+            if base in bases:
+                # Pieces are local symbols of the file that the function was compiled from; -1: that is not noted.
+                file = int(self._table.file[row])
+                if any(
+                    base == home and (tags or home_tags) and (file == home_file or min(file, home_file) < 0)
+                    for home, home_tags, home_file in homes
+                ):
+                    chosen.add(row)
+        return [part for row in sorted(chosen) if (part := self._part(row, names[row])) is not None]
+
+    def name_targets(self, addresses: U64) -> list[str]:
+        """Linkage name and distance of the function at each ELF address, or "" where none is known."""
+        rows = self._table.lookup(addresses)
+        names = iter(self._table.names(rows[rows >= 0].tolist()))
+        result = []
+        for row, address in zip(rows.tolist(), addresses.tolist(), strict=True):
+            if row < 0:
+                result.append("")
+                continue
+            distance = address - int(self._table.start[row])
+            result.append(next(names) + (f"+{distance:#x}" if distance else ""))
+        return result
+
+    def _part(self, row: int, name: str) -> CodePart | None:
+        """A symbol's code; None where the file has no bytes for it."""
+        start, end = int(self._table.start[row]), int(self._table.end[row])
+        for segment in self._elf.segments:
+            if segment.type == PT_LOAD and segment.flags & PF_X and start - segment.address in range(segment.file_size):
+                offset = start - segment.address + segment.offset
+                size = min(end - start, segment.file_size - (start - segment.address), LARGEST_CODE_BYTES)
+                return CodePart(name, start, offset, bytes(self._elf.data[offset : offset + size]), self._elf.machine)
+        return None
 
     def _index_for(self, addresses: U64) -> CodeIndex:
         if self._debug is None:

@@ -107,10 +107,17 @@ class Symbolizer:
         better = np.flatnonzero((tried.reason == Unknown.KNOWN) | (found.reason[missing] == Unknown.NO_FILE))
         return combine_locations(found, missing[better], tried, better)
 
-    def _locate_in_files(self, file: MappedFile, file_offsets: U64) -> Locations:
+    def file_of(self, file: MappedFile) -> ElfSymbols | Unknown:
+        """The file itself, where it is read from ELF; or why it is not."""
+        if file.kind not in (FileKind.ELF, FileKind.VDSO):
+            return Unknown.NO_FILE
         symbols = self._files.get(file)
         if symbols is None:
             symbols = self._files[file] = self._open(file)
+        return symbols
+
+    def _locate_in_files(self, file: MappedFile, file_offsets: U64) -> Locations:
+        symbols = self.file_of(file)
         if isinstance(symbols, Unknown):
             return unknown_locations(len(file_offsets), symbols)
         return symbols.locate(file_offsets)

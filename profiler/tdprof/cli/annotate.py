@@ -1,0 +1,93 @@
+"""`tdprof annotate`: a function's source, or its instructions, beside what they took."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tdprof.calibrate import calibrated
+from tdprof.cli.loading import find_event, load_with_progress, symbol_options
+from tdprof.cli.output import standard_output
+from tdprof.cli.report import PIPE_COLUMNS
+from tdprof.errors import TdprofError
+from tdprof.function_choice import choose_function
+from tdprof.pipeline import SymbolOptions, find_findings
+from tdprof.source_files import SourceFiles, parse_source_map
+
+
+@click.command("annotate")
+@click.argument("capture", type=click.Path(path_type=Path), metavar="CAPTURE")
+@click.argument("function", metavar="FUNCTION")
+@click.option("--asm", "has_code", is_flag=True, help="Show instructions, with the source lines they come from.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with exact counts of every event.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, a row for each line and event.")
+@click.option("-e", "--event", metavar="EVENT", help="The event that leads (the first).")
+@click.option(
+    "--source-dir",
+    "source_dirs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    metavar="DIR",
+    help="Look for source files below DIR first. May be repeated.",
+)
+@click.option(
+    "--source-map",
+    "source_maps",
+    multiple=True,
+    metavar="FROM=TO",
+    help="Source paths that begin with FROM begin with TO here. May be repeated.",
+)
+@symbol_options
+def command(
+    capture: Path,
+    function: str,
+    has_code: bool,
+    as_json: bool,
+    as_csv: bool,
+    event: str | None,
+    source_dirs: Sequence[Path],
+    source_maps: Sequence[str],
+    symbols: SymbolOptions,
+) -> None:
+    """Print FUNCTION line by line, with the samples of each: name, part of a name, or MODULE:NAME.
+
+    \b
+    share    of the function's samples; of its own code, and of what was inlined there
+    inlined  the part of a line's samples that is in functions inlined there
+    cycles   mean latency of the operations that SPE sampled in the line, with their p99 and number
+
+    \b
+    tdprof annotate tdprof.capture work             source
+    tdprof annotate tdprof.capture work --asm       instructions
+    tdprof annotate tdprof.capture libc.so.6:memcpy --source-map /build/glibc=/src/glibc
+    """
+    if as_json and as_csv:
+        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
+    sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
+    profile = load_with_progress(capture, symbols)
+    findings = find_findings(profile)
+    profile = calibrated(profile)
+    leading = find_event(profile, event)
+    chosen = choose_function(profile, function, leading)
+
+    # Only now: what is typed wrong is said at once.
+    from tdprof.annotating import annotate
+    from tdprof.report.annotation_json import render_csv, render_json
+    from tdprof.report.annotation_text import render_text
+
+    with Console(stderr=True).status(f"annotating {chosen.name}", spinner="line") as status:
+        annotation = annotate(
+            capture, profile, findings, chosen, sources, symbols, has_code=has_code, progress=status.update
+        )
+    with standard_output():
+        if as_json:
+            sys.stdout.write(render_json(annotation))
+        elif as_csv:
+            sys.stdout.writelines(render_csv(annotation))
+        else:
+            fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+            console = Console(width=None if fits_width else PIPE_COLUMNS)
+            sys.stdout.write(render_text(annotation, console, event=leading))
