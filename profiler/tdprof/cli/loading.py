@@ -85,6 +85,7 @@ def _load(capture: Path, symbols: SymbolOptions, shown: Path) -> Profile:
 def load_with_findings(
     capture: Path, symbols: SymbolOptions, *, keeps_time: bool = True
 ) -> tuple[Profile, Findings | None]:
+<<<<<<< HEAD
     """As `load_with_progress`, ready to be shown: each event once, calibrated, and the metrics of its code.
 
     What SPE measured stands beside the PMU's metrics, or alone where there was no Topdown recording.
@@ -117,6 +118,23 @@ def has_spe(capture: Path) -> bool:
     return not _is_perf_data(capture) and read_manifest(capture).spe is not None
 
 
+=======
+    """As `load_with_progress`, ready to be shown: each event once, calibrated, and the metrics of a Topdown recording.
+
+    What SPE measured stands beside the PMU's metrics where a Topdown capture has both.
+    """
+    profile = load_with_progress(capture, symbols, keeps_time=keeps_time)
+    if profile.topdown is None:
+        return profile, None
+    # Only now: SPE's part of the program is not needed for anything else here.
+    from tdprof.spe_join import join_spe
+
+    with Console(stderr=True).status("adding up metrics", spinner="line") as status:
+        findings = join_spe(find_findings(profile), capture, profile, symbols, status.update)
+        return calibrated(profile), findings
+
+
+>>>>>>> 85cb4f6 (metrics, tests: a simulator puts the intervals to the test; samples of unequal weight scatter within rows too)
 def find_event(profile: Profile, name: str | None) -> int:
     """The index of an event by its name; the first without one.
 

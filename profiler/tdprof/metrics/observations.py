@@ -21,8 +21,7 @@ class Entries:
         stack: int64[n], stack id; after `assign` a row of code.
         interval: int64[n], 0 to ``intervals - 1`` in order of time.
         samples, weight: float64[n], sums.
-        squares: float64[n], sum of the squared weights of the single samples, taken as equal within a row of the
-            profile, which holds their sum only.
+        squares: float64[n], sum of the squared weights of the single samples.
         event_start: int64[events + 1]; the entries of event i are ``event_start[i]:event_start[i + 1]``.
         intervals: how many there are.
     """
@@ -48,7 +47,7 @@ def sample_entries(profile: Profile) -> Entries:
     key = (samples.event.astype(np.int64) * intervals + interval) * stacks + samples.stack
     distinct, row = np.unique(key, return_inverse=True)
     count, weight = samples.count.astype(np.float64), samples.weight.astype(np.float64)
-    squares = np.divide(weight**2, count, out=np.zeros_like(weight), where=count > 0)
+    squares = _squares(samples.event, count, weight, len(profile.events))
     n = len(distinct)
     event = distinct // max(1, stacks * intervals)
     return Entries(
@@ -84,7 +83,20 @@ def assign(entries: Entries, row: I64, stack: I64) -> Entries:
     )
 
 
-def sum_by_row(row: I64, values: F64, n: int) -> F64:
+def _squares(event: NDArray[np.uint32], count: F64, weight: F64, events: int) -> F64:
+    """Sum of squared weights of each row's samples, of which only the sum of weights is kept.
+
+    Within a row they scatter as the rows' means do between rows: not at all with a fixed period.
+    """
+    mean = np.divide(weight, count, out=np.zeros_like(weight), where=count > 0)
+    total = sum_by_row(event, weight, events), sum_by_row(event, count, events)
+    of_event = np.divide(*total, out=np.zeros(events), where=total[1] > 0)
+    scatter = sum_by_row(event, count * (mean - of_event[event]) ** 2, events)
+    variance = scatter / np.maximum(sum_by_row(event, np.ones(len(event)), events) - 1, 1)
+    return np.asarray(weight * mean + np.maximum(count - 1, 0) * variance[event])
+
+
+def sum_by_row(row: NDArray[np.integer], values: F64, n: int) -> F64:
     """float64[n]: the values of each row added up."""
     return np.asarray(np.bincount(row, values, n), np.float64)
 
