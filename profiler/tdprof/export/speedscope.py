@@ -20,6 +20,7 @@ UNITS = {Unit.NANOSECONDS: "nanoseconds", Unit.BYTES: "bytes", Unit.COUNT: "none
 # speedscope walks every row in the browser's main thread, and a second's rows repeat in the next: a long capture is
 # told at a coarser time than its own rather than in a file that no browser opens.
 MOST_ROWS = 200_000
+MOST_ROWS_IN_ALL = 600_000  # of all profiles: a Topdown recording has dozens
 ROWS_A_WRITE = 10_000
 
 
@@ -91,7 +92,8 @@ def _profile(profile: Profile, event: int, texts: list[str], stack_of_sample: I6
     samples = profile.samples
     chosen = samples.event == event
     thread, stack = samples.thread_name[chosen], stack_of_sample[chosen]
-    order, start = _rows_in_time(samples.time_ns[chosen], thread, stack, MOST_ROWS)
+    most_rows = min(MOST_ROWS, MOST_ROWS_IN_ALL // len(profile.events))
+    order, start = _rows_in_time(samples.time_ns[chosen], thread, stack, most_rows)
     weights = np.add.reduceat(samples.weight[chosen][order], start).tolist()
 
     info = profile.events[event]

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 import numpy as np
+import pytest
 from google.protobuf import text_format
 
 from builders.profiles import Call, Frame, ProfileBuilder, example
 from builders.topdown_example import topdown_example
 from tdprof import __version__
-from tdprof.export import pprof_pb2
+from tdprof.export import pprof_pb2, speedscope
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import build_pprof, write_pprof
 from tdprof.export.speedscope import _rows_in_time, write_speedscope
@@ -89,6 +90,16 @@ def test_speedscope_coarsens_time_only_as_far_as_it_must() -> None:
     for most_rows, rows in ((16, 16), (15, 8), (4, 4), (1, 1), (0, 1)):
         order, start = _rows_in_time(time_ns, thread, stack, most_rows)
         assert (len(order), len(start)) == (seconds, rows)
+
+
+def test_speedscope_shares_its_rows_among_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speedscope, "MOST_ROWS_IN_ALL", 8)
+    builder = ProfileBuilder([EventInfo(f"event{number}", Unit.COUNT) for number in range(4)])
+    for event in range(4):
+        for second in range(8):
+            builder.add("main", event=event, time_ns=second * 1_000_000_000, weight=1)
+    profiles = json.loads(written(write_speedscope, builder.build()))["profiles"]
+    assert [each["weights"] for each in profiles] == [[4, 4]] * 4
 
 
 def test_pprof_mapping_covers_addresses_outside_the_recorded_range() -> None:
