@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from builders.spe_capture import write_spe_capture
+from builders import spe
+from builders.spe_capture import records, write_spe_capture
+from builders.spe_perf_data import perf_data
 from tdprof.cli.export import command
 from tdprof.errors import TdprofError
 from tdprof.export import pprof_pb2
@@ -69,6 +71,16 @@ def test_damaged_spe_data_costs_nothing_but_itself(tmp_path: Path) -> None:
     assert result.stdout == "app;work 300000000\napp;work;parse 100000000\n"
     assert result.stderr.startswith("tdprof: SPE records are left out: ")
     assert "spe_records" not in gzip.decompress(export(capture, "--to", "pprof")).decode("utf-8", "replace")
+
+
+def test_perf_data_gives_its_spe_records_without_making_a_capture(tmp_path: Path) -> None:
+    stream, _ = spe.write_stream(records(), spe.packed_record)
+    source = perf_data(tmp_path / "perf.data", [(0, stream)], [0x410FD400])
+    message = pprof_pb2.Profile.FromString(gzip.decompress(export(source, "--to", "pprof")))
+    text = message.string_table
+    assert text[message.default_sample_type] == "spe_records"
+    assert sum(sample.value[-2] for sample in message.sample) == len(records())
+    assert sum(sample.value[-1] for sample in message.sample) == sum(record.total for record in records())
 
 
 def test_the_page_of_a_capture_with_both_is_written(topdown: Path) -> None:

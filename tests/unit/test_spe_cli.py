@@ -2,7 +2,6 @@
 
 import csv
 import json
-import struct
 from pathlib import Path
 
 import pyarrow.parquet
@@ -10,13 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from builders import spe
-from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter
-from builders.perf_records import RecordLayout
+from builders.spe_perf_data import perf_data
 from tdprof.cli.spe import command
 from tdprof.errors import TdprofError
 
 N1, AMPEREONE = 0x410FD0C0, 0xC00FAC40
-CPU_MAGIC = 0x1010101010101010
 
 
 def run(*args: object) -> str:
@@ -39,21 +36,6 @@ def load(source: int | None, **more: int) -> spe.Truth:
         context_el2=77,
         **{"timestamp": 1000, **more},
     )
-
-
-def perf_data(path: Path, buffers: list[tuple[int, bytes]], midrs: list[int]) -> Path:
-    """Buffers by CPU; metadata of version 2 that names each CPU's core."""
-    writer = PerfDataWriter([Event(RecordLayout(sample_type=0x10087), name="arm_spe_0//", type=9)])
-    words = [2, 4, 9, len(midrs)]
-    for cpu, midr in enumerate(midrs):
-        words += [CPU_MAGIC, cpu, 4, midr, 9, 1024, 0]
-    data = writer.tool_record(TIME_CONV, struct.pack("<5QBB6x", 4, 160, 5, 0, 2**64 - 1, 1, 0))
-    data += writer.tool_record(AUXTRACE_INFO, struct.pack(f"<II{len(words)}Q", 4, 0, *words))
-    for cpu, payload in buffers:
-        padded = payload + b"\0" * (-len(payload) % 8)
-        data += writer.auxtrace(padded, cpu=cpu, aux_offset=0x4000 * cpu)
-    path.write_bytes(writer.file(data))
-    return path
 
 
 def test_decode_names_sources_by_core(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from tdprof.cli.loading import (
+    as_capture,
     capture_argument,
     find_event,
     has_spe,
@@ -106,7 +107,8 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
             hint=f"tdprof export {capture} --to {format_name} -o profile.pb.gz",
             status=2,
         )
-    what = _prepare(capture, target, event, symbols)
+    with as_capture(capture, keeps_time=target.has_time) as folder:
+        what = _prepare(folder, target, event, symbols)
     if is_stdout:
         with standard_output():
             target.write(what, sys.stdout.buffer)
@@ -119,7 +121,7 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
 
 def _prepare(capture: Path, target: Format, event: str | None, symbols: SymbolOptions) -> Export:
     """Load what a format writes."""
-    profile, findings = load_with_findings(capture, symbols, keeps_time=target.has_time)
+    profile, findings = load_with_findings(capture, symbols)
     if target.has_categories:
         profile = with_categories(profile, findings)
     index = find_event(profile, event)

@@ -53,23 +53,35 @@ def symbol_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+@contextlib.contextmanager
+def as_capture(path: Path, *, keeps_time: bool = True) -> Iterator[Path]:
+    """A capture's folder: the path itself, or a temporary one made of what ``perf record`` left.
+
+    Args:
+        path: a capture's folder, or perf.data in any form.
+        keeps_time: of perf.data; False where only sums over the whole recording are wanted, which takes less memory.
+    """
+    keep_process_small()
+    if not _is_perf_data(path):
+        yield path
+        return
+    from tdprof.cli.perf_data import import_with_progress, say_losses
+
+    with tempfile.TemporaryDirectory(prefix="tdprof-") as folder:
+        imported = Path(folder, "capture")
+        say_losses(import_with_progress(str(path), imported, keeps_time=keeps_time).losses)
+        yield imported
+
+
 def load_with_progress(capture: Path, symbols: SymbolOptions, *, keeps_time: bool = True) -> Profile:
     """Load a capture, or import what ``perf record`` left; while that lasts stderr says so, if it is a terminal.
 
     Args:
-        capture: a capture's folder, or perf.data in any form.
+        capture, keeps_time: as `as_capture` takes them.
         symbols: where symbols come from.
-        keeps_time: of perf.data; False where only sums over the whole recording are wanted, which takes less memory.
     """
-    keep_process_small()
-    if _is_perf_data(capture):
-        from tdprof.cli.perf_data import import_with_progress, say_losses
-
-        with tempfile.TemporaryDirectory(prefix="tdprof-") as folder:
-            imported = Path(folder, "capture")
-            say_losses(import_with_progress(str(capture), imported, keeps_time=keeps_time).losses)
-            return _load(imported, symbols, capture)
-    return _load(capture, symbols, capture)
+    with as_capture(capture, keeps_time=keeps_time) as folder:
+        return _load(folder, symbols, capture)
 
 
 def _is_perf_data(path: Path) -> bool:
@@ -90,18 +102,19 @@ def load_with_findings(
 
     What SPE measured stands beside the PMU's metrics, or alone where there was no Topdown recording.
     """
-    profile = load_with_progress(capture, symbols, keeps_time=keeps_time)
-    if profile.topdown is None and not has_spe(capture):
-        return profile, None
-    with Console(stderr=True).status("adding up metrics", spinner="line") as status:
-        findings = find_findings(profile)
-        if has_spe(capture):
-            # Only now: SPE's part of the program is not needed for anything else.
-            from tdprof.spe_join import join_spe
+    with as_capture(capture, keeps_time=keeps_time) as folder:
+        profile = _load(folder, symbols, capture)
+        if profile.topdown is None and not has_spe(folder):
+            return profile, None
+        with Console(stderr=True).status("adding up metrics", spinner="line") as status:
+            findings = find_findings(profile)
+            if has_spe(folder):
+                # Only now: SPE's part of the program is not needed for anything else.
+                from tdprof.spe_join import join_spe
 
-            with without_spe_if_damaged():
-                findings = join_spe(findings, capture, profile, symbols, status.update)
-        return calibrated(profile), findings
+                with without_spe_if_damaged():
+                    findings = join_spe(findings, folder, profile, symbols, status.update)
+            return calibrated(profile), findings
 
 
 @contextlib.contextmanager
@@ -114,8 +127,8 @@ def without_spe_if_damaged() -> Iterator[None]:
 
 
 def has_spe(capture: Path) -> bool:
-    """Whether a capture has SPE records; those of perf.data read as it is are gone with the capture made of it."""
-    return not _is_perf_data(capture) and read_manifest(capture).spe is not None
+    """Whether a capture has SPE records."""
+    return read_manifest(capture).spe is not None
 
 
 =======

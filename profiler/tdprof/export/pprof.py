@@ -55,7 +55,9 @@ def build_pprof(
     if operations is not None:
         message.sample_type.add(type=strings[RECORDS], unit=strings["count"])
         message.sample_type.add(type=strings[LATENCY], unit=strings["cycles"])
-    if profile.events:
+    if operations is not None and not len(profile.samples.event):
+        message.default_sample_type = strings[RECORDS]
+    elif profile.events:
         message.default_sample_type = strings[profile.events[0].name]
     if len(profile.events) == 1:
         # The period belongs to the whole file, so only a single event has one.
