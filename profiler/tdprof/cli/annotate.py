@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from tdprof.calibrate import calibrated
-from tdprof.cli.loading import find_event, load_with_progress, symbol_options
+from tdprof.cli.loading import as_capture, find_event, load_capture, symbol_options
 from tdprof.cli.output import standard_output
 from tdprof.cli.report import PIPE_COLUMNS
 from tdprof.errors import TdprofError
@@ -67,21 +67,22 @@ def command(
     if as_json and as_csv:
         raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
-    profile = load_with_progress(capture, symbols)
-    findings = find_findings(profile)
-    profile = calibrated(profile)
-    leading = find_event(profile, event)
-    chosen = choose_function(profile, function, leading)
+    with as_capture(capture) as folder:
+        profile = load_capture(folder, symbols, capture)
+        findings = find_findings(profile)
+        profile = calibrated(profile)
+        leading = find_event(profile, event)
+        chosen = choose_function(profile, function, leading)
 
-    # Only now: what is typed wrong is said at once.
-    from tdprof.annotating import annotate
-    from tdprof.report.annotation_json import render_csv, render_json
-    from tdprof.report.annotation_text import render_text
+        # Only now: what is typed wrong is said at once.
+        from tdprof.annotating import annotate
+        from tdprof.report.annotation_json import render_csv, render_json
+        from tdprof.report.annotation_text import render_text
 
-    with Console(stderr=True).status(f"annotating {chosen.name}", spinner="line") as status:
-        annotation = annotate(
-            capture, profile, findings, chosen, sources, symbols, has_code=has_code, progress=status.update
-        )
+        with Console(stderr=True).status(f"annotating {chosen.name}", spinner="line") as status:
+            annotation = annotate(
+                folder, profile, findings, chosen, sources, symbols, has_code=has_code, progress=status.update
+            )
     with standard_output():
         if as_json:
             sys.stdout.write(render_json(annotation))

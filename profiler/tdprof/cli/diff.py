@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -12,15 +12,16 @@ import click
 from rich.console import Console
 
 from tdprof.calibrate import calibrated
-from tdprof.capture.manifest import Host, State, read_manifest
-from tdprof.cli.loading import load_with_progress, symbol_options
+from tdprof.capture.manifest import Host, Manifest, State, read_manifest
+from tdprof.cli.loading import as_capture, load_capture, symbol_options
 from tdprof.cli.output import standard_output
 from tdprof.cli.report import DEFAULT_LIMIT, PIPE_COLUMNS
 from tdprof.compare import Basis, Comparison, compare
 from tdprof.compare.conditions import find_breaches, parse_condition
 from tdprof.compare.significance import DEFAULT_NOISE_PERCENT
 from tdprof.errors import TdprofError
-from tdprof.pipeline import SymbolOptions
+from tdprof.findings import Findings
+from tdprof.pipeline import SymbolOptions, find_findings
 from tdprof.profile import Profile
 from tdprof.report.comparison import describe_breach, render_csv, render_json, render_text
 
@@ -84,12 +85,21 @@ def command(
         raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
     with _status_2():
         conditions = [parse_condition(text) for text in fail_on]
-        sides = [(str(path), calibrated(load_with_progress(path, symbols))) for path in (a, b)]
-        doubts = list(_reasons_against(a, b, sides))
+        loaded = [_load(path, symbols) for path in (a, b)]
+        sides = [(str(path), each.profile) for path, each in zip((a, b), loaded, strict=True)]
+        doubts = list(_reasons_against(sides, [each.manifest for each in loaded]))
         if conditions and doubts:
             raise TdprofError(f"cannot judge --fail-on: {doubts[0]}", hint="record both again, on one kind of machine")
         chosen = Basis(basis) if basis else None
-        comparison = compare(sides[0][1], sides[1][1], basis=chosen, noise_percent=noise_percent)
+        a_side, b_side = loaded
+        comparison = compare(
+            a_side.profile,
+            b_side.profile,
+            a_side.findings,
+            b_side.findings,
+            basis=chosen,
+            noise_percent=noise_percent,
+        )
         comparison = replace(comparison, notes=[*doubts, *comparison.notes])
         leading = _leading_event(comparison, event)
         breaches = find_breaches(comparison, conditions)
@@ -117,19 +127,37 @@ def _status_2() -> Iterator[None]:
         raise TdprofError(error.message, hint=error.hint, status=2) from error
 
 
-def _reasons_against(a: Path, b: Path, sides: Sequence[tuple[str, Profile]]) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    profile: Profile  # calibrated
+    findings: Findings | None
+    manifest: Manifest
+
+
+def _load(capture: Path, symbols: SymbolOptions) -> _Loaded:
+    with as_capture(capture) as folder:
+        profile = load_capture(folder, symbols, capture)
+        findings = find_findings(profile)
+        manifest = read_manifest(folder)
+        if manifest.spe is not None:
+            from tdprof.spe_join import join_spe  # SPE's part of the program is slow to load
+
+            findings = join_spe(findings, folder, profile, symbols)
+        return _Loaded(calibrated(profile), findings, manifest)
+
+
+def _reasons_against(sides: Sequence[tuple[str, Profile]], manifests: Sequence[Manifest]) -> Iterator[str]:
     """Why the captures should not be compared, or only with care."""
-    hosts = [read_manifest(path).host for path in (a, b)]
-    cores = [_core(host) for host in hosts]
+    cores = [_core(manifest.host) for manifest in manifests]
     if cores[0] != cores[1] and all(cores):
         yield f"they were recorded on different cores: {cores[0]} and {cores[1]}"
     groups = [profile.topdown.core for _, profile in sides if profile.topdown]
     if len(set(groups)) > 1:
         yield f"their metrics are those of different cores: {groups[0]} and {groups[1]}"
-    for path, (name, profile) in zip((a, b), sides, strict=True):
+    for (name, profile), manifest in zip(sides, manifests, strict=True):
         if profile.losses.bytes_damaged:
             yield f"{name} is damaged: {profile.losses.bytes_damaged:,} bytes of it cannot be read"
-        elif read_manifest(path).state is not State.COMPLETE:
+        elif manifest.state is not State.COMPLETE:
             yield f"the recording of {name} was interrupted"
 
 

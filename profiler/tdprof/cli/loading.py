@@ -81,7 +81,7 @@ def load_with_progress(capture: Path, symbols: SymbolOptions, *, keeps_time: boo
         symbols: where symbols come from.
     """
     with as_capture(capture, keeps_time=keeps_time) as folder:
-        return _load(folder, symbols, capture)
+        return load_capture(folder, symbols, capture)
 
 
 def _is_perf_data(path: Path) -> bool:
@@ -89,21 +89,21 @@ def _is_perf_data(path: Path) -> bool:
     return str(path) == "-" or path.is_file() or ((path / "data").is_file() and not (path / MANIFEST_FILE).exists())
 
 
-def _load(capture: Path, symbols: SymbolOptions, shown: Path) -> Profile:
+def load_capture(folder: Path, symbols: SymbolOptions, shown: Path) -> Profile:
+    """Load a capture's folder; while that lasts stderr says so, under the name ``shown``, if it is a terminal."""
     with Console(stderr=True).status(f"reading {shown}", spinner="line") as status:
-        return load_profile(capture, symbols, status.update)
+        return load_profile(folder, symbols, status.update)
 
 
 def load_with_findings(
     capture: Path, symbols: SymbolOptions, *, keeps_time: bool = True
 ) -> tuple[Profile, Findings | None]:
-<<<<<<< HEAD
     """As `load_with_progress`, ready to be shown: each event once, calibrated, and the metrics of its code.
 
     What SPE measured stands beside the PMU's metrics, or alone where there was no Topdown recording.
     """
     with as_capture(capture, keeps_time=keeps_time) as folder:
-        profile = _load(folder, symbols, capture)
+        profile = load_capture(folder, symbols, capture)
         if profile.topdown is None and not has_spe(folder):
             return profile, None
         with Console(stderr=True).status("adding up metrics", spinner="line") as status:
@@ -131,23 +131,6 @@ def has_spe(capture: Path) -> bool:
     return read_manifest(capture).spe is not None
 
 
-=======
-    """As `load_with_progress`, ready to be shown: each event once, calibrated, and the metrics of a Topdown recording.
-
-    What SPE measured stands beside the PMU's metrics where a Topdown capture has both.
-    """
-    profile = load_with_progress(capture, symbols, keeps_time=keeps_time)
-    if profile.topdown is None:
-        return profile, None
-    # Only now: SPE's part of the program is not needed for anything else here.
-    from tdprof.spe_join import join_spe
-
-    with Console(stderr=True).status("adding up metrics", spinner="line") as status:
-        findings = join_spe(find_findings(profile), capture, profile, symbols, status.update)
-        return calibrated(profile), findings
-
-
->>>>>>> 85cb4f6 (metrics, tests: a simulator puts the intervals to the test; samples of unequal weight scatter within rows too)
 def find_event(profile: Profile, name: str | None) -> int:
     """The index of an event by its name; the first without one.
 

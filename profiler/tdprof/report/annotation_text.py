@@ -47,7 +47,9 @@ def _header(annotation: Annotation, event: int) -> Iterator[Text]:
         info, cost = annotation.events[i], annotation.cost
         total = int(annotation.totals[i])
         share = f"{cost.weight[i] / total:.1%}" if total else "no samples"
-        inlined = f", of them {int(cost.inlined_samples[i]):,} inlined into others" if cost.inlined_samples[i] else ""
+        inlined = (
+            f", of them {int(cost.inlined_samples[i]):,} in functions inlined there" if cost.inlined_samples[i] else ""
+        )
         yield Text(
             f"{printable(info.name)}: {share} of all, {format_value(int(cost.weight[i]), info.unit)} in "
             f"{plural(int(cost.samples[i]), 'sample', 's')}{inlined}"

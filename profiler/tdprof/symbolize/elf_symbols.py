@@ -15,6 +15,7 @@ from tdprof.symbolize.debug_files import DebugDirs, DebugFile, find_debug_file, 
 from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, read_debug_sections
 from tdprof.symbolize.locations import find_locations
 from tdprof.symbolize.names import split_clone_tags
+from tdprof.symbolize.plt import read_plt
 from tdprof.symbolize.split_units import SplitFinder
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, join_tables, read_elf_symbols
 
@@ -107,16 +108,15 @@ class ElfSymbols:
         return [part for row in sorted(chosen) if (part := self._part(row, names[row])) is not None]
 
     def name_targets(self, addresses: U64) -> list[str]:
-        """Linkage name and distance of the function at each ELF address, or "" where none is known."""
+        """Linkage name and distance of what stands at each ELF address, or "" where that is not known."""
         rows = self._table.lookup(addresses)
         names = iter(self._table.names(rows[rows >= 0].tolist()))
+        linked = read_plt(self._elf) if (rows < 0).any() else {}
         result = []
         for row, address in zip(rows.tolist(), addresses.tolist(), strict=True):
-            if row < 0:
-                result.append("")
-                continue
-            distance = address - int(self._table.start[row])
-            result.append(next(names) + (f"+{distance:#x}" if distance else ""))
+            distance = address - int(self._table.start[row]) if row >= 0 else 0
+            name = next(names) if row >= 0 else linked.get(address, "")
+            result.append(name + (f"+{distance:#x}" if distance else ""))
         return result
 
     def _part(self, row: int, name: str) -> CodePart | None:
