@@ -352,7 +352,13 @@ def _code(
                 )
             )
         yield Code(printable(demangle([each.part.name])[0]), printable(each.file.path), lines)
-    yield from _bare_addresses(profile, places, [row for row in range(len(places.location)) if row not in seen], notes)
+    rest = [row for row in range(len(places.location)) if row not in seen]
+    for number in sorted({int(profile.locations.mapped_file[places.location[row]]) for row in rest}):
+        file = profile.mapped_files[number] if number >= 0 else None
+        reason = symbolizer.file_of(file) if file and file.kind is FileKind.ELF else None
+        if file and isinstance(reason, Unknown):
+            notes.append(f"{printable(file.path)}: {REASONS[reason]}")
+    yield from _bare_addresses(profile, places, rest, notes)
 
 
 def _shown_targets(names: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """Source files as debug data names them, found on this machine."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,7 +79,7 @@ class SourceFiles:
         for old, new in self._maps:
             if path.startswith(old):
                 return [Path(new + path[len(old) :])]
-        parts = [part for part in Path(path).parts if part not in ("/", "..")]
+        parts = [part for part in Path(os.path.normpath(path)).parts if part not in ("/", "..")]
         places = [folder.joinpath(*parts[start:]) for folder in self._folders for start in range(len(parts))]
         if self._symfs:
             places.append(self._symfs.joinpath(*parts))

@@ -46,6 +46,8 @@ def _header(annotation: Annotation, event: int) -> Iterator[Text]:
     for i in order:
         info, cost = annotation.events[i], annotation.cost
         total = int(annotation.totals[i])
+        if not total and i != event:
+            continue
         share = f"{cost.weight[i] / total:.1%}" if total else "no samples"
         inlined = (
             f", of them {int(cost.inlined_samples[i]):,} in functions inlined there" if cost.inlined_samples[i] else ""
@@ -70,7 +72,7 @@ class _Columns:
 
     def __init__(self, annotation: Annotation, event: int) -> None:
         self._event = event
-        self._others = [i for i in range(len(annotation.events)) if i != event]
+        self._others = [i for i, total in enumerate(annotation.totals.tolist()) if total and i != event]
         self._whole = [_whole(annotation, i) for i in range(len(annotation.events))]
         self._names = [printable(info.name) for info in annotation.events]
 
