@@ -13,11 +13,12 @@ from tdprof.capture.manifest import State, read_manifest
 from tdprof.code import CodePart, Instruction
 from tdprof.decode.spe_capture import open_capture
 from tdprof.findings import Findings, MetricValue
+from tdprof.finishing import tables_of
 from tdprof.frames import leaf_locations, module_names, printable
 from tdprof.function_choice import ChosenFunction
 from tdprof.model import U64, FileKind, Locations, MappedFile, Unknown
 from tdprof.naming import base_name
-from tdprof.pipeline import SymbolOptions, open_symbolizer, tables_of
+from tdprof.pipeline import SymbolOptions, open_symbolizer
 from tdprof.profile import Profile
 from tdprof.report.annotation import Annotation, Code, CodeLine, Cost, Latency, SourceLine, SourcePart
 from tdprof.report.summary import REASONS

@@ -1,10 +1,6 @@
-"""Connects the stages: a recording into a capture's tables, and a capture into a profile."""
+"""Connects the stages: a capture into a profile, symbolized."""
 
-import contextlib
-import errno
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,94 +10,25 @@ import pyarrow.compute
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
-from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
+from tdprof.capture.manifest import Manifest, State, read_manifest
 from tdprof.capture.schema import table_file
-from tdprof.capture.spool import SPOOL_FOLDER
-from tdprof.capture.tables import TableWriter, read_side_table, read_table, replace_table
+from tdprof.capture.tables import read_side_table, read_table, replace_table
 from tdprof.catalog.choose import find_by_name
-from tdprof.decode.perf_layout import RecordLayout
-from tdprof.decode.spool import write_tables
 from tdprof.doubts import count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
+from tdprof.finishing import finish_capture, tables_of
 from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model import EventInfo, FileKind, Locations, MappedFile
 from tdprof.naming import name_locations
 from tdprof.profile import Profile, SampleTable, StackTable
-from tdprof.recorder.artefacts import PERF_MAP_FOLDER, VDSO_FILE, save_jitdumps, save_perf_maps, save_vdso
-from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
-from tdprof.recorder.host import read_text
-from tdprof.recorder.kallsyms import read_kernel_symbols
+from tdprof.recorder.artefacts import PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer, demangle
 from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
 
 # Without one of these the samples still say something: a capture is not lost with a file of it.
 SIDE_TABLES = ("mappings", "processes", "kernel_symbols")  # and the stacks
-
-
-def finish_capture(folder: Path) -> Manifest:
-    """Make a recording's tables out of its spool and remove the spool.
-
-    Raises:
-        TdprofError: the disk is full or the folder is not writable; the spool stays and ``load_profile`` reads it.
-    """
-    manifest = read_manifest(folder)
-    try:
-        manifest = _make_tables(folder, folder, manifest)
-        write_manifest(folder, manifest)
-    except OSError as error:
-        cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
-        raise TdprofError(
-            f"cannot write the tables of {folder}: {cause}; the raw recording is kept",
-            hint=f"free some space, then tdprof report {folder}",
-        ) from error
-    shutil.rmtree(folder / SPOOL_FOLDER, ignore_errors=True)
-    return manifest
-
-
-def _make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
-    """Decode ``source``'s spool into tables in ``target``; returns the complete manifest.
-
-    Kernel symbols, the vDSO and perf maps are added where this still is the boot that was recorded.
-    """
-    sample_type = RING_SAMPLE_TYPE if manifest.rung is Rung.RING_BUFFER else SIDE_BAND_SAMPLE_TYPE
-    is_same_boot = manifest.host.boot_id == read_text("/proc/sys/kernel/random/boot_id")
-    layouts = [RecordLayout(sample_type, ids=tuple(ids)) for ids in manifest.record_ids]
-    with TableWriter(target) as writer:
-        decoded = write_tables(source, manifest, writer, [*layouts, RecordLayout(SIDE_BAND_SAMPLE_TYPE)])
-        if is_same_boot:
-            symbols = read_kernel_symbols(decoded.kernel_addresses)
-            columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
-            writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
-            save_vdso(target)
-    if is_same_boot:
-        mappings = read_table(target, "mappings")
-        save_perf_maps(target, np.unique(mappings["pid"].to_numpy()).tolist())
-        save_jitdumps(target, zip(mappings["pid"].to_pylist(), mappings["path"].to_pylist(), strict=True))
-    return replace(
-        manifest,
-        losses=decoded.losses,
-        # A recorder that was killed has drained samples that it could not note any more.
-        samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
-        end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
-        state=State.COMPLETE,
-    )
-
-
-@contextlib.contextmanager
-def tables_of(folder: Path) -> Iterator[tuple[Path, Manifest]]:
-    """The folder that holds a capture's tables: itself, or for an interrupted recording a temporary one."""
-    manifest = read_manifest(folder)
-    if manifest.state is State.COMPLETE:
-        yield folder, manifest
-        return
-    if not (folder / SPOOL_FOLDER).is_dir():
-        raise TdprofError(f"{folder} has neither its tables nor a spool: nothing of the recording is left")
-    with tempfile.TemporaryDirectory(prefix="tdprof-") as temporary:
-        manifest = _make_tables(folder, Path(temporary), manifest)
-        interrupted = "the recording was interrupted; losses in the kernel's tables since the last drain are not known"
-        yield Path(temporary), replace(manifest, notes=[*manifest.notes, interrupted])
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,3 +59,17 @@ def test_a_group_by_itself_is_its_help(typed: tuple[str, ...]) -> None:
     result = run(*typed)
     assert "Commands:" in result.stdout + result.stderr
     assert "try:" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("tdprof.cli.record", {"numpy", "pyarrow", "rich", "subprocess", "tdprof.catalog"}),
+        ("tdprof.finishing", {"rich", "tdprof.symbolize", "tdprof.attribute", "tdprof.metrics"}),
+        ("tdprof.pipeline", {"urllib.request", "http.client", "rich"}),
+    ],
+)
+def test_what_starts_and_ends_a_recording_loads_no_more_than_it_needs(module: str, unwanted: set[str]) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not unwanted & set(found)

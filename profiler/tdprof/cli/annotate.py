@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tdprof.calibrate import calibrated
 from tdprof.cli.loading import as_capture, find_event, load_capture, symbol_options
-from tdprof.cli.output import standard_output
+from tdprof.cli.output import standard_output, waiting
 from tdprof.cli.report import PIPE_COLUMNS
 from tdprof.errors import TdprofError
 from tdprof.function_choice import choose_function
@@ -79,10 +79,8 @@ def command(
         from tdprof.report.annotation_json import render_csv, render_json
         from tdprof.report.annotation_text import render_text
 
-        with Console(stderr=True).status(f"annotating {chosen.name}", spinner="line") as status:
-            annotation = annotate(
-                folder, profile, findings, chosen, sources, symbols, has_code=has_code, progress=status.update
-            )
+        with waiting(f"annotating {chosen.name}") as say:
+            annotation = annotate(folder, profile, findings, chosen, sources, symbols, has_code=has_code, progress=say)
     with standard_output():
         if as_json:
             sys.stdout.write(render_json(annotation))

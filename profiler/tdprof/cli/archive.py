@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from tdprof.cli.loading import capture_argument, symbol_options
+from tdprof.cli.output import waiting
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, archive_symbols
 
 
@@ -30,8 +30,8 @@ def command(capture: Path, symbols: SymbolOptions) -> None:
 
 def archive_with_progress(capture: Path, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, quiet: bool = False) -> None:
     """Archive, with a line about what was found; while that lasts another says so, if stderr is a terminal."""
-    with Console(stderr=True, quiet=quiet).status(f"reading {capture}", spinner="line") as status:
-        found = archive_symbols(capture, symbols, status.update)
+    with waiting(f"reading {capture}", quiet=quiet) as say:
+        found = archive_symbols(capture, symbols, say)
     if quiet:
         return
     places = sum(len(locations.reason) for _, locations in found)

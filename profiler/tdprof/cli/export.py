@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import click
-from rich.console import Console
 
 from tdprof.cli.loading import (
     as_capture,
@@ -18,7 +17,7 @@ from tdprof.cli.loading import (
     symbol_options,
     without_spe_if_damaged,
 )
-from tdprof.cli.output import replaced_file, standard_output
+from tdprof.cli.output import replaced_file, standard_output, waiting
 from tdprof.errors import TdprofError
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import write_pprof
@@ -113,7 +112,7 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
         with standard_output():
             target.write(what, sys.stdout.buffer)
         return
-    with Console(stderr=True).status(f"writing {output}", spinner="line"), replaced_file(output) as file:
+    with waiting(f"writing {output}"), replaced_file(output) as file:
         target.write(what, file)
     print(f"tdprof: wrote {output}", file=sys.stderr)
     print(f"  next: {target.next_step.format(output)}", file=sys.stderr)
@@ -132,6 +131,6 @@ def _prepare(capture: Path, target: Format, event: str | None, symbols: SymbolOp
         # Only now: SPE's part of the program is not needed for anything else here.
         from tdprof.spe_operations import load_operations
 
-        with Console(stderr=True).status("adding up SPE records", spinner="line") as status, without_spe_if_damaged():
-            operations = load_operations(capture, symbols, status.update)
+        with waiting("adding up SPE records") as say, without_spe_if_damaged():
+            operations = load_operations(capture, symbols, say)
     return Export(profile, findings, operations)

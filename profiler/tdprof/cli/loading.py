@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from tdprof.calibrate import calibrated
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.memory import keep_process_small
+from tdprof.cli.output import waiting
 from tdprof.cli.record import DEFAULT_OUTPUT
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
@@ -91,8 +91,8 @@ def _is_perf_data(path: Path) -> bool:
 
 def load_capture(folder: Path, symbols: SymbolOptions, shown: Path) -> Profile:
     """Load a capture's folder; while that lasts stderr says so, under the name ``shown``, if it is a terminal."""
-    with Console(stderr=True).status(f"reading {shown}", spinner="line") as status:
-        return load_profile(folder, symbols, status.update)
+    with waiting(f"reading {shown}") as say:
+        return load_profile(folder, symbols, say)
 
 
 def load_with_findings(
@@ -106,14 +106,14 @@ def load_with_findings(
         profile = load_capture(folder, symbols, capture)
         if profile.topdown is None and not has_spe(folder):
             return profile, None
-        with Console(stderr=True).status("adding up metrics", spinner="line") as status:
+        with waiting("adding up metrics") as say:
             findings = find_findings(profile)
             if has_spe(folder):
                 # Only now: SPE's part of the program is not needed for anything else.
                 from tdprof.spe_join import join_spe
 
                 with without_spe_if_damaged():
-                    findings = join_spe(findings, folder, profile, symbols, status.update)
+                    findings = join_spe(findings, folder, profile, symbols, say)
             return calibrated(profile), findings
 
 

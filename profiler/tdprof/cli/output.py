@@ -5,7 +5,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,6 +32,23 @@ def standard_output() -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             sys.exit(128 + signal.SIGPIPE)  # click would make it a 1
         raise TdprofError(f"cannot write the output: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def waiting(text: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Say on a terminal what is being waited for, while that lasts; yields what changes the words.
+
+    Args:
+        text: the first words.
+        quiet: say nothing.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda _text: None
+        return
+    from rich.console import Console  # slow to load
+
+    with Console(stderr=True).status(text, spinner="line") as status:
+        yield status.update
 
 
 @contextlib.contextmanager

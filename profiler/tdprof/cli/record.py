@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tdprof.cli.output import waiting
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
 from tdprof.errors import TdprofError
@@ -148,12 +149,12 @@ def command(
     )
     outcome = record(options)
     # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
-    from rich.console import Console
+    from tdprof.cli.memory import keep_process_small
+    from tdprof.finishing import finish_capture
 
-    from tdprof.pipeline import finish_capture
-
+    keep_process_small()
     if outcome.failure is None:
-        with Console(stderr=True, quiet=quiet).status("writing the capture's tables", spinner="line"):
+        with waiting("writing the capture's tables", quiet=quiet):
             manifest = finish_capture(options.output)
         if not quiet:
             _say(manifest, options.output)

@@ -12,11 +12,10 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 import click
-from rich.console import Console
 
 from tdprof.cli.loading import capture_argument, load_with_findings, symbol_options
 from tdprof.cli.local_server import HOST, Document, LocalServer
-from tdprof.cli.output import standard_output
+from tdprof.cli.output import standard_output, waiting
 from tdprof.errors import TdprofError
 from tdprof.export.speedscope import write_speedscope
 from tdprof.findings import Findings
@@ -62,7 +61,7 @@ def command(capture: Path, opened: str | None, port: int, no_browser: bool, symb
     documents = _documents(profile, findings, release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
     with LocalServer(documents, port) as server:
-        with Console(stderr=True).status("preparing the page", spinner="line"):
+        with waiting("preparing the page"):
             server.document(PROFILE if first == SPEEDSCOPE_PAGE else PAGE)
         urls = {"page": server.url + PAGE}
         if release:

@@ -5,12 +5,8 @@ are shared with gdb and every other client. Without ``DEBUGINFOD_URLS`` nothing 
 """
 
 import contextlib
-import http.client
 import os
-import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,6 +71,9 @@ class Debuginfod:
                 return path
             if time.time() - status.st_mtime < _MISS_LASTS_S:
                 return None
+        import http.client  # slow to load, as what fetching needs is, and most runs fetch nothing
+        import urllib.error
+
         is_certain = True
         for url in self.urls:
             if url in self.failures:
@@ -99,6 +98,9 @@ class Debuginfod:
 
     def _fetch(self, url: str, path: Path) -> None:
         """Download to ``path``, which appears only when it is whole."""
+        import tempfile
+        import urllib.request
+
         began = time.monotonic()
         request = urllib.request.Request(url, headers={"User-Agent": "tdprof"})
         with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
