@@ -172,7 +172,7 @@ async function appearance() {
     const measure = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     result.overflow[width] = await measure();
     await shot(page, `${width}-wide`);
-    await page.locator("#functions tbody .name").first().click();
+    await page.locator("#functions tbody .name.link").first().click();
     await ready(page);
     await shot(page, `${width}-wide-function`);
     result.overflow[width] = Math.max(result.overflow[width], await measure());
@@ -185,7 +185,7 @@ async function appearance() {
 async function links(name) {
   const result = {};
   let page = await open("topdown.html", { hash: `#f=${encodeURIComponent(name)}&c=module` });
-  result.linked = { heading: await heading(page), colour: await page.locator("#colour").inputValue() };
+  result.linked = { heading: await heading(page), colour: await page.locator("#colour").inputValue(), text: await page.locator("#details").innerText() };
   await page.context().close();
   page = await open("topdown.html", { hash: "#f=nobody&z=999999999&e=nothing&c=__proto__&n=-3" });
   result.nonsense = await heading(page);
@@ -212,7 +212,7 @@ async function hostile() {
   const page = await open("hostile.html");
   const result = { title: await page.title(), command: await page.locator("#command").innerText() };
   result.elements = await page.evaluate(() => [...new Set([...document.querySelectorAll("body *")].map((each) => each.localName))].sort());
-  const names = page.locator("#functions tbody .name");
+  const names = page.locator("#functions tbody .name.link");
   result.names = await names.allTextContents();
   result.headings = [];
   for (let i = 0; i < 18; i++) {
@@ -252,6 +252,9 @@ try {
   seen.plain = await plain();
   seen.hostile = await hostile();
   console.log(JSON.stringify(seen, null, 1));
+} catch (error) {
+  console.error(seen.errors.join("\n"));
+  throw error;
 } finally {
   await browser.close();
 }

@@ -1,65 +1,62 @@
-"""speedscope's own release reads our file and shows the report's numbers; screenshots stay in .cache/screenshots."""
+"""`tdprof view` with speedscope's own release shows the report's numbers; screenshots stay in .cache/screenshots."""
 
-import io
 import json
+import os
 import re
-import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from browser.chromium import NEEDS, SCREENSHOTS, drive
 from builders.profiles import example
-from builders.topdown_example import CYCLES, topdown_example
-from tdprof.export.speedscope import write_speedscope
-from tdprof.findings import Findings
+from tdprof.cli import view
 from tdprof.frames import function_names
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots
 
-HERE = Path(__file__).parent
-SCREENSHOTS = HERE.parents[1] / ".cache/screenshots"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-RELEASE = Path(sys.prefix) / "share/tdprof/node_modules/speedscope/dist/release"
 UNIT_NS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "": 1}
+ROOT = Path(__file__).parents[2]
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None or shutil.which("node") is None, reason="needs Chromium and Node.js"),
-    pytest.mark.skipif(
-        not (HERE / "node_modules/.setup").exists() or not RELEASE.exists(),
-        reason="the npm packages are not installed: tools/setup test",
-    ),
+    *NEEDS,
+    pytest.mark.slow,
+    pytest.mark.skipif(view.find_speedscope() is None, reason="speedscope is not installed: tools/setup test"),
 ]
 
+# The command as it is, but for the capture: what is shown must be known.
+VIEW = """
+import sys
+import tdprof.cli.view
+from builders.profiles import example
+tdprof.cli.view.load_with_findings = lambda capture, symbols: (example(), None)
+sys.argv = ["tdprof", "view", "example.capture", "--no-browser"]
+from tdprof.cli.main import main
+main()
+"""
+
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    path = tmp_path_factory.mktemp("speedscope") / "example.speedscope.json"
-    return show(path, SCREENSHOTS, example())
+def viewer() -> Iterator[dict[str, str]]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    with subprocess.Popen(
+        [sys.executable, "-c", VIEW], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        yield dict(process.stdout.readline().split() for _ in range(2))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
 
 
 @pytest.fixture(scope="module")
-def topdown(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    path = tmp_path_factory.mktemp("speedscope") / "topdown.speedscope.json"
-    return show(path, SCREENSHOTS / "topdown", *topdown_example())
-
-
-def show(path: Path, screenshots: Path, profile: Profile, findings: Findings | None = None) -> Any:
-    out = io.BytesIO()
-    write_speedscope(profile, out, findings)
-    path.write_bytes(out.getvalue())
-    screenshots.mkdir(parents=True, exist_ok=True)
-    result = subprocess.run(
-        ["node", HERE / "speedscope.mjs", str(CHROMIUM), RELEASE, path, screenshots],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+def shown(viewer: dict[str, str]) -> Any:
+    return drive("speedscope.mjs", viewer["speedscope"], viewer["page"], str(len(example().events)))
 
 
 def table(rows: list[list[str]]) -> dict[str, tuple[float, float]]:
@@ -95,19 +92,16 @@ def test_self_and_total_are_the_reports(shown: Any, event: int) -> None:
     assert {name: value for name, value in seen.items() if name not in threads} == expected(example(), event)
 
 
+def test_the_page_is_served_too(shown: Any) -> None:
+    assert shown["page"] == {"heading": "Whole program", "functions": 5}
+
+
 def test_screenshots_are_kept(shown: Any) -> None:
     for event in range(2):
-        for view in ("time-order", "sandwich"):
-            assert (SCREENSHOTS / f"speedscope-{event}-{view}.png").stat().st_size > 5000
+        for name in ("time-order", "sandwich"):
+            assert (SCREENSHOTS / f"speedscope-{event}-{name}.png").stat().st_size > 5000
 
 
-def test_a_stage_1_profile_shows_the_slots_lost_and_names_show_the_bottleneck(topdown: Any) -> None:
-    assert topdown["errors"] == []
-    names = [event.name for event in topdown_example()[0].events]
-    lost = table(topdown["profiles"][names.index("backend_bound_slots")]["rows"])
-    slots = round(2 * CYCLES * 8 * 0.624)  # of the cycles in work, eight slots each
-    assert lost["work [backend bound 62 %]"] == (slots, slots)
-    assert lost["main"] == (0, slots)
-    cycles = table(topdown["profiles"][0]["rows"])
-    assert cycles["parse [frontend bound 55 %]"] == (CYCLES, 1.5 * CYCLES)
-    assert "rare" in cycles  # too few samples: no bottleneck is told
+def test_the_hint_names_the_version_that_set_up_installs() -> None:
+    wanted = json.loads((ROOT / "tools/speedscope/package.json").read_text())["dependencies"]
+    assert f"speedscope@{wanted['speedscope']}" == view.SPEEDSCOPE

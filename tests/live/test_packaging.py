@@ -92,6 +92,7 @@ def test_the_wheel_holds_what_is_needed_and_nothing_else(built: Path) -> None:
     wanted |= {
         f"arm_spe/{path.relative_to(PROJECT / 'spe/arm_spe')}" for path in (PROJECT / "spe/arm_spe").rglob("*.py")
     }
+    wanted |= files_below("profiler/tdprof/report/page", "tdprof/report/page/")
     wanted |= {"tdprof/py.typed", "arm_spe/py.typed", "tdprof/_native.abi3.so"}
     if any((PROJECT / "spe/native").glob("*.c")):
         wanted.add("arm_spe/_native.abi3.so")
@@ -108,6 +109,7 @@ def test_the_source_distribution_has_every_source(built: Path) -> None:
     for folder in ("bpf", "catalogs", "profiler/native", "spe/native"):
         assert files_below(folder, f"{folder}/") - names == set()
     assert {str(path.relative_to(PROJECT)) for path in PROJECT.glob("profiler/tdprof/**/*.proto")} - names == set()
+    assert files_below("profiler/tdprof/report/page", "profiler/tdprof/report/page/") - names == set()
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE", "LICENSES/GPL-2.0.txt"} - names == set()
 
 

@@ -17,6 +17,18 @@ function el(name, properties = {}, ...children) {
 
 const button = (text, onclick, properties = {}) => el("button", { type: "button", onclick, ...properties }, text);
 const hiddenText = (text) => el("span", { class: "hidden" }, text);
+// A value with as many decimals as its doubt leaves meaning to: two significant digits of the half width, and no more
+// than four of the value.
+function showValue(value, halfWidth, mostDecimals = 4) {
+  if (Number.isNaN(value)) return { value: "unknown", halfWidth: "" };
+  const place = (x) => Math.floor(Math.log10(Math.abs(x)));
+  const decimals = Math.max(0, Math.min(mostDecimals, value ? 3 - place(value) : 2, halfWidth > 0 ? 1 - place(halfWidth) : 4));
+  const least = 10 ** -decimals;
+  const isHidden = halfWidth > 0 && halfWidth < least / 2;
+  const doubt = isHidden ? `<${least.toFixed(decimals)}` : halfWidth > 0 ? halfWidth.toFixed(decimals) : "";
+  return { value: value.toFixed(decimals), halfWidth: doubt };
+}
+
 // As in the report: percent, in points.
 const showShareValue = (share, halfWidth) => showValue(100 * share, 100 * halfWidth, 2);
 const percentOf = (share) => `${(100 * share).toFixed(3)}%`;

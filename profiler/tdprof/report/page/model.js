@@ -194,12 +194,12 @@ class Metrics {
     return this.catalog.metrics[name]?.title ?? name;
   }
 
-  // {value, halfWidth, …} or null. An unknown value with a half width is below that: nothing of it was sampled.
+  // {value, halfWidth, …}, or null where nothing is known.
   at(table, column, row, rows) {
     if (column < 0 || row < 0) return null;
     const i = column * rows + row;
     const get = (what) => this.columns[`${table}${what}`][i];
-    if (Number.isNaN(get("Value")) && Number.isNaN(get("HalfWidth"))) return null;
+    if (Number.isNaN(get("Value"))) return null;
     const metric = this.metrics[table][column];
     return {
       ...metric,

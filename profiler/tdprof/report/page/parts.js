@@ -19,7 +19,7 @@ const rootTitle = (findings, metric) => findings.title(metric.name);
 // Level 1 as one bar of 100 parts; valueOf gives a metric's value. Null where there is nothing to show.
 function stageOneBar(findings, valueOf, { isSmall = false } = {}) {
   const { roots } = findings;
-  const found = roots.map((metric) => [metric, valueOf(metric)]).filter(([, value]) => value && !Number.isNaN(value.value));
+  const found = roots.map((metric) => [metric, valueOf(metric)]).filter(([, value]) => value);
   if (!found.length) return isSmall ? el("span", { class: "muted" }, "unknown") : null;
   const isDoubtful = found.some(([, value]) => !value.isSignificant);
   const sum = found.reduce((all, [, value]) => all + Math.max(0, value.value), 0);
@@ -46,7 +46,6 @@ function stageOneLegend(findings) {
 // value ± half width; "too few samples" where the value must not be acted upon.
 function valueText(found) {
   if (!found) return el("span", { class: "value muted" }, "not measured");
-  if (Number.isNaN(found.value)) return el("span", { class: "value muted" }, `< ${showValue(found.halfWidth, found.halfWidth).value}`);
   const shown = showValue(found.value, found.halfWidth);
   return el("span", { class: found.isSignificant ? "value" : "value muted" },
     shown.value,
@@ -56,7 +55,7 @@ function valueText(found) {
 
 // One metric of a function beside the program's.
 function metricRow(findings, metric, found, program, fill = "") {
-  const reach = (value) => (value ? (value.value || 0) + (value.halfWidth || 0) : 0);
+  const reach = (value) => (value ? value.value + (value.halfWidth || 0) : 0);
   const top = metric.units.startsWith("percent") ? 100 : roundUp(Math.max(reach(found), reach(program)));
   const words = found
     ? `from ${plural(found.samples, "sample")}${found.isSignificant ? "" : ": too few to act upon"}`
@@ -104,7 +103,9 @@ function diagnosisText(findings, diagnosis, { whose }) {
     return el("p", { class: "advice none" }, `Nothing in ${whose} stands out of the noise: it has too few samples, or its slots go to several places alike.`);
   }
   const { roots } = findings;
+  // The trail names the metric already.
+  const advice = diagnosis.advice.replace(`${findings.title(diagnosis.path[diagnosis.path.length - 1])}: `, "");
   return el("div", { class: "advice", style: { "--edge": levelOneColour(diagnosis.path[0], roots).fill } },
     el("p", { class: "trail" }, diagnosis.path.map((name, i) => [i ? el("span", { "aria-hidden": "true" }, " › ") : null, i ? hiddenText(", then ") : null, findings.title(name)]).flat()),
-    el("p", {}, diagnosis.advice));
+    el("p", {}, advice));
 }

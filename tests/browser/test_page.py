@@ -1,0 +1,252 @@
+"""The HTML page in headless Chromium: what it shows is the report's; screenshots stay in .cache/screenshots."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browser.chromium import NEEDS, SCREENSHOTS, drive
+from builders.profiles import HOSTILE_NAMES, example, hostile
+from builders.topdown import topdown_profile
+from tdprof.calibrate import calibrated
+from tdprof.findings import Findings
+from tdprof.frames import function_names, printable
+from tdprof.pipeline import find_findings
+from tdprof.profile import Profile
+from tdprof.report.hotspots import find_hotspots, share_half_width
+from tdprof.report.html import write_html
+from tdprof.report.page_data import MOST_NAME_CHARACTERS
+
+pytestmark = [*NEEDS, pytest.mark.slow]
+
+BACKGROUNDS = {"light": (245, 246, 247), "dark": (16, 18, 20)}
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("pages")
+    for name, make in PROFILES.items():
+        with (folder / f"{name}.html").open("wb") as file:
+            profile = make()
+            write_html(calibrated(profile), find_findings(profile), file)
+    return drive("page.mjs", folder)
+
+
+PROFILES: dict[str, Callable[[], Profile]] = {"topdown": topdown_profile, "plain": example, "hostile": hostile}
+
+
+def findings() -> Findings:
+    found = find_findings(topdown_profile())
+    assert found is not None
+    return found
+
+
+def expected_rows(profile: Profile, event: int) -> dict[str, tuple[float, float, float, int]]:
+    """Self, its half width and total in percent, and samples, by function."""
+    hotspots, names = find_hotspots(profile, sort_event=event), function_names(profile)
+    total = profile.total_weight()[event]
+    share = hotspots.self_weight[:, event] / total
+    half = share_half_width(share, profile, event)
+    return {
+        names[function]: (
+            100 * share[row],
+            100 * half[row],
+            100 * hotspots.inclusive_weight[row, event] / total,
+            int(hotspots.self_samples[row, event]),
+        )
+        for row, function in enumerate(hotspots.function.tolist())
+        if hotspots.inclusive_weight[row, event]
+    }
+
+
+def shown_rows(rows: list[list[str]]) -> dict[str, tuple[float, float, float, int]]:
+    result = {}
+    for cells in rows:
+        own, _, half = cells[1].partition(" ± ")
+        total, samples = cells[2].removesuffix(" %").removeprefix("<"), int(cells[3].replace(",", ""))
+        result[cells[0].split("\n")[0]] = (float(own), float(half.removeprefix("<")), float(total), samples)
+    return result
+
+
+def assert_same(shown: list[list[str]], profile: Profile, event: int = 0) -> None:
+    got, want = shown_rows(shown), expected_rows(profile, event)
+    assert sorted(got) == sorted(want)
+    for name, (own, half, total, samples) in want.items():
+        assert got[name][3] == samples
+        assert got[name][0] == pytest.approx(own, abs=0.5 if half > 9 else 0.051), name
+        assert got[name][1] == pytest.approx(half, abs=0.5 if half > 9 else 0.051), name
+        assert got[name][2] == pytest.approx(max(total, 0.1) if total else 0, abs=0.051), name
+
+
+def number(text: str) -> tuple[float, float]:
+    """Value and half width of a text such as "39.4 ± 0.2 %"."""
+    match = re.search(r"(-?[\d.]+)(?: ± <?([\d.]+))?", text)
+    assert match, text
+    return float(match[1]), float(match[2] or 0)
+
+
+def test_nothing_fails_and_no_request_leaves_the_page(seen: Any) -> None:
+    assert seen["errors"] == []
+
+
+def test_the_table_is_the_report(seen: Any) -> None:
+    assert_same(seen["topdown"]["rows"], calibrated(topdown_profile()))
+    assert_same(seen["plain"]["rows"], example())
+    assert_same(seen["plain"]["otherEvent"]["rows"], example(), event=1)
+
+
+def test_the_program_has_its_stage_1_diagnosis_and_advice(seen: Any) -> None:
+    found = findings()
+    shown = dict(zip(found.catalog.roots, seen["topdown"]["program"].split(", "), strict=True))
+    for name, text in shown.items():
+        column = found.program.column(name)
+        assert column is not None
+        value = found.program.value[0, column]
+        assert number(text)[0] == pytest.approx(value, abs=0.06), name
+    assert found.catalog.metrics[found.program_diagnosis.path[0]].title in seen["topdown"]["advice"]
+    assert found.program_diagnosis.advice.rpartition(": ")[2][:30] in seen["topdown"]["advice"]
+    for name in found.catalog.roots:
+        assert found.catalog.metrics[name].title in seen["topdown"]["tree"]
+
+
+def test_a_click_on_a_frame_shows_its_function(seen: Any) -> None:
+    clicked = seen["topdown"]["clicked"]
+    assert clicked["heading"] == "solve"
+    assert clicked["hash"] == "#f=solve"
+    for part in ("Stage 1", "Stage 2", "Its lines", "solve.c", "Called by", "main", "Calls", "chase"):
+        assert part in clicked["text"], part
+    assert seen["topdown"]["rowMarked"].startswith("solve")
+
+
+def test_a_functions_metrics_stand_beside_the_programs(seen: Any) -> None:
+    found, text = findings(), seen["links"]["linked"]["text"]
+    row = found.row_of()[function_names(topdown_profile()).index(seen["links"]["linked"]["heading"])]
+    for name in found.catalog.roots:
+        column = found.functions.column(name)
+        assert column is not None
+        title = found.catalog.metrics[name].title
+        after = text.partition("Stage 1, with 95 % intervals")[2].partition(f"{title}\n")[2]
+        value, half = number(after.partition("percent of slots")[2])
+        assert value == pytest.approx(found.functions.value[row, column], abs=0.06 + half / 20), name
+        assert half == pytest.approx(found.functions.half_width[row, column], rel=0.06, abs=0.01), name
+    assert found.diagnoses[row].advice.rpartition(": ")[2][:30] in text
+
+
+def test_colour_is_the_metrics_and_stripes_where_it_is_not_known(seen: Any) -> None:
+    coloured = seen["topdown"]["coloured"]
+    assert "percent of slots" in coloured["legend"]
+    assert "too few samples" in coloured["legend"]
+    assert coloured["hash"].endswith("c=backend_bound")
+    # main has no samples of its own, so that only with its calls it has a colour of the scale.
+    assert all(abs(a - b) < 20 for a, b in zip(coloured["pixel"][:3], coloured["pixel"][1:3], strict=False))
+    assert coloured["pixel"] != seen["topdown"]["colouredTotal"]["pixel"]
+
+
+def test_zoom_and_the_browsers_buttons(seen: Any) -> None:
+    topdown = seen["topdown"]
+    assert topdown["zoomed"]["path"].split("\n")[::2] == ["all", "main", "solve"]
+    assert "z=" in topdown["zoomed"]["hash"]
+    assert topdown["back"] == {"path": "all", "hash": "#f=solve&c=backend_bound&s=total", "scope": "total"}
+    assert topdown["forward"] == topdown["zoomed"]["hash"]
+    assert "z=" not in topdown["zoomedOut"]
+
+
+def test_search_filters_and_tells_the_share(seen: Any) -> None:
+    name = seen["topdown"]["rows"][0][0].split("\n")[0]
+    share = seen["topdown"]["rows"][0][2]
+    assert seen["topdown"]["search"]["text"] == f"1 function, {share}"
+    assert [row[0].split("\n")[0] for row in seen["topdown"]["search"]["rows"]] == [name]
+    assert seen["topdown"]["noMatch"] == {"text": "0 functions, 0 %", "rows": []}
+
+
+def test_columns_sort(seen: Any) -> None:
+    names = [row[0].split("\n")[0] for row in seen["topdown"]["byName"]["rows"]]
+    assert names == sorted(names)
+    assert seen["topdown"]["byName"]["sort"] == "ascending"
+
+
+def test_the_keyboard_reaches_everything(seen: Any) -> None:
+    keyboard = seen["keyboard"]
+    assert keyboard["focus"] == "flame"
+    assert keyboard["first"].startswith("all, 100.0 % of CPU_CYCLES")
+    assert keyboard["down"].startswith("solve, ")
+    assert keyboard["right"].startswith("interpret, ")
+    assert keyboard["entered"]["heading"] == "solve"
+    assert "solve" in keyboard["entered"]["status"]
+    assert keyboard["zoomed"].endswith("solve")
+    assert keyboard["escaped"] == "#f=solve"
+    assert keyboard["top"].startswith("all, ")
+    assert keyboard["typed"] == "work"
+    assert keyboard["visibleFocus"] == "solid"
+
+
+def test_links_lead_to_a_function_and_nonsense_to_the_program(seen: Any) -> None:
+    assert seen["links"]["linked"]["heading"] == seen["topdown"]["rows"][0][0].split("\n")[0]
+    assert seen["links"]["linked"]["colour"] == "module"
+    assert seen["links"]["nonsense"] == "Whole program"
+
+
+def test_dark_light_motion_and_every_width(seen: Any) -> None:
+    appearance = seen["appearance"]
+    assert appearance["dark"] == "rgb{}".format(BACKGROUNDS["dark"])
+    assert appearance["toggled"] == "rgb{}".format(BACKGROUNDS["light"])
+    assert appearance["reducedMotion"] == "auto"
+    assert appearance["overflow"] == {"360": 0, "768": 0, "1280": 0, "2560": 0}
+
+
+def test_an_accessibility_checker_finds_nothing(seen: Any) -> None:
+    assert seen["topdown"]["lightProblems"] == []
+    assert seen["appearance"]["darkProblems"] == []
+    assert seen["appearance"]["narrowProblems"] == []
+    assert seen["plain"]["problems"] == []
+
+
+def test_without_metrics_only_their_parts_are_missing(seen: Any) -> None:
+    assert not seen["plain"]["hasStageOne"]
+    assert not seen["plain"]["isMethodologyShown"]
+    assert seen["plain"]["legend"].split("\n")[:2] == ["app", "libz.so.1"]
+    assert seen["plain"]["events"] == ["cpu-clock", "page-faults"]
+
+
+def test_hostile_names_are_shown_and_execute_nothing(seen: Any) -> None:
+    page = seen["hostile"]
+    assert page["attacked"] is None
+    assert page["scripts"] == 1
+    assert not {"img", "b", "iframe", "object"} & set(page["elements"])
+    shown = set(page["names"])
+    for name in HOSTILE_NAMES:
+        assert (printable(name) if name.strip() else "[blank name]") in shown, name
+    assert "</title><script>" in page["command"]
+    assert "</title><script>" in page["title"]
+    assert set(page["headings"]) <= shown
+    assert page["reloaded"] == page["headings"][-1]
+    assert page["search"].startswith("1 function")
+
+
+def test_long_names_and_deep_stacks_are_shown(seen: Any) -> None:
+    page = seen["hostile"]
+    [long] = [name for name in page["names"] if name.startswith("xxx")]
+    assert long == f"{'x' * MOST_NAME_CHARACTERS}… (1,000,000 characters)"
+    assert page["depth"] > 20 * 10_000
+    trail = page["deepest"].split("\n")[::2]
+    assert trail[:2] == ["all", "main"]
+    assert len(trail) == 6
+    assert set(trail[3:]) == {"even", "odd"}
+
+
+def test_screenshots_are_kept(seen: Any) -> None:
+    for name in (
+        "light",
+        "dark",
+        "function",
+        "metric",
+        "search",
+        "keyboard",
+        "plain",
+        "hostile",
+        "360-wide",
+        "2560-wide",
+    ):
+        assert (Path(SCREENSHOTS) / f"page-{name}.png").stat().st_size > 5000

@@ -1,0 +1,165 @@
+"""The HTML page's file: its policy, its data, and what hostile text can do in it."""
+
+import base64
+import hashlib
+import io
+import json
+import re
+import struct
+import zlib
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from builders.profiles import ProfileBuilder, example, hostile, profiles
+from builders.topdown import topdown_profile
+from tdprof.calibrate import calibrated
+from tdprof.findings import Findings
+from tdprof.frames import function_names
+from tdprof.pipeline import find_findings
+from tdprof.profile import Profile
+from tdprof.report.hotspots import find_hotspots
+from tdprof.report.html import write_html
+from tdprof.report.page_data import page_document
+
+TYPES = {"Uint8Array": "u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Float32Array": "<f4", "Float64Array": "<f8"}
+
+
+class Elements(HTMLParser):
+    """Elements in order, attributes of each, and text of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {"script": [], "style": [], "title": []}
+        self._open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._open = tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open in self.texts:
+            self.texts[self._open].append(data)
+            self._open = ""
+
+
+def page(profile: Profile, findings: Findings | None = None) -> Elements:
+    out = io.BytesIO()
+    write_html(profile, findings, out)
+    return Elements(out.getvalue().decode())
+
+
+def unpack(data: bytes) -> tuple[Any, dict[str, np.ndarray[Any, Any]]]:
+    """Header and columns of a page's document, as the layout in page_data says."""
+    (length,) = struct.unpack_from("<I", data)
+    header = json.loads(data[4 : 4 + length])
+    assert (4 + length) % 8 == 0
+    columns = {}
+    for name, (kind, at, count) in header["columns"].items():
+        assert at % 8 == 0
+        columns[name] = np.frombuffer(data, TYPES[kind], count, 4 + length + at)
+    return header, columns
+
+
+def self_weights(profile: Profile) -> dict[tuple[int, str], float]:
+    """Self weight by event and function's name, out of the page's columns."""
+    header, columns = unpack(page_document(profile, None))
+    start = columns["nodeStart"]
+    sums: dict[tuple[int, str], float] = {}
+    for event, info in enumerate(header["events"]):
+        node = np.cumsum(columns["nodeStep"][start[event] : start[event + 1]].astype(np.int64))
+        rows = slice(start[event], start[event + 1])
+        weight = columns["nodeCount"][rows] * columns["nodeWeight"][rows].astype(float) * info["weightOfSample"]
+        for each, value in zip(columns["function"][node].tolist(), weight.tolist(), strict=True):
+            key = event, header["functions"]["names"][each]
+            sums[key] = sums.get(key, 0) + value
+    return sums
+
+
+def test_only_the_pages_own_script_and_style_may_run_and_nothing_may_load() -> None:
+    elements = page(example())
+    [policy] = [
+        attributes["content"] or ""
+        for tag, attributes in elements.found
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    for name, text in (("script-src", elements.texts["script"][1]), ("style-src", elements.texts["style"][0])):
+        assert rules[name] == f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    # Before anything that the policy is about.
+    assert [tag for tag, _ in elements.found].index("meta") < [tag for tag, _ in elements.found].index("style")
+    for tag, attributes in elements.found:
+        assert not {name for name in attributes if name.startswith("on")}, tag
+        assert all(not (value or "").startswith(("http", "//")) for value in attributes.values()), tag
+
+
+def test_hostile_text_makes_no_element() -> None:
+    ordinary, attacked = page(example()), page(hostile(depth=100, name_characters=5000))
+    assert [tag for tag, _ in attacked.found] == [tag for tag, _ in ordinary.found]
+
+
+@given(profiles())
+def test_every_functions_self_weight_is_the_reports(profile: Profile) -> None:
+    found, hotspots = self_weights(profile), find_hotspots(profile)
+    names = [name if name.strip() else "[blank name]" for name in function_names(profile)]
+    expected: dict[tuple[int, str], float] = {}
+    for row, function in enumerate(hotspots.function.tolist()):
+        for event, weight in enumerate(hotspots.self_weight[row].tolist()):
+            expected[event, names[function]] = expected.get((event, names[function]), 0) + weight
+    assert {key: value for key, value in expected.items() if value} == {
+        key: pytest.approx(value, rel=2e-4) for key, value in found.items() if value
+    }
+
+
+def test_the_tree_of_calls_holds_each_stack() -> None:
+    header, columns = unpack(page_document(example(), None))
+    parent = [-1, *(np.cumsum(columns["parentStep"].astype(np.int64)) - 1).tolist()]
+    names = [header["functions"]["names"][each] for each in columns["function"].tolist()]
+
+    def path(node: int) -> list[str]:
+        return [*path(parent[node]), names[node]] if node else []
+
+    paths = [path(node) for node in range(1, len(parent))]
+    assert ["main", "work(int)", "square(int)"] in paths
+    assert ["main", "work(int)", "work(int)"] in paths
+    assert ["[no call stack]"] in paths
+    assert sorted(parent) == parent
+
+
+def test_metrics_reach_the_page_with_their_doubt() -> None:
+    profile = topdown_profile()
+    findings = find_findings(profile)
+    assert findings is not None
+    header, columns = unpack(zlib.decompress(base64.b64decode(page(calibrated(profile), findings).texts["script"][0])))
+    assert header["events"][header["firstEvent"]]["name"] == "CPU_CYCLES"
+    metrics = header["findings"]["metrics"]["self"]
+    assert [metric["name"] for metric in metrics] == list(findings.functions.metrics)
+    shape = len(metrics), len(findings.function)
+    for name, table, tolerance in (
+        ("selfValue", findings.functions.value, 1e-3),
+        ("totalValue", findings.inclusive.value, 1e-3),
+        ("selfHalfWidth", findings.functions.half_width, 5e-3),
+    ):
+        np.testing.assert_allclose(columns[name].reshape(shape).T, table, rtol=tolerance)
+    assert (findings.functions.is_significant == columns["selfIsSignificant"].reshape(shape).T).all()
+    names = [header["functions"]["names"][each] for each in columns["metricFunction"].tolist()]
+    assert names == [function_names(profile)[each] for each in findings.function.tolist()]
+    told = [header["findings"]["diagnoses"][each]["path"] for each in columns["diagnosis"].tolist()]
+    assert told == [list(diagnosis.path) for diagnosis in findings.diagnoses]
+
+
+def test_a_profile_without_samples_has_a_page() -> None:
+    header, columns = unpack(page_document(ProfileBuilder().build(), None))
+    assert header["functions"]["names"] == []
+    assert len(columns["nodeCount"]) == 0
+
+
+def test_no_asset_can_end_its_element() -> None:
+    elements = page(example())
+    assert not re.search(r"</(script|style)|<!--", "".join(elements.texts["script"] + elements.texts["style"]), re.I)
