@@ -13,9 +13,20 @@ async function readDocument() {
   const types = { Uint8Array, Uint16Array, Uint32Array, Float32Array, Float64Array };
   const columns = {};
   for (const [name, [type, at, count]] of Object.entries(header.columns)) {
-    columns[name] = new types[type](buffer, 4 + length + at, count);
+    const packed = new Uint8Array(buffer, 4 + length + at, count * types[type].BYTES_PER_ELEMENT);
+    columns[name] = new types[type](inOrder(packed, count).buffer);
   }
   return new Model(header, columns);
+}
+
+// First bytes of all elements, then all second ones, become elements again; every browser is little-endian.
+function inOrder(packed, count) {
+  const bytes = new Uint8Array(packed.length);
+  const size = packed.length / count || 0;
+  for (let plane = 0, from = 0; plane < size; plane++) {
+    for (let to = plane; to < bytes.length; to += size) bytes[to] = packed[from++];
+  }
+  return bytes;
 }
 
 const Z_95 = 1.96;
