@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tdprof.model import I32, U64, Locations, MappedFile, Unknown
+from tdprof.model import I32, I64, U32, U64, Locations, MappedFile, Unknown
 from tdprof.profile import FunctionTable, LocationTable
 
 Locate = Callable[[MappedFile, U64], Locations]
@@ -50,59 +50,115 @@ def name_locations(
         Functions, and the n locations with at least one frame each. An unknown address of a file is a function
         of its own, named by file and address, so that unknown hotspots stay apart; all outside any mapping are one.
     """
-    functions: dict[_Function, int] = {}
-    shown: list[str | None] = []  # None: the demangled linkage name
-    has_code: list[bool] = []
+    functions = _Functions()
     reason = np.full(len(file), Unknown.NO_MAPPING, np.uint8)
-    frames: list[list[tuple[int, int]]] = [[] for _ in range(len(file))]
-
-    def number_of(function: _Function, name: str | None, *, is_inlined: bool) -> int:
-        if function not in functions:
-            functions[function] = len(functions)
-            shown.append(name)
-            has_code.append(False)
-        if not is_inlined:
-            has_code[functions[function]] = True
-        return functions[function]
-
-    for index in np.unique(file).tolist():
-        rows = np.flatnonzero(file == index)
+    counts = np.ones(len(file), np.int64)
+    parts: list[_Part] = []
+    order = np.argsort(file, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(file[order])) + 1) if len(file) else ():
+        index = int(file[rows[0]])
         if index >= 0:
             found = locate(mapped_files[index], address[rows])
             reason[rows] = found.reason
-            starts = found.frame_start.tolist()
-            columns = (found.function.tolist(), found.file.tolist(), found.line.tolist())
-            for row, first, last in zip(rows.tolist(), starts, starts[1:], strict=False):
-                for at in range(first, last):
-                    name, source, line = (column[at] for column in columns)
-                    key = _Function(found.strings[name], found.strings[source] if source >= 0 else "", index)
-                    frames[row].append((number_of(key, None, is_inlined=at < last - 1), line))
-        for row in rows.tolist():
-            if not frames[row]:
-                text = f"[{REASON_TEXT[Unknown(int(reason[row]))]}]"
-                if index >= 0:
-                    text += f" {mapped_files[index].path.rpartition('/')[2]}+{int(address[row]):#x}"
-                frames[row].append((number_of(_Function(text, "", index), text, is_inlined=False), 0))
+            frames = np.diff(found.frame_start.astype(np.int64))
+            is_known = frames > 0
+            counts[rows[is_known]] = frames[is_known]
+            parts.append(_Part(rows[is_known], functions.number(found, index), found.line))
+            rows = rows[~is_known]
+        texts = [f"[{REASON_TEXT[Unknown(number)]}]" for number in reason[rows].tolist()]
+        if index >= 0:
+            name = mapped_files[index].path.rpartition("/")[2]
+            places = address[rows].tolist()
+            texts = [f"{text} {name}+{place:#x}" for text, place in zip(texts, places, strict=True)]
+        parts.append(_Part(rows, functions.number_unknown(texts, index), np.zeros(len(rows), np.uint32)))
 
-    keys = list(functions)
-    names = demangle([key.linkage_name if text is None else "" for key, text in zip(keys, shown, strict=True)])
-    function_table = FunctionTable(
-        name=[text or name for text, name in zip(shown, names, strict=True)],
-        linkage_name=[key.linkage_name for key in keys],
-        file=[key.file for key in keys],
-        mapped_file=np.array([key.mapped_file for key in keys], np.int32),
-        is_inlined=np.array([not code for code in has_code], np.uint8),
-    )
-    flat = [frame for chain in frames for frame in chain]
+    frame_start = np.concatenate([[0], np.cumsum(counts)])
+    frame_function, frame_line = np.empty(frame_start[-1], np.int32), np.empty(frame_start[-1], np.uint32)
+    for part in parts:
+        lengths = counts[part.rows]
+        before = np.cumsum(lengths) - lengths
+        at = np.repeat(frame_start[part.rows] - before, lengths) + np.arange(len(part.function))
+        frame_function[at], frame_line[at] = part.function, part.line
     location_table = LocationTable(
         mapped_file=file,
         address=address,
         reason=reason,
-        frame_start=np.cumsum([0, *(len(chain) for chain in frames)]).astype(np.uint32),
-        frame_function=np.array([function for function, _ in flat], np.int32),
-        frame_line=np.array([line for _, line in flat], np.uint32),
+        frame_start=frame_start.astype(np.uint32),
+        frame_function=frame_function,
+        frame_line=frame_line,
     )
-    return function_table, location_table
+    return functions.table(demangle), location_table
+
+
+class _Part(NamedTuple):
+    """Some locations, and the frames of all of them, one location behind the other."""
+
+    rows: I64
+    function: I32
+    line: U32
+
+
+class _Functions:
+    """Distinct functions, numbered as they come."""
+
+    def __init__(self) -> None:
+        self._rows: list[_Function] = []
+        self._has_code: list[bool] = []
+        self._is_unknown: list[bool] = []
+
+    def number(self, found: Locations, mapped_file: int) -> I32:
+        """The numbers of what was found in a file, for each frame; called once for each file."""
+        name, source = _same_text(found.function, found.strings), _same_text(found.file, found.strings)
+        keys = (name.astype(np.int64) << 32) | (source + 1)
+        distinct, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        number = np.empty(len(order), np.int32)
+        number[order] = len(self._rows) + np.arange(len(order))
+        for key in distinct[order].tolist():
+            path = (key & 0xFFFF_FFFF) - 1
+            self._rows.append(
+                _Function(found.strings[key >> 32], found.strings[path] if path >= 0 else "", mapped_file)
+            )
+        numbers = number[which]
+        ends = found.frame_start[1:][np.diff(found.frame_start.astype(np.int64)) > 0].astype(np.int64)
+        has_code = np.zeros(len(order), bool)
+        has_code[numbers[ends - 1] - (len(self._rows) - len(order))] = True  # the outermost frame is not inlined
+        self._has_code += has_code.tolist()
+        self._is_unknown += [False] * len(order)
+        return numbers
+
+    def number_unknown(self, texts: list[str], mapped_file: int) -> I32:
+        """The numbers of what is not known but by a text that says where it is, and why."""
+        numbers: dict[str, int] = {}
+        result = np.array([numbers.setdefault(text, len(self._rows) + len(numbers)) for text in texts], np.int32)
+        self._rows += [_Function(text, "", mapped_file) for text in numbers]
+        self._has_code += [True] * len(numbers)
+        self._is_unknown += [True] * len(numbers)
+        return result
+
+    def table(self, demangle: Demangle) -> FunctionTable:
+        """All that were numbered, with readable names."""
+        names = demangle(
+            ["" if unknown else row.linkage_name for row, unknown in zip(self._rows, self._is_unknown, strict=True)]
+        )
+        return FunctionTable(
+            name=[
+                row.linkage_name if unknown else name
+                for row, unknown, name in zip(self._rows, self._is_unknown, names, strict=True)
+            ],
+            linkage_name=[row.linkage_name for row in self._rows],
+            file=[row.file for row in self._rows],
+            mapped_file=np.array([row.mapped_file for row in self._rows], np.int32),
+            is_inlined=np.array([not code for code in self._has_code], np.uint8),
+        )
+
+
+def _same_text(index: I32, strings: Sequence[str]) -> I32:
+    """Indices (-1: none) so that equal strings have one, the first."""
+    used, which = np.unique(index, return_inverse=True)
+    first: dict[str, int] = {}
+    same = [first.setdefault(strings[number], number) if number >= 0 else number for number in used.tolist()]
+    return np.array(same, np.int32)[which]
 
 
 def base_name(shown: str) -> str:

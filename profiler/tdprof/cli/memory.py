@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec
 import pyarrow as pa
 
 _M_MMAP_THRESHOLD = -3  # malloc.h
-_MAPPED_FROM_BYTES = 1 << 20
+_MAPPED_FROM_BYTES = 128 << 10  # as glibc begins with
 
 
 class _WithoutPandas(importlib.abc.MetaPathFinder):

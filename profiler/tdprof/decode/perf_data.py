@@ -37,7 +37,7 @@ from tdprof.errors import TdprofError
 
 _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
 _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
-_WINDOW_BYTES = 4 << 20  # of records decoded into one batch
+_WINDOW_BYTES = 2 << 20  # of records decoded into one batch
 # zstd may blow up input by 2^15; slices of this size keep what one step can yield at some tens of MB.
 _COMPRESSED_SLICE_BYTES = 1 << 10
 _SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
@@ -119,6 +119,7 @@ class PerfData:
         self.losses = FileLosses()
         self.position = 0
         self._keep_branches = keep_branches
+        self._copy = True
         self._prologue_bytes = 0
         self._names_by_id: dict[int, str] = {}
         self._files = _open_files(path)
@@ -275,11 +276,16 @@ class PerfData:
         """The distinct call chains so far, from number ``first`` on."""
         return self._stream.chains(first)
 
-    def batches(self, *, skip_samples: bool = False) -> Iterator[Batch]:
+    def batches(self, *, skip_samples: bool = False, copy: bool = True) -> Iterator[Batch]:
         """The records in file order, some megabytes at a time; every call reads the file anew.
 
         Records of one CPU are in time order, records of different CPUs are not.
+
+        Args:
+            skip_samples: whether only the side-band is wanted.
+            copy: False where a batch's samples need to stay only until the next is asked for.
         """
+        self._copy = copy
         self._stream = self._open_stream(skip_samples=skip_samples)
         self.losses = FileLosses(cut_bytes=self.losses.cut_bytes)
         self.aux_buffers = []
@@ -335,7 +341,9 @@ class PerfData:
 
     def _take_batch(self) -> Batch:
         stream = self._stream
-        return Batch(stream.take_samples(), stream.take_reads(), stream.take_branches(), stream.take_side_band())
+        return Batch(
+            stream.take_samples(copy=self._copy), stream.take_reads(), stream.take_branches(), stream.take_side_band()
+        )
 
     def _compressed_part(self, type_: int, body: memoryview) -> memoryview:
         if type_ == ToolRecord.COMPRESSED or len(body) < 8:

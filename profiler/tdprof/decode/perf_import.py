@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,11 +16,11 @@ from tdprof.decode.perf_attr import Attr
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_groups import INTERVAL_NS, Changes, SampleGroups, sorted_changes
-from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, Samples, SideBand, Table
+from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, Chains, Samples, SideBand, Table
 from tdprof.decode.perf_reads import ReadDeltas
 from tdprof.decode.side_band import side_band_tables
 from tdprof.measured import EventInfo, Losses, Unit
-from tdprof.model import U64
+from tdprof.model import I64, U64
 from tdprof.perf_abi import RecordType, SampleType
 
 _MISC_MMAP_DATA = 1 << 13
@@ -99,21 +98,14 @@ def import_tables(
     tables = _SampleTables(SampleGroups(numbers, _changes(side_band), interval_ns), writer)
     lost = _LostRecords()
     first_ns, last_ns = 2**64 - 1, 0
-    # One thread decodes the next batch while another adds up the last: the compiled code of both runs without the GIL.
-    with ThreadPoolExecutor(1) as worker:
-        adding: Future[None] | None = None
-        for batch in data.batches():
-            progress(data.size_bytes + data.position)
-            lost.add(batch.side_band)
-            samples = deltas.expand(batch.samples, batch.reads)
-            if len(samples):
-                first_ns = min(first_ns, int(samples.time_ns.min()))
-                last_ns = max(last_ns, int(samples.time_ns.max()))
-            if adding is not None:
-                adding.result()
-            adding = worker.submit(tables.add, samples)
-        if adding is not None:
-            adding.result()
+    for batch in data.batches(copy=False):
+        progress(data.size_bytes + data.position)
+        lost.add(batch.side_band)
+        samples = deltas.expand(batch.samples, batch.reads)
+        if len(samples):
+            first_ns = min(first_ns, int(samples.time_ns.min()))
+            last_ns = max(last_ns, int(samples.time_ns.max()))
+        tables.add(samples)
     tables.finish()
     result.samples = tables.samples
     if last_ns:
@@ -239,9 +231,7 @@ class _UsedChains:
             numbers = np.flatnonzero(used)
             for at in range(0, len(numbers), _CHAINS_AT_ONCE):
                 some = numbers[at : at + _CHAINS_AT_ONCE]
-                start, end = chains.offsets[some].astype(np.int64), chains.offsets[some + 1].astype(np.int64)
-                offsets = np.concatenate([[0], np.cumsum(end - start)])
-                frames = chains.frames[np.repeat(start - offsets[:-1], end - start) + np.arange(offsets[-1])]
+                offsets, frames = _ragged_rows(chains, some)
                 if name == "kernel_chain":
                     kernel.append(np.unique(frames))
                 lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(frames))
@@ -249,6 +239,15 @@ class _UsedChains:
                 identity = some.astype(np.uint64) + np.uint64(1)
                 writer.write("stacks", pa.table([identity, is_kernel, lists], names=STACKS.names).cast(STACKS))
         return np.unique(np.concatenate(kernel)) if kernel else np.empty(0, np.uint64)
+
+
+def _ragged_rows(chains: Chains, numbers: I64) -> tuple[I64, U64]:
+    """Offsets and frames of some chains, by rising number; nothing is copied where none in between is left out."""
+    start, end = chains.offsets[numbers].astype(np.int64), chains.offsets[numbers + 1].astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(end - start)])
+    if end[-1] - start[0] == offsets[-1]:
+        return offsets, chains.frames[start[0] : end[-1]]
+    return offsets, chains.frames[np.repeat(start - offsets[:-1], end - start) + np.arange(offsets[-1])]
 
 
 class _SampleTables:

@@ -333,8 +333,12 @@ class RecordStream(Protocol):
         """Count bytes that the caller dealt with itself, so that offsets stay right."""
         ...
 
-    def take_samples(self) -> Samples:
-        """The samples since the last call. Take reads and branches at the same time: they number the same batch."""
+    def take_samples(self, *, copy: bool = True) -> Samples:
+        """The samples since the last call. Take reads and branches at the same time: they number the same batch.
+
+        Args:
+            copy: False where the columns need to stay only until more is fed.
+        """
         ...
 
     def take_reads(self) -> Table:

@@ -242,10 +242,11 @@ class RecordDecoder:
     def skip(self, size_bytes: int) -> None:
         self._offset += size_bytes
 
-    def take_samples(self) -> Samples:
+    def take_samples(self, *, copy: bool = True) -> Samples:
         rows = self._d.samples.rows
         self._d.samples.rows = 0
-        return Samples(**{name: column[:rows].copy() for name, column in self._columns.items()})
+        columns = {name: column[:rows] for name, column in self._columns.items()}
+        return Samples(**{name: column.copy() for name, column in columns.items()} if copy else columns)
 
     def take_reads(self) -> Table:
         rows = self._reads[: self._d.read_rows].copy()

@@ -305,7 +305,7 @@ class PythonRecordDecoder:
 
     # --- results
 
-    def take_samples(self) -> Samples:
+    def take_samples(self, *, copy: bool = True) -> Samples:  # always new
         columns = zip(*self._rows, strict=True) if self._rows else ([] for _ in SAMPLE_COLUMNS)
         self._rows = []
         return Samples(

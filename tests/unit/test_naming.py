@@ -1,0 +1,72 @@
+"""Names for locations, out of what symbol sources found in each mapped file."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from tdprof.model import U64, Locations, MappedFile, Unknown
+from tdprof.naming import name_locations
+from tdprof.profile import FunctionTable, LocationTable
+
+FILES = [MappedFile("/bin/app"), MappedFile("/lib/x.so")]
+STRINGS = ("f", "g", "a.c", "f", "a.c")  # a source may hold a text twice
+
+
+def locate(file: MappedFile, addresses: U64) -> Locations:
+    """At 16 f() in g(), at 32 g(), both under either number of their names; nothing elsewhere."""
+    frames = {16: [(0, 2, 1), (1, -1, 2)], 17: [(3, 4, 1), (1, -1, 2)], 32: [(1, -1, 3)]}
+    found = [frames.get(address, []) for address in addresses.tolist()]
+    rows = [frame for each in found for frame in each]
+    return Locations(
+        frame_start=np.cumsum([0, *map(len, found)]).astype(np.uint32),
+        function=np.array([row[0] for row in rows], np.int32),
+        file=np.array([row[1] for row in rows], np.int32),
+        line=np.array([row[2] for row in rows], np.uint32),
+        reason=np.array([Unknown.KNOWN if each else Unknown.NO_SYMBOL for each in found], np.uint8),
+        strings=STRINGS,
+    )
+
+
+def named(file: Sequence[int], address: Sequence[int]) -> tuple[FunctionTable, LocationTable, list[list[str]]]:
+    functions, locations = name_locations(
+        FILES, np.array(file, np.int32), np.array(address, np.uint64), locate, lambda names: [f"{n}()" for n in names]
+    )
+    start = locations.frame_start.tolist()
+    frames = [
+        [functions.name[number] for number in locations.frame_function[first:last]]
+        for first, last in itertools.pairwise(start)
+    ]
+    return functions, locations, frames
+
+
+def test_frames_stand_in_the_order_of_the_locations_whatever_their_files() -> None:
+    _, locations, frames = named([1, 0, 1, 0], [32, 16, 16, 32])
+    assert frames == [["g()"], ["f()", "g()"], ["f()", "g()"], ["g()"]]
+    assert locations.frame_line.tolist() == [3, 1, 2, 1, 2, 3]
+
+
+def test_a_function_is_one_whichever_number_its_texts_have_and_in_each_file_another() -> None:
+    functions, locations, _ = named([0, 0, 1], [16, 17, 16])
+    assert locations.frame_function.tolist() == [0, 1, 0, 1, 2, 3]
+    assert functions.linkage_name == ["f", "g", "f", "g"]
+    assert functions.file == ["a.c", "", "a.c", ""]
+    assert functions.mapped_file.tolist() == [0, 0, 1, 1]
+
+
+def test_only_functions_that_are_nowhere_outermost_are_inlined() -> None:
+    functions, _, _ = named([0, 0], [16, 32])
+    assert functions.is_inlined.tolist() == [1, 0]
+
+
+def test_unknown_addresses_stay_apart_but_for_those_outside_any_file() -> None:
+    functions, locations, frames = named([-1, 1, 1, -1], [5, 64, 65, 6])
+    assert frames == [["[no mapping]"], ["[no symbol] x.so+0x40"], ["[no symbol] x.so+0x41"], ["[no mapping]"]]
+    assert locations.reason.tolist() == [Unknown.NO_MAPPING, Unknown.NO_SYMBOL, Unknown.NO_SYMBOL, Unknown.NO_MAPPING]
+    assert functions.mapped_file.tolist() == [-1, 1, 1]
+
+
+def test_nothing_to_name() -> None:
+    functions, locations, _ = named([], [])
+    assert len(functions.name) == 0
+    assert locations.frame_start.tolist() == [0]
