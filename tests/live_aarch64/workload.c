@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The program that the live tests measure: `hot` executes three times as many instructions as `cold`, in loops that differ
- * only in their trip count. `loads` and `stores` touch memory, `branches` jumps at random.
+ * only in their trip count; so does `warm`, twice as many as `cold`. `loads` and `stores` touch memory, `branches` jumps at
+ * random.
  *
- *   workload [-r REGIONS] [-n ROUNDS] [-t THREADS] [-f FORKS] [-w WHICH]
+ *   workload [-r REGIONS] [-n ROUNDS] [-t THREADS] [-f FORKS] [-w WHICH] [-j]
  *
- * WHICH names functions by their first letters ("hc"); all of them take part if it is not given.
+ * WHICH names functions by their first letters ("hc"); all but `warm` take part if it is not given. With -j each runs once to
+ * three times in a row, drawn anew each round: no sampling period keeps step with that.
  * REGIONS is a file of struct nsim_region, one for each function in the order below, without their addresses: the program
  * declares them to the simulated Neoverse before it starts to work.
  */
@@ -28,6 +30,7 @@
 #define REGION(name) { name, #name[0], __start_text_##name, __stop_text_##name }
 
 static long rounds = 200;
+static int random_turns;
 static const char *which = "hclsb";
 static uint64_t memory[1 << 16];
 
@@ -39,6 +42,7 @@ static uint64_t memory[1 << 16];
 
 FUNCTION(hot) { SPIN(75000); }
 FUNCTION(cold) { SPIN(25000); }
+FUNCTION(warm) { SPIN(50000); }
 
 /* Eight bytes each, at addresses that a test can foretell: the first 32 KiB of `memory` and the 32 KiB after. */
 FUNCTION(loads)
@@ -70,7 +74,7 @@ static const struct {
 	void (*run)(void);
 	char letter;
 	const char *start, *end;
-} functions[] = { REGION(hot), REGION(cold), REGION(loads), REGION(stores), REGION(branches) };
+} functions[] = { REGION(hot), REGION(cold), REGION(loads), REGION(stores), REGION(branches), REGION(warm) };
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
 static void die(const char *what)
@@ -102,11 +106,16 @@ static void declare_regions(const char *path)
 
 static void *work(void *unused)
 {
+	uint32_t state = (uint32_t)(uintptr_t)&state;
+
 	(void)unused;
 	for (long i = 0; i < rounds; i++)
-		for (size_t f = 0; f < FUNCTIONS; f++)
-			if (strchr(which, functions[f].letter))
-				functions[f].run();
+		for (size_t f = 0; f < FUNCTIONS; f++) {
+			state = state * 1664525 + 1013904223;
+			for (int turns = random_turns ? 1 + (state >> 16) % 3 : 1; turns; turns--)
+				if (strchr(which, functions[f].letter))
+					functions[f].run();
+		}
 	return NULL;
 }
 
@@ -117,13 +126,14 @@ int main(int argc, char **argv)
 	const char *regions = NULL;
 	int option;
 
-	while ((option = getopt(argc, argv, "r:n:t:f:w:")) != -1) {
+	while ((option = getopt(argc, argv, "r:n:t:f:w:j")) != -1) {
 		switch (option) {
 		case 'r': regions = optarg; break;
 		case 'n': rounds = atol(optarg); break;
 		case 't': threads = atol(optarg) & 15; break;
 		case 'f': forks = atol(optarg); break;
 		case 'w': which = optarg; break;
+		case 'j': random_turns = 1; break;
 		default: return 2;
 		}
 	}

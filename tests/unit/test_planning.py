@@ -13,9 +13,12 @@ from tdprof.cli import record as record_command
 from tdprof.cli import record_topdown
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown
 from tdprof.errors import TdprofError
+from tdprof.measured import SampledGroup, TopdownInfo
 from tdprof.planning import SamplingPlan, plan_groups, plan_sampling, sampled_metrics
 from tdprof.recorder.events import Event
+from tdprof.recorder.perf_event import Count
 from tdprof.recorder.pmu import CorePmu, Counters
+from tdprof.recorder.session import idle_groups
 
 V1 = load_packaged("neoverse-v1")
 N3 = load_packaged("neoverse-n3")
@@ -198,3 +201,15 @@ def test_options_that_do_not_go_together(words: list[str], said: str, tmp_path: 
 
 def test_the_rate_of_seven_events_is_told_in_the_help() -> None:
     assert f"with --topdown {record_topdown.DEFAULT_HZ}" in " ".join(record("--help").output.split())
+
+
+def test_a_group_that_never_got_the_counters_is_named_with_its_metrics() -> None:
+    topdown = TopdownInfo(
+        "neoverse-v1", [SampledGroup([0], ["CPU_CYCLES"], ["x"]), SampledGroup([1], ["INST_RETIRED"], ["ipc"])]
+    )
+    ran, waited, absent = Count(5, 100, 50), Count(0, 100, 0), Count(0, 0, 0)
+    (said,) = idle_groups(topdown, [ran, waited])
+    assert "never free for INST_RETIRED: ipc" in said
+    assert list(idle_groups(topdown, [ran, absent])) == []  # nothing ran at all in which it could have
+    assert list(idle_groups(topdown, [ran, None])) == []  # of another run of the command
+    assert list(idle_groups(None, [waited])) == []

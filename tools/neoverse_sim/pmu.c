@@ -462,7 +462,12 @@ static struct attribute *event_attributes[] = {
 	EVENT(sample_pop, 0x4000), EVENT(sample_feed, 0x4001), EVENT(sample_filtrate, 0x4002),
 	EVENT(sample_collision, 0x4003), EVENT(cnt_cycles, 0x4004), EVENT(stall_backend_mem, 0x4005),
 	EVENT(l1i_cache_lmiss, 0x4006), EVENT(l2d_cache_lmiss_rd, 0x4009), EVENT(l2i_cache_lmiss, 0x400a),
-	EVENT(l3d_cache_lmiss_rd, 0x400b), NULL
+	EVENT(l3d_cache_lmiss_rd, 0x400b), EVENT(trb_wrap, 0x400c), EVENT(pmu_ovfs, 0x400d), EVENT(trb_trig, 0x400e),
+	EVENT(pmu_hovfs, 0x400f), EVENT(trcextout0, 0x4010), EVENT(trcextout1, 0x4011), EVENT(trcextout2, 0x4012),
+	EVENT(trcextout3, 0x4013), EVENT(cti_trigout4, 0x4018), EVENT(cti_trigout5, 0x4019), EVENT(cti_trigout6, 0x401a),
+	EVENT(cti_trigout7, 0x401b), EVENT(ldst_align_lat, 0x4020), EVENT(ld_align_lat, 0x4021),
+	EVENT(st_align_lat, 0x4022), EVENT(mem_access_checked, 0x4024), EVENT(mem_access_checked_rd, 0x4025),
+	EVENT(mem_access_checked_wr, 0x4026), NULL
 };
 
 static umode_t event_visible(struct kobject *kobject, struct attribute *attribute, int unused)

@@ -28,6 +28,8 @@ from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.workload import Workload, check_command
 
 DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
+# Where groups take turns, what one did not see is judged by how unlike each other its moments were.
+TURNS_INTERVAL_NS = 200_000_000
 MAX_CLOCK_PAIRS = 64
 TICK_MS = 100  # how often a table that fills too fast is noticed
 
@@ -169,7 +171,7 @@ def _spe_info(options: SpeOptions, spe: SpeEvents) -> SpeInfo:
     return SpeInfo(options.period, events)
 
 
-def _idle_groups(topdown: TopdownInfo | None, totals: Sequence[Count | None]) -> Iterator[str]:
+def idle_groups(topdown: TopdownInfo | None, totals: Sequence[Count | None]) -> Iterator[str]:
     """What to say of counter groups that were never on the PMU while there was something to count."""
     for group in topdown.groups if topdown else ():
         counts = [count for count in (totals[row] for row in group.events) if count]
@@ -279,7 +281,7 @@ class _Run:
             ran_to_end=ran_to_end,
             notes=[
                 *self.manifest.notes,
-                *_idle_groups(self.manifest.topdown, totals),
+                *idle_groups(self.manifest.topdown, totals),
                 *([failure.message] if failure else []),
             ],
         )
@@ -291,7 +293,9 @@ class _Run:
 
     def _loop(self) -> None:
         deadline = None if self.options.duration_s is None else time.monotonic() + self.options.duration_s
-        next_drain = time.monotonic_ns() + DRAIN_INTERVAL_NS
+        takes_turns = any(groups and len(groups) > 1 for groups in self.options.passes)
+        interval_ns = TURNS_INTERVAL_NS if takes_turns else DRAIN_INTERVAL_NS
+        next_drain = time.monotonic_ns() + interval_ns
         next_check = time.monotonic_ns() + self.control.next_check_ns() if self.control else None
         with self._poller() as (poller, ending):
             while self.signals.received is None and ending:
@@ -314,7 +318,7 @@ class _Run:
                 ending -= ready
                 if time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
                     self._drain()
-                    next_drain = time.monotonic_ns() + DRAIN_INTERVAL_NS
+                    next_drain = time.monotonic_ns() + interval_ns
                     write_manifest(self.options.output, self.manifest)
                 elif ready or self.spe:  # SPE that ran out of room stands still until it is drained
                     self._drain_rings()
