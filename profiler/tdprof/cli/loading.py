@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from tdprof.calibrate import calibrated
-from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
+from tdprof.capture.manifest import MANIFEST_FILE
+from tdprof.capture.spool import SPE_FOLDER
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import waiting
 from tdprof.cli.record import DEFAULT_OUTPUT
@@ -128,7 +129,7 @@ def without_spe_if_damaged() -> Iterator[None]:
 
 def has_spe(capture: Path) -> bool:
     """Whether a capture has SPE records."""
-    return read_manifest(capture).spe is not None
+    return (capture / SPE_FOLDER).is_dir()
 
 
 def find_event(profile: Profile, name: str | None) -> int:
