@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tdprof.findings import Findings
 from tdprof.frames import function_names, module_names, printable
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
@@ -14,6 +15,13 @@ from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_
 
 # Narrower tables keep their shares and names whole and leave the rest out.
 WIDE_COLUMNS = 80
+# Shares that SPE measures, which fit beside the events; the others are in the JSON and in --spe.
+SPE_RATIOS = {
+    "branch_misprediction_ratio": "mispredict",
+    "l1d_cache_miss_ratio": "L1D miss",
+    "ll_cache_read_miss_ratio": "LLC miss",
+    "dtlb_walk_ratio": "DTLB walk",
+}
 
 
 def render_text(
@@ -25,10 +33,12 @@ def render_text(
     limit: int,
     by_line: bool,
     sort_event: int,
+    findings: Findings | None = None,
 ) -> str:
     """The whole report as the console's width and colours allow, without trailing blanks.
 
     Args:
+        findings: of SPE records beside the samples; what they measured of each row stands behind the events.
         limit: the most rows to show; 0 for all.
         sort_event: the event whose shares lead each row, as for ``find_hotspots``.
     """
@@ -47,7 +57,7 @@ def render_text(
             console.print(Text("No samples: the command ran too briefly, or never ran on a CPU that was measured."))
         else:
             shown = hotspots.rows(slice(limit or None))
-            console.print(_table(profile, shown, by_line=by_line, sort_event=sort_event, wide=wide))
+            console.print(_table(profile, shown, findings, by_line=by_line, sort_event=sort_event, wide=wide))
             if len(hotspots) > len(shown):
                 more = plural(len(hotspots) - len(shown), "more source line" if by_line else "more function", "s")
                 console.print(Text(f"and {more} (--limit 0 shows all)"), style="dim")
@@ -80,7 +90,9 @@ def _events(profile: Profile, *, wide: bool) -> Table:
     return table
 
 
-def _table(profile: Profile, hotspots: Hotspots, *, by_line: bool, sort_event: int, wide: bool) -> Table:
+def _table(
+    profile: Profile, hotspots: Hotspots, findings: Findings | None, *, by_line: bool, sort_event: int, wide: bool
+) -> Table:
     event = profile.events[sort_event]
     others = [i for i in range(len(profile.events)) if i != sort_event and wide]
     total = profile.total_weight().astype(np.float64)
@@ -95,6 +107,9 @@ def _table(profile: Profile, hotspots: Hotspots, *, by_line: bool, sort_event: i
         headings += ["samples", event.name]
     for heading in (*headings, *(profile.events[other].name for other in others)):
         table.add_column(Text(printable(heading)), justify="right", no_wrap=True)
+    measured = _spe_columns(hotspots, findings, by_line=by_line) if findings is not None and wide else {}
+    for heading in measured:
+        table.add_column(f"SPE {heading} %", justify="right", no_wrap=True)
     if wide:
         table.add_column("module", overflow="ellipsis")
     if by_line:
@@ -115,6 +130,7 @@ def _table(profile: Profile, hotspots: Hotspots, *, by_line: bool, sort_event: i
             cells.append(f"{hotspots.self_samples[row, sort_event]:,}")
             cells.append(format_value(int(hotspots.self_weight[row, sort_event]), event.unit))
         cells.extend(_percent(self_share[row, other]) for other in others)
+        cells.extend(column[row] for column in measured.values())
         if wide:
             cells.append(_one_line(PurePath(modules[mapped_file[function]]).name, "dim"))
         if by_line:
@@ -122,6 +138,32 @@ def _table(profile: Profile, hotspots: Hotspots, *, by_line: bool, sort_event: i
         cells.append(_one_line(name, "dim" if name.startswith("[") else ""))
         table.add_row(*cells)
     return table
+
+
+def _spe_columns(hotspots: Hotspots, findings: Findings, *, by_line: bool) -> dict[str, list[Text]]:
+    """For each ratio that SPE measured, what it is of each row, in percent; dim where it is not to be acted upon."""
+    table = findings.lines if by_line else findings.functions
+    if by_line:
+        row_of = {key: row for row, key in enumerate(zip(findings.line_function, findings.line, strict=True))}
+        rows = [row_of.get(key) for key in zip(hotspots.function, hotspots.line, strict=True)]
+    else:
+        known = findings.row_of()
+        rows = [known.get(function) for function in hotspots.function.tolist()]
+    columns = {}
+    for metric, heading in SPE_RATIOS.items():
+        column = table.column(metric, "spe")
+        if column is None or np.isnan(table.value[:, column]).all():
+            continue
+        value, half_width = table.value[:, column] * 100, table.half_width[:, column] * 100
+        columns[heading] = [
+            Text()
+            if row is None or np.isnan(value[row])
+            else Text(
+                f"{value[row]:.1f} ±{half_width[row]:.1f}", style="" if table.is_significant[row, column] else "dim"
+            )
+            for row in rows
+        ]
+    return columns
 
 
 def _plain_table() -> Table:
