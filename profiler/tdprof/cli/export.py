@@ -47,8 +47,9 @@ class Format:
     next_step: str
     is_binary: bool = False
     has_time: bool = False  # whether the file says when samples were taken
-    has_operations: bool = False
-    has_categories: bool = True
+    has_categories: bool = True  # whether Stage 1 categories are events in it
+    has_spe: bool = False  # whether it says what SPE measured
+    has_operations: bool = False  # whether SPE records are samples in it
 
 
 FORMATS = {
@@ -61,6 +62,7 @@ FORMATS = {
         lambda what, out: write_pprof(what.profile, out, what.findings, what.operations),
         "go tool pprof -http=: {}",
         is_binary=True,
+        has_spe=True,
         has_operations=True,
     ),
     "folded": Format(lambda what, out: write_folded(what.profile, out), "flamegraph.pl {} > flame.svg"),
@@ -68,6 +70,7 @@ FORMATS = {
         lambda what, out: write_html(what.profile, what.findings, out),
         "open {} in a browser; it needs no network",
         has_categories=False,  # it makes its own of the findings
+        has_spe=True,
     ),
 }
 
@@ -120,7 +123,7 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
 
 def _prepare(capture: Path, target: Format, event: str | None, symbols: SymbolOptions) -> Export:
     """Load what a format writes."""
-    profile, findings = load_with_findings(capture, symbols)
+    profile, findings = load_with_findings(capture, symbols, with_spe=target.has_spe)
     if target.has_categories:
         profile = with_categories(profile, findings)
     index = find_event(profile, event)

@@ -97,19 +97,23 @@ def load_capture(folder: Path, symbols: SymbolOptions, shown: Path) -> Profile:
 
 
 def load_with_findings(
-    capture: Path, symbols: SymbolOptions, *, keeps_time: bool = True
+    capture: Path, symbols: SymbolOptions, *, keeps_time: bool = True, with_spe: bool = True
 ) -> tuple[Profile, Findings | None]:
     """As `load_with_progress`, ready to be shown: each event once, calibrated, and the metrics of its code.
 
     What SPE measured stands beside the PMU's metrics, or alone where there was no Topdown recording.
+
+    Args:
+        with_spe: False where nobody looks at what SPE measured, which saves reading it.
     """
     with as_capture(capture, keeps_time=keeps_time) as folder:
         profile = load_capture(folder, symbols, capture)
-        if profile.topdown is None and not has_spe(folder):
+        with_spe = with_spe and has_spe(folder)
+        if profile.topdown is None and not with_spe:
             return profile, None
         with waiting("adding up metrics") as say:
             findings = find_findings(profile)
-            if has_spe(folder):
+            if with_spe:
                 # Only now: SPE's part of the program is not needed for anything else.
                 from tdprof.spe_join import join_spe
 
