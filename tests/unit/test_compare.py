@@ -1,16 +1,22 @@
 """Two profiles compared: what is one function, what changed, and how often chance is taken for change."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from builders.profiles import CLOCK, Call, Frame, ProfileBuilder
 from builders.runs import simulate_run
+from builders.topdown import EXAMPLE, MEMORY_BOUND, Code, topdown_profile
+from tdprof.calibrate import calibrated
 from tdprof.catalog.choose import load_packaged
 from tdprof.compare import Basis, Comparison, Match, compare
 from tdprof.compare.significance import holm, two_sided_p
 from tdprof.errors import TdprofError
 from tdprof.findings import Diagnosis, Findings, MetricTable
 from tdprof.model import EventInfo, MappedFile, Unit, Unknown
+from tdprof.pipeline import find_findings
 from tdprof.profile import Profile
 
 PROGRAM = {"work": 0.4, "parse": 0.25, "hash": 0.2, "copy": 0.1, "log": 0.05}
@@ -240,6 +246,35 @@ def test_metrics_are_compared_by_their_intervals() -> None:
     assert np.isnan(comparison.self_changes.p[hashes, column])
     assert comparison.program.a[0, comparison.program.column("ipc")] == 1.5
     assert compare(a, b, before, None).notes == ["only A has metrics (record --topdown): none can be compared"]
+
+
+def topdown_pair(seed: int, codes: Sequence[Code] = EXAMPLE) -> Comparison:
+    """A program and, with other samples, one that does ``codes``."""
+    a, b = topdown_profile(seed=seed), topdown_profile(codes, seed=seed + 1)
+    return compare(calibrated(a), calibrated(b), find_findings(a), find_findings(b))
+
+
+def test_metrics_of_one_program_do_not_change() -> None:
+    comparisons = [topdown_pair(seed) for seed in range(0, 20, 2)]
+    assert [quantity.name for quantity in comparisons[0].inclusive_changes.quantities] == ["CPU_CYCLES", "INST_RETIRED"]
+    assert sum(map(is_any, comparisons)) <= 2
+
+
+def test_more_cache_misses_are_found_where_they_are() -> None:
+    worse = [
+        replace(code, events={**code.events, "L1D_CACHE_REFILL": 1.5 * code.events["L1D_CACHE_REFILL"]})
+        if code is MEMORY_BOUND
+        else code
+        for code in EXAMPLE
+    ]
+    comparison = topdown_pair(50, worse)
+    column = comparison.self_changes.column("l1d_cache_miss_ratio")
+    assert column is not None
+    changed = np.flatnonzero(comparison.self_changes.is_significant[:, column]).tolist()
+    assert [comparison.functions.names[row] for row in changed] == [MEMORY_BOUND.name]
+    true = 0.5 * MEMORY_BOUND.count("L1D_CACHE_REFILL") / MEMORY_BOUND.count("L1D_CACHE")
+    assert comparison.self_changes.low[changed[0], column] < true < comparison.self_changes.high[changed[0], column]
+    assert not comparison.self_changes.is_significant[:, 0].any()  # no other time
 
 
 def test_holm_steps_down() -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tdprof.calibrate import calibrated
-from tdprof.cli.loading import as_capture, find_event, load_capture, symbol_options
+from tdprof.cli.loading import as_capture, find_event, load_capture_with_findings, symbol_options
 from tdprof.cli.output import standard_output, waiting
 from tdprof.cli.report import PIPE_COLUMNS
 from tdprof.errors import TdprofError
 from tdprof.function_choice import choose_function
-from tdprof.pipeline import SymbolOptions, find_findings
+from tdprof.pipeline import SymbolOptions
 from tdprof.source_files import SourceFiles, parse_source_map
 
 
@@ -68,9 +67,7 @@ def command(
         raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
     with as_capture(capture) as folder:
-        profile = load_capture(folder, symbols, capture)
-        findings = find_findings(profile)
-        profile = calibrated(profile)
+        profile, findings = load_capture_with_findings(folder, symbols, capture)
         leading = find_event(profile, event)
         chosen = choose_function(profile, function, leading)
 

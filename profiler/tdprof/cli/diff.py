@@ -11,9 +11,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tdprof.calibrate import calibrated
 from tdprof.capture.manifest import Host, Manifest, State, read_manifest
-from tdprof.cli.loading import as_capture, load_capture, symbol_options
+from tdprof.cli.loading import as_capture, load_capture_with_findings, symbol_options
 from tdprof.cli.output import standard_output
 from tdprof.cli.report import DEFAULT_LIMIT, PIPE_COLUMNS
 from tdprof.compare import Basis, Comparison, compare
@@ -21,7 +20,7 @@ from tdprof.compare.conditions import find_breaches, parse_condition
 from tdprof.compare.significance import DEFAULT_NOISE_PERCENT
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
-from tdprof.pipeline import SymbolOptions, find_findings
+from tdprof.pipeline import SymbolOptions
 from tdprof.profile import Profile
 from tdprof.report.comparison import describe_breach, render_csv, render_json, render_text
 
@@ -129,21 +128,15 @@ def _status_2() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    profile: Profile  # calibrated
+    profile: Profile
     findings: Findings | None
     manifest: Manifest
 
 
 def _load(capture: Path, symbols: SymbolOptions) -> _Loaded:
     with as_capture(capture) as folder:
-        profile = load_capture(folder, symbols, capture)
-        findings = find_findings(profile)
-        manifest = read_manifest(folder)
-        if manifest.spe is not None:
-            from tdprof.spe_join import join_spe  # SPE's part of the program is slow to load
-
-            findings = join_spe(findings, folder, profile, symbols)
-        return _Loaded(calibrated(profile), findings, manifest)
+        profile, findings = load_capture_with_findings(folder, symbols, capture)
+        return _Loaded(profile, findings, read_manifest(folder))
 
 
 def _reasons_against(sides: Sequence[tuple[str, Profile]], manifests: Sequence[Manifest]) -> Iterator[str]:

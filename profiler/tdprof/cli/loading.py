@@ -107,19 +107,26 @@ def load_with_findings(
         with_spe: False where nobody looks at what SPE measured, which saves reading it.
     """
     with as_capture(capture, keeps_time=keeps_time) as folder:
-        profile = load_capture(folder, symbols, capture)
-        with_spe = with_spe and has_spe(folder)
-        if profile.topdown is None and not with_spe:
-            return profile, None
-        with waiting("adding up metrics") as say:
-            findings = find_findings(profile)
-            if with_spe:
-                # Only now: SPE's part of the program is not needed for anything else.
-                from tdprof.spe_join import join_spe
+        return load_capture_with_findings(folder, symbols, capture, with_spe=with_spe)
 
-                with without_spe_if_damaged():
-                    findings = join_spe(findings, folder, profile, symbols, say)
-            return calibrated(profile), findings
+
+def load_capture_with_findings(
+    folder: Path, symbols: SymbolOptions, shown: Path, *, with_spe: bool = True
+) -> tuple[Profile, Findings | None]:
+    """As `load_with_findings`, of a capture's folder."""
+    profile = load_capture(folder, symbols, shown)
+    with_spe = with_spe and has_spe(folder)
+    if profile.topdown is None and not with_spe:
+        return profile, None
+    with waiting("adding up metrics") as say:
+        findings = find_findings(profile)
+        if with_spe:
+            # Only now: SPE's part of the program is not needed for anything else.
+            from tdprof.spe_join import join_spe
+
+            with without_spe_if_damaged():
+                findings = join_spe(findings, folder, profile, symbols, say)
+        return calibrated(profile), findings
 
 
 @contextlib.contextmanager

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tdprof.catalog.entries import CPU_CYCLES
 from tdprof.compare.counting import Side, count_samples
 from tdprof.compare.matching import MatchedFunctions, match_functions
 from tdprof.compare.significance import (
@@ -14,12 +16,10 @@ from tdprof.compare.significance import (
     FAMILY_ERROR,
     Z_95,
     Counts,
-    Dispersion,
     Noise,
     find_common_change,
     find_dispersion,
     holm,
-    satterthwaite,
     test_counts,
     test_total,
     two_sided_p,
@@ -33,6 +33,7 @@ from tdprof.profile import Profile
 F64 = NDArray[np.float64]
 
 _PERCENT = "percent of samples"
+_TOPDOWN_EVENTS = (CPU_CYCLES, "INST_RETIRED")
 
 
 class Basis(StrEnum):
@@ -146,7 +147,7 @@ def compare(
     program_columns = [each.total for each in compared if basis is Basis.RUN]
     if findings_a and findings_b:
         rows = _Rows(findings_a, findings_b, functions)
-        self_columns += rows.functions(compared[0].dispersion, noise)
+        self_columns += rows.functions(noise)
         program_columns += rows.program(noise)
     (program, self_changes, inclusive_changes), tests = _judge(
         _table(program_columns, 1),
@@ -176,6 +177,10 @@ def _common_events(a: Profile, b: Profile) -> list[tuple[int, int]]:
         for i, event in enumerate(a.events)
         if event.name in index_b and event.unit == b.events[index_b[event.name]].unit
     ]
+    if a.topdown or b.topdown:
+        # The dozens of others are there for the metrics, which are compared: as tests of their own they would cost
+        # power and say the same again.
+        pairs = [(i, j) for i, j in pairs if a.events[i].name in _TOPDOWN_EVENTS] or pairs
     if not pairs:
         names = [", ".join(event.name for event in profile.events) or "none" for profile in (a, b)]
         raise TdprofError(
@@ -209,7 +214,6 @@ class _ComparedEvent:
     share_a: F64
     share_b: F64
     common_factor: float
-    dispersion: Dispersion
 
 
 def _compare_event(
@@ -230,7 +234,6 @@ def _compare_event(
         share_a=100 * own.a / max(own.all_a, 1),
         share_b=100 * own.b / max(own.all_b, 1),
         common_factor=float(np.exp(common[0])),
-        dispersion=dispersion,
     )
 
 
@@ -242,7 +245,7 @@ class _Rows:
         self._rows = (functions.row_of_a[a.function], functions.row_of_b[b.function])
         self._count = len(functions)
 
-    def functions(self, dispersion: Dispersion, noise: Noise) -> Iterator[_Column]:
+    def functions(self, noise: Noise) -> Iterator[_Column]:
         """Metrics of functions' own instructions. Of several functions in one row, the one with most samples counts."""
         tables = [findings.functions for findings in self._findings]
         rows = []
@@ -251,16 +254,14 @@ class _Rows:
             known = np.flatnonzero(row >= 0)[::-1]  # findings stand in the order of their share: the first one stays
             first[row[known]] = known
             rows.append(first)
-        return self._columns(tables, rows, dispersion, noise)
+        return self._columns(tables, rows, noise)
 
     def program(self, noise: Noise) -> Iterator[_Column]:
         one = np.zeros(1, np.int64)
         tables = [findings.program for findings in self._findings]
-        return self._columns(tables, [one, one], Dispersion(np.ones(1), 1), noise)
+        return self._columns(tables, [one, one], noise)
 
-    def _columns(
-        self, tables: Sequence[MetricTable], rows: Sequence[I64], dispersion: Dispersion, noise: Noise
-    ) -> Iterator[_Column]:
+    def _columns(self, tables: Sequence[MetricTable], rows: Sequence[I64], noise: Noise) -> Iterator[_Column]:
         places = [
             {key: column for column, key in enumerate(zip(table.metrics, table.sources, strict=True))}
             for table in tables
@@ -268,24 +269,25 @@ class _Rows:
         for key, column_a in places[0].items():
             if key not in places[1]:
                 continue
-            values, halves = [], []
+            values, halves, trusted = [], [], []
             for table, row, column in zip(tables, rows, (column_a, places[1][key]), strict=True):
                 values.append(_at(table.value, row, column))
                 halves.append(_at(table.half_width, row, column))
+                trusted.append(_at(table.is_significant, row, column) == 1)
             a, b = values
-            variance = dispersion.factor * (halves[0] ** 2 + halves[1] ** 2) / Z_95**2
+            # The half widths have the scatter between intervals, and Student's quantile for it, in them already.
+            variance = (halves[0] ** 2 + halves[1] ** 2) / Z_95**2
             error = np.sqrt(variance + 2 * (noise.function * (np.abs(a) + np.abs(b)) / 2) ** 2)
-            freedom = satterthwaite(error**2, variance * (1 - 1 / dispersion.factor), dispersion)
             with np.errstate(divide="ignore", invalid="ignore"):
                 z = (b - a) / error
             p = np.full(len(z), np.nan)
-            tested = np.isfinite(z)
-            p[tested] = two_sided_p(z[tested], freedom[tested])
+            tested = np.isfinite(z) & (trusted[0] | trusted[1])
+            p[tested] = two_sided_p(z[tested], np.full(tested.sum(), np.inf))
             half = Z_95 * error
             yield _Column(Quantity(key[0], tables[0].units[column_a], key[1]), a, b, b - a - half, b - a + half, p)
 
 
-def _at(values: F64, rows: I64, column: int) -> F64:
+def _at(values: NDArray[Any], rows: I64, column: int) -> F64:
     result = np.full(len(rows), np.nan)
     result[rows >= 0] = values[rows[rows >= 0], column]
     return result
@@ -329,8 +331,9 @@ def _judge(
 
 def _event_notes(a: Profile, b: Profile, events: Sequence[tuple[int, int]]) -> list[str]:
     notes = []
-    for label, profile, used in (("A", a, {i for i, _ in events}), ("B", b, {i for _, i in events})):
-        left = [event.name for i, event in enumerate(profile.events) if i not in used]
+    names = [{event.name for event in profile.events} for profile in (a, b)]
+    for label, profile, others in (("A", a, names[1]), ("B", b, names[0])):
+        left = [event.name for event in profile.events if event.name not in others]
         if left:
             notes.append(f"only {label} has {', '.join(dict.fromkeys(left))}")
     for i, j in events:

@@ -49,6 +49,10 @@ def render_text(
         if comparison.program.quantities:
             console.print()
             console.print(_program(comparison))
+            if unchanged := _unchanged_metrics(comparison):
+                console.print(
+                    Text(f"and {plural(unchanged, 'metric', 's')} of the program without a change"), style="dim"
+                )
         console.print()
         order = _order(comparison, event)
         if not len(order):
@@ -119,10 +123,19 @@ def _program(comparison: Comparison) -> Table:
     for heading in ("A", "B", "change", "±", ""):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     table.add_column("whole program", overflow="ellipsis")
-    for column, quantity in enumerate(comparison.program.quantities):
+    changes = comparison.program
+    for column, quantity in enumerate(changes.quantities):
+        if quantity.source != "samples" and not changes.is_significant[0, column]:
+            continue
         source = f" ({quantity.source})" if quantity.source == "spe" else ""
         table.add_row(*_cells(comparison.program, 0, column), Text(printable(quantity.name) + source))
     return table
+
+
+def _unchanged_metrics(comparison: Comparison) -> int:
+    changes = comparison.program
+    pairs = zip(changes.quantities, changes.is_significant[0].tolist(), strict=True)
+    return sum(quantity.source != "samples" and not is_marked for quantity, is_marked in pairs)
 
 
 def _functions(comparison: Comparison, rows: Sequence[int], event: int, *, wide: bool) -> Table:
