@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdprof.frames import frame_stacks
 from tdprof.model import I32, I64, U32
@@ -37,15 +38,26 @@ def code_rows(profile: Profile, *, by_line: bool = False) -> CodeRows:
     line = stacks.line if by_line else np.zeros_like(stacks.line)
     key = (stacks.function.astype(np.int64) + 1) << 32 | line
     distinct, row = np.unique(key, return_inverse=True)
-    stack = np.repeat(np.arange(len(stacks.start) - 1), np.diff(stacks.start))
-    width = int(row.max(initial=0)) + 1
-    # Sorting beats numpy.unique by far here: its hash table suffers from keys of this form.
-    pair = np.sort(stack * width + row)
-    pair = pair[np.diff(pair, prepend=-1) != 0]
+    anywhere, stack = rows_in_stacks(row, stacks.start)
     return CodeRows(
         function=((distinct >> 32) - 1).astype(np.int32),
         line=(distinct & 0xFFFF_FFFF).astype(np.uint32),
         leaf=row[stacks.start[:-1]].astype(np.int64),
-        row=pair % width,
-        stack=pair // width,
+        row=anywhere,
+        stack=stack,
     )
+
+
+def rows_in_stacks(row_of_frame: NDArray[np.integer], start: I64) -> tuple[I64, I64]:
+    """Each row with each stack that has it, once also where it has it more often: rows and stacks, sorted by stack.
+
+    Args:
+        row_of_frame: the row of every frame of every stack.
+        start: int64[stacks + 1], as in ``FrameStacks``.
+    """
+    stack = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    width = int(row_of_frame.max(initial=0)) + 1
+    # Sorting beats numpy.unique by far here: its hash table suffers from keys of this form.
+    pair = np.sort(stack * width + row_of_frame)
+    pair = pair[np.diff(pair, prepend=-1) != 0]
+    return pair % width, pair // width

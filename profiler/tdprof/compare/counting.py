@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.compare.matching import MatchedFunctions, rows_in_stacks
+from tdprof.compare.matching import MatchedFunctions
 from tdprof.compare.significance import Counts
 from tdprof.frames import FrameStacks
-from tdprof.model import I32, I64
+from tdprof.model import I32
 from tdprof.profile import Profile
+from tdprof.rollup import rows_in_stacks
 
 F64 = NDArray[np.float64]
 
@@ -117,13 +118,12 @@ def _pieces(side: Side, event: int, rows: int, pieces: int, *, is_self: bool) ->
     # By stack first: there are far fewer stacks with samples than frames in them.
     key = samples.stack[own].astype(np.int64) * pieces + piece_of[interval]
     by_stack = np.bincount(key, weight / weight_of_one, minlength=stacks * pieces).reshape(stacks, pieces)
-    row, stack = _self_rows(side) if is_self else rows_in_stacks(side.row, side.stacks)
+    row_of_frame = side.row[side.stacks.function].astype(np.int64)
+    if is_self:
+        row, stack = row_of_frame[side.stacks.start[:-1]], np.arange(stacks)
+    else:
+        row, stack = rows_in_stacks(row_of_frame, side.stacks.start)
     result = np.zeros((rows, pieces))
     for piece in range(pieces):
         result[:, piece] = np.bincount(row, by_stack[stack, piece], minlength=rows)[:rows]
     return result, weight_of_one
-
-
-def _self_rows(side: Side) -> tuple[I64, I64]:
-    stacks = np.arange(len(side.stacks.start) - 1)
-    return side.row[side.stacks.function[side.stacks.start[:-1]]].astype(np.int64), stacks

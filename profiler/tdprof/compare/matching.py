@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.frames import FrameStacks, function_names, module_names
-from tdprof.model import I32, I64, FileKind
+from tdprof.model import I32, FileKind
 from tdprof.naming import base_name
 from tdprof.profile import Profile
 
@@ -236,12 +236,3 @@ def _rows(a: _Side, b: _Side, pairs: dict[int, int], found: dict[int, Match]) ->
             else:
                 rows[id_] = add(side, id_, side.names[id_] if side is a else "", only)
     return MatchedFunctions(names, modules, names_a, matches, np.array(is_kernel, bool), row_of_a, row_of_b)
-
-
-def rows_in_stacks(row: I32, stacks: FrameStacks) -> tuple[I64, I64]:
-    """Each row with each stack that has it, once also where a recursion has it more often: (rows, stacks)."""
-    stack = np.repeat(np.arange(len(stacks.start) - 1), np.diff(stacks.start))
-    width = int(row.max(initial=0)) + 1
-    pair = np.sort(stack * width + row[stacks.function])
-    pair = pair[np.diff(pair, prepend=-1) != 0]
-    return pair % width, pair // width

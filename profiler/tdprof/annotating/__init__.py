@@ -1,0 +1,5 @@
+"""A function of a capture beside its source and its instructions: finds both, and adds the samples up."""
+
+from tdprof.annotating.annotate import annotate
+
+__all__ = ["annotate"]

@@ -1,0 +1,192 @@
+"""One function of a capture: its lines with their samples, metrics and latencies, and its code."""
+
+import itertools
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tdprof.annotating.code import find_code, lines_with_code, read_code
+from tdprof.annotating.places import Places, find_places, sum_cost
+from tdprof.capture.manifest import State, read_manifest
+from tdprof.decode.spe_capture import open_capture
+from tdprof.findings import Findings, MetricValue
+from tdprof.finishing import tables_of
+from tdprof.frames import printable
+from tdprof.function_choice import ChosenFunction
+from tdprof.model import FileKind, Unknown
+from tdprof.naming import base_name
+from tdprof.pipeline import SymbolOptions, open_symbolizer
+from tdprof.profile import Profile
+from tdprof.report.annotation import Annotation, Latency, SourceLine, SourcePart
+from tdprof.report.summary import REASONS
+from tdprof.source_files import SourceFiles
+from tdprof.spe_analysis import By, analyse
+from tdprof.symbolize import Symbolizer
+from tdprof.symbolize.elf_symbols import ElfSymbols
+
+# Shown above the first and below the last line with code, so that the function's head is seen.
+_CONTEXT_LINES = 2
+# Between lines with code, at most so many others are shown.
+_LONGEST_GAP = 40
+
+
+def annotate(
+    folder: Path,
+    profile: Profile,
+    findings: Findings | None,
+    function: ChosenFunction,
+    sources: SourceFiles,
+    symbols: SymbolOptions,
+    *,
+    has_code: bool,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Annotation:
+    """Bring one function's samples to its lines and, with ``has_code``, to its instructions.
+
+    Args:
+        folder: the capture.
+        profile: of it, ``calibrated``.
+        findings: its metrics.
+        sources: where source files are looked for.
+    """
+    places = find_places(profile, function)
+    whole = sum_cost(places, range(len(places.location)), len(profile.events))
+    notes: list[str] = []
+    with tables_of(folder) as (tables, _), open_symbolizer(tables, symbols, progress) as symbolizer:
+        found = find_code(profile, places, symbolizer, function)
+        files = {path: list(lines) for path, lines in lines_with_code(found, function).items()}
+        notes += _why_no_lines(profile, places, function)
+        built = _built_ns(symbolizer, profile, places.location[0]) if places.location else None
+        code = list(read_code(profile, places, found, symbolizer, notes)) if has_code else []
+    for path, line in zip(places.file, places.line, strict=True):
+        files.setdefault(path, []).append(line)
+    metrics = _line_metrics(findings, function)
+    latencies = _latencies(folder, profile, function, symbols, notes, progress)
+    parts = []
+    for path in sorted(filter(None, files), key=lambda path: -_of_file(places, path)):
+        lines = sources.read(path, built)
+        parts.append(_source_part(path, files[path], lines, places, len(profile.events), metrics, latencies))
+    texts = {}
+    for path in {path for part in code for line in part.lines for _, path, _ in line.frames if path}:
+        for number, text in enumerate(sources.read(path, built) or (), 1):
+            texts[path, number] = text
+    return Annotation(
+        name=function.name,
+        module=function.module,
+        events=profile.events,
+        totals=profile.total_weight(),
+        cost=whole,
+        sources=parts,
+        code=code,
+        texts=texts,
+        notes=[*notes, *sources.notes],
+    )
+
+
+def _of_file(places: Places, path: str) -> int:
+    rows = [row for row, file in enumerate(places.file) if file == path]
+    return int(places.samples[rows].sum())
+
+
+def _why_no_lines(profile: Profile, places: Places, function: ChosenFunction) -> Iterator[str]:
+    if all(path and line for path, line in zip(places.file, places.line, strict=True)):
+        return
+    kinds = {profile.mapped_files[row].kind if row >= 0 else None for row in _mapped_files(profile, places)}
+    reasons = {Unknown(int(profile.locations.reason[location])) for location in places.location} - {Unknown.KNOWN}
+    if reasons:
+        yield from (f"{function.name}: {REASONS[reason]}" for reason in sorted(reasons))
+    elif kinds & {FileKind.KERNEL, FileKind.KERNEL_MODULE}:
+        yield "kernel code: a capture has its names, not its lines and instructions"
+    elif FileKind.ANONYMOUS in kinds:
+        yield "code made at run time: its program left no lines of it (a jit-PID.dump would have them)"
+    elif not any(places.file):
+        name = Path(function.module).name or "it"
+        yield f"no lines are known: compile {name} with -g, or name a folder with its debug data: --debug-dir"
+
+
+def _mapped_files(profile: Profile, places: Places) -> set[int]:
+    return {int(profile.locations.mapped_file[location]) for location in places.location}
+
+
+def _built_ns(symbolizer: Symbolizer, profile: Profile, location: int) -> int | None:
+    """When the file with the function's code was last written, or None if it is not here."""
+    number = int(profile.locations.mapped_file[location])
+    symbols = symbolizer.file_of(profile.mapped_files[number]) if number >= 0 else None
+    if not isinstance(symbols, ElfSymbols):
+        return profile.start_realtime_ns or None
+    return symbols.path.stat().st_mtime_ns
+
+
+def _source_part(
+    path: str,
+    with_code: Sequence[int],
+    text: Sequence[str] | None,
+    places: Places,
+    events: int,
+    metrics: Mapping[tuple[str, int], Sequence[tuple[str, MetricValue]]],
+    latencies: Mapping[tuple[str, int], Latency],
+) -> SourcePart:
+    rows: dict[int, list[int]] = defaultdict(list)
+    for row, (file, line) in enumerate(zip(places.file, places.line, strict=True)):
+        if file == path:
+            rows[line].append(row)
+    known = sorted({line for line in with_code if line})
+    shown = {0} & set(rows) | set(known)
+    if text is not None and known:
+        shown |= set(range(max(1, known[0] - _CONTEXT_LINES), min(len(text), known[-1] + _CONTEXT_LINES) + 1))
+        for line, following in itertools.pairwise(known):
+            if following - line > _LONGEST_GAP:
+                shown -= set(range(line + _CONTEXT_LINES + 1, following - _CONTEXT_LINES))
+    lines = [
+        SourceLine(
+            line=line,
+            text=text[line - 1] if text is not None and 0 < line <= len(text) else None,
+            cost=sum_cost(places, rows[line], events) if line in rows else None,
+            metrics=metrics.get((path, line), ()),
+            latency=latencies.get((path, line)),
+        )
+        for line in sorted(shown)
+    ]
+    return SourcePart(path, lines)
+
+
+def _line_metrics(
+    findings: Findings | None, function: ChosenFunction
+) -> Mapping[tuple[str, int], Sequence[tuple[str, MetricValue]]]:
+    if findings is None:
+        return {}
+    files = dict(zip(function.ids, function.files, strict=True))
+    return {
+        (files[id_], int(findings.line[row])): findings.lines.row(row)
+        for row, id_ in enumerate(findings.line_function.tolist())
+        if id_ in files
+    }
+
+
+def _latencies(
+    folder: Path,
+    profile: Profile,
+    function: ChosenFunction,
+    symbols: SymbolOptions,
+    notes: list[str],
+    progress: Callable[[str], None],
+) -> Mapping[tuple[str, int], Latency]:
+    """SPE's latencies by (file, line), if the capture has its records."""
+    manifest = read_manifest(folder)
+    if manifest.spe is None:
+        return {}
+    if manifest.state is not State.COMPLETE:
+        notes.append("SPE records of a recording that was interrupted are not shown")
+        return {}
+    progress("adding up SPE records")
+    with open_capture(folder, manifest) as source:
+        report = analyse(source, By.LINE, folder, workers=len(os.sched_getaffinity(0)), symbols=symbols)
+    found = {}
+    for row, key in enumerate(report.code or ()):
+        if base_name(printable(key.function)) == function.name and printable(key.module) == function.module:
+            cycles, count = (int(report.counts[f"TOTAL_{what}"][row]) for what in ("CYCLES", "COUNT"))
+            if count:
+                quantiles = report.latencies["total_latency"][row].tolist()
+                found[key.file, key.line] = Latency(int(report.counts["OPERATIONS"][row]), cycles / count, *quantiles)
+    return found

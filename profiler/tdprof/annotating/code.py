@@ -1,0 +1,163 @@
+"""A function's code: the pieces it is in, the lines they come from, and their instructions with what they took."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdprof.annotating.places import Places, sum_cost
+from tdprof.code import CodePart, Instruction
+from tdprof.frames import module_names, printable
+from tdprof.function_choice import ChosenFunction
+from tdprof.model import FileKind, Locations, MappedFile, Unknown
+from tdprof.naming import base_name
+from tdprof.profile import Profile
+from tdprof.report.annotation import Code, CodeLine
+from tdprof.report.summary import REASONS
+from tdprof.symbolize import Symbolizer, demangle
+from tdprof.symbolize.elf_symbols import ElfSymbols
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCode:
+    """One piece of code, and what stands at each of its bytes' file offsets."""
+
+    file: MappedFile
+    part: CodePart
+    locations: Locations
+
+
+def find_code(profile: Profile, places: Places, symbolizer: Symbolizer, function: ChosenFunction) -> list[FoundCode]:
+    """The symbols that samples of the function fell into, with the pieces split off from them."""
+    by_file: dict[int, list[int]] = defaultdict(list)
+    for location in places.location:
+        by_file[int(profile.locations.mapped_file[location])].append(int(profile.locations.address[location]))
+    found = []
+    for number, addresses in by_file.items():
+        if number < 0:
+            continue
+        file = profile.mapped_files[number]
+        symbols = symbolizer.file_of(file)
+        if not isinstance(symbols, ElfSymbols):
+            continue
+        parts = symbols.parts(np.unique(np.array(addresses, np.uint64)))
+        # Where the function has code of its own, callers that it is inlined into are not part of it.
+        shown = demangle([part.name for part in parts])
+        own = [part for part, name in zip(parts, shown, strict=True) if base_name(name) == function.name]
+        for part in own or parts:
+            offsets = np.arange(part.file_offset, part.file_offset + len(part.data), dtype=np.uint64)
+            found.append(FoundCode(file, part, symbolizer.locate(file, offsets)))
+    return found
+
+
+def _frames(locations: Locations, row: int) -> list[tuple[str, str, int]]:
+    """(linkage name, file, line), innermost first."""
+    start, end = locations.frame_start[row : row + 2].tolist()
+    return [
+        (
+            locations.strings[locations.function[at]],
+            locations.strings[locations.file[at]] if locations.file[at] >= 0 else "",
+            int(locations.line[at]),
+        )
+        for at in range(start, end)
+    ]
+
+
+def lines_with_code(found: Sequence[FoundCode], function: ChosenFunction) -> Mapping[str, set[int]]:
+    """The lines of each file that the function's own code comes from, calls that were inlined included."""
+    lines: dict[str, set[int]] = defaultdict(set)
+    for each in found:
+        names = [base_name(name) for name in demangle(each.locations.strings)]
+        is_function = np.array([name == function.name for name in names], bool)
+        frames = np.flatnonzero(is_function[each.locations.function] & (each.locations.file >= 0))
+        pairs = np.unique(np.stack([each.locations.file[frames], each.locations.line[frames].astype(np.int64)]), axis=1)
+        for file, line in pairs.T.tolist():
+            if line:
+                lines[each.locations.strings[file]].add(line)
+    return lines
+
+
+def read_code(
+    profile: Profile, places: Places, found: Sequence[FoundCode], symbolizer: Symbolizer, notes: list[str]
+) -> Iterator[Code]:
+    from tdprof.symbolize.disassembly import disassemble, is_supported  # slow to load, and few need it
+
+    events = len(profile.events)
+    rows: dict[tuple[MappedFile, int], int] = {}
+    for row, location in enumerate(places.location):
+        number = int(profile.locations.mapped_file[location])
+        if number >= 0:
+            rows[profile.mapped_files[number], int(profile.locations.address[location])] = row
+    seen = set()
+    for each in found:
+        if not is_supported(each.part.machine):
+            notes.append(
+                f"no instructions: code of ELF machine {each.part.machine} is not decoded (AArch64, x86-64 are)"
+            )
+            return
+        symbols = symbolizer.file_of(each.file)
+        assert isinstance(symbols, ElfSymbols)
+        instructions = list(disassemble(each.part))
+        targets = [target for instruction in instructions if (target := instruction.target) is not None]
+        names = _shown_targets(symbols.name_targets(np.array(targets, np.uint64)))
+        named: dict[int | None, str] = dict(zip(targets, names, strict=True))
+        lines = []
+        shown: dict[str, str] = {}
+        for instruction in instructions:
+            at = instruction.address - each.part.address
+            offset = each.part.file_offset + at
+            places_here = ((each.file, byte) for byte in range(offset, offset + instruction.size))
+            mine = [rows[place] for place in places_here if place in rows]
+            seen.update(mine)
+            frames = _frames(each.locations, at)
+            for name, _, _ in frames:
+                if name not in shown:
+                    shown[name] = demangle([name])[0]
+            lines.append(
+                CodeLine(
+                    instruction,
+                    [(printable(shown[name]), file, line) for name, file, line in frames],
+                    sum_cost(places, mine, events) if mine else None,
+                    named.get(instruction.target, ""),
+                )
+            )
+        yield Code(printable(demangle([each.part.name])[0]), printable(each.file.path), lines)
+    rest = [row for row in range(len(places.location)) if row not in seen]
+    for number in sorted({int(profile.locations.mapped_file[places.location[row]]) for row in rest}):
+        file = profile.mapped_files[number] if number >= 0 else None
+        reason = symbolizer.file_of(file) if file and file.kind is FileKind.ELF else None
+        if file and isinstance(reason, Unknown):
+            notes.append(f"{printable(file.path)}: {REASONS[reason]}")
+    yield from _bare_addresses(profile, places, rest, notes)
+
+
+def _shown_targets(names: Sequence[str]) -> list[str]:
+    """Names to show for ``name+0x10``."""
+    parts = [name.partition("+0x") for name in names]
+    return [
+        printable(shown) + plus + distance
+        for shown, (_, plus, distance) in zip(demangle([name for name, _, _ in parts]), parts, strict=True)
+    ]
+
+
+def _bare_addresses(profile: Profile, places: Places, rows: Sequence[int], notes: list[str]) -> Iterator[Code]:
+    """Samples at addresses whose code is not at hand, or is that of callers that the function is inlined into."""
+    modules = module_names(profile)
+    by_module: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        by_module[modules[int(profile.locations.mapped_file[places.location[row]])]].append(row)
+    for module, mine in by_module.items():
+        notes.append(f"of {len(mine)} sampled addresses in {module or 'no mapping'} the code is not shown")
+        lines = []
+        for row in sorted(mine, key=lambda row: int(profile.locations.address[places.location[row]])):
+            location = places.location[row]
+            start, end = profile.locations.frame_start[location : location + 2].tolist()
+            functions = profile.locations.frame_function[start:end].tolist()
+            frames = [
+                (printable(profile.functions.name[each]), profile.functions.file[each], line)
+                for each, line in zip(functions, profile.locations.frame_line[start:end].tolist(), strict=True)
+            ]
+            instruction = Instruction(int(profile.locations.address[location]), 0, "")
+            lines.append(CodeLine(instruction, frames, sum_cost(places, [row], len(profile.events))))
+        yield Code("", module, lines)

@@ -1,0 +1,66 @@
+"""Lines of an annotated function with what SPE and the PMU know of them."""
+
+from pathlib import Path
+
+import pytest
+
+from builders.spe_capture import write_spe_capture
+from tdprof.annotating import annotate
+from tdprof.calibrate import calibrated
+from tdprof.function_choice import choose_function
+from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings, load_profile
+from tdprof.report.annotation import Annotation, SourceLine
+from tdprof.source_files import SourceFiles
+from tdprof.spe_join import join_spe
+
+
+def annotated(capture: Path, function: str, *, has_code: bool = False) -> Annotation:
+    profile = load_profile(capture)
+    findings = join_spe(find_findings(profile), capture, profile)
+    profile = calibrated(profile)
+    chosen = choose_function(profile, function)
+    return annotate(capture, profile, findings, chosen, SourceFiles(), DEFAULT_SYMBOLS, has_code=has_code)
+
+
+def lines_of(annotation: Annotation) -> dict[int, SourceLine]:
+    return {line.line: line for source in annotation.sources for line in source.lines}
+
+
+@pytest.fixture(scope="module")
+def of_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_spe_capture(tmp_path_factory.mktemp("annotate") / "capture")
+
+
+def test_latencies_stand_at_their_lines(of_clock: Path) -> None:
+    line = lines_of(annotated(of_clock, "work"))[10]
+    assert line.latency is not None
+    # 60 loads of 200 cycles, 540 of 8
+    assert line.latency.operations == 600
+    assert line.latency.mean == pytest.approx((60 * 200 + 540 * 8) / 600)
+    assert (line.latency.p50, line.latency.p99) == (8, 200)
+    parse = lines_of(annotated(of_clock, "parse"))[30]
+    assert parse.latency is not None
+    assert parse.latency.operations == 100
+
+
+def test_a_line_has_the_metrics_that_spe_measured(of_clock: Path) -> None:
+    metrics = dict(lines_of(annotated(of_clock, "work"))[10].metrics)
+    assert metrics["l1d_cache_miss_ratio"].value == 60 / 600
+    assert metrics["l1d_cache_miss_ratio"].source == "spe"
+
+
+def test_a_line_has_the_metrics_of_a_topdown_recording(tmp_path: Path) -> None:
+    capture = write_spe_capture(tmp_path / "capture", is_topdown=True)
+    annotation = annotated(capture, "work")
+    found = {(name, value.source) for name, value in lines_of(annotation)[10].metrics}
+    assert {("backend_bound", "pmu"), ("l1d_cache_miss_ratio", "pmu"), ("l1d_cache_miss_ratio", "spe")} <= found
+
+
+def test_code_that_is_not_here_is_shown_by_address(of_clock: Path) -> None:
+    annotation = annotated(of_clock, "work", has_code=True)
+    (part,) = annotation.code
+    assert part.name == ""
+    assert [line.instruction.text for line in part.lines] == [""]
+    assert [line.cost.samples[0] for line in part.lines if line.cost] == [300]
+    assert any("of 1 sampled addresses in /bin/app the code is not shown" in note for note in annotation.notes)
+    assert any("/bin/app: the mapped file cannot be read here" in note for note in annotation.notes)
