@@ -19,14 +19,10 @@ from tdprof.cli.loading import (
 )
 from tdprof.cli.output import replaced_file, standard_output, waiting
 from tdprof.errors import TdprofError
-from tdprof.export.folded import write_folded
-from tdprof.export.pprof import write_pprof
-from tdprof.export.speedscope import write_speedscope
 from tdprof.findings import Findings
 from tdprof.operations import SampledOperations
 from tdprof.pipeline import SymbolOptions
 from tdprof.profile import Profile
-from tdprof.report.html import write_html
 from tdprof.stage1 import with_categories
 
 
@@ -52,22 +48,47 @@ class Format:
     has_operations: bool = False  # whether SPE records are samples in it
 
 
+# Each writer is loaded only when its format is wanted: together they take longer than a small capture.
+def _write_speedscope(what: Export, out: BinaryIO) -> None:
+    from tdprof.export.speedscope import write_speedscope
+
+    write_speedscope(what.profile, out, what.findings)
+
+
+def _write_pprof(what: Export, out: BinaryIO) -> None:
+    from tdprof.export.pprof import write_pprof
+
+    write_pprof(what.profile, out, what.findings, what.operations)
+
+
+def _write_folded(what: Export, out: BinaryIO) -> None:
+    from tdprof.export.folded import write_folded
+
+    write_folded(what.profile, out)
+
+
+def _write_html(what: Export, out: BinaryIO) -> None:
+    from tdprof.report.html import write_html
+
+    write_html(what.profile, what.findings, out)
+
+
 FORMATS = {
     "speedscope": Format(
-        lambda what, out: write_speedscope(what.profile, out, what.findings),
+        _write_speedscope,
         "drop {} onto https://www.speedscope.app, which keeps it in the browser",
         has_time=True,
     ),
     "pprof": Format(
-        lambda what, out: write_pprof(what.profile, out, what.findings, what.operations),
+        _write_pprof,
         "go tool pprof -http=: {}",
         is_binary=True,
         has_spe=True,
         has_operations=True,
     ),
-    "folded": Format(lambda what, out: write_folded(what.profile, out), "flamegraph.pl {} > flame.svg"),
+    "folded": Format(_write_folded, "flamegraph.pl {} > flame.svg"),
     "html": Format(
-        lambda what, out: write_html(what.profile, what.findings, out),
+        _write_html,
         "open {} in a browser; it needs no network",
         has_categories=False,  # it makes its own of the findings
         has_spe=True,

@@ -14,8 +14,7 @@ from tdprof.calibrate import calibrated
 from tdprof.capture.manifest import MANIFEST_FILE
 from tdprof.capture.spool import SPE_FOLDER
 from tdprof.cli.memory import keep_process_small
-from tdprof.cli.output import waiting
-from tdprof.cli.record import DEFAULT_OUTPUT
+from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
 from tdprof.pipeline import SymbolOptions, find_findings, load_profile

@@ -11,6 +11,8 @@ from typing import BinaryIO
 
 from tdprof.errors import TdprofError
 
+DEFAULT_OUTPUT = "tdprof.capture"
+
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tdprof.cli.output import waiting
+from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
 from tdprof.errors import TdprofError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest
 
 DEFAULT_HZ = 999
-DEFAULT_OUTPUT = "tdprof.capture"
 # By capture.manifest.Rung.
 RUNG_TEXT = {
     "bpf-pmu": "BPF on PMU events",
