@@ -5,11 +5,11 @@
 #include <linux/perf_event.h>
 
 #include "perf_cursor.h"
+#include "perf_split.h"
 
 /* Newer than the headers this may be built with. */
 #define BRANCH_COUNTERS (1ULL << 19)           /* PERF_SAMPLE_BRANCH_COUNTERS, Linux 6.8 */
 #define FORMAT_LOST (1ULL << 4)                /* PERF_FORMAT_LOST, Linux 6.0 */
-#define CONTEXT_USER_DEFERRED ((uint64_t)-640) /* PERF_CONTEXT_USER_DEFERRED, Linux 6.19 */
 #define SAMPLE_WEIGHTS (1ULL << 14 | 1ULL << 24) /* PERF_SAMPLE_WEIGHT, _WEIGHT_STRUCT */
 #define SAMPLE_DATA_PAGE_SIZE (1ULL << 22)
 #define SAMPLE_CODE_PAGE_SIZE (1ULL << 23)
@@ -22,8 +22,6 @@
 #define TAIL_FIELDS                                                                                                    \
     (PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER | SAMPLE_WEIGHTS | PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_TRANSACTION | \
      PERF_SAMPLE_REGS_INTR | SKIPPED_WORDS | PERF_SAMPLE_AUX)
-#define RECORD_WORDS (UINT16_MAX / sizeof(uint64_t))
-#define INLINE static inline __attribute__((always_inline))
 
 enum verdict { NO, YES, UNDECIDED };
 
@@ -73,92 +71,6 @@ enum perf_outcome perf_take_reads(struct perf_decoder *d, const struct perf_layo
         d->reads[(*rows)++] = row;
     }
     return PERF_TAKEN;
-}
-
-/* A sample's call chain by mode. The frames stay in the record where they can, else they stand in `copied`. */
-struct split_chain {
-    const uint64_t *user, *kernel;
-    uint64_t users, kernels, guests, unknown, deferred;
-    uint64_t copied_user[RECORD_WORDS], copied_kernel[RECORD_WORDS];
-};
-
-static bool is_kernel_mode(uint16_t cpu_mode) {
-    return cpu_mode == PERF_RECORD_MISC_KERNEL || cpu_mode == PERF_RECORD_MISC_HYPERVISOR;
-}
-
-/* Frames in front of the first marker belong to the mode in which the sample was taken. */
-static uint64_t first_context(uint16_t cpu_mode) {
-    if (cpu_mode == PERF_RECORD_MISC_USER)
-        return PERF_CONTEXT_USER;
-    return is_kernel_mode(cpu_mode) ? PERF_CONTEXT_KERNEL : PERF_CONTEXT_GUEST;
-}
-
-/* A chain as nearly all are: kernel frames in one piece, user frames in one piece, nothing else. False: it is not. */
-INLINE bool split_in_place(const uint64_t *words, uint64_t count, uint16_t cpu_mode, struct split_chain *chain) {
-    uint64_t context = first_context(cpu_mode), at = 0;
-    while (at < count) {
-        uint64_t first = at;
-        while (at < count && words[at] < (uint64_t)PERF_CONTEXT_MAX)
-            at++;
-        if (at > first) {
-            if (context == (uint64_t)PERF_CONTEXT_USER && chain->users == 0) {
-                chain->user = words + first;
-                chain->users = at - first;
-            } else if (context == (uint64_t)PERF_CONTEXT_KERNEL && chain->kernels == 0) {
-                chain->kernel = words + first;
-                chain->kernels = at - first;
-            } else
-                return false;
-        }
-        if (at < count && (context = words[at++]) == CONTEXT_USER_DEFERRED)
-            return false;
-    }
-    return true;
-}
-
-static void split_by_copying(struct cursor *c, uint64_t count, uint16_t cpu_mode, struct split_chain *chain) {
-    uint64_t context = first_context(cpu_mode);
-    chain->users = chain->kernels = 0;
-    chain->user = chain->copied_user;
-    chain->kernel = chain->copied_kernel;
-    for (uint64_t i = 0; i < count; i++) {
-        const uint64_t word = take64(c);
-        if (word >= (uint64_t)PERF_CONTEXT_MAX) {
-            context = word;
-            if (word == CONTEXT_USER_DEFERRED && ++i < count) {
-                take64(c); /* the cookie that a later record repeats */
-                chain->deferred++;
-            }
-            continue;
-        }
-        switch (context) {
-        case (uint64_t)PERF_CONTEXT_USER:
-            chain->copied_user[chain->users++] = word;
-            break;
-        case (uint64_t)PERF_CONTEXT_KERNEL:
-        case (uint64_t)PERF_CONTEXT_HV:
-            chain->copied_kernel[chain->kernels++] = word;
-            break;
-        case (uint64_t)PERF_CONTEXT_GUEST:
-        case (uint64_t)PERF_CONTEXT_GUEST_KERNEL:
-        case (uint64_t)PERF_CONTEXT_GUEST_USER:
-            chain->guests++;
-            break;
-        default:
-            chain->unknown++;
-        }
-    }
-}
-
-INLINE void take_chain(struct cursor *c, uint64_t count, uint16_t cpu_mode, struct split_chain *chain) {
-    const bool is_aligned = (uintptr_t)c->at % sizeof(uint64_t) == 0;
-    if (!c->swap && is_aligned && split_in_place((const uint64_t *)(const void *)c->at, count, cpu_mode, chain))
-        take(c, count * 8);
-    else
-        split_by_copying(c, count, cpu_mode, chain);
-    /* The return address of the outermost frame-pointer frame is 0: an end mark, no frame. */
-    while (chain->users > 0 && chain->user[chain->users - 1] == 0)
-        chain->users--;
 }
 
 /* PERF_SAMPLE_REGS_USER and _INTR; `pc` receives register number `wanted`, if it is there. */
@@ -221,8 +133,8 @@ static void skip_tail(const struct perf_layout *layout, struct cursor *c, uint64
 }
 
 /* A sample keeps its own address, whatever part of the call chain was not asked for. */
-static enum perf_stop intern_chain(struct perf_decoder *d, struct split_chain *chain, uint16_t cpu_mode, uint64_t ip,
-                                   uint64_t user_pc, uint64_t row) {
+INLINE enum perf_stop intern_chain(struct perf_decoder *d, struct perf_lookups *lookups, struct split_chain *chain,
+                                   uint16_t cpu_mode, uint64_t ip, uint64_t user_pc, uint64_t row) {
     const uint64_t user_place = cpu_mode == PERF_RECORD_MISC_USER && ip != 0 ? ip : user_pc;
     if (chain->users == 0 && user_place != 0) {
         chain->user = &user_place;
@@ -232,18 +144,19 @@ static enum perf_stop intern_chain(struct perf_decoder *d, struct split_chain *c
         chain->kernel = &ip;
         chain->kernels = 1;
     }
-    int32_t user = NO_CHAIN, kernel = NO_CHAIN;
+    int32_t *user = &d->samples.user_chain[row], *kernel = &d->samples.kernel_chain[row];
+    *user = *kernel = NO_CHAIN;
     enum perf_stop stop = STOP_END;
     if (chain->users > 0)
-        stop = perf_intern(&d->chains, chain->user, chain->users, &user);
+        stop = perf_look_up(&d->chains, lookups, chain->user, chain->users, chain->user != chain->copied_user, user);
     if (stop == STOP_END && chain->kernels > 0)
-        stop = perf_intern(&d->chains, chain->kernel, chain->kernels, &kernel);
-    d->samples.user_chain[row] = user;
-    d->samples.kernel_chain[row] = kernel;
+        stop = perf_look_up(&d->chains, lookups, chain->kernel, chain->kernels, chain->kernel != chain->copied_kernel,
+                            kernel);
     return stop;
 }
 
-INLINE enum perf_outcome decode_sample(struct perf_decoder *d, uint16_t misc, struct cursor *c, enum perf_stop *stop) {
+INLINE enum perf_outcome decode_sample(struct perf_decoder *d, struct perf_lookups *lookups, uint16_t misc,
+                                       struct cursor *c, enum perf_stop *stop) {
     struct perf_samples *s = &d->samples;
     const uint16_t cpu_mode = misc & PERF_RECORD_MISC_CPUMODE_MASK;
     const uint32_t event = perf_event_of(d, c, d->sample_id_word);
@@ -317,7 +230,7 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, uint16_t misc, st
         skip_tail(layout, c, &user_pc);
     if (c->failed)
         return PERF_MALFORMED;
-    *stop = intern_chain(d, &chain, cpu_mode, ip, user_pc, row);
+    *stop = intern_chain(d, lookups, &chain, cpu_mode, ip, user_pc, row);
     if (*stop != STOP_END)
         return PERF_NO_ROOM;
     s->rows++;
@@ -378,6 +291,8 @@ INLINE enum perf_stop decode_records(struct perf_decoder *d, const uint8_t *cons
                                      bool final, uint64_t *consumed, bool swap) {
     const uint8_t *at = data, *const end = data + bytes;
     enum perf_stop stop = STOP_END;
+    struct perf_lookups lookups;
+    lookups.first = lookups.count = lookups.words = 0;
     while (end - at >= 8) {
         const uint64_t here = offset + (uint64_t)(at - data);
         if (d->searching) {
@@ -409,7 +324,7 @@ INLINE enum perf_stop decode_records(struct perf_decoder *d, const uint8_t *cons
             continue;
         }
         struct cursor c = {.at = at + 8, .end = at + size, .swap = swap};
-        const enum perf_outcome outcome = type == PERF_RECORD_SAMPLE ? decode_sample(d, misc, &c, &stop)
+        const enum perf_outcome outcome = type == PERF_RECORD_SAMPLE ? decode_sample(d, &lookups, misc, &c, &stop)
                                                                      : perf_decode_side_band(d, type, misc, &c, &stop);
         if (outcome == PERF_NO_ROOM)
             break;
@@ -430,6 +345,7 @@ INLINE enum perf_stop decode_records(struct perf_decoder *d, const uint8_t *cons
         d->searching = wrong_size;
         at += wrong_size ? ((uint64_t)(c.at - at) + 7) & ~7ULL : size;
     }
+    perf_finish_lookups(&d->chains, &lookups);
     *consumed = (uint64_t)(at - data);
     return stop;
 }

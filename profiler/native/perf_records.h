@@ -3,6 +3,7 @@
 #ifndef TDPROF_PERF_RECORDS_H
 #define TDPROF_PERF_RECORDS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -105,6 +106,22 @@ struct perf_chains {
     uint64_t seed;
 };
 
+/* Chains to be found or added, in order; they have room. */
+#define PERF_LOOKUPS 16
+struct perf_lookup {
+    const uint64_t *words;
+    uint64_t count;
+    uint64_t word; /* the chain itself where it is one word */
+    uint64_t hash;
+    int32_t *chain;
+};
+
+struct perf_lookups {
+    uint64_t first, count; /* a ring */
+    uint64_t words;        /* of all that wait */
+    struct perf_lookup waiting[PERF_LOOKUPS];
+};
+
 #define PERF_TYPES 64 /* from here on types are the perf tool's (its PERF_RECORD_USER_TYPE_START) */
 #define PERF_DAMAGE_KEPT 64
 
@@ -187,6 +204,8 @@ enum perf_outcome perf_decode_side_band(struct perf_decoder *d, uint32_t type, u
                                         enum perf_stop *stop);
 /* perf_chains.c */
 uint64_t perf_hash(const uint64_t *words, uint64_t count, uint64_t seed);
-enum perf_stop perf_intern(struct perf_chains *chains, const uint64_t *words, uint64_t count, int32_t *chain);
+enum perf_stop perf_look_up(struct perf_chains *chains, struct perf_lookups *l, const uint64_t *words, uint64_t count,
+                            bool stays, int32_t *chain);
+void perf_finish_lookups(struct perf_chains *chains, struct perf_lookups *l);
 
 #endif
