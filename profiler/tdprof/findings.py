@@ -32,6 +32,11 @@ class MetricValue:
     samples: int
     is_significant: bool
 
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the value is a zero that only stands for what no sample showed: it is below the half width."""
+        return self.value == 0 and self.half_width > 0 and not self.samples
+
 
 @dataclass(frozen=True, slots=True)
 class MetricTable:

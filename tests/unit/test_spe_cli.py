@@ -1,6 +1,7 @@
 """`tdprof spe` on raw AUX bytes and on perf.data with known content."""
 
 import csv
+import io
 import json
 from pathlib import Path
 
@@ -141,6 +142,12 @@ def test_report_by_source_adds_up(tmp_path: Path, jobs: int) -> None:
     half = starts[2000]
     source = perf_data(tmp_path / "perf.data", [(0, stream[:half]), (1, stream[half:])], [N1, N1])
     report = json.loads(run("report", source, "--by", "source", "--json", "-j", jobs))
+    table = list(csv.DictReader(io.StringIO(run("report", source, "--by", "source", "--csv", "-j", jobs))))
+    assert [row["name"] for row in table] == [row["name"] for row in report["rows"]]
+    for row, same in zip(table, report["rows"], strict=True):
+        assert int(row["operations"]) == same["counts"]["operations"]
+        assert float(row["total_latency_p50"]) == same["latency_cycles"]["total_latency"]["p50"]
+        assert float(row["l1d_cache_miss_ratio_high"]) == same["ratios"]["l1d_cache_miss_ratio"]["high"]
     loads = [truth for truth in truths if truth.op_class == 1 and not truth.op & 1]
     names = {0: "L1D", 8: "L2", 0xB: "system cache", 0xE: "DRAM"}
     assert report["operations"] == 4000

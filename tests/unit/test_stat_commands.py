@@ -1,6 +1,7 @@
 """`tdprof stat --counts` and `tdprof list`: what they print and what they refuse."""
 
 import csv
+import io
 import json
 import random
 import re
@@ -215,6 +216,16 @@ def test_list_metrics() -> None:
     wanted = {"name", "title", "formula", "units", "groups", "events", "stage"}
     assert all(wanted <= metric.keys() for metric in metrics.values())
     assert metrics["l2_tlb_mpki"]["groups"] == ["MPKI", "ITLB_Effectiveness", "DTLB_Effectiveness"]
+
+
+def test_list_as_csv() -> None:
+    text = run(list_command.command, "metrics", "--cpu", "n3", "--csv").stdout
+    rows = {row["name"]: row for row in csv.DictReader(io.StringIO(text))}
+    assert rows["ipc"]["formula"] == "INST_RETIRED / CPU_CYCLES"
+    assert rows["ipc"]["events"].split(";") == ["INST_RETIRED", "CPU_CYCLES"]
+    assert len(rows) == 67
+    cpus = csv.DictReader(io.StringIO(run(list_command.command, "cpus", "--csv").stdout))
+    assert {row["name"]: row["midr"] for row in cpus}["neoverse-n1"] == "0x41/0xd0c"
 
 
 def test_list_groups_and_tree() -> None:

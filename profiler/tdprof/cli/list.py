@@ -1,7 +1,9 @@
 """`tdprof list`: what the catalogs know of a core."""
 
 import json
+import sys
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ from tdprof.catalog.midr import read_core_types
 from tdprof.cli.columns import format_columns
 from tdprof.cli.core_options import core_options, required_catalog
 from tdprof.cli.output import standard_output
+from tdprof.errors import TdprofError
 from tdprof.metrics.topdown import tree_rows
+from tdprof.report.csv import write_rows
 
 Json = dict[str, Any]
 
@@ -22,7 +26,10 @@ Json = dict[str, Any]
 @click.argument("what", type=click.Choice(["cpus", "events", "metrics", "groups", "tree"]))
 @core_options
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable: one array of objects.")
-def command(what: str, cpu: str, catalog_file: Path | None, as_json: bool) -> None:
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="Comma-separated values: a row for each; lists joined by semicolons."
+)
+def command(what: str, cpu: str, catalog_file: Path | None, as_json: bool, as_csv: bool) -> None:
     """Show what the catalogs know of a core.
 
     \b
@@ -31,19 +38,48 @@ def command(what: str, cpu: str, catalog_file: Path | None, as_json: bool) -> No
     tdprof list metrics --cpu v1 --json   every metric with its formula, for scripts
     tdprof list tree --cpu n3             which metric leads to which
     """
+    if as_json and as_csv:
+        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
+    form = Form.JSON if as_json else Form.CSV if as_csv else Form.TEXT
     if what == "cpus":
-        _print(_cpus(), _cpu_lines, as_json)
+        _print(_cpus(), _cpu_lines, form)
         return
     choice = required_catalog(cpu, catalog_file)
     for note in choice.notes:
         click.echo(f"tdprof: {choice.catalog.title}: {note}", err=True)
     objects, lines = _VIEWS[what]
-    _print(objects(choice.catalog), lines, as_json)
+    _print(objects(choice.catalog), lines, form)
 
 
-def _print(objects: list[Json], lines: Callable[[list[Json]], list[str]], as_json: bool) -> None:
+class Form(Enum):
+    """How a list is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+def _print(objects: list[Json], lines: Callable[[list[Json]], list[str]], form: Form) -> None:
     with standard_output():
-        click.echo(json.dumps(objects, indent=1, ensure_ascii=False) if as_json else "\n".join(lines(objects)))
+        match form:
+            case Form.TEXT:
+                click.echo("\n".join(lines(objects)))
+            case Form.JSON:
+                click.echo(json.dumps(objects, indent=1, ensure_ascii=False))
+            case Form.CSV:
+                heading = list(dict.fromkeys(key for each in objects for key in each))
+                sys.stdout.writelines(
+                    write_rows(heading, ([_cell(each.get(key)) for key in heading] for each in objects))
+                )
+
+
+def _cell(value: Any) -> Any:
+    """A value in one cell: items of a list stand between semicolons, parts of an object between slashes."""
+    if isinstance(value, list):
+        return ";".join(str(_cell(each)) for each in value)
+    if isinstance(value, dict):
+        return "/".join(str(each) for each in value.values())
+    return "" if value is None else value
 
 
 def _cpus() -> list[Json]:

@@ -3,7 +3,10 @@
 import contextlib
 import io
 import os
+import shlex
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +37,27 @@ def standard_output() -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             sys.exit(128 + signal.SIGPIPE)  # click would make it a 1
         raise TdprofError(f"cannot write the output: {error.strerror}") from error
+
+
+def print_paged(text: str, *, may_page: bool) -> None:
+    """Print a text for people: on a terminal through the user's pager, as git does, else as it is.
+
+    ``PAGER`` names the pager, ``less`` without it; an empty one or ``cat`` is none. ``less`` keeps colours, and does
+    not stay where one screen holds all, unless ``LESS`` says otherwise.
+    """
+    pager = os.environ.get("PAGER", "less") if may_page and sys.stdout.isatty() else ""
+    words = shlex.split(pager)
+    if not words or words[0] == "cat" or shutil.which(words[0]) is None:
+        with standard_output():
+            sys.stdout.write(text)
+        return
+    environment = {"LESS": "FRX", "LV": "-c", **os.environ}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, env=environment, text=True, errors="replace") as process:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's as long as it runs
+        try:
+            process.communicate(text)  # a pager that is left early has shown what was wanted
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

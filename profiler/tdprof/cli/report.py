@@ -1,51 +1,88 @@
-"""`tdprof report`: hotspots by function or source line."""
+"""`tdprof report`: hotspots by function or source line, why they are slow, and the program's methodology tree."""
 
 import os
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import numpy as np
 from rich.console import Console
 
-from tdprof.cli.loading import capture_argument, find_event, load_with_progress, symbol_options
-from tdprof.cli.output import standard_output
+from tdprof.catalog.entries import CPU_CYCLES
+from tdprof.cli.loading import capture_argument, find_event, has_topdown, load_with_findings, symbol_options
+from tdprof.cli.output import print_paged, standard_output
 from tdprof.errors import TdprofError
+from tdprof.findings import Findings
+from tdprof.function_choice import choose_function
 from tdprof.pipeline import SymbolOptions
-from tdprof.report.hotspots import find_hotspots, unknown_samples
+from tdprof.profile import Profile
+from tdprof.report.csv import hotspot_csv, metric_csv, tree_csv
+from tdprof.report.findings_json import tree_json
+from tdprof.report.hotspots import Hotspots, find_hotspots, unknown_samples
 from tdprof.report.json import render_json
 from tdprof.report.text import render_text
+from tdprof.report.topdown_lines import render_topdown_lines
+from tdprof.report.topdown_text import render_topdown
+from tdprof.report.topdown_tree import render_function, render_tree
 
 DEFAULT_LIMIT = 40
+# Blocks of several lines; the rest is in the table of --limit 0, or one by one in --function.
+DEFAULT_TOPDOWN_LIMIT = 12
 # Wide enough for any name: what reads a pipe does its own cutting.
 PIPE_COLUMNS = 100_000
+# Prose in a pipe is wrapped all the same.
+PIPE_TEXT_COLUMNS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What to print, and how."""
+
+    as_json: bool
+    as_csv: bool
+    limit: int | None
+    by_line: bool
+    function: str | None
+    has_tree: bool
+    may_page: bool
 
 
 @click.command("report")
 @capture_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with exact counts and all functions.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, a row for each function or line.")
 @click.option(
     "--limit",
     type=click.IntRange(0),
     metavar="N",
-    help=f"The most rows to print; 0 for all ({DEFAULT_LIMIT}, with --json all).",
+    help=f"The most rows; 0 for all ({DEFAULT_LIMIT}, with metrics {DEFAULT_TOPDOWN_LIMIT}, with --json or --csv all).",
 )
 @click.option("--lines", "by_line", is_flag=True, help="A row for each source line instead of each function.")
+@click.option("--function", metavar="NAME", help="Everything about one function: name, part of it, or MODULE:NAME.")
+@click.option("--tree", "has_tree", is_flag=True, help="The whole program's metrics in the methodology's tree.")
 @click.option("--spe", "is_spe", is_flag=True, help="Report the capture's SPE records instead of its samples.")
 @click.option(
     "--by",
     type=click.Choice(["function", "line", "instruction", "source", "address", "page"]),
     help="With --spe: what a row is (function).",
 )
-@click.option("--sort", "sort", metavar="EVENT", help="Order by this event's self counts (the first event).")
+@click.option("--sort", "sort", metavar="EVENT", help="Order by this event's self counts (cycles, or the first event).")
+@click.option("--no-pager", is_flag=True, help="Print to the terminal at once, not through PAGER (less).")
 @symbol_options
 def command(
     capture: Path,
     as_json: bool,
+    as_csv: bool,
     limit: int | None,
     by_line: bool,
+    function: str | None,
+    has_tree: bool,
     is_spe: bool,
     by: str | None,
     sort: str | None,
+    no_pager: bool,
     symbols: SymbolOptions,
 ) -> None:
     """Print where a capture's samples fell: hotspots, highest self share first.
@@ -57,29 +94,110 @@ def command(
     Inlined functions count as functions. Names in brackets say why a function is not known.
 
     \b
+    Of a recording with --topdown each hotspot also has: its Stage 1 metrics as a bar, the way down the methodology's
+    tree as long as one metric leads by more than the noise, the Stage 2 metrics found there beside the program's, and
+    advice. Values have 95 % intervals; those with too few samples are grey and marked "?".
+
+    \b
     tdprof report                          the newest capture of this folder
     tdprof report my.capture --lines       the source lines that cost most
-    tdprof report my.capture --json | jq '.functions[0]'
+    tdprof report my.capture --function parse   everything about one function
+    tdprof report my.capture --tree        the whole program's metrics
+    tdprof report my.capture --json | jq '.functions[0].metrics.backend_bound'
     tdprof report my.capture --spe --by address   cache lines that threads share
     """
+    _refuse_contradictions(
+        {"--json": as_json, "--csv": as_csv},
+        {"--lines": by_line, "--function": function is not None, "--tree": has_tree},
+        {"--function": function is not None, "--tree": has_tree, "--spe": is_spe},
+    )
     if by is not None and not is_spe:
         raise TdprofError("--by says what a row of an SPE report is", hint="add --spe; or use --lines", status=2)
     if is_spe:
         # Only now: SPE's part of the program is not needed for anything else here.
-        from tdprof.cli.spe import report_capture
+        from tdprof.cli.spe import SpeOutput, report_capture
 
-        report_capture(capture, by or ("line" if by_line else "function"), as_json=as_json, limit=limit)
+        output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
+        report_capture(capture, by or ("line" if by_line else "function"), output)
         return
-    profile = load_with_progress(capture, symbols)
-    sort_event = find_event(profile, sort)
-    hotspots = find_hotspots(profile, by_line=by_line, sort_event=sort_event)
+    # A capture without metrics is told of by its samples; --spe is for its SPE records.
+    is_topdown = has_topdown(capture)
+    profile, found = load_with_findings(capture, symbols, with_spe=is_topdown)
+    findings = found if is_topdown else None
+    asked = _Asked(as_json, as_csv, limit, by_line, function, has_tree, may_page=not no_pager)
+    names = [event.name for event in profile.events]
+    leading = sort or (CPU_CYCLES if findings is not None and CPU_CYCLES in names else None)
+    _report(profile, findings, find_event(profile, leading), asked)
+
+
+def _refuse_contradictions(*exclusive: dict[str, bool]) -> None:
+    for options in exclusive:
+        given = [name for name, is_given in options.items() if is_given]
+        if len(given) > 1:
+            raise TdprofError(f"{' and '.join(given)} exclude each other", hint="give one of them", status=2)
+
+
+def _report(profile: Profile, findings: Findings | None, event: int, asked: _Asked) -> None:
+    if findings is None and (asked.has_tree or asked.function is not None):
+        option = "--tree" if asked.has_tree else "--function"
+        raise TdprofError(
+            f"{option} shows metrics, and the capture has none",
+            hint="tdprof record --topdown COMMAND"
+            + ("" if asked.has_tree else "; or tdprof annotate CAPTURE FUNCTION"),
+            status=2,
+        )
+    hotspots = find_hotspots(profile, by_line=asked.by_line, sort_event=event)
+    if asked.as_json or asked.as_csv:
+        rendered = (
+            _json(profile, findings, hotspots, event, asked)
+            if asked.as_json
+            else _csv(profile, findings, hotspots, event, asked)
+        )
+        with standard_output():
+            sys.stdout.writelines(rendered)
+        return
+    print_paged(_text(profile, findings, hotspots, event, asked), may_page=asked.may_page)
+
+
+def _json(profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked) -> Iterable[str]:
     unknown = unknown_samples(profile)
-    with standard_output():
-        if as_json:
-            sys.stdout.writelines(render_json(profile, hotspots.rows(slice(limit or None)), unknown))
-            return
-        fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    if findings is not None and asked.has_tree:
+        none = hotspots.rows(slice(0))
+        return render_json(profile, none, unknown, findings, more={"tree": tree_json(findings)})
+    if asked.function is not None:
+        shown = _only(hotspots, choose_function(profile, asked.function, event).ids)
+        return render_json(profile, shown, unknown, findings, is_whole=True)
+    return render_json(profile, hotspots.rows(slice(asked.limit or None)), unknown, findings, by_line=asked.by_line)
+
+
+def _csv(profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked) -> Iterable[str]:
+    if findings is not None and asked.has_tree:
+        return tree_csv(findings)
+    if findings is not None and asked.function is not None:
+        chosen = _only(hotspots, choose_function(profile, asked.function, event).ids)
+        return metric_csv(findings, findings.row_of()[int(chosen.function[0])])
+    shown = hotspots.rows(slice(asked.limit or None))
+    return hotspot_csv(profile, shown, findings, by_line=asked.by_line, sort_event=event)
+
+
+def _only(hotspots: Hotspots, functions: Iterable[int]) -> Hotspots:
+    return hotspots.rows(np.flatnonzero(np.isin(hotspots.function, list(functions))))
+
+
+def _text(profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked) -> str:
+    fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    unknown = unknown_samples(profile)
+    if findings is None:
         console = Console(width=None if fits_width else PIPE_COLUMNS)
-        rows = DEFAULT_LIMIT if limit is None else limit
-        text = render_text(profile, hotspots, unknown, console, limit=rows, by_line=by_line, sort_event=sort_event)
-        sys.stdout.write(text)
+        rows = DEFAULT_LIMIT if asked.limit is None else asked.limit
+        return render_text(profile, hotspots, unknown, console, limit=rows, by_line=asked.by_line, sort_event=event)
+    console = Console(width=None if fits_width else PIPE_TEXT_COLUMNS)
+    if asked.has_tree:
+        return render_tree(profile, findings, unknown, console)
+    if asked.function is not None:
+        chosen = choose_function(profile, asked.function, event)
+        return render_function(profile, findings, chosen, hotspots, console, sort_event=event)
+    default = DEFAULT_LIMIT if asked.by_line else DEFAULT_TOPDOWN_LIMIT
+    render = render_topdown_lines if asked.by_line else render_topdown
+    rows = default if asked.limit is None else asked.limit
+    return render(profile, findings, hotspots, unknown, console, limit=rows, sort_event=event)

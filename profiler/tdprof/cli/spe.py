@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
-from tdprof.cli.output import replaced_file, standard_output
+from tdprof.cli.output import print_paged, replaced_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT, PIPE_COLUMNS
 from tdprof.cli.usage import SuggestingGroup
 from tdprof.decode.spe_capture import open_capture
@@ -27,7 +28,7 @@ from tdprof.decode.spe_csv import csv_rows, csv_schema
 from tdprof.decode.spe_spans import AuxSpan, SpeInput, open_perf_data, open_raw
 from tdprof.decode.spe_table import decode_tables, spe_schema
 from tdprof.errors import TdprofError
-from tdprof.report.spe import render_json, render_text
+from tdprof.report.spe import render_csv, render_json, render_text
 from tdprof.spe_analysis import By, analyse, tables_of_perf_data
 
 _PROGRESS_AFTER_S = 2.0
@@ -204,14 +205,24 @@ def _say(counts: DecodeCounts, source: SpeInput, output: str) -> None:
 @click.argument("file", default="perf.data")
 @click.option("--by", type=click.Choice([by.value for by in By]), default="function", help="What a row is (function).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: all rows, counts, ratios, intervals.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values: the same as columns.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help=f"The most rows; 0 for all ({DEFAULT_LIMIT}).")
+@click.option("--no-pager", is_flag=True, help="Print to the terminal at once, not through PAGER (less).")
 @click.option("--raw", "is_raw", is_flag=True, help="FILE holds AUX bytes alone, not perf.data: code has no names.")
 @click.option(
     "--midr", callback=_midr, metavar="HEX", help="With --raw: the core's MIDR_EL1, which names data sources."
 )
 @click.option("-j", "--jobs", type=click.IntRange(1), help="Threads (one for each CPU).")
 def report(
-    file: str, by: str, as_json: bool, limit: int | None, is_raw: bool, midr: int | None, jobs: int | None
+    file: str,
+    by: str,
+    as_json: bool,
+    as_csv: bool,
+    limit: int | None,
+    no_pager: bool,
+    is_raw: bool,
+    midr: int | None,
+    jobs: int | None,
 ) -> None:
     """Print where the sampled operations of FILE were slow, and where their data came from.
 
@@ -226,23 +237,32 @@ def report(
     tdprof spe report perf.data --by source
     tdprof spe report perf.data --by address      cache lines; --by page for pages
     """
+    output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
     with _open(file, is_raw=is_raw, midr=midr) as source:
-        print_report(source, file, By(by), as_json=as_json, limit=limit, has_names=not is_raw, jobs=jobs)
+        print_report(source, file, By(by), output, has_names=not is_raw, jobs=jobs)
 
 
-def report_capture(capture: Path, by: str, *, as_json: bool, limit: int | None) -> None:
+@dataclass(frozen=True, slots=True)
+class SpeOutput:
+    """How an SPE report is printed; ``limit`` is the most rows, 0 for all, None for as many as usual."""
+
+    as_json: bool
+    as_csv: bool
+    limit: int | None
+    may_page: bool
+
+
+def report_capture(capture: Path, by: str, output: SpeOutput) -> None:
     """`tdprof report --spe`: what `tdprof spe report` prints, of a capture.
 
     Raises:
         TdprofError: no capture, or one without SPE data.
     """
     with open_capture(capture, read_manifest(capture)) as source:
-        print_report(source, str(capture), By(by), as_json=as_json, limit=limit, has_names=True, jobs=None)
+        print_report(source, str(capture), By(by), output, has_names=True, jobs=None)
 
 
-def print_report(
-    source: SpeInput, file: str, by: By, *, as_json: bool, limit: int | None, has_names: bool, jobs: int | None
-) -> None:
+def print_report(source: SpeInput, file: str, by: By, output: SpeOutput, *, has_names: bool, jobs: int | None) -> None:
     """Analyse open SPE data and print it; ``file`` is the perf.data or capture that also names its code."""
     with contextlib.ExitStack() as stack:
         tables: Path | None = None
@@ -251,11 +271,14 @@ def print_report(
         recorded = read_manifest(Path(file)).spe if has_names and is_capture(file) else None
         workers = jobs or len(os.sched_getaffinity(0))
         result = analyse(source, by, tables, workers=workers, recorded=recorded)
-    with standard_output():
-        if as_json:
-            sys.stdout.write(render_json(result, limit=limit or 0))
-            return
-        fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-        console = Console(width=None if fits_width else PIPE_COLUMNS)
-        rows = DEFAULT_LIMIT if limit is None else limit
-        sys.stdout.write(render_text(result, console, limit=rows, title=by))
+    if output.as_json or output.as_csv:
+        with standard_output():
+            limit = output.limit or 0
+            sys.stdout.writelines(
+                render_csv(result, limit=limit) if output.as_csv else [render_json(result, limit=limit)]
+            )
+        return
+    fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if fits_width else PIPE_COLUMNS)
+    rows = DEFAULT_LIMIT if output.limit is None else output.limit
+    print_paged(render_text(result, console, limit=rows, title=by), may_page=output.may_page)

@@ -32,6 +32,8 @@ _MINOR_VARIANCE = 0.1
 # Percentages known to so many points tell something even where they are no larger than their error.
 _INFORMATIVE_POINTS = 5.0
 
+_ROUNDING = 1e-9
+
 # Below this a group missed so little of the run that the windows it did not see cannot matter.
 _SEEN_WHOLE = 0.99
 
@@ -304,7 +306,9 @@ def _estimate(plan: _Plan, terms: Mapping[str, _Term], entries: Entries, *, is_e
     quantile: F64 | float = Z_95
     if plan.seen < _SEEN_WHOLE:
         variance, quantile = _with_multiplexing(plan, gradient, variance, samples, entries, is_exact=is_exact)
-    return value, np.asarray(quantile * np.sqrt(variance)), samples
+    half_width = np.asarray(quantile * np.sqrt(variance))
+    # The sum of an exact metric's parts is zero but for rounding.
+    return value, np.where(half_width < _ROUNDING * np.abs(value), 0.0, half_width), samples
 
 
 def _with_multiplexing(

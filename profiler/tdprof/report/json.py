@@ -1,26 +1,46 @@
 """The report for machines: one JSON object, all counts exact."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from tdprof.findings import Findings
 from tdprof.frames import function_names, module_names, printable
 from tdprof.profile import Profile
+from tdprof.report.findings_json import function_json, metrics_json, program_json
 from tdprof.report.hotspots import Hotspots, UnknownSamples
 
 
-def render_json(profile: Profile, hotspots: Hotspots, unknown: list[UnknownSamples]) -> Iterator[str]:
+def render_json(
+    profile: Profile,
+    hotspots: Hotspots,
+    unknown: list[UnknownSamples],
+    findings: Findings | None = None,
+    *,
+    by_line: bool = False,
+    is_whole: bool = False,
+    more: Mapping[str, Any] | None = None,
+) -> Iterator[str]:
     """Pieces of the JSON text; each entry of ``functions`` has a line of its own.
 
     ``samples`` and ``self`` of a function count where it is the leaf, ``total`` counts where it is anywhere in the
     stack, recursion once. ``file`` and ``line`` are null where they are not known.
+
+    Args:
+        findings: of a Topdown recording; adds metrics and bottlenecks.
+        by_line: whether the rows are source lines.
+        is_whole: each function's inclusive metrics and those of its lines, too.
+        more: further keys of the object.
     """
-    header = json.dumps(_header(profile, unknown), indent=2)
+    added = {} if findings is None else program_json(findings)
+    header = json.dumps({**_header(profile, unknown), **added, **(more or {})}, indent=2)
     yield header.removesuffix("\n}") + ',\n  "functions": ['
     separator = "\n    "
-    for function in _functions(profile, hotspots):
-        yield separator + json.dumps(function)
+    for function, metrics in zip(
+        _functions(profile, hotspots), _metrics(hotspots, findings, by_line=by_line, is_whole=is_whole), strict=True
+    ):
+        yield separator + json.dumps(function | metrics)
         separator = ",\n    "
     yield "\n  ]\n}\n"
 
@@ -50,6 +70,23 @@ def _header(profile: Profile, unknown: list[UnknownSamples]) -> dict[str, Any]:
             for each in unknown
         ],
     }
+
+
+def _metrics(
+    hotspots: Hotspots, findings: Findings | None, *, by_line: bool, is_whole: bool
+) -> Iterator[dict[str, Any]]:
+    """What each row has of metrics; nothing without a Topdown recording. A line has no diagnosis of its own."""
+    if findings is None:
+        yield from ({} for _ in range(len(hotspots)))
+    elif by_line:
+        lines = zip(findings.line_function.tolist(), findings.line.tolist(), strict=True)
+        row_of_line = {line: row for row, line in enumerate(lines)}
+        for line in zip(hotspots.function.tolist(), hotspots.line.tolist(), strict=True):
+            yield {"metrics": metrics_json(findings.lines, row_of_line.get(line))}
+    else:
+        row_of = findings.row_of()
+        for function in hotspots.function.tolist():
+            yield function_json(findings, row_of.get(function), is_whole=is_whole)
 
 
 def _functions(profile: Profile, hotspots: Hotspots) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from tdprof.report.csv import write_rows
 
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
@@ -141,6 +143,32 @@ def render_json(report: SpeReport, *, limit: int = 0) -> str:
         "rows": rows,
     }
     return json.dumps(whole, indent=1) + "\n"
+
+
+def render_csv(report: SpeReport, *, limit: int = 0) -> Iterator[str]:
+    """A row for each row of the report: exact counts, loads by level, latencies in cycles, ratios and their bounds."""
+    columns: dict[str, NDArray[Any]] = {name.lower(): values for name, values in report.counts.items()}
+    columns |= {f"loads_from_{level}": values for level, values in report.levels.items()}
+    for name in _LATENCIES:
+        columns[f"{name}_mean"] = _mean(report, name)
+        columns |= {f"{name}_{label}": report.latencies[name][:, i] for i, label in enumerate(_QUANTILE_NAMES)}
+    for name, ratio in report.ratios.items():
+        columns |= {name: ratio.value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
+    if report.threads is not None:
+        columns["threads"] = report.threads
+    order = report.order()[: limit or None]
+    sharing = [] if report.sharing is None else ["sharing"]
+
+    def rows() -> Iterator[list[Any]]:
+        for row in order.tolist():
+            cells = [values[row].item() for values in columns.values()]
+            yield [
+                report.names[row],
+                *("" if cell != cell else cell for cell in cells),  # NaN is unknown
+                *([] if report.sharing is None else [report.sharing[row]]),
+            ]
+
+    return write_rows(["name", *columns, *sharing], rows())
 
 
 def _percent(part: float, whole: float) -> str:

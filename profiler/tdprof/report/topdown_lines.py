@@ -1,0 +1,78 @@
+"""Source lines of a Topdown recording for people: share and level-1 metrics of each."""
+
+from pathlib import PurePath
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from tdprof.findings import Findings
+from tdprof.frames import function_names, printable
+from tdprof.profile import Profile
+from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.report.metric_text import (
+    CodeMetrics,
+    aligned,
+    bar_legend,
+    level_1_bar,
+    level_1_name,
+    metric_cell,
+    metrics_of,
+)
+from tdprof.report.summary import plural
+from tdprof.report.topdown_text import as_text, header_lines
+
+# Below this the columns of single metrics leave no room for names.
+_WIDE_COLUMNS = 120
+_NOTHING = CodeMetrics({}, {})
+
+
+def render_topdown_lines(
+    profile: Profile,
+    findings: Findings,
+    lines: Hotspots,
+    unknown: list[UnknownSamples],
+    console: Console,
+    *,
+    limit: int,
+    sort_event: int,
+) -> str:
+    """A row for each source line, highest self share first; arguments as `topdown_text.render_topdown`."""
+    shown = lines.rows(slice(limit or None))
+    is_wide = console.width >= _WIDE_COLUMNS
+    width = min(40, max(16, console.width // 6))
+    roots = findings.catalog.roots if is_wide else ()
+    heading = ["self", "± 95 %", "total", "stage 1", *map(level_1_name, roots), "line", "function"]
+    rows = [[Text(word) for word in heading]]
+    total = float(profile.total_weight()[sort_event]) if profile.events else np.nan
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own, inclusive = shown.self_weight[:, sort_event] / total, shown.inclusive_weight[:, sort_event] / total
+    doubt = share_half_width(own, profile, sort_event) * 100
+    keys = zip(findings.line_function.tolist(), findings.line.tolist(), strict=True)
+    row_of = {key: row for row, key in enumerate(keys)}
+    names = function_names(profile)
+    for index, (function, line) in enumerate(zip(shown.function.tolist(), shown.line.tolist(), strict=True)):
+        row = row_of.get((function, line))
+        metrics = _NOTHING if row is None else metrics_of(findings.lines, row)
+        is_known = any(name in metrics.values for name in findings.catalog.roots)
+        file = PurePath(printable(profile.functions.file[function])).name if function >= 0 else ""
+        cells = [
+            Text(f"{own[index]:.1%}"),
+            Text(f"{doubt[index]:.1f}"),
+            Text(f"{inclusive[index]:.1%}"),
+            level_1_bar(findings.catalog, metrics.values, width) if is_known else Text("too few", style="dim"),
+            *(metric_cell(metrics.values.get(name)) for name in roots),
+            Text(f"{file or '?'}:{line}" if line else "?"),
+            Text(names[function]),
+        ]
+        rows.append(cells)
+    head = [
+        *header_lines(profile, findings, unknown, console.width),
+        Text(),
+        Text(bar_legend(findings.catalog), style="dim"),
+        Text(),
+    ]
+    table = aligned(rows, console.width, left=(3, len(heading) - 2, len(heading) - 1))
+    more = len(lines) - len(shown)
+    tail = [Text(f"and {plural(more, 'more source line', 's')} (--limit 0 shows all)", style="dim")] if more else []
+    return as_text(console, [*head, *table, *tail])

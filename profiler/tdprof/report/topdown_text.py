@@ -1,0 +1,237 @@
+"""The report of a Topdown recording for people: for each hotspot where its slots go, why, and what to do."""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from tdprof.catalog.entries import Catalog
+from tdprof.findings import Diagnosis, Findings, MetricValue
+from tdprof.frames import function_names, module_names, printable
+from tdprof.measured import EventInfo, TopdownInfo
+from tdprof.profile import Profile
+from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.report.metric_text import (
+    FEW,
+    CodeMetrics,
+    bar_legend,
+    flow,
+    format_metric,
+    level_1_bar,
+    level_1_name,
+    metric_cell,
+    metric_style,
+    metrics_of,
+    short_units,
+)
+from tdprof.report.summary import doubts, facts, plural
+
+# Of a group in a hotspot's block; --function shows all.
+_MOST_METRICS = 6
+_MOST_GROUPS = 3
+
+
+def render_topdown(
+    profile: Profile,
+    findings: Findings,
+    hotspots: Hotspots,
+    unknown: list[UnknownSamples],
+    console: Console,
+    *,
+    limit: int,
+    sort_event: int,
+) -> str:
+    """The whole report as the console's width and colours allow, without trailing blanks.
+
+    Args:
+        profile: calibrated, so that each event stands once.
+        limit: the most functions to show; 0 for all.
+        sort_event: the event whose shares lead each block, as for ``find_hotspots``.
+    """
+    width = console.width
+    lines = [*header_lines(profile, findings, unknown, width), Text(), *_program(findings, width), Text()]
+    if not len(hotspots):
+        lines.append(Text("No samples: the command ran too briefly, or never ran on a CPU that was measured."))
+    shown = hotspots.rows(slice(limit or None))
+    shares, average = Shares(profile, shown, sort_event), metrics_of(findings.program, 0)
+    rows = findings.row_of()
+    for index, function in enumerate(shown.function.tolist()):
+        lines += _block(findings, rows.get(function), average, shares.title(index, function), width)
+        lines.append(Text())
+    if len(hotspots) > len(shown):
+        more = plural(len(hotspots) - len(shown), "more function", "s")
+        lines.append(Text(f"and {more} (--limit 0 shows all; --function NAME everything about one)", style="dim"))
+    return as_text(console, lines)
+
+
+def as_text(console: Console, lines: Iterable[Text]) -> str:
+    """Lines as the console prints them, without trailing blanks."""
+    with console.capture() as capture:
+        for line in lines:
+            console.print(line, soft_wrap=True)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip() + "\n"
+
+
+def header_lines(profile: Profile, findings: Findings, unknown: list[UnknownSamples], width: int) -> list[Text]:
+    """What was measured, and what a reader should know before the numbers."""
+    labelled = [*facts(profile), ("core", findings.catalog.title)]
+    if profile.topdown is not None:
+        labelled.append(("events", _groups(profile.topdown, profile.events)))
+    lines: list[Text] = []
+    for label, value in labelled:
+        first, *words = value.split(" ")
+        lines += _wrapped([Text.assemble((f"{label:10}", "bold"), first), *map(Text, words)], width, hanging=10)
+    told = [
+        *doubts(profile, unknown),
+        *_idle_groups(profile.topdown, findings),
+        *map(printable, findings.disagreements),
+    ]
+    if told:
+        lines.append(Text())
+    for each in told:
+        lines += _wrapped([Text(word, style="yellow") for word in each.split(" ")], width)
+    return lines
+
+
+def _wrapped(words: Sequence[Text], width: int, *, indent: int = 0, hanging: int = 0) -> list[Text]:
+    return flow(words, width, indent=indent, hanging=hanging, separator=" ")
+
+
+def _groups(topdown: TopdownInfo, events: Sequence[EventInfo]) -> str:
+    count = len({name for group in topdown.groups for name in group.names})
+    said = f"{plural(count, 'event', 's')} in {plural(len(topdown.groups), 'group', 's')}"
+    if topdown.is_pass_per_group:
+        return f"{said}, one run of the command for each"
+    seen = [
+        event.running_ns / event.enabled_ns for event in events if event.enabled_ns and event.running_ns is not None
+    ]
+    if len(topdown.groups) == 1 or not seen:
+        return said
+    return f"{said} that took turns on the counters, each counted {min(seen):.1%} of the time or more"
+
+
+def _idle_groups(topdown: TopdownInfo | None, findings: Findings) -> list[str]:
+    """The metrics that were asked for and could not be measured."""
+    if topdown is None:
+        return []
+    asked = {metric for group in topdown.groups for metric in group.metrics}
+    missing = [name for name in findings.catalog.metrics if name in asked and findings.program.column(name) is None]
+    return [f"not measured, for their counters never ran: {', '.join(missing)}"] if missing else []
+
+
+def _program(findings: Findings, width: int) -> list[Text]:
+    own = metrics_of(findings.program, 0)
+    legend = f"{bar_legend(findings.catalog)}; ± half of the 95 % interval; {FEW} too few samples to act upon"
+    return [
+        *level_1_lines(findings.catalog, own, Text("the whole program", style="bold"), width),
+        *path_lines(own, findings.program_diagnosis, width),
+        *_wrapped([Text(word, style="dim") for word in legend.split(" ")], width, indent=2),
+    ]
+
+
+class Shares:
+    """Titles of hotspots: share, name, module."""
+
+    def __init__(self, profile: Profile, hotspots: Hotspots, event: int) -> None:
+        total = float(profile.total_weight()[event]) if profile.events else math.nan
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self._own = hotspots.self_weight[:, event] / total
+            self._inclusive = hotspots.inclusive_weight[:, event] / total
+        self._half_width = share_half_width(self._own, profile, event)
+        self._names, self._modules = function_names(profile), module_names(profile)
+        self._mapped_file = [*profile.functions.mapped_file.tolist(), -1]
+
+    def title(self, index: int, function: int) -> Text:
+        name, module = self._names[function], PurePath(self._modules[self._mapped_file[function]]).name
+        doubt = self._half_width[index]
+        share = f"{self._own[index]:6.1%}" + ("" if math.isnan(doubt) else f" ± {doubt * 100:.1f}")
+        return Text.assemble(
+            (share, "bold"),
+            "  ",
+            (name, "dim bold" if name.startswith("[") else "bold"),
+            (f"  {module}" if module else "", "dim"),
+            (f"  with callees {self._inclusive[index]:.1%}", "dim"),
+        )
+
+
+def _block(findings: Findings, row: int | None, average: CodeMetrics, title: Text, width: int) -> list[Text]:
+    if row is None:
+        return [title]
+    own, diagnosis = metrics_of(findings.functions, row), findings.diagnoses[row]
+    lines = level_1_lines(findings.catalog, own, title, width)
+    lines += path_lines(own, diagnosis, width)
+    for group in _leads_to(findings.catalog, diagnosis):
+        lines += _group_lines(findings.catalog, group, own, average, width)
+    return lines + advice_lines(diagnosis, width)
+
+
+def advice_lines(diagnosis: Diagnosis, width: int) -> list[Text]:
+    """What to do, wrapped to the width."""
+    if not diagnosis.advice:
+        return []
+    words = [Text(word, style="green") for word in ("->", *diagnosis.advice.split())]
+    return _wrapped(words, width, indent=2)
+
+
+def _leads_to(catalog: Catalog, diagnosis: Diagnosis) -> list[str]:
+    """The groups below the end of the path; farther ones belong to what was left behind on the way."""
+    children = catalog.tree.get(diagnosis.path[-1], ()) if diagnosis.path else ()
+    near = [group for group in diagnosis.groups if group in children]
+    return (near or list(diagnosis.groups))[:_MOST_GROUPS]
+
+
+def level_1_lines(catalog: Catalog, own: CodeMetrics, title: Text, width: int) -> list[Text]:
+    """Title, bar and level-1 metrics of a piece of code; or that it has too few samples for them."""
+    roots = [(name, own.values.get(name)) for name in catalog.roots]
+    if not any(value is not None and value.is_significant for _, value in roots):
+        samples = max((value.samples for _, value in roots if value is not None), default=0)
+        few = f"{plural(samples, 'sample', 's')} of its scarcest event: too few to say why"
+        return [title, Text(f"  {few if samples else 'no samples of its own to say why'}", style="dim")]
+    items = [level_1_bar(catalog, own.values, min(60, max(24, width // 4)))]
+    for name, value in roots:
+        units = short_units(value.units) if value is not None else ""
+        items.append(Text.assemble(f"{level_1_name(name)} ", metric_cell(value), units))
+    return [title, *flow(items, width, indent=2)]
+
+
+def path_lines(own: CodeMetrics, diagnosis: Diagnosis, width: int) -> list[Text]:
+    """The way down the tree, each metric with its value and what it is a share of."""
+    items: list[Text] = []
+    for name in diagnosis.path:
+        value = own.values[name]
+        items.append(Text.assemble("> " if items else "", (name, "bold"), f" {format_metric(value)} {value.units}"))
+    return _wrapped(items, width, indent=2)
+
+
+def _group_lines(catalog: Catalog, group: str, own: CodeMetrics, average: CodeMetrics, width: int) -> list[Text]:
+    """A group's metrics beside the program's, those farthest from it first."""
+    members = [name for name in catalog.groups[group].metrics if name in own.values]
+    if not members:
+        return []
+    members.sort(key=lambda name: -_distance(own.values[name], average.values.get(name)))
+    items = [Text(f"{catalog.groups[group].title}:", style="underline")]
+    for name in members[:_MOST_METRICS]:
+        value = own.values[name]
+        item = Text.assemble((f"{name} ", metric_style(value)), metric_cell(value), _spaced(short_units(value.units)))
+        beside = [f"program {format_metric(average.values[name])}"] if name in average.values else []
+        if name in own.spe and value.source != "spe":
+            beside.append(f"SPE {format_metric(own.spe[name])}")
+        items.append(item.append(f" ({', '.join(beside)})" if beside else "", style="dim"))
+    if len(members) > _MOST_METRICS:
+        items.append(Text(f"and {len(members) - _MOST_METRICS} more (--function)", style="dim"))
+    return flow(items, width, indent=2, hanging=2)
+
+
+def _spaced(units: str) -> str:
+    return units if units in ("%", "") else f" {units}"
+
+
+def _distance(value: MetricValue, average: MetricValue | None) -> float:
+    """How far a value is from the program's, in halves of their intervals; nothing that is noise comes first."""
+    if average is None or not value.is_significant:
+        return -1.0
+    doubt = math.hypot(value.half_width, 0.0 if math.isnan(average.half_width) else average.half_width)
+    return abs(value.value - average.value) / doubt if doubt else 0.0

@@ -1,0 +1,177 @@
+"""The methodology tree with the metrics of the program, or of one function beside the program's, for people."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from tdprof.catalog.entries import Catalog
+from tdprof.findings import Findings
+from tdprof.frames import printable
+from tdprof.function_choice import ChosenFunction
+from tdprof.profile import Profile
+from tdprof.report.hotspots import Hotspots, UnknownSamples
+from tdprof.report.metric_text import CodeMetrics, aligned, level_1_bar, metric_cell, metrics_of
+from tdprof.report.summary import format_value
+from tdprof.report.topdown_text import Shares, advice_lines, as_text, header_lines, level_1_lines, path_lines
+
+# Narrower ones leave out units, and the metrics of a function with its callees.
+_WIDE_COLUMNS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLine:
+    """A node of the tree: a metric, or the title of a metric group whose metrics follow."""
+
+    name: str
+    depth: int
+    is_group: bool
+
+
+def tree_lines(catalog: Catalog) -> Iterator[TreeLine]:
+    """The tree in drill-down order, each group's metrics where it first appears; then what no node leads to."""
+    told: set[str] = set()
+
+    def visit(name: str, depth: int) -> Iterator[TreeLine]:
+        is_group, is_new = name in catalog.groups, name not in told
+        yield TreeLine(name, depth, is_group)
+        told.add(name)
+        if is_group and is_new:
+            members = catalog.groups[name].metrics
+            told.update(members)
+            yield from (TreeLine(member, depth + 1, False) for member in members)
+        elif not is_group:
+            for child in catalog.tree.get(name, ()):
+                yield from visit(child, depth + 1)
+
+    for root in catalog.roots:
+        yield from visit(root, 0)
+    for name, group in catalog.groups.items():
+        others = [member for member in group.metrics if member not in told]
+        if name not in told and others:
+            told.update(others)
+            yield TreeLine(name, 0, True)
+            yield from (TreeLine(member, 1, False) for member in others)
+    yield from (TreeLine(name, 0, False) for name in catalog.metrics if name not in told)
+
+
+def render_tree(profile: Profile, findings: Findings, unknown: list[UnknownSamples], console: Console) -> str:
+    """The whole program's tree."""
+    own, diagnosis = metrics_of(findings.program, 0), findings.program_diagnosis
+    bar = level_1_bar(findings.catalog, own.values, min(60, max(24, console.width // 4)))
+    lines = [*header_lines(profile, findings, unknown, console.width), Text(), bar, Text()]
+    lines += _tree(findings.catalog, [("program", own)], diagnosis.path, console.width)
+    return as_text(console, [*lines, Text(), *advice_lines(diagnosis, console.width)])
+
+
+def render_function(
+    profile: Profile,
+    findings: Findings,
+    chosen: ChosenFunction,
+    hotspots: Hotspots,
+    console: Console,
+    *,
+    sort_event: int,
+) -> str:
+    """Everything about one function: where it is, what it took, its metrics beside the program's, its lines.
+
+    Args:
+        hotspots: all rows by function.
+    """
+    rows = findings.row_of()
+    lines: list[Text] = []
+    for index, function in enumerate(hotspots.function.tolist()):
+        if function not in chosen.ids:
+            continue
+        title = Shares(profile, hotspots.rows(slice(index, index + 1)), sort_event).title(0, function)
+        file = printable(profile.functions.file[function]) or "source file not known"
+        where = file + (f":{hotspots.line[index]}" if hotspots.line[index] else "")
+        lines += [title, Text(f"  {where}", style="dim"), Text()]
+        if (row := rows.get(function)) is not None:
+            lines += _metrics(findings, row, console.width)
+        lines += [*_counts(profile, hotspots, index, console.width), Text()]
+        if by_line := _lines(findings, function, console.width):
+            lines += [*by_line, Text()]
+    return as_text(console, lines)
+
+
+def _metrics(findings: Findings, row: int, width: int) -> list[Text]:
+    """What one function does, the reasons, and its tree beside the program's."""
+    catalog, own, diagnosis = findings.catalog, metrics_of(findings.functions, row), findings.diagnoses[row]
+    columns = [("itself", own), ("program", metrics_of(findings.program, 0))]
+    if width >= _WIDE_COLUMNS:
+        columns.insert(1, ("with callees", metrics_of(findings.inclusive, row)))
+    return [
+        *level_1_lines(catalog, own, Text("its own instructions", style="bold"), width),
+        *path_lines(own, diagnosis, width),
+        *advice_lines(diagnosis, width),
+        Text(),
+        *_tree(catalog, columns, diagnosis.path, width),
+        Text(),
+    ]
+
+
+def _tree(catalog: Catalog, columns: Sequence[tuple[str, CodeMetrics]], path: Sequence[str], width: int) -> list[Text]:
+    """Metrics down, pieces of code across; the bottleneck's way is marked."""
+    has_spe = any(column.spe for _, column in columns)
+    is_wide = width >= _WIDE_COLUMNS
+    heading = ["metric", *(name for name, _ in columns), *(["by SPE"] if has_spe else [])]
+    heading += ["units"] if is_wide else []
+    rows = [[Text(word) for word in heading]]
+    measured = {name for _, column in columns for name in (*column.values, *column.spe)}
+    told: set[str] = set()
+    for line in tree_lines(catalog):
+        blanks = " " * line.depth
+        if line.is_group:
+            group = catalog.groups[line.name]
+            if measured & set(group.metrics):
+                seen_above = " (above)" if line.name in told else ""
+                told.add(line.name)
+                title = Text.assemble(blanks, (group.title, "underline"), seen_above)
+                rows.append([title, *(Text() for _ in heading[1:])])
+        elif line.name in measured:
+            is_followed = line.name in path
+            cells = [metric_cell(column.values.get(line.name)) for _, column in columns]
+            if has_spe:
+                spe = columns[0][1].spe.get(line.name)
+                cells.append(metric_cell(spe) if spe else Text())
+            mark = " <--" if is_followed else ""
+            name = Text(blanks + line.name + mark, style="bold" if is_followed else "")
+            units = [Text(catalog.metrics[line.name].units, style="dim")] if is_wide else []
+            rows.append([name, *cells, *units])
+    return aligned(rows, width, left=(0, len(heading) - 1) if is_wide else (0,))
+
+
+def _counts(profile: Profile, hotspots: Hotspots, index: int, width: int) -> list[Text]:
+    """Events of one function: samples, counts and shares."""
+    rows = [[Text(word) for word in ("event", "samples", "itself", "share", "with callees", "share")]]
+    total = profile.total_weight().astype(np.float64)
+    for number, event in enumerate(profile.events):
+        own, inclusive = (int(each[index, number]) for each in (hotspots.self_weight, hotspots.inclusive_weight))
+        if inclusive:
+            cells = (
+                printable(event.name),
+                f"{hotspots.self_samples[index, number]:,}",
+                format_value(own, event.unit),
+                f"{own / total[number]:.1%}",
+                format_value(inclusive, event.unit),
+                f"{inclusive / total[number]:.1%}",
+            )
+            rows.append([Text(cell) for cell in cells])
+    return aligned(rows, width)
+
+
+def _lines(findings: Findings, function: int, width: int) -> list[Text]:
+    """Level-1 metrics of a function's lines, of those with enough samples."""
+    chosen = np.flatnonzero(findings.line_function == function).tolist()
+    if not chosen:
+        return []
+    rows = [[Text(word) for word in ("line", *findings.catalog.roots)]]
+    for row in sorted(chosen, key=lambda row: int(findings.line[row])):
+        values = metrics_of(findings.lines, row).values
+        rows.append(
+            [Text(str(findings.line[row])), *(metric_cell(values.get(name)) for name in findings.catalog.roots)]
+        )
+    return aligned(rows, width, left=())
