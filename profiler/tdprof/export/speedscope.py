@@ -119,7 +119,7 @@ def _rows_in_time(
 ) -> tuple[I64, I64]:
     """Group samples by time, thread and stack as ``group_rows`` does, time as fine as ``most_rows`` allows."""
     order, start = group_rows(time_ns, thread, stack)
-    step_ns = 1_000_000_000
+    step_ns = 125_000_000  # a Topdown recording keeps fifths of a second, others whole ones
     while len(start) > most_rows and step_ns <= int(np.ptp(time_ns)):
         step_ns *= 2
         order, start = group_rows((time_ns - time_ns.min()) // np.uint64(step_ns), thread, stack)
