@@ -92,9 +92,12 @@ def read_names(name_bytes: bytes | memoryview, offsets: U64) -> list[str]:
     if len(offsets) < _FEW_NAMES:
         return [read_name(name_bytes, offset) for offset in offsets.tolist()]
     # Worth a copy: searching bytes is several times faster than cutting pieces of a memoryview.
-    text = bytes(name_bytes) + b"\0"
-    offsets = np.minimum(offsets, np.uint64(len(name_bytes)))
-    return [text[at : text.index(b"\0", at)].decode("utf-8", "replace") for at in offsets.tolist()]
+    text = bytes(name_bytes)
+    if not text.endswith(b"\0"):
+        text += b"\0"
+    find = text.index
+    offsets = np.minimum(offsets, np.uint64(len(text) - 1))
+    return [str(text[at : find(0, at)], "utf-8", "replace") for at in offsets.tolist()]
 
 
 def make_table(
@@ -113,9 +116,14 @@ def make_table(
     A size of 0 means unknown: the symbol reaches to the next one, but not past ``limit`` (its section's end).
     """
     rank = np.zeros(len(start), np.uint8) if rank is None else rank
-    order = np.lexsort((np.arange(len(start)), rank, size, start))
+    order = np.argsort(start)
     last = np.ones(len(start), bool)
     last[:-1] = start[order][1:] != start[order][:-1]
+    # Sorting by four keys is slow, and few symbols share an address.
+    shared = ~last
+    shared[1:] |= ~last[:-1]
+    rows = order[shared]
+    order[shared] = rows[np.lexsort((rows, rank[rows], size[rows], start[rows]))]
     order = order[last]
     start, size = start[order], size[order]
     following = np.append(start[1:], np.uint64(_LAST_ADDRESS))

@@ -14,14 +14,13 @@ from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.debug_files import DebugDirs, under
 from tdprof.symbolize.elf_symbols import NOT_COMPILED, ElfSymbols
-from tdprof.symbolize.jitdump import RunTimeCode, read_jitdump
 from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
 from tdprof.symbolize.locations import combine_locations, find_locations, unknown_locations
-from tdprof.symbolize.perf_map import read_perf_map
 from tdprof.symbolize.symbol_table import SymbolTable
 
 if TYPE_CHECKING:  # slow to load, and few need them
     from tdprof.symbolize.debuginfod import Debuginfod
+    from tdprof.symbolize.jitdump import RunTimeCode
     from tdprof.symbolize.saved import SavedSymbols
 
 PERF_BUILD_ID_DIR = Path("~/.debug/.build-id")
@@ -136,10 +135,13 @@ class Symbolizer:
             return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
         return find_locations(code.table, code.index, addresses, Unknown.NO_SYMBOL)
 
-    def _read_run_time_code(self, pid: int) -> RunTimeCode | None:
+    def _read_run_time_code(self, pid: int) -> "RunTimeCode | None":
         """What a process left of its run-time code; a dump says more than a map."""
         if self._perf_map_dir is None:
             return None
+        from tdprof.symbolize.jitdump import RunTimeCode, read_jitdump
+        from tdprof.symbolize.perf_map import read_perf_map
+
         dump = read_jitdump(self._perf_map_dir, pid)
         if dump is not None:
             return dump
