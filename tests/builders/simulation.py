@@ -197,7 +197,9 @@ def _sample(
     time = path.end[segment] - (until[segment] - at) / counted[segment] * path.cycles[segment]
     landed = np.minimum(np.searchsorted(path.end, time + recording.skid_cycles), len(path.end) - 1)
     interval = (time / CYCLES_PER_SECOND / DRAIN_SECONDS).astype(np.int64)
-    return EventInfo(name, Unit.COUNT, period, total=round(total)), (interval, path.code[landed], np.rint(weights))
+    frequency = round(recording.rate_hz) if recording.weight_spread else 0
+    info = EventInfo(name, Unit.COUNT, 0 if frequency else period, frequency, round(total))
+    return info, (interval, path.code[landed], np.rint(weights))
 
 
 def _callers(codes: Sequence[Code]) -> dict[str, list[int]]:

@@ -207,6 +207,17 @@ def test_samples_of_unequal_weight_have_wider_intervals() -> None:
     assert metrics_of(uneven, "chase")["ipc"].half_width > 1.1 * even_width
 
 
+def test_threads_with_unlike_periods_are_no_scatter() -> None:
+    """A thread keeps the period that it began with: weights differ between rows, and not within them."""
+    profile = topdown_profile()
+    second = profile.samples.time_ns > 2_000_000_000
+    weight = np.where(second, profile.samples.weight * 3, profile.samples.weight).astype(np.uint64)
+    uneven = replace(profile, samples=replace(profile.samples, weight=weight))
+    even_width = metrics_of(profile, "chase")["load_percentage"].half_width
+    # Kish: half of the samples at three times the weight are worth (1 + 3)^2 / (2 (1 + 9)) = 0.8 of them.
+    assert metrics_of(uneven, "chase")["load_percentage"].half_width < 1.5 * even_width
+
+
 def test_nothing_sampled_has_no_values() -> None:
     profile = topdown_profile()
     empty = without_samples(profile, np.zeros(len(profile.samples.event), np.bool_))

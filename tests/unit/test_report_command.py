@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from builders.profiles import ProfileBuilder
 from builders.topdown import topdown_profile
 from tdprof.calibrate import calibrated
-from tdprof.cli import output, report
+from tdprof.cli import report
 from tdprof.errors import TdprofError
 from tdprof.pipeline import find_findings
 from tdprof.profile import Profile
@@ -122,5 +122,5 @@ def test_a_pager_that_is_left_early_is_no_error() -> None:
 
 def test_pipes_are_not_paged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "false")
-    monkeypatch.setattr(output.subprocess, "Popen", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: 1 / 0)
     assert "chase" in run().stdout

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,6 +50,9 @@ def print_paged(text: str, *, may_page: bool) -> None:
         with standard_output():
             sys.stdout.write(text)
         return
+    # Only now: what starts a recording loads this module, too, and no more than it needs.
+    import subprocess
+
     environment = {"LESS": "FRX", "LV": "-c", **os.environ}
     with subprocess.Popen(words, stdin=subprocess.PIPE, env=environment, text=True, errors="replace") as process:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's as long as it runs

@@ -47,7 +47,8 @@ def sample_entries(profile: Profile) -> Entries:
     key = (samples.event.astype(np.int64) * intervals + interval) * stacks + samples.stack
     distinct, row = np.unique(key, return_inverse=True)
     count, weight = samples.count.astype(np.float64), samples.weight.astype(np.float64)
-    squares = _squares(samples.event, count, weight, len(profile.events))
+    is_adapted = np.array([event.frequency_hz > 0 for event in profile.events], np.bool_)
+    squares = _squares(samples.event, count, weight, is_adapted)
     n = len(distinct)
     event = distinct // max(1, stacks * intervals)
     return Entries(
@@ -83,16 +84,22 @@ def assign(entries: Entries, row: I64, stack: I64) -> Entries:
     )
 
 
-def _squares(event: NDArray[np.uint32], count: F64, weight: F64, events: int) -> F64:
+def _squares(event: NDArray[np.uint32], count: F64, weight: F64, is_adapted: NDArray[np.bool_]) -> F64:
     """Sum of squared weights of each row's samples, of which only the sum of weights is kept.
 
-    Within a row they scatter as the rows' means do between rows: not at all with a fixed period.
+    A thread's period is fixed, so that a row's samples weigh the same, unless the kernel adapts periods to a frequency:
+    then they scatter as the rows' means do between rows, but no more than exponential ones would.
+
+    Args:
+        is_adapted: bool[events].
     """
+    events = len(is_adapted)
     mean = np.divide(weight, count, out=np.zeros_like(weight), where=count > 0)
     total = sum_by_row(event, weight, events), sum_by_row(event, count, events)
     of_event = np.divide(*total, out=np.zeros(events), where=total[1] > 0)
     scatter = sum_by_row(event, count * (mean - of_event[event]) ** 2, events)
-    variance = scatter / np.maximum(sum_by_row(event, np.ones(len(event)), events) - 1, 1)
+    scatter /= np.maximum(sum_by_row(event, np.ones(len(event)), events) - 1, 1)
+    variance = np.where(is_adapted, np.minimum(scatter, of_event**2), 0.0)
     return np.asarray(weight * mean + np.maximum(count - 1, 0) * variance[event])
 
 
