@@ -26,7 +26,6 @@ def _no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def show(monkeypatch: pytest.MonkeyPatch, profile: Profile) -> None:
-    monkeypatch.setattr(report, "has_topdown", lambda _: profile.topdown is not None)
     monkeypatch.setattr(report, "load_with_findings", lambda *_, **__: (calibrated(profile), find_findings(profile)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tdprof.calibrate import calibrated
-from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
+from tdprof.capture.manifest import MANIFEST_FILE
 from tdprof.capture.spool import SPE_FOLDER
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
@@ -140,11 +140,6 @@ def without_spe_if_damaged() -> Iterator[None]:
 def has_spe(capture: Path) -> bool:
     """Whether a capture has SPE records."""
     return (capture / SPE_FOLDER).is_dir()
-
-
-def has_topdown(capture: Path) -> bool:
-    """Whether a capture was recorded for metrics."""
-    return not _is_perf_data(capture) and read_manifest(capture).topdown is not None
 
 
 def find_event(profile: Profile, name: str | None) -> int:

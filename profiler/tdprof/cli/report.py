@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from tdprof.catalog.entries import CPU_CYCLES
-from tdprof.cli.loading import capture_argument, find_event, has_topdown, load_with_findings, symbol_options
+from tdprof.cli.loading import capture_argument, find_event, load_with_findings, symbol_options
 from tdprof.cli.output import print_paged, standard_output
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
@@ -120,13 +120,10 @@ def command(
         output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
         report_capture(capture, by or ("line" if by_line else "function"), output)
         return
-    # A capture without metrics is told of by its samples; --spe is for its SPE records.
-    is_topdown = has_topdown(capture)
-    profile, found = load_with_findings(capture, symbols, with_spe=is_topdown)
-    findings = found if is_topdown else None
+    profile, findings = load_with_findings(capture, symbols)
     asked = _Asked(as_json, as_csv, limit, by_line, function, has_tree, may_page=not no_pager)
     names = [event.name for event in profile.events]
-    leading = sort or (CPU_CYCLES if findings is not None and CPU_CYCLES in names else None)
+    leading = sort or (CPU_CYCLES if CPU_CYCLES in names else None)
     _report(profile, findings, find_event(profile, leading), asked)
 
 
@@ -138,7 +135,7 @@ def _refuse_contradictions(*exclusive: dict[str, bool]) -> None:
 
 
 def _report(profile: Profile, findings: Findings | None, event: int, asked: _Asked) -> None:
-    if findings is None and (asked.has_tree or asked.function is not None):
+    if profile.topdown is None and (asked.has_tree or asked.function is not None):
         option = "--tree" if asked.has_tree else "--function"
         raise TdprofError(
             f"{option} shows metrics, and the capture has none",
@@ -156,7 +153,9 @@ def _report(profile: Profile, findings: Findings | None, event: int, asked: _Ask
         with standard_output():
             sys.stdout.writelines(rendered)
         return
-    print_paged(_text(profile, findings, hotspots, event, asked), may_page=asked.may_page)
+    with standard_output():  # a console flushes the stream whose width and colours it asks for
+        text = _text(profile, findings, hotspots, event, asked)
+    print_paged(text, may_page=asked.may_page)
 
 
 def _json(profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked) -> Iterable[str]:
@@ -187,10 +186,17 @@ def _only(hotspots: Hotspots, functions: Iterable[int]) -> Hotspots:
 def _text(profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked) -> str:
     fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     unknown = unknown_samples(profile)
-    if findings is None:
-        console = Console(width=None if fits_width else PIPE_COLUMNS)
-        rows = DEFAULT_LIMIT if asked.limit is None else asked.limit
-        return render_text(profile, hotspots, unknown, console, limit=rows, by_line=asked.by_line, sort_event=event)
+    if findings is None or profile.topdown is None:
+        return render_text(
+            profile,
+            hotspots,
+            unknown,
+            Console(width=None if fits_width else PIPE_COLUMNS),
+            limit=DEFAULT_LIMIT if asked.limit is None else asked.limit,
+            by_line=asked.by_line,
+            sort_event=event,
+            findings=findings,
+        )
     console = Console(width=None if fits_width else PIPE_TEXT_COLUMNS)
     if asked.has_tree:
         return render_tree(profile, findings, unknown, console)

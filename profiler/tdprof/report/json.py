@@ -28,7 +28,7 @@ def render_json(
     stack, recursion once. ``file`` and ``line`` are null where they are not known.
 
     Args:
-        findings: of a Topdown recording; adds metrics and bottlenecks.
+        findings: of a Topdown recording, or of SPE records beside the samples; adds metrics and bottlenecks.
         by_line: whether the rows are source lines.
         is_whole: each function's inclusive metrics and those of its lines, too.
         more: further keys of the object.
