@@ -130,6 +130,11 @@ class Findings:
     lines: MetricTable
     disagreements: Sequence[str] = ()
 
+    @property
+    def has_topdown(self) -> bool:
+        """Whether these are of a Topdown recording; else SPE alone measured, which tells no bottleneck."""
+        return set(self.functions.sources) != {"spe"}
+
     def row_of(self) -> Mapping[int, int]:
         """Function id to row."""
         return {int(function): row for row, function in enumerate(self.function)}

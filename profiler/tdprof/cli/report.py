@@ -97,6 +97,7 @@ def command(
     Of a recording with --topdown each hotspot also has: its Stage 1 metrics as a bar, the way down the methodology's
     tree as long as one metric leads by more than the noise, the Stage 2 metrics found there beside the program's, and
     advice. Values have 95 % intervals; those with too few samples are grey and marked "?".
+    Where the capture has SPE records, what they measured of each row stands beside it, named SPE.
 
     \b
     tdprof report                          the newest capture of this folder
@@ -138,7 +139,7 @@ def _report(profile: Profile, findings: Findings | None, event: int, asked: _Ask
     if profile.topdown is None and (asked.has_tree or asked.function is not None):
         option = "--tree" if asked.has_tree else "--function"
         raise TdprofError(
-            f"{option} shows metrics, and the capture has none",
+            f"{option} shows metrics of the PMU, and the capture has none",
             hint="tdprof record --topdown COMMAND"
             + ("" if asked.has_tree else "; or tdprof annotate CAPTURE FUNCTION"),
             status=2,

@@ -11,7 +11,7 @@ import numpy as np
 from tdprof import __version__
 from tdprof.export import pprof_pb2 as pb
 from tdprof.export.pprof_code import StackIds, StringTable, add_code
-from tdprof.export.pprof_findings import Label, function_labels, is_topdown, summary
+from tdprof.export.pprof_findings import Label, function_labels, summary
 from tdprof.findings import Findings
 from tdprof.frames import frame_stacks, group_rows
 from tdprof.model import I32, I64, EventInfo, Unit
@@ -85,7 +85,7 @@ def _comments(profile: Profile, findings: Findings | None) -> Iterator[str]:
     if profile.command:
         yield f"command: {shlex.join(profile.command)}"
     yield f"rung: {profile.rung}" + (f" ({profile.rung_reason})" if profile.rung_reason else "")
-    if findings is not None and is_topdown(findings):
+    if findings is not None and findings.has_topdown:
         yield _counted_together(profile.events, findings)
     else:
         yield from _counted(profile.events)

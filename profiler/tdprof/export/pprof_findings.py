@@ -39,11 +39,6 @@ def _key(metric: str, source: str) -> str:
     return f"spe_{metric}" if source == "spe" else metric
 
 
-def is_topdown(findings: Findings) -> bool:
-    """Whether the PMU measured anything; else SPE alone did, which tells no bottleneck."""
-    return "pmu" in findings.functions.sources
-
-
 def function_labels(findings: Findings, samples: I64) -> tuple[list[Sequence[Label]], int]:
     """Labels of each row of ``findings.function``, and last of code without a row: metrics, half widths, bottleneck.
 
@@ -63,7 +58,7 @@ def function_labels(findings: Findings, samples: I64) -> tuple[list[Sequence[Lab
     # An error must not round down to none.
     half_widths = np.ceil(np.where(shown, table.half_width, 0) * parts).astype(np.int64).tolist()
     written = np.cumsum(2 * shown.sum(axis=1) * samples)
-    unknown: list[Label] = [(BOTTLENECK, UNKNOWN, "")] if is_topdown(findings) else []
+    unknown: list[Label] = [(BOTTLENECK, UNKNOWN, "")] if findings.has_topdown else []
     labels: list[Sequence[Label]] = []
     left_out = 0
     for row, diagnosis in enumerate(findings.diagnoses):
@@ -93,7 +88,7 @@ def summary(findings: Findings, left_out: int) -> Iterator[str]:
         shown = [texts.pop(metric) for metric in group.metrics if metric in texts]  # in the first of its groups alone
         if shown:
             yield f"stage {group.stage} {group.name}: {'; '.join(shown)}"
-    if is_topdown(findings):
+    if findings.has_topdown:
         yield f"bottleneck: {' > '.join(diagnosis.path) or UNKNOWN}{'. ' * bool(diagnosis.advice)}{diagnosis.advice}"
     if diagnosis.groups:
         yield f"look at: {', '.join(diagnosis.groups)}"

@@ -215,7 +215,10 @@ def _group_lines(catalog: Catalog, group: str, own: CodeMetrics, average: CodeMe
     items = [Text(f"{catalog.groups[group].title}:", style="underline")]
     for name in members[:_MOST_METRICS]:
         value = own.values[name]
-        item = Text.assemble((f"{name} ", metric_style(value)), metric_cell(value), _spaced(short_units(value.units)))
+        source = "SPE " if value.source == "spe" else ""
+        item = Text.assemble(
+            (f"{name} {source}", metric_style(value)), metric_cell(value), _spaced(short_units(value.units))
+        )
         beside = [f"program {format_metric(average.values[name])}"] if name in average.values else []
         if name in own.spe and value.source != "spe":
             beside.append(f"SPE {format_metric(own.spe[name])}")

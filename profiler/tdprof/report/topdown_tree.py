@@ -133,7 +133,9 @@ def _tree(catalog: Catalog, columns: Sequence[tuple[str, CodeMetrics]], path: Se
                 rows.append([title, *(Text() for _ in heading[1:])])
         elif line.name in measured:
             is_followed = line.name in path
-            cells = [metric_cell(column.values.get(line.name)) for _, column in columns]
+            values = [column.values.get(line.name) for _, column in columns]
+            is_spe_alone = any(value is not None and value.source == "spe" for value in values)
+            cells = [Text() if is_spe_alone else metric_cell(value) for value in values]
             if has_spe:
                 spe = columns[0][1].spe.get(line.name)
                 cells.append(metric_cell(spe) if spe else Text())

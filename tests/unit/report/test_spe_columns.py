@@ -1,11 +1,15 @@
 """What SPE measured stands in the rows of the text report, each row's own."""
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from builders.spe_capture import write_spe_capture
+from tdprof.cli.report import command
+from tdprof.errors import TdprofError
 from tdprof.pipeline import load_profile
 from tdprof.report.hotspots import find_hotspots
 from tdprof.report.text import render_text
@@ -44,6 +48,34 @@ def test_each_line_has_its_own(capture: Path) -> None:
     rows = {row[-2]: row for row in map(cells, table(capture, by_line=True)[1:])}
     assert rows["app.c:10"][5:7] == ["10.0 ±2.7", "0.0 ±0.6"]  # no branches
     assert rows["app.c:11"][5:8] == ["25.0 ±6.4", "10.0 ±4.9", "0.0 ±1.9"]
+
+
+def report(capture: Path, *arguments: str) -> str:
+    result = CliRunner().invoke(command, [str(capture), *arguments], catch_exceptions=False, env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def test_the_command_shows_both_sources_by_name(tmp_path: Path, capture: Path) -> None:
+    assert "SPE L1D miss %" in report(capture)
+    topdown = write_spe_capture(tmp_path / "topdown", is_topdown=True)
+    text = " ".join(report(topdown).split())
+    assert "l1d_cache_miss_ratio 0.300 ± 0.013 (program 0.2033, SPE 0.100 ± 0.023)" in text
+    assert "dtlb_walk_ratio SPE 0.0000 ± 0.0048" in text
+    assert "by the PMU but 0.1 ± 0.023 by SPE" in text
+    one = [line.split() for line in report(topdown, "--function", "work").splitlines()]
+    assert ["dtlb_walk_ratio", "0.0000", "±", "0.0048", "per", "TLB", "access"] in one
+    metrics = json.loads(report(topdown, "--json"))["functions"][0]["metrics"]
+    assert metrics["l1d_cache_miss_ratio"]["source"] == "pmu"
+    assert metrics["l1d_cache_miss_ratio"]["spe"]["value"] == 0.1
+    assert metrics["dtlb_walk_ratio"]["source"] == "spe"
+
+
+def test_spe_alone_has_no_methodology_to_follow(capture: Path) -> None:
+    with pytest.raises(TdprofError, match="metrics of the PMU"):
+        report(capture, "--tree")
+    (work, _) = json.loads(report(capture, "--json"))["functions"]
+    assert (work["bottleneck"], work["metrics"]["l1d_cache_miss_ratio"]["value"]) == (None, 0.1)
 
 
 def test_a_narrow_table_keeps_shares_and_names(capture: Path) -> None:
