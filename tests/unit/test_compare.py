@@ -164,6 +164,21 @@ def test_shares_are_compared_where_a_run_has_no_end() -> None:
     assert compare(long, ProfileBuilder().add("f").build()).basis is Basis.SHARE
 
 
+def test_with_shares_the_others_are_not_blamed_for_one() -> None:
+    random = np.random.default_rng(31)
+    blamed = 0
+    for _ in range(30):
+        a = simulate_run(random, PROGRAM, seconds=30)
+        b = simulate_run(random, PROGRAM, seconds=30, slow={"work": 1.2})
+        comparison = compare(a, b, basis=Basis.SHARE)
+        marked = np.flatnonzero(comparison.self_changes.is_significant[:, 0]).tolist()
+        names = {comparison.functions.names[row] for row in marked}
+        assert "work" in names
+        assert comparison.common_factor[0] == pytest.approx(1 / 1.08, abs=0.05)
+        blamed += names != {"work"}
+    assert blamed <= 4
+
+
 def test_what_only_one_profile_has_is_listed_and_judged() -> None:
     random = np.random.default_rng(19)
     a = simulate_run(random, PROGRAM)

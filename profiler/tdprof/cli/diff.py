@@ -91,14 +91,15 @@ def command(
             raise TdprofError(f"cannot judge --fail-on: {doubts[0]}", hint="record both again, on one kind of machine")
         chosen = Basis(basis) if basis else None
         a_side, b_side = loaded
-        comparison = compare(
-            a_side.profile,
-            b_side.profile,
-            a_side.findings,
-            b_side.findings,
-            basis=chosen,
-            noise_percent=noise_percent,
-        )
+        with Console(stderr=True).status("comparing", spinner="line"):
+            comparison = compare(
+                a_side.profile,
+                b_side.profile,
+                a_side.findings,
+                b_side.findings,
+                basis=chosen,
+                noise_percent=noise_percent,
+            )
         comparison = replace(comparison, notes=[*doubts, *comparison.notes])
         leading = _leading_event(comparison, event)
         breaches = find_breaches(comparison, conditions)

@@ -158,14 +158,14 @@ def find_dispersion(counts: Counts) -> Dispersion:
 def find_common_change(counts: Counts, dispersion: Dispersion, noise: Noise) -> tuple[float, float]:
     """The logarithm of the factor by which most functions changed alike, and its variance.
 
-    The weighted median of the functions' changes, with "no change" among them. Of amounts, as opposed to shares, no
+    The weighted median of the functions' changes. Of amounts, as opposed to shares, "no change" is among them, and no
     more than the machine's noise is taken for common.
     """
     enough = np.minimum(counts.a, counts.b) >= FEWEST_SAMPLES
     change = np.log(counts.b[enough] * counts.unit_b) - np.log(counts.a[enough] * counts.unit_a)
     variance = (counts.scatter(dispersion) + noise.variance(counts))[enough]
     values = np.append(change, 0.0)
-    weights = np.append(1 / np.maximum(variance, 1e-12), _PRIOR_WEIGHT)
+    weights = np.append(1 / np.maximum(variance, 1e-12), 1.0 if counts.is_share else _PRIOR_WEIGHT)
     order = np.argsort(values)
     reached = np.cumsum(weights[order])
     middle = float(values[order][np.searchsorted(reached, reached[-1] / 2)])

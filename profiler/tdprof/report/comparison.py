@@ -286,13 +286,15 @@ def _function(comparison: Comparison, row: int) -> dict[str, Any]:
         "match": functions.match[row],
         "share_a": dict(zip(names, comparison.share_a[row].tolist(), strict=True)),
         "share_b": dict(zip(names, comparison.share_b[row].tolist(), strict=True)),
-        "self": entries[: len(events)],
+        "self": [entry for entry in entries if entry["source"] == "samples"],
         "total": _entries(comparison.inclusive_changes, row),
-        "metrics": entries[len(events) :],
+        "metrics": [entry for entry in entries if entry["source"] != "samples"],
     }
 
 
 def _entries(changes: Changes, row: int) -> list[dict[str, Any]]:
+    """The values of a row; those that neither capture has are left out."""
+    known = ~(np.isnan(changes.a[row]) & np.isnan(changes.b[row]))
     return [
         {
             "quantity": quantity.name,
@@ -302,6 +304,7 @@ def _entries(changes: Changes, row: int) -> list[dict[str, Any]]:
             "is_significant": bool(changes.is_significant[row, column]),
         }
         for column, quantity in enumerate(changes.quantities)
+        if known[column]
     ]
 
 
