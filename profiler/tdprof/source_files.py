@@ -31,9 +31,6 @@ class SourceFiles:
         folders: searched for a file by its whole path, then by ever shorter ends of it.
         maps: (FROM, TO): prefixes of paths to replace; the first that fits holds.
         symfs: a folder with the recorded machine's files under their own paths, or None.
-
-    Attributes:
-        notes: what could not be found, or has changed, a sentence each.
     """
 
     def __init__(
@@ -43,7 +40,20 @@ class SourceFiles:
         self._maps = maps
         self._symfs = symfs
         self._read: dict[str, list[str] | None] = {}
-        self.notes: list[str] = []
+        self._missing: list[str] = []
+        self._changed: list[str] = []
+
+    @property
+    def notes(self) -> list[str]:
+        """What of the files asked for could not be found, or has changed, a sentence each."""
+        told = [f"{path} was changed after the code was built: lines may stand elsewhere now" for path in self._changed]
+        if self._missing:
+            others = f", and {len(self._missing) - 1} more" if len(self._missing) > 1 else ""
+            told.append(
+                f"not here: the source file {self._missing[0]}{others} "
+                "(--source-dir DIR to look below, or --source-map FROM=TO)"
+            )
+        return told
 
     def read(self, path: str, built_ns: int | None) -> list[str] | None:
         """The file's lines, printable, tabs kept as blanks; None if it cannot be found or read.
@@ -65,14 +75,10 @@ class SourceFiles:
             except OSError:
                 continue
             if built_ns is not None and changed_ns > built_ns:
-                self.notes.append(
-                    f"{printable(str(place))} was changed after the code was built: lines may stand elsewhere now"
-                )
+                self._changed.append(printable(str(place)))
             text = data.decode("utf-8", "replace").replace("\r\n", "\n")
             return [printable(line.expandtabs(8)) for line in text.split("\n")]
-        self.notes.append(
-            f"the source file {printable(path)} is not here (--source-dir DIR with it, or --source-map FROM=TO)"
-        )
+        self._missing.append(printable(path))
         return None
 
     def _places(self, path: str) -> list[Path]:

@@ -88,7 +88,7 @@ def test_missing_source_shows_lines_without_text(program: Path, tmp_path: Path) 
     (program / "steps.c").rename(tmp_path / "steps.c")
     try:
         data = as_json(program / "capture", "multiply")
-        assert "steps.c is not here (--source-dir DIR" in data["notes"][0]
+        assert f"not here: the source file {program}/steps.c (--source-dir DIR" in data["notes"][0]
         assert {line["text"] for line in data["sources"][0]["lines"]} == {None}
         assert as_json(program / "capture", "multiply", "--source-dir", tmp_path)["notes"] == []
         assert as_json(program / "capture", "multiply", "--source-map", f"{program}={tmp_path}")["notes"] == []

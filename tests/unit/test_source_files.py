@@ -53,8 +53,10 @@ def test_a_missing_file_is_said_once(tmp_path: Path) -> None:
     files = SourceFiles()
     assert files.read(f"{tmp_path}/no.c", None) is files.read(f"{tmp_path}/no.c", None) is None
     assert files.notes == [
-        f"the source file {tmp_path}/no.c is not here (--source-dir DIR with it, or --source-map FROM=TO)"
+        f"not here: the source file {tmp_path}/no.c (--source-dir DIR to look below, or --source-map FROM=TO)"
     ]
+    files.read("/other.c", None)
+    assert files.notes[0].startswith(f"not here: the source file {tmp_path}/no.c, and 1 more (")
 
 
 def test_a_file_that_changed_since_is_said_to_have(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from tdprof.cli.loading import as_capture, find_event, load_capture_with_findings, symbol_options
-from tdprof.cli.output import standard_output, waiting
+from tdprof.cli.output import print_paged, standard_output, waiting
 from tdprof.cli.report import PIPE_COLUMNS
 from tdprof.errors import TdprofError
 from tdprof.function_choice import choose_function
@@ -39,6 +39,7 @@ from tdprof.source_files import SourceFiles, parse_source_map
     metavar="FROM=TO",
     help="Source paths that begin with FROM begin with TO here. May be repeated.",
 )
+@click.option("--no-pager", is_flag=True, help="Print to the terminal at once, not through PAGER (less).")
 @symbol_options
 def command(
     capture: Path,
@@ -49,6 +50,7 @@ def command(
     event: str | None,
     source_dirs: Sequence[Path],
     source_maps: Sequence[str],
+    no_pager: bool,
     symbols: SymbolOptions,
 ) -> None:
     """Print FUNCTION line by line, with the samples of each: name, part of a name, or MODULE:NAME.
@@ -78,12 +80,10 @@ def command(
 
         with waiting(f"annotating {chosen.name}") as say:
             annotation = annotate(folder, profile, findings, chosen, sources, symbols, has_code=has_code, progress=say)
-    with standard_output():
-        if as_json:
-            sys.stdout.write(render_json(annotation))
-        elif as_csv:
-            sys.stdout.writelines(render_csv(annotation))
-        else:
-            fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-            console = Console(width=None if fits_width else PIPE_COLUMNS)
-            sys.stdout.write(render_text(annotation, console, event=leading))
+    if as_json or as_csv:
+        with standard_output():
+            sys.stdout.writelines([render_json(annotation)] if as_json else render_csv(annotation))
+        return
+    fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if fits_width else PIPE_COLUMNS)
+    print_paged(render_text(annotation, console, event=leading), may_page=not no_pager)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tdprof.capture.manifest import Host, Manifest, State, read_manifest
 from tdprof.cli.loading import as_capture, load_capture_with_findings, symbol_options
-from tdprof.cli.output import standard_output
+from tdprof.cli.output import print_paged, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT, PIPE_COLUMNS
 from tdprof.compare import Basis, Comparison, compare
 from tdprof.compare.conditions import find_breaches, parse_condition
@@ -57,6 +57,7 @@ FAIL_ON_HELP = (
     metavar="PERCENT",
     help=f"How much two runs of one program differ on this machine ({DEFAULT_NOISE_PERCENT:g}); see docs/diff.md.",
 )
+@click.option("--no-pager", is_flag=True, help="Print to the terminal at once, not through PAGER (less).")
 @symbol_options
 def command(
     a: Path,
@@ -68,6 +69,7 @@ def command(
     event: str | None,
     basis: str | None,
     noise_percent: float,
+    no_pager: bool,
     symbols: SymbolOptions,
 ) -> int:
     """Compare capture B with capture A: what each function, and the whole program, takes more or less of.
@@ -103,16 +105,18 @@ def command(
         comparison = replace(comparison, notes=[*doubts, *comparison.notes])
         leading = _leading_event(comparison, event)
         breaches = find_breaches(comparison, conditions)
-    with standard_output():
-        if as_json:
-            sys.stdout.writelines(render_json(comparison, sides, breaches, event=leading, limit=limit or 0))
-        elif as_csv:
-            sys.stdout.writelines(render_csv(comparison, event=leading, limit=limit or 0))
-        else:
-            fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-            console = Console(width=None if fits_width else PIPE_COLUMNS)
-            rows = DEFAULT_LIMIT if limit is None else limit
-            sys.stdout.write(render_text(comparison, sides, console, limit=rows, event=leading))
+    if as_json or as_csv:
+        with standard_output():
+            if as_json:
+                sys.stdout.writelines(render_json(comparison, sides, breaches, event=leading, limit=limit or 0))
+            else:
+                sys.stdout.writelines(render_csv(comparison, event=leading, limit=limit or 0))
+    else:
+        fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+        console = Console(width=None if fits_width else PIPE_COLUMNS)
+        rows = DEFAULT_LIMIT if limit is None else limit
+        text = render_text(comparison, sides, console, limit=rows, event=leading)
+        print_paged(text, may_page=not no_pager)
     for breach in breaches:
         print(f"tdprof: --fail-on {describe_breach(breach)}", file=sys.stderr)
     return 1 if breaches else 0

@@ -26,6 +26,8 @@ _POOLED_PIECES = 32
 _LARGEST_SHARE_OF_SCATTER = 0.5
 # Weight of "the machine was as fast" beside the functions' own evidence, each of which weighs 1 / its variance.
 _PRIOR_WEIGHT = 2000.0
+# With shares: the most that one function weighs, as a part of what the others weigh.
+_MOST_OF_OTHERS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,11 @@ def find_common_change(counts: Counts, dispersion: Dispersion, noise: Noise) -> 
     change = np.log(counts.b[enough] * counts.unit_b) - np.log(counts.a[enough] * counts.unit_a)
     variance = (counts.scatter(dispersion) + noise.variance(counts))[enough]
     values = np.append(change, 0.0)
-    weights = np.append(1 / np.maximum(variance, 1e-12), 1.0 if counts.is_share else _PRIOR_WEIGHT)
+    weight = 1 / np.maximum(variance, 1e-12)
+    if counts.is_share:
+        # One function's change is the opposite of the others', who would be blamed if it alone made the median.
+        weight = np.minimum(weight, _MOST_OF_OTHERS * (weight.sum() - weight))
+    weights = np.append(weight, 1.0 if counts.is_share else _PRIOR_WEIGHT)
     order = np.argsort(values)
     reached = np.cumsum(weights[order])
     middle = float(values[order][np.searchsorted(reached, reached[-1] / 2)])

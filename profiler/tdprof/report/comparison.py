@@ -1,7 +1,5 @@
 """Two captures beside each other, for people and for machines."""
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -18,6 +16,7 @@ from tdprof.compare.conditions import Breach
 from tdprof.frames import printable
 from tdprof.model import Unit
 from tdprof.profile import Profile
+from tdprof.report.csv import write_rows
 from tdprof.report.summary import doubts, facts, format_value, plural
 
 WIDE_COLUMNS = 100
@@ -314,21 +313,21 @@ def _number(value: float) -> float | None:
 
 def render_csv(comparison: Comparison, *, event: int, limit: int) -> Iterator[str]:
     """A line for each value of the program (no function) and of each function; unknown values are empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
+    return write_rows(_CSV_COLUMNS, _csv_rows(comparison, _order(comparison, event)[: limit or None]))
+
+
+def _csv_rows(comparison: Comparison, rows: Sequence[int]) -> Iterator[Sequence[object]]:
     functions = comparison.functions
-    parts = [(("", "", "", ""), "program", comparison.program, 0)]
-    for row in _order(comparison, event)[: limit or None]:
+    yield from _csv_values(("", "", "", ""), "program", comparison.program, 0)
+    for row in rows:
         name = functions.names[row] if functions.match[row] is not Match.ONLY_A else ""
         who = (name, functions.names_a[row], functions.modules[row], str(functions.match[row]))
-        parts.append((who, "self", comparison.self_changes, row))
-        parts.append((who, "total", comparison.inclusive_changes, row))
-    for who, kind, changes, row in parts:
-        for entry in _entries(changes, row):
-            metric = kind if entry["source"] == "samples" or kind == "program" else "metric"
-            values = [entry[name] for name in ("quantity", "source", "units", "a", "b", "low", "high", "p")]
-            writer.writerow([*who, metric, *values, int(entry["is_significant"])])
-        yield text.getvalue()
-        text.seek(0)
-        text.truncate()
+        yield from _csv_values(who, "self", comparison.self_changes, row)
+        yield from _csv_values(who, "total", comparison.inclusive_changes, row)
+
+
+def _csv_values(who: Sequence[str], kind: str, changes: Changes, row: int) -> Iterator[Sequence[object]]:
+    for entry in _entries(changes, row):
+        shown = kind if entry["source"] == "samples" or kind == "program" else "metric"
+        values = [entry[name] for name in ("quantity", "source", "units", "a", "b", "low", "high", "p")]
+        yield [*who, shown, *values, int(entry["is_significant"])]
