@@ -187,7 +187,7 @@ def find_common_change(counts: Counts, dispersion: Dispersion, noise: Noise) -> 
 def test_counts(
     counts: Counts, dispersion: Dispersion, common: tuple[float, float], noise: Noise
 ) -> tuple[F64, F64, F64]:
-    """Whether each function changed otherwise than the rest.
+    """Whether each function changed, and otherwise than the rest: both have to be beyond chance, in one direction.
 
     Two Poisson counts are compared by the arcsine of the root of their proportion, which is near normal also for few
     samples (Anscombe 1948).
@@ -197,10 +197,12 @@ def test_counts(
         low, high: float64[n], the 95 % interval of b's amount minus a's.
     """
     change, change_variance = common
-    both = counts.a + counts.b
-    odds = math.exp(change) * counts.unit_a / counts.unit_b
-    root = np.arcsin(np.sqrt((counts.b + 0.375) / (both + 0.75)))
-    distance = 2 * np.sqrt(both + 0.5) * (root - math.asin(math.sqrt(odds / (1 + odds))))
+    from_rest, from_nothing = (_distance(counts, expected) for expected in (change, 0.0))
+    distance = np.where(
+        from_rest * from_nothing > 0,
+        np.where(np.abs(from_rest) < np.abs(from_nothing), from_rest, from_nothing),
+        0.0,
+    )
     independent = 1 / (counts.a + 0.5) + 1 / (counts.b + 0.5)
     chance = counts.scatter(dispersion)
     extra = noise.variance(counts)
@@ -214,6 +216,14 @@ def test_counts(
     samples_variance = part * (counts.unit_a**2 * (counts.a + 0.5) + counts.unit_b**2 * (counts.b + 0.5))
     half = Z_95 * np.sqrt(samples_variance + extra * ((a + b) / 2) ** 2)
     return p, b - a - half, b - a + half
+
+
+def _distance(counts: Counts, change: float) -> F64:
+    """float64[n]: how far counts are from having changed by a factor of ``exp(change)``, in Poisson's deviations."""
+    both = counts.a + counts.b
+    odds = math.exp(change) * counts.unit_a / counts.unit_b
+    root = np.arcsin(np.sqrt((counts.b + 0.375) / (both + 0.75)))
+    return np.asarray(2 * np.sqrt(both + 0.5) * (root - math.asin(math.sqrt(odds / (1 + odds)))))
 
 
 def test_total(
@@ -230,7 +240,9 @@ def test_total(
     if not counts.is_total_exact:
         chance += 1 / counts.all_a + 1 / counts.all_b
     variance = np.array([chance + 2 * noise.function**2])
-    z = (math.log(b / a) - change) / np.sqrt(variance + change_variance)
+    whole = math.log(b / a)
+    beyond = min(whole - change, whole, key=abs) if whole * (whole - change) > 0 else 0.0
+    z = beyond / np.sqrt(variance + change_variance)
     half = Z_95 * math.sqrt(float(variance[0])) * (a + b) / 2
     freedom = satterthwaite(variance, np.array([scatter]), dispersion)
     return two_sided_p(z, freedom), np.array([b - a - half]), np.array([b - a + half])

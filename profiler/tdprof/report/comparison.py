@@ -1,6 +1,7 @@
 """Two captures beside each other, for people and for machines."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import PurePath
@@ -47,7 +48,7 @@ def render_text(
             console.print(Text(line), style="yellow" if line.startswith(("A: ", "B: ", "A, B: ", "note: ")) else "")
         if comparison.program.quantities:
             console.print()
-            console.print(_program(comparison))
+            console.print(_program(comparison, limit))
             if unchanged := _unchanged_metrics(comparison):
                 console.print(
                     Text(f"and {plural(unchanged, 'metric', 's')} of the program without a change"), style="dim"
@@ -117,15 +118,17 @@ def _order(comparison: Comparison, event: int) -> list[int]:
     return sorted(range(len(names)), key=lambda row: (not is_marked[row], -difference[row], names[row]))
 
 
-def _program(comparison: Comparison) -> Table:
+def _program(comparison: Comparison, limit: int) -> Table:
+    """The events' amounts, and the metrics that changed, the surest first."""
     table = _plain_table()
     for heading in ("A", "B", "change", "±", ""):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     table.add_column("whole program", overflow="ellipsis")
     changes = comparison.program
-    for column, quantity in enumerate(changes.quantities):
-        if quantity.source != "samples" and not changes.is_significant[0, column]:
-            continue
+    events = [i for i, quantity in enumerate(changes.quantities) if quantity.source == "samples"]
+    marked = [i for i in np.flatnonzero(changes.is_significant[0]).tolist() if i not in events]
+    for column in [*events, *sorted(marked, key=lambda i: float(changes.p[0, i]))[: limit or None]]:
+        quantity = changes.quantities[column]
         source = f" ({quantity.source})" if quantity.source == "spe" else ""
         table.add_row(*_cells(comparison.program, 0, column), Text(printable(quantity.name) + source))
     return table
@@ -196,24 +199,30 @@ def _cells(changes: Changes, row: int, column: int) -> list[Text]:
     is_amount = quantity.units in list(Unit)
     if is_amount and a:
         change, error = f"{(b - a) / a:+.1%}", f"{half / a:.1%}"
-    elif is_amount:
+    elif is_amount or not (a or b):
         change, error = "", ""
     else:
-        change, error = f"{b - a:+.2f}", f"{half:.2f}"
+        digits = _decimals(half)
+        change, error = f"{b - a:+.{digits}f}", f"{half:.{digits}f}"
     mark = ""
     if changes.is_significant[row, column]:
         mark = ("more" if b > a else "less") if a and b else ("new" if b else "gone")
     style = {"more": "bold red", "new": "bold red", "less": "bold green", "gone": "bold green"}.get(mark, "")
-    values = [_value(value, quantity.units) for value in (a, b)]
+    values = [_value(value, quantity.units, _decimals(half) if a or b else 0) for value in (a, b)]
     unknown = np.isnan(a) or np.isnan(b)
     tail = ["unknown", ""] if unknown else [change, "" if np.isnan(half) else error]
     return [Text(value) for value in values] + [Text(tail[0], style), Text(tail[1]), Text(mark, style)]
 
 
-def _value(value: float, units: str) -> str:
+def _value(value: float, units: str, decimals: int) -> str:
     if np.isnan(value):
         return "?"
-    return format_value(round(value), Unit(units)) if units in list(Unit) else f"{value:.2f}"
+    return format_value(round(value), Unit(units)) if units in list(Unit) else f"{value:.{decimals}f}"
+
+
+def _decimals(error: float) -> int:
+    """As many as show two digits of an error; two where it is not known."""
+    return 2 if np.isnan(error) or error <= 0 else min(max(1 - math.floor(math.log10(error)), 0), 9)
 
 
 def _matches(comparison: Comparison) -> str:
@@ -235,7 +244,7 @@ def _one_line(text: str, style: str = "") -> Text:
 def describe_breach(breach: Breach) -> str:
     """A sentence on a change that a condition forbids."""
     change = f"{(breach.b - breach.a) / abs(breach.a):+.1%}, " if breach.a else ""
-    values = " to ".join(_value(value, breach.units) for value in (breach.a, breach.b))
+    values = " to ".join(_value(value, breach.units, 3) for value in (breach.a, breach.b))
     units = "" if breach.units in list(Unit) else f" {breach.units}"
     return f"'{breach.condition}': {printable(breach.what)} went from {values}{units} ({change}p = {breach.p:.2g})"
 
