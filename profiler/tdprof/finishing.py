@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
@@ -20,6 +19,7 @@ from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
+from tdprof.model import distinct
 from tdprof.recorder.artefacts import save_jitdumps, save_perf_maps, save_vdso
 from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.host import read_text
@@ -63,7 +63,7 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
             save_vdso(target)
     if is_same_boot:
         mappings = read_table(target, "mappings")
-        save_perf_maps(target, np.unique(mappings["pid"].to_numpy()).tolist())
+        save_perf_maps(target, distinct(mappings["pid"].to_numpy()).tolist())
         save_jitdumps(target, zip(mappings["pid"].to_pylist(), mappings["path"].to_pylist(), strict=True))
     return replace(
         manifest,

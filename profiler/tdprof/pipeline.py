@@ -19,7 +19,7 @@ from tdprof.errors import TdprofError
 from tdprof.findings import Findings
 from tdprof.finishing import finish_capture, tables_of
 from tdprof.metrics.attribution import attribute_metrics
-from tdprof.model import EventInfo, FileKind, Locations, MappedFile
+from tdprof.model import EventInfo, FileKind, Locations, MappedFile, distinct
 from tdprof.naming import name_locations
 from tdprof.profile import Profile, SampleTable, StackTable
 from tdprof.recorder.artefacts import PERF_MAP_FOLDER, VDSO_FILE
@@ -98,7 +98,7 @@ def archive_symbols(
     with open_symbolizer(folder, options, progress) as symbolizer:
         for number, file in enumerate(attributed.mapped_files):
             if file.kind is FileKind.ELF:  # the capture has the others' sources already
-                addresses = np.unique(attributed.location_address[attributed.location_file == number])
+                addresses = distinct(attributed.location_address[attributed.location_file == number])
                 found.append((file, addresses, symbolizer.locate(file, addresses)))
     try:
         replace_table(folder, "symbols", make_symbol_table(found))

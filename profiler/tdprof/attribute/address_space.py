@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.model import I64, U64
+from tdprof.model import I64, U64, distinct
 
 _NONE = -1
 
@@ -162,7 +162,7 @@ class AddressSpaces:
         starts = np.array([self._spaces[number].start_ns for number in numbers], np.uint64)
         at = np.maximum(np.searchsorted(starts, time_ns, side="right") - 1, 0)
         if names is not None:
-            ends = np.unique(interval_ends)
+            ends = distinct(interval_ends)
             before = np.searchsorted(ends, time_ns) - 1
             interval_start = np.where(before >= 0, ends[np.maximum(before, 0)], 0)
             for position in range(len(numbers) - 1, 0, -1):
@@ -222,7 +222,7 @@ class AddressSpaces:
 
 
 def _cut(start: U64, end: U64, time_ns: U64, rows: I64) -> _Segments:
-    border = np.unique(np.concatenate([start, end]))
+    border = distinct(np.concatenate([start, end]))
     low, high = np.searchsorted(border, start), np.searchsorted(border, end)
     counts = np.maximum(high - low, 0)
     # Each mapping covers the segments low..high; list them all, then sort by segment and time.

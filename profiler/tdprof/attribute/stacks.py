@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.places import Places, cut_chains, gather_numbered, number_places
-from tdprof.model import I32, I64, U32, U64, FileKind, MappedFile
+from tdprof.model import I32, I64, U32, U64, FileKind, MappedFile, distinct
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 # Paths that the kernel gives to memory that has no file behind it.
@@ -77,7 +77,7 @@ def attribute_stacks(
     stack_start, stack_location = gather_numbered(places, lengths, location, chain_rows)
 
     is_cut = np.append((lengths < np.diff(places.start))[len(kernel_rows) :], False)
-    files_used = np.unique(file[first][file[first] >= 0])
+    files_used = distinct(file[first][file[first] >= 0])
     renumber = np.full(len(files.distinct) + 1, -1, np.int32)
     renumber[files_used] = np.arange(len(files_used))
     return AttributedStacks(

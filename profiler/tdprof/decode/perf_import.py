@@ -20,7 +20,7 @@ from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, Chains, Samples, S
 from tdprof.decode.perf_reads import ReadDeltas
 from tdprof.decode.side_band import side_band_tables
 from tdprof.measured import EventInfo, Losses, Unit
-from tdprof.model import I64, U64
+from tdprof.model import I64, U64, distinct
 from tdprof.perf_abi import RecordType, SampleType
 
 _MISC_MMAP_DATA = 1 << 13
@@ -233,12 +233,12 @@ class _UsedChains:
                 some = numbers[at : at + _CHAINS_AT_ONCE]
                 offsets, frames = _ragged_rows(chains, some)
                 if name == "kernel_chain":
-                    kernel.append(np.unique(frames))
+                    kernel.append(distinct(frames))
                 lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(frames))
                 is_kernel = np.full(len(some), name == "kernel_chain")
                 identity = some.astype(np.uint64) + np.uint64(1)
                 writer.write("stacks", pa.table([identity, is_kernel, lists], names=STACKS.names).cast(STACKS))
-        return np.unique(np.concatenate(kernel)) if kernel else np.empty(0, np.uint64)
+        return distinct(np.concatenate(kernel)) if kernel else np.empty(0, np.uint64)
 
 
 def _ragged_rows(chains: Chains, numbers: I64) -> tuple[I64, U64]:

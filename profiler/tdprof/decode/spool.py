@@ -18,7 +18,7 @@ from tdprof.decode.perf_layout import NO_CHAIN, Chains, RecordLayout, RecordStre
 from tdprof.decode.perf_records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
 from tdprof.measured import NEVER_REACHED, Losses, Unit
-from tdprof.model import I64, U64
+from tdprof.model import I64, U64, distinct
 
 _CHUNK_BYTES = 16 << 20
 
@@ -156,8 +156,8 @@ class _SampleTotals:
         keys, counts = batch.keys, batch.values["count"]
         self.count += int(counts.sum())
         self.end_ns = max(self.end_ns, batch.time_ns)
-        self.tids.update(np.unique(keys["tid"]).tolist())
-        for number in np.unique(keys["event"]).tolist():
+        self.tids.update(distinct(keys["tid"]).tolist())
+        for number in distinct(keys["event"]).tolist():
             self.of_event[number] += int(counts[keys["event"] == number].sum())
         missing, ambiguous = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
         columns = {}
@@ -186,7 +186,7 @@ class _SampleTotals:
         """Single samples of the ring-buffer rung; a chain's number plus one is its stack's identity."""
         kept = samples.event < events
         self.count += int(kept.sum())
-        self.kernel_chains.update(np.unique(samples.kernel_chain[kept]).tolist())
+        self.kernel_chains.update(distinct(samples.kernel_chain[kept]).tolist())
         if kept.any():
             self.end_ns = max(self.end_ns, int(samples.time_ns[kept].max()))
         stacks = {
@@ -268,10 +268,10 @@ class _StackWriter:
         lengths = (start[which + 1] - start[which]).astype(np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         gathered = address[np.repeat(start[which].astype(np.int64) - offsets[:-1], lengths) + np.arange(offsets[-1])]
-        self._kernel.append(np.unique(gathered[np.repeat(is_kernel, lengths)]))
+        self._kernel.append(distinct(gathered[np.repeat(is_kernel, lengths)]))
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(gathered))
         self._writer.write("stacks", pa.table([identities, is_kernel, lists], names=STACKS.names).cast(STACKS))
 
     def kernel_addresses(self) -> U64:
         """Every distinct kernel address of the stacks written."""
-        return np.unique(np.concatenate(self._kernel)) if self._kernel else np.empty(0, np.uint64)
+        return distinct(np.concatenate(self._kernel)) if self._kernel else np.empty(0, np.uint64)

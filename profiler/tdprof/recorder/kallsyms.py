@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.model import U64
+from tdprof.model import U64, distinct
 
 KALLSYMS = Path("/proc/kallsyms")
 
@@ -47,10 +47,10 @@ def read_kernel_symbols(addresses: U64, path: Path = KALLSYMS) -> KernelSymbolTa
     start = start[order]
     at = np.searchsorted(start, addresses, side="right") - 1
     # Of several names at one address the first that kallsyms lists stays.
-    used = np.unique(np.searchsorted(start, start[at[at >= 0]]))
-    distinct = np.unique(start)
-    following = np.searchsorted(distinct, start[used], side="right")
-    end = np.append(distinct, distinct[-1])[following]
+    used = distinct(np.searchsorted(start, start[at[at >= 0]]))
+    borders = distinct(start)
+    following = np.searchsorted(borders, start[used], side="right")
+    end = np.append(borders, borders[-1])[following]
     names, modules = [], []
     for row in order[used].tolist():
         fields = lines[row].split()

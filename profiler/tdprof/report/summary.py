@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
 
-import numpy as np
-
 from tdprof.frames import printable
-from tdprof.model import EventInfo, Losses, Unit, Unknown
+from tdprof.model import EventInfo, Losses, Unit, Unknown, distinct
 from tdprof.profile import Profile
 from tdprof.report.hotspots import UnknownSamples
 
@@ -51,7 +49,7 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
     return [
         ("command", printable(shlex.join(profile.command)) or "(none: processes or CPUs were measured)"),
         ("measured", measured),
-        ("sampled", f"{plural(len(np.unique(pid)), 'process', 'es')}, {plural(len(np.unique(tid)), 'thread', 's')}"),
+        ("sampled", f"{plural(len(distinct(pid)), 'process', 'es')}, {plural(len(distinct(tid)), 'thread', 's')}"),
         ("rung", rung),
     ]
 

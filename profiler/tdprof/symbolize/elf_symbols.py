@@ -7,7 +7,7 @@ import numpy as np
 
 from tdprof.code import CodePart
 from tdprof.elf import PF_X, PT_LOAD, SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError
-from tdprof.model import U64, Locations, Unknown
+from tdprof.model import U64, Locations, Unknown, distinct
 from tdprof.symbolize import dwarf
 from tdprof.symbolize.cache import CachedSymbols, SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex
@@ -89,7 +89,7 @@ class ElfSymbols:
     def parts(self, file_offsets: U64) -> list[CodePart]:
         """The functions that stand at some places of the file, whole: with the pieces that compilers split off."""
         addresses = elf_addresses(self._elf, file_offsets)
-        found = np.unique(self._table.lookup(addresses))
+        found = distinct(self._table.lookup(addresses))
         found = found[found >= 0]
         names = self._table.names(range(len(self._table)))
         homes = [(*split_clone_tags(names[row]), int(self._table.file[row])) for row in found.tolist()]
@@ -136,11 +136,12 @@ class ElfSymbols:
             self.notes = [NOT_COMPILED]
             return EMPTY_INDEX
         if self._index is None:
-            self._asked = np.unique(addresses)
+            self._asked = distinct(addresses)
             self._index = self._read(self._asked)
         elif self._asked is not None:
             unknown = addresses[self._index.lookup(addresses) < 0]
-            if not np.isin(unknown, self._asked).all():
+            at = np.minimum(np.searchsorted(self._asked, unknown), max(len(self._asked) - 1, 0))
+            if len(unknown) and not (len(self._asked) and (self._asked[at] == unknown).all()):
                 self._index, self._asked = self._read(None), None
         return self._index
 

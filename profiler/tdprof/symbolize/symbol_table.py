@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, Section
-from tdprof.model import I32, I64, U8, U64
+from tdprof.model import I32, I64, U8, U64, distinct
 
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
@@ -141,7 +141,7 @@ def paint_ranges(start: U64, size: U64, names: Sequence[str]) -> SymbolTable:
     """A table of ranges given in time order, where a later one replaces what it overlaps (reused code memory)."""
     keep = (size > 0) & (start + size > start)
     start, end = start[keep], (start + size)[keep]
-    edges = np.unique(np.concatenate([start, end]))
+    edges = distinct(np.concatenate([start, end]))
     if not len(edges):
         return EMPTY_TABLE
     owner = np.full(len(edges), -1, np.int64)
