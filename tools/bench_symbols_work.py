@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tools/bench_symbols times: a process of its own that locates addresses. Loads only what a report needs for that.
+
+bench_symbols_work.py cold|cached PROGRAM OFFSETS.npy
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tdprof.model import MappedFile
+from tdprof.symbolize import SymbolCache, Symbolizer
+
+mode, program, addresses = sys.argv[1:]
+cache = SymbolCache(Path(addresses).parent / "cache") if mode == "cached" else None
+with Symbolizer(cache=cache) as symbolizer:
+    found = symbolizer.locate(MappedFile(program), np.load(addresses))
+print(len(found.function))
