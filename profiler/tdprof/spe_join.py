@@ -19,6 +19,7 @@ from tdprof.metrics.attribution import MIN_SAMPLES
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile import Profile
+from tdprof.report.spe import FunctionOperations, SpeReport
 from tdprof.rollup import CodeRows, code_rows
 from tdprof.spe_analysis import By, analyse
 
@@ -89,15 +90,39 @@ def count_lines(folder: Path, manifest: Manifest, profile: Profile, symbols: Sym
     """A capture's SPE records by function and line, as the profile numbers functions."""
     with open_capture(folder, manifest) as source:
         report = analyse(source, By.LINE, folder, workers=len(os.sched_getaffinity(0)), symbols=symbols)
-    keys = report.code or ()
+    return LineCounts(
+        _functions(report, profile),
+        np.array([key.line for key in report.code or ()], np.int64),
+        {name: report.counts[name] for ratio in RATIOS for name in (ratio.part, ratio.whole)},
+    )
+
+
+def count_functions(
+    folder: Path,
+    profile: Profile,
+    symbols: SymbolOptions = DEFAULT_SYMBOLS,
+    progress: Callable[[str], None] = lambda _: None,
+) -> FunctionOperations | None:
+    """A capture's SPE records by function, with their latencies and sources; None if it has none.
+
+    Args:
+        folder, profile, symbols, progress: as for `join_spe`.
+    """
+    manifest = read_manifest(folder)
+    if manifest.spe is None or manifest.state is not State.COMPLETE or not len(profile.samples.stack):
+        return None
+    progress("adding up SPE latencies")
+    with open_capture(folder, manifest) as source:
+        report = analyse(source, By.FUNCTION, folder, workers=len(os.sched_getaffinity(0)), symbols=symbols)
+    return FunctionOperations(_functions(report, profile), report)
+
+
+def _functions(report: SpeReport, profile: Profile) -> I64:
+    """int64[rows]: the profile's function ids of a report's rows, ``NO_ROW`` for code that no sample has."""
     number: dict[tuple[str, str, str], int] = {}
     for function, key in enumerate(function_keys(profile.functions, profile.mapped_files)):
         number.setdefault(key, function)
-    return LineCounts(
-        np.array([number.get(key[:3], NO_ROW) for key in keys], np.int64),
-        np.array([key.line for key in keys], np.int64),
-        {name: report.counts[name] for ratio in RATIOS for name in (ratio.part, ratio.whole)},
-    )
+    return np.array([number.get(key[:3], NO_ROW) for key in report.code or ()], np.int64)
 
 
 def catalog_of(host: Host) -> Catalog:

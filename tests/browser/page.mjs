@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drives pages of `tdprof export --to html` in headless Chromium and prints as JSON what was seen.
 //   node page.mjs CHROMIUM SCREENSHOT_FOLDER FOLDER_WITH_PAGES
-// The folder has topdown.html, plain.html and hostile.html. Nothing is judged here: the Python test does that.
+// The folder has topdown.html, plain.html, spe.html, diff.html and hostile.html. Nothing is judged here: the Python test does that.
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -168,13 +168,15 @@ async function appearance() {
   await dark.context().close();
   result.overflow = {};
   for (const [width, height] of [[360, 740], [768, 1024], [1280, 800], [2560, 1440]]) {
-    const page = await open("topdown.html", { viewport: { width, height } });
+    const page = await open("topdown.html", { viewport: { width, height }, hash: "#c=backend_bound" });
     const measure = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     result.overflow[width] = await measure();
     await shot(page, `${width}-wide`);
     await page.locator("#functions tbody .name.link").first().click();
     await ready(page);
     await shot(page, `${width}-wide-function`);
+    // What is folded takes its room, too.
+    await page.evaluate(() => document.querySelectorAll("details").forEach((each) => (each.open = true)));
     result.overflow[width] = Math.max(result.overflow[width], await measure());
     if (width === 360) result.narrowProblems = await accessibility(page);
     await page.context().close();
@@ -202,6 +204,31 @@ async function plain() {
   await page.locator("#event").selectOption("1");
   await ready(page);
   result.otherEvent = { rows: await rows(page), hash: await hash(page) };
+  result.problems = await accessibility(page);
+  await page.context().close();
+  return result;
+}
+
+async function spe() {
+  const page = await open("spe.html", { hash: "#f=work" });
+  const result = { details: await page.locator("#details").innerText(), problems: await accessibility(page) };
+  await shot(page, "spe", { fullPage: true });
+  await page.context().close();
+  return result;
+}
+
+async function diff() {
+  const page = await open("diff.html");
+  const result = { gone: await page.locator("#details").innerText(), colour: await page.locator("#colour").inputValue() };
+  result.legend = await page.locator("#legend").innerText();
+  result.rows = await rows(page);
+  const flame = await page.locator("#flame").boundingBox();
+  // The second row of the graph is main, of which nothing has changed, the fourth has chase, then sort, which takes more.
+  result.pixels = { main: await pixel(page, flame.width / 2, 35), changed: await pixel(page, flame.width * 0.45, 72) };
+  await page.locator("#functions tbody .name.link", { hasText: "sort" }).click();
+  await ready(page);
+  result.details = await page.locator("#details").innerText();
+  await shot(page, "diff");
   result.problems = await accessibility(page);
   await page.context().close();
   return result;
@@ -250,6 +277,8 @@ try {
   seen.appearance = await appearance();
   seen.links = await links(seen.topdown.rows[0][0].split("\n")[0]);
   seen.plain = await plain();
+  seen.spe = await spe();
+  seen.diff = await diff();
   seen.hostile = await hostile();
   console.log(JSON.stringify(seen, null, 1));
 } catch (error) {

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,18 @@ import pytest
 
 from browser.chromium import NEEDS, SCREENSHOTS, drive
 from builders.profiles import HOSTILE_NAMES, example, hostile
-from builders.topdown import topdown_profile
+from builders.spe_capture import write_spe_capture
+from builders.topdown import EXAMPLE, Code, topdown_profile
 from tdprof.calibrate import calibrated
+from tdprof.cli.loading import load_function_operations, load_with_findings
+from tdprof.compare import Comparison, compare
 from tdprof.findings import Findings
 from tdprof.frames import function_names, printable
-from tdprof.pipeline import find_findings
+from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots, share_half_width
 from tdprof.report.html import write_html
-from tdprof.report.page_data import MOST_NAME_CHARACTERS
+from tdprof.report.page_data import MOST_NAME_CHARACTERS, Page
 
 pytestmark = [*NEEDS, pytest.mark.slow]
 
@@ -30,8 +34,27 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
     for name, make in PROFILES.items():
         with (folder / f"{name}.html").open("wb") as file:
             profile = make()
-            write_html(calibrated(profile), find_findings(profile), file)
+            write_html(Page(calibrated(profile), find_findings(profile)), file)
+    capture = write_spe_capture(folder / "spe.capture", is_topdown=True)
+    profile, found = load_with_findings(capture, DEFAULT_SYMBOLS)
+    with (folder / "spe.html").open("wb") as file:
+        write_html(Page(profile, found, load_function_operations(capture, profile, DEFAULT_SYMBOLS)), file)
+    with (folder / "diff.html").open("wb") as file:
+        newer = changed_profile()
+        shown = Page(calibrated(newer), find_findings(newer), comparison=comparison(), older="older.capture")
+        write_html(shown, file)
     return drive("page.mjs", folder)
+
+
+def changed_profile() -> Profile:
+    """``sort`` takes half as much again, ``tidy_up`` is gone, ``brand_new`` has come."""
+    kept = [code for code in EXAMPLE if code.name != "tidy_up"]
+    slower = [replace(code, cycles=code.cycles * 1.5) if code.name == "sort" else code for code in kept]
+    return topdown_profile([*slower, Code("brand_new", 3)], seed=2)
+
+
+def comparison() -> Comparison:
+    return compare(calibrated(topdown_profile()), calibrated(changed_profile()))
 
 
 PROFILES: dict[str, Callable[[], Profile]] = {"topdown": topdown_profile, "plain": example, "hostile": hostile}
@@ -208,6 +231,40 @@ def test_without_metrics_only_their_parts_are_missing(seen: Any) -> None:
     assert not seen["plain"]["isMethodologyShown"]
     assert seen["plain"]["legend"].split("\n")[:2] == ["app", "libz.so.1"]
     assert seen["plain"]["events"] == ["cpu-clock", "page-faults"]
+
+
+def test_spe_shows_latencies_and_where_loads_were_served_from(seen: Any) -> None:
+    text = seen["spe"]["details"].replace("\n\t", "\t")  # a bar is a block of its own
+    assert "1,000 operations, 800 loads of them" in text
+    # 800 loads: 60 from DRAM in 200 cycles, 20 from L2, the rest from L1 in 8 or 20.
+    cells = {line.split("\t")[0]: line.split("\t")[1:] for line in text.split("\n") if "\t" in line}
+    assert cells["total"][1:] == ["8.0", "20", "200"]
+    for level, share in (("l1", "90.0 %"), ("l2", "2.5 %"), ("dram", "7.5 %")):
+        assert cells[level][-1] == share
+    assert seen["spe"]["problems"] == []
+
+
+def test_a_difference_is_shown_as_diff_finds_it(seen: Any) -> None:
+    page, found = seen["diff"], comparison()
+    assert page["colour"] == "change"
+    assert "no change of its own" in page["legend"]
+    assert "Only in older.capture\ntidy_up" in page["gone"]
+    changes = found.self_changes
+    column = changes.column("CPU_CYCLES")
+    shown = {row[0].split("\n")[0]: row[-1].replace("\u2212", "-") for row in page["rows"]}
+    assert set(shown) == {"main", "solve", "chase", "interpret", "sort", "mix", "brand_new"}
+    for name, text in shown.items():
+        at = list(found.functions.names).index(name), column
+        value, half = number(text)
+        assert value == pytest.approx(changes.b[at] - changes.a[at], abs=0.06), name
+        assert half == pytest.approx((changes.high[at] - changes.low[at]) / 2, abs=0.06), name
+        assert ("not significant" in text) == (not changes.is_significant[at]), name
+    red, _, blue, _ = page["pixels"]["changed"]
+    assert red > blue + 60  # orange: more
+    main = page["pixels"]["main"]
+    assert max(main[:3]) - min(main[:3]) < 20
+    assert "Since older.capture" in page["details"]
+    assert page["problems"] == []
 
 
 def test_hostile_names_are_shown_and_execute_nothing(seen: Any) -> None:

@@ -24,7 +24,7 @@ def test_the_demo_leaves_what_it_says_and_finds_the_known_split(tmp_path: Path) 
     )
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "tdprof-demo"
-    assert {"capture", "report.txt", "demo.speedscope.json", "demo.pb.gz"} <= set(os.listdir(folder))
+    assert {"capture", "report.txt", "demo.html", "demo.speedscope.json", "demo.pb.gz"} <= set(os.listdir(folder))
     assert (folder / "report.txt").read_text() in result.stdout
     report = subprocess.run(
         [sys.executable, "-m", "tdprof", "report", folder / "capture", "--json"],

@@ -1,8 +1,11 @@
 """`tdprof export` of captures with SPE records, with and without a Topdown recording."""
 
+import base64
 import gzip
 import json
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -86,9 +89,10 @@ def test_perf_data_gives_its_spe_records_without_making_a_capture(tmp_path: Path
 
 
 def test_the_page_of_a_capture_with_both_is_written(topdown: Path) -> None:
-    page = export(topdown, "--to", "html").decode()
-    assert "backend_bound" in page
-    assert "backend_bound_slots" not in page
+    header = document(export(topdown, "--to", "html").decode())
+    assert "backend_bound" in header["findings"]["catalog"]["roots"]
+    assert "backend_bound_slots" not in [event["name"] for event in header["events"]]
+    assert {level["name"] for level in header["spe"]["levels"] if any(level["count"])} == {"l1", "l2", "dram"}
 
 
 def test_without_a_topdown_recording_spe_tells_no_bottleneck(tmp_path: Path) -> None:
@@ -98,3 +102,23 @@ def test_without_a_topdown_recording_spe_tells_no_bottleneck(tmp_path: Path) -> 
     assert "spe_l1d_cache_miss_ratio" in message.string_table
     assert "bottleneck" not in message.string_table
     assert not any(text.startswith("bottleneck") for text in message.string_table)
+
+
+def test_the_page_takes_an_older_capture_to_compare_with(topdown: Path, tmp_path: Path) -> None:
+    older = write_spe_capture(tmp_path / "older", is_topdown=True)
+    same, alone = (export(topdown, "--to", "html", *more).decode() for more in (["--diff", str(older)], []))
+    assert document(same)["change"]["since"] == str(older)
+    assert document(same)["change"]["events"][0] == "CPU_CYCLES"
+    assert "change" not in document(alone)
+
+
+def test_only_the_page_takes_an_older_capture(topdown: Path) -> None:
+    with pytest.raises(TdprofError, match="--diff is an option of --to html"):
+        export(topdown, "--to", "folded", "--diff", "older.capture")
+
+
+def document(page: str) -> dict[str, Any]:
+    """The header of the page's data."""
+    data = zlib.decompress(base64.b64decode(page.partition('id="data">')[2].partition("<")[0]))
+    result: dict[str, Any] = json.loads(data[4 : 4 + int.from_bytes(data[:4], "little")])
+    return result

@@ -15,7 +15,7 @@ from tdprof.findings import Findings, MetricTable
 from tdprof.frames import function_names
 from tdprof.metrics.spe import share_interval
 from tdprof.pipeline import load_profile
-from tdprof.spe_join import catalog_of, disagreements, join_spe
+from tdprof.spe_join import catalog_of, count_functions, disagreements, join_spe
 
 
 def values(table: MetricTable, row: int, metric: str) -> tuple[float, float, int, bool]:
@@ -115,3 +115,19 @@ def test_the_catalog_is_that_of_most_cpus() -> None:
     assert catalog_of(replace(HOST, midr_el1={"0": n1, "1": v1, "2": v1})).name == "neoverse-v1"
     for registers in ({}, {"0": "nonsense"}, {"0": "0xc00fac40"}):
         assert catalog_of(replace(HOST, midr_el1=registers)).name == "armv8-pmuv3"
+
+
+def test_functions_have_their_latencies_and_sources(capture: Path) -> None:
+    profile = load_profile(capture)
+    found = count_functions(capture, profile)
+    assert found is not None
+    names = dict(enumerate(function_names(profile)))
+    rows = {names.get(function): row for row, function in enumerate(found.function.tolist())}
+    assert set(rows) == {"work", "parse", None}  # one that no sample has
+    work = rows["work"]
+    assert found.report.latencies["total_latency"][work].tolist() == [8, 20, 200]
+    assert {level: int(count[work]) for level, count in found.report.levels.items() if count[work]} == {
+        "l1": 720,
+        "l2": 20,
+        "dram": 60,
+    }

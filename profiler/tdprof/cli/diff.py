@@ -88,7 +88,7 @@ def command(
         conditions = [parse_condition(text) for text in fail_on]
         loaded = [_load(path, symbols) for path in (a, b)]
         sides = [(str(path), each.profile) for path, each in zip((a, b), loaded, strict=True)]
-        doubts = list(_reasons_against(sides, [each.manifest for each in loaded]))
+        doubts = list(reasons_against(sides, [each.manifest for each in loaded]))
         if conditions and doubts:
             raise TdprofError(f"cannot judge --fail-on: {doubts[0]}", hint="record both again, on one kind of machine")
         chosen = Basis(basis) if basis else None
@@ -144,7 +144,7 @@ def _load(capture: Path, symbols: SymbolOptions) -> _Loaded:
         return _Loaded(profile, findings, read_manifest(folder))
 
 
-def _reasons_against(sides: Sequence[tuple[str, Profile]], manifests: Sequence[Manifest]) -> Iterator[str]:
+def reasons_against(sides: Sequence[tuple[str, Profile]], manifests: Sequence[Manifest]) -> Iterator[str]:
     """Why the captures should not be compared, or only with care."""
     cores = [_core(manifest.host) for manifest in manifests]
     if cores[0] != cores[1] and all(cores):

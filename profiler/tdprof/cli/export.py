@@ -2,17 +2,20 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from tdprof.capture.manifest import read_manifest
 from tdprof.cli.loading import (
     as_capture,
     capture_argument,
     find_event,
     has_spe,
+    load_capture_with_findings,
+    load_function_operations,
     load_with_findings,
     symbol_options,
     without_spe_if_damaged,
@@ -25,14 +28,25 @@ from tdprof.pipeline import SymbolOptions
 from tdprof.profile import Profile
 from tdprof.stage1 import with_categories
 
+if TYPE_CHECKING:
+    from tdprof.report.page_data import Page
+
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What there is to write: the calibrated profile, with Stage 1 categories among its events if it has them."""
+    """What there is to write.
+
+    Attributes:
+        profile: calibrated, for all but the page with Stage 1 categories among its events.
+        findings: its metrics.
+        operations: what SPE sampled, for formats that have it.
+        page: for the page.
+    """
 
     profile: Profile
     findings: Findings | None
     operations: SampledOperations | None = None
+    page: "Page | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +57,9 @@ class Format:
     next_step: str
     is_binary: bool = False
     has_time: bool = False  # whether the file says when samples were taken
-    has_categories: bool = True  # whether Stage 1 categories are events in it
     has_spe: bool = False  # whether it says what SPE measured
     has_operations: bool = False  # whether SPE records are samples in it
+    is_page: bool = False  # it makes Stage 1's categories of the findings, and has SPE's latencies of functions
 
 
 # Each writer is loaded only when its format is wanted: together they take longer than a small capture.
@@ -70,7 +84,8 @@ def _write_folded(what: Export, out: BinaryIO) -> None:
 def _write_html(what: Export, out: BinaryIO) -> None:
     from tdprof.report.html import write_html
 
-    write_html(what.profile, what.findings, out)
+    assert what.page is not None
+    write_html(what.page, out)
 
 
 FORMATS = {
@@ -90,8 +105,8 @@ FORMATS = {
     "html": Format(
         _write_html,
         "open {} in a browser; it needs no network",
-        has_categories=False,  # it makes its own of the findings
         has_spe=True,
+        is_page=True,
     ),
 }
 
@@ -110,8 +125,17 @@ FORMATS = {
     help="The file to write, '-' for standard output (the default). An existing file is replaced when all is written.",
 )
 @click.option("--event", metavar="EVENT", help="Export this event alone (all; for folded, which has one, the first).")
+@click.option(
+    "--diff",
+    "older",
+    type=click.Path(path_type=Path),
+    metavar="OLDER",
+    help="For html: also colour by what changed since this capture, as tdprof diff OLDER CAPTURE finds it.",
+)
 @symbol_options
-def command(capture: Path, format_name: str, output: Path, event: str | None, symbols: SymbolOptions) -> None:
+def command(
+    capture: Path, format_name: str, output: Path, event: str | None, older: Path | None, symbols: SymbolOptions
+) -> None:
     """Write a capture, or what perf record left, as a file for another program.
 
     \b
@@ -120,9 +144,12 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
     tdprof export --to folded | flamegraph.pl > app.svg    one line for each call stack
     tdprof export --to folded --event backend_bound_slots  of a Topdown capture: slots lost to the backend
     tdprof export --to html -o app.html                    one page to look at and pass on: flame graph, metrics, advice
+    tdprof export b.capture --to html --diff a.capture -o b.html   a differential flame graph
     tdprof export perf.data --to folded                    without making a capture
     """
     target = FORMATS[format_name]
+    if older and not target.is_page:
+        raise TdprofError("--diff is an option of --to html", hint=f"tdprof diff {older} {capture}", status=2)
     is_stdout = str(output) == "-"
     if is_stdout and target.is_binary and sys.stdout.isatty():
         raise TdprofError(
@@ -131,7 +158,7 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
             status=2,
         )
     with as_capture(capture, keeps_time=target.has_time) as folder:
-        what = _prepare(folder, target, event, symbols)
+        what = _prepare(folder, target, event, older, symbols)
     if is_stdout:
         with standard_output():
             target.write(what, sys.stdout.buffer)
@@ -142,19 +169,41 @@ def command(capture: Path, format_name: str, output: Path, event: str | None, sy
     print(f"  next: {target.next_step.format(output)}", file=sys.stderr)
 
 
-def _prepare(capture: Path, target: Format, event: str | None, symbols: SymbolOptions) -> Export:
+def _prepare(capture: Path, target: Format, event: str | None, older: Path | None, symbols: SymbolOptions) -> Export:
     """Load what a format writes."""
     profile, findings = load_with_findings(capture, symbols, with_spe=target.has_spe)
-    if target.has_categories:
+    if not target.is_page:
         profile = with_categories(profile, findings)
     index = find_event(profile, event)
     if event is not None:
-        return Export(profile.only_event(index), findings)
+        profile = profile.only_event(index)
+    if target.is_page:
+        from tdprof.report.page_data import Page
+
+        page = Page(profile, findings, load_function_operations(capture, profile, symbols))
+        return Export(
+            profile, findings, page=_with_changes(page, capture, older, symbols) if older is not None else page
+        )
     operations = None
-    if target.has_operations and has_spe(capture):
+    if target.has_operations and event is None and has_spe(capture):
         # Only now: SPE's part of the program is not needed for anything else here.
         from tdprof.spe_operations import load_operations
 
         with waiting("adding up SPE records") as say, without_spe_if_damaged():
             operations = load_operations(capture, symbols, say)
     return Export(profile, findings, operations)
+
+
+def _with_changes(page: "Page", capture: Path, older: Path, symbols: SymbolOptions) -> "Page":
+    """A page with what changed since an older capture."""
+    # Only now: what finds changes is not needed for anything else here.
+    from tdprof.cli.diff import reasons_against
+    from tdprof.compare import compare
+
+    with as_capture(older) as folder:
+        profile, findings = load_capture_with_findings(folder, symbols, older)
+        manifests = [read_manifest(folder), read_manifest(capture)]
+    with waiting("comparing"):
+        comparison = compare(profile, page.profile, findings, page.findings)
+    doubts = reasons_against([(str(older), profile), (str(capture), page.profile)], manifests)
+    return replace(page, comparison=replace(comparison, notes=[*doubts, *comparison.notes]), older=str(older))

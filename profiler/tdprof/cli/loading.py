@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from tdprof.errors import TdprofError
 from tdprof.findings import Findings
 from tdprof.pipeline import SymbolOptions, find_findings, load_profile
 from tdprof.profile import Profile
+
+if TYPE_CHECKING:
+    from tdprof.report.spe import FunctionOperations
 
 capture_argument = click.argument(
     "capture", type=click.Path(path_type=Path), default=DEFAULT_OUTPUT, metavar=f"[CAPTURE={DEFAULT_OUTPUT}]"
@@ -126,6 +129,17 @@ def load_capture_with_findings(
             with without_spe_if_damaged():
                 findings = join_spe(findings, folder, profile, symbols, say)
         return calibrated(profile), findings
+
+
+def load_function_operations(capture: Path, profile: Profile, symbols: SymbolOptions) -> "FunctionOperations | None":
+    """What SPE measured of each function, latencies and sources included; None without SPE records."""
+    if not has_spe(capture):
+        return None
+    from tdprof.spe_join import count_functions
+
+    with waiting("adding up SPE records") as say, without_spe_if_damaged():
+        return count_functions(capture, profile, symbols, say)
+    return None
 
 
 @contextlib.contextmanager

@@ -13,16 +13,21 @@ from urllib.parse import quote
 
 import click
 
-from tdprof.cli.loading import capture_argument, load_with_findings, symbol_options
+from tdprof.cli.loading import (
+    as_capture,
+    capture_argument,
+    load_function_operations,
+    load_with_findings,
+    symbol_options,
+)
 from tdprof.cli.local_server import HOST, Document, LocalServer
 from tdprof.cli.output import standard_output, waiting
 from tdprof.errors import TdprofError
 from tdprof.export.speedscope import write_speedscope
-from tdprof.findings import Findings
 from tdprof.frames import printable
 from tdprof.pipeline import SymbolOptions
-from tdprof.profile import Profile
 from tdprof.report.html import write_html
+from tdprof.report.page_data import Page
 from tdprof.stage1 import with_categories
 
 SPEEDSCOPE = "speedscope@1.25.0"
@@ -57,35 +62,37 @@ def command(capture: Path, opened: str | None, port: int, no_browser: bool, symb
     release = find_speedscope()
     if opened == SPEEDSCOPE_PAGE and release is None:
         raise TdprofError("speedscope is not installed", hint=f"{_how_to_install()}; or tdprof view --html", status=2)
-    profile, findings = load_with_findings(capture, symbols)
-    documents = _documents(profile, findings, release)
+    with as_capture(capture) as folder:
+        profile, findings = load_with_findings(folder, symbols)
+        operations = load_function_operations(folder, profile, symbols)
+    documents = _documents(Page(profile, findings, operations), release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
     with LocalServer(documents, port) as server:
         with waiting("preparing the page"):
             server.document(PROFILE if first == SPEEDSCOPE_PAGE else PAGE)
-        urls = {"page": server.url + PAGE}
+        urls = {PAGE: server.url + PAGE}
         if release:
             title = printable(shlex.join(profile.command)) or capture.name
             words = f"#profileURL={quote(f'../{PROFILE}', safe='')}&title={quote(title, safe='')}"
-            urls["speedscope"] = server.url + SPEEDSCOPE_PAGE + words
-        with standard_output():
-            for name, url in urls.items():
-                print(f"{name:<10}  {url}")
-        if not release:
-            print(f"tdprof: speedscope is not installed: {_how_to_install()}", file=sys.stderr)
-        is_opened = (
-            not no_browser
-            and _has_display()
-            and webbrowser.open(urls["speedscope" if first == SPEEDSCOPE_PAGE else "page"])
-        )
-        if not is_opened:
-            port = server.server_port
-            print(f"  from another machine: ssh -L {port}:{HOST}:{port} and this one's name", file=sys.stderr)
-        print("tdprof: serving until Ctrl-C", file=sys.stderr)
+            urls[SPEEDSCOPE_PAGE] = server.url + SPEEDSCOPE_PAGE + words
         try:
-            server.serve_forever()
+            _serve(server, urls, first, is_browser_wanted=not no_browser)
         except KeyboardInterrupt:
             print("tdprof: stopped", file=sys.stderr)
+
+
+def _serve(server: LocalServer, urls: dict[str, str], first: str, *, is_browser_wanted: bool) -> None:
+    """Say where to look, open the browser if there is one, and answer it until Ctrl-C."""
+    with standard_output():
+        for path, url in urls.items():
+            print(f"{'page' if path == PAGE else 'speedscope':<10}  {url}")
+    if SPEEDSCOPE_PAGE not in urls:
+        print(f"tdprof: speedscope is not installed: {_how_to_install()}", file=sys.stderr)
+    if not (is_browser_wanted and _has_display() and webbrowser.open(urls[first])):
+        port = server.server_port
+        print(f"  from another machine: ssh -L {port}:{HOST}:{port} and this one's name", file=sys.stderr)
+    print("tdprof: serving until Ctrl-C", file=sys.stderr)
+    server.serve_forever()
 
 
 def find_speedscope() -> Path | None:
@@ -110,12 +117,12 @@ def _has_display() -> bool:
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
-def _documents(profile: Profile, findings: Findings | None, release: Path | None) -> dict[str, Document]:
+def _documents(shown: Page, release: Path | None) -> dict[str, Document]:
     def page(out: BinaryIO) -> None:
-        write_html(profile, findings, out)
+        write_html(shown, out)
 
     def flame_graphs(out: BinaryIO) -> None:
-        write_speedscope(with_categories(profile, findings), out, findings)
+        write_speedscope(with_categories(shown.profile, shown.findings), out, shown.findings)
 
     documents = {
         PAGE: Document("text/html; charset=utf-8", _written(page), PAGE_POLICY),

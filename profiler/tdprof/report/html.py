@@ -8,36 +8,30 @@ import zlib
 from importlib.resources import files
 from typing import BinaryIO
 
-from tdprof.findings import Findings
-from tdprof.profile import Profile
-from tdprof.report.page_data import page_document
+from tdprof.report.page_data import Page, page_document
 from tdprof.report.summary import facts
 
 ASSETS = files("tdprof") / "report/page"
 # In the order in which they build on each other; together they are one script.
-SCRIPTS = ("dom", "model", "colour", "flame", "parts", "details", "table", "tree", "main")
+SCRIPTS = ("dom", "model", "change", "colour", "flame", "parts", "details", "table", "tree", "main")
 COMPRESSION_LEVEL = 6
 
 
-def write_html(profile: Profile, findings: Findings | None, out: BinaryIO) -> None:
+def write_html(page: Page, out: BinaryIO) -> None:
     """Write the page.
 
     Its policy lets the browser run this script and this style sheet and load nothing at all: whatever stands in a
     symbol's name, nothing else runs and no request leaves the page.
-
-    Args:
-        profile: each event once (``calibrated``).
-        findings: of the same profile; None if it was not recorded for metrics.
     """
     style = _asset("page.css")
     script = '"use strict";(() => {\n' + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
-    data = base64.b64encode(zlib.compress(page_document(profile, findings), COMPRESSION_LEVEL)).decode()
+    data = base64.b64encode(zlib.compress(page_document(page), COMPRESSION_LEVEL)).decode()
     parts = {
         "policy": (
             f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:;"
             " base-uri 'none'; form-action 'none'"
         ),
-        "title": html.escape(dict(facts(profile))["command"][:200]),
+        "title": html.escape(dict(facts(page.profile))["command"][:200]),
         "style": style,
         "data": data,
         "script": script,

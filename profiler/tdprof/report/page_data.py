@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ from numpy.typing import NDArray
 
 from tdprof import __version__
 from tdprof.catalog.entries import CPU_CYCLES, Catalog
+from tdprof.compare import Comparison
 from tdprof.findings import Diagnosis, Findings, MetricTable
 from tdprof.frames import FrameStacks, call_tree, frame_stacks, function_names, group_rows, module_names, printable
 from tdprof.model import I64
 from tdprof.profile import Profile
 from tdprof.report.hotspots import effective_samples, unknown_samples
+from tdprof.report.page_change import change_columns
+from tdprof.report.spe import LATENCIES, QUANTILES, FunctionOperations, mean_latency
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
 
 MOST_NAME_CHARACTERS = 1000  # a mangled name of a megabyte is no help to anybody
@@ -23,18 +27,34 @@ Header = dict[str, Any]
 Columns = dict[str, NDArray[Any]]
 
 
-def page_document(profile: Profile, findings: Findings | None) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page shows.
+
+    Attributes:
+        profile: each event once (``calibrated``).
+        findings: of the same profile; None if it was not recorded for metrics.
+        operations: what SPE measured of its functions, if it did.
+        comparison: with an older capture, if the page is to show what changed.
+        older: that capture's name.
+    """
+
+    profile: Profile
+    findings: Findings | None = None
+    operations: FunctionOperations | None = None
+    comparison: Comparison | None = None
+    older: str = ""
+
+
+def page_document(page: Page) -> bytes:
     """What the page reads: a header in JSON, then columns of numbers.
 
     Layout: uint32 length of the header, little-endian, the header, then the columns. The header's ``columns`` has for
     each name the type (as JavaScript calls its typed array), the position behind the header and the number of elements.
     A column's first bytes of all elements stand before their second bytes and so on, least significant first, since
     bytes of one kind compress better together.
-
-    Args:
-        profile: each event once (``calibrated``).
-        findings: of the same profile; None if it was not recorded for metrics.
     """
+    profile = page.profile
     stacks = frame_stacks(profile)
     # The page numbers only functions that some stack holds.
     function = np.unique(stacks.function)
@@ -43,9 +63,16 @@ def page_document(profile: Profile, findings: Findings | None) -> bytes:
 
     header, columns = _header(profile), _code(profile, stacks, row_of)
     header["functions"] = _functions(profile, function)
-    if findings is not None:
-        header["findings"], metrics = _findings(findings, row_of)
+    if page.findings is not None:
+        header["findings"], metrics = _findings(page.findings, row_of)
         columns |= metrics
+    if page.operations is not None:
+        header["spe"] = _operations(page.operations, row_of)
+    if page.comparison is not None:
+        change, changes = change_columns(page.comparison, function)
+        header["change"] = {"since": printable(page.older), **change}
+        header["doubts"] += [printable(note) for note in page.comparison.notes]
+        columns |= changes
     return _pack(header, columns)
 
 
@@ -180,6 +207,31 @@ def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
         "disagreements": [printable(each) for each in findings.disagreements],
     }
     return header, columns
+
+
+def _operations(operations: FunctionOperations, row_of: I64) -> Header:
+    """SPE's counts and latencies by the page's rows of functions; null where there is nothing to tell."""
+    report = operations.report
+    known = np.flatnonzero(operations.function >= 0)
+
+    def numbers(column: NDArray[np.float64]) -> list[float | None]:
+        return [None if np.isnan(value) else round(value, 1) for value in column[known].tolist()]
+
+    return {
+        "functions": row_of[operations.function[known]].tolist(),
+        "operations": report.counts["OPERATIONS"][known].tolist(),
+        "loads": report.counts["LOADS"][known].tolist(),
+        "levels": [{"name": name, "count": count[known].tolist()} for name, count in report.levels.items()],
+        "latencies": [
+            {"title": name.removesuffix("_latency"), "mean": numbers(mean_latency(report, name))}
+            | {
+                f"p{share * 100:.0f}": numbers(report.latencies[name][:, column])
+                for column, share in enumerate(QUANTILES)
+            }
+            for name in LATENCIES
+        ],
+        "notes": [printable(note) for note in report.notes],
+    }
 
 
 def _key(diagnosis: Diagnosis) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
 QUANTILES = (0.5, 0.9, 0.99)
 _QUANTILE_NAMES = ("p50", "p90", "p99")
-_LATENCIES = {"total_latency": "TOTAL", "issue_latency": "ISSUE", "translation_latency": "TRANSLATION"}
+LATENCIES = {"total_latency": "TOTAL", "issue_latency": "ISSUE", "translation_latency": "TRANSLATION"}
 # Shown as columns of the text: the others are in the JSON.
 _TEXT_RATIOS = ("branch_misprediction_ratio", "l1d_cache_miss_ratio", "dtlb_walk_ratio")
 
@@ -94,8 +94,22 @@ class SpeReport:
         return np.lexsort((np.array(self.names, object), -self.counts["OPERATIONS"].astype(np.int64)))
 
 
-def _mean(report: SpeReport, latency: str) -> F64:
-    cycles, count = (report.counts[f"{_LATENCIES[latency]}_{what}"].astype(float) for what in ("CYCLES", "COUNT"))
+@dataclass(frozen=True, slots=True)
+class FunctionOperations:
+    """SPE's report by function for a profile of the same recording.
+
+    Attributes:
+        function: int64[rows], function id as in ``frames.FrameStacks``; below -1 for code that no sample has.
+        report: the rows.
+    """
+
+    function: NDArray[np.int64]
+    report: SpeReport
+
+
+def mean_latency(report: SpeReport, latency: str) -> F64:
+    """float64[rows]: cycles, of those operations that have this latency; NaN without any."""
+    cycles, count = (report.counts[f"{LATENCIES[latency]}_{what}"].astype(float) for what in ("CYCLES", "COUNT"))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(cycles / count)
 
@@ -106,7 +120,7 @@ def _number(value: float) -> float | None:
 
 def render_json(report: SpeReport, *, limit: int = 0) -> str:
     """One JSON object: all rows (or `limit` of them) with exact counts, quantiles, ratios and their 95 % intervals."""
-    means = {name: _mean(report, name) for name in _LATENCIES}
+    means = {name: mean_latency(report, name) for name in LATENCIES}
     rows = []
     for row in report.order()[: limit or None].tolist():
         entry: dict[str, Any] = {
@@ -119,7 +133,7 @@ def render_json(report: SpeReport, *, limit: int = 0) -> str:
                     label: _number(value)
                     for label, value in zip(_QUANTILE_NAMES, report.latencies[name][row], strict=True)
                 }
-                for name in _LATENCIES
+                for name in LATENCIES
             },
             "ratios": {
                 name: {
@@ -149,8 +163,8 @@ def render_csv(report: SpeReport, *, limit: int = 0) -> Iterator[str]:
     """A row for each row of the report: exact counts, loads by level, latencies in cycles, ratios and their bounds."""
     columns: dict[str, NDArray[Any]] = {name.lower(): values for name, values in report.counts.items()}
     columns |= {f"loads_from_{level}": values for level, values in report.levels.items()}
-    for name in _LATENCIES:
-        columns[f"{name}_mean"] = _mean(report, name)
+    for name in LATENCIES:
+        columns[f"{name}_mean"] = mean_latency(report, name)
         columns |= {f"{name}_{label}": report.latencies[name][:, i] for i, label in enumerate(_QUANTILE_NAMES)}
     for name, ratio in report.ratios.items():
         columns |= {name: ratio.value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
@@ -200,7 +214,7 @@ def render_text(report: SpeReport, console: Console, *, limit: int, title: str) 
     if report.sharing is not None:
         table.add_column("sharing", no_wrap=True)
     table.add_column(title, no_wrap=True)
-    mean = _mean(report, "total_latency")
+    mean = mean_latency(report, "total_latency")
     order = report.order()
     for row in order[: limit or None].tolist():
         count = {name: int(values[row]) for name, values in report.counts.items()}

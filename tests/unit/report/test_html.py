@@ -23,7 +23,7 @@ from tdprof.pipeline import find_findings
 from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots
 from tdprof.report.html import write_html
-from tdprof.report.page_data import page_document
+from tdprof.report.page_data import Page, page_document
 
 TYPES = {"Uint8Array": "u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Float32Array": "<f4", "Float64Array": "<f8"}
 
@@ -50,7 +50,7 @@ class Elements(HTMLParser):
 
 def page(profile: Profile, findings: Findings | None = None) -> Elements:
     out = io.BytesIO()
-    write_html(profile, findings, out)
+    write_html(Page(profile, findings), out)
     return Elements(out.getvalue().decode())
 
 
@@ -68,7 +68,7 @@ def unpack(data: bytes) -> tuple[Any, dict[str, np.ndarray[Any, Any]]]:
 
 def self_weights(profile: Profile) -> dict[tuple[int, str], float]:
     """Self weight by event and function's name, out of the page's columns."""
-    header, columns = unpack(page_document(profile, None))
+    header, columns = unpack(page_document(Page(profile)))
     start = columns["nodeStart"]
     sums: dict[tuple[int, str], float] = {}
     for event, info in enumerate(header["events"]):
@@ -118,7 +118,7 @@ def test_every_functions_self_weight_is_the_reports(profile: Profile) -> None:
 
 
 def test_the_tree_of_calls_holds_each_stack() -> None:
-    header, columns = unpack(page_document(example(), None))
+    header, columns = unpack(page_document(Page(example())))
     parent = [-1, *(np.cumsum(columns["parentStep"].astype(np.int64)) - 1).tolist()]
     names = [header["functions"]["names"][each] for each in columns["function"].tolist()]
 
@@ -155,7 +155,7 @@ def test_metrics_reach_the_page_with_their_doubt() -> None:
 
 
 def test_a_profile_without_samples_has_a_page() -> None:
-    header, columns = unpack(page_document(ProfileBuilder().build(), None))
+    header, columns = unpack(page_document(Page(ProfileBuilder().build())))
     assert header["functions"]["names"] == []
     assert len(columns["nodeCount"]) == 0
 

@@ -44,10 +44,20 @@ const CATEGORIES = [
   [120, 150, 210],
   [222, 125, 70],
 ].map(paint);
+// Less in blue, more in orange, nothing in between.
+const DIVERGING = scaleOf([[0.42, -0.03, -0.15], [0.72, -0.03, -0.07], [0.95, 0, 0], [0.74, 0.06, 0.11], [0.5, 0.12, 0.11]]);
+const UNCHANGED = paint([214, 217, 221]);
 const OTHER = paint([186, 190, 196]);
 const UNKNOWN = { fill: "hatched", ink: "#101214" };
 
-const LEVEL_ONE = { frontend_bound: 0, backend_bound: 1, retiring: 2, bad_speculation: 3 };
+const LEVEL_ONE = {
+  frontend_bound: 0,
+  backend_bound: 1,
+  retiring: 2,
+  bad_speculation: 3,
+  frontend_stalled_cycles: 0, // of cores that do not count slots
+  backend_stalled_cycles: 1,
+};
 const LEVEL_ONE_SPARE = [4, 5, 6];
 function levelOneColour(name, roots) {
   if (name in LEVEL_ONE) return CATEGORIES[LEVEL_ONE[name]];
@@ -61,6 +71,7 @@ function colourings(model) {
   const { findings } = model;
   if (findings?.roots.length) found.push({ key: "bottleneck", label: "Bottleneck (level 1)", group: "Code" });
   found.push({ key: "module", label: "Module", group: "Code" }, { key: "self", label: "Self share", group: "Code" });
+  if (model.change) found.unshift({ key: "change", label: `Change since ${model.change.since}`, group: "Comparison" });
   for (const metric of findings?.metrics.self ?? []) {
     const stage = findings.catalog.metrics[metric.name]?.stage;
     found.push({
@@ -78,6 +89,7 @@ function colourings(model) {
 function makeColouring(model, choice, scope) {
   if (choice.key === "bottleneck") return byBottleneck(model);
   if (choice.key === "module") return byModule(model);
+  if (choice.key === "change") return byChange(model, scope);
   const valueOf =
     choice.key === "self"
       ? (f) => ({ value: 100 * model.share(model.functions.self[f]), isSignificant: true })
@@ -101,6 +113,18 @@ function byValue(model, choice, valueOf) {
   const program = choice.metric ? model.findings.program(choice.metric) : null;
   const units = choice.metric ? choice.metric.units : "percent of the event";
   return { of: (f) => paints[f], legend: { kind: "scale", top, units, average: program?.value, hasUnknown: Boolean(choice.metric) } };
+}
+
+function byChange(model, scope) {
+  const found = Array.from({ length: model.functionCount }, (_, f) => model.change.of(f, scope));
+  const most = found.reduce((top, each) => (each?.isSignificant ? Math.max(top, Math.abs(each.value)) : top), 0);
+  const top = roundUp(most);
+  const paints = found.map((each) => {
+    if (!each) return UNKNOWN;
+    if (!each.isSignificant) return UNCHANGED;
+    return DIVERGING[Math.round(((each.value / top + 1) / 2) * (STEPS - 1))];
+  });
+  return { of: (f) => paints[f], legend: { kind: "change", top, units: model.change.units } };
 }
 
 function byBottleneck(model) {
@@ -141,6 +165,16 @@ function drawLegend(legend) {
     return [
       ...legend.entries.map(([text, colour]) => swatch(colour.fill, text)),
       legend.hasUnknown ? swatch("hatched", "too few samples") : null,
+    ];
+  }
+  if (legend.kind === "change") {
+    const steps = DIVERGING.map((colour) => colour.fill).join(",");
+    return [
+      el("span", { class: "scale" },
+        el("span", {}, `\u2212${legend.top}`),
+        el("span", { class: "ramp", style: { background: `linear-gradient(90deg,${steps})` } }),
+        el("span", {}, `+${legend.top} ${legend.units}`)),
+      swatch(UNCHANGED.fill, "no change of its own"),
     ];
   }
   const steps = SEQUENTIAL.map((colour) => colour.fill).join(",");

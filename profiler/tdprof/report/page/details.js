@@ -6,8 +6,11 @@ function drawDetails(model, f, on) {
   if (findings) sections.push(...explorationOf(findings, f));
   if (f >= 0) {
     const spe = model.header.spe ? speDetails(model, f) : null;
+    const changed = model.change ? changeDetails(model, f) : null;
+    sections.splice(2, 0, changed);
     sections.push(spe, linesOf(model, f), neighboursOf(model, f, on), eventsOf(model, f));
   }
+  if (f < 0 && model.change) sections.push(goneDetails(model));
   byId("details").replaceChildren(...sections.filter(Boolean));
 }
 
@@ -19,7 +22,7 @@ function programDetails(model) {
   if (!findings) return [head, eventsTable(model)];
   // Its bar and diagnosis stand above the graph.
   if (!findings.roots.length) return [head, eventsTable(model)];
-  return [head, el("section", { "aria-label": "Stage 1" }, el("h3", {}, "Stage 1: where its slots go"), stageOneTable(findings, (metric) => findings.program(metric), null))];
+  return [head, el("section", { "aria-label": "Stage 1" }, el("h3", {}, `Stage 1: where its ${findings.divided} go`), stageOneTable(findings, (metric) => findings.program(metric), null))];
 }
 
 function functionDetails(model, f, on) {
@@ -37,7 +40,7 @@ function functionDetails(model, f, on) {
     el("dl", { class: "figures" },
       figure("self", `${shown.value} %`, shown.halfWidth ? `± ${shown.halfWidth}` : ""),
       figure("total", showShare(model.share(functions.total[f])), ""),
-      figure("samples", functions.samples[f].toLocaleString("en"), `of ${model.totalSamples[0].toLocaleString("en")}`)),
+      figure("samples", functions.samples[f].toLocaleString("en"), "")),
   ];
   if (!findings) return sections;
   const diagnosis = findings.rowOf[f] < 0 ? null : findings.diagnosis(f);
@@ -48,7 +51,7 @@ function functionDetails(model, f, on) {
   return [
     ...sections,
     el("section", { "aria-label": "Stage 1" },
-      el("h3", {}, "Stage 1: where its slots go"),
+      el("h3", {}, `Stage 1: where its ${findings.divided} go`),
       own ? el("div", { class: "labelled" }, el("span", {}, "its own instructions"), own) : null,
       all ? el("div", { class: "labelled" }, el("span", {}, "it and all it calls"), all) : null,
       own || all
@@ -173,21 +176,29 @@ function eventsTable(model) {
 function speDetails(model, f) {
   const { spe } = model.header;
   const row = spe.functions.indexOf(f);
-  if (row < 0) return el("section", {}, el("h3", {}, "SPE"), el("p", { class: "muted" }, "No sampled operation fell into it."));
+  const section = (...content) => el("section", { "aria-label": "SPE" }, el("h3", {}, "SPE: its sampled operations"), ...content);
+  if (row < 0) return section(el("p", { class: "muted" }, "None fell into it."));
   const levels = spe.levels.map(({ name, count }) => [name, count[row]]).filter(([, count]) => count);
-  const loads = levels.reduce((sum, [, count]) => sum + count, 0);
+  const served = levels.reduce((sum, [, count]) => sum + count, 0);
   const top = Math.max(...levels.map(([, count]) => count), 1);
   const cycles = (value) => (value === null ? "unknown" : value.toFixed(value < 10 ? 1 : 0));
-  return el("section", { "aria-label": "SPE" },
-    el("h3", {}, "SPE: its operations"),
-    el("p", { class: "muted" }, `${plural(spe.operations[row], "sampled operation")}, ${plural(loads, "load")} with a known source`),
-    el("table", { class: "metrics" }, el("caption", {}, "Latency in cycles"),
-      el("thead", {}, el("tr", {}, ["", "mean", "median", "p90", "p99"].map((text, i) => el(i ? "th" : "td", i ? { scope: "col", class: "number" } : {}, text)))),
-      el("tbody", {}, spe.latencies.map((latency) => el("tr", {}, el("th", { scope: "row" }, latency.title),
-        [latency.mean, latency.p50, latency.p90, latency.p99].map((column) => el("td", { class: "number" }, cycles(column[row]))))))),
-    levels.length ? el("table", { class: "metrics" }, el("caption", {}, "Where its loads were served from"),
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "source"), el("td", {}), el("th", { scope: "col", class: "number" }, "loads"))),
-      el("tbody", {}, levels.map(([name, count]) => el("tr", {}, el("th", { scope: "row" }, name),
-        el("td", { class: "meter-cell" }, bar({ value: count, halfWidth: NaN, top })),
-        el("td", { class: "number" }, showShare(count / loads)))))) : null);
+  const columns = ["mean", "p50", "p90", "p99"];
+  const heads = columns.map((text) => el("th", { scope: "col", class: "number" }, text));
+  return section(
+    el("p", { class: "muted" }, `${plural(spe.operations[row], "operation")}, ${plural(spe.loads[row], "load")} of them`),
+    el("table", { class: "metrics latencies" },
+      el("caption", {}, "Latency in cycles"),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "latency, cycles"), heads)),
+      el("tbody", {}, spe.latencies.filter((latency) => latency.mean[row] !== null).map((latency) =>
+        el("tr", {}, el("th", { scope: "row" }, latency.title), columns.map((name) => el("td", { class: "number" }, cycles(latency[name][row]))))))),
+    levels.length
+      ? el("table", { class: "metrics" },
+          el("caption", {}, "What its loads were served from"),
+          el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "loads served from"), el("td", {}), el("th", { scope: "col", class: "number" }, "share"))),
+          el("tbody", {}, levels.map(([name, count]) =>
+            el("tr", { title: plural(count, "load") },
+              el("th", { scope: "row" }, name),
+              el("td", { class: "meter-cell" }, bar({ value: count, halfWidth: NaN, top })),
+              el("td", { class: "number" }, showShare(count / served))))))
+      : null);
 }

@@ -17,12 +17,13 @@ function el(name, properties = {}, ...children) {
 
 const button = (text, onclick, properties = {}) => el("button", { type: "button", onclick, ...properties }, text);
 const hiddenText = (text) => el("span", { class: "hidden" }, text);
+
 // A value with as many decimals as its doubt leaves meaning to: two significant digits of the half width, and no more
 // than four of the value.
 function showValue(value, halfWidth, mostDecimals = 4) {
   if (Number.isNaN(value)) return { value: "unknown", halfWidth: "" };
   const place = (x) => Math.floor(Math.log10(Math.abs(x)));
-  const decimals = Math.max(0, Math.min(mostDecimals, value ? 3 - place(value) : 2, halfWidth > 0 ? 1 - place(halfWidth) : 4));
+  const decimals = Math.max(0, Math.min(mostDecimals, value ? 3 - place(value) : 4, halfWidth > 0 ? 1 - place(halfWidth) : value ? 4 : 0));
   const least = 10 ** -decimals;
   const isHidden = halfWidth > 0 && halfWidth < least / 2;
   const doubt = isHidden ? `<${least.toFixed(decimals)}` : halfWidth > 0 ? halfWidth.toFixed(decimals) : "";
@@ -39,14 +40,6 @@ function showShare(share) {
   const percent = 100 * share;
   if (percent === 0) return "0 %";
   return percent < 0.05 ? "<0.1 %" : `${percent.toFixed(1)} %`;
-}
-
-// A value with as many decimals as its doubt leaves meaning to: two significant digits of the half width.
-function showValue(value, halfWidth, mostDecimals = 4) {
-  if (Number.isNaN(value)) return { value: "unknown", halfWidth: "" };
-  const scale = halfWidth > 0 ? halfWidth : Math.abs(value) / 10 || 1;
-  const decimals = Math.min(mostDecimals, Math.max(0, 1 - Math.floor(Math.log10(scale))));
-  return { value: value.toFixed(decimals), halfWidth: Number.isNaN(halfWidth) ? "" : halfWidth.toFixed(decimals) };
 }
 
 function showAmount(amount, unit) {

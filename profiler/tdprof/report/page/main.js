@@ -88,7 +88,7 @@ class Page {
     byId("colour").value = choice.key;
     this.scope = wanted.s === "total" ? "total" : "self";
     byId("scope").value = this.scope;
-    byId("scope-label").hidden = !choice.metric;
+    byId("scope-label").hidden = !choice.metric && choice.key !== "change";
     const key = `${choice.key} ${event} ${this.scope}`;
     if (key !== this.colouringKey) {
       this.colouring = makeColouring(model, choice, this.scope);
@@ -161,11 +161,14 @@ class Page {
     const share = model.share(model.total[node]);
     const found = choice.metric ? model.findings.ofFunction(f, choice.metric, this.scope) : null;
     const name = model.names[f];
-    box.replaceChildren(
+    const lines = [
       el("strong", { class: "name" }, name.length > 200 ? `${name.slice(0, 200)}…` : name),
       el("span", { class: "muted" }, baseName(model.module(f))),
       el("span", {}, `${showShare(share)} of ${model.events[model.event].name} · ${showAmount(model.total[node], model.unit)} · ${plural(model.totalSamples[node], "sample")}`),
-      choice.metric ? el("span", {}, `${choice.label}: `, valueText(found), found && !found.isSignificant ? " (too few samples)" : null) : null);
+      choice.key === "change" ? el("span", {}, `${choice.label}: `, changeText(model.change.of(f, this.scope))) : null,
+      choice.metric ? el("span", {}, `${choice.label}: `, valueText(found), found && !found.isSignificant ? " (too few samples)" : null) : null,
+    ];
+    box.replaceChildren(...lines.filter(Boolean));
     const { width, height } = box.getBoundingClientRect();
     const left = Math.min(event.clientX + 14, innerWidth - width - 8);
     const top = event.clientY + 18 + height > innerHeight ? event.clientY - height - 10 : event.clientY + 18;
@@ -180,7 +183,7 @@ function drawHead(model) {
   const [[, command], ...others] = facts;
   byId("command").textContent = command;
   byId("facts").append(...others.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, value))));
-  const told = [...doubts, ...(findings?.disagreements ?? [])];
+  const told = [...doubts, ...(findings?.disagreements ?? []), ...(model.header.spe?.notes ?? [])];
   if (told.length) {
     byId("doubts").append(el("details", { open: told.length <= 3 },
       el("summary", {}, `${plural(told.length, "thing")} to know about these numbers`),
@@ -188,6 +191,7 @@ function drawHead(model) {
   }
   if (findings?.roots.length) {
     byId("overview").hidden = false;
+    byId("overview-heading").textContent = `Where the ${findings.divided} go`;
     byId("overview-body").append(
       ...[stageOneBar(findings, (metric) => findings.program(metric)), stageOneLegend(findings),
         diagnosisText(findings, findings.diagnosis(-1), { whose: "the program" })].filter(Boolean));

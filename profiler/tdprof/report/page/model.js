@@ -55,6 +55,7 @@ class Model {
     }
     this.isOutermost = this.findOutermost();
     this.findings = header.findings ? new Metrics(this) : null;
+    this.change = header.change ? new Change(this) : null;
     this.setEvent(header.firstEvent);
   }
 
@@ -242,6 +243,11 @@ class Metrics {
   diagnosis(f) {
     const number = f < 0 ? this.programDiagnosis : this.columns.diagnosis[this.rowOf[f]];
     return this.diagnoses[number] ?? null;
+  }
+
+  // What level 1 divides: "slots", or "cycles" on cores that do not count slots.
+  get divided() {
+    return this.roots[0].units.replace("percent of ", "");
   }
 
   // The level-1 metrics that the recording has.

@@ -100,7 +100,7 @@ function functionList(model, entries, onSelect, most = 8) {
 
 function diagnosisText(findings, diagnosis, { whose }) {
   if (!diagnosis?.path.length) {
-    return el("p", { class: "advice none" }, `Nothing in ${whose} stands out of the noise: it has too few samples, or its slots go to several places alike.`);
+    return el("p", { class: "advice none" }, `Nothing in ${whose} stands out of the noise: it has too few samples, or its ${findings.roots.length ? findings.divided : "slots"} go to several places alike.`);
   }
   const { roots } = findings;
   // The trail names the metric already.

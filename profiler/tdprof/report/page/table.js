@@ -28,6 +28,10 @@ class FunctionTable {
       { key: "samples", title: "Samples", value: (f) => functions.samples[f], minor: true },
     ];
     if (findings?.roots.length) columns.push({ key: "stage1", title: "Stage 1", minor: true, value: null });
+    if (this.choice?.key === "change") {
+      const of = (f) => model.change.of(f, this.scope);
+      columns.push({ key: "metric", title: `Change, points${this.scope === "total" ? " (total)" : ""}`, value: (f) => of(f)?.value ?? -Infinity, change: of });
+    }
     if (this.choice?.metric) {
       const of = (f) => findings.ofFunction(f, this.choice.metric, this.scope);
       columns.push({ key: "metric", title: this.choice.label + (this.scope === "total" ? " (total)" : ""), value: (f) => of(f)?.isSignificant ? of(f).value : -Infinity, of });
@@ -116,6 +120,7 @@ class FunctionTable {
       case "stage1":
         return stageOneBar(findings, (metric) => findings.ofFunction(f, metric), { isSmall: true });
       default: {
+        if (column.change) return changeText(column.change(f));
         const found = column.of(f);
         return [bar({ value: found?.value ?? NaN, halfWidth: found?.halfWidth ?? NaN, top: tops.metric ?? 100,
           mark: findings.program(this.choice.metric)?.value ?? NaN, isDoubtful: found ? !found.isSignificant : false }), valueText(found)];

@@ -1,0 +1,125 @@
+"""`tdprof view` from its arguments to what it opens; what the browser then shows is in tests/browser."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+PRELUDE = """
+import sys
+from builders.profiles import example
+import tdprof.cli.view as view
+view.load_with_findings = lambda capture, symbols: (example(), None)
+view.load_function_operations = lambda *_: None
+if "--not-installed" in sys.argv:
+    sys.argv.remove("--not-installed")
+    view.find_speedscope = lambda: None
+from tdprof.cli.main import main
+main()
+"""
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **more: str) -> subprocess.Popen[str]:
+        environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")}
+        environment |= {"PYTHONPATH": str(TESTS), "XDG_DATA_HOME": str(tmp_path / "data"), **more}
+        process = subprocess.Popen(
+            [sys.executable, "-c", PRELUDE, "view", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=tmp_path,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def stop(process: subprocess.Popen[str]) -> str:
+    """Ctrl-C once it serves; returns what standard error got."""
+    assert process.stderr is not None
+    told = []
+    for line in process.stderr:
+        told.append(line)
+        if "serving until Ctrl-C" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    errors = "".join(told) + process.communicate(timeout=30)[1]
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+    return errors
+
+
+def first_line(process: subprocess.Popen[str]) -> list[str]:
+    assert process.stdout is not None
+    return process.stdout.readline().split()
+
+
+def test_without_speedscope_the_page_is_served_and_how_to_get_it_is_said(start: Start, tmp_path: Path) -> None:
+    process = start("--not-installed")
+    name, url = first_line(process)
+    assert name == "page"
+    with urllib.request.urlopen(url, timeout=30) as response:
+        assert b"Flame graph" in response.read()
+    errors = stop(process)
+    assert f"npm install --prefix {shlex.quote(str(tmp_path / 'data/tdprof'))} speedscope@" in errors
+    assert "ssh -L" in errors  # no display
+    assert "stopped" in errors
+
+
+def test_asking_for_speedscope_without_it_is_refused_with_both_ways_out(start: Start) -> None:
+    process = start("--speedscope", "--not-installed")
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (2, "")
+    assert "speedscope is not installed" in errors
+    assert "npm install" in errors
+    assert "--html" in errors
+
+
+def test_the_browser_is_given_the_address(start: Start, tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(
+        f'#!/bin/sh\necho "$1" >{tmp_path / "opened.part"}\nmv {tmp_path / "opened.part"} {tmp_path / "opened"}\n'
+    )
+    browser.chmod(0o755)
+    process = start("--html", BROWSER=str(browser))
+    _, url = first_line(process)
+    stop(process)
+    assert (tmp_path / "opened").read_text().strip() == url
+
+
+def test_a_browser_is_not_opened_where_none_is_wanted(start: Start, tmp_path: Path) -> None:
+    process = start("--html", "--no-browser", BROWSER=f"touch {tmp_path / 'opened'}")
+    first_line(process)
+    assert "ssh -L" in stop(process)
+    assert not (tmp_path / "opened").exists()
+
+
+def test_speedscope_is_found_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tdprof.cli.view import find_speedscope
+
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert find_speedscope() is None
+    release = tmp_path / "data/tdprof/node_modules/speedscope/dist/release"
+    release.mkdir(parents=True)
+    (release / "index.html").touch()
+    assert find_speedscope() == release
