@@ -84,6 +84,7 @@ static inline void prefetch_frames(const struct perf_chains *chains, const struc
     const uint64_t *frames = chains->frames + chains->offsets[(uint32_t)entry - 1];
     for (uint64_t i = 0; i < l->count && i < 4 * WORDS_A_LINE; i += WORDS_A_LINE)
         __builtin_prefetch(frames + i);
+    __builtin_prefetch(frames + l->count - 1);
 }
 
 /* Find or add a chain, *chain being set by perf_finish_lookups() at the latest: many chains lie anywhere in more memory

@@ -36,7 +36,7 @@ def side_band_tables(batches: Sequence[SideBand]) -> SideBandTables:
     mappings, processes = [MAPPINGS.empty_table()], [PROCESSES.empty_table()]
     lost = 0
     throttled = 0
-    for batch in batches:
+    for batch in (batch for batch in batches if len(batch.rows)):  # most have none, and an Arrow table costs its time
         mappings.append(_mapping_rows(batch))
         processes.append(_process_rows(batch))
         types = batch.rows["type"]
