@@ -40,6 +40,7 @@ def import_perf_data(
     *,
     kallsyms: Path | None = None,
     keeps_time: bool = True,
+    has_spe: bool = True,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Manifest:
     """Make a capture of a recording of the perf tool.
@@ -49,6 +50,7 @@ def import_perf_data(
         folder: the capture to make.
         kallsyms: symbols of the recorded kernel; None: this machine's, if it is still the recorded kernel.
         keeps_time: samples are added up within a second; False: over the whole recording, for a reader of sums alone.
+        has_spe: copy SPE's AUX bytes too.
         progress: called with bytes done and bytes in all.
 
     Raises:
@@ -61,7 +63,8 @@ def import_perf_data(
             imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes), interval_ns)
             symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
             manifest = _manifest(path, data, imported, symbols_from)
-            if data.auxtrace_info is not None and data.auxtrace_info.type == ARM_SPE_AUXTRACE and data.aux_buffers:
+            auxtrace = data.auxtrace_info
+            if has_spe and auxtrace is not None and auxtrace.type == ARM_SPE_AUXTRACE and data.aux_buffers:
                 manifest = _with_spe(manifest, folder, data, writer)
         if symbols_from == KALLSYMS:
             save_vdso(folder)

@@ -1,5 +1,6 @@
 """The columns a decoder fills: names, types, and the packet each value comes from."""
 
+import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -67,10 +68,12 @@ class RecordBatch:
 
     Args:
         columns: arrays by name: every one of RECORD_COLUMNS with a row per record, every one of OTHER_COLUMNS.
+        native: `arm_spe.native.Columns` over the same memory, where the maker has one.
     """
 
-    def __init__(self, columns: dict[str, NDArray[np.generic]]) -> None:
+    def __init__(self, columns: dict[str, NDArray[np.generic]], native: ctypes.Structure | None = None) -> None:
         self.columns = columns
+        self.native = native
 
     def __len__(self) -> int:
         return len(self.columns["pc"])

@@ -13,6 +13,18 @@ from arm_spe.reference import decode_reference
 BATCH_RECORDS = 65536
 
 
+class ColumnMemory:
+    """Columns that decoders use one after the other, so that not each asks the kernel for memory.
+
+    Args:
+        batch_records: rows.
+    """
+
+    def __init__(self, batch_records: int = BATCH_RECORDS) -> None:
+        self.arrays = allocate_columns(batch_records, MIN_OTHER_CAPACITY + batch_records // 8)
+        self.columns = Columns.over(self.arrays)
+
+
 class RecordDecoder:
     """Decodes one span of AUX bytes batch by batch; ``counts`` grows as it goes.
 
@@ -22,13 +34,14 @@ class RecordDecoder:
     Args:
         data: the bytes.
         batch_records: rows of a batch at most.
-        reuse: let every batch use the same memory: faster, but a batch is valid only until the next.
+        memory: where every batch stands: faster than its own, but a batch is valid only until the next; decides the
+            rows of a batch.
     """
 
-    def __init__(self, data: Buffer, *, batch_records: int = BATCH_RECORDS, reuse: bool = False) -> None:
+    def __init__(self, data: Buffer, *, batch_records: int = BATCH_RECORDS, memory: ColumnMemory | None = None) -> None:
         self._data = np.frombuffer(data, np.uint8)
         self._batch_records = batch_records
-        self._reuse = reuse
+        self._memory = memory
         self.counts = DecodeCounts()
 
     def __iter__(self) -> Iterator[RecordBatch]:
@@ -37,19 +50,15 @@ class RecordDecoder:
             batch, self.counts = decode_reference(self._data.tobytes())
             yield batch
             return
-        data, size = self._data, len(self._data)
+        start, size = self._data.ctypes.data, len(self._data)
         decoder, others = Decoder(), ctypes.c_uint64()
-        arrays = allocate_columns(0, 0)
         while decoder.position < size:
-            if not self._reuse or not len(arrays["pc"]):
-                # No record is shorter than two bytes a packet, so a short input needs no full batch.
-                rows = min(self._batch_records, (size - decoder.position) // 2 + 1)
-                arrays = allocate_columns(rows, MIN_OTHER_CAPACITY + rows // 8)
-            rows = library.spe_decode(
-                data.ctypes.data, size, ctypes.byref(decoder), ctypes.byref(Columns.over(arrays)), ctypes.byref(others)
-            )
+            # No record is shorter than two bytes a packet, so a short input needs no full batch.
+            memory = self._memory or ColumnMemory(min(self._batch_records, (size - decoder.position) // 2 + 1))
+            arrays, columns = memory.arrays, ctypes.byref(memory.columns)
+            rows = library.spe_decode(start, size, ctypes.byref(decoder), columns, ctypes.byref(others))
             self.counts = decoder.counts()
             if rows:
                 filled = {column.name: arrays[column.name][:rows] for column in RECORD_COLUMNS}
                 filled.update({column.name: arrays[column.name][: others.value] for column in OTHER_COLUMNS})
-                yield RecordBatch(filled)
+                yield RecordBatch(filled, memory.columns)

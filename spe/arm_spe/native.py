@@ -105,12 +105,31 @@ def load_native() -> ctypes.CDLL | None:
         library.spe_validity.argtypes = (c_void_p, c_uint64, POINTER(c_void_p))
         library.spe_group.restype = c_uint64
         library.spe_group.argtypes = (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p)
-        library.spe_count_latencies.restype = c_uint64
-        library.spe_count_latencies.argtypes = (POINTER(Columns), c_uint64, c_uint64, c_void_p, c_void_p, c_void_p)
-        library.spe_add_up.restype = None
-        library.spe_add_up.argtypes = (POINTER(Columns), c_uint64, c_void_p, c_void_p, c_void_p, c_void_p)
+        library.spe_tally.restype = c_uint64
+        library.spe_tally.argtypes = (
+            POINTER(Columns), c_uint64, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p
+        )  # fmt: skip
+        library.spe_fold.argtypes = (c_void_p, c_void_p)
+        library.spe_index_pages.restype = None
+        library.spe_index_pages.argtypes = (c_void_p, c_uint64)
         return library
     return None
+
+
+class NotCompiledError(RuntimeError):
+    """The compiled library is needed and was not built."""
+
+
+def need_native() -> ctypes.CDLL:
+    """The compiled library.
+
+    Raises:
+        NotCompiledError: it is not there.
+    """
+    library = load_native()
+    if library is None:
+        raise NotCompiledError("the compiled part of arm_spe was not built")
+    return library
 
 
 def validity_bitmaps(present: NDArray[np.uint32]) -> dict[Kind, NDArray[np.uint8]]:

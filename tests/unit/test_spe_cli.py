@@ -160,3 +160,16 @@ def test_report_by_source_adds_up(tmp_path: Path, jobs: int) -> None:
         assert row["latency_cycles"]["total_latency"]["p50"] == mine[-(-len(mine) // 2) - 1]
         refills = sum(truth.events >> 3 & 1 for truth in loads if names[truth.source or 0] == row["name"])
         assert row["ratios"]["l1d_cache_miss_ratio"]["value"] == pytest.approx(refills / len(mine))
+
+
+def test_rows_without_room_are_one_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tdprof.spe_rows.Placement.__init__.__defaults__", (2,))
+    monkeypatch.setattr("tdprof.spe_analysis.MAX_ROWS", 2)
+    accesses = [access(1, 0x1000 * line, is_store=bool(line & 1)) for line in (1, 2, 3, 4, 4, 1)]
+    stream, _ = spe.write_stream(accesses, spe.packed_record)
+    (tmp_path / "aux").write_bytes(stream)
+    report = json.loads(run("report", "--raw", tmp_path / "aux", "--by", "address", "--json", "-j", 1))
+    assert {row["name"]: (row["counts"]["operations"], row["threads"]) for row in report["rows"]} == {
+        "0x1000": (2, 1), "0x2000": (1, 1), "(others)": (3, 2),
+    }  # fmt: skip
+    assert "there was room for 2 rows, and what came after them is in the row (others)" in report["notes"]

@@ -79,6 +79,15 @@ SPE_SPANS = pa.schema(
     ]
 )
 
+# Only beside SPE of whole CPUs: which thread ran on a CPU from a time on.
+SWITCHES = pa.schema(
+    [
+        pa.field("time_ns", pa.uint64(), nullable=False),  # 0: from the start of the recording on
+        pa.field("cpu", pa.uint32(), nullable=False),
+        pa.field("tid", pa.uint32()),  # null: not known, for instance because records of switches were lost
+    ]
+)
+
 # Only in captures that carry symbols: what was found for each place in a mapped file that a stack goes through.
 SYMBOLS = pa.schema(
     [
@@ -112,7 +121,7 @@ TABLES = {
     "kernel_symbols": KERNEL_SYMBOLS,
     "spe_spans": SPE_SPANS,
 }
-OPTIONAL_TABLES = {"symbols": SYMBOLS}
+OPTIONAL_TABLES = {"switches": SWITCHES, "symbols": SYMBOLS}
 
 
 def table_file(name: str) -> str:

@@ -28,8 +28,8 @@ class TableWriter:
     def write(self, name: str, table: pa.Table) -> None:
         """Append rows to a table; its columns are cast to the schema."""
         if name not in self._writers:
-            self._writers[name] = pq.ParquetWriter(self._temporary(name), TABLES[name], compression="zstd")
-        self._writers[name].write_table(table.cast(TABLES[name]))
+            self._writers[name] = pq.ParquetWriter(self._temporary(name), _SCHEMAS[name], compression="zstd")
+        self._writers[name].write_table(table.cast(_SCHEMAS[name]))
 
     def __enter__(self) -> "TableWriter":
         return self

@@ -36,6 +36,8 @@ _PROGRESS_AFTER_S = 2.0
 _PARQUET: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
+    # Of columns by which rows are chosen; of others nobody asks, and they cost a tenth of the time.
+    "write_statistics": ["cpu", "pc", "va", "timestamp", "time_ns"],
     "use_dictionary": ["security", "op_class", "op_subclass", "source"],
     "column_encoding": dict.fromkeys(
         ("offset", "pc", "va", "pa", "branch_target", "previous_branch_target", "timestamp", "time_ns"),

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo
-from tdprof.capture.schema import SPE_SPANS
+from tdprof.capture.schema import SPE_SPANS, table_file
 from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
 from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf_auxtrace import TimeConversion
 from tdprof.decode.perf_layout import NOT_RECORDED
 from tdprof.decode.spe_spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
+from tdprof.decode.spe_switches import switches_of_table, switches_table
 from tdprof.errors import TdprofError
 
 _GAP_BYTES = 8  # SPE padding between stored spans: none continues in the next
@@ -78,7 +79,9 @@ def open_capture(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
                 if start < len(data):
                     known_cpu = None if cpu == NOT_RECORDED else cpu
                     spans.append(AuxSpan(data[start:end], start, known_cpu, tid, _midr_of(manifest, known_cpu)))
-        yield SpeInput(spans, conversion_of(manifest.spe.clock_pairs), losses)
+        has_switches = (folder / table_file("switches")).exists()
+        switches = switches_of_table(read_table(folder, "switches")) if has_switches else {}
+        yield SpeInput(spans, conversion_of(manifest.spe.clock_pairs), losses, switches)
 
 
 def _midr_of(manifest: Manifest, cpu: int | None) -> int | None:
@@ -129,7 +132,7 @@ def store_spe(folder: Path, spe: SpeInput, writer: TableWriter, *, period: int, 
     Args:
         folder: the capture.
         spe: the data.
-        writer: takes the table of spans.
+        writer: takes the tables of spans and of context switches.
         period, event: of the SPE event.
     """
     (folder / SPE_FOLDER).mkdir()
@@ -145,6 +148,8 @@ def store_spe(folder: Path, spe: SpeInput, writer: TableWriter, *, period: int, 
             file.write(bytes(_GAP_BYTES))
         rows.append((0, cpu, buffer, NOT_RECORDED, tid, offset, len(span.data), 0))
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SPE_SPANS, strict=True)]
+    if spe.switches:
+        writer.write("switches", switches_table(spe.switches))
     writer.write("spe_spans", pa.table(columns, schema=SPE_SPANS) if rows else SPE_SPANS.empty_table())
     cpus = sorted({span.cpu for span in spe.spans if span.cpu is not None})
     return SpeInfo(period, [SpeEventInfo("arm_spe", event, cpus, {})], pairs_of(spe.time_conversion))

@@ -1,190 +1,165 @@
-"""SPE records of an input added up by a key: code address, data source, cache line; spans on all cores."""
+"""SPE records of an input added up by rows of a report; spans on all cores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arm_spe import DecodeCounts, Kind, RecordBatch, RecordDecoder
-from arm_spe.stats import LATENCIES, SNOOPED, SUMS, GroupTable, SumTable
-from tdprof.decode.spe_sources import Level, encoding_of, source_codes, sources
+from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
+from arm_spe.groups import GroupTable
+from arm_spe.native import NotCompiledError, need_native
+from arm_spe.tally import Key, Place, Rules, Tallied, Tally, operation_lanes
+from tdprof.decode.spe_sources import encoding_of, fill_source_rules
 from tdprof.decode.spe_spans import AuxSpan, SpeInput
+from tdprof.decode.spe_switches import NO_TID
+from tdprof.decode.spe_table import time_ns
+from tdprof.errors import TdprofError
 
 U64 = NDArray[np.uint64]
-NO_TID = 1 << 32
-"""Second key of a record whose thread nothing tells."""
-NO_ADDRESS = 2**64 - 1
-"""First key of a record without a data address."""
 LINE_BYTES = 64
 PAGE_BYTES = 4096
-LEVEL_ORDER = tuple(Level)
-_BATCH_RECORDS = 1 << 15
+_BATCH_RECORDS = 1 << 14
+_CONTEXT, _BUFFER, _SWITCHES = "context packets", "the buffer's owner", "context switches"
+NOTHING = "nothing"
+"""In `Counted.threads_from`: nothing told the thread."""
+_ORIGINS = (_CONTEXT, _BUFFER, _SWITCHES, NOTHING)
+_HAS_CONTEXT = np.uint32(1 << Kind.CTX1 | 1 << Kind.CTX2)
 
-Keys = Callable[[RecordBatch, AuxSpan], tuple[U64, U64]]
 
-
-@dataclass(slots=True)
-class Counted:
-    """Records by key.
+@dataclass(frozen=True, slots=True)
+class GroupBy:
+    """What makes two records the same group.
 
     Attributes:
-        first, second: uint64[n], the keys.
-        sums: uint64[n, SUMS], see `arm_spe.stats.Sum`.
+        key: which keys.
+        block_bytes: of Key.ADDRESS: size of a block of memory, a power of two.
+    """
+
+    key: Key
+    block_bytes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Records added up.
+
+    Attributes:
+        tallied: by row.
         counts: how the bytes were spent.
         threads_from: records by what told their thread.
     """
 
-    first: U64
-    second: U64
-    sums: U64
-    counts: DecodeCounts = field(default_factory=DecodeCounts)
-    threads_from: dict[str, int] = field(default_factory=dict)
+    tallied: Tallied
+    counts: DecodeCounts
+    threads_from: dict[str, int]
 
 
-def thread_of(batch: RecordBatch, span: AuxSpan) -> U64:
-    """uint64[n]: the thread of each record: its context packet, else the thread that the buffer belongs to.
+def _switched_to(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> U64 | None:
+    """uint64[n]: the thread that ran on the span's CPU at each record's time; None where nothing tells."""
+    switches = None if span.cpu is None or span.tid is not None else source.switches.get(span.cpu)
+    if switches is None or source.time_conversion is None:
+        return None
+    if (batch["present"].view(np.uint32) & _HAS_CONTEXT).all():
+        return None
+    times = time_ns(batch["timestamp"].view(np.uint64), source.time_conversion)
+    return np.where(batch.has(Kind.TS), switches.thread_at(times), np.uint64(NO_TID))
+
+
+def thread_of(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> U64:
+    """uint64[n]: the thread of each record: its context packet, else the buffer's owner, else who was switched to.
 
     CONTEXTIDR_EL2 is the host's where the record has it, else EL1's is.
     """
-    fallback = NO_TID if span.tid is None else span.tid
-    context = np.where(batch.has(Kind.CTX1), batch["context_el1"], np.uint64(fallback))
+    fallback = _switched_to(batch, span, source)
+    if fallback is None:
+        fallback = np.full(len(batch), NO_TID if span.tid is None else span.tid, np.uint64)
+    context = np.where(batch.has(Kind.CTX1), batch["context_el1"], fallback)
     tids: U64 = np.where(batch.has(Kind.CTX2), batch["context_el2"], context).astype(np.uint64)
     return tids
-
-
-def code_keys(batch: RecordBatch, span: AuxSpan) -> tuple[U64, U64]:
-    """Address of the instruction, thread."""
-    return batch["pc"].view(np.uint64), thread_of(batch, span)
-
-
-def source_keys(batch: RecordBatch, span: AuxSpan) -> tuple[U64, U64]:
-    """Data source code and the encoding's position among all (`sources`); NO_ADDRESS for what is no load."""
-    codes, is_load = source_codes(batch, encoding_of(span.midr))
-    midr = 0 if span.midr is None else span.midr
-    first = np.where(is_load, codes.astype(np.uint64), np.uint64(NO_ADDRESS))
-    return first, np.full(len(batch), midr, np.uint64)
-
-
-def address_keys(bytes_: int) -> Keys:
-    """Number of the cache line or page of that many bytes, thread; NO_ADDRESS without a data address."""
-
-    def keys(batch: RecordBatch, span: AuxSpan) -> tuple[U64, U64]:
-        numbers = batch["va"].view(np.uint64) // np.uint64(bytes_)
-        return np.where(batch.has(Kind.VA), numbers, np.uint64(NO_ADDRESS)), thread_of(batch, span)
-
-    return keys
-
-
-def _levels(batch: RecordBatch, span: AuxSpan) -> NDArray[np.uint8]:
-    """uint8[n]: position of each load's level in LEVEL_ORDER, and SNOOPED."""
-    known = sources(encoding_of(span.midr))
-    by_code = np.array(
-        [LEVEL_ORDER.index(source.level) | (SNOOPED if source.is_snooped else 0) for source in known], np.uint8
-    )
-    codes, _ = source_codes(batch, encoding_of(span.midr))
-    return by_code[codes]
 
 
 class _Worker:
     """What one thread has added up."""
 
-    def __init__(self) -> None:
-        self.groups = GroupTable()
-        self.sums = SumTable()
+    def __init__(self, source: SpeInput, by: GroupBy, place: Place) -> None:
+        self._source = source
+        self._rules = Rules(key=by.key, shift=by.block_bytes.bit_length() - 1)
+        self._rules.lanes[:] = operation_lanes()
+        self._tally = Tally(place)
+        self._memory = ColumnMemory(_BATCH_RECORDS)
         self.counts = DecodeCounts()
-        self.threads_from: dict[str, int] = {}
+        self.threads_from = dict.fromkeys(_ORIGINS, 0)
 
-    def add(self, span: AuxSpan, keys: Keys) -> None:
-        decoder = RecordDecoder(span.data, batch_records=_BATCH_RECORDS, reuse=True)
+    def add(self, span: AuxSpan) -> None:
+        rules = self._rules
+        if rules.core != (span.midr or 0) or not rules.first_source:
+            fill_source_rules(rules, encoding_of(span.midr))
+        rules.core = span.midr or 0
+        rules.thread = NO_TID if span.tid is None else span.tid
+        decoder = RecordDecoder(span.data, memory=self._memory)
         for batch in decoder:
-            self.sums.add_up(batch, self.groups.number(*keys(batch, span)), _levels(batch, span))
-            told = int((batch.has(Kind.CTX1) | batch.has(Kind.CTX2)).sum())
-            rest = "buffer" if span.tid is not None else "nothing"
-            self.threads_from["context packets"] = self.threads_from.get("context packets", 0) + told
-            self.threads_from[rest] = self.threads_from.get(rest, 0) + len(batch) - told
+            before = self._tally.with_context
+            switched_to = _switched_to(batch, span, self._source)
+            self._tally.add(batch, rules, switched_to)
+            told = self._tally.with_context - before
+            self.threads_from[_CONTEXT] += told
+            unknown = len(batch) - told if span.tid is None else 0
+            if switched_to is not None:
+                unknown = int((switched_to[(batch["present"].view(np.uint32) & _HAS_CONTEXT) == 0] == NO_TID).sum())
+            self.threads_from[NOTHING] += unknown
+            self.threads_from[_SWITCHES if span.tid is None else _BUFFER] += len(batch) - told - unknown
         self.counts.add(decoder.counts)
 
-
-def _in_threads(source: SpeInput, workers: int, work: Callable[[Iterator[AuxSpan]], None]) -> None:
-    """Runs `work` in each thread on an iterator from which all threads take spans."""
-    spans = iter(source.spans)
-    with ThreadPoolExecutor(workers) as pool:
-        # next() on a list's iterator is atomic under the GIL.
-        for future in [pool.submit(work, spans) for _ in range(workers)]:
-            future.result()
+    def finish(self) -> list[Tallied]:
+        return self._tally.finish()
 
 
-def count_records(source: SpeInput, keys: Keys, *, workers: int) -> Counted:
-    """Adds all records up by `keys`."""
-    parts: list[_Worker] = []
-
-    def work(spans: Iterator[AuxSpan]) -> None:
-        worker = _Worker()
-        parts.append(worker)
-        for span in spans:
-            worker.add(span, keys)
-
-    _in_threads(source, workers, work)
-    groups = GroupTable()
-    numbers = [groups.number(part.groups.first, part.groups.second) for part in parts]
-    result = Counted(groups.first, groups.second, np.zeros((len(groups), SUMS), np.uint64))
-    while parts:  # each is let go when it is added
-        part, number = parts.pop(), numbers.pop()
-        result.sums[number] += part.sums.sums  # each number once
-        result.counts.add(part.counts)
-        for reason, count in part.threads_from.items():
-            result.threads_from[reason] = result.threads_from.get(reason, 0) + count
-    return result
-
-
-@dataclass(frozen=True, slots=True)
-class LatencyCounts:
-    """How often each latency occurred, by row and kind of latency; retired operations only.
-
-    Attributes:
-        row: int64[n], row of the report.
-        kind: int64[n], position in LATENCIES.
-        cycles, count: uint64[n].
-    """
-
-    row: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    cycles: U64
-    count: U64
-
-
-def count_latencies(
-    source: SpeInput, keys: Keys, counted: Counted, row_of: NDArray[np.int64], *, workers: int
-) -> LatencyCounts:
-    """A second pass: latencies of each row of a report.
+def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int) -> Counted:
+    """Adds all records up by the rows that ``place`` gives to their groups.
 
     Args:
-        source, keys, counted: of `count_records`.
-        row_of: int64[groups], the row that each of its groups belongs to, -1 for none.
+        source: the data.
+        by: what makes a group.
+        place: rows of groups; called from all threads, one at a time or not.
+        workers: threads.
+
+    Raises:
+        TdprofError: the compiled code that does it was not built.
     """
-    parts: list[GroupTable] = []
+    _check_native()
+    spans = iter(source.spans)
+    counts, threads_from = DecodeCounts(), dict.fromkeys(_ORIGINS, 0)
 
-    def work(spans: Iterator[AuxSpan]) -> None:
-        known, latencies = GroupTable(), GroupTable()
-        known.number(counted.first, counted.second)
-        parts.append(latencies)
-        for span in spans:
-            for batch in RecordDecoder(span.data, batch_records=_BATCH_RECORDS, reuse=True):
-                latencies.count_latencies(batch, known.number(*keys(batch, span)), row_of)
+    def work() -> _Worker:
+        worker = _Worker(source, by, place)
+        for span in spans:  # next() on a list's iterator is atomic under the GIL
+            worker.add(span)
+        return worker
 
-    _in_threads(source, workers, work)
-    all_parts = GroupTable()
-    count = np.zeros(0, np.uint64)
-    for part in parts:
-        numbers = all_parts.number(part.first, part.second)
-        count = np.concatenate([count, np.zeros(len(all_parts) - len(count), np.uint64)])
-        count[numbers] += part.hits
-    row_and_kind = all_parts.first.astype(np.int64)
-    return LatencyCounts(row_and_kind // len(LATENCIES), row_and_kind % len(LATENCIES), all_parts.second, count)
+    with ThreadPoolExecutor(workers) as pool:
+        done = [future.result() for future in [pool.submit(work) for _ in range(workers)]]
+    for worker in done:
+        counts.add(worker.counts)
+        for origin, records in worker.threads_from.items():
+            threads_from[origin] += records
+    parts = list[Tallied]()
+    while done:  # each one's tables are let go when its counts are there
+        parts += done.pop().finish()
+    return Counted(Tallied.sum(parts), counts, threads_from)
+
+
+def _check_native() -> None:
+    try:
+        need_native()
+    except NotCompiledError as error:
+        raise TdprofError(
+            "this tdprof was installed without its compiled code, which adds SPE records up",
+            hint="install gcc and the package again, or a wheel for this machine",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +182,17 @@ class WordUse:
 def count_words(source: SpeInput) -> WordUse:
     """Data addresses by 8-byte word, thread, and whether it was a store."""
     table = GroupTable()
-    for span in source.spans:
-        for batch in RecordDecoder(span.data, batch_records=_BATCH_RECORDS, reuse=True):
-            rows = np.flatnonzero(batch.has(Kind.VA) & (batch["op_class"] == 1))
-            is_store = (batch["op"].view(np.uint8)[rows] & 1).astype(np.uint64)
-            tid = thread_of(batch, span)[rows]
-            table.number(batch["va"].view(np.uint64)[rows] >> np.uint64(3), tid << np.uint64(1) | is_store)
+    for batch, span in _batches(source):
+        rows = np.flatnonzero(batch.has(Kind.VA) & (batch["op_class"] == 1))
+        is_store = (batch["op"].view(np.uint8)[rows] & 1).astype(np.uint64)
+        tid = thread_of(batch, span, source)[rows]
+        table.number(batch["va"].view(np.uint64)[rows] >> np.uint64(3), tid << np.uint64(1) | is_store)
     second = table.second
     return WordUse(table.first, second >> np.uint64(1), (second & np.uint64(1)) != 0, table.hits)
+
+
+def _batches(source: SpeInput) -> Iterator[tuple[RecordBatch, AuxSpan]]:
+    memory = ColumnMemory(_BATCH_RECORDS)
+    for span in source.spans:
+        for batch in RecordDecoder(span.data, memory=memory):
+            yield batch, span

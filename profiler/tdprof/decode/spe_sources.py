@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arm_spe import Kind, RecordBatch
+from arm_spe.tally import SNOOPED, Rules, event_index
 
 _VALUES = 256
 _MEMORY_CLASS = 1  # operation packets of class 1: loads and stores
@@ -31,6 +32,9 @@ class Level(StrEnum):
     REMOTE = "remote"  # anything on another chip
     DEVICE = "device"
     UNKNOWN = "unknown"
+
+
+LEVEL_ORDER = tuple(Level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,24 @@ def sources(encoding: Encoding | None) -> list[Source]:
     return [source for _, source in _BY_EVENTS] + [Source("not told", Level.UNKNOWN), *values]
 
 
+@functools.cache
+def source_of_events() -> NDArray[np.int16]:
+    """Code of a load without a data source packet, by `arm_spe.tally.event_index` of its events."""
+    codes = np.full(1024, _NOT_TOLD, np.int16)
+    for code in reversed(range(len(_BY_EVENTS))):
+        # The index holds ten bits of the events; a bit's place in it is where the event alone is found.
+        codes[np.arange(1024) & int(event_index(np.array([1 << _BY_EVENTS[code][0]], np.uint64))[0]) != 0] = code
+    return codes
+
+
+def fill_source_rules(rules: Rules, encoding: Encoding | None) -> None:
+    """Say in `arm_spe.tally.Rules` how loads of a core with this encoding tell their source, and its level."""
+    rules.first_source, rules.known_sources = _FIRST_VALUE, _VALUES if encoding else 0
+    rules.source_of_events[:] = source_of_events().tolist()
+    for code, source in enumerate(sources(encoding)):
+        rules.level[code] = LEVEL_ORDER.index(source.level) | (SNOOPED if source.is_snooped else 0)
+
+
 def source_codes(batch: RecordBatch, encoding: Encoding | None) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
     """For each record the index into `sources`, and whether it is a load that has one.
 
@@ -114,17 +136,8 @@ def source_codes(batch: RecordBatch, encoding: Encoding | None) -> tuple[NDArray
     is known; otherwise its events say what they can.
     """
     is_load = (batch["op_class"] == _MEMORY_CLASS) & ((batch["op"].view(np.uint8) & _STORE) == 0)
-    codes = np.full(len(batch), _NOT_TOLD, np.int16)
-    values: NDArray[np.uint16] = batch["data_source"].view(np.uint16)
-    told = is_load & batch.has(Kind.SOURCE) & (values < _VALUES)
-    if encoding is None:
-        told[:] = False
-    rest = np.flatnonzero(is_load & ~told)
-    if len(rest):
-        events: NDArray[np.uint64] = batch["events"].view(np.uint64)[rest]
-        by_events = np.full(len(rest), _NOT_TOLD, np.int16)
-        for code in reversed(range(len(_BY_EVENTS))):
-            by_events[(events >> np.uint64(_BY_EVENTS[code][0]) & np.uint64(1)) != 0] = code
-        codes[rest] = by_events
-    codes[told] = values[told].astype(np.int16) + _FIRST_VALUE
-    return codes, is_load
+    codes = source_of_events()[event_index(batch["events"].view(np.uint64))]
+    if encoding is not None:
+        values: NDArray[np.uint16] = batch["data_source"].view(np.uint16)
+        codes = np.where(batch.has(Kind.SOURCE) & (values < _VALUES), values.astype(np.int16) + _FIRST_VALUE, codes)
+    return np.where(is_load, codes, np.int16(_NOT_TOLD)), is_load

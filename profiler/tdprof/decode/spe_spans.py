@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -18,6 +18,7 @@ import numpy as np
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo, TimeConversion
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_layout import Table
+from tdprof.decode.spe_switches import Switches, switch_rows, switches_of
 from tdprof.errors import TdprofError
 from tdprof.perf_abi import RecordType
 
@@ -69,11 +70,13 @@ class SpeInput:
         spans: in file order.
         time_conversion: timer ticks to perf's clock; None if the input has none.
         losses: what the kernel said.
+        switches: context switches by CPU, in perf's clock; empty if they were not recorded.
     """
 
     spans: Sequence[AuxSpan]
     time_conversion: TimeConversion | None = None
     losses: AuxLosses = field(default_factory=AuxLosses)
+    switches: Mapping[int, Switches] = field(default_factory=dict)
 
     @property
     def total_bytes(self) -> int:
@@ -124,8 +127,13 @@ def spe_input_of(data: PerfData) -> SpeInput:
     Raises:
         TdprofError: it holds no SPE data.
     """
-    batches = [batch.side_band.rows for batch in data.batches(skip_samples=True)]
-    rows = [batch[batch["type"] == RecordType.AUX] for batch in batches]
+    rows, switches = [], []
+    for batch in data.batches(skip_samples=True):
+        side_band = batch.side_band.rows
+        rows.append(side_band[side_band["type"] == RecordType.AUX])
+        switches.append(switch_rows(side_band))
+    # Timer ticks convert to perf's own clock alone, not to one that -k chose.
+    has_own_clock = not any(attr.has_flag("use_clockid") for attr in data.attrs)
     info = data.auxtrace_info
     if not data.aux_buffers or info is None:
         raise TdprofError(f"{data.path} holds no AUX data", hint="perf record -e arm_spe// -- CMD")
@@ -135,7 +143,7 @@ def spe_input_of(data: PerfData) -> SpeInput:
     spans: list[AuxSpan] = []
     for buffer in data.aux_buffers:
         spans += _spans_of(buffer, data.aux_data(buffer), aux, _midr_of(buffer.cpu, info, data.features.cpuid))
-    return SpeInput(spans, data.time_conversion, _losses(aux, data))
+    return SpeInput(spans, data.time_conversion, _losses(aux, data), switches_of(switches) if has_own_clock else {})
 
 
 def _midr_of(cpu: int | None, info: AuxtraceInfo, cpuid: str) -> int | None:

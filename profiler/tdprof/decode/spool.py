@@ -17,6 +17,7 @@ from tdprof.decode.bpf_aggregates import Damage, RowBatch, StackBatch, read_rows
 from tdprof.decode.perf_layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf_records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
+from tdprof.decode.spe_switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.measured import NEVER_REACHED, Losses, Unit
 from tdprof.model import I64, U64, distinct
 
@@ -59,9 +60,10 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
     for row_batch in read_rows(spool / ROWS_FILE, damage):
         writer.write("samples", samples.of_rows(row_batch, stacks))
     decoder = open_record_stream(layouts)
-    side_band = []
+    side_band, switches = [], []
     for ring_samples, ring_side_band in _ring_batches(sorted(spool.glob("ring.*.perf")), decoder):
-        side_band.append(ring_side_band)
+        switches.append(switch_rows(ring_side_band.rows))
+        side_band.append(without_switches(ring_side_band))
         if len(ring_samples):
             writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
     stacks.add_chains(decoder.chains(), samples.kernel_chains)
@@ -69,6 +71,8 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
         spe_decoder = open_record_stream(layouts[-1:])
         for _, spe_side_band in _ring_batches([path], spe_decoder):
             writer.write("spe_spans", spe_spans(spe_side_band, buffer=int(path.name.split(".")[2])))
+    if found := switches_of(switches):
+        writer.write("switches", switches_table(found))
     mappings, processes, damaged_bytes = initial_tables(spool / INITIAL_FILE)
     tables = side_band_tables(side_band)
     for name, initial, recorded in (

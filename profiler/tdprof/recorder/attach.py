@@ -90,6 +90,8 @@ class AttachedEvents:
         cpus: Sequence[int],
         programs: Sequence[int] | None,
         groups: Sequence[Sequence[int]] | None = None,
+        *,
+        has_switches: bool = False,
     ) -> None:
         """Open everything, stopped.
 
@@ -101,12 +103,14 @@ class AttachedEvents:
             programs: for each event the BPF program that takes its samples; None: samples go to the ring buffers.
             groups: indices of events that are on the PMU together or not at all, the leader first; an event in none of
                 them is not opened. None: each event by itself.
+            has_switches: let the side-band tell every context switch of the target.
 
         Raises:
             TdprofError: the kernel refuses an event, with the reason and what to do about it.
         """
         raise_descriptor_limit()
         self._target = target
+        self._has_switches = has_switches
         self.rings: dict[int, PerfRing] = {}
         self.sampling: list[list[int]] = [[] for _ in events]
         self._leaders: list[int] = []
@@ -151,6 +155,7 @@ class AttachedEvents:
             comm=1,
             comm_exec=1,
             task=1,
+            context_switch=self._has_switches,
             build_id=1,
             watermark=1,
             wakeup_watermark=RING_BYTES // 4,

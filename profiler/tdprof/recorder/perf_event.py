@@ -86,6 +86,7 @@ class PerfEventAttr(ctypes.Structure):
     enable_on_exec: int
     task: int
     watermark: int
+    context_switch: int
     precise_low: int
     precise_high: int
     sample_id_all: int

@@ -114,7 +114,9 @@ def record(options: RecordOptions) -> Outcome:
             rates = [Rate(period=period) for period in control.periods]
 
         def attach(target: Target, groups: list[list[int]] | None) -> AttachedEvents:
-            return AttachedEvents(choice.events, target, rates, cpus, programs, groups)
+            # Who ran when, for SPE records that no context packet names the thread of.
+            has_switches = options.spe is not None and target.is_system_wide
+            return AttachedEvents(choice.events, target, rates, cpus, programs, groups, has_switches=has_switches)
 
         target = Target([workload.pid], starts_at_exec=True) if workload else Target(tasks)
         attached = first.enter_context(attach(target, passes[0]))

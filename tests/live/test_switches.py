@@ -1,0 +1,56 @@
+"""Context switches of this machine's kernel: who they say ran is who was sampled."""
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tdprof.capture.spool import SpoolWriter
+from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf_records import open_record_stream
+from tdprof.decode.spe_switches import switch_rows, switches_of
+from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE, AttachedEvents, Rate, Target
+from tdprof.recorder.events import parse_event
+from tdprof.recorder.host import online_cpus
+
+pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
+
+
+def test_samples_are_of_the_thread_that_was_switched_to(tmp_path: Path) -> None:
+    events = [parse_event("cpu-clock")]
+    stop = threading.Event()
+
+    def nap() -> None:
+        while not stop.is_set():
+            sum(range(2000))
+            time.sleep(0.0005)
+
+    workers = [threading.Thread(target=nap) for _ in range(4)]
+    with (
+        AttachedEvents(events, Target([-1]), [Rate(2000)], online_cpus(), None, has_switches=True) as attached,
+        SpoolWriter(tmp_path) as spool,
+    ):
+        attached.enable()
+        for worker in workers:
+            worker.start()
+        time.sleep(0.5)
+        stop.set()
+        for worker in workers:
+            worker.join()
+        attached.disable()
+        attached.drain(spool)
+        (ids,) = attached.record_ids()
+    layouts = [RecordLayout(RING_SAMPLE_TYPE, ids=tuple(ids)), RecordLayout(SIDE_BAND_SAMPLE_TYPE)]
+    stream = open_record_stream(layouts)
+    checked = 0
+    for path in tmp_path.rglob("ring.*.perf"):
+        stream.feed(path.read_bytes(), final=True)
+        samples, switches = stream.take_samples(), switches_of([switch_rows(stream.take_side_band().rows)])
+        for cpu in np.unique(samples.cpu).tolist():
+            mine = samples.cpu == cpu
+            checked += int(mine.sum())
+            assert (switches[cpu].thread_at(samples.time_ns[mine]) == samples.tid[mine]).all()
+            assert len(switches[cpu].time_ns) > 100
+    assert checked > 200
