@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
-from tdprof.capture.spool import SPOOL_FOLDER
+from tdprof.capture.spool import SPE_FOLDER, SPOOL_FOLDER
 from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
@@ -57,7 +57,12 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
     with TableWriter(target) as writer:
         decoded = write_tables(source, manifest, writer, [*layouts, RecordLayout(SIDE_BAND_SAMPLE_TYPE)])
         if is_same_boot:
-            symbols = read_kernel_symbols(decoded.kernel_addresses)
+            addresses = decoded.kernel_addresses
+            if manifest.spe is not None:
+                from tdprof.decode.spe_kernel import kernel_addresses_of_files  # only SPE needs the decoder
+
+                addresses = np.union1d(addresses, kernel_addresses_of_files((source / SPE_FOLDER).glob("*.aux")))
+            symbols = read_kernel_symbols(addresses)
             columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
             writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
             save_vdso(target)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from tdprof import __version__
 from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
 from tdprof.capture.tables import TableWriter
+from tdprof.decode.perf_attr import Attr
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_groups import INTERVAL_NS, WHOLE_RECORDING_NS
@@ -23,7 +25,8 @@ from tdprof.decode.perf_import import (
     start_realtime_ns,
 )
 from tdprof.decode.spe_capture import store_spe
-from tdprof.decode.spe_spans import spe_input_of
+from tdprof.decode.spe_kernel import kernel_addresses
+from tdprof.decode.spe_spans import SpeInput, spe_input_of
 from tdprof.errors import TdprofError
 from tdprof.recorder.artefacts import save_perf_maps, save_vdso
 from tdprof.recorder.host import read_text
@@ -61,11 +64,15 @@ def import_perf_data(
         with PerfData(path) as data, TableWriter(folder) as writer:
             interval_ns = INTERVAL_NS if keeps_time else WHOLE_RECORDING_NS
             imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes), interval_ns)
+            spe = _spe_of(data)
+            # A file that does not name its PMUs does not tell either which event is SPE's.
+            events = _spe_events(data) or data.attrs
+            if spe is not None and not all(attr.has_flag("exclude_kernel") for attr in events):
+                imported.kernel_addresses = np.union1d(imported.kernel_addresses, kernel_addresses(spe))
             symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
             manifest = _manifest(path, data, imported, symbols_from)
-            auxtrace = data.auxtrace_info
-            if has_spe and auxtrace is not None and auxtrace.type == ARM_SPE_AUXTRACE and data.aux_buffers:
-                manifest = _with_spe(manifest, folder, data, writer)
+            if spe is not None and has_spe:
+                manifest = _with_spe(manifest, folder, data, spe, writer)
         if symbols_from == KALLSYMS:
             save_vdso(folder)
             save_perf_maps(folder, imported.pids)
@@ -105,10 +112,20 @@ def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path 
     )
 
 
-def _with_spe(manifest: Manifest, folder: Path, data: PerfData, writer: TableWriter) -> Manifest:
+def _spe_of(data: PerfData) -> SpeInput | None:
+    auxtrace = data.auxtrace_info
+    if auxtrace is None or auxtrace.type != ARM_SPE_AUXTRACE or not data.aux_buffers:
+        return None
+    return spe_input_of(data)
+
+
+def _spe_events(data: PerfData) -> list[Attr]:
+    return [attr for attr in data.attrs if attr.name.startswith("arm_spe")]
+
+
+def _with_spe(manifest: Manifest, folder: Path, data: PerfData, spe: SpeInput, writer: TableWriter) -> Manifest:
     """Copy the file's SPE data into the capture; what the kernel said was lost of it joins the losses."""
-    spe = spe_input_of(data)
-    event = next((attr for attr in data.attrs if attr.name.startswith("arm_spe")), None)
+    event = next(iter(_spe_events(data)), None)
     info = store_spe(
         folder, spe, writer, period=event.sample_period if event else 0, event=event.name if event else "arm_spe"
     )

@@ -1,0 +1,39 @@
+"""Kernel addresses in SPE data: what kernel symbols are needed for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arm_spe import ColumnMemory, RecordDecoder
+from tdprof.decode.spe_spans import SpeInput, open_raw
+
+U64 = NDArray[np.uint64]
+_KERNEL = np.uint64(1 << 63)
+_BATCH_RECORDS = 1 << 14
+_MERGED_BATCHES = 64  # sorting what was found again and again would cost more than decoding
+
+
+def kernel_addresses(source: SpeInput) -> U64:
+    """Distinct and sorted addresses of the kernel's sampled instructions."""
+    memory = ColumnMemory(_BATCH_RECORDS)
+    found = [np.zeros(0, np.uint64)]
+    for span in source.spans:
+        for batch in RecordDecoder(span.data, memory=memory):
+            addresses: U64 = batch["pc"].view(np.uint64)
+            found.append(np.unique(addresses[addresses >= _KERNEL]))
+            if len(found) > _MERGED_BATCHES:
+                found = [np.unique(np.concatenate(found))]
+    return np.unique(np.concatenate(found))
+
+
+def kernel_addresses_of_files(paths: Iterable[Path]) -> U64:
+    """The same of files of AUX bytes, which may hold more than whole records."""
+    found = [np.zeros(0, np.uint64)]
+    for path in paths:
+        with open_raw(path) as source:
+            found.append(kernel_addresses(source))
+    return np.unique(np.concatenate(found))
