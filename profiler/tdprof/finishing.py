@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
