@@ -181,27 +181,21 @@ static void deliver_overflows(struct pmu_cpu *cpu, struct pt_regs *regs, u64 now
 	}
 }
 
-/* The next look: at random, but no later than the first overflow that the present code brings. */
-static u64 next_look_ns(const struct pmu_cpu *cpu, const struct pt_regs *regs, u64 now)
+/*
+ * The next look: at random, whatever the counters say. A look at the moment of an overflow would find busy code too often:
+ * the time since the last look would go to it whole, and code that follows it with fewer events would lose its samples.
+ */
+static u64 next_look_ns(const struct pmu_cpu *cpu, u64 now)
 {
 	u64 next = tick_ns / 2 + sim_random_below(tick_ns);
-	struct sim_region *region;
 	int i;
 
-	rcu_read_lock();
-	region = user_mode(regs) ? sim_region_at(regs->pc) : NULL;
 	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1) {
-		struct perf_event *event = cpu->events[i];
-		const struct counter *counter = event->pmu_private;
-		u32 rate = rate_of(event_code(event), region ? &region->is : NULL);
-		s64 left = local64_read(&event->hw.period_left);
+		const struct counter *counter = cpu->events[i]->pmu_private;
 
 		if (counter->skid_due_ns > now)
 			next = min(next, counter->skid_due_ns - now);
-		else if (is_sampling_event(event) && rate && left > 0 && left < (s64)MILLION * 1000)
-			next = min(next, div64_u64(left * MILLION, rate) + 1);
 	}
-	rcu_read_unlock();
 	return max_t(u64, next, SHORTEST_NS);
 }
 
@@ -218,7 +212,7 @@ static enum hrtimer_restart look(struct hrtimer *timer)
 	deliver_overflows(cpu, regs, now);
 	/* The time of this handler is no program's. */
 	cpu->accounted_ns = ktime_get_ns();
-	hrtimer_set_expires(timer, ns_to_ktime(cpu->accounted_ns + next_look_ns(cpu, regs, cpu->accounted_ns)));
+	hrtimer_set_expires(timer, ns_to_ktime(cpu->accounted_ns + next_look_ns(cpu, cpu->accounted_ns)));
 	return HRTIMER_RESTART;
 }
 
