@@ -90,20 +90,17 @@ class _Path:
     """The program's way: segments in which one piece of code runs in one phase within one window.
 
     Attributes:
-        end: in cycles since the start, of each segment.
+        end, cycles: in cycles, since the start and of the segment itself.
         code: index of its piece of code.
         kind: the same, behind all pieces of code where it runs in every other phase.
         window: number of the window of each segment.
     """
 
     end: F64
+    cycles: F64
     code: I64
     kind: I64
     window: I64
-
-    @property
-    def cycles(self) -> F64:
-        return np.diff(self.end, prepend=0.0)
 
 
 def simulate(program: Program, recording: Recording, seed: int) -> Run:
@@ -122,12 +119,11 @@ def simulate(program: Program, recording: Recording, seed: int) -> Run:
     infos: list[EventInfo] = []
     rows: list[tuple[I64, I64, F64]] = []  # of each event: interval, code and weight of its samples
     for number, group in enumerate(groups):
-        is_running = path.window % len(groups) == number
+        running = np.flatnonzero(path.window % len(groups) == number)
+        running_ns = int(path.cycles[running].sum() / 3)
         for name in group.names:
-            counted = np.where(is_running, counts[name], 0.0)
-            info, row = _sample(name, counted, path, recording, random)
-            running = float(path.cycles[is_running].sum())
-            infos.append(replace(info, running_ns=int(running / 3), enabled_ns=int(path.end[-1] / 3)))
+            info, row = _sample(name, counts[name], running, path, recording, random)
+            infos.append(replace(info, running_ns=running_ns, enabled_ns=int(path.end[-1] / 3)))
             rows.append(row)
 
     own = {name: np.bincount(path.code, counts[name], len(program.codes)) for name in events}
@@ -170,7 +166,13 @@ def _walk(program: Program, recording: Recording, groups: int, random: np.random
     visit = np.minimum(np.searchsorted(visits, end), len(visits) - 1)
     code = visit_code[visit]
     in_second = np.searchsorted(phases, end - 1e-6) % (2 if program.second else 1)
-    return _Path(end, code, code + in_second * len(program.codes), np.searchsorted(windows, end - 1e-6))
+    return _Path(
+        end,
+        np.diff(end, prepend=0.0),
+        code,
+        code + in_second * len(program.codes),
+        np.searchsorted(windows, end - 1e-6),
+    )
 
 
 def _edges(mean: float, length: float, random: np.random.Generator) -> F64:
@@ -180,12 +182,12 @@ def _edges(mean: float, length: float, random: np.random.Generator) -> F64:
 
 
 def _sample(
-    name: str, counted: F64, path: _Path, recording: Recording, random: np.random.Generator
+    name: str, counts: F64, running: I64, path: _Path, recording: Recording, random: np.random.Generator
 ) -> tuple[EventInfo, tuple[I64, I64, F64]]:
     """Overflows of one counter: the event as recorded, and interval, code and weight of each sample."""
+    counted, cycles = counts[running], path.cycles[running]
     total = counted.sum()
-    seconds = path.cycles[counted > 0].sum() / CYCLES_PER_SECOND
-    period = max(1, round(total / max(1.0, seconds * recording.rate_hz)))
+    period = max(1, round(total / max(1.0, cycles.sum() / CYCLES_PER_SECOND * recording.rate_hz)))
     weights = np.full(int(total / period * 1.1) + 10, float(period))
     if recording.weight_spread:
         weights *= random.lognormal(0, recording.weight_spread, len(weights))
@@ -194,7 +196,7 @@ def _sample(
     at, weights = at[at < until[-1]], weights[: np.count_nonzero(at < until[-1])]
     segment = np.searchsorted(until, at)
     # Within a segment events come evenly.
-    time = path.end[segment] - (until[segment] - at) / counted[segment] * path.cycles[segment]
+    time = path.end[running][segment] - (until[segment] - at) / counted[segment] * cycles[segment]
     landed = np.minimum(np.searchsorted(path.end, time + recording.skid_cycles), len(path.end) - 1)
     interval = (time / CYCLES_PER_SECOND / DRAIN_SECONDS).astype(np.int64)
     frequency = round(recording.rate_hz) if recording.weight_spread else 0

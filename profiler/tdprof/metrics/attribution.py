@@ -18,7 +18,7 @@ from tdprof.measured import EventInfo, TopdownInfo
 from tdprof.metrics.diagnosis import diagnose
 from tdprof.metrics.formula import F64, evaluate_with_gradient
 from tdprof.metrics.noise import UNSEEN_SAMPLES, Z_95, student_95, variance_between
-from tdprof.metrics.observations import Entries, assign, sample_entries, sum_by_row
+from tdprof.metrics.observations import CodeSamples, Entries, EventSums, sample_entries, sum_by_row
 from tdprof.model import I64, U64
 from tdprof.profile import Profile
 from tdprof.rollup import CodeRows, code_rows
@@ -33,6 +33,9 @@ _MINOR_VARIANCE = 0.1
 _INFORMATIVE_POINTS = 5.0
 
 _ROUNDING = 1e-9
+
+# Events kept from metric to metric: more than a group has.
+_MOST_HELD = 10
 
 # Below this a group missed so little of the run that the windows it did not see cannot matter.
 _SEEN_WHOLE = 0.99
@@ -76,6 +79,11 @@ class _Plan:
     counts: Mapping[str, _Count]
     seen: float
 
+    @property
+    def events(self) -> list[int]:
+        """Rows of the profile's events that it takes, without repetition."""
+        return sorted({event for count in self.counts.values() for event in count.rows})
+
 
 @dataclass(frozen=True, slots=True)
 class _Term:
@@ -114,16 +122,14 @@ def attribute_metrics(profile: Profile, catalog: Catalog) -> Findings:
     order = _by_self_cycles(functions, cycles)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    own = _table(plans, assign(entries, rank[functions.leaf], all_stacks), len(functions))
-    inclusive = _table(plans, assign(entries, rank[functions.row], functions.stack), len(functions))
+    own = _table(plans, CodeSamples(entries, rank[functions.leaf], all_stacks, len(functions)))
+    inclusive = _table(plans, CodeSamples(entries, rank[functions.row], functions.stack, len(functions)))
 
     kept = _lines_worth_a_row(lines, entries, cycles)
     line_rank = np.full(len(lines), len(kept), np.int64)
     line_rank[kept] = np.arange(len(kept))
-    of_lines = _table(plans, assign(entries, line_rank[lines.leaf], all_stacks), len(kept) + 1)
-
-    everything = replace(entries, stack=np.zeros_like(entries.stack))
-    program = _table(plans, everything, 1, is_exact=True)
+    of_lines = _table(plans, CodeSamples(entries, line_rank[lines.leaf], all_stacks, len(kept) + 1))
+    program = _table(plans, CodeSamples(entries, np.zeros_like(all_stacks), all_stacks, 1), is_exact=True)
     return Findings(
         catalog=catalog,
         program=program,
@@ -228,28 +234,29 @@ def _lines_worth_a_row(lines: CodeRows, entries: Entries, cycles: F64) -> I64:
     return order[(samples[order] >= MIN_SAMPLES) & (lines.line[order] > 0)]
 
 
-def _table(plans: Sequence[_Plan], entries: Entries, n: int, *, is_exact: bool = False) -> MetricTable:
-    """Metrics of n pieces of code.
+def _table(plans: Sequence[_Plan], code: CodeSamples, *, is_exact: bool = False) -> MetricTable:
+    """Metrics of pieces of code.
 
     Args:
-        entries: of rows of code.
         is_exact: the one row is all that was counted, so that its counts are the counters' own.
     """
-    shape = (n, len(plans))
+    shape = (code.n, len(plans))
     value, half_width = np.full(shape, np.nan), np.full(shape, np.nan)
     samples, is_significant = np.zeros(shape, np.uint64), np.zeros(shape, np.bool_)
-    sums: dict[int, tuple[F64, F64, F64]] = {}  # of an event: weight, squares, samples
-    for column, plan in enumerate(plans):
-        terms = {}
-        for name, count in plan.counts.items():
-            for row in count.rows:
-                if row not in sums:
-                    sums[row] = _sums(entries, row, n)
-            terms[name] = _term(count, [sums[row] for row in count.rows], is_exact=is_exact)
-        value[:, column], half_width[:, column], samples[:, column] = _estimate(plan, terms, entries, is_exact=is_exact)
-        is_significant[:, column] = _is_significant(
-            plan.metric, value[:, column], half_width[:, column], samples[:, column]
-        )
+    held: dict[int, EventSums] = {}  # by event, of the last metrics only
+    # Metrics of one group follow each other, since they share events.
+    for column in sorted(range(len(plans)), key=lambda column: plans[column].events):
+        plan = plans[column]
+        held = {event: held[event] if event in held else code.sums(event) for event in plan.events} | {
+            event: held[event] for event in list(held)[-_MOST_HELD:]
+        }
+        terms = {
+            name: _term(count, [held[event] for event in count.rows], is_exact=is_exact)
+            for name, count in plan.counts.items()
+        }
+        estimate = _estimate(plan, terms, held, is_exact=is_exact)
+        value[:, column], half_width[:, column], samples[:, column] = estimate
+        is_significant[:, column] = _is_significant(plan.metric, *estimate)
     return MetricTable(
         metrics=[plan.metric.name for plan in plans],
         units=[plan.metric.units for plan in plans],
@@ -261,17 +268,9 @@ def _table(plans: Sequence[_Plan], entries: Entries, n: int, *, is_exact: bool =
     )
 
 
-def _sums(entries: Entries, event: int, n: int) -> tuple[F64, F64, F64]:
-    chosen = entries.of_event(event)
-    row = entries.stack[chosen]
-    weight, squares, samples = (
-        sum_by_row(row, column[chosen], n) for column in (entries.weight, entries.squares, entries.samples)
-    )
-    return weight, squares, samples
-
-
-def _term(count: _Count, sums: Sequence[tuple[F64, F64, F64]], *, is_exact: bool) -> _Term:
-    weight, squares, samples = (np.sum([each[i] for each in sums], axis=0) for i in range(3))
+def _term(count: _Count, sums: Sequence[EventSums], *, is_exact: bool) -> _Term:
+    weight = np.sum([each.weight.sum(axis=1) for each in sums], axis=0)
+    squares, samples = (np.sum([getattr(each, name) for each in sums], axis=0) for name in ("squares", "samples"))
     nothing = np.zeros_like(weight)
     if count.total is None and not count.weight:
         return _Term(nothing + np.nan, nothing, nothing, samples)
@@ -293,7 +292,9 @@ def _term(count: _Count, sums: Sequence[tuple[F64, F64, F64]], *, is_exact: bool
     return _Term(weight * count.scale, variance * count.scale**2, np.where(samples == 0, unseen, 0.0), samples)
 
 
-def _estimate(plan: _Plan, terms: Mapping[str, _Term], entries: Entries, *, is_exact: bool) -> tuple[F64, F64, U64]:
+def _estimate(
+    plan: _Plan, terms: Mapping[str, _Term], sums: Mapping[int, EventSums], *, is_exact: bool
+) -> tuple[F64, F64, U64]:
     """Value, half of the 95 % interval, and samples that they rest on, of each piece of code."""
     value, gradient = evaluate_with_gradient(plan.metric.expression, {name: each.value for name, each in terms.items()})
     doubt = {name: gradient[name] ** 2 * (each.variance + (each.unseen / Z_95) ** 2) for name, each in terms.items()}
@@ -305,14 +306,20 @@ def _estimate(plan: _Plan, terms: Mapping[str, _Term], entries: Entries, *, is_e
     samples = np.where(np.isfinite(scarcest), scarcest, 0).astype(np.uint64)
     quantile: F64 | float = Z_95
     if plan.seen < _SEEN_WHOLE:
-        variance, quantile = _with_multiplexing(plan, gradient, variance, samples, entries, is_exact=is_exact)
+        variance, quantile = _with_multiplexing(plan, gradient, variance, samples, sums, is_exact=is_exact)
     half_width = np.asarray(quantile * np.sqrt(variance))
     # The sum of an exact metric's parts is zero but for rounding.
     return value, np.where(half_width < _ROUNDING * np.abs(value), 0.0, half_width), samples
 
 
 def _with_multiplexing(
-    plan: _Plan, gradient: Mapping[str, F64], sampling: F64, samples: U64, entries: Entries, *, is_exact: bool
+    plan: _Plan,
+    gradient: Mapping[str, F64],
+    sampling: F64,
+    samples: U64,
+    sums: Mapping[int, EventSums],
+    *,
+    is_exact: bool,
 ) -> tuple[F64, F64]:
     """Variance with that of the windows in which other groups had the counters, and the quantile for the interval.
 
@@ -322,25 +329,17 @@ def _with_multiplexing(
     """
     n = len(sampling)
     chosen = np.flatnonzero(np.isfinite(sampling) & (is_exact or samples >= MIN_SAMPLES))
-    compact = np.full(n, -1)
-    compact[chosen] = np.arange(len(chosen))
-    parts = np.zeros((len(chosen), entries.intervals))
+    parts = np.zeros((len(chosen), sums[plan.events[0]].weight.shape[1]))
     for name, count in plan.counts.items():
-        for row in count.rows:
-            these = entries.of_event(row)
-            code = entries.stack[these]
-            is_chosen = compact[code] >= 0
-            code = code[is_chosen]
-            added = gradient[name][code] * entries.weight[these][is_chosen] * count.scale
-            place = compact[code] * entries.intervals + entries.interval[these][is_chosen]
-            parts += sum_by_row(place, added, parts.size).reshape(parts.shape)
+        for event in count.rows:
+            parts += (gradient[name][chosen] * count.scale)[:, None] * sums[event].weight[chosen]
     between, freedom = np.full(n, np.nan), np.full(n, np.nan)
     between[chosen], freedom[chosen] = variance_between(parts)
     unseen_time = 1.0 - plan.seen
     if is_exact:
         return unseen_time * between, student_95(freedom)
-    # Counted only beyond its own standard error: scatter that is no more than sampling's must not widen the interval.
-    stands_out = between > sampling * (1 + np.sqrt(2 / freedom))
+    # Counted only where it clearly stands out: scatter that is no more than sampling's must not widen the interval.
+    stands_out = between > sampling * (1 + 2 * np.sqrt(2 / freedom))
     excess = np.where(stands_out, unseen_time * (between - sampling), 0.0)
     variance = sampling + excess
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -15,10 +15,10 @@ MAX_INTERVALS = 32
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Samples of an event within an interval, of one stack (or piece of code); sorted by event.
+    """Samples of an event within an interval, of one stack; sorted by event.
 
     Attributes:
-        stack: int64[n], stack id; after `assign` a row of code.
+        stack: int64[n], stack id.
         interval: int64[n], 0 to ``intervals - 1`` in order of time.
         samples, weight: float64[n], sums.
         squares: float64[n], sum of the squared weights of the single samples.
@@ -62,26 +62,55 @@ def sample_entries(profile: Profile) -> Entries:
     )
 
 
-def assign(entries: Entries, row: I64, stack: I64) -> Entries:
-    """The entries of pieces of code instead of stacks; an entry counts for each row that its stack belongs to.
+@dataclass(frozen=True, slots=True)
+class EventSums:
+    """One event's samples of each of n pieces of code.
 
-    Args:
-        row, stack: int64[pairs], sorted by stack, as in `rollup.CodeRows`.
+    Attributes:
+        weight: float64[n, intervals].
+        samples, squares: float64[n], as in `Entries`.
     """
-    first = np.searchsorted(stack, entries.stack, "left")
-    rows_of = np.searchsorted(stack, entries.stack, "right") - first
-    ends = np.cumsum(rows_of)
-    source = np.repeat(np.arange(len(entries.stack)), rows_of)
-    pair = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - rows_of - first, rows_of)
-    return Entries(
-        stack=row[pair],
-        interval=entries.interval[source],
-        samples=entries.samples[source],
-        weight=entries.weight[source],
-        squares=entries.squares[source],
-        event_start=np.concatenate(([0], ends))[entries.event_start].astype(np.int64),
-        intervals=entries.intervals,
-    )
+
+    weight: F64
+    samples: F64
+    squares: F64
+
+
+class CodeSamples:
+    """A profile's samples by piece of code, an event at a time.
+
+    Stacks are deep, so that all events at once would be many times the profile's size.
+    """
+
+    def __init__(self, entries: Entries, row: I64, stack: I64, n: int) -> None:
+        """An entry counts for each row that its stack belongs to.
+
+        Args:
+            row, stack: int64[pairs], sorted by stack, as in `rollup.CodeRows`.
+            n: number of rows.
+        """
+        self.n = n
+        self.intervals = entries.intervals
+        self._entries = entries
+        self._row = row
+        self._start = np.searchsorted(stack, np.arange(int(stack.max(initial=-1)) + 2))
+
+    def sums(self, event: int) -> EventSums:
+        """One event's samples."""
+        entries, chosen = self._entries, self._entries.of_event(event)
+        stack = entries.stack[chosen]
+        first = self._start[stack]
+        rows_of = self._start[stack + 1] - first
+        ends = np.cumsum(rows_of)
+        source = np.repeat(np.arange(chosen.start, chosen.stop), rows_of)
+        row = self._row[np.arange(len(source)) + np.repeat(first - (ends - rows_of), rows_of)]
+        place = row * self.intervals + entries.interval[source]
+        weight = sum_by_row(place, entries.weight[source], self.n * self.intervals)
+        return EventSums(
+            weight.reshape(self.n, self.intervals),
+            sum_by_row(row, entries.samples[source], self.n),
+            sum_by_row(row, entries.squares[source], self.n),
+        )
 
 
 def _squares(event: NDArray[np.uint32], count: F64, weight: F64, is_adapted: NDArray[np.bool_]) -> F64:
