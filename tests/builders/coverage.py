@@ -58,7 +58,7 @@ class Case:
 
 
 ONE_GROUP = Recording(LEVEL_1)
-TURNS = Recording(MIXED, seconds=10, rate_hz=400)
+TURNS = Recording(MIXED, seconds=6, rate_hz=400)
 # What the intervals are made for.
 KEPT = (
     Case("one group, steady program", Program(CODES), ONE_GROUP),

@@ -43,7 +43,7 @@ class Program:
     second: Sequence[Code] = ()
     phase_ms: float = 0.0
     has_even_phases: bool = False
-    visit_us: float = 50.0
+    visit_us: float = 100.0
 
 
 @dataclass(frozen=True)
