@@ -1,6 +1,5 @@
 """A capture's SPE records as samples of a profile, for exporters."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +10,12 @@ from tdprof.capture.manifest import State, read_manifest
 from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.tables import read_table
 from tdprof.decode.spe_capture import open_capture
-from tdprof.decode.spe_samples import LATENCIES, add_up_samples, pids_of
+from tdprof.decode.spe_samples import LATENCIES, add_up_samples
 from tdprof.model import EventInfo, Unit
 from tdprof.operations import RECORDS, SampledOperations
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, load_other_samples
+from tdprof.profile import NO_ID
+from tdprof.spe_rows import ThreadOwners
 
 # `go tool pprof` needs about a kilobyte for each label of each sample.
 MOST_ROWS = 50_000
@@ -42,11 +43,11 @@ def load_operations(
         return None
     progress("adding up SPE records")
     with open_capture(folder, manifest) as source:
-        workers = len(os.sched_getaffinity(0))
-        added = add_up_samples(source, workers=workers, most_rows=most_rows, progress=progress)
+        added = add_up_samples(source, most_rows=most_rows, progress=progress)
     table = added.table
     if not len(table):
         return None
+    owners = ThreadOwners(read_table(folder, "mappings"), read_table(folder, "processes"))
     tids, addresses = table["tid"].to_numpy(), table["pc"].to_numpy()
     distinct, stack = np.unique(addresses, return_inverse=True)
     stack = stack.reshape(-1).astype(np.uint64)
@@ -55,8 +56,8 @@ def load_operations(
     columns = {
         "time_ns": pa.array(np.full(len(table), _ANY_TIME, np.uint64)),
         "event": pa.array(np.zeros(len(table), np.uint32)),
-        "pid": pa.array(pids_of(tids, read_table(folder, "mappings"), read_table(folder, "processes"))),
-        "tid": pa.array(tids.astype(np.uint32)),
+        "pid": pa.array(owners.pids(tids)),
+        "tid": pa.array(np.minimum(tids, NO_ID).astype(np.uint32)),
         "thread_name": pa.nulls(len(table), SAMPLES.field("thread_name").type),
         "user_stack": pa.array(stack, mask=is_kernel),
         "kernel_stack": pa.array(stack, mask=~is_kernel),

@@ -21,13 +21,14 @@ from tdprof.decode.spe_sources import encoding_of, sources
 from tdprof.decode.spe_switches import NO_TID
 from tdprof.model import MappedFile
 from tdprof.naming import Demangle, Locate, name_locations
+from tdprof.profile import NO_ID
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 MAX_ROWS = 1 << 19
 """What comes after so many rows shares one, so that no input fills memory."""
-_NO_PID = 2**32 - 1
 _KERNEL_ADDRESS = np.uint64(1 << 63)
 _ANY_TIME = 2**63 - 1
 
@@ -160,6 +161,28 @@ class _Function(NamedTuple):
     mapped_file: MappedFile | None
 
 
+class ThreadOwners:
+    """Which process a thread belongs to.
+
+    A thread that side-band does not name is taken for a process's first; a record without a thread belongs to the only
+    process there is, if there is one.
+
+    Args:
+        mappings, processes: a capture's tables.
+    """
+
+    def __init__(self, mappings: pa.Table, processes: pa.Table) -> None:
+        self._pid_of = dict(zip(processes["tid"].to_pylist(), processes["pid"].to_pylist(), strict=True))
+        mapped = set(mappings["pid"].to_pylist())
+        self._pid_of[NO_TID] = mapped.pop() if len(mapped) == 1 else NO_ID
+
+    def pids(self, tids: U64) -> U32:
+        """uint32[n]: the process of each thread, ``NO_ID`` where nothing tells."""
+        distinct, which = np.unique(tids, return_inverse=True)
+        pids: U32 = np.array([self._pid_of.get(tid, tid) for tid in distinct.tolist()], np.uint32)
+        return pids[which.reshape(-1)]
+
+
 class CodeRows:
     """Rows by function, line or instruction; inlined code belongs to the function that was inlined.
 
@@ -179,9 +202,7 @@ class CodeRows:
     ) -> None:
         self._mappings, self._processes = read_table(tables, "mappings"), read_table(tables, "processes")
         self._spaces = AddressSpaces(self._mappings, self._processes)
-        self._pid_of = dict(zip(self._processes["tid"].to_pylist(), self._processes["pid"].to_pylist(), strict=True))
-        mapped = set(self._mappings["pid"].to_pylist())
-        self._only_pid = mapped.pop() if len(mapped) == 1 else _NO_PID
+        self._owners = ThreadOwners(self._mappings, self._processes)
         self._detail = detail
         self._locate = locate
         self._demangle = demangle
@@ -194,8 +215,8 @@ class CodeRows:
         """First key: address of the instruction; second: thread."""
         if not len(first):
             return np.zeros(0, np.int64)
-        pids = self._pids(second)
-        self.unknown_processes += int((pids == _NO_PID).sum())
+        pids = self._owners.pids(second)
+        self.unknown_processes += int((pids == NO_ID).sum())
         attributed = self._attribute(first, pids)
         files = [*attributed.mapped_files, None]  # index -1: no file
         functions, locations = name_locations(
@@ -232,17 +253,6 @@ class CodeRows:
         rows = [self._rows.setdefault(tuple(key), len(self._rows)) for key in distinct.T.tolist()]
         location = attributed.stack_location[attributed.stack_start[attributed.sample_stack]]
         return np.array(rows, np.int64)[which.reshape(-1)][location]
-
-    def _pids(self, tids: U64) -> NDArray[np.uint32]:
-        """Process of each thread.
-
-        A thread that side-band does not name is taken for a process's first; a record without a thread belongs to the
-        only process there is, if there is one.
-        """
-        distinct, which = np.unique(tids, return_inverse=True)
-        known = self._pid_of
-        pids = [self._only_pid if tid == NO_TID else known.get(tid, tid) for tid in distinct.tolist()]
-        return np.array(pids, np.uint32)[which.reshape(-1)]
 
     def _attribute(self, addresses: U64, pids: NDArray[np.uint32]) -> AttributedStacks:
         """Each address as a sample of its own, whose stack is that address."""

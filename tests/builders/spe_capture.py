@@ -23,7 +23,7 @@ CODE = ((0x401000, "work", 10), (0x401004, "work", 11), (0x401100, "parse", 30),
 RETIRED, ACCESS, REFILL, TLB, WALK, NOT_TAKEN, MISPREDICTED = (1 << bit for bit in range(1, 8))
 
 
-def load(pc: int, *, misses: bool = False, **more: int) -> spe.Truth:
+def load(pc: int, *, misses: bool = False, **more: int | None) -> spe.Truth:
     events = RETIRED | ACCESS | TLB | (REFILL if misses else 0)
     fields = {"total": 20, "issue": 3, "va": 0xFFFF_0000_1000, "translation": 1, "context_el2": PID, "timestamp": 1000}
     return spe.Truth(pc=0x80 << 56 | pc, op_class=1, op=0, events=events, **{**fields, **more})

@@ -7,8 +7,10 @@ import pytest
 
 from builders import spe
 from builders.spe_capture import PID, load, records, write_spe_capture
+from tdprof.decode.perf_auxtrace import TimeConversion
 from tdprof.decode.spe_samples import NO_LATENCY, _round_down, add_up_samples
 from tdprof.decode.spe_spans import AuxLosses, AuxSpan, SpeInput
+from tdprof.decode.spe_switches import NO_TID, Switches
 from tdprof.export.pprof import build_pprof
 from tdprof.frames import frame_stacks, function_names
 from tdprof.operations import SampledOperations
@@ -79,10 +81,24 @@ def test_detail_is_given_up_before_records_are(tmp_path: Path, most_rows: int, d
 def test_memory_is_bounded_by_detail_while_records_come() -> None:
     stream, _ = spe.write_stream((load(0x401000, total=number % 4096) for number in range(100_000)), spe.packed_record)
     source = SpeInput([AuxSpan(memoryview(stream), 0, 0, None, V1)], None, AuxLosses())
-    added = add_up_samples(source, workers=1, most_rows=100)
+    added = add_up_samples(source, most_rows=100)
     assert len(added.table) <= 100
     assert sum(added.table["records"].to_pylist()) == 100_000
     assert sum(added.table["latency_cycles"].to_pylist()) == sum(number % 4096 for number in range(100_000))
+
+
+def test_context_switches_name_the_thread_where_no_packet_does() -> None:
+    records = [load(0x401000, context_el2=None, timestamp=stamp) for stamp in (100, 300)] + [load(0x401000)]
+    stream, _ = spe.write_stream(records, spe.packed_record)
+    switches = Switches(np.array([200], np.uint64), np.array([NO_TID, 77], np.uint64))
+    spans = [AuxSpan(memoryview(stream), 0, 3, None, V1)]
+    source = SpeInput(spans, TimeConversion(0, 1, 0), AuxLosses(), {3: switches})
+    table = add_up_samples(source, most_rows=10).table
+    assert sorted(table["tid"].to_pylist()) == [PID, 77, NO_TID]
+
+
+def test_no_records_are_an_empty_table() -> None:
+    assert len(add_up_samples(SpeInput([]), most_rows=10).table) == 0
 
 
 def test_rounding_keeps_the_highest_bits() -> None:

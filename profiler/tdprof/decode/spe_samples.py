@@ -10,16 +10,23 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from arm_spe import DecodeCounts
-from tdprof.decode.perf_layout import NOT_RECORDED
-from tdprof.decode.spe_sources import Level, Source, encoding_of, sources
+from arm_spe import Kind, RecordBatch, RecordDecoder
+from tdprof.decode.spe_counting import thread_of
+from tdprof.decode.spe_sources import LEVEL_ORDER, Level, encoding_of, source_codes, sources
 from tdprof.decode.spe_spans import AuxSpan, SpeInput
-from tdprof.decode.spe_table import decode_tables
 
 I64 = NDArray[np.int64]
-LATENCIES = ("total_latency", "issue_latency", "translation_latency")
+LATENCIES = {"total_latency": Kind.TOT, "issue_latency": Kind.ISSUE, "translation_latency": Kind.XLAT}
 NO_LATENCY = -1
-_KEYS = ("tid", "pc", *LATENCIES, "data_src", "snoop_status")
+_KEYS = ("tid", "pc", *LATENCIES, "source")
+_SCHEMA = pa.schema(
+    [
+        pa.field("tid", pa.uint64()),
+        pa.field("pc", pa.uint64()),
+        *(pa.field(name, pa.int64()) for name in (*LATENCIES, "source", "records", "latency_cycles")),
+    ]
+)
+_BATCH_RECORDS = 1 << 15
 # The words that perf_data_converter uses for perf's memory levels; those it has no word for are of the same make.
 _LEVEL_WORDS = {
     Level.L1: "L1",
@@ -31,7 +38,9 @@ _LEVEL_WORDS = {
     Level.DEVICE: "IO Memory",
     Level.UNKNOWN: "Unknown Level",
 }
-_SNOOP_HIT = "Hit"
+# Of each code of `_sources`: none, then each level without and with another cache that gave the line.
+_DATA_SRC = pa.array([None, *(_LEVEL_WORDS[level] for level in LEVEL_ORDER for _ in range(2))])
+_SNOOP = pa.array([None, *([None, "Hit"] * len(LEVEL_ORDER))], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +66,8 @@ class Detail:
 
 
 # Finest first: a long recording has more distinct records than any viewer opens.
-DETAILS = (
-    Detail(0, LATENCIES),
-    Detail(3, LATENCIES),
-    Detail(2, LATENCIES[:1]),
-    Detail(1, LATENCIES[:1]),
-    Detail(0, ()),
-)
+_ALL, _TOTAL = tuple(LATENCIES), ("total_latency",)
+DETAILS = (Detail(0, _ALL), Detail(3, _ALL), Detail(2, _TOTAL), Detail(1, _TOTAL), Detail(0, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class AddedUp:
     """Distinct samples.
 
     Attributes:
-        table: ``tid`` (``NOT_RECORDED`` where nothing tells), ``pc``, latencies in cycles (``NO_LATENCY``: none),
+        table: ``tid`` (``NO_TID`` where nothing tells), ``pc``, latencies in cycles (``NO_LATENCY``: none),
             ``data_src`` and ``snoop_status`` of loads, ``records``, ``latency_cycles``: exact sum of total latencies.
         detail: what was kept of the latencies.
     """
@@ -80,28 +84,28 @@ class AddedUp:
     detail: Detail
 
 
-def add_up_samples(
-    source: SpeInput, *, workers: int, most_rows: int, progress: Callable[[str], None] = lambda _: None
-) -> AddedUp:
+def add_up_samples(source: SpeInput, *, most_rows: int, progress: Callable[[str], None] = lambda _: None) -> AddedUp:
     """Add all records up, in as much detail as fits.
 
     Args:
         source: the data.
-        workers: threads that decode.
         most_rows: rows of the result, unless there are more combinations of thread, instruction and data source.
         progress: told how far it is.
     """
-    level, parts, rows, records = 0, [_keyed_schema().empty_table()], 0, 0
+    level, parts, rows, records = 0, [_SCHEMA.empty_table()], 0, 0
     too_many = 4 * most_rows
-    for span, batch in decode_tables(source, DecodeCounts(), workers=workers):
-        parts.append(_grouped([_keyed(span, batch)], DETAILS[level]))
-        rows += len(parts[-1])
-        records += len(batch)
-        if rows > too_many:
-            progress(f"adding up SPE records: {records:,}")
-            table, level = _fit(parts, level, 2 * most_rows)
-            parts, rows, too_many = [table], len(table), max(too_many, 2 * len(table))
+    for span in source.spans:
+        for batch in RecordDecoder(span.data, batch_records=_BATCH_RECORDS):
+            parts.append(_grouped([_keyed(batch, span, source)], DETAILS[level]))
+            rows += len(parts[-1])
+            records += len(batch)
+            if rows > too_many:
+                progress(f"adding up SPE records: {records:,}")
+                table, level = _fit(parts, level, 2 * most_rows)
+                parts, rows, too_many = [table], len(table), max(too_many, 2 * len(table))
     table, level = _fit(parts, level, most_rows)
+    which = table["source"].combine_chunks()
+    table = table.append_column("data_src", _DATA_SRC.take(which)).append_column("snoop_status", _SNOOP.take(which))
     return AddedUp(table, DETAILS[level])
 
 
@@ -114,31 +118,27 @@ def _fit(parts: list[pa.Table], level: int, most_rows: int) -> tuple[pa.Table, i
     return table, level
 
 
-def _keyed_schema() -> pa.Schema:
-    types = {"tid": pa.uint64(), "pc": pa.uint64(), "data_src": pa.string(), "snoop_status": pa.string()}
-    keys = [pa.field(name, types.get(name, pa.int64())) for name in _KEYS]
-    return pa.schema([*keys, pa.field("records", pa.int64()), pa.field("latency_cycles", pa.int64())])
-
-
-def _keyed(span: AuxSpan, batch: pa.RecordBatch) -> pa.Table:
-    known = sources(encoding_of(span.midr))
-    which = batch["source"].indices
-    tid = pa.scalar(NOT_RECORDED if span.tid is None else span.tid, pa.uint64())
+def _keyed(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> pa.Table:
     columns = {
-        "tid": batch["context"].cast(pa.uint64()).fill_null(tid),
-        "pc": batch["pc"],
-        "data_src": _words(known, lambda source: _LEVEL_WORDS[source.level]).take(which),
-        "snoop_status": _words(known, lambda source: _SNOOP_HIT if source.is_snooped else None).take(which),
-        "records": pa.array(np.ones(len(batch), np.int64)),
-        "latency_cycles": batch["total_latency"].cast(pa.int64()).fill_null(0),
+        "tid": thread_of(batch, span, source),
+        "pc": batch["pc"].view(np.uint64),
+        "source": _sources(batch, span),
+        "records": np.ones(len(batch), np.int64),
+        "latency_cycles": np.where(batch.has(Kind.TOT), batch["total_latency"], 0),
     }
-    for name in LATENCIES:
-        columns[name] = batch[name].cast(pa.int64()).fill_null(NO_LATENCY)
-    return pa.table([columns[name] for name in _keyed_schema().names], schema=_keyed_schema())
+    for name, kind in LATENCIES.items():
+        columns[name] = np.where(batch.has(kind), batch[name].astype(np.int64), NO_LATENCY)
+    # Copied, for the decoder writes the next batch into the same memory.
+    return pa.table([pa.array(columns[field.name].copy(), field.type) for field in _SCHEMA], schema=_SCHEMA)
 
 
-def _words(known: list[Source], word: Callable[[Source], str | None]) -> pa.Array:
-    return pa.array([word(source) for source in known], pa.string())
+def _sources(batch: RecordBatch, span: AuxSpan) -> NDArray[np.int64]:
+    """int64[n]: of loads, position in ``_DATA_SRC`` and ``_SNOOP``; 0 for what is no load."""
+    known = sources(encoding_of(span.midr))
+    code = np.array([1 + 2 * LEVEL_ORDER.index(each.level) + each.is_snooped for each in known])
+    codes, is_load = source_codes(batch, encoding_of(span.midr))
+    found: NDArray[np.int64] = np.where(is_load, code[codes], 0)
+    return found
 
 
 def _grouped(parts: list[pa.Table], detail: Detail) -> pa.Table:
@@ -158,17 +158,3 @@ def _round_down(cycles: I64, bits: int) -> I64:
     _, exponent = np.frexp(np.maximum(cycles, 0).astype(np.float64))
     shift = np.maximum(exponent - bits, 0)
     return np.where(cycles < 0, cycles, cycles >> shift << shift)
-
-
-def pids_of(tids: NDArray[np.uint64], mappings: pa.Table, processes: pa.Table) -> NDArray[np.uint32]:
-    """uint32[n]: the process of each thread.
-
-    A thread that side-band does not name is taken for a process's first; a record without a thread belongs to the only
-    process there is, if there is one.
-    """
-    pid_of = dict(zip(processes["tid"].to_pylist(), processes["pid"].to_pylist(), strict=True))
-    mapped = set(mappings["pid"].to_pylist())
-    pid_of[NOT_RECORDED] = mapped.pop() if len(mapped) == 1 else NOT_RECORDED
-    distinct, which = np.unique(tids, return_inverse=True)
-    pids: NDArray[np.uint32] = np.array([pid_of.get(tid, tid) for tid in distinct.tolist()], np.uint32)
-    return pids[which.reshape(-1)]
