@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import shutil
 import subprocess
 import time
@@ -74,6 +75,20 @@ def test_text_for_people(program: Path) -> None:
     assert result.returncode == 0
     assert "__attribute__((noinline)) static uint64_t multiply(uint64_t x, int n)" in result.stdout
     assert "\x1b" not in result.stdout
+
+
+@pytest.mark.parametrize("no_colour", [False, True])
+def test_colours_on_a_terminal_only_and_not_against_the_users_wish(program: Path, no_colour: bool) -> None:
+    controller, terminal = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "PAGER")}
+    environment |= {"TERM": "xterm-256color", "PAGER": "cat"} | ({"NO_COLOR": "1"} if no_colour else {})
+    command = [*TDPROF, "annotate", str(program / "capture"), "multiply"]
+    subprocess.run(command, stdout=terminal, stderr=subprocess.DEVNULL, env=environment, check=True)
+    os.close(terminal)
+    shown = os.read(controller, 1 << 16)
+    os.close(controller)
+    assert b"multiply" in shown
+    assert (b"31m" in shown) != no_colour  # red
 
 
 def test_changed_source_is_said_to_be(program: Path) -> None:

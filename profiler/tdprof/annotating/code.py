@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -24,31 +25,40 @@ class FoundCode:
     """One piece of code, and what stands at each of its bytes' file offsets."""
 
     file: MappedFile
+    symbols: ElfSymbols
     part: CodePart
     locations: Locations
 
 
 def find_code(profile: Profile, places: Places, symbolizer: Symbolizer, function: ChosenFunction) -> list[FoundCode]:
     """The symbols that samples of the function fell into, with the pieces split off from them."""
-    by_file: dict[int, list[int]] = defaultdict(list)
-    for location in places.location:
-        by_file[int(profile.locations.mapped_file[location])].append(int(profile.locations.address[location]))
+    # One file can be mapped as several: processes that ran before the recording show it without its build-id.
+    files: dict[Path, MappedFile] = {}
+    addresses: dict[Path, list[int]] = defaultdict(list)
+    for row, (path, address) in _rows_in_files(profile, places, symbolizer):
+        files.setdefault(path, profile.mapped_files[int(profile.locations.mapped_file[places.location[row]])])
+        addresses[path].append(address)
     found = []
-    for number, addresses in by_file.items():
-        if number < 0:
-            continue
-        file = profile.mapped_files[number]
+    for path, file in files.items():
         symbols = symbolizer.file_of(file)
-        if not isinstance(symbols, ElfSymbols):
-            continue
-        parts = symbols.parts(np.unique(np.array(addresses, np.uint64)))
+        assert isinstance(symbols, ElfSymbols)
+        parts = symbols.parts(np.unique(np.array(addresses[path], np.uint64)))
         # Where the function has code of its own, callers that it is inlined into are not part of it.
         shown = demangle([part.name for part in parts])
         own = [part for part, name in zip(parts, shown, strict=True) if base_name(name) == function.name]
         for part in own or parts:
             offsets = np.arange(part.file_offset, part.file_offset + len(part.data), dtype=np.uint64)
-            found.append(FoundCode(file, part, symbolizer.locate(file, offsets)))
+            found.append(FoundCode(file, symbols, part, symbolizer.locate(file, offsets)))
     return found
+
+
+def _rows_in_files(profile: Profile, places: Places, symbolizer: Symbolizer) -> Iterator[tuple[int, tuple[Path, int]]]:
+    """Row of ``places``, and (file, offset in it) for each address in a file that can be read here."""
+    for row, location in enumerate(places.location):
+        number = int(profile.locations.mapped_file[location])
+        symbols = symbolizer.file_of(profile.mapped_files[number]) if number >= 0 else None
+        if isinstance(symbols, ElfSymbols):
+            yield row, (symbols.path, int(profile.locations.address[location]))
 
 
 def _frames(locations: Locations, row: int) -> list[tuple[str, str, int]]:
@@ -81,34 +91,35 @@ def lines_with_code(found: Sequence[FoundCode], function: ChosenFunction) -> Map
 def read_code(
     profile: Profile, places: Places, found: Sequence[FoundCode], symbolizer: Symbolizer, notes: list[str]
 ) -> Iterator[Code]:
+    """The instructions of pieces of code with their samples; then samples at all other addresses of the function.
+
+    Args:
+        notes: what is missing is added.
+    """
     from tdprof.symbolize.disassembly import disassemble, is_supported  # slow to load, and few need it
 
     events = len(profile.events)
-    rows: dict[tuple[MappedFile, int], int] = {}
-    for row, location in enumerate(places.location):
-        number = int(profile.locations.mapped_file[location])
-        if number >= 0:
-            rows[profile.mapped_files[number], int(profile.locations.address[location])] = row
-    seen = set()
+    rows: dict[tuple[Path, int], list[int]] = defaultdict(list)
+    for row, place in _rows_in_files(profile, places, symbolizer):
+        rows[place].append(row)
+    seen: set[int] = set()
     for each in found:
         if not is_supported(each.part.machine):
             notes.append(
                 f"no instructions: code of ELF machine {each.part.machine} is not decoded (AArch64, x86-64 are)"
             )
             return
-        symbols = symbolizer.file_of(each.file)
-        assert isinstance(symbols, ElfSymbols)
         instructions = list(disassemble(each.part))
         targets = [target for instruction in instructions if (target := instruction.target) is not None]
-        names = _shown_targets(symbols.name_targets(np.array(targets, np.uint64)))
+        names = _shown_targets(each.symbols.name_targets(np.array(targets, np.uint64)))
         named: dict[int | None, str] = dict(zip(targets, names, strict=True))
         lines = []
         shown: dict[str, str] = {}
         for instruction in instructions:
             at = instruction.address - each.part.address
             offset = each.part.file_offset + at
-            places_here = ((each.file, byte) for byte in range(offset, offset + instruction.size))
-            mine = [rows[place] for place in places_here if place in rows]
+            bytes_ = ((each.symbols.path, byte) for byte in range(offset, offset + instruction.size))
+            mine = [row for place in bytes_ if place in rows for row in rows[place]]
             seen.update(mine)
             frames = _frames(each.locations, at)
             for name, _, _ in frames:
@@ -142,13 +153,14 @@ def _shown_targets(names: Sequence[str]) -> list[str]:
 
 
 def _bare_addresses(profile: Profile, places: Places, rows: Sequence[int], notes: list[str]) -> Iterator[Code]:
-    """Samples at addresses whose code is not at hand, or is that of callers that the function is inlined into."""
+    """Samples at addresses whose code is not at hand, or is that of other functions that this one is inlined into."""
     modules = module_names(profile)
     by_module: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         by_module[modules[int(profile.locations.mapped_file[places.location[row]])]].append(row)
     for module, mine in by_module.items():
-        notes.append(f"of {len(mine)} sampled addresses in {module or 'no mapping'} the code is not shown")
+        where = f"{len(mine)} sampled addresses in {module or 'no mapping'}"
+        notes.append(f"{where}: their code is not at hand, or that of functions that this one is inlined into")
         lines = []
         for row in sorted(mine, key=lambda row: int(profile.locations.address[places.location[row]])):
             location = places.location[row]
