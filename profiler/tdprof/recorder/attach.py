@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from tdprof.perf_abi import ReadFormat, SampleType
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import perf_event_paranoid, read_setting
+from tdprof.recorder.limits import raised_descriptor_limit
 from tdprof.recorder.ring import PerfRing
 
 MAX_SAMPLE_RATE = "/proc/sys/kernel/perf_event_max_sample_rate"
@@ -65,13 +65,6 @@ def threads_of(pids: Iterable[int]) -> list[int]:
     return threads
 
 
-def raise_descriptor_limit() -> None:
-    """One descriptor for each event, thread and CPU adds up; take what the hard limit allows, as perf does."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 class AttachedEvents:
     """The open descriptors of one recording. Use as a context manager: leaving it closes them.
 
@@ -108,7 +101,6 @@ class AttachedEvents:
         Raises:
             TdprofError: the kernel refuses an event, with the reason and what to do about it.
         """
-        raise_descriptor_limit()
         self._target = target
         self._has_switches = has_switches
         self.rings: dict[int, PerfRing] = {}
@@ -117,6 +109,7 @@ class AttachedEvents:
         self.side_band: list[int] = []
         self._clocks: list[int] = []
         self._closing = contextlib.ExitStack()
+        self._closing.enter_context(raised_descriptor_limit())
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for cpu in cpus:

@@ -7,14 +7,14 @@ import contextlib
 import ctypes
 import errno
 import os
-import resource
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from tdprof.recorder.bpf_compiler import INSTRUCTION, replace_maps
 from tdprof.recorder.bpf_map import bpf
+from tdprof.recorder.limits import unlimited_locked_memory
 
 BPF_MAP_CREATE = 0
 BPF_PROG_LOAD = 5
@@ -135,7 +135,7 @@ def load_object(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str,
         return _load(found, entries)
     except _NotPermittedError:
         # Until Linux 5.11 maps and programs counted as locked memory.
-        with _unlimited_locked_memory():
+        with unlimited_locked_memory():
             return _load(found, entries)
 
 
@@ -202,14 +202,3 @@ def load_program(name: str, code: bytes) -> int:
         lines = log.value.decode(errors="replace").strip().splitlines()
         said = [line for line in lines if not line.startswith(("processed ", "verification time"))]
         raise _refusal(error)(f"{name}: {said[-1] if said else error.strerror}") from error
-
-
-@contextlib.contextmanager
-def _unlimited_locked_memory() -> Iterator[None]:
-    limits = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    with contextlib.suppress(ValueError, OSError):  # without CAP_SYS_RESOURCE: what is refused then says so
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, limits)

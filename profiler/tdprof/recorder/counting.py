@@ -1,14 +1,15 @@
 """Counting: opens groups of events for a command, for processes or for every CPU, and reads their totals."""
 
+import contextlib
 import errno
 import os
-import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.events import SOFTWARE_EVENTS, Event
+from tdprof.recorder.limits import raised_descriptor_limit
 from tdprof.recorder.perf_event import Count
 
 # What the kernel answers for an event that this machine, or this kind of target, does not have.
@@ -64,9 +65,8 @@ class CounterSet:
         self._groups = [[event.name for event in group] for group in groups]
         self._leaders: list[int] = []
         self._fds: list[dict[str, list[int]]] = []
-        self._file_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # One descriptor per event, group and thread adds up; take what the hard limit grants.
-        resource.setrlimit(resource.RLIMIT_NOFILE, (self._file_limit[1], self._file_limit[1]))
+        self._raised_limit = contextlib.ExitStack()
+        self._raised_limit.enter_context(raised_descriptor_limit())
         try:
             self._open(groups, target)
         except PermissionError:
@@ -150,7 +150,7 @@ class CounterSet:
     def close(self) -> None:
         """Give the descriptors back, and the limit that they needed."""
         self._close_events()
-        resource.setrlimit(resource.RLIMIT_NOFILE, self._file_limit)
+        self._raised_limit.close()
 
     def _close_events(self) -> None:
         for group in self._fds:
