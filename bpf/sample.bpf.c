@@ -79,9 +79,13 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, __u32 i
 	if (!sent || *sent == hash)
 		return hash;
 	stack->hash = hash;
-	__u32 size = sizeof(*stack) - sizeof(stack->address) + (__u32)bytes;
+	__u64 size = sizeof(*stack) - sizeof(stack->address) + bytes;
 
-	/* For the verifier, which has lost the bound on `bytes`. */
+	/*
+	 * For the verifier, which has lost the bound on `bytes`. The compiler must not see where `size` comes from: clang 19
+	 * and later then check one register and pass another.
+	 */
+	asm volatile("" : "+r"(size));
 	if (size > sizeof(*stack))
 		return hash;
 	/* No wake-up: user space comes by itself, and waking it from an NMI costs the sampled program. */
