@@ -88,6 +88,7 @@ async function topdown() {
   // Colour by a metric, own and with calls; too few samples have stripes.
   await page.locator("#colour").selectOption("backend_bound");
   await ready(page);
+  result.ramp = await page.locator("#legend .ramp").evaluate((ramp) => getComputedStyle(ramp).backgroundImage);
   result.coloured = { legend: await page.locator("#legend").innerText(), pixel: await pixel(page, 200, 55), hash: await hash(page) };
   await page.locator("#scope").selectOption("total");
   await ready(page);

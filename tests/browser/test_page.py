@@ -167,6 +167,20 @@ def test_colour_is_the_metrics_and_stripes_where_it_is_not_known(seen: Any) -> N
     assert coloured["pixel"] != seen["topdown"]["colouredTotal"]["pixel"]
 
 
+def test_the_scale_of_colours_rises_in_lightness_all_the_way(seen: Any) -> None:
+    colours = [tuple(map(int, each)) for each in re.findall(r"rgb\((\d+), (\d+), (\d+)\)", seen["topdown"]["ramp"])]
+    assert len(colours) == 64
+
+    def luminance(colour: tuple[int, ...]) -> float:
+        linear = [c / 12.92 if (c := value / 255) <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for value in colour]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    steps = [luminance(colour) for colour in colours]
+    assert steps == sorted(steps)
+    # From dark to bright, so that it is read without any hue: the ends are 10 to 1 apart.
+    assert (steps[-1] + 0.05) / (steps[0] + 0.05) > 10
+
+
 def test_zoom_and_the_browsers_buttons(seen: Any) -> None:
     topdown = seen["topdown"]
     assert topdown["zoomed"]["path"].split("\n")[::2] == ["all", "main", "solve"]

@@ -26,11 +26,11 @@ function scaleOf(stops) {
   });
 }
 
-// A fill and the text colour that reads best on it (WCAG's relative luminance).
+// A fill, and black or white, which contrasts more: 4.58 to 1 at least (WCAG's relative luminance).
 function paint([red, green, blue]) {
   const part = (value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
   const luminance = 0.2126 * part(red) + 0.7152 * part(green) + 0.0722 * part(blue);
-  return { fill: `rgb(${red} ${green} ${blue})`, ink: luminance > 0.2 ? "#101214" : "#ffffff" };
+  return { fill: `rgb(${red} ${green} ${blue})`, ink: luminance > 0.179 ? "#000000" : "#ffffff" };
 }
 
 // From dark blue over grey to yellow, as cividis: lightness rises all the way, so that it also works without any hue.
@@ -106,12 +106,13 @@ function byValue(model, choice, valueOf) {
     values[f] = found.value;
     if (found.value > highest) highest = found.value;
   }
-  const top = roundUp(highest);
+  const units = choice.metric ? choice.metric.units : "percent of the event";
+  // What few samples make of more than the whole must not set the scale for all others.
+  const top = units.startsWith("percent") ? Math.min(100, roundUp(highest)) : roundUp(highest);
   const paints = Array.from(values, (value) =>
     Number.isNaN(value) ? UNKNOWN : SEQUENTIAL[Math.min(STEPS - 1, Math.max(0, Math.round((value / top) * (STEPS - 1))))],
   );
   const program = choice.metric ? model.findings.program(choice.metric) : null;
-  const units = choice.metric ? choice.metric.units : "percent of the event";
   return { of: (f) => paints[f], legend: { kind: "scale", top, units, average: program?.value, hasUnknown: Boolean(choice.metric) } };
 }
 
