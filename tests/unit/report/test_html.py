@@ -17,6 +17,7 @@ from hypothesis import given
 from builders.profiles import ProfileBuilder, example, hostile, profiles
 from builders.topdown import topdown_profile
 from tdprof.calibrate import calibrated
+from tdprof.compare import Basis, compare
 from tdprof.findings import Findings
 from tdprof.frames import function_names
 from tdprof.pipeline import find_findings
@@ -152,6 +153,25 @@ def test_metrics_reach_the_page_with_their_doubt() -> None:
     assert names == [function_names(profile)[each] for each in findings.function.tolist()]
     told = [header["findings"]["diagnoses"][each]["path"] for each in columns["diagnosis"].tolist()]
     assert told == [list(diagnosis.path) for diagnosis in findings.diagnoses]
+
+
+def test_changes_are_in_percent_of_all_that_the_older_run_had() -> None:
+    older = ProfileBuilder().add("main", "work", weight=600, count=600).add("main", "gone", weight=400, count=400)
+    newer = ProfileBuilder().add("main", "work", weight=1200, count=1200).add("main", "new", weight=100, count=100)
+    a, b = (each.build(is_whole_run=True) for each in (older, newer))
+    comparison = compare(a, b)
+    assert comparison.basis is Basis.RUN
+    header, columns = unpack(page_document(Page(b, comparison=comparison, older="older\n.capture")))
+    names = header["functions"]["names"]
+    assert header["change"]["since"] == "older\N{REPLACEMENT CHARACTER}.capture"
+    assert header["change"]["events"] == ["cpu-clock"]
+    assert [each["name"] for each in header["change"]["gone"]] == ["gone"]
+    assert header["change"]["gone"][0]["shares"] == [40.0]
+    own = {name: tuple(columns[f"changeSelf{side}"][row] for side in "AB") for row, name in enumerate(names)}
+    assert own == {"main": (0, 0), "work": (60, 120), "new": (0, 10)}
+    total = {name: tuple(columns[f"changeTotal{side}"][row] for side in "AB") for row, name in enumerate(names)}
+    assert total == {"main": (100, 130), "work": (60, 120), "new": (0, 10)}
+    assert dict(zip(names, columns["changeSelfIsSignificant"].tolist(), strict=True))["work"] == 1
 
 
 def test_a_profile_without_samples_has_a_page() -> None:

@@ -199,7 +199,6 @@ class Metrics {
     columns.metricFunction.forEach((f, row) => (this.rowOf[f] = row));
     this.lineRows = new Map();
     columns.metricLineFunction.forEach((f, row) => this.lineRows.set(`${f}:${columns.metricLineNumber[row]}`, row));
-    this.listed = this.metrics.program.map((metric) => this.metrics.self.findIndex((each) => sameMetric(each, metric)));
   }
 
   title(name) {
