@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.model import I32, I64, U32, MappedFile
+from tdprof.model import I32, I64, U32, U64, MappedFile
 from tdprof.native import load_native
 from tdprof.profile import FunctionTable, Profile, StackTable
 
@@ -194,6 +195,21 @@ class _Merge(ctypes.Structure):
 def _merge_in_numpy(stacks: FrameStacks) -> tuple[I64, I64]:
     _, representative, merged = np.unique(call_tree(stacks).node_of_stack, return_index=True, return_inverse=True)
     return merged.astype(np.int64), representative.astype(np.int64)
+
+
+def number_values(values: U64) -> tuple[U64, I32]:
+    """``numpy.unique`` with the inverse, by a hash table: many times as fast where few values are distinct.
+
+    Returns:
+        distinct: uint64, sorted.
+        number: int32[n], the row of each value in ``distinct``.
+    """
+    encoded = pa.array(values).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy()
+    order = np.argsort(distinct)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[encoded.indices.to_numpy()]
 
 
 def group_rows(*keys: NDArray[Any]) -> tuple[I64, I64]:

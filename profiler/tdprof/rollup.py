@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.frames import frame_stacks
+from tdprof.frames import frame_stacks, number_values
 from tdprof.model import I32, I64, U32
 from tdprof.profile import Profile
 
@@ -36,12 +36,11 @@ def code_rows(profile: Profile, *, by_line: bool = False) -> CodeRows:
     """The rows of a profile, in no meaningful order."""
     stacks = frame_stacks(profile)
     line = stacks.line if by_line else np.zeros_like(stacks.line)
-    key = (stacks.function.astype(np.int64) + 1) << 32 | line
-    distinct, row = np.unique(key, return_inverse=True)
+    distinct, row = number_values((stacks.function + np.int64(1)).astype(np.uint64) << np.uint64(32) | line)
     anywhere, stack = rows_in_stacks(row, stacks.start)
     return CodeRows(
-        function=((distinct >> 32) - 1).astype(np.int32),
-        line=(distinct & 0xFFFF_FFFF).astype(np.uint32),
+        function=(distinct >> np.uint64(32)).astype(np.int32) - np.int32(1),
+        line=(distinct & np.uint64(0xFFFF_FFFF)).astype(np.uint32),
         leaf=row[stacks.start[:-1]].astype(np.int64),
         row=anywhere,
         stack=stack,

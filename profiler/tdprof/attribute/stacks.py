@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.places import Places, cut_chains, gather_numbered, number_places
+from tdprof.frames import number_values
 from tdprof.model import I32, I64, U32, U64, FileKind, MappedFile, distinct
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
@@ -94,21 +95,6 @@ def attribute_stacks(
 
 def _in_one(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def number_values(values: U64) -> tuple[U64, I32]:
-    """``numpy.unique`` with the inverse, by a hash table: in a capture few values are distinct.
-
-    Returns:
-        distinct: uint64, sorted.
-        number: int32[n], the row of each value in ``distinct``.
-    """
-    encoded = pa.array(values).dictionary_encode()
-    distinct = encoded.dictionary.to_numpy()
-    order = np.argsort(distinct)
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order))
-    return distinct[order], rank[encoded.indices.to_numpy()]
 
 
 def _chains_of(identity: pa.ChunkedArray, stacks: pa.Table, *, is_kernel: bool) -> tuple[I64, I64]:
