@@ -158,14 +158,14 @@ class Tallied:
     Attributes:
         lanes: uint64[n, 32], see `Lane`.
         cycles: uint64[n, 3], sums of LATENCIES.
-        latency_key: uint64[m], ``(row * 3 + kind) << 16 | cycles``; each once and ascending in what `sum` returns.
-        latency_count: uint64[m], records with that latency.
+        latency_key: uint64[m], ``(row * 3 + kind) << 16 | cycles``, each once; ascending in what `sum` returns.
+        latency_count: uint32[m] or uint64[m], records with that latency.
     """
 
     lanes: U64
     cycles: U64
     latency_key: U64
-    latency_count: U64
+    latency_count: NDArray[np.unsignedinteger]
 
     @staticmethod
     def sum(parts: list[Tallied]) -> Tallied:
@@ -175,12 +175,13 @@ class Tallied:
         for part in parts:
             lanes[: len(part.lanes)] += part.lanes
             cycles[: len(part.cycles)] += part.cycles
-        keys = np.concatenate([np.zeros(0, np.uint64), *(part.latency_key for part in parts)])
-        counts = np.concatenate([np.zeros(0, np.uint64), *(part.latency_count for part in parts)])
-        order = np.argsort(keys)
-        keys, counts = keys[order], counts[order]
-        starts = np.flatnonzero(np.concatenate([np.ones(min(len(keys), 1), bool), keys[1:] != keys[:-1]]))
-        return Tallied(lanes, cycles, keys[starts], np.add.reduceat(counts, starts) if len(keys) else counts)
+        distinct = np.concatenate([np.zeros(0, np.uint64), *(part.latency_key for part in parts)])
+        distinct.sort()  # np.unique would take several times the memory, for a hash table
+        distinct = distinct[np.diff(distinct, prepend=np.uint64(NOTHING)) != 0]
+        counts = np.zeros(len(distinct), np.uint64)
+        for part in parts:
+            counts[np.searchsorted(distinct, part.latency_key)] += part.latency_count  # each key once
+        return Tallied(lanes, cycles, distinct, counts)
 
 
 Place = Callable[[U64, U64], I32]
@@ -323,7 +324,7 @@ class Tally:
                 self._page_key[in_pages // _PAGE] * np.uint64(_PAGE) + (in_pages % _PAGE).astype(np.uint64),
             ]
         )
-        count = np.concatenate([low[in_rows], hits[in_pages]]).astype(np.uint64)
+        count = np.concatenate([low[in_rows], hits[in_pages]])
         taken = Tallied(rows["lanes"].astype(np.uint64), rows["cycles"].copy(), key, count)
         self._rows[:] = 0
         self._allocate_pages(1 << 10)
