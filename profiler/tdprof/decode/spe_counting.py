@@ -23,6 +23,7 @@ U64 = NDArray[np.uint64]
 LINE_BYTES = 64
 PAGE_BYTES = 4096
 _BATCH_RECORDS = 1 << 14
+_MOST_WORKERS = 8  # read a gigabyte in a fifth of a second; more would need memory and bring little
 _CONTEXT, _BUFFER, _SWITCHES = "context packets", "the buffer's owner", "context switches"
 NOTHING = "nothing"
 """In `Counted.threads_from`: nothing told the thread."""
@@ -125,7 +126,7 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int) 
         source: the data.
         by: what makes a group.
         place: rows of groups; called from all threads, one at a time or not.
-        workers: threads.
+        workers: threads at most; each has tables of its own.
 
     Raises:
         TdprofError: the compiled code that does it was not built.
@@ -140,6 +141,7 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int) 
             worker.add(span)
         return worker
 
+    workers = max(1, min(workers, len(source.spans), _MOST_WORKERS))
     with ThreadPoolExecutor(workers) as pool:
         done = [future.result() for future in [pool.submit(work) for _ in range(workers)]]
     for worker in done:
