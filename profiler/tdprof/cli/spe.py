@@ -214,7 +214,7 @@ def _say(counts: DecodeCounts, source: SpeInput, output: str) -> None:
 @click.option(
     "--midr", callback=_midr, metavar="HEX", help="With --raw: the core's MIDR_EL1, which names data sources."
 )
-@click.option("-j", "--jobs", type=click.IntRange(1), help="Threads (one for each CPU).")
+@click.option("-j", "--jobs", type=click.IntRange(1), help="Threads (one for each CPU, eight at most).")
 def report(
     file: str,
     by: str,
