@@ -65,8 +65,8 @@ const SCOPES = { self: "its own", total: "with calls" };
 
 // Of a function that mostly calls others, what its calls do says more than its own few instructions.
 function tableOf(findings, f) {
-  const isKnown = (table) => findings.roots.some((metric) => findings.ofFunction(f, metric, table)?.isSignificant);
-  return !isKnown("self") && isKnown("total") ? "total" : "self";
+  const known = (table) => findings.roots.filter((metric) => findings.ofFunction(f, metric, table)?.isSignificant).length;
+  return known("total") > known("self") ? "total" : "self";
 }
 
 const figure = (label, value, doubt) =>
