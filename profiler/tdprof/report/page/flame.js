@@ -146,10 +146,11 @@ class Flame {
       c.fillStyle = colour.fill === "hatched" ? look.hatched : colour.fill;
       c.fillRect(left, y, width, ROW - 1);
       c.globalAlpha = 1;
-      if (row.width[i] > 26) this.label(node, left, y, width, isDim || colour.fill === "hatched" ? look.ink : colour.ink);
+      const ink = isDim || colour.fill === "hatched" ? look.ink : colour.ink;
+      if (row.width[i] > 26) this.label(node, left, y, width, ink);
       if (node === MANY) continue;
-      if (f >= 0 && f === this.selected && width > 4) this.outline(left, y, width, look.ink, 2);
-      if (node === this.hovered && node > 0) this.outline(left, y, width, look.ink, 1);
+      if (f >= 0 && f === this.selected && width > 4) this.outline(left, y, width, ink, 2);
+      if (node === this.hovered && node > 0) this.outline(left, y, width, ink, 1);
       if (node === this.cursor && document.activeElement === this.box) this.outline(left, y, width, look.accent, 3);
     }
   }
