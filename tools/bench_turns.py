@@ -28,8 +28,8 @@ TURN_S = 0.004  # perf_event_mux_interval_ms
 class TakingTurns(AttachedEvents):
     """Events of which one group counts at a time."""
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]
         self._over = threading.Event()
         self._turns = threading.Thread(target=self._take_turns)
         self._turns.start()
