@@ -73,3 +73,12 @@ def test_what_starts_and_ends_a_recording_loads_no_more_than_it_needs(module: st
     code = f"import sys, {module}; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not unwanted & set(found)
+
+
+@pytest.mark.parametrize(("command", "first"), [("doctor", "name,status,detail,cost,fix"), ("cache", "build_id,")])
+def test_tables_of_the_machine_as_csv(command: str, first: str) -> None:
+    done = run(command, "--csv")
+    assert done.stdout.startswith(first)
+    both = run(command, "--csv", "--json")
+    assert (both.returncode, both.stdout) == (2, "")
+    assert "exclude each other" in both.stderr

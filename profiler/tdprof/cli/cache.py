@@ -2,12 +2,14 @@
 
 import json
 import re
+import sys
 import time
 
 import click
 
 from tdprof.cli.output import standard_output
 from tdprof.errors import TdprofError
+from tdprof.report.csv import write_rows
 from tdprof.symbolize import SymbolCache
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -23,7 +25,8 @@ def _size(text: str) -> int:
 @click.command("cache")
 @click.option("--prune", "keep", metavar="SIZE", help="Remove what was used longest ago until SIZE is left (500M, 0).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(keep: str | None, as_json: bool) -> None:
+@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values: a row for each entry.")
+def command(keep: str | None, as_json: bool, as_csv: bool) -> None:
     """Show what tdprof keeps of the debug data that it has read, so that the next report is fast.
 
     \b
@@ -34,6 +37,8 @@ def command(keep: str | None, as_json: bool) -> None:
     It never grows beyond 2 GiB, and removing it costs only time. Entries are checked before use, and read again when
     the debug data they come from changes.
     """
+    if as_json and as_csv:
+        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
     cache = SymbolCache.default()
     removed = cache.prune(_size(keep)) if keep is not None else []
     entries = cache.entries()
@@ -46,6 +51,10 @@ def command(keep: str | None, as_json: bool) -> None:
             ]
             content = {"folder": str(cache.folder), "limit_bytes": cache.limit_bytes, "entries": listed}
             print(json.dumps(content | {"removed": [entry.build_id for entry in removed]}, indent=2))
+            return
+        if as_csv:
+            rows = ([entry.build_id, entry.size_bytes, entry.used_s] for entry in reversed(entries))
+            sys.stdout.writelines(write_rows(["build_id", "size_bytes", "used_s"], rows))
             return
         if removed:
             freed = sum(entry.size_bytes for entry in removed)

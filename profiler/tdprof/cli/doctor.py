@@ -1,7 +1,8 @@
 """`tdprof doctor`: what this machine can record, what is missing, and the commands that fix it."""
 
 import json
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, fields
 
 import click
 from rich.console import Console
@@ -9,9 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tdprof.capture.manifest import Rung
+from tdprof.cli.output import standard_output
+from tdprof.errors import TdprofError
 from tdprof.recorder.readiness.check import Check, Status
 from tdprof.recorder.readiness.examination import Examination, examine
 from tdprof.recorder.readiness.machine import Machine
+from tdprof.report.csv import write_rows
 
 RUNG_TEXT = {
     Rung.BPF_PMU: "BPF on PMU events: everything tdprof can do",
@@ -23,7 +27,8 @@ _STYLE = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red", St
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table, for scripts.")
-def command(as_json: bool) -> int:
+@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values: a row for each check.")
+def command(as_json: bool, as_csv: bool) -> int:
     """Check all that recording needs and say for each failing point what it costs and what fixes it.
 
     \b
@@ -40,11 +45,18 @@ def command(as_json: bool) -> int:
 
     The exit status is 0 if recording works on some rung, 1 if it does not.
     """
+    if as_json and as_csv:
+        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
     examination = examine(Machine())
-    if as_json:
-        print(json.dumps(asdict(examination), indent=1))
-    else:
-        _print(examination, Console(highlight=False))
+    with standard_output():
+        if as_json:
+            print(json.dumps(asdict(examination), indent=1))
+        elif as_csv:
+            names = [each.name for each in fields(Check)]
+            rows = ([getattr(check, name) for name in names] for check in examination.checks)
+            sys.stdout.writelines(write_rows(names, rows))
+        else:
+            _print(examination, Console(highlight=False))
     return 0 if examination.rung else 1
 
 
