@@ -1,6 +1,5 @@
 """Our samples against those of the perf tool, from files that it recorded with many options."""
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Literal
@@ -10,12 +9,13 @@ import pytest
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Sample
 from builders.perf_script import RawSample, raw_samples
+from builders.perf_tool import NO_PERF, find_perf
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_layout import NO_CHAIN, RecordLayout
 from tdprof.decode.perf_reads import ReadDeltas
 from tdprof.perf_abi import SampleType
 
-pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")]
+pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(find_perf() is None, reason=NO_PERF)]
 
 # Enough work for some dozen samples, in several processes, in and out of the kernel, with an exec.
 _PIPE, _COPY = "dd if=/dev/zero bs=1k count=20000 | cksum", "dd if=/dev/zero of=/dev/null bs=1k count=100000"

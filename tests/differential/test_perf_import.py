@@ -1,17 +1,17 @@
 """An imported capture's numbers against ``perf report`` on the same file: exact, not within an error."""
 
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from builders.perf_tool import NO_PERF, find_perf
 from tdprof.importing import import_perf_data
 from tdprof.pipeline import load_profile
 from tdprof.profile import Profile
 
-pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")]
+pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(find_perf() is None, reason=NO_PERF)]
 
 # Several programs one after the other in one process, in children, and at once: exec and fork decide who is who.
 _WORK = """

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -11,13 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from builders.perf_tool import NO_PERF, find_perf
 from tdprof.cli.spe import command
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 20_000
 TEXT = len(".  00000000: ") + 16 * len(" b0") + 1  # column of the words
 
-pytestmark = pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+pytestmark = pytest.mark.skipif(find_perf() is None, reason=NO_PERF)
 
 
 @pytest.fixture(scope="module", params=["slots", "packed", "wide"])

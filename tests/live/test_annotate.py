@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from builders.perf_tool import NO_PERF, find_perf
 from live.recording import TDPROF, record
 
 pytestmark = pytest.mark.needs_perf
@@ -179,8 +180,8 @@ def test_csv(program: Path) -> None:
 
 
 def test_perf_data_itself(program: Path, tmp_path: Path) -> None:
-    if shutil.which("perf") is None:
-        pytest.skip("perf is not installed")
+    if find_perf() is None:
+        pytest.skip(NO_PERF)
     command = ["perf", "record", "-q", "-o", "perf.data", "--", program / "steps", "800"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     if result.returncode:

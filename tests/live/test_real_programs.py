@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.perf_tool import NO_PERF, find_perf
 from live.recording import TDPROF, Capture, assert_same_share, record, user_function
 
 pytestmark = pytest.mark.needs_perf
@@ -26,9 +27,9 @@ for _ in range(int(sys.argv[1])):
 
 def perf_samples(command: list[str], folder: Path) -> Counter[tuple[str, str]]:
     """Samples that `perf record` takes of a command, by function and file, user space alone."""
-    perf = shutil.which("perf")
+    perf = find_perf()
     if not perf:
-        pytest.skip("perf is not installed")
+        pytest.skip(NO_PERF)
     data = folder / "perf.data"
     record_options = ["-e", "cpu-clock:u", "-F", "1999", "-g", "-q", "-o", str(data), "--", *command]
     done = subprocess.run([perf, "record", *record_options], capture_output=True, text=True, check=False)

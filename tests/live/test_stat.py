@@ -4,7 +4,6 @@ import csv
 import errno
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from builders.catalogs import event, metric, small_catalog, write_catalog
+from builders.perf_tool import NO_PERF, find_perf
 from tdprof.catalog.choose import CatalogChoice
 from tdprof.catalog.load import load_catalog
 from tdprof.counting import Measurement, Plan, measure, plan_counting
@@ -62,8 +62,8 @@ def events_of(text: str) -> dict[str, float]:
 
 
 def test_faults_agree_with_perf_children_included() -> None:
-    if shutil.which("perf") is None:
-        pytest.skip("perf is not installed")
+    if find_perf() is None:
+        pytest.skip(NO_PERF)
     command = python(TOUCH_TWICE)
     ours = events_of(stat("--json", "-e", "page-faults,minor-faults,task-clock", "--", *command))
     perf = subprocess.run(
