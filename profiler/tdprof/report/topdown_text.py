@@ -189,12 +189,8 @@ def level_1_lines(catalog: Catalog, own: CodeMetrics, title: Text, width: int) -
     if not any(value is not None and value.is_significant for _, value in roots):
         samples = max((value.samples for _, value in roots if value is not None), default=0)
         few = f"{plural(samples, 'sample', 's')} of its scarcest event: too few to say why"
-        return [
-            title,
-            Text(
-                f"  {few if samples else 'Stage 1 is not known: no samples of its own, or not measured'}", style="dim"
-            ),
-        ]
+        reason = few if samples else "Stage 1 is not known: no samples of its own, or not measured"
+        return [title, Text(f"  {reason}", style="dim")]
     items = [level_1_bar(catalog, own.values, min(60, max(24, width // 4)))]
     for name, value in roots:
         units = short_units(value.units) if value is not None else ""
