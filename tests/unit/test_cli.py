@@ -1,5 +1,6 @@
 """The command line's outermost behaviour."""
 
+import json
 import subprocess
 import sys
 
@@ -41,6 +42,7 @@ def test_unknown_command_is_one_line_and_a_hint() -> None:
         ("record -F 0 -- x", "--freq: 0 is not in the range 1<=x<=2147483648", "tdprof record --help"),
         ("record -F", "option '-F' requires an argument", "tdprof --help"),
         ("export x --to flded", "--to: 'flded' is not one of", "tdprof export --to folded"),
+        ("list metric", "what: 'metric' is not one of", "tdprof list metrics"),
         ("report a b", "got unexpected extra argument (b)", "tdprof report --help"),
         ("import --kallsyms /nowhere", "--kallsyms: file '/nowhere' does not exist", "tdprof import --help"),
         ("spe decode x", "missing option '-o'", "tdprof spe decode --help"),
@@ -82,3 +84,9 @@ def test_tables_of_the_machine_as_csv(command: str, first: str) -> None:
     both = run(command, "--csv", "--json")
     assert (both.returncode, both.stdout) == (2, "")
     assert "exclude each other" in both.stderr
+
+
+def test_a_pipe_does_not_break_the_doctor_s_findings() -> None:
+    done = run("doctor")
+    table = done.stdout.split("\n\n")[1].splitlines()
+    assert len(table) == 1 + len(json.loads(run("doctor", "--json").stdout)["checks"])

@@ -86,4 +86,6 @@ def command(
         return
     fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(width=None if fits_width else PIPE_COLUMNS)
-    print_paged(render_text(annotation, console, event=leading), may_page=not no_pager)
+    with standard_output():  # where output is not buffered, rich writes an empty string
+        text = render_text(annotation, console, event=leading)
+    print_paged(text, may_page=not no_pager)

@@ -115,7 +115,8 @@ def command(
         fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
         console = Console(width=None if fits_width else PIPE_COLUMNS)
         rows = DEFAULT_LIMIT if limit is None else limit
-        text = render_text(comparison, sides, console, limit=rows, event=leading)
+        with standard_output():  # where output is not buffered, rich writes an empty string
+            text = render_text(comparison, sides, console, limit=rows, event=leading)
         print_paged(text, may_page=not no_pager)
     for breach in breaches:
         print(f"tdprof: --fail-on {describe_breach(breach)}", file=sys.stderr)

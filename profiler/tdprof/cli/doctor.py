@@ -74,10 +74,10 @@ def _print(examination: Examination, console: Console) -> None:
     for check in examination.checks:
         table.add_row(Text(check.status, _STYLE[check.status]), check.name, Text(check.detail))
     console.print()
-    # A pipe has no width: nothing is broken into lines there.
-    width = console.width if console.is_terminal else 1000
+    if not console.is_terminal:
+        console.width = 1000  # a pipe has no width: nothing is broken into lines there
     with console.capture() as capture:
-        console.print(table, width=width, crop=False)
+        console.print(table)
     console.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
     for check in examination.checks:
         if check.cost or check.fix:

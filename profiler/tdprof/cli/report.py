@@ -140,8 +140,7 @@ def _report(profile: Profile, findings: Findings | None, event: int, asked: _Ask
         option = "--tree" if asked.has_tree else "--function"
         raise TdprofError(
             f"{option} shows metrics of the PMU, and the capture has none",
-            hint="tdprof record --topdown COMMAND"
-            + ("" if asked.has_tree else "; or tdprof annotate CAPTURE FUNCTION"),
+            hint="tdprof record --topdown -- CMD" + ("" if asked.has_tree else "; or tdprof annotate CAPTURE FUNCTION"),
             status=2,
         )
     hotspots = find_hotspots(profile, by_line=asked.by_line, sort_event=event)

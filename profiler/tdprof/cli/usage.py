@@ -43,7 +43,8 @@ def usage_error(error: click.ClickException) -> TdprofError:
         message = f"{name}: {_sentence(error.message)}"
         if isinstance(error.param.type, click.Choice) and (value := re.match(r"'(.*?)' ", error.message)):
             close = _nearest(value[1], [str(choice) for choice in error.param.type.choices])
-            meant = f"{name} {close}" if close else ""
+            is_argument = isinstance(error.param, click.Argument)
+            meant = close if is_argument or not close else f"{name} {close}"
     return TdprofError(message, hint=f"{path} {meant or '--help'}", status=error.exit_code)
 
 

@@ -109,13 +109,14 @@ def _doubts(comparison: Comparison, sides: Sequence[tuple[str, Profile]]) -> Ite
 
 
 def _order(comparison: Comparison, event: int) -> list[int]:
-    """Rows: significant ones first, then the largest difference; names settle ties."""
+    """Rows: significant ones first, then the largest difference; then what takes most, and names."""
     changes = comparison.self_changes
     tables = (changes.is_significant, comparison.inclusive_changes.is_significant)
     is_marked: list[bool] = [any(row) for row in np.concatenate(tables, axis=1).tolist()]
     difference = np.abs(changes.b[:, event] - changes.a[:, event])
+    size = changes.b[:, event]
     names = comparison.functions.names
-    return sorted(range(len(names)), key=lambda row: (not is_marked[row], -difference[row], names[row]))
+    return sorted(range(len(names)), key=lambda row: (not is_marked[row], -difference[row], -size[row], names[row]))
 
 
 def _program(comparison: Comparison, limit: int) -> Table:

@@ -161,4 +161,4 @@ def _shown(number: float, doubt: float) -> str:
     if not doubt or not math.isfinite(doubt):
         return f"{number:,.4g}"
     decimals = min(6, max(0, 1 - math.floor(math.log10(doubt))))
-    return f"{number:,.{decimals}f}"
+    return f"{number:z,.{decimals}f}"  # z: no -0

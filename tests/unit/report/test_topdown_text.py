@@ -151,6 +151,7 @@ def test_disagreements_and_groups_that_never_ran_are_said() -> None:
         (17.12, 0.0, 100, "17.12"),
         (0.0, 0.0, 100, "0"),
         (0.0, 0.31, 0, "< 0.31"),
+        (-0.02, 28.0, 100, "0 ± 28"),
         (5.0, float("nan"), 100, "5.000 ± unknown"),
     ],
 )

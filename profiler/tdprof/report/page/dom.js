@@ -20,14 +20,14 @@ const hiddenText = (text) => el("span", { class: "hidden" }, text);
 
 // A value with as many decimals as its doubt leaves meaning to: two significant digits of the half width, and no more
 // than four of the value.
-function showValue(value, halfWidth, mostDecimals = 4) {
+function showValue(value, halfWidth, mostDecimals = 6) {
   if (Number.isNaN(value)) return { value: "unknown", halfWidth: "" };
   const place = (x) => Math.floor(Math.log10(Math.abs(x)));
   const decimals = Math.max(0, Math.min(mostDecimals, value ? 3 - place(value) : 4, halfWidth > 0 ? 1 - place(halfWidth) : value ? 4 : 0));
   const least = 10 ** -decimals;
   const isHidden = halfWidth > 0 && halfWidth < least / 2;
   const doubt = isHidden ? `<${least.toFixed(decimals)}` : halfWidth > 0 ? halfWidth.toFixed(decimals) : "";
-  return { value: value.toFixed(decimals), halfWidth: doubt };
+  return { value: value.toFixed(decimals).replace(/^-(0\.?0*)$/, "$1"), halfWidth: doubt };
 }
 
 // As in the report: percent, in points.

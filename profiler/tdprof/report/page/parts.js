@@ -43,13 +43,16 @@ function stageOneLegend(findings) {
     el("li", { class: "swatch" }, el("i", { style: { background: levelOneColour(metric.name, roots).fill } }), rootTitle(findings, metric))));
 }
 
-// value ± half width; "too few samples" where the value must not be acted upon.
+// value ± half width, "< half width" where no sample showed the event, as in the report; "too few samples" where the
+// value must not be acted upon.
 function valueText(found) {
   if (!found) return el("span", { class: "value muted" }, "not measured");
   const shown = showValue(found.value, found.halfWidth);
+  const isUnseen = found.value === 0 && found.halfWidth > 0 && !found.samples;
+  const doubt = Number.isNaN(found.halfWidth) ? "unknown" : shown.halfWidth;
   return el("span", { class: found.isSignificant ? "value" : "value muted" },
-    shown.value,
-    shown.halfWidth ? el("span", { class: "plusminus" }, ` ± ${shown.halfWidth}`) : null,
+    isUnseen ? `< ${shown.halfWidth}` : shown.value,
+    doubt && !isUnseen ? el("span", { class: "plusminus" }, ` ± ${doubt}`) : null,
     found.isSignificant ? null : hiddenText(", too few samples"));
 }
 
