@@ -158,6 +158,8 @@ def reasons_against(sides: Sequence[tuple[str, Profile]], manifests: Sequence[Ma
             yield f"{name} is damaged: {profile.losses.bytes_damaged:,} bytes of it cannot be read"
         elif manifest.state is not State.COMPLETE:
             yield f"the recording of {name} was interrupted"
+        if not len(profile.samples.count):
+            yield f"{name} has no samples: where its time went is not known"
 
 
 def _core(host: Host) -> str:

@@ -33,7 +33,7 @@ REASONS = {
     Unknown.NO_SYMBOL: "no symbol of the file covers the address",
     Unknown.DAMAGED: "the file's symbol data is damaged (install the file again)",
     Unknown.NO_PERF_MAP: "run-time code that no /tmp/perf-PID.map names (python -X perf, node --perf-basic-prof)",
-    Unknown.HIDDEN_KERNEL: "kernel symbols were hidden when recording (sysctl kernel.kptr_restrict)",
+    Unknown.HIDDEN_KERNEL: "the capture has no kernel symbols: hidden when recording (kptr_restrict), or lost since",
 }
 
 
