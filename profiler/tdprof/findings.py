@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.catalog.entries import Catalog
-from tdprof.model import I32, U32, U64
+from tdprof.model import I32, I64, U32, U64
 
 F64 = NDArray[np.float64]
 
@@ -103,6 +103,32 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
+class CallPaths:
+    """Ways on which code was reached, of those with enough samples; highest self share first.
+
+    Attributes:
+        start: int64[k + 1]; the functions of path i are ``function[start[i]:start[i + 1]]``.
+        function: int32, function ids, leaf first, inlined ones too.
+        share: float64[k], of the program's cycles.
+        metrics: of the leaf's own instructions when it was reached that way.
+    """
+
+    start: I64
+    function: I32
+    share: F64
+    metrics: MetricTable
+
+    def ending_in(self, function: int) -> list[int]:
+        """The paths with this function at the leaf."""
+        return np.flatnonzero(self.function[self.start[:-1]] == function).tolist()
+
+    def functions_of(self, path: int) -> list[int]:
+        """Function ids of a path, leaf first."""
+        found: list[int] = self.function[self.start[path] : self.start[path + 1]].tolist()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """Metrics of a whole profile. Rows of ``functions`` and ``inclusive`` go with ``function``.
 
@@ -116,6 +142,7 @@ class Findings:
         diagnoses: of each function's own instructions.
         line_function, line: int32[m], uint32[m]: source lines, highest self share first; ``lines`` has their metrics.
         disagreements: metrics that PMU and SPE put apart by more than their errors, a sentence each.
+        call_paths: of a Topdown recording.
     """
 
     catalog: Catalog
@@ -129,6 +156,7 @@ class Findings:
     line: U32
     lines: MetricTable
     disagreements: Sequence[str] = ()
+    call_paths: CallPaths | None = None
 
     @property
     def has_topdown(self) -> bool:

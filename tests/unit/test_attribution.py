@@ -116,6 +116,25 @@ def test_lines_have_metrics_of_their_own() -> None:
     assert set(by_line) == {3, 9}
 
 
+def test_call_paths_have_metrics_of_their_own() -> None:
+    slow = Code("f", 40, MEMORY_BOUND.events, callers=("main", "scan"))
+    fast = Code("f", 60, callers=("main", "lookup"))
+    profile = topdown_profile([slow, fast])
+    paths, names = findings_of(profile).call_paths, function_names(profile)
+    assert paths is not None
+    [leaf] = {each[0] for each in map(paths.functions_of, range(len(paths.share)))}
+    found = paths.ending_in(leaf)
+    assert [[names[each] for each in paths.functions_of(path)] for path in found] == [
+        ["f", "lookup", "main"],
+        ["f", "scan", "main"],
+    ]
+    for path, code in zip(found, (fast, slow), strict=True):
+        value = dict(paths.metrics.row(path))["backend_bound"]
+        assert abs(value.value - true_metrics([code])["backend_bound"]) < 1.5 * value.half_width
+        assert value.half_width < 10
+        assert paths.share[path] == pytest.approx(code.cycles / 100, abs=0.05)
+
+
 def test_what_gave_no_sample_is_only_known_to_be_below_a_bound() -> None:
     clean = Code("clean", 50, {"BR_MIS_PRED_RETIRED": 0, "STALL_FRONTEND_FLUSH": 0})
     profile = topdown_profile([clean, Code("other", 50)])

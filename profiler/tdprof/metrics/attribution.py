@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tdprof.calibrate import calibrated, scaled_total
 from tdprof.catalog.entries import CPU_CYCLES, Catalog, Metric
-from tdprof.findings import Findings, MetricTable
+from tdprof.findings import CallPaths, Findings, MetricTable
+from tdprof.frames import frame_stacks, merge_stacks
 from tdprof.measured import EventInfo, TopdownInfo
 from tdprof.metrics.diagnosis import diagnose
 from tdprof.metrics.formula import F64, evaluate_with_gradient
@@ -141,6 +142,31 @@ def attribute_metrics(profile: Profile, catalog: Catalog) -> Findings:
         line_function=lines.function[kept],
         line=lines.line[kept],
         lines=_first_rows(of_lines, len(kept)),
+        call_paths=_call_paths(profile, plans, entries, cycles),
+    )
+
+
+def _call_paths(profile: Profile, plans: Sequence[_Plan], entries: Entries, cycles: F64) -> CallPaths:
+    """Stacks of the same functions, whatever their lines, that have enough samples for any metric at all."""
+    stacks = frame_stacks(profile)
+    path, representative = merge_stacks(stacks)
+    n = len(representative)
+    samples = sum_by_row(path[entries.stack], entries.samples, n)
+    own = sum_by_row(path, cycles, n)
+    order = np.argsort(-own, kind="stable")
+    kept = order[samples[order] >= MIN_SAMPLES]
+    rank = np.full(n, len(kept), np.int64)
+    rank[kept] = np.arange(len(kept))
+    table = _table(plans, CodeSamples(entries, rank[path], np.arange(len(path)), len(kept) + 1))
+    chosen = representative[kept]
+    total = float(cycles.sum())
+    return CallPaths(
+        start=np.concatenate(([0], np.cumsum(np.diff(stacks.start)[chosen]))),
+        function=np.concatenate(
+            [stacks.function[:0], *(stacks.function[stacks.start[i] : stacks.start[i + 1]] for i in chosen.tolist())]
+        ),
+        share=own[kept] / total if total else np.full(len(kept), np.nan),
+        metrics=_first_rows(table, len(kept)),
     )
 
 

@@ -1,6 +1,7 @@
 """Metrics for machines: what the JSON report of a Topdown recording has beside the counts."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tdprof.findings import Diagnosis, Findings, MetricTable, MetricValue
@@ -76,21 +77,31 @@ def tree_json(findings: Findings) -> list[Json]:
     ]
 
 
-def function_json(findings: Findings, row: int | None, *, is_whole: bool = False) -> Json:
+def function_json(findings: Findings, row: int | None, names: Sequence[str] | None = None) -> Json:
     """What a function's entry has of metrics.
 
     Args:
-        is_whole: also with all that it calls, and its lines.
+        names: of functions, by id: adds metrics with all that it calls, of its lines and of the ways it was reached.
     """
     entry = {
         "metrics": metrics_json(findings.functions, row),
         **diagnosis_json(NO_DIAGNOSIS if row is None else findings.diagnoses[row]),
     }
-    if is_whole:
+    if names is not None:
         entry["inclusive_metrics"] = metrics_json(findings.inclusive, row)
         function = None if row is None else int(findings.function[row])
         chosen = [number for number, each in enumerate(findings.line_function.tolist()) if each == function]
         entry["lines"] = [
             {"line": int(findings.line[number]), "metrics": metrics_json(findings.lines, number)} for number in chosen
+        ]
+        paths = findings.call_paths
+        entry["call_paths"] = [
+            {
+                "functions": [names[each] for each in paths.functions_of(path)],
+                "share": float(paths.share[path]),
+                "metrics": metrics_json(paths.metrics, path),
+            }
+            for path in (paths.ending_in(function) if paths is not None and function is not None else [])
+            if paths is not None
         ]
     return entry

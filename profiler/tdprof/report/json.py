@@ -30,7 +30,7 @@ def render_json(
     Args:
         findings: of a Topdown recording, or of SPE records beside the samples; adds metrics and bottlenecks.
         by_line: whether the rows are source lines.
-        is_whole: each function's inclusive metrics and those of its lines, too.
+        is_whole: each function's inclusive metrics and those of its lines and call paths, too.
         more: further keys of the object.
     """
     added = {} if findings is None else program_json(findings)
@@ -38,7 +38,9 @@ def render_json(
     yield header.removesuffix("\n}") + ',\n  "functions": ['
     separator = "\n    "
     for function, metrics in zip(
-        _functions(profile, hotspots), _metrics(hotspots, findings, by_line=by_line, is_whole=is_whole), strict=True
+        _functions(profile, hotspots),
+        _metrics(profile, hotspots, findings, by_line=by_line, is_whole=is_whole),
+        strict=True,
     ):
         yield separator + json.dumps(function | metrics)
         separator = ",\n    "
@@ -73,7 +75,7 @@ def _header(profile: Profile, unknown: list[UnknownSamples]) -> dict[str, Any]:
 
 
 def _metrics(
-    hotspots: Hotspots, findings: Findings | None, *, by_line: bool, is_whole: bool
+    profile: Profile, hotspots: Hotspots, findings: Findings | None, *, by_line: bool, is_whole: bool
 ) -> Iterator[dict[str, Any]]:
     """What each row has of metrics; nothing without a Topdown recording. A line has no diagnosis of its own."""
     if findings is None:
@@ -84,9 +86,9 @@ def _metrics(
         for line in zip(hotspots.function.tolist(), hotspots.line.tolist(), strict=True):
             yield {"metrics": metrics_json(findings.lines, row_of_line.get(line))}
     else:
-        row_of = findings.row_of()
+        row_of, names = findings.row_of(), function_names(profile)
         for function in hotspots.function.tolist():
-            yield function_json(findings, row_of.get(function), is_whole=is_whole)
+            yield function_json(findings, row_of.get(function), names if is_whole else None)
 
 
 def _functions(profile: Profile, hotspots: Hotspots) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
 from tdprof.findings import Findings
-from tdprof.frames import printable
+from tdprof.frames import function_names, printable
 from tdprof.function_choice import ChosenFunction
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples
@@ -19,6 +19,7 @@ from tdprof.report.topdown_text import Shares, advice_lines, as_text, header_lin
 
 # Narrower ones leave out units, and the metrics of a function with its callees.
 _WIDE_COLUMNS = 100
+_MOST_PATHS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def render_function(
         lines += [*_counts(profile, hotspots, index, console.width), Text()]
         if by_line := _lines(findings, function, console.width):
             lines += [*by_line, Text()]
+        if by_path := _paths(profile, findings, function, console.width):
+            lines += [*by_path, Text()]
     return as_text(console, lines)
 
 
@@ -177,3 +180,22 @@ def _lines(findings: Findings, function: int, width: int) -> list[Text]:
             [Text(str(findings.line[row])), *(metric_cell(values.get(name)) for name in findings.catalog.roots)]
         )
     return aligned(rows, width, left=())
+
+
+def _paths(profile: Profile, findings: Findings, function: int, width: int) -> list[Text]:
+    """Level-1 metrics of a function by the way it was reached, where there are several ways."""
+    paths = findings.call_paths
+    chosen = paths.ending_in(function) if paths else []
+    if paths is None or len(chosen) < 2:
+        return []
+    names = function_names(profile)
+    rows = [[Text(word) for word in ("share", *findings.catalog.roots, "called by")]]
+    for path in chosen[:_MOST_PATHS]:
+        values = metrics_of(paths.metrics, path).values
+        callers = " < ".join(names[caller] for caller in paths.functions_of(path)[1:]) or "nothing known"
+        cells = (metric_cell(values.get(name)) for name in findings.catalog.roots)
+        rows.append([Text(f"{paths.share[path]:.1%}"), *cells, Text(callers)])
+    shown = aligned(rows, width, left=(len(rows[0]) - 1,))
+    if len(chosen) > _MOST_PATHS:
+        shown.append(Text(f"and {len(chosen) - _MOST_PATHS} more ways (--json has all)", style="dim"))
+    return shown

@@ -107,6 +107,9 @@ def test_lines_have_metrics() -> None:
 def test_one_function_has_all() -> None:
     chase = next(each for each in report_of(is_whole=True)["functions"] if each["name"] == "chase")
     assert [each["line"] for each in chase["lines"]] == [1]
+    [path] = chase["call_paths"]
+    assert path["functions"] == ["chase", "solve", "main"]
+    assert path["metrics"]["backend_bound"] == chase["metrics"]["backend_bound"]
     solve = next(each for each in report_of(is_whole=True)["functions"] if each["name"] == "solve")
     assert solve["inclusive_metrics"]["backend_bound"]["samples"] > solve["metrics"]["backend_bound"]["samples"]
 
