@@ -17,6 +17,8 @@ HOT, COLD = 150_000, 50_000
 IN_STEP = 49_999
 # Rounds and this period come into step only after thousands of rounds, so that samples are spread evenly over a round.
 OUT_OF_STEP = 23_209
+# So is this one, and leaves the emulator time for something else than samples of a program that never ends.
+SLOW_OUT_OF_STEP = 123_607
 
 
 @pytest.mark.needs_perf
@@ -64,10 +66,10 @@ def test_attach_and_system_wide(workload: Path, tmp_path: Path) -> None:
     try:
         for mode in (["-p", process.pid], ["-a"]):
             capture = tmp_path / f"capture{mode[0]}"
-            run_tdprof("record", *mode, "-e", "cycles:u", "-c", OUT_OF_STEP, "--duration", 0.2, "-o", capture)
+            run_tdprof("record", *mode, "-e", "cycles:u", "-c", SLOW_OUT_OF_STEP, "--duration", 0.5, "-o", capture)
             counts = self_counts(report(capture), "cycles:u")
-            # More than 2,000 samples: six standard deviations.
-            assert counts["hot"] + counts["cold"] > 2000 * OUT_OF_STEP
+            # More than 1,500 samples: five standard deviations, even if they fell at random.
+            assert counts["hot"] + counts["cold"] > 1500 * SLOW_OUT_OF_STEP
             assert counts["hot"] / (counts["hot"] + counts["cold"]) == pytest.approx(0.75, abs=0.06), mode
     finally:
         process.kill()
@@ -84,7 +86,7 @@ def test_interrupted_recording_keeps_what_there_is(workload: Path, tmp_path: Pat
             "-e",
             "cycles:u",
             "-c",
-            str(OUT_OF_STEP),
+            str(SLOW_OUT_OF_STEP),
             "-o",
             capture,
             "--",
