@@ -21,10 +21,11 @@ from live_aarch64.machine import run_tdprof
 from live_aarch64.neoverse_sim import Region, Simulation, write_regions
 from tdprof.catalog.choose import load_packaged
 from tdprof.catalog.entries import Catalog
+from tdprof.cli.loading import load_with_findings
 from tdprof.findings import Findings, MetricValue
 from tdprof.frames import function_names
 from tdprof.metrics.formula import evaluate
-from tdprof.pipeline import find_findings, load_profile
+from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings, load_profile
 from tdprof.profile import Profile
 
 Simulate = Callable[..., Simulation]
@@ -259,3 +260,24 @@ def test_why_intervals_are_not_credited_to_the_interrupted_function(
         true = np.ptp([values[name] for values in truth.values()])
         assert said < 0.5 * true, (name, found)
     assert any(max(values, key=values.__getitem__) != V1.bottlenecks[name] for name, values in found.items())
+
+
+@pytest.mark.needs_spe
+def test_spe_stands_beside_the_pmu(simulate: Simulate, workload: Path, tmp_path: Path) -> None:
+    """One recording with both: what SPE measures of a function is in its row, and says the same as the PMU."""
+    simulate(core="v1")
+    regions = [replace(region, mispredict_share=0.02) for region in V1.regions()]
+    command = [workload, "-r", write_regions(tmp_path / "regions", regions), "-w", "hcw", "-j", "-n", 1200]
+    run_tdprof("record", "--topdown", "--metrics", "branch_misprediction_ratio", "-F", HZ, "--cpu", V1.name,
+               "--spe=period=4096,u", "-o", tmp_path / "capture", "--", *command)  # fmt: skip
+    profile, findings = load_with_findings(tmp_path / "capture", DEFAULT_SYMBOLS)
+    assert findings is not None
+    names = [function_names(profile)[number] for number in findings.function]
+    for function in V1.functions:
+        table, row = findings.functions, names.index(function)
+        columns = {source: table.column("branch_misprediction_ratio", source) for source in ("pmu", "spe")}
+        assert None not in columns.values()
+        truth = {"pmu": V1.truth(function)["branch_misprediction_ratio"], "spe": 0.02}
+        for source, column in columns.items():
+            off = abs(table.value[row, column] - truth[source]) / table.half_width[row, column]
+            assert off < 3, (function, source)
