@@ -127,9 +127,6 @@ def attribute_metrics(profile: Profile, catalog: Catalog) -> Findings:
     inclusive = _table(plans, CodeSamples(entries, rank[functions.row], functions.stack, len(functions)))
 
     kept = _lines_worth_a_row(lines, entries, cycles)
-    line_rank = np.full(len(lines), len(kept), np.int64)
-    line_rank[kept] = np.arange(len(kept))
-    of_lines = _table(plans, CodeSamples(entries, line_rank[lines.leaf], all_stacks, len(kept) + 1))
     program = _table(plans, CodeSamples(entries, np.zeros_like(all_stacks), all_stacks, 1), is_exact=True)
     return Findings(
         catalog=catalog,
@@ -141,7 +138,7 @@ def attribute_metrics(profile: Profile, catalog: Catalog) -> Findings:
         diagnoses=diagnose(catalog, own),
         line_function=lines.function[kept],
         line=lines.line[kept],
-        lines=_first_rows(of_lines, len(kept)),
+        lines=_table_of_some(plans, entries, lines.leaf, kept, len(lines)),
         call_paths=_call_paths(profile, plans, entries, cycles),
     )
 
@@ -155,9 +152,6 @@ def _call_paths(profile: Profile, plans: Sequence[_Plan], entries: Entries, cycl
     own = sum_by_row(path, cycles, n)
     order = np.argsort(-own, kind="stable")
     kept = order[samples[order] >= MIN_SAMPLES]
-    rank = np.full(n, len(kept), np.int64)
-    rank[kept] = np.arange(len(kept))
-    table = _table(plans, CodeSamples(entries, rank[path], np.arange(len(path)), len(kept) + 1))
     chosen = representative[kept]
     total = float(cycles.sum())
     return CallPaths(
@@ -166,7 +160,7 @@ def _call_paths(profile: Profile, plans: Sequence[_Plan], entries: Entries, cycl
             [stacks.function[:0], *(stacks.function[stacks.start[i] : stacks.start[i + 1]] for i in chosen.tolist())]
         ),
         share=own[kept] / total if total else np.full(len(kept), np.nan),
-        metrics=_first_rows(table, len(kept)),
+        metrics=_table_of_some(plans, entries, path, kept, n),
     )
 
 
@@ -380,11 +374,16 @@ def _is_significant(metric: Metric, value: F64, half_width: F64, samples: U64) -
     return np.asarray((samples >= MIN_SAMPLES) & (half_width <= enough))
 
 
-def _first_rows(table: MetricTable, n: int) -> MetricTable:
+def _table_of_some(plans: Sequence[_Plan], entries: Entries, row_of_stack: I64, kept: I64, n: int) -> MetricTable:
+    """Metrics of some of n pieces of code, in the order of ``kept``; each stack is of one, ``row_of_stack``."""
+    rank = np.full(n, len(kept), np.int64)  # the others share the row behind these
+    rank[kept] = np.arange(len(kept))
+    code = CodeSamples(entries, rank[row_of_stack], np.arange(len(row_of_stack)), len(kept) + 1)
+    table = _table(plans, code)
     return replace(
         table,
-        value=table.value[:n],
-        half_width=table.half_width[:n],
-        samples=table.samples[:n],
-        is_significant=table.is_significant[:n],
+        value=table.value[: len(kept)],
+        half_width=table.half_width[: len(kept)],
+        samples=table.samples[: len(kept)],
+        is_significant=table.is_significant[: len(kept)],
     )
