@@ -1,17 +1,13 @@
 """`tdprof annotate`: a function's source, or its instructions, beside what they took."""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from tdprof.cli.loading import as_capture, find_event, load_capture_with_findings, symbol_options
-from tdprof.cli.output import print_paged, standard_output, waiting
-from tdprof.cli.report import PIPE_COLUMNS
-from tdprof.errors import TdprofError
+from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output, waiting
 from tdprof.function_choice import choose_function
 from tdprof.pipeline import SymbolOptions
 from tdprof.source_files import SourceFiles, parse_source_map
@@ -65,8 +61,7 @@ def command(
     tdprof annotate tdprof.capture work --asm       instructions
     tdprof annotate tdprof.capture libc.so.6:memcpy --source-map /build/glibc=/src/glibc
     """
-    if as_json and as_csv:
-        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
+    refuse_two_forms(as_json=as_json, as_csv=as_csv)
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
     with as_capture(capture) as folder:
         profile, findings = load_capture_with_findings(folder, symbols, capture)
@@ -84,8 +79,4 @@ def command(
         with standard_output():
             sys.stdout.writelines([render_json(annotation)] if as_json else render_csv(annotation))
         return
-    fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(width=None if fits_width else PIPE_COLUMNS)
-    with standard_output():  # where output is not buffered, rich writes an empty string
-        text = render_text(annotation, console, event=leading)
-    print_paged(text, may_page=not no_pager)
+    print_rendered(lambda console: render_text(annotation, console, event=leading), may_page=not no_pager)

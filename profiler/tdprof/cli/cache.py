@@ -7,7 +7,7 @@ import time
 
 import click
 
-from tdprof.cli.output import standard_output
+from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.errors import TdprofError
 from tdprof.report.csv import write_rows
 from tdprof.symbolize import SymbolCache
@@ -37,8 +37,7 @@ def command(keep: str | None, as_json: bool, as_csv: bool) -> None:
     It never grows beyond 2 GiB, and removing it costs only time. Entries are checked before use, and read again when
     the debug data they come from changes.
     """
-    if as_json and as_csv:
-        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
+    refuse_two_forms(as_json=as_json, as_csv=as_csv)
     cache = SymbolCache.default()
     removed = cache.prune(_size(keep)) if keep is not None else []
     entries = cache.entries()

@@ -1,7 +1,6 @@
 """`tdprof diff`: what changed between two captures, and whether a build should fail for it."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +12,8 @@ from rich.console import Console
 
 from tdprof.capture.manifest import Host, Manifest, State, read_manifest
 from tdprof.cli.loading import as_capture, load_capture_with_findings, symbol_options
-from tdprof.cli.output import print_paged, standard_output
-from tdprof.cli.report import DEFAULT_LIMIT, PIPE_COLUMNS
+from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output
+from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.compare import Basis, Comparison, compare
 from tdprof.compare.conditions import find_breaches, parse_condition
 from tdprof.compare.significance import DEFAULT_NOISE_PERCENT
@@ -82,8 +81,7 @@ def command(
 
     The exit status is 0 if no --fail-on holds, 1 if one does, 2 if the captures cannot be compared.
     """
-    if as_json and as_csv:
-        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
+    refuse_two_forms(as_json=as_json, as_csv=as_csv)
     with _status_2():
         conditions = [parse_condition(text) for text in fail_on]
         loaded = [_load(path, symbols) for path in (a, b)]
@@ -112,12 +110,10 @@ def command(
             else:
                 sys.stdout.writelines(render_csv(comparison, event=leading, limit=limit or 0))
     else:
-        fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-        console = Console(width=None if fits_width else PIPE_COLUMNS)
         rows = DEFAULT_LIMIT if limit is None else limit
-        with standard_output():  # where output is not buffered, rich writes an empty string
-            text = render_text(comparison, sides, console, limit=rows, event=leading)
-        print_paged(text, may_page=not no_pager)
+        print_rendered(
+            lambda console: render_text(comparison, sides, console, limit=rows, event=leading), may_page=not no_pager
+        )
     for breach in breaches:
         print(f"tdprof: --fail-on {describe_breach(breach)}", file=sys.stderr)
     return 1 if breaches else 0

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tdprof.capture.manifest import Rung
-from tdprof.cli.output import standard_output
-from tdprof.errors import TdprofError
+from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.recorder.readiness.check import Check, Status
 from tdprof.recorder.readiness.examination import Examination, examine
 from tdprof.recorder.readiness.machine import Machine
@@ -45,8 +44,7 @@ def command(as_json: bool, as_csv: bool) -> int:
 
     The exit status is 0 if recording works on some rung, 1 if it does not.
     """
-    if as_json and as_csv:
-        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
+    refuse_two_forms(as_json=as_json, as_csv=as_csv)
     examination = examine(Machine())
     with standard_output():
         if as_json:

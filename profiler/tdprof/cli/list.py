@@ -14,8 +14,7 @@ from tdprof.catalog.entries import Catalog, Event, Metric, MetricGroup
 from tdprof.catalog.midr import read_core_types
 from tdprof.cli.columns import format_columns
 from tdprof.cli.core_options import core_options, required_catalog
-from tdprof.cli.output import standard_output
-from tdprof.errors import TdprofError
+from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.metrics.topdown import tree_rows
 from tdprof.report.csv import write_rows
 
@@ -38,8 +37,7 @@ def command(what: str, cpu: str, catalog_file: Path | None, as_json: bool, as_cs
     tdprof list metrics --cpu v1 --json   every metric with its formula, for scripts
     tdprof list tree --cpu n3             which metric leads to which
     """
-    if as_json and as_csv:
-        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
+    refuse_two_forms(as_json=as_json, as_csv=as_csv)
     form = Form.JSON if as_json else Form.CSV if as_csv else Form.TEXT
     if what == "cpus":
         _print(_cpus(), _cpu_lines, form)

@@ -9,11 +9,22 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from tdprof.errors import TdprofError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 DEFAULT_OUTPUT = "tdprof.capture"
+# Wide enough for any name: what reads a pipe does its own cutting.
+PIPE_COLUMNS = 100_000
+
+
+def refuse_two_forms(*, as_json: bool, as_csv: bool) -> None:
+    """Raises TdprofError where both were asked for."""
+    if as_json and as_csv:
+        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
 
 
 @contextlib.contextmanager
@@ -38,8 +49,24 @@ def standard_output() -> Iterator[None]:
         raise TdprofError(f"cannot write the output: {error.strerror}") from error
 
 
+def print_rendered(render: Callable[["Console"], str], *, may_page: bool, pipe_columns: int = PIPE_COLUMNS) -> None:
+    """Print a text for people, made for the terminal's width and colours: through the user's pager, as git does.
+
+    Args:
+        render: makes the text for a console.
+        may_page: whether the user lets a pager be used.
+        pipe_columns: the width where there is neither a terminal nor ``COLUMNS``.
+    """
+    from rich.console import Console  # slow to load
+
+    fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    with standard_output():  # a console flushes the stream whose width and colours it asks for
+        text = render(Console(width=None if fits_width else pipe_columns))
+    print_paged(text, may_page=may_page)
+
+
 def print_paged(text: str, *, may_page: bool) -> None:
-    """Print a text for people: on a terminal through the user's pager, as git does, else as it is.
+    """Print a text: on a terminal through the pager, else as it is.
 
     ``PAGER`` names the pager, ``less`` without it; an empty one or ``cat`` is none. ``less`` keeps colours, and does
     not stay where one screen holds all, unless ``LESS`` says otherwise.

@@ -1,6 +1,5 @@
 """`tdprof report`: hotspots by function or source line, why they are slow, and the program's methodology tree."""
 
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from rich.console import Console
 
 from tdprof.catalog.entries import CPU_CYCLES
 from tdprof.cli.loading import capture_argument, find_event, load_with_findings, symbol_options
-from tdprof.cli.output import print_paged, standard_output
+from tdprof.cli.output import PIPE_COLUMNS, print_rendered, standard_output
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
 from tdprof.function_choice import choose_function
@@ -30,8 +29,6 @@ from tdprof.report.topdown_tree import render_function, render_tree
 DEFAULT_LIMIT = 40
 # Blocks of several lines; the rest is in the table of --limit 0, or one by one in --function.
 DEFAULT_TOPDOWN_LIMIT = 12
-# Wide enough for any name: what reads a pipe does its own cutting.
-PIPE_COLUMNS = 100_000
 # Prose in a pipe is wrapped all the same.
 PIPE_TEXT_COLUMNS = 160
 
@@ -153,9 +150,11 @@ def _report(profile: Profile, findings: Findings | None, event: int, asked: _Ask
         with standard_output():
             sys.stdout.writelines(rendered)
         return
-    with standard_output():  # a console flushes the stream whose width and colours it asks for
-        text = _text(profile, findings, hotspots, event, asked)
-    print_paged(text, may_page=asked.may_page)
+    print_rendered(
+        lambda console: _text(profile, findings, hotspots, event, asked, console),
+        may_page=asked.may_page,
+        pipe_columns=PIPE_COLUMNS if profile.topdown is None else PIPE_TEXT_COLUMNS,
+    )
 
 
 def _json(profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked) -> Iterable[str]:
@@ -183,21 +182,21 @@ def _only(hotspots: Hotspots, functions: Iterable[int]) -> Hotspots:
     return hotspots.rows(np.flatnonzero(np.isin(hotspots.function, list(functions))))
 
 
-def _text(profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked) -> str:
-    fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+def _text(
+    profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked, console: Console
+) -> str:
     unknown = unknown_samples(profile)
     if findings is None or profile.topdown is None:
         return render_text(
             profile,
             hotspots,
             unknown,
-            Console(width=None if fits_width else PIPE_COLUMNS),
+            console,
             limit=DEFAULT_LIMIT if asked.limit is None else asked.limit,
             by_line=asked.by_line,
             sort_event=event,
             findings=findings,
         )
-    console = Console(width=None if fits_width else PIPE_TEXT_COLUMNS)
     if asked.has_tree:
         return render_tree(profile, findings, unknown, console)
     if asked.function is not None:

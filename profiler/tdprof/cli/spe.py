@@ -20,8 +20,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
-from tdprof.cli.output import print_paged, replaced_file, standard_output
-from tdprof.cli.report import DEFAULT_LIMIT, PIPE_COLUMNS
+from tdprof.cli.output import print_rendered, replaced_file, standard_output
+from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.usage import SuggestingGroup
 from tdprof.decode.spe_capture import open_capture
 from tdprof.decode.spe_csv import csv_rows, csv_schema
@@ -280,7 +280,5 @@ def print_report(source: SpeInput, file: str, by: By, output: SpeOutput, *, has_
                 render_csv(result, limit=limit) if output.as_csv else [render_json(result, limit=limit)]
             )
         return
-    fits_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(width=None if fits_width else PIPE_COLUMNS)
     rows = DEFAULT_LIMIT if output.limit is None else output.limit
-    print_paged(render_text(result, console, limit=rows, title=by), may_page=output.may_page)
+    print_rendered(lambda console: render_text(result, console, limit=rows, title=by), may_page=output.may_page)
