@@ -72,9 +72,14 @@ def check_paranoid(machine: Machine, *, can_record: bool) -> Check:
         if machine.names("/proc/sys/kernel") and not can_record:
             return Check(name, Status.FAIL, "absent: the kernel was built without perf events", "nothing is recorded")
         return Check(name, Status.UNKNOWN, "/proc/sys is not visible here")
-    if value < 0 or _has(capabilities_of(machine), CAP_PERFMON):
-        return Check(name, Status.OK, f"{value}" + ("; not binding for this process" if value >= 0 else ""))
     fix = "sudo sysctl kernel.perf_event_paranoid=0"
+    if value < 0:
+        return Check(name, Status.OK, f"{value}")
+    if _has(capabilities_of(machine), CAP_PERFMON):
+        if value > 2 and not can_record and not _has(capabilities_of(machine), CAP_SYS_ADMIN):
+            detail = f"{value}: CAP_PERFMON may not be enough, Debian's kernels then ask for CAP_SYS_ADMIN"
+            return Check(name, Status.FAIL, detail, "nothing is recorded", "sudo sysctl kernel.perf_event_paranoid=2")
+        return Check(name, Status.OK, f"{value}; not binding for this process")
     if value > 2 and not can_record:  # a level of Debian's and Ubuntu's kernels; to others it is no more than 2
         return Check(name, Status.FAIL, f"{value}: ordinary users may record nothing", "nothing is recorded", fix)
     if value >= 2:
