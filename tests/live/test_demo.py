@@ -17,8 +17,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 def test_the_demo_leaves_what_it_says_and_finds_the_known_split(tmp_path: Path) -> None:
     if not Path("/proc/sys/kernel/perf_event_paranoid").exists():
         pytest.skip("this kernel has no perf events")
-    if not shutil.which("cc"):
-        pytest.skip("no C compiler")
+    for needed in ("cc", "apt-get"):
+        if not shutil.which(needed):
+            pytest.skip(f"tools/demo needs {needed}")
     result = subprocess.run(
         [PROJECT / "tools/demo"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
     )

@@ -49,8 +49,9 @@ def test_every_event_of_every_group_samples(build: Build, folder: Path, use_bpf:
         assert event.enabled_ns == event.running_ns
         own = profile.samples.event == row
         pids.append(set(profile.samples.pid[own].tolist()))
-        # The first samples stand for a guess at how fast the event is, the others for what it turned out to be.
-        assert 0.5 * HZ < profile.samples.count[own].sum() / (event.running_ns / 1e9) < 1.2 * HZ
+        # The first samples stand for a guess at how fast the event is, the others for what it turned out to be; a slow
+        # machine learns that late.
+        assert 0.2 * HZ < profile.samples.count[own].sum() / (event.running_ns / 1e9) < 1.2 * HZ
     assert len(set.union(*pids)) == (2 if is_pass_per_group else 1)
     assert pids[0] == pids[1]
     assert pids[2] == pids[3]

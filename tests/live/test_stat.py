@@ -110,9 +110,10 @@ def test_intervals_add_up_to_the_whole() -> None:
 
 def test_csv_has_one_header_however_many_intervals() -> None:
     rows = list(csv.DictReader(stat("--csv", "-I", "50", "-e", "page-faults", "--", "sleep", "0.15").splitlines()))
-    assert len(rows) >= 2
-    assert {row["name"] for row in rows} == {"page-faults"}
-    assert all(float(row["value"]) >= 0 for row in rows)
+    counts = [row for row in rows if row["name"] == "page-faults"]
+    assert len(counts) >= 2
+    assert all(float(row["value"]) >= 0 for row in counts)
+    assert "name" not in {row["name"] for row in rows}
 
 
 def test_a_running_process_is_counted_until_it_ends() -> None:
