@@ -20,9 +20,14 @@ class _WithoutPandas(importlib.abc.MetaPathFinder):
         return None
 
 
+def take_memory_from_the_system() -> None:
+    """For this process: Arrow allocates as all others do, instead of keeping what was freed for itself."""
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
 def keep_process_small() -> None:
     """For this process: columns that are freed go back to the system at once, and pandas stays out."""
-    pa.set_memory_pool(pa.system_memory_pool())
+    take_memory_from_the_system()
     # glibc raises this limit with every large block that is freed, and then keeps blocks of that size for itself.
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)

@@ -13,21 +13,21 @@ from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
+from tdprof.cli.memory import take_memory_from_the_system
 from tdprof.cli.output import print_rendered, replaced_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.usage import SuggestingGroup
 from tdprof.decode.spe_capture import open_capture
-from tdprof.decode.spe_csv import csv_rows, csv_schema
+from tdprof.decode.spe_csv import CsvWriter
 from tdprof.decode.spe_spans import AuxSpan, SpeInput, open_perf_data, open_raw
-from tdprof.decode.spe_table import decode_tables, spe_schema
+from tdprof.decode.spe_table import Piece, decode_spans, spe_schema
 from tdprof.errors import TdprofError
+from tdprof.export.parquet import ParquetWriter
 from tdprof.report.spe import render_csv, render_json, render_text
 from tdprof.spe_analysis import By, analyse, tables_of_perf_data
 
@@ -115,7 +115,7 @@ def _span_title(span: AuxSpan) -> str:
 @click.option("--raw", "is_raw", is_flag=True, help="FILE holds AUX bytes alone, not perf.data.")
 @click.option("--cpu", type=click.IntRange(0), help="With --raw: the CPU that wrote them.")
 @click.option("--midr", callback=_midr, metavar="HEX", help="With --raw: its MIDR_EL1, which names data sources.")
-@click.option("-j", "--jobs", type=click.IntRange(1), help="Threads (one for each CPU).")
+@click.option("-j", "--jobs", type=click.IntRange(1), help="Threads (one for each CPU, eight at most).")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 def decode(
     file: str, output: str, is_csv: bool, is_raw: bool, cpu: int | None, midr: int | None, jobs: int | None, quiet: bool
@@ -129,58 +129,53 @@ def decode(
     """
     if not is_raw and (cpu is not None or midr is not None):
         raise TdprofError("--cpu and --midr go with --raw: perf.data names its cores", status=2)
+    take_memory_from_the_system()
     counts = DecodeCounts()
     with _open(file, is_raw=is_raw, cpu=cpu, midr=midr) as source:
-        tables = decode_tables(source, counts, workers=jobs or len(os.sched_getaffinity(0)))
-        shown = _with_progress(tables, source.total_bytes, quiet=quiet)
-        was_interrupted = _write(shown, output, is_csv=is_csv)
+        was_interrupted = _write(
+            source, counts, output, is_csv=is_csv, workers=jobs or len(os.sched_getaffinity(0)), quiet=quiet
+        )
         if not quiet:
             _say(counts, source, output)
     if was_interrupted:
         raise TdprofError(f"interrupted: {output} holds the records up to there", status=130)
 
 
-def _write(tables: Iterator[pa.RecordBatch], output: str, *, is_csv: bool) -> bool:
-    """Writes all tables; after Ctrl-C what was decoded so far stays. Returns whether that happened."""
+def _write(source: SpeInput, counts: DecodeCounts, output: str, *, is_csv: bool, workers: int, quiet: bool) -> bool:
+    """Writes all records; after Ctrl-C what was written so far stays. Returns whether that happened."""
     with contextlib.ExitStack() as stack:
         if output == "-":
             stack.enter_context(standard_output())
             sink: Any = sys.stdout.buffer
         else:
             sink = stack.enter_context(replaced_file(Path(output)))
+        writer = CsvWriter(sink) if is_csv else ParquetWriter(sink, spe_schema(), **_PARQUET)
+        stack.enter_context(writer)
         try:
-            if is_csv:
-                with pyarrow.csv.CSVWriter(sink, csv_schema(spe_schema())) as csv:
-                    for table in tables:
-                        csv.write_batch(csv_rows(table))
-            else:
-                with pyarrow.parquet.ParquetWriter(sink, spe_schema(), **_PARQUET) as parquet:
-                    for table in tables:
-                        parquet.write_batch(table)
+            pieces = decode_spans(source, counts, writer.encode, workers=workers)
+            for encoded in _with_progress(pieces, source.total_bytes, quiet=quiet):
+                writer.append(encoded)
         except KeyboardInterrupt:
             return True
     return False
 
 
-def _with_progress(
-    tables: Iterator[tuple[AuxSpan, pa.RecordBatch]], total_bytes: int, *, quiet: bool
-) -> Iterator[pa.RecordBatch]:
+def _with_progress(pieces: Iterator[Piece[pa.Buffer]], total_bytes: int, *, quiet: bool) -> Iterator[pa.Buffer]:
     console = Console(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress("decoding", *columns, console=console, transient=True, disable=True) as bar:
         task = bar.add_task("decoding", total=total_bytes)
         began = time.monotonic()
         done, current = 0, None
-        for span, table in tables:
-            if current is not None and span is not current:
+        for piece in pieces:
+            if current is not None and piece.span is not current:
                 done += len(current.data)
-            current = span
+            current = piece.span
             if bar.disable and console.is_terminal and not quiet and time.monotonic() - began > _PROGRESS_AFTER_S:
                 bar.disable = False
                 bar.start()
-            within = table.column("offset")[-1].as_py() - span.aux_offset
-            bar.update(task, completed=done + within)
-            yield table
+            bar.update(task, completed=done + piece.done)
+            yield piece.value
 
 
 def _say(counts: DecodeCounts, source: SpeInput, output: str) -> None:

@@ -14,7 +14,7 @@ from arm_spe.groups import GroupTable
 from arm_spe.native import NotCompiledError, need_native
 from arm_spe.tally import Key, Place, Rules, Tallied, Tally, operation_lanes
 from tdprof.decode.spe_sources import encoding_of, fill_source_rules
-from tdprof.decode.spe_spans import AuxSpan, SpeInput
+from tdprof.decode.spe_spans import MOST_WORKERS, AuxSpan, SpeInput
 from tdprof.decode.spe_switches import NO_TID
 from tdprof.decode.spe_table import time_ns
 from tdprof.errors import TdprofError
@@ -23,7 +23,6 @@ U64 = NDArray[np.uint64]
 LINE_BYTES = 64
 PAGE_BYTES = 4096
 _BATCH_RECORDS = 1 << 14
-_MOST_WORKERS = 8  # read a gigabyte in a fifth of a second; more would need memory and bring little
 _CONTEXT, _BUFFER, _SWITCHES = "context packets", "the buffer's owner", "context switches"
 NOTHING = "nothing"
 """In `Counted.threads_from`: nothing told the thread."""
@@ -141,7 +140,7 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int) 
             worker.add(span)
         return worker
 
-    workers = max(1, min(workers, len(source.spans), _MOST_WORKERS))
+    workers = max(1, min(workers, len(source.spans), MOST_WORKERS))
     with ThreadPoolExecutor(workers) as pool:
         done = [future.result() for future in [pool.submit(work) for _ in range(workers)]]
     for worker in done:

@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+from typing import BinaryIO
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 from numpy.typing import NDArray
+
+from tdprof.decode.spe_table import spe_schema
 
 HEX_COLUMNS = ("pc", "events", "va", "pa", "branch_target", "previous_branch_target")
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+class CsvWriter:
+    """Writes rows of `spe_table.spe_schema`: batches encoded by any thread, appended by one in their order."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        empty = csv_schema(spe_schema()).empty_table()
+        sink.write(_csv(empty, has_header=True))
+
+    def __enter__(self) -> CsvWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Buffer:
+        """A batch as `append` takes it; threads encode in parallel."""
+        return _csv(csv_rows(batch), has_header=False)
+
+    def append(self, encoded: pa.Buffer) -> None:
+        """Write the lines.
+
+        Raises:
+            OSError: the sink does not take them.
+        """
+        self._sink.write(encoded)
+
+
+def _csv(rows: pa.RecordBatch | pa.Table, *, has_header: bool) -> pa.Buffer:
+    out = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(rows, out, pyarrow.csv.WriteOptions(include_header=has_header))
+    return out.getvalue()
 
 
 def csv_schema(schema: pa.Schema) -> pa.Schema:

@@ -24,6 +24,8 @@ from tdprof.perf_abi import RecordType
 
 # PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
 TRUNCATED, PARTIAL, COLLISION = 0x01, 0x04, 0x08
+MOST_WORKERS = 8
+"""Threads that decode spans: they read a gigabyte in a fifth of a second; more would need memory and bring little."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from arm_spe import DecodeCounts, Kind, RecordBatch, RecordDecoder
+from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
 from arm_spe.arrow import record_schema, to_arrow
 from tdprof.decode.perf_auxtrace import TimeConversion
 from tdprof.decode.spe_sources import encoding_of, source_codes, sources
-from tdprof.decode.spe_spans import AuxSpan, SpeInput
+from tdprof.decode.spe_spans import MOST_WORKERS, AuxSpan, SpeInput
 
-BATCH_RECORDS = 1 << 15
+BATCH_RECORDS = 1 << 16
+T = TypeVar("T")
 
 
 def spe_schema() -> pa.Schema:
-    """Columns of `decode_tables`: `arm_spe.arrow.record_schema` between the CPU and what the core adds."""
+    """Columns that `decode_spans` hands on: `arm_spe.arrow.record_schema` between the CPU and what the core adds."""
     return pa.schema(
         [
             pa.field("cpu", pa.int32()),
@@ -65,40 +68,67 @@ def span_table(batch: RecordBatch, span: AuxSpan, conversion: TimeConversion | N
     return pa.RecordBatch.from_arrays(columns, schema=spe_schema())
 
 
-def decode_tables(
-    source: SpeInput, counts: DecodeCounts, *, workers: int, batch_records: int = BATCH_RECORDS
-) -> Iterator[tuple[AuxSpan, pa.RecordBatch]]:
-    """All records of an input in the order of its spans, a batch at a time.
+@dataclass(frozen=True, slots=True)
+class Piece(Generic[T]):
+    """What became of one batch of records.
 
-    Spans are decoded in parallel; memory is a few batches for each worker.
+    Attributes:
+        span: where they come from.
+        done: bytes of the span up to the last record's first.
+        value: what `decode_spans` was told to make of them.
+    """
+
+    span: AuxSpan
+    done: int
+    value: T
+
+
+def decode_spans(
+    source: SpeInput,
+    counts: DecodeCounts,
+    convert: Callable[[pa.RecordBatch], T],
+    *,
+    workers: int,
+    batch_records: int = BATCH_RECORDS,
+) -> Iterator[Piece[T]]:
+    """All records of an input in the order of its spans, a batch at a time, converted by the threads that decode.
+
+    Spans are decoded in parallel; memory is a batch for each worker and what is made of a few more.
 
     Args:
         source: the spans.
         counts: grows by each span's counts when the span is done.
-        workers: threads.
+        convert: called in any thread with rows of `spe_schema`, which are valid until it returns.
+        workers: threads at most.
         batch_records: rows of a batch at most.
     """
 
-    def decode_next(batches: Iterator[RecordBatch], span: AuxSpan) -> pa.RecordBatch | None:
+    def convert_next(batches: Iterator[RecordBatch], span: AuxSpan) -> Piece[T] | None:
         batch = next(batches, None)
-        return None if batch is None else span_table(batch, span, source.time_conversion)
+        if batch is None:
+            return None
+        return Piece(span, int(batch["offset"][-1]), convert(span_table(batch, span, source.time_conversion)))
 
+    workers = min(workers, MOST_WORKERS)
     with ThreadPoolExecutor(workers) as pool:
         # The open spans, first one first, each with its next batch under way: that bounds what waits in memory.
-        running: deque[tuple[AuxSpan, RecordDecoder, Iterator[RecordBatch], Future[pa.RecordBatch | None]]] = deque()
+        running: deque[tuple[RecordDecoder, ColumnMemory, Iterator[RecordBatch], Future[Piece[T] | None]]] = deque()
         waiting = iter(source.spans)
+        free = [ColumnMemory(batch_records) for _ in range(min(workers + 1, len(source.spans)))]
         while True:
-            while len(running) <= workers and (span := next(waiting, None)) is not None:
-                decoder = RecordDecoder(span.data, batch_records=batch_records)
+            while free and (span := next(waiting, None)) is not None:
+                memory = free.pop()
+                decoder = RecordDecoder(span.data, memory=memory)
                 batches = iter(decoder)
-                running.append((span, decoder, batches, pool.submit(decode_next, batches, span)))
+                running.append((decoder, memory, batches, pool.submit(convert_next, batches, span)))
             if not running:
                 return
-            span, decoder, batches, future = running[0]
-            table = future.result()
-            if table is None:
+            decoder, memory, batches, future = running[0]
+            piece = future.result()
+            if piece is None:
                 counts.add(decoder.counts)
+                free.append(memory)
                 running.popleft()
                 continue
-            running[0] = (span, decoder, batches, pool.submit(decode_next, batches, span))
-            yield span, table
+            running[0] = (decoder, memory, batches, pool.submit(convert_next, batches, piece.span))
+            yield piece
