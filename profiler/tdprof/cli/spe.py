@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
-from tdprof.cli.memory import take_memory_from_the_system
+from tdprof.cli.memory import keep_process_small, take_memory_from_the_system
 from tdprof.cli.output import print_rendered, replaced_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.usage import SuggestingGroup
@@ -234,6 +234,7 @@ def report(
     tdprof spe report perf.data --by source
     tdprof spe report perf.data --by address      cache lines; --by page for pages
     """
+    keep_process_small()
     output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
     with _open(file, is_raw=is_raw, midr=midr) as source:
         print_report(source, file, By(by), output, has_names=not is_raw, jobs=jobs)
