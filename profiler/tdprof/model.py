@@ -50,7 +50,7 @@ class MappedFile:
         path: the path in the recorded process's mount namespace, or ``[kernel]``, ``[vdso]``, ``[anon]``.
         build_id: GNU build-id in lower-case hex, or empty where the recording could not tell.
         kind: what it is.
-        pid: the process the code belongs to where that matters (anonymous code; files of a container), else 0.
+        pid: the process the code belongs to where that matters (anonymous code), else 0.
     """
 
     path: str

@@ -22,7 +22,7 @@ from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model import EventInfo, FileKind, Locations, MappedFile, distinct
 from tdprof.naming import name_locations
 from tdprof.profile import Profile, SampleTable, StackTable
-from tdprof.recorder.artefacts import PERF_MAP_FOLDER, VDSO_FILE
+from tdprof.recorder.artefacts import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer, demangle
 from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
@@ -70,6 +70,7 @@ def open_symbolizer(
         ),
         perf_map_dir=tables / PERF_MAP_FOLDER,
         vdso=tables / VDSO_FILE,
+        carried_files=tables / FILES_FOLDER,
         saved=SavedSymbols(carried) if carried is not None else None,
         cache=SymbolCache.default() if options.use_cache else None,
         debuginfod=Debuginfod.from_environment(progress=progress),

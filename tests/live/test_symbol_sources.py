@@ -1,8 +1,10 @@
 """Symbols that do not come from the mapped file itself: carried by the capture, fetched by path, made at run time."""
 
 import os
+import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +59,60 @@ def test_a_replaced_program_is_named_not_used(program: Path, folder: Path) -> No
     said = report(folder, "--no-symbol-cache")
     assert "was replaced since the recording" in said
     assert "shapes::" not in said
+
+
+NAMESPACE = (
+    'exec unshare -m sh -c \'mount -t tmpfs none "$1" && cp "$0" "$1/app" && sleep $2 && exec "$1/app" 60\' "$@"'
+)
+CHROOT = 'cp "$1" "$2/app" && sleep $3 && exec chroot "$2" /app 60'
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize(
+    ("script", "delay_s"),
+    [
+        pytest.param(NAMESPACE, 0, id="running in another namespace"),
+        pytest.param(NAMESPACE, 0.4, id="started in another namespace"),
+        # Of one that runs already /proc tells the path that we see.
+        pytest.param(CHROOT, 0.4, id="started in a chroot"),
+    ],
+)
+def test_a_containers_program_is_kept(program: Path, folder: Path, tmp_path: Path, script: str, delay_s: float) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    if script == CHROOT:
+        libraries = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for library in re.findall(r"/\S+", libraries):
+            (root / library.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, root / library.lstrip("/"))
+    inside = subprocess.Popen(
+        ["sh", "-c", script, "sh", program, root, str(delay_s)], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 30
+        wanted = "sleep" if delay_s else "app"
+        while wanted not in _names_below(inside.pid) and time.monotonic() < deadline:
+            if inside.poll() is not None:
+                assert inside.stderr
+                pytest.skip(f"not possible here: {inside.stderr.read().strip()}")
+            time.sleep(0.01)
+        record("-F", "1999", "-p", inside.pid, "--duration", str(delay_s + 0.4), folder=folder)
+    finally:
+        inside.kill()
+        inside.wait()
+    program.unlink()
+    shutil.rmtree(root)
+    said = report(folder, "--lines", "--no-symbol-cache")
+    assert "shapes::area(unsigned long)" in said
+    kept = subprocess.run(["readelf", "-n", *(folder / "files").iterdir()], capture_output=True, text=True, check=True)
+    names = {file.name for file in (folder / "files").iterdir()}
+    assert set(re.findall("Build ID: ([0-9a-f]+)", kept.stdout)) == names
+
+
+def _names_below(pid: int) -> set[str]:
+    """Of a process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {Path(f"/proc/{one}/comm").read_text().strip() for one in [pid, *children]}
 
 
 def test_cache_command(program: Path, folder: Path, tmp_path: Path) -> None:

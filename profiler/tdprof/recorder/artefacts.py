@@ -1,15 +1,23 @@
-"""What must be saved when a recording ends, because it is gone or different later: the vDSO, perf maps, jitdumps."""
+"""What must be saved when a recording ends, because it is gone or different later.
+
+The vDSO, perf maps, jitdumps, and programs that only processes in a container can see.
+"""
 
 import contextlib
 import ctypes
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from tdprof.elf import read_build_id
+
 VDSO_FILE = "vdso.so"
 PERF_MAP_FOLDER = "perf-maps"
+FILES_FOLDER = "files"
+"""Files of containers, named by their build-id."""
 _JITDUMP = re.compile(r"/jit-\d+\.dump$")
 
 
@@ -34,6 +42,44 @@ def save_jitdumps(folder: Path, mapped: Iterable[tuple[int, str]]) -> None:
         if _JITDUMP.search(path):
             seen_here = [Path(f"/proc/{pid}/root{path}"), Path(path)]
             _save_first(seen_here, pid, folder / PERF_MAP_FOLDER / f"jit-{pid}.dump")
+
+
+def sees_other_files(pid: int) -> bool:
+    """Whether a path means another file to this process: a container, a chroot. False once it has ended."""
+    try:
+        return not all(os.path.samefile(f"/proc/{pid}/{name}", f"/proc/self/{name}") for name in ("ns/mnt", "root"))
+    except OSError:
+        return False
+
+
+def save_files(folder: Path, mapped: Iterable[tuple[int, str, str]]) -> None:
+    """Copy the files of containers among (pid, path inside, build-id), as far as they are not seen here, too.
+
+    What cannot be read or written is left out: the recording counts for more.
+    """
+    for pid, path, build_id in mapped:
+        target = folder / FILES_FOLDER / build_id
+        if not build_id or target.exists() or read_build_id(Path(path)) == build_id:
+            continue
+        with contextlib.suppress(OSError):
+            target.parent.mkdir(exist_ok=True)
+            _copy_program(Path(f"/proc/{pid}/root{path}"), target)
+            if read_build_id(target) != build_id:  # replaced since it was mapped
+                target.unlink()
+
+
+def _copy_program(source: Path, target: Path) -> None:
+    """Copy a file that others control: it may be a device or a pipe by now, and is left alone then."""
+    fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as program:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return
+        try:
+            with target.open("wb") as copy:
+                shutil.copyfileobj(program, copy, 1 << 20)
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
 
 
 def _save_first(places: Iterable[Path], pid: int, target: Path) -> None:

@@ -37,6 +37,7 @@ class Symbolizer:
         kernel: the recorded machine's kernel symbols; None if they could not be read.
         perf_map_dir: folder of the ``perf-PID.map`` and ``jit-PID.dump`` files of the recorded processes.
         vdso: the recorded machine's vDSO as a file.
+        carried_files: folder of files that the capture carries, named by their build-id.
         saved: symbols that the capture carries; what they do not have is looked for in files.
         debuginfod: servers to fetch debug data and executables from; None contacts nobody.
         progress: told in a few words what is being waited for.
@@ -51,6 +52,7 @@ class Symbolizer:
         kernel: KernelSymbols | None = None,
         perf_map_dir: Path | None = None,
         vdso: Path | None = None,
+        carried_files: Path | None = None,
         saved: "SavedSymbols | None" = None,
         cache: SymbolCache | None = None,
         debuginfod: "Debuginfod | None" = None,
@@ -63,6 +65,7 @@ class Symbolizer:
         self._perf_map_dir = perf_map_dir
         self._run_time_code: dict[int, RunTimeCode | None] = {}
         self._vdso = vdso
+        self._carried_files = carried_files
         self._saved = saved
         self._cache = cache
         self._debuginfod = debuginfod
@@ -191,13 +194,12 @@ class Symbolizer:
         if file.kind is FileKind.VDSO:
             return [self._vdso] if self._vdso else []
         path = file.path.removesuffix(_DELETED)
+        carried = [self._carried_files / file.build_id] if self._carried_files and file.build_id else []
         if self._symfs:
-            return [under(self._symfs, path)]
-        # A container's file is seen under the root of its process, while that lives.
-        in_container = [under(Path(f"/proc/{file.pid}/root"), path)] if file.pid else []
+            return [*carried, under(self._symfs, path)]
         # What `perf buildid-cache` or `perf archive` kept of another machine.
         kept = [PERF_BUILD_ID_DIR.expanduser() / file.build_id[:2] / file.build_id[2:] / "elf"] if file.build_id else []
-        return [*in_container, Path(path), *kept]
+        return [*carried, Path(path), *kept]
 
 
 def _is_recorded_one(elf: Elf, file: MappedFile) -> bool:
