@@ -1,5 +1,6 @@
 """Symbols that do not come from the mapped file itself: carried by the capture, fetched by path, made at run time."""
 
+import json
 import os
 import re
 import shutil
@@ -150,3 +151,31 @@ def test_node_names_its_functions(folder: Path, tmp_path: Path) -> None:
         folder=folder,
     )
     assert "hotFunction" in report(folder)
+
+
+def _python_with_frame_pointers() -> str | None:
+    """An interpreter that knows ``-X perf`` and whose callers can be walked to."""
+    flags = "import sysconfig as s; print(s.get_config_var('PY_CORE_CFLAGS'), s.get_config_var('PY_CFLAGS'))"
+    for name in ("python3.14", "python3.13", "python3.12"):
+        found = shutil.which(name)
+        if found:
+            result = subprocess.run([found, "-c", flags], capture_output=True, text=True, check=False)
+            if "-fno-omit-frame-pointer" in result.stdout:
+                return found
+    return None
+
+
+def test_python_names_its_functions(folder: Path, tmp_path: Path) -> None:
+    python = _python_with_frame_pointers()
+    if python is None:
+        pytest.skip("no CPython 3.12 or later on PATH that was built with -fno-omit-frame-pointer")
+    script = tmp_path / "spin.py"
+    script.write_text(
+        "import time\n"
+        "def hot_function(n):\n    s = 0\n    for i in range(n): s = s * 31 + i & 0xFFFF\n    return s\n"
+        "while time.process_time() < 0.7: hot_function(20000)\n"
+    )
+    record("-F", "1999", "--", python, "-X", "perf", script, folder=folder)
+    found = json.loads(report(folder, "--json"))
+    total = {function["name"]: next(iter(function["total"].values())) for function in found["functions"]}
+    assert total[f"py::hot_function:{script}"] > 0.7 * found["events"][0]["weight"]
