@@ -101,6 +101,18 @@ def test_symfs_holds_the_recorded_machines_files(tmp_path, program):
         assert leaf_names(symbolizer.locate(MappedFile(str(program)), offsets(0x1000))) == ["NO_FILE"]
 
 
+@pytest.mark.parametrize("place", [".build-id/ab/cdef", ".build-id/ab/cdef/elf"])
+@pytest.mark.parametrize("has_symfs", [False, True])
+def test_a_debug_folder_may_have_the_program_itself(tmp_path, place, has_symfs):
+    content = ElfFile(symbols=[Symbol("alpha", 0x401000, 16)], build_id=bytes.fromhex("abcdef")).to_bytes()
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).write_bytes(content)
+    with Symbolizer(debug_dirs=[tmp_path], symfs=tmp_path / "none" if has_symfs else None) as symbolizer:
+        assert leaf_names(symbolizer.locate(MappedFile("/opt/gone", "abcdef"), offsets(0x1000))) == ["alpha"]
+        other = MappedFile("/opt/gone", "abcd00")
+        assert leaf_names(symbolizer.locate(other, offsets(0x1000))) == ["NO_FILE"]
+
+
 def test_kernel_and_module_symbols():
     kernel = KernelSymbols(
         address=offsets(0xFFFF800000001000, 0xFFFF800000000000, 0xFFFF800100000000),

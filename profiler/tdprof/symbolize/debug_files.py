@@ -53,6 +53,14 @@ class DebugDirs:
                 yield root / ".build-id" / build_id[:2] / f"{build_id[2:]}{suffix}"
 
 
+def programs_by_build_id(root: Path, build_id: str) -> list[Path]:
+    """Where a folder has the program itself: as distributions link to it, and as ``perf buildid-cache`` keeps it."""
+    if len(build_id) <= 2:
+        return []
+    place = root / ".build-id" / build_id[:2] / build_id[2:]
+    return [place, place / "elf"]
+
+
 def under(symfs: Path | None, path: str | Path) -> Path:
     """An absolute path of the recorded machine as it is seen here."""
     return symfs / str(path).lstrip("/") if symfs else Path(path)

@@ -12,7 +12,7 @@ from tdprof.elf import Elf, ElfError, open_elf
 from tdprof.model import U64, FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
-from tdprof.symbolize.debug_files import DebugDirs, under
+from tdprof.symbolize.debug_files import DebugDirs, programs_by_build_id, under
 from tdprof.symbolize.elf_symbols import NOT_COMPILED, ElfSymbols
 from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
 from tdprof.symbolize.locations import combine_locations, find_locations, unknown_locations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # slow to load, and few need them
     from tdprof.symbolize.jitdump import RunTimeCode
     from tdprof.symbolize.saved import SavedSymbols
 
-PERF_BUILD_ID_DIR = Path("~/.debug/.build-id")
+PERF_STORE = Path("~/.debug")  # what `perf buildid-cache` or `perf archive` kept of another machine
 _DELETED = " (deleted)"  # what the kernel appends to the path of a mapped file that is gone
 
 
@@ -195,11 +195,11 @@ class Symbolizer:
             return [self._vdso] if self._vdso else []
         path = file.path.removesuffix(_DELETED)
         carried = [self._carried_files / file.build_id] if self._carried_files and file.build_id else []
-        if self._symfs:
-            return [*carried, under(self._symfs, path)]
-        # What `perf buildid-cache` or `perf archive` kept of another machine.
-        kept = [PERF_BUILD_ID_DIR.expanduser() / file.build_id[:2] / file.build_id[2:] / "elf"] if file.build_id else []
-        return [*carried, Path(path), *kept]
+        roots = list(self._debug_dirs.roots)
+        if not self._symfs:
+            roots.append(PERF_STORE.expanduser())
+        kept = [place for root in roots for place in programs_by_build_id(root, file.build_id)]
+        return [*carried, under(self._symfs, path), *kept]
 
 
 def _is_recorded_one(elf: Elf, file: MappedFile) -> bool:
