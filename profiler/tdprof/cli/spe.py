@@ -132,17 +132,21 @@ def decode(
     take_memory_from_the_system()
     counts = DecodeCounts()
     with _open(file, is_raw=is_raw, cpu=cpu, midr=midr) as source:
-        was_interrupted = _write(
-            source, counts, output, is_csv=is_csv, workers=jobs or len(os.sched_getaffinity(0)), quiet=quiet
-        )
+        workers = jobs or len(os.sched_getaffinity(0))
+        cut_after = _write(source, counts, output, is_csv=is_csv, workers=workers, quiet=quiet)
         if not quiet:
-            _say(counts, source, output)
-    if was_interrupted:
-        raise TdprofError(f"interrupted: {output} holds the records up to there", status=130)
+            if cut_after is None:
+                print(f"tdprof: {counts.records} records of {len(source.spans)} spans into {output}", file=sys.stderr)
+            _say_what_is_missing(counts, source)
+    if cut_after is not None:
+        raise TdprofError(f"interrupted: {output} holds the first {cut_after} records", status=130)
 
 
-def _write(source: SpeInput, counts: DecodeCounts, output: str, *, is_csv: bool, workers: int, quiet: bool) -> bool:
-    """Writes all records; after Ctrl-C what was written so far stays. Returns whether that happened."""
+def _write(
+    source: SpeInput, counts: DecodeCounts, output: str, *, is_csv: bool, workers: int, quiet: bool
+) -> int | None:
+    """Writes all records. After Ctrl-C what was written stays, and how many records these are is returned."""
+    written = 0
     with contextlib.ExitStack() as stack:
         if output == "-":
             stack.enter_context(standard_output())
@@ -153,14 +157,15 @@ def _write(source: SpeInput, counts: DecodeCounts, output: str, *, is_csv: bool,
         stack.enter_context(writer)
         try:
             pieces = decode_spans(source, counts, writer.encode, workers=workers)
-            for encoded in _with_progress(pieces, source.total_bytes, quiet=quiet):
-                writer.append(encoded)
+            for piece in _with_progress(pieces, source.total_bytes, quiet=quiet):
+                writer.append(piece.value)
+                written += piece.records
         except KeyboardInterrupt:
-            return True
-    return False
+            return written
+    return None
 
 
-def _with_progress(pieces: Iterator[Piece[pa.Buffer]], total_bytes: int, *, quiet: bool) -> Iterator[pa.Buffer]:
+def _with_progress(pieces: Iterator[Piece[pa.Buffer]], total_bytes: int, *, quiet: bool) -> Iterator[Piece[pa.Buffer]]:
     console = Console(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress("decoding", *columns, console=console, transient=True, disable=True) as bar:
@@ -175,12 +180,12 @@ def _with_progress(pieces: Iterator[Piece[pa.Buffer]], total_bytes: int, *, quie
                 bar.disable = False
                 bar.start()
             bar.update(task, completed=done + piece.done)
-            yield piece.value
+            yield piece
 
 
-def _say(counts: DecodeCounts, source: SpeInput, output: str) -> None:
-    """What was decoded, and everything that was not."""
-    lines = [f"{counts.records} records of {len(source.spans)} spans into {output}"]
+def _say_what_is_missing(counts: DecodeCounts, source: SpeInput) -> None:
+    """Everything that was not decoded, of the spans that were read to their end."""
+    lines = []
     if counts.damaged_regions:
         reasons = ", ".join(f"{reason.text}: {counts.damage[reason]}" for reason in Damage if counts.damage[reason])
         lines.append(f"damaged: {counts.damaged_bytes} bytes in {counts.damaged_regions} places ({reasons})")

@@ -75,11 +75,13 @@ class Piece(Generic[T]):
     Attributes:
         span: where they come from.
         done: bytes of the span up to the last record's first.
+        records: how many.
         value: what `decode_spans` was told to make of them.
     """
 
     span: AuxSpan
     done: int
+    records: int
     value: T
 
 
@@ -107,7 +109,8 @@ def decode_spans(
         batch = next(batches, None)
         if batch is None:
             return None
-        return Piece(span, int(batch["offset"][-1]), convert(span_table(batch, span, source.time_conversion)))
+        value = convert(span_table(batch, span, source.time_conversion))
+        return Piece(span, int(batch["offset"][-1]), len(batch), value)
 
     workers = min(workers, MOST_WORKERS)
     with ThreadPoolExecutor(workers) as pool:
