@@ -12,6 +12,8 @@ int tdprof_perf_decode(struct perf_decoder *d, const uint8_t *data, uint64_t byt
                        uint64_t *consumed);
 void tdprof_perf_rehash(struct perf_chains *chains, const uint64_t *old, uint64_t old_count);
 uint64_t tdprof_perf_group(struct perf_groups *g, const struct perf_samples *s, uint64_t first);
+uint64_t tdprof_perf_sum_branches(struct perf_branch_sums *t, const struct perf_samples *s,
+                                  const struct perf_branch_row *branches, uint64_t entries, uint64_t first);
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
@@ -30,6 +32,7 @@ static void grow_samples(struct perf_samples *s) {
     s->time_ns = grown(s->time_ns, s->capacity, 8);
     s->ip = grown(s->ip, s->capacity, 8);
     s->period = grown(s->period, s->capacity, 8);
+    s->cgroup = grown(s->cgroup, s->capacity, 8);
     s->pid = grown(s->pid, s->capacity, 4);
     s->tid = grown(s->tid, s->capacity, 4);
     s->cpu = grown(s->cpu, s->capacity, 4);
@@ -94,22 +97,51 @@ static void check_results(const struct perf_decoder *d, uint64_t bytes) {
     }
     for (uint64_t i = 0; i < d->chains.rows; i++)
         CHECK(d->chains.offsets[i] < d->chains.offsets[i + 1]);
+    for (uint64_t i = 0; i < d->branch_rows; i++)
+        CHECK(d->branches[i].sample < s->rows);
     CHECK(d->losses.malformed_bytes <= bytes);
 }
 
+static const uint32_t events[] = {0, NO_EVENT, 1}, pids[] = {0, 1, 1, 7};
+static const uint64_t times[] = {5, 1, 99, UINT64_MAX};
+static const struct perf_intervals intervals = {.event_number = events, .events = 3, .interval_ns = 1000000000,
+                                                .change_pid = pids, .change_ns = times, .changes = 4};
+
 static void group_samples(const struct perf_decoder *d) {
-    uint32_t events[] = {0, NO_EVENT, 1}, pids[] = {0, 1, 1, 7};
-    uint64_t times[] = {5, 1, 99, UINT64_MAX};
     struct perf_group rows[4];
     uint64_t slots[8] = {0}, first = 0;
-    struct perf_groups groups = {.rows = rows, .slots = slots, .slot_mask = 7, .capacity = 4, .interval_ns = 1000000000,
-                                 .event_number = events, .events = 3, .change_pid = pids, .change_ns = times,
-                                 .changes = 4, .seed = 3};
+    struct perf_groups groups = {
+        .rows = rows, .slots = slots, .slot_mask = 7, .capacity = 4, .seed = 3, .intervals = intervals};
     while ((first = tdprof_perf_group(&groups, &d->samples, first)) < d->samples.rows) {
         CHECK(groups.count == 4);
         groups.count = 0;
         memset(slots, 0, sizeof(slots));
     }
+}
+
+/* Every entry is counted once, or left out with its event. */
+static void sum_branches(const struct perf_decoder *d) {
+    struct perf_branch_sum rows[4];
+    uint64_t slots[8] = {0}, first = 0, counted = 0, wanted = 0;
+    struct perf_branch_sums sums = {
+        .rows = rows, .slots = slots, .slot_mask = 7, .capacity = 4, .seed = 3, .intervals = intervals};
+    for (uint64_t i = 0; i < d->branch_rows; i++) {
+        const uint32_t event = d->samples.event[d->branches[i].sample];
+        wanted += event < 3 && events[event] != NO_EVENT;
+    }
+    do {
+        first = tdprof_perf_sum_branches(&sums, &d->samples, d->branches, d->branch_rows, first);
+        for (uint64_t i = 0; i < sums.count; i++) {
+            CHECK(rows[i].stacks >= 1 && rows[i].stacks <= rows[i].count);
+            CHECK(rows[i].mispredicted + rows[i].predicted <= rows[i].count);
+            CHECK(rows[i].cycles_at_limit <= rows[i].with_cycles && rows[i].with_cycles <= rows[i].count);
+            counted += rows[i].count;
+        }
+        CHECK(first == d->branch_rows || sums.count == 4);
+        sums.count = 0;
+        memset(slots, 0, sizeof(slots));
+    } while (first < d->branch_rows);
+    CHECK(counted == wanted);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -181,8 +213,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     }
     check_results(&d, bytes);
     group_samples(&d);
+    sum_branches(&d);
     free(block);
-    void *owned[] = {d.samples.time_ns, d.samples.ip, d.samples.period, d.samples.pid, d.samples.tid, d.samples.cpu,
+    void *owned[] = {d.samples.time_ns, d.samples.ip, d.samples.period, d.samples.cgroup, d.samples.pid, d.samples.tid, d.samples.cpu,
                      d.samples.event, d.samples.user_chain, d.samples.kernel_chain, d.samples.misc, d.reads, d.branches,
                      d.side_band, d.names, d.chains.slots, d.chains.offsets, d.chains.frames};
     for (size_t i = 0; i < sizeof(owned) / sizeof(*owned); i++)

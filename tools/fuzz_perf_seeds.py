@@ -38,7 +38,11 @@ def record_seeds(folder: Path) -> None:
             writer = RecordWriter([layout], "big" if big else "little")
             chain = [CONTEXT_KERNEL, 1, 2, CONTEXT_USER, 3, 4]
             sample = Sample(
-                id=1, chain=chain, read=Read([(1, 1, 0), (2, 2, 0)]), branches=[(1, 2, 3)], regs_user=[1, 2]
+                id=1,
+                chain=chain,
+                read=Read([(1, 1, 0), (2, 2, 0)]),
+                branches=[(1, 2, 3), (4, 5, 1), (1, 2, 3)],
+                regs_user=[1, 2],
             )
             trailer = writer.sample_id(id_=1)
             body = writer.sample(sample) * 2 + writer.comm(1, 1, b"x", trailer=trailer)
@@ -54,7 +58,8 @@ def container_files() -> list[bytes]:
     """perf.data in every form: file, pipe, compressed, with AUX data and features, both byte orders."""
     files = []
     for order in ("little", "big"):
-        layout = RecordLayout(IDENTIFIER | SampleType.IP | SampleType.TIME | SampleType.CALLCHAIN, ids=(1, 2))
+        fields = IDENTIFIER | SampleType.IP | SampleType.TIME | SampleType.CALLCHAIN
+        layout = RecordLayout(fields | SampleType.BRANCH_STACK | SampleType.CGROUP, ids=(1, 2))
         writer = PerfDataWriter([Event(layout), Event(layout)], order)  # type: ignore[arg-type]
         writer.features = {
             2: writer.build_id("/bin/x", b"b" * 20),
@@ -64,8 +69,14 @@ def container_files() -> list[bytes]:
             16: writer.pack("II", 1, 9) + writer.string("arm_spe_0"),
         }
         data = b"".join(
-            writer.records.sample(Sample(ip=i, id=1, time_ns=i, chain=[CONTEXT_USER, i, 2])) for i in range(50)
+            writer.records.sample(
+                Sample(
+                    ip=i, id=1, time_ns=i, chain=[CONTEXT_USER, i, 2], branches=[(i % 9, 5, i << 18)] * 3, cgroup=i % 3
+                )
+            )
+            for i in range(50)
         )
+        data += writer.records.namespaces(1, 1, [(4, 77)] * 7) + writer.records.cgroup(1, b"/x")
         data += writer.records.comm(1, 1, b"x") + writer.auxtrace(b"\x99" * 64)
         data += writer.tool_record(AUXTRACE_INFO, writer.pack("IIQQQQ", 4, 0, 2, 4, 9, 1))
         data += writer.tool_record(TIME_CONV, writer.pack("QQQ", 1, 2, 3)) + writer.tool_record(68, b"")

@@ -17,11 +17,10 @@
 #define LAST_KERNEL_TYPE 22
 #define LAST_TOOL_TYPE 95
 #define CREDIBLE_TYPES 1024 /* a type beyond this is damage, not something new */
-/* Fields of one word each near a sample's end. */
-#define SKIPPED_WORDS (PERF_SAMPLE_PHYS_ADDR | PERF_SAMPLE_CGROUP | SAMPLE_DATA_PAGE_SIZE | SAMPLE_CODE_PAGE_SIZE)
+#define PAGE_SIZES (SAMPLE_DATA_PAGE_SIZE | SAMPLE_CODE_PAGE_SIZE)
 #define TAIL_FIELDS                                                                                                    \
     (PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER | SAMPLE_WEIGHTS | PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_TRANSACTION | \
-     PERF_SAMPLE_REGS_INTR | SKIPPED_WORDS | PERF_SAMPLE_AUX)
+     PERF_SAMPLE_REGS_INTR | PERF_SAMPLE_PHYS_ADDR | PERF_SAMPLE_CGROUP | PAGE_SIZES | PERF_SAMPLE_AUX)
 
 enum verdict { NO, YES, UNDECIDED };
 
@@ -106,8 +105,9 @@ static enum perf_outcome take_branches(struct perf_decoder *d, const struct perf
     return PERF_TAKEN;
 }
 
-/* The fields behind the branch stack; only their sizes matter, and the program counter among the user's registers. */
-static void skip_tail(const struct perf_layout *layout, struct cursor *c, uint64_t *user_pc) {
+/* The fields behind the branch stack; only their sizes matter, but for the cgroup and the program counter among the
+ * user's registers. */
+static void skip_tail(const struct perf_layout *layout, struct cursor *c, uint64_t *user_pc, uint64_t *cgroup) {
     const uint64_t type = layout->sample_type;
     if (type & PERF_SAMPLE_REGS_USER)
         take_registers(c, layout->regs_user_count, layout->user_pc, user_pc);
@@ -126,7 +126,11 @@ static void skip_tail(const struct perf_layout *layout, struct cursor *c, uint64
         take64(c);
     if (type & PERF_SAMPLE_REGS_INTR)
         take_registers(c, layout->regs_intr_count, -1, user_pc);
-    take(c, 8 * (uint64_t)__builtin_popcountll(type & SKIPPED_WORDS));
+    if (type & PERF_SAMPLE_PHYS_ADDR)
+        take64(c);
+    if (type & PERF_SAMPLE_CGROUP)
+        *cgroup = take64(c);
+    take(c, 8 * (uint64_t)__builtin_popcountll(type & PAGE_SIZES));
     /* Last, whatever the order in perf_event.h says: perf_output_sample() in kernel/events/core.c. */
     if (type & PERF_SAMPLE_AUX)
         take(c, take64(c));
@@ -194,6 +198,7 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, struct perf_looku
     s->time_ns[row] = time_ns;
     s->ip[row] = ip;
     s->period[row] = type & PERF_SAMPLE_PERIOD ? take64(c) : layout->fixed_period;
+    s->cgroup[row] = 0;
     s->pid[row] = pid;
     s->tid[row] = tid;
     s->cpu[row] = cpu;
@@ -227,7 +232,7 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, struct perf_looku
             return outcome;
     }
     if (type & TAIL_FIELDS)
-        skip_tail(layout, c, &user_pc);
+        skip_tail(layout, c, &user_pc, &s->cgroup[row]);
     if (c->failed)
         return PERF_MALFORMED;
     *stop = intern_chain(d, lookups, &chain, cpu_mode, ip, user_pc, row);

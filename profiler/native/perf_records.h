@@ -48,6 +48,7 @@ struct perf_samples {
     uint64_t *time_ns;
     uint64_t *ip;
     uint64_t *period;
+    uint64_t *cgroup; /* 0 where the event does not record it */
     uint32_t *pid, *tid, *cpu; /* UINT32_MAX where the event does not record them */
     uint32_t *event;           /* index of the layout, or NO_EVENT */
     int32_t *user_chain, *kernel_chain;
@@ -167,10 +168,22 @@ struct perf_decoder {
     struct perf_losses losses;
 };
 
+/* Which samples may be added up: those of one event and of one stretch of their process's time. */
+struct perf_intervals {
+    const uint32_t *event_number; /* of the capture by event of the file, NO_EVENT = not wanted */
+    uint64_t events;
+    uint64_t interval_ns;
+    /* When what a process has mapped or what its threads are called changed, by pid and then time. */
+    const uint32_t *change_pid;
+    const uint64_t *change_ns;
+    uint64_t changes;
+};
+
 /* Samples that are alike, added up. */
 struct perf_group {
     uint64_t time_ns; /* end of the interval */
     uint64_t count, weight;
+    uint64_t cgroup;
     uint32_t event, pid, tid;
     int32_t user_chain, kernel_chain;
     uint32_t pad;
@@ -182,13 +195,33 @@ struct perf_groups {
     uint64_t slot_mask;
     uint64_t count, capacity;
     uint64_t seed;
-    uint64_t interval_ns;
-    const uint32_t *event_number; /* of the capture by event of the file, NO_EVENT = not wanted */
-    uint64_t events;
-    /* When what a process has mapped or what its threads are called changed, by pid and then time. */
-    const uint32_t *change_pid;
-    const uint64_t *change_ns;
-    uint64_t changes;
+    struct perf_intervals intervals;
+};
+
+/* Entries of branch stacks that are alike, added up. */
+struct perf_branch_sum {
+    uint64_t time_ns; /* end of the interval */
+    uint64_t from, to;
+    uint64_t kind;         /* flags but for the prediction and the cycles */
+    uint64_t count;        /* entries */
+    uint64_t stacks;       /* samples that have any of them */
+    uint64_t mispredicted, predicted; /* the others: not told */
+    uint64_t cycles;       /* sum over the entries that have them */
+    uint64_t with_cycles;
+    uint64_t cycles_at_limit; /* of these, those that the field may have cut */
+    uint64_t last_sample;  /* that was counted in `stacks` */
+    uint32_t event, pid;
+};
+
+struct perf_branch_sums {
+    struct perf_branch_sum *rows;
+    uint64_t *slots; /* as of perf_groups */
+    uint64_t slot_mask;
+    uint64_t count, capacity;
+    uint64_t seed;
+    struct perf_intervals intervals;
+    uint64_t samples;        /* of the batches before */
+    uint64_t unknown_events; /* entries of samples of no known event */
 };
 
 enum perf_outcome { PERF_TAKEN, PERF_NO_ROOM, PERF_MALFORMED, PERF_NO_LAYOUT, PERF_UNKNOWN_TYPE };

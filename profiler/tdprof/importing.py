@@ -61,7 +61,7 @@ def import_perf_data(
     """
     make_output_folder(folder)
     try:
-        with PerfData(path) as data, TableWriter(folder) as writer:
+        with PerfData(path, keep_branches=True) as data, TableWriter(folder) as writer:
             interval_ns = INTERVAL_NS if keeps_time else WHOLE_RECORDING_NS
             imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes), interval_ns)
             spe = _spe_of(data)

@@ -19,6 +19,9 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 U8 = NDArray[np.uint8]
 
+# From here on addresses are the kernel's on the 64-bit machines that perf and SPE know.
+KERNEL_ADDRESS = np.uint64(1 << 63)
+
 _Number = TypeVar("_Number", bound=np.integer)
 
 

@@ -11,7 +11,7 @@ from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.tables import read_table
 from tdprof.decode.spe_capture import open_capture
 from tdprof.decode.spe_samples import LATENCIES, add_up_samples
-from tdprof.model import EventInfo, Unit
+from tdprof.model import KERNEL_ADDRESS, EventInfo, Unit
 from tdprof.operations import RECORDS, SampledOperations
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, load_other_samples
 from tdprof.profile import NO_ID
@@ -19,7 +19,6 @@ from tdprof.spe_rows import ThreadOwners
 
 # `go tool pprof` needs about a kilobyte for each label of each sample.
 MOST_ROWS = 50_000
-_KERNEL_ADDRESS = np.uint64(1 << 63)
 _ANY_TIME = 2**63 - 1  # records are added up over time; what was ever mapped counts
 
 
@@ -51,7 +50,7 @@ def load_operations(
     tids, addresses = table["tid"].to_numpy(), table["pc"].to_numpy()
     distinct, stack = np.unique(addresses, return_inverse=True)
     stack = stack.reshape(-1).astype(np.uint64)
-    is_kernel = addresses >= _KERNEL_ADDRESS
+    is_kernel = addresses >= KERNEL_ADDRESS
     records = table["records"]
     columns = {
         "time_ns": pa.array(np.full(len(table), _ANY_TIME, np.uint64)),
@@ -65,7 +64,7 @@ def load_operations(
         "weight": records,
     }
     chains = pa.ListArray.from_arrays(pa.array(np.arange(len(distinct) + 1, dtype=np.int32)), pa.array(distinct))
-    stacks = [pa.array(np.arange(len(distinct), dtype=np.uint64)), pa.array(distinct >= _KERNEL_ADDRESS), chains]
+    stacks = [pa.array(np.arange(len(distinct), dtype=np.uint64)), pa.array(distinct >= KERNEL_ADDRESS), chains]
     profile = load_other_samples(
         folder,
         [EventInfo(RECORDS, Unit.COUNT)],

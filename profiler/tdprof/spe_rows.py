@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from arm_spe.groups import GroupTable
 from arm_spe.tally import NO_ROW, NOTHING, OTHERS
 from tdprof.attribute.address_space import AddressSpaces
+from tdprof.attribute.addresses import address_tables
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
-from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.tables import read_table
 from tdprof.decode.spe_sources import encoding_of, sources
 from tdprof.decode.spe_switches import NO_TID
@@ -29,7 +29,6 @@ U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 MAX_ROWS = 1 << 19
 """What comes after so many rows shares one, so that no input fills memory."""
-_KERNEL_ADDRESS = np.uint64(1 << 63)
 _ANY_TIME = 2**63 - 1
 
 
@@ -256,20 +255,8 @@ class CodeRows:
 
     def _attribute(self, addresses: U64, pids: NDArray[np.uint32]) -> AttributedStacks:
         """Each address as a sample of its own, whose stack is that address."""
-        is_kernel = addresses >= _KERNEL_ADDRESS
-        numbers = np.arange(1, len(addresses) + 1, dtype=np.uint64)
-        zeros = pa.array(np.zeros(len(numbers), np.uint32))
-        columns = {
-            "time_ns": pa.array(np.full(len(numbers), _ANY_TIME, np.uint64)),
-            "pid": pa.array(pids),
-            "user_stack": pa.array(numbers, mask=is_kernel),
-            "kernel_stack": pa.array(numbers, mask=~is_kernel),
-            "thread_name": pa.nulls(len(numbers), SAMPLES.field("thread_name").type),
-        }
-        samples = pa.table({name: columns.get(name, zeros) for name in SAMPLES.names}).cast(SAMPLES)
-        starts = pa.array(np.arange(len(numbers) + 1, dtype=np.int32))
-        chains = pa.ListArray.from_arrays(starts, pa.array(addresses))
-        stacks = pa.table([pa.array(numbers), pa.array(is_kernel), chains], names=STACKS.names)
+        any_time = np.full(len(addresses), _ANY_TIME, np.uint64)
+        samples, stacks = address_tables(addresses, pids, any_time)
         return attribute_stacks(samples, stacks, self._mappings, self._spaces)
 
     def _number(self, function: _Function) -> int:

@@ -15,6 +15,23 @@ CONTEXT_USER_DEFERRED = 2**64 - 640
 CONTEXT_GUEST = 2**64 - 2048
 
 
+def branch_flags(
+    *,
+    mispredicted: bool = False,
+    predicted: bool = False,
+    in_transaction: bool = False,
+    aborted: bool = False,
+    cycles: int = 0,
+    type_: int = 0,
+    speculation: int = 0,
+    new_type: int = 0,
+    privilege: int = 0,
+) -> int:
+    """The bits behind the addresses of struct perf_branch_entry, as a little-endian machine has them."""
+    flags = mispredicted | predicted << 1 | in_transaction << 2 | aborted << 3 | cycles << 4 | type_ << 20
+    return flags | speculation << 24 | new_type << 26 | privilege << 30
+
+
 @dataclass(frozen=True)
 class Read:
     """Counter values: (value, id, lost) each; more than one only with PERF_FORMAT_GROUP."""
@@ -202,6 +219,14 @@ class RecordWriter:
     def comm(self, pid: int, tid: int, name: bytes, *, exec_: bool = False, trailer: bytes = b"") -> bytes:
         body = self.pack("II", pid, tid) + self.name(name) + trailer
         return self.record(RecordType.COMM, body, 1 << 13 if exec_ else 0)
+
+    def namespaces(self, pid: int, tid: int, links: Sequence[tuple[int, int]], trailer: bytes = b"") -> bytes:
+        """(device, inode) of each kind, in the order of the kernel's header."""
+        body = self.pack("IIQ", pid, tid, len(links)) + self.words(word for link in links for word in link)
+        return self.record(RecordType.NAMESPACES, body + trailer)
+
+    def cgroup(self, id_: int, path: bytes, trailer: bytes = b"") -> bytes:
+        return self.record(RecordType.CGROUP, self.words([id_]) + self.name(path) + trailer)
 
     def task(self, type_: RecordType, pid: int, ppid: int, tid: int, ptid: int, time_ns: int, trailer: bytes) -> bytes:
         """FORK or EXIT."""

@@ -68,6 +68,8 @@ def samples(draw: st.DrawFn, layout: RecordLayout) -> Sample:
         regs_user=draw(st.none() | st.just(list(range(layout.sample_regs_user.bit_count())))),
         stack=draw(st.binary(max_size=20)),
         regs_intr=draw(st.none() | st.just(list(range(layout.sample_regs_intr.bit_count())))),
+        phys_addr=draw(u64),
+        cgroup=draw(u64),
         aux=draw(st.binary(max_size=20)),
         misc=draw(st.integers(0, 5)) | draw(st.sampled_from([0, 1 << 14])),
     )

@@ -6,11 +6,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdprof.decode import perf_groups
-from tdprof.decode.perf_groups import GROUP, INTERVAL_NS, WHOLE_RECORDING_NS, Changes, SampleGroups, sorted_changes
+from tdprof.decode.perf_groups import (
+    GROUP,
+    INTERVAL_NS,
+    WHOLE_RECORDING_NS,
+    Changes,
+    Intervals,
+    SampleGroups,
+    sorted_changes,
+)
 from tdprof.decode.perf_layout import NOT_RECORDED, READ, SAMPLE_COLUMNS, Samples
 from tdprof.decode.perf_reads import ReadDeltas
 
 NO_CHANGES = Changes(np.empty(0, np.uint32), np.empty(0, np.uint64))
+
+
+KEYS = ("time_ns", "event", "pid", "tid", "user_chain", "kernel_chain", "cgroup")
 
 
 def samples(**columns: list[int]) -> Samples:
@@ -19,11 +30,11 @@ def samples(**columns: list[int]) -> Samples:
 
 
 def grouped(groups: SampleGroups, *batches: Samples) -> list[tuple[int, ...]]:
-    """All rows as (time, event, pid, tid, user, kernel, count, weight), equal keys added up, sorted."""
+    """All rows as (time, event, pid, tid, user, kernel, cgroup, count, weight), equal keys added up, sorted."""
     tables = [table for batch in batches for table in groups.add(batch)] + list(groups.flush())
     total: dict[tuple[int, ...], list[int]] = {}
     for row in np.concatenate(tables) if tables else np.empty(0, GROUP):
-        key = tuple(int(row[name]) for name in ("time_ns", "event", "pid", "tid", "user_chain", "kernel_chain"))
+        key = tuple(int(row[name]) for name in KEYS)
         sums = total.setdefault(key, [0, 0])
         sums[0] += int(row["count"])
         sums[1] = (sums[1] + int(row["weight"])) % 2**64
@@ -41,9 +52,9 @@ def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("implementation")
 def test_equal_samples_of_an_interval_are_one_row() -> None:
     batch = samples(time_ns=[1, 2, INTERVAL_NS], period=[10, 20, 30], pid=[5] * 3, user_chain=[1] * 3)
-    assert grouped(SampleGroups([0], NO_CHANGES), batch) == [
-        (INTERVAL_NS - 1, 0, 5, 0, 1, 0, 2, 30),
-        (2 * INTERVAL_NS - 1, 0, 5, 0, 1, 0, 1, 30),
+    assert grouped(SampleGroups(Intervals([0], NO_CHANGES)), batch) == [
+        (INTERVAL_NS - 1, 0, 5, 0, 1, 0, 0, 2, 30),
+        (2 * INTERVAL_NS - 1, 0, 5, 0, 1, 0, 0, 1, 30),
     ]
 
 
@@ -51,7 +62,7 @@ def test_equal_samples_of_an_interval_are_one_row() -> None:
 def test_intervals_end_before_a_change_of_the_process() -> None:
     changes = sorted_changes(np.array([6, 5, 5, 5], np.uint32), np.array([50, 200, 100, 0], np.uint64))
     batch = samples(time_ns=[99, 100, 199, 200, 300, 40, 60], pid=[5, 5, 5, 5, 5, 6, 7], period=[1] * 7)
-    rows = [(row[0], row[2], row[6]) for row in grouped(SampleGroups([0], changes), batch)]
+    rows = [(row[0], row[2], row[-2]) for row in grouped(SampleGroups(Intervals([0], changes)), batch)]
     end = INTERVAL_NS - 1
     assert rows == [(49, 6, 1), (99, 5, 1), (199, 5, 2), (end, 5, 2), (end, 7, 1)]
 
@@ -59,14 +70,14 @@ def test_intervals_end_before_a_change_of_the_process() -> None:
 @pytest.mark.usefixtures("implementation")
 def test_events_are_renumbered_and_unwanted_ones_left_out() -> None:
     batch = samples(time_ns=[1] * 4, event=[0, 1, 2, NOT_RECORDED], period=[1, 2, 4, 8])
-    rows = grouped(SampleGroups([NOT_RECORDED, 1, 0], NO_CHANGES), batch)
-    assert [(row[1], row[7]) for row in rows] == [(0, 4), (1, 2)]
+    rows = grouped(SampleGroups(Intervals([NOT_RECORDED, 1, 0], NO_CHANGES)), batch)
+    assert [(row[1], row[-1]) for row in rows] == [(0, 4), (1, 2)]
 
 
 def test_a_full_table_comes_out_and_nothing_is_lost() -> None:
     count = 300_000
     batch = samples(time_ns=[1] * count, tid=list(range(count)), period=[3] * count)
-    groups = SampleGroups([0], NO_CHANGES)
+    groups = SampleGroups(Intervals([0], NO_CHANGES))
     tables = [*groups.add(batch), *groups.flush()]
     assert len(tables) > 1
     assert sum(int(table["weight"].sum()) for table in tables) == 3 * count
@@ -79,26 +90,31 @@ times = st.one_of(st.integers(0, 5 * INTERVAL_NS), st.integers(0, 2**64 - 1))
 def test_an_interval_as_long_as_the_recording_still_ends_where_a_process_changes() -> None:
     changes = sorted_changes(np.array([1], np.uint32), np.array([5 * INTERVAL_NS], np.uint64))
     batch = samples(time_ns=[second * INTERVAL_NS for second in (1, 4, 5, 9)] * 2, pid=[1] * 4 + [2] * 4)
-    rows = grouped(SampleGroups([0], changes, WHOLE_RECORDING_NS), batch)
-    assert sorted((row[2], row[6]) for row in rows) == [(1, 2), (1, 2), (2, 4)]
+    rows = grouped(SampleGroups(Intervals([0], changes, WHOLE_RECORDING_NS)), batch)
+    assert sorted((row[2], row[-2]) for row in rows) == [(1, 2), (1, 2), (2, 4)]
 
 
 @given(
     st.sampled_from([INTERVAL_NS, WHOLE_RECORDING_NS]),
-    st.lists(st.tuples(times, st.integers(0, 3), st.integers(0, 3), st.integers(0, 2**64 - 1), st.integers(-1, 2))),
+    st.lists(
+        st.tuples(
+            *(times, st.integers(0, 3), st.integers(0, 3), st.integers(0, 2**64 - 1), st.integers(-1, 2)),
+            st.sampled_from([0, 1, 2**32 + 1]),
+        )
+    ),
     st.lists(st.tuples(st.integers(0, 3), times)),
 )
 @settings(max_examples=200, deadline=None)
 def test_compiled_equals_python(interval_ns: int, rows: list[tuple[int, ...]], changes: list[tuple[int, int]]) -> None:
-    columns = list(zip(*rows, strict=True)) or [()] * 5
-    names = ("time_ns", "event", "pid", "period", "user_chain")
+    columns = list(zip(*rows, strict=True)) or [()] * 6
+    names = ("time_ns", "event", "pid", "period", "user_chain", "cgroup")
     batch = samples(**{name: list(column) for name, column in zip(names, columns, strict=True)})
     pids, change_ns = zip(*changes, strict=True) if changes else ((), ())
     held = sorted_changes(np.array(pids, np.uint32), np.array(change_ns, np.uint64))
-    compiled = grouped(SampleGroups([0, 1, NOT_RECORDED], held, interval_ns), batch)
+    compiled = grouped(SampleGroups(Intervals([0, 1, NOT_RECORDED], held, interval_ns)), batch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(perf_groups, "load_native", lambda: None)
-        assert grouped(SampleGroups([0, 1, NOT_RECORDED], held, interval_ns), batch) == compiled
+        assert grouped(SampleGroups(Intervals([0, 1, NOT_RECORDED], held, interval_ns)), batch) == compiled
 
 
 def reads(*rows: tuple[int, int, int, int, int]) -> np.ndarray:

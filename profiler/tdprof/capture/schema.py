@@ -21,6 +21,8 @@ SAMPLES = pa.schema(
         pa.field("weight", pa.uint64(), nullable=False),  # events they stand for, in the event's unit
     ]
 )
+# A column that only recordings with control groups have: `cgroup` of cgroups.parquet; null: not told.
+SAMPLE_CGROUP = pa.field("cgroup", pa.uint64())
 
 STACKS = pa.schema(
     [
@@ -88,6 +90,50 @@ SWITCHES = pa.schema(
     ]
 )
 
+# Only of recordings with branch stacks: their entries that differ in nothing else, added up.
+BRANCHES = pa.schema(
+    [
+        pa.field("time_ns", pa.uint64(), nullable=False),  # up to which the process's mappings stayed as they were
+        pa.field("event", pa.uint32(), nullable=False),  # whose samples had the stacks
+        pa.field("pid", pa.uint32(), nullable=False),
+        pa.field("from_address", pa.uint64()),  # run-time, of the branch itself; null: not recorded
+        pa.field("to_address", pa.uint64()),
+        pa.field("type", _TEXT),  # conditional, call, return, …; null: not told
+        pa.field("in_transaction", pa.bool_(), nullable=False),
+        pa.field("aborted", pa.bool_(), nullable=False),  # the branch is a transaction's abort
+        pa.field("speculation", _TEXT),  # wrong path, correct path, not speculative; null: not told
+        pa.field("privilege", _TEXT),  # user, kernel, hypervisor: of the target; null: not told
+        pa.field("count", pa.uint64(), nullable=False),  # entries
+        pa.field("stacks", pa.uint64(), nullable=False),  # samples whose stack has such an entry
+        pa.field("mispredicted", pa.uint64(), nullable=False),  # entries told to be so
+        pa.field("predicted", pa.uint64(), nullable=False),  # likewise; of the rest the hardware does not tell
+        pa.field("cycles", pa.uint64(), nullable=False),  # since the entry before, summed over `with_cycles` entries
+        pa.field("with_cycles", pa.uint64(), nullable=False),
+        pa.field("cycles_at_limit", pa.uint64(), nullable=False),  # of these, with 65,535: it was that many or more
+    ]
+)
+
+# Only of recordings with control groups.
+CGROUPS = pa.schema(
+    [
+        pa.field("cgroup", pa.uint64(), nullable=False),  # the kernel's id
+        pa.field("path", pa.string(), nullable=False),  # below the cgroup file system's root
+    ]
+)
+
+# Only of recordings with namespaces: those of each thread from a time on.
+NAMESPACES = pa.schema(
+    [
+        pa.field("time_ns", pa.uint64(), nullable=False),  # 0: it was so before the recording
+        pa.field("pid", pa.uint32(), nullable=False),
+        pa.field("tid", pa.uint32(), nullable=False),
+        pa.field("namespace", _TEXT, nullable=False),  # as below /proc/PID/ns: mnt, pid, net, …
+        pa.field("device", pa.uint64(), nullable=False),
+        pa.field("inode", pa.uint64(), nullable=False),
+        pa.field("is_recorders", pa.bool_()),  # the recording program's own; null: that one is not known
+    ]
+)
+
 # Only in captures that carry symbols: what was found for each place in a mapped file that a stack goes through.
 SYMBOLS = pa.schema(
     [
@@ -121,7 +167,15 @@ TABLES = {
     "kernel_symbols": KERNEL_SYMBOLS,
     "spe_spans": SPE_SPANS,
 }
-OPTIONAL_TABLES = {"switches": SWITCHES, "symbols": SYMBOLS}
+OPTIONAL_TABLES = {
+    "switches": SWITCHES,
+    "symbols": SYMBOLS,
+    "branches": BRANCHES,
+    "cgroups": CGROUPS,
+    "namespaces": NAMESPACES,
+}
+# Columns that not every capture has, of tables that every one has.
+OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP,)}
 
 
 def table_file(name: str) -> str:

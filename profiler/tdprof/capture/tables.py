@@ -1,12 +1,13 @@
 """Writing and reading a capture's Parquet tables."""
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tdprof.capture.schema import OPTIONAL_TABLES, TABLES, table_file
+from tdprof.capture.schema import OPTIONAL_COLUMNS, OPTIONAL_TABLES, TABLES, table_file
 from tdprof.errors import TdprofError
 
 _SCHEMAS = TABLES | OPTIONAL_TABLES
@@ -26,10 +27,11 @@ class TableWriter:
         return self._folder / f".{table_file(name)}.part"
 
     def write(self, name: str, table: pa.Table) -> None:
-        """Append rows to a table; its columns are cast to the schema."""
+        """Append rows to a table; its columns are cast to the schema. The first rows decide on optional columns."""
         if name not in self._writers:
-            self._writers[name] = pq.ParquetWriter(self._temporary(name), _SCHEMAS[name], compression="zstd")
-        self._writers[name].write_table(table.cast(_SCHEMAS[name]))
+            schema = _with_columns(name, table.column_names)
+            self._writers[name] = pq.ParquetWriter(self._temporary(name), schema, compression="zstd")
+        self._writers[name].write_table(table.cast(self._writers[name].schema))
 
     def __enter__(self) -> "TableWriter":
         return self
@@ -59,8 +61,13 @@ def replace_table(folder: Path, name: str, table: pa.Table) -> None:
         raise
 
 
-def read_table(folder: Path, name: str) -> pa.Table:
+def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Table:
     """A whole table.
+
+    Args:
+        folder: the capture.
+        name: of the table.
+        optional: which of its optional columns are wanted, too; null where the capture has none.
 
     Raises:
         TdprofError: missing, truncated or not what the schema says.
@@ -75,7 +82,10 @@ def read_table(folder: Path, name: str) -> pa.Table:
     except (OSError, pa.ArrowException) as error:
         cause = "it is missing" if not path.exists() else str(error).splitlines()[0]
         raise TdprofError(f"cannot read {path}: {cause}", hint="copy the capture again, whole") from error
-    return _checked(path, table, _SCHEMAS[name])
+    schema = _with_columns(name, optional)
+    for column in set(optional).difference(table.column_names):
+        table = table.append_column(schema.field(column), pa.nulls(len(table), schema.field(column).type))
+    return _checked(path, table, schema)
 
 
 def read_side_table(folder: Path, name: str) -> tuple[pa.Table, str]:
@@ -84,6 +94,17 @@ def read_side_table(folder: Path, name: str) -> tuple[pa.Table, str]:
         return read_table(folder, name), ""
     except TdprofError as error:
         return TABLES[name].empty_table(), error.message
+
+
+def has_table(folder: Path, name: str) -> bool:
+    """Whether a capture has one of the tables that not every capture has."""
+    return (folder / table_file(name)).exists()
+
+
+def _with_columns(name: str, columns: Sequence[str]) -> pa.Schema:
+    """A table's schema, with those of its optional columns that are named."""
+    optional = [item for item in OPTIONAL_COLUMNS.get(name, ()) if item.name in columns]
+    return pa.schema([*_SCHEMAS[name], *optional])
 
 
 def _checked(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:

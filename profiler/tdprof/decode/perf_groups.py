@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tdprof.decode.perf_layout import NOT_RECORDED, SAMPLE_COLUMNS, U32, U64, Samples, Table
 from tdprof.decode.perf_records import SampleColumns
@@ -22,6 +23,7 @@ GROUP = np.dtype(
         ("time_ns", "u8"),  # end of the interval the samples fell into
         ("count", "u8"),
         ("weight", "u8"),  # sum of the periods
+        ("cgroup", "u8"),
         ("event", "u4"),
         ("pid", "u4"),
         ("tid", "u4"),
@@ -30,7 +32,7 @@ GROUP = np.dtype(
         ("pad", "u4"),
     ]
 )
-_KEYS = ["time_ns", "event", "pid", "tid", "user_chain", "kernel_chain"]
+_KEYS = ["time_ns", "event", "pid", "tid", "user_chain", "kernel_chain", "cgroup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,67 @@ def sorted_changes(pid: U32, time_ns: U64) -> Changes:
     return Changes(np.ascontiguousarray(pid[order]), np.ascontiguousarray(time_ns[order]))
 
 
-class _Groups(ctypes.Structure):
+class NativeIntervals(ctypes.Structure):
+    """``struct perf_intervals``."""
+
+    _fields_ = [
+        ("event_number", ctypes.c_void_p),
+        ("events", ctypes.c_uint64),
+        ("interval_ns", ctypes.c_uint64),
+        ("change_pid", ctypes.c_void_p),
+        ("change_ns", ctypes.c_void_p),
+        ("changes", ctypes.c_uint64),
+    ]
+
+
+class Intervals:
+    """Which samples may be added up: those of one event and of one stretch of their process's time.
+
+    Args:
+        event_numbers: the capture's number of each event of the file, ``NOT_RECORDED`` for those that are left out.
+        changes: where intervals end early.
+        interval_ns: how long intervals are.
+    """
+
+    def __init__(self, event_numbers: Sequence[int], changes: Changes, interval_ns: int = INTERVAL_NS) -> None:
+        self.event_numbers = np.array(event_numbers, np.uint32)
+        self._changes = changes
+        self._interval_ns = interval_ns
+
+    def native(self) -> NativeIntervals:
+        """The same for compiled code, as long as this object lives."""
+        return NativeIntervals(
+            event_number=self.event_numbers.ctypes.data,
+            events=len(self.event_numbers),
+            interval_ns=self._interval_ns,
+            change_pid=self._changes.pid.ctypes.data,
+            change_ns=self._changes.time_ns.ctypes.data,
+            changes=len(self._changes.pid),
+        )
+
+    def events_of(self, samples: Samples) -> U32:
+        """The capture's number of each sample's event."""
+        known = samples.event < len(self.event_numbers)
+        return np.where(known, self.event_numbers[np.where(known, samples.event, 0)], np.uint32(NOT_RECORDED))
+
+    def ends(self, pids: U32, time_ns: U64) -> U64:
+        """When the interval of each moment of a process ends."""
+        interval = np.uint64(self._interval_ns)
+        end = time_ns - time_ns % interval + (interval - np.uint64(1))
+        end[end < time_ns] = 2**64 - 1  # the last interval is cut short by the type
+        for pid in np.unique(pids):
+            times = self._changes.time_ns[self._changes.pid == pid]
+            mine = np.flatnonzero(pids == pid)
+            at = np.searchsorted(times, time_ns[mine], side="right")
+            has_next = at < len(times)
+            rows = mine[has_next]
+            end[rows] = np.minimum(end[rows], times[at[has_next]] - np.uint64(1))
+        return end
+
+
+class NativeTable(ctypes.Structure):
+    """``struct perf_groups``, and the beginning of ``struct perf_branch_sums``."""
+
     _fields_ = [
         ("rows", ctypes.c_void_p),
         ("slots", ctypes.c_void_p),
@@ -61,90 +123,80 @@ class _Groups(ctypes.Structure):
         ("count", ctypes.c_uint64),
         ("capacity", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
-        ("interval_ns", ctypes.c_uint64),
-        ("event_number", ctypes.c_void_p),
-        ("events", ctypes.c_uint64),
-        ("change_pid", ctypes.c_void_p),
-        ("change_ns", ctypes.c_void_p),
-        ("changes", ctypes.c_uint64),
+        ("intervals", NativeIntervals),
     ]
 
 
-class SampleGroups:
-    """Adds samples up; full tables come out while adding, the last one from ``flush``.
+def native_samples(samples: Samples) -> tuple[SampleColumns, list[npt.NDArray[np.generic]]]:
+    """The columns for compiled code, and what must be kept as long as they are used."""
+    columns = SampleColumns(rows=len(samples))
+    held = [np.ascontiguousarray(getattr(samples, name)) for name in SAMPLE_COLUMNS]
+    for name, column in zip(SAMPLE_COLUMNS, held, strict=True):
+        setattr(columns, name, column.ctypes.data)
+    return columns, held
+
+
+class SumTable:
+    """Rows that are alike, added up into a table of fixed size; its user gets it whenever it is full.
 
     Args:
-        event_numbers: the capture's number of each event of the file, ``NOT_RECORDED`` for those it leaves out.
-        changes: where intervals end early.
-        interval_ns: how long intervals are.
+        intervals: which samples may be added up.
+        row: what the table holds.
+        native: the table for compiled code.
     """
 
-    def __init__(self, event_numbers: Sequence[int], changes: Changes, interval_ns: int = INTERVAL_NS) -> None:
-        self._interval_ns = interval_ns
-        self._events = np.array(event_numbers, np.uint32)
-        self._changes = changes
+    def __init__(self, intervals: Intervals, row: np.dtype[np.void], native: type[NativeTable]) -> None:
+        self._intervals = intervals
         self._library = load_native()
         self._pending: list[Table] = []
-        self._rows = np.empty(_CAPACITY, GROUP)
+        self._rows = np.empty(_CAPACITY, row)
         self._slots = np.zeros(2 * _CAPACITY, np.uint64)
-        self._groups = _Groups(
+        self._table = native(
             rows=self._rows.ctypes.data,
             slots=self._slots.ctypes.data,
             slot_mask=len(self._slots) - 1,
             capacity=len(self._rows),
             seed=int.from_bytes(os.urandom(8), "little"),
-            interval_ns=interval_ns,
-            event_number=self._events.ctypes.data,
-            events=len(self._events),
-            change_pid=changes.pid.ctypes.data,
-            change_ns=changes.time_ns.ctypes.data,
-            changes=len(changes.pid),
+            intervals=intervals.native(),
         )
+
+    def flush(self) -> Iterator[Table]:
+        """The rows added up since the last full table, if any."""
+        rows = [self._rows[: self._table.count].copy(), *self._pending]
+        self._table.count = 0
+        self._slots[:] = 0
+        self._pending = []
+        yield from (table for table in rows if len(table))
+
+
+class SampleGroups(SumTable):
+    """Adds samples up; full tables come out while adding, the last one from ``flush``."""
+
+    def __init__(self, intervals: Intervals) -> None:
+        super().__init__(intervals, GROUP, NativeTable)
 
     def add(self, samples: Samples) -> Iterator[Table]:
         """Add samples; yields rows of ``GROUP`` whenever the table is full."""
         if self._library is None:
             yield from self._add_python(samples)
             return
-        columns = SampleColumns(rows=len(samples))
-        held = {name: np.ascontiguousarray(getattr(samples, name)) for name in SAMPLE_COLUMNS}
-        for name, column in held.items():
-            setattr(columns, name, column.ctypes.data)
+        columns, _held = native_samples(samples)
         group = self._library.tdprof_perf_group
-        group.argtypes = [ctypes.POINTER(_Groups), ctypes.POINTER(SampleColumns), ctypes.c_uint64]
+        group.argtypes = [ctypes.POINTER(NativeTable), ctypes.POINTER(SampleColumns), ctypes.c_uint64]
         group.restype = ctypes.c_uint64
         done = 0
-        while (done := group(ctypes.byref(self._groups), ctypes.byref(columns), done)) < len(samples):
+        while (done := group(ctypes.byref(self._table), ctypes.byref(columns), done)) < len(samples):
             yield from self.flush()
-
-    def flush(self) -> Iterator[Table]:
-        """The rows added up since the last full table, if any."""
-        rows = [self._rows[: self._groups.count].copy(), *self._pending]
-        self._groups.count = 0
-        self._slots[:] = 0
-        self._pending = []
-        yield from (table for table in rows if len(table))
 
     def _add_python(self, samples: Samples) -> Iterator[Table]:
         """The same with NumPy alone; every batch is a table of its own."""
-        known = samples.event < len(self._events)
-        event = np.where(known, self._events[np.where(known, samples.event, 0)], NOT_RECORDED)
+        event = self._intervals.events_of(samples)
         kept = event != NOT_RECORDED
         keys = np.empty(int(kept.sum()), [(name, GROUP[name]) for name in _KEYS])
         keys["event"] = event[kept]
-        for name in ("pid", "tid", "user_chain", "kernel_chain"):
+        for name in ("pid", "tid", "user_chain", "kernel_chain", "cgroup"):
             keys[name] = getattr(samples, name)[kept]
-        time_ns = samples.time_ns[kept]
-        end = time_ns - time_ns % np.uint64(self._interval_ns) + np.uint64(self._interval_ns - 1)
-        end[end < time_ns] = 2**64 - 1  # the last interval is cut short by the type
-        for pid in np.unique(keys["pid"]):
-            times = self._changes.time_ns[self._changes.pid == pid]
-            mine = np.flatnonzero(keys["pid"] == pid)
-            at = np.searchsorted(times, time_ns[mine], side="right")
-            has_next = at < len(times)
-            rows = mine[has_next]
-            end[rows] = np.minimum(end[rows], times[at[has_next]] - np.uint64(1))
-        keys["time_ns"] = end
+        keys["time_ns"] = self._intervals.ends(keys["pid"], samples.time_ns[kept])
         distinct, which = np.unique(keys, return_inverse=True)
         table = np.zeros(len(distinct), GROUP)
         for name in _KEYS:

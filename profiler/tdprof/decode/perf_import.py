@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.manifest import Host
-from tdprof.capture.schema import PROCESSES, SAMPLES, STACKS
+from tdprof.capture.schema import PROCESSES, SAMPLE_CGROUP, SAMPLES, STACKS
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf_attr import Attr
 from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
+from tdprof.decode.perf_branches import BranchTable
+from tdprof.decode.perf_containers import cgroup_table, namespace_table
 from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_groups import INTERVAL_NS, Changes, SampleGroups, sorted_changes
+from tdprof.decode.perf_groups import INTERVAL_NS, Changes, Intervals, SampleGroups, sorted_changes
 from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, Chains, Samples, SideBand, Table
 from tdprof.decode.perf_reads import ReadDeltas
 from tdprof.decode.side_band import side_band_tables
@@ -31,10 +33,13 @@ _KEPT_TYPES = (
     RecordType.FORK,
     RecordType.EXIT,
     RecordType.THROTTLE,
+    RecordType.NAMESPACES,
+    RecordType.CGROUP,
 )
 _CHANGE_TYPES = (RecordType.MMAP, RecordType.MMAP2, RecordType.COMM)
 _PRECISION = re.compile(r":[pPH]+$")  # perf's own default modifiers; the event is the same
 _CHAINS_AT_ONCE = 1 << 13
+_COMM_BYTES = 15  # of a thread's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +100,16 @@ def import_tables(
     # PERF_SAMPLE_READ of an inherited event is the count of the sampled thread alone (Linux 6.12).
     is_read_per_thread = any(attr.sample_type & SampleType.READ and attr.has_flag("inherit") for attr in data.attrs)
     deltas = ReadDeltas(per_thread=is_read_per_thread)
-    tables = _SampleTables(SampleGroups(numbers, _changes(side_band), interval_ns), writer)
+    changes = _changes(side_band)
+    has_cgroups = any(attr.sample_type & SampleType.CGROUP for attr in data.attrs)
+    tables = _SampleTables(SampleGroups(Intervals(numbers, changes, interval_ns)), writer, has_cgroups=has_cgroups)
+    branches = BranchTable(data.attrs, numbers, changes, writer)
     lost = _LostRecords()
     first_ns, last_ns = 2**64 - 1, 0
     for batch in data.batches(copy=False):
         progress(data.size_bytes + data.position)
         lost.add(batch.side_band)
+        branches.add(batch.samples, batch.branches)
         samples = deltas.expand(batch.samples, batch.reads)
         if len(samples):
             first_ns = min(first_ns, int(samples.time_ns.min()))
@@ -110,9 +119,9 @@ def import_tables(
     result.samples = tables.samples
     if last_ns:
         result.start_ns, result.end_ns = first_ns, last_ns
-    result.kernel_addresses = tables.chains.write(data, writer)
-    result.losses = _losses(data, lost, result.losses.throttled, deltas.unknown_ids)
-    result.notes += _notes(data, result)
+    result.kernel_addresses = distinct(np.concatenate([tables.chains.write(data, writer), branches.finish()]))
+    result.losses = _losses(data, lost, result.losses.throttled, deltas.unknown_ids, branches.unknown_events)
+    result.notes += [*branches.notes, *_notes(data, result)]
     return result
 
 
@@ -187,6 +196,19 @@ def _write_side_band(batches: list[SideBand], data: PerfData, writer: TableWrite
     idle = {"time_ns": 0, "kind": "name", "pid": 0, "tid": 0, "name": "swapper"}
     writer.write("processes", pa.Table.from_pylist([idle], PROCESSES))
     writer.write("processes", tables.processes)
+    cgroups = cgroup_table(batches)
+    if len(cgroups):
+        writer.write("cgroups", cgroups)
+    namespaces = namespace_table(batches, _recorders(tables.processes, data.features.cmdline))
+    if len(namespaces):
+        writer.write("namespaces", namespaces)
+
+
+def _recorders(processes: pa.Table, command: Sequence[str]) -> set[int]:
+    """Processes that were perf before the recording began: itself, or its child that was to become the command."""
+    names = {"perf", "perf-exec", *(word.rpartition("/")[2][:_COMM_BYTES] for word in command[:1])}
+    before = processes.filter(pa.compute.equal(processes["time_ns"], 0))
+    return {row["pid"] for row in before.select(["pid", "name"]).to_pylist() if row["name"] in names}
 
 
 def _with_build_ids(mappings: pa.Table, data: PerfData) -> pa.Table:
@@ -258,11 +280,12 @@ class _SampleTables:
         chains: those that the rows refer to.
     """
 
-    def __init__(self, groups: SampleGroups, writer: TableWriter) -> None:
+    def __init__(self, groups: SampleGroups, writer: TableWriter, *, has_cgroups: bool) -> None:
         self.samples = 0
         self.chains = _UsedChains()
         self._groups = groups
         self._writer = writer
+        self._schema = SAMPLES.append(SAMPLE_CGROUP) if has_cgroups else SAMPLES
 
     def add(self, samples: Samples) -> None:
         for rows in self._groups.add(samples):
@@ -281,8 +304,10 @@ class _SampleTables:
             numbers = np.ascontiguousarray(rows[chain])
             columns[name] = pa.array(numbers.astype(np.int64) + 1, mask=numbers == NO_CHAIN).cast(pa.uint64())
         columns["thread_name"] = pa.nulls(len(rows), pa.string()).dictionary_encode()
-        table = pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names)
-        self._writer.write("samples", table.cast(SAMPLES))
+        if SAMPLE_CGROUP in self._schema:
+            columns["cgroup"] = pa.array(np.ascontiguousarray(rows["cgroup"]), mask=rows["cgroup"] == 0)
+        table = pa.table([columns[name] for name in self._schema.names], names=self._schema.names)
+        self._writer.write("samples", table.cast(self._schema))
 
 
 class _LostRecords:
@@ -300,13 +325,14 @@ class _LostRecords:
         return max(self._by_type.values())
 
 
-def _losses(data: PerfData, lost: _LostRecords, throttled: int, unknown_read_ids: int) -> Losses:
+def _losses(data: PerfData, lost: _LostRecords, throttled: int, unknown_read_ids: int, unknown_branches: int) -> Losses:
     records, file = data.record_losses, data.losses
     reasons = {
         "stretches of damaged perf records": records.malformed,
         "perf records of unknown type": records.unknown_types + sum(file.unknown_tool_records.values()),
         "samples of an event that the file does not describe": records.unknown_ids,
         "counter values of an event that the file does not describe": unknown_read_ids,
+        "branch stack entries of an event that the file does not describe": unknown_branches,
         "frames of virtual machine guests": records.guest_frames,
         "frames in a context that is not known": records.unknown_contexts,
         "user call chains that the kernel put off": records.deferred_chains,

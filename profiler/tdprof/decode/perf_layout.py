@@ -33,6 +33,7 @@ MISC_HYPERVISOR = 3
 MISC_COMM_EXEC = 1 << 13
 MISC_SWITCH_OUT = 1 << 13
 MISC_MMAP_BUILD_ID = 1 << 14
+BRANCH_CALL_STACK = 1 << 11
 BRANCH_HW_INDEX = 1 << 17
 BRANCH_COUNTERS = 1 << 19
 
@@ -133,6 +134,7 @@ class Samples:
         time_ns: in the event's clock; 0 if the event does not record it.
         ip: sampled address; 0 if not recorded.
         period: events the sample stands for; 0 = unknown.
+        cgroup: id of the thread's control group; 0 = not recorded.
         pid, tid, cpu: ``NOT_RECORDED`` where the event does not record them.
         event: index of the layout; ``NOT_RECORDED`` for an id of no layout.
         user_chain, kernel_chain: index into ``Chains``, ``NO_CHAIN`` = none.
@@ -142,6 +144,7 @@ class Samples:
     time_ns: U64
     ip: U64
     period: U64
+    cgroup: U64
     pid: U32
     tid: U32
     cpu: U32
@@ -158,6 +161,7 @@ SAMPLE_COLUMNS: dict[str, type[np.generic]] = {
     "time_ns": np.uint64,
     "ip": np.uint64,
     "period": np.uint64,
+    "cgroup": np.uint64,
     "pid": np.uint32,
     "tid": np.uint32,
     "cpu": np.uint32,

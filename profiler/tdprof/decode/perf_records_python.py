@@ -214,7 +214,7 @@ class PythonRecordDecoder:
         if SampleType.RAW in has:
             c.take(c.u32())
         branches = self._take_branches(layout, c) if SampleType.BRANCH_STACK in has else []
-        user_pc = self._skip_tail(has, layout, c)
+        user_pc, cgroup = self._skip_tail(has, layout, c)
 
         if not chain.user and cpu_mode == MISC_USER and ip:
             chain.user.append(ip)
@@ -223,7 +223,7 @@ class PythonRecordDecoder:
         if not chain.kernel and cpu_mode in (MISC_KERNEL, MISC_HYPERVISOR) and ip:
             chain.kernel.append(ip)
         user_chain, kernel_chain = self._intern(chain.user), self._intern(chain.kernel)
-        self._rows.append((time_ns, ip, period, pid, tid, cpu, event, user_chain, kernel_chain, misc))
+        self._rows.append((time_ns, ip, period, cgroup, pid, tid, cpu, event, user_chain, kernel_chain, misc))
         self._reads += reads
         self._branches += branches
         self._counts["unknown_ids"] += event == NOT_RECORDED
@@ -259,8 +259,8 @@ class PythonRecordDecoder:
             return []
         return [(*words[i : i + 3], len(self._rows)) for i in range(0, len(words), 3)]
 
-    def _skip_tail(self, has: SampleType, layout: RecordLayout, c: Cursor) -> int:
-        """The fields behind the branch stack; returns the user's program counter if its registers hold it."""
+    def _skip_tail(self, has: SampleType, layout: RecordLayout, c: Cursor) -> tuple[int, int]:
+        """The fields behind the branch stack; returns the user's program counter (0: not among them) and the cgroup."""
         user_pc = 0
         if SampleType.REGS_USER in has and c.u64():
             registers = c.words(layout.sample_regs_user.bit_count())
@@ -273,10 +273,12 @@ class PythonRecordDecoder:
         if SampleType.REGS_INTR in has and c.u64():
             c.words(layout.sample_regs_intr.bit_count())
         pages = SampleType.DATA_PAGE_SIZE | SampleType.CODE_PAGE_SIZE
-        c.words((has & (SampleType.PHYS_ADDR | SampleType.CGROUP | pages)).bit_count())
+        c.words((has & SampleType.PHYS_ADDR).bit_count())
+        cgroup = c.u64() if SampleType.CGROUP in has else 0
+        c.words((has & pages).bit_count())
         if SampleType.AUX in has:
             c.take(c.u64())
-        return user_pc
+        return user_pc, cgroup
 
     def _intern(self, frames: list[int]) -> int:
         if not frames:

@@ -1,0 +1,67 @@
+"""Side-band records of control groups and namespaces into a capture's tables."""
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tdprof.capture.schema import CGROUPS, NAMESPACES
+from tdprof.decode.perf_layout import SideBand, Table
+from tdprof.perf_abi import RecordType
+
+# The order of the kernel's NET_NS_INDEX and so on in linux/perf_event.h, in the words of /proc/PID/ns.
+_NAMESPACES = ("net", "uts", "ipc", "pid", "user", "mnt", "cgroup")
+
+
+def cgroup_table(batches: Sequence[SideBand]) -> pa.Table:
+    """The path of each control group, the last one where it was renamed."""
+    paths = {int(row["value"]): _text(batch.name(row)) for batch, row in _records(batches, RecordType.CGROUP)}
+    return pa.table([list(paths), list(paths.values())], names=CGROUPS.names).cast(CGROUPS)
+
+
+def namespace_table(batches: Sequence[SideBand], recorders: Collection[int]) -> pa.Table:
+    """The namespaces of each thread, in order of time.
+
+    Args:
+        batches: side-band records.
+        recorders: processes that were the recording program's before the recording began.
+    """
+    rows: list[_Row] = []
+    for batch, row in _records(batches, RecordType.NAMESPACES):
+        links = np.frombuffer(batch.name(row), np.uint64).reshape(-1, 2).tolist()
+        thread = (int(row["time_ns"]), int(row["pid"]), int(row["tid"]))
+        # Kinds of namespaces that are newer than this list have no name.
+        rows += [_Row(*thread, kind, *link) for kind, link in zip(_NAMESPACES, links, strict=False)]
+    rows.sort(key=lambda row: row.time_ns)
+    own = {row[3:] for row in rows if row.time_ns == 0 and row.pid in recorders}
+    # Of two recorders with different namespaces either may have made the file.
+    kinds = [kind for kind, *_ in own]
+    is_own = [row[3:] in own if kinds.count(row.namespace) == 1 else None for row in rows]
+    columns = [*([getattr(row, name) for row in rows] for name in _Row._fields), is_own]
+    arrays = [pa.array(column, _plain(item)) for column, item in zip(columns, NAMESPACES, strict=True)]
+    return pa.table(arrays, names=NAMESPACES.names).cast(NAMESPACES)
+
+
+class _Row(NamedTuple):
+    time_ns: int
+    pid: int
+    tid: int
+    namespace: str
+    device: int
+    inode: int
+
+
+def _plain(item: pa.Field) -> pa.DataType:
+    return item.type.value_type if pa.types.is_dictionary(item.type) else item.type
+
+
+def _records(batches: Sequence[SideBand], kind: RecordType) -> Iterator[tuple[SideBand, Table]]:
+    return itertools.chain.from_iterable(
+        ((batch, row) for row in batch.rows[batch.rows["type"] == kind]) for batch in batches
+    )
+
+
+def _text(name: bytes) -> str:
+    return name.split(b"\0", 1)[0].decode(errors="replace")
