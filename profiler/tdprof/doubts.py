@@ -66,6 +66,24 @@ def cut_doubt(cut: int, total: int) -> Iterator[str]:
         )
 
 
+def container_doubts(missing: Sequence[str], unsure: Sequence[str]) -> Iterator[str]:
+    """Files that only processes in another mount namespace than the recorder's had mapped.
+
+    Args:
+        missing: paths that are not found here.
+        unsure: paths without a build-id, whose names come from this machine's file of that path.
+    """
+    who = "only processes in another mount namespace than perf's (a container's) mapped"
+    if missing:
+        yield f"not found here, and {who}: {_listed(missing)} (--symfs names a folder with the container's files)"
+    if unsure:
+        yield f"without a build-id, and {who}: {_listed(unsure)}; this machine's may be others, and names wrong"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else paths[0]
+
+
 def count_doubt(counted: int | None, losses: Losses, held: int) -> Iterator[str]:
     """A table of samples that is not the one that was recorded: cut, filtered or from another capture.
 

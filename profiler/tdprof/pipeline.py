@@ -1,6 +1,6 @@
 """Connects the stages: a capture into a profile, symbolized."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,19 +9,21 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tdprof.attribute.address_space import AddressSpaces
+from tdprof.attribute.addresses import address_tables
+from tdprof.attribute.containers import foreign_paths
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.capture.manifest import Manifest, State, read_manifest
-from tdprof.capture.schema import table_file
-from tdprof.capture.tables import read_side_table, read_table, replace_table
+from tdprof.capture.tables import has_table, read_side_table, read_table, replace_table
 from tdprof.catalog.choose import find_by_name
-from tdprof.doubts import count_doubt, cut_doubt, event_doubts, group_doubt
+from tdprof.doubts import container_doubts, count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
 from tdprof.finishing import finish_capture, tables_of
+from tdprof.frames import group_rows
 from tdprof.metrics.attribution import attribute_metrics
-from tdprof.model import EventInfo, FileKind, Locations, MappedFile, distinct
+from tdprof.model import I64, U64, EventInfo, FileKind, Locations, MappedFile, Unknown, distinct
 from tdprof.naming import name_locations
-from tdprof.profile import Profile, SampleTable, StackTable
+from tdprof.profile import LocationTable, Profile, SampleTable, StackTable
 from tdprof.recorder.artefacts import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer, demangle
 from tdprof.symbolize.debuginfod import Debuginfod
@@ -58,7 +60,7 @@ def open_symbolizer(
 ) -> Symbolizer:
     """The symbol sources of a capture whose tables stand in ``tables``; to be closed by its ``with`` block."""
     kernel, _ = read_side_table(tables, "kernel_symbols")
-    carried = read_table(tables, "symbols") if (tables / table_file("symbols")).exists() else None
+    carried = read_table(tables, "symbols") if has_table(tables, "symbols") else None
     return Symbolizer(
         symfs=options.symfs,
         debug_dirs=options.debug_dirs,
@@ -93,14 +95,21 @@ def archive_symbols(
         finish_capture(folder)
     mappings = read_table(folder, "mappings")
     spaces = AddressSpaces(mappings, read_table(folder, "processes"))
-    samples, stacks = read_table(folder, "samples"), read_table(folder, "stacks")
-    attributed = attribute_stacks(samples, stacks, mappings, spaces)
-    found = []
-    with open_symbolizer(folder, options, progress) as symbolizer:
+    recorded = [(read_table(folder, "samples"), read_table(folder, "stacks"))]
+    if has_table(folder, "branches"):
+        recorded.append(branch_ends(read_table(folder, "branches"))[1:])
+    wanted: dict[MappedFile, list[U64]] = {}
+    for samples, stacks in recorded:
+        attributed = attribute_stacks(samples, stacks, mappings, spaces)
         for number, file in enumerate(attributed.mapped_files):
             if file.kind is FileKind.ELF:  # the capture has the others' sources already
-                addresses = distinct(attributed.location_address[attributed.location_file == number])
-                found.append((file, addresses, symbolizer.locate(file, addresses)))
+                addresses = attributed.location_address[attributed.location_file == number]
+                wanted.setdefault(file, []).append(addresses)
+    found = []
+    with open_symbolizer(folder, options, progress) as symbolizer:
+        for file, parts in wanted.items():
+            addresses = distinct(np.concatenate(parts))
+            found.append((file, addresses, symbolizer.locate(file, addresses)))
     try:
         replace_table(folder, "symbols", make_symbol_table(found))
     except OSError as error:
@@ -108,6 +117,24 @@ def archive_symbols(
             f"cannot write the symbols into {folder}: {error.strerror}", hint="check its permissions and the disk"
         ) from error
     return [(file, locations) for file, _, locations in found]
+
+
+def branch_ends(branches: pa.Table) -> tuple[I64, pa.Table, pa.Table]:
+    """The ends of a capture's branches as samples and stacks.
+
+    Returns:
+        int64[2n], the sample of all sources, and then of all targets; -1 where it was not recorded.
+        samples, stacks: tables, a sample for each end that differs from the others.
+    """
+    addresses = np.concatenate([branches[name].fill_null(0).to_numpy() for name in ("from_address", "to_address")])
+    known = np.flatnonzero(addresses)
+    keys = [np.tile(branches[name].to_numpy(), 2)[known] for name in ("pid", "time_ns")]
+    order, start = group_rows(*keys, addresses[known])
+    end = np.full(len(addresses), -1, np.int64)
+    end[known[order]] = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
+    first = known[order[start]]
+    pid, time_ns = (np.tile(branches[name].to_numpy(), 2)[first] for name in ("pid", "time_ns"))
+    return end, *address_tables(addresses[first], pid, time_ns)
 
 
 def load_profile(
@@ -197,7 +224,7 @@ def _make_profile(
             symbolizer.locate,
             demangle,
         )
-        notes = [*placed.reasons, *symbolizer.notes()]
+        notes = [*placed.reasons, *symbolizer.notes(), *_container_doubts(tables, attributed.mapped_files, locations)]
     thread_name, thread_names = _thread_names(samples, spaces)
     return Profile(
         events=manifest.events,
@@ -227,6 +254,19 @@ def _make_profile(
         notes=[*manifest.notes, *notes],
         is_whole_run=manifest.ran_to_end,
         topdown=manifest.topdown,
+    )
+
+
+def _container_doubts(tables: Path, mapped_files: Sequence[MappedFile], locations: LocationTable) -> Iterator[str]:
+    """What to say of files of processes that saw another file system than the recorder."""
+    if not has_table(tables, "namespaces"):
+        return
+    lacks_file = locations.reason == Unknown.NO_FILE
+    missing = {mapped_files[number].path for number in distinct(locations.mapped_file[lacks_file]).tolist()}
+    unsure = {file.path for file in mapped_files if file.kind is FileKind.ELF and not file.build_id} - missing
+    mappings, namespaces = read_side_table(tables, "mappings")[0], read_table(tables, "namespaces")
+    yield from container_doubts(
+        foreign_paths(missing, mappings, namespaces), foreign_paths(unsure, mappings, namespaces)
     )
 
 

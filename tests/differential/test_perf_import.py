@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.perf_tool import NO_PERF, find_perf
+from builders.perf_tool import NO_PERF, find_perf, perf_shares
 from tdprof.importing import import_perf_data
 from tdprof.pipeline import load_profile
 from tdprof.profile import Profile
@@ -20,18 +20,6 @@ for i in 1 2 3; do dd if=/dev/zero bs=1k count=20000 2>/dev/null | cksum; done
 exec cksum /usr/bin/perf
 """
 _PROGRAMS = {"dd", "cksum", "sort", "ls"}
-
-
-def perf_shares(path: Path, key: str) -> Counter[str]:
-    """Sum of the periods by ``comm`` or ``dso``, as perf report has it."""
-    command = f"perf report --stdio --no-children -g none --percent-limit 0 -F period,{key} -w 20,64 -t ; -i".split()
-    output = subprocess.run([*command, str(path)], capture_output=True, text=True, check=True).stdout
-    shares: Counter[str] = Counter()
-    for line in output.splitlines():
-        if line.strip() and not line.startswith("#"):
-            period, name = line.split(";")
-            shares[name.strip()] += int(period)
-    return shares
 
 
 def by_thread_name(profile: Profile) -> Counter[str]:

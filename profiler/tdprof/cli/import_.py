@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from tdprof.capture.manifest import Manifest
+from tdprof.capture.tables import has_table
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.perf_data import import_with_progress, say_losses
 from tdprof.cli.record import default_output
@@ -50,4 +51,6 @@ def _say(manifest: Manifest, folder: Path) -> None:
     say_losses(manifest.losses)
     for note in manifest.notes:
         print(f"tdprof: note: {note}", file=sys.stderr)
-    print(f"tdprof: see it with: tdprof report {folder}", file=sys.stderr)
+    views = {"branches": "--branches", "cgroups": "--by cgroup"}
+    more = "".join(f" [{option}]" for table, option in views.items() if has_table(folder, table))
+    print(f"tdprof: see it with: tdprof report {folder}{more}", file=sys.stderr)

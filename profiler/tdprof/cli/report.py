@@ -60,10 +60,11 @@ class _Asked:
 @click.option("--function", metavar="NAME", help="Everything about one function: name, part of it, or MODULE:NAME.")
 @click.option("--tree", "has_tree", is_flag=True, help="The whole program's metrics in the methodology's tree.")
 @click.option("--spe", "is_spe", is_flag=True, help="Report the capture's SPE records instead of its samples.")
+@click.option("--branches", "is_branches", is_flag=True, help="Report the branch stacks of an imported perf record -b.")
 @click.option(
     "--by",
-    type=click.Choice(["function", "line", "instruction", "source", "address", "page"]),
-    help="With --spe: what a row is (function).",
+    type=click.Choice(["function", "line", "instruction", "source", "address", "page", "cgroup"]),
+    help="What a row is. With --spe: function without it. With --branches: function, not each branch. Else: cgroup.",
 )
 @click.option("--sort", "sort", metavar="EVENT", help="Order by this event's self counts (cycles, or the first event).")
 @click.option("--no-pager", is_flag=True, help="Print to the terminal at once, not through PAGER (less).")
@@ -77,6 +78,7 @@ def command(
     function: str | None,
     has_tree: bool,
     is_spe: bool,
+    is_branches: bool,
     by: str | None,
     sort: str | None,
     no_pager: bool,
@@ -103,14 +105,28 @@ def command(
     tdprof report my.capture --tree        the whole program's metrics
     tdprof report my.capture --json | jq '.functions[0].metrics.backend_bound'
     tdprof report my.capture --spe --by address   cache lines that threads share
+    tdprof report my.capture --branches    branches of perf record -b: how often, mispredicted, cycles
+    tdprof report my.capture --by cgroup   samples by control group (perf record --all-cgroups)
     """
     _refuse_contradictions(
         {"--json": as_json, "--csv": as_csv},
         {"--lines": by_line, "--function": function is not None, "--tree": has_tree},
-        {"--function": function is not None, "--tree": has_tree, "--spe": is_spe},
+        {"--function": function is not None, "--tree": has_tree, "--spe": is_spe, "--branches": is_branches},
+        {"--lines": by_line, "--branches": is_branches, "--by cgroup": by == "cgroup"},
+        {"--spe": is_spe, "--by cgroup": by == "cgroup"},
     )
-    if by is not None and not is_spe:
+    if by is not None and not is_spe and by != ("function" if is_branches else "cgroup"):
         raise TdprofError("--by says what a row of an SPE report is", hint="add --spe; or use --lines", status=2)
+    if is_branches or by == "cgroup":
+        # Only now: a recording of perf that has these is rare.
+        from tdprof.cli.report_imported import Form, report_branches, report_cgroups
+
+        form = Form(as_json, as_csv, limit, DEFAULT_LIMIT, may_page=not no_pager)
+        if is_branches:
+            report_branches(capture, symbols, form, by_function=by == "function")
+        else:
+            report_cgroups(capture, form)
+        return
     if is_spe:
         # Only now: SPE's part of the program is not needed for anything else here.
         from tdprof.cli.spe import SpeOutput, report_capture

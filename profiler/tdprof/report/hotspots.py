@@ -104,10 +104,15 @@ def unknown_samples(profile: Profile) -> list[UnknownSamples]:
 def effective_samples(profile: Profile, event: int) -> float:
     """Kish's effective number of an event's samples, (sum of weights)^2 / sum of weights^2; 0 without samples."""
     chosen = profile.samples.event == event
-    weight = profile.samples.weight[chosen].astype(np.float64)
+    return effective_number(profile.samples.weight[chosen], profile.samples.count[chosen])
+
+
+def effective_number(weight: U64, count: U64) -> float:
+    """Kish's effective number of samples that are added up to rows of these weights and counts."""
+    weights = weight.astype(np.float64)
     # Within an aggregated row the samples' weights are taken as equal.
-    squares = float(np.sum(weight**2 / profile.samples.count[chosen]))
-    return float(weight.sum()) ** 2 / squares if squares else 0.0
+    squares = float(np.sum(weights**2 / count))
+    return float(weights.sum()) ** 2 / squares if squares else 0.0
 
 
 def share_half_width(share: NDArray[np.float64], profile: Profile, event: int) -> NDArray[np.float64]:
@@ -116,7 +121,11 @@ def share_half_width(share: NDArray[np.float64], profile: Profile, event: int) -
     Wilson's score interval, which stays sensible for few samples and shares near 0 and 1. Samples of unequal
     weight count as ``effective_samples``.
     """
-    n = effective_samples(profile, event)
+    return wilson_half_width(share, effective_samples(profile, event))
+
+
+def wilson_half_width(share: NDArray[np.float64], n: float) -> NDArray[np.float64]:
+    """As `share_half_width`, of so many samples."""
     if not n:
         return np.full_like(share, np.nan)
     return np.asarray(Z_95 / (1 + Z_95**2 / n) * np.sqrt(share * (1 - share) / n + (Z_95 / (2 * n)) ** 2))

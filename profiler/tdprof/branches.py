@@ -1,0 +1,125 @@
+"""A capture's branch stacks by what branched to where: counts, mispredictions, cycles."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from tdprof.capture.manifest import read_manifest
+from tdprof.capture.tables import has_table, read_table
+from tdprof.errors import TdprofError
+from tdprof.frames import frame_stacks, function_names, group_rows, leaf_locations, module_names, printable
+from tdprof.metrics.spe import share_interval
+from tdprof.model import I64, U64
+from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, branch_ends, load_other_samples
+from tdprof.profile import Profile
+from tdprof.report.branches import BranchEnd, BranchReport
+from tdprof.report.spe import RatioColumn
+
+NOT_RECORDED = -1  # the place of an address that the hardware left out
+_COUNTS = ("count", "stacks", "mispredicted", "predicted", "cycles", "with_cycles", "cycles_at_limit")
+
+
+def load_branches(
+    folder: Path,
+    symbols: SymbolOptions = DEFAULT_SYMBOLS,
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    by_function: bool = False,
+) -> BranchReport:
+    """Add up a capture's branch stacks by event, both source lines (addresses where no line is known) and type.
+
+    Args:
+        folder: the capture.
+        symbols: where symbols come from.
+        progress: told in a few words what is being waited for.
+        by_function: a row for each function, with all branches that it has.
+
+    Raises:
+        TdprofError: no capture, a damaged one, or one without branch stacks.
+    """
+    manifest = read_manifest(folder)
+    if not has_table(folder, "branches"):
+        raise TdprofError(
+            f"{folder} has no branch stacks", hint="perf record -b -- CMD, then tdprof import; x86 LBR and Arm BRBE"
+        )
+    table = read_table(folder, "branches")
+    events = [printable(event.name) for event in manifest.events]
+    event = table["event"].to_numpy()
+    if len(table) and int(event.max()) >= len(events):
+        raise TdprofError(f"{folder} is damaged: it has branches of an event that capture.json does not list")
+    end, samples, stacks = branch_ends(table)
+    profile = load_other_samples(folder, list(manifest.events), samples, stacks, symbols, progress)
+    places, ends = _places(profile, by_function=by_function)
+    # -1 finds the last.
+    source, target = np.append(places, NOT_RECORDED)[end].reshape(2, -1)
+    types = table["type"].combine_chunks()
+    type_ = types.indices.fill_null(-1).to_numpy().astype(np.int64)
+    if by_function:
+        target, type_ = np.full_like(target, NOT_RECORDED), np.full_like(type_, -1)
+    order, start = group_rows(event.astype(np.int64), source, target, type_)
+    counts = {
+        name: np.add.reduceat(column[order], start) if len(start) else np.empty(0, np.uint64)
+        for name, column in _columns(table).items()
+    }
+    first = order[start]
+    words = [*(printable(word) for word in types.dictionary.to_pylist()), None]
+    return BranchReport(
+        events=events,
+        event=event[first].astype(np.int64),
+        source=[ends[number] if number >= 0 else None for number in source[first].tolist()],
+        target=None if by_function else [ends[number] if number >= 0 else None for number in target[first].tolist()],
+        type=[words[number] for number in type_[first].tolist()],
+        counts=counts,
+        mispredict=_mispredict(counts),
+        notes=[*manifest.notes, *profile.notes],
+    )
+
+
+def _columns(table: pa.Table) -> dict[str, U64]:
+    columns: dict[str, U64] = {name: table[name].to_numpy() for name in _COUNTS}
+    flags = {name: table[name].to_numpy() for name in ("in_transaction", "aborted")}
+    flags["wrong_path"] = np.array(
+        pa.compute.equal(table["speculation"].cast(pa.string()), "wrong path").fill_null(False)
+    )
+    return columns | {name: np.where(is_so, columns["count"], np.uint64(0)) for name, is_so in flags.items()}
+
+
+def _places(profile: Profile, *, by_function: bool) -> tuple[I64, list[BranchEnd]]:
+    """The place of each sample, and what the places are: a line of a function, or its address where none is known."""
+    stacks = frame_stacks(profile)
+    stack = profile.samples.stack
+    leaf = stacks.start[stack]
+    function, line = stacks.function[leaf].astype(np.int64), stacks.line[leaf].astype(np.int64)
+    location = leaf_locations(profile)[stack]
+    if by_function:
+        line = np.zeros_like(line)
+    order, start = group_rows(function, line, np.where((line > 0) | by_function, 0, location))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
+    names, modules = function_names(profile), module_names(profile)
+    files, mapped_file = [*map(printable, profile.functions.file), ""], [*profile.functions.mapped_file.tolist(), -1]
+    first = order[start]
+    address = profile.locations.address[location[first]]
+    ends = [
+        BranchEnd(names[f], modules[mapped_file[f]], files[f], at_line, None if at_line or by_function else at)
+        for f, at_line, at in zip(function[first].tolist(), line[first].tolist(), address.tolist(), strict=True)
+    ]
+    return place, ends
+
+
+def _mispredict(counts: dict[str, U64]) -> RatioColumn:
+    """Mispredicted out of those of which the hardware tells.
+
+    A loop's branch stands many times in one stack, and these times are alike: the interval is that of as many
+    independent observations as there are stacks, so that it is rather too wide.
+    """
+    mispredicted = counts["mispredicted"].astype(np.float64)
+    told = mispredicted + counts["predicted"]
+    independent: NDArray[np.float64] = np.minimum(told, counts["stacks"])
+    with np.errstate(invalid="ignore"):
+        share = share_interval(mispredicted / told * independent, independent)
+    return RatioColumn(share.value, share.low, share.high)

@@ -1,0 +1,140 @@
+"""Samples by control group, for people and machines."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tdprof.frames import group_rows, printable
+from tdprof.model import U64, EventInfo
+from tdprof.report.csv import write_rows
+from tdprof.report.hotspots import effective_number, wilson_half_width
+from tdprof.report.summary import format_value
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupReport:
+    """One row for each event and control group, most weight of an event first.
+
+    Attributes:
+        events: of the capture.
+        event: int64[n].
+        cgroup: the kernel's id, None where the sample has none.
+        path: None where the recording does not tell the id's path.
+        count, weight: uint64[n], samples, and what they stand for in the event's unit.
+        share, half_width: float64[n], of the event's weight, and half its 95 % interval.
+    """
+
+    events: Sequence[EventInfo]
+    event: Sequence[int]
+    cgroup: Sequence[int | None]
+    path: Sequence[str | None]
+    count: U64
+    weight: U64
+    share: NDArray[np.float64]
+    half_width: NDArray[np.float64]
+
+
+def add_up_cgroups(events: Sequence[EventInfo], samples: pa.Table, paths: Mapping[int, str]) -> CgroupReport:
+    """Add samples up by event and control group.
+
+    Args:
+        events: of the capture.
+        samples: its table, with the column ``cgroup``.
+        paths: of control groups, by id.
+    """
+    event = samples["event"].to_numpy().astype(np.int64)
+    cgroup, count, weight = (samples[name].fill_null(0).to_numpy() for name in ("cgroup", "count", "weight"))
+    order, start = group_rows(event, cgroup)
+    counts = np.add.reduceat(count[order], start) if len(start) else count
+    weights = np.add.reduceat(weight[order], start) if len(start) else weight
+    of_event, ids = event[order[start]], cgroup[order[start]]
+    share, half_width = np.full(len(start), np.nan), np.full(len(start), np.nan)
+    for number in range(len(events)):
+        mine = of_event == number
+        total = float(weights[mine].sum())
+        if total:
+            share[mine] = weights[mine] / total
+            n = effective_number(weight[event == number], count[event == number])
+            half_width[mine] = wilson_half_width(share[mine], n)
+    by_weight = np.lexsort((ids, -weights.astype(np.float64), of_event))
+    return CgroupReport(
+        events=events,
+        event=of_event[by_weight].tolist(),
+        cgroup=[number or None for number in ids[by_weight].tolist()],
+        path=[paths.get(number) for number in ids[by_weight].tolist()],
+        count=counts[by_weight],
+        weight=weights[by_weight],
+        share=share[by_weight],
+        half_width=half_width[by_weight],
+    )
+
+
+def _rows(report: CgroupReport) -> Iterator[dict[str, Any]]:
+    for row, event in enumerate(report.event):
+        path = report.path[row]
+        yield {
+            "event": printable(report.events[event].name),
+            "cgroup": report.cgroup[row],
+            "path": None if path is None else printable(path),
+            "share": None if np.isnan(report.share[row]) else float(report.share[row]),
+            "half_width": None if np.isnan(report.half_width[row]) else float(report.half_width[row]),
+            "samples": int(report.count[row]),
+            "weight": int(report.weight[row]),
+        }
+
+
+def render_cgroups_json(report: CgroupReport, *, limit: int = 0) -> str:
+    """One JSON object; what is not known is null."""
+    return json.dumps({"confidence": 0.95, "rows": [*_rows(report)][: limit or None]}, indent=1) + "\n"
+
+
+def render_cgroups_csv(report: CgroupReport, *, limit: int = 0) -> Iterator[str]:
+    """A row for each event and control group; what is not known is empty."""
+    heading = ["event", "cgroup", "path", "share", "half_width", "samples", "weight"]
+    rows = [["" if cell is None else cell for cell in row.values()] for row in _rows(report)]
+    return write_rows(heading, iter(rows[: limit or None]))
+
+
+def render_cgroups(report: CgroupReport, console: Console, *, limit: int) -> str:
+    """A table for each event, most weight first."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("event", overflow="ellipsis")
+    for heading in ("share", "± 95 %", "samples", "in samples"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("cgroup", overflow="ellipsis")
+    rows = [*enumerate(_rows(report))]
+    for number, row in rows[: limit or None]:
+        unit = report.events[report.event[number]].unit
+        shares = [row["share"], row["half_width"]]
+        table.add_row(
+            *(
+                Text(cell, no_wrap=True, overflow="ellipsis")
+                for cell in (
+                    row["event"],
+                    "" if shares[0] is None else f"{shares[0]:.1%}",
+                    "" if shares[1] is None else f"{100 * shares[1]:.1f}",
+                    f"{row['samples']:,}",
+                    format_value(row["weight"], unit),
+                    _name(row),
+                )
+            )
+        )
+    with console.capture() as capture:
+        console.print(table)
+        if limit and len(rows) > limit:
+            console.print(Text(f"and {len(rows) - limit:,} more (--limit 0 shows all)"), style="dim")
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    if row["path"] is not None:
+        return str(row["path"])
+    return "[not recorded]" if row["cgroup"] is None else f"[no path] {row['cgroup']}"
