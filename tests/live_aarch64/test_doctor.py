@@ -11,10 +11,16 @@ import pytest
 from live_aarch64.machine import report, run_tdprof, self_counts
 from live_aarch64.neoverse_sim import Simulation
 
+Found = tuple[str | None, dict[str, dict[str, str]]]
 
-def doctor(user: str | None = None) -> tuple[str | None, dict[str, dict[str, str]]]:
+
+def doctor(user: str | None = None) -> Found:
     """The rung and the checks by name."""
-    found: dict[str, Any] = json.loads(run_tdprof("doctor", "--json", user=user, check=False).stdout)
+    return read_found(run_tdprof("doctor", "--json", user=user, check=False).stdout)
+
+
+def read_found(text: str) -> Found:
+    found: dict[str, Any] = json.loads(text)
     return found["rung"], {check["name"]: check for check in found["checks"]}
 
 
@@ -68,6 +74,23 @@ def test_ordinary_user(paranoid: Callable[[int], None], workload: Path) -> None:
     counts = self_counts(found, found["events"][0]["name"])
     assert found["rung"] == "ring-buffer"
     assert counts["hot"] / (counts["hot"] + counts["cold"]) == pytest.approx(0.75, abs=0.08)
+
+
+@pytest.mark.needs_perf
+def test_capabilities_of_an_ordinary_user(paranoid: Callable[[int], None]) -> None:
+    held = "+bpf,+perfmon"
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    command = [*user, f"--inh-caps={held}", f"--ambient-caps={held}", "tdprof", "doctor", "--json"]
+    paranoid(3)
+    rung, checks = read_found(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    setting = checks["perf-event-paranoid"]
+    # Debian's kernels ask for CAP_SYS_ADMIN at that level, others for CAP_PERFMON.
+    assert (setting["status"], rung is None) in {("fail", True), ("ok", False)}
+    paranoid(2)
+    rung, checks = read_found(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    assert rung is not None
+    assert rung.startswith("bpf-")
+    assert checks["perf-event-paranoid"]["status"] == "ok"
 
 
 @pytest.mark.needs_perf
