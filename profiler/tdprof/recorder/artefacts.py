@@ -5,6 +5,7 @@ The vDSO, perf maps, jitdumps, and programs that only processes in a container c
 
 import contextlib
 import ctypes
+import functools
 import os
 import re
 import shutil
@@ -57,9 +58,10 @@ def save_files(folder: Path, mapped: Iterable[tuple[int, str, str]]) -> None:
 
     What cannot be read or written is left out: the recording counts for more.
     """
+    build_id_here = functools.cache(read_build_id)  # many processes map the same
     for pid, path, build_id in mapped:
         target = folder / FILES_FOLDER / build_id
-        if not build_id or target.exists() or read_build_id(Path(path)) == build_id:
+        if not build_id or target.exists() or build_id_here(Path(path)) == build_id:
             continue
         with contextlib.suppress(OSError):
             target.parent.mkdir(exist_ok=True)
