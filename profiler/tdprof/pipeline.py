@@ -29,9 +29,6 @@ from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer, demangle
 from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
 
-# Without one of these the samples still say something: a capture is not lost with a file of it.
-SIDE_TABLES = ("mappings", "processes", "kernel_symbols")  # and the stacks
-
 
 @dataclass(frozen=True, slots=True)
 class SymbolOptions:
@@ -59,8 +56,10 @@ def open_symbolizer(
     tables: Path, options: SymbolOptions = DEFAULT_SYMBOLS, progress: Callable[[str], None] = _ignore
 ) -> Symbolizer:
     """The symbol sources of a capture whose tables stand in ``tables``; to be closed by its ``with`` block."""
-    kernel, _ = read_side_table(tables, "kernel_symbols")
-    carried = read_table(tables, "symbols") if has_table(tables, "symbols") else None
+    kernel, no_kernel = read_side_table(tables, "kernel_symbols")
+    carried, not_carried = None, ""
+    if has_table(tables, "symbols"):
+        carried, not_carried = read_side_table(tables, "symbols")
     return Symbolizer(
         symfs=options.symfs,
         debug_dirs=options.debug_dirs,
@@ -73,10 +72,11 @@ def open_symbolizer(
         perf_map_dir=tables / PERF_MAP_FOLDER,
         vdso=tables / VDSO_FILE,
         carried_files=tables / FILES_FOLDER,
-        saved=SavedSymbols(carried) if carried is not None else None,
+        saved=SavedSymbols(carried) if carried is not None and not not_carried else None,
         cache=SymbolCache.default() if options.use_cache else None,
         debuginfod=Debuginfod.from_environment(progress=progress),
         progress=progress,
+        unreadable=[*filter(None, [no_kernel, not_carried])],
     )
 
 
@@ -153,7 +153,7 @@ def load_profile(
     with tables_of(folder) as (tables, manifest):
         samples = read_table(tables, "samples")
         _check_samples(folder, samples, manifest)
-        stacks, reason = read_side_table(tables, "stacks")
+        stacks, no_stacks = read_side_table(tables, "stacks")
         placed = _place(tables, samples, stacks)
         del stacks  # their addresses can be most of the memory
         profile = _make_profile(tables, manifest, samples, placed, symbols, progress)
@@ -162,9 +162,11 @@ def load_profile(
     doubts = [
         *count_doubt(manifest.samples_counted, manifest.losses, sum(total)),
         *doubt_events(profile.events, total, profile.total_weight().tolist()),
-        *cut_doubt(int(profile.samples.count[placed.attributed.is_cut].sum()), sum(total)),
     ]
-    return replace(profile, notes=[*filter(None, [reason]), *profile.notes, *doubts])
+    if placed.has_mappings:
+        doubts += cut_doubt(int(profile.samples.count[placed.attributed.is_cut].sum()), sum(total))
+    profile = replace(profile, notes=[*profile.notes, *doubts])
+    return profile.without(no_stacks) if no_stacks else profile
 
 
 def load_other_samples(
@@ -191,19 +193,20 @@ def load_other_samples(
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Where the addresses of stacks lie, and why a table that says so could not be read."""
+    """Where the addresses of stacks lie, and sentences on tables that say so and could not be read."""
 
     attributed: AttributedStacks
     spaces: AddressSpaces
-    reasons: tuple[str, ...]
+    has_mappings: bool
+    unreadable: tuple[str, ...]
 
 
 def _place(tables: Path, samples: pa.Table, stacks: pa.Table) -> _Placed:
-    side = {name: read_side_table(tables, name) for name in SIDE_TABLES}
-    mappings = side["mappings"][0]
-    spaces = AddressSpaces(mappings, side["processes"][0])
+    mappings, no_mappings = read_side_table(tables, "mappings")
+    processes, no_processes = read_side_table(tables, "processes")
+    spaces = AddressSpaces(mappings, processes)
     attributed = attribute_stacks(samples, stacks, mappings, spaces)
-    return _Placed(attributed, spaces, tuple(reason for _, reason in side.values() if reason))
+    return _Placed(attributed, spaces, not no_mappings, tuple(filter(None, [no_mappings, no_processes])))
 
 
 def _make_profile(
@@ -224,7 +227,13 @@ def _make_profile(
             symbolizer.locate,
             demangle,
         )
-        notes = [*placed.reasons, *symbolizer.notes(), *_container_doubts(tables, attributed.mapped_files, locations)]
+        namespaces, no_namespaces = None, ""
+        if has_table(tables, "namespaces"):
+            namespaces, no_namespaces = read_side_table(tables, "namespaces")
+        unreadable = [*placed.unreadable, *symbolizer.unreadable, *filter(None, [no_namespaces])]
+        notes = symbolizer.notes()
+        if namespaces is not None:
+            notes += _container_doubts(tables, namespaces, attributed.mapped_files, locations)
     thread_name, thread_names = _thread_names(samples, spaces)
     return Profile(
         events=manifest.events,
@@ -251,20 +260,21 @@ def _make_profile(
         losses=manifest.losses,
         start_realtime_ns=manifest.start_realtime_ns,
         duration_ns=manifest.duration_ns,
-        notes=[*manifest.notes, *notes],
+        notes=[*unreadable, *manifest.notes, *notes],
+        unreadable=unreadable,
         is_whole_run=manifest.ran_to_end,
         topdown=manifest.topdown,
     )
 
 
-def _container_doubts(tables: Path, mapped_files: Sequence[MappedFile], locations: LocationTable) -> Iterator[str]:
+def _container_doubts(
+    tables: Path, namespaces: pa.Table, mapped_files: Sequence[MappedFile], locations: LocationTable
+) -> Iterator[str]:
     """What to say of files of processes that saw another file system than the recorder."""
-    if not has_table(tables, "namespaces"):
-        return
     lacks_file = locations.reason == Unknown.NO_FILE
     missing = {mapped_files[number].path for number in distinct(locations.mapped_file[lacks_file]).tolist()}
     unsure = {file.path for file in mapped_files if file.kind is FileKind.ELF and not file.build_id} - missing
-    mappings, namespaces = read_side_table(tables, "mappings")[0], read_table(tables, "namespaces")
+    mappings, _ = read_side_table(tables, "mappings")
     yield from container_doubts(
         foreign_paths(missing, mappings, namespaces), foreign_paths(unsure, mappings, namespaces)
     )

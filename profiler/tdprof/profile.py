@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from tdprof.errors import TdprofError
 from tdprof.model import I32, U8, U32, U64, EventInfo, Losses, MappedFile, TopdownInfo
 
 NO_ID = 0xFFFFFFFF  # a process or thread that the recording does not tell
@@ -109,6 +110,17 @@ class Profile:
     notes: Sequence[str] = ()  # what else a reader of the numbers should know, a sentence each
     is_whole_run: bool = False  # a command, from its start to its end: amounts, not only shares, mean something
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
+    unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read
+
+    def without(self, reason: str) -> "Profile":
+        """The profile with a note on something of the capture that could not be read; as it is if it has that note."""
+        if reason in self.unreadable:
+            return self
+        return replace(self, notes=[reason, *self.notes], unreadable=[*self.unreadable, reason])
+
+    def without_spe(self, error: TdprofError) -> "Profile":
+        """The profile with a note that SPE's records beside its samples could not be read, and why."""
+        return self.without(f"SPE records are left out: {error.message}" + (f" ({error.hint})" if error.hint else ""))
 
     def total_weight(self) -> U64:
         """uint64[len(events)]: sum of weights of each event's samples."""

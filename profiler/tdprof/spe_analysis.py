@@ -82,8 +82,10 @@ def analyse(
         first = int(not counted.tallied.lanes[:1, Lane.OPERATIONS].any())
         names = placement.names()[first:]
     notes = _notes(counted, source)
-    if isinstance(rows, CodeRows) and rows.unknown_processes:
-        notes.append(f"{rows.unknown_processes} addresses belong to no known process")
+    if isinstance(rows, CodeRows):
+        notes = [*rows.unreadable, *notes]
+        if rows.unknown_processes:
+            notes.append(f"{rows.unknown_processes} addresses belong to no known process")
     if not first:
         notes.append(f"there was room for {len(names) - 1} rows, and what came after them is in the row (others)")
     lanes, cycles = counted.tallied.lanes[first:], counted.tallied.cycles[first:]
@@ -132,7 +134,9 @@ def _rows(
     if tables is None:
         return AddressRows()
     symbolizer = stack.enter_context(open_symbolizer(tables, symbols))
-    return CodeRows(tables, _DETAILS[by], symbolizer.locate, demangle)
+    rows = CodeRows(tables, _DETAILS[by], symbolizer.locate, demangle)
+    rows.unreadable += symbolizer.unreadable
+    return rows
 
 
 def weight_of(recorded: SpeInfo, records: int) -> RecordWeight | None:
@@ -206,7 +210,7 @@ def _notes(counted: Counted, source: SpeInput) -> list[str]:
         "records were cut off by the end of their span and are left out": counts.open_records,
         "times the kernel reports lost samples (AUX TRUNCATED)": losses.truncated,
         "spans had samples that collided: operations behind slow ones are sampled less": losses.collided,
-        "AUX buffers are cut off by the end of the file": losses.cut_buffers,
+        "spans of AUX bytes are cut off by the end of their file, or it is missing": losses.cut_buffers,
         "records name no thread": counted.threads_from[NOTHING],
     }
     notes = [f"{count} {text}" for text, count in known.items() if count]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.capture.manifest import Host, Manifest, State, read_manifest
+from tdprof.capture.manifest import Host, Manifest, read_manifest
 from tdprof.catalog.choose import ARCHITECTURAL, find_by_midr, load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr
@@ -76,9 +76,12 @@ def join_spe(
         profile: loaded from it.
         symbols: as the profile was loaded with.
         progress: told in a few words what is being waited for.
+
+    Raises:
+        TdprofError: its records cannot be read.
     """
     manifest = read_manifest(folder)
-    if manifest.spe is None or manifest.state is not State.COMPLETE or not len(profile.samples.stack):
+    if manifest.spe is None or not len(profile.samples.stack):
         return findings
     progress("adding up SPE records")
     counts = count_lines(folder, manifest, profile, symbols)
@@ -107,9 +110,12 @@ def count_functions(
 
     Args:
         folder, profile, symbols, progress: as for `join_spe`.
+
+    Raises:
+        TdprofError: its records cannot be read.
     """
     manifest = read_manifest(folder)
-    if manifest.spe is None or manifest.state is not State.COMPLETE or not len(profile.samples.stack):
+    if manifest.spe is None or not len(profile.samples.stack):
         return None
     progress("adding up SPE latencies")
     with open_capture(folder, manifest) as source:

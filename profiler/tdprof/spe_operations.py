@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tdprof.capture.manifest import State, read_manifest
+from tdprof.capture.manifest import read_manifest
 from tdprof.capture.schema import SAMPLES, STACKS
-from tdprof.capture.tables import read_table
+from tdprof.capture.tables import read_side_table
 from tdprof.decode.spe_capture import open_capture
 from tdprof.decode.spe_samples import LATENCIES, add_up_samples
 from tdprof.model import KERNEL_ADDRESS, EventInfo, Unit
@@ -36,9 +36,12 @@ def load_operations(
         symbols: where symbols come from.
         progress: told in a few words what is being waited for.
         most_rows: rows of the result; details of the latencies are given up for it.
+
+    Raises:
+        TdprofError: its records cannot be read.
     """
     manifest = read_manifest(folder)
-    if manifest.spe is None or manifest.state is not State.COMPLETE:
+    if manifest.spe is None:
         return None
     progress("adding up SPE records")
     with open_capture(folder, manifest) as source:
@@ -46,7 +49,7 @@ def load_operations(
     table = added.table
     if not len(table):
         return None
-    owners = ThreadOwners(read_table(folder, "mappings"), read_table(folder, "processes"))
+    owners = ThreadOwners(*(read_side_table(folder, name)[0] for name in ("mappings", "processes")))
     tids, addresses = table["tid"].to_numpy(), table["pc"].to_numpy()
     distinct, stack = np.unique(addresses, return_inverse=True)
     stack = stack.reshape(-1).astype(np.uint64)

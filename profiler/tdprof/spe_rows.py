@@ -16,7 +16,7 @@ from arm_spe.tally import NO_ROW, NOTHING, OTHERS
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.addresses import address_tables
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
-from tdprof.capture.tables import read_table
+from tdprof.capture.tables import read_side_table
 from tdprof.decode.spe_sources import encoding_of, sources
 from tdprof.decode.spe_switches import NO_TID
 from tdprof.model import MappedFile
@@ -190,6 +190,10 @@ class CodeRows:
         detail: what a row is.
         locate: looks addresses of one file up.
         demangle: makes names readable.
+
+    Attributes:
+        unreadable: sentences on tables that could not be read.
+        unknown_processes: addresses of threads that belong to no known process.
     """
 
     def __init__(
@@ -199,7 +203,9 @@ class CodeRows:
         locate: Locate,
         demangle: Demangle,
     ) -> None:
-        self._mappings, self._processes = read_table(tables, "mappings"), read_table(tables, "processes")
+        self._mappings, no_mappings = read_side_table(tables, "mappings")
+        self._processes, no_processes = read_side_table(tables, "processes")
+        self.unreadable = [*filter(None, [no_mappings, no_processes])]
         self._spaces = AddressSpaces(self._mappings, self._processes)
         self._owners = ThreadOwners(self._mappings, self._processes)
         self._detail = detail

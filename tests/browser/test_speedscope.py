@@ -34,6 +34,7 @@ import sys
 import tdprof.cli.view
 from builders.profiles import example
 tdprof.cli.view.load_with_findings = lambda capture, symbols: (example(), None)
+tdprof.cli.view.with_function_operations = lambda capture, profile, symbols: (profile, None)
 sys.argv = ["tdprof", "view", "example.capture", "--no-browser"]
 from tdprof.cli.main import main
 main()

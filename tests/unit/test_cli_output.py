@@ -17,6 +17,7 @@ import sys
 from builders.profiles import example
 import tdprof.cli.loading
 tdprof.cli.loading.load_profile = lambda *_: example()
+tdprof.cli.loading.has_spe = lambda _: False
 from tdprof.cli.main import main
 main()
 """

@@ -17,7 +17,7 @@ import sys
 from builders.profiles import example
 import tdprof.cli.view as view
 view.load_with_findings = lambda capture, symbols: (example(), None)
-view.load_function_operations = lambda *_: None
+view.with_function_operations = lambda capture, profile, symbols: (profile, None)
 if "--not-installed" in sys.argv:
     sys.argv.remove("--not-installed")
     view.find_speedscope = lambda: None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from builders.capture_tables import table
 from builders.hosts import HOST
-from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo
+from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import SPE_SPANS
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.spe_capture import conversion_of, open_capture, pairs_of, store_spe
@@ -19,7 +19,8 @@ from tdprof.decode.spe_table import time_ns
 from tdprof.errors import TdprofError
 from tdprof.spe_analysis import weight_of
 
-MANIFEST = Manifest(HOST, [], [], False, [], Rung.BPF_PMU, "", 0, 0, 0, None, spe=SpeInfo(4096, []))  # type: ignore[arg-type]
+SPE = SpeInfo(4096, [])
+MANIFEST = Manifest(HOST, [], [], False, [], Rung.BPF_PMU, "", 0, 0, 0, None, spe=SPE, state=State.COMPLETE)  # type: ignore[arg-type]
 
 
 def capture(folder: Path, files: dict[str, bytes], *rows: tuple) -> Path:

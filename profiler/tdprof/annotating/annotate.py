@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tdprof.annotating.code import find_code, lines_with_code, read_code
 from tdprof.annotating.places import Places, find_places, sum_cost
-from tdprof.capture.manifest import State, read_manifest
+from tdprof.capture.manifest import read_manifest
 from tdprof.decode.spe_capture import open_capture
+from tdprof.errors import TdprofError
 from tdprof.findings import Findings, MetricValue
 from tdprof.finishing import tables_of
 from tdprof.frames import printable
@@ -62,7 +63,11 @@ def annotate(
     for path, line in zip(places.file, places.line, strict=True):
         files.setdefault(path, []).append(line)
     metrics = _line_metrics(findings, function)
-    latencies = _latencies(folder, profile, function, symbols, notes, progress)
+    latencies: Mapping[tuple[str, int], Latency] = {}
+    try:
+        latencies = _latencies(folder, function, symbols, progress)
+    except TdprofError as error:
+        profile = profile.without_spe(error)
     parts = []
     for path in sorted(filter(None, files), key=lambda path: -_of_file(places, path)):
         lines = sources.read(path, built)
@@ -80,7 +85,7 @@ def annotate(
         sources=parts,
         code=code,
         texts=texts,
-        notes=[*notes, *sources.notes],
+        notes=[*profile.unreadable, *notes, *sources.notes],
     )
 
 
@@ -166,18 +171,13 @@ def _line_metrics(
 
 def _latencies(
     folder: Path,
-    profile: Profile,
     function: ChosenFunction,
     symbols: SymbolOptions,
-    notes: list[str],
     progress: Callable[[str], None],
 ) -> Mapping[tuple[str, int], Latency]:
     """SPE's latencies by (file, line), if the capture has its records."""
     manifest = read_manifest(folder)
     if manifest.spe is None:
-        return {}
-    if manifest.state is not State.COMPLETE:
-        notes.append("SPE records of a recording that was interrupted are not shown")
         return {}
     progress("adding up SPE records")
     with open_capture(folder, manifest) as source:

@@ -10,7 +10,17 @@ import pyarrow.parquet as pq
 from tdprof.capture.schema import OPTIONAL_COLUMNS, OPTIONAL_TABLES, TABLES, table_file
 from tdprof.errors import TdprofError
 
+COPY_AGAIN = "copy the capture again, whole"
 _SCHEMAS = TABLES | OPTIONAL_TABLES
+# What is not known of a capture that has lost one of these tables; without another there is nothing to show.
+_UNKNOWN_WITHOUT = {
+    "stacks": "no sample has a function or callers",
+    "mappings": "functions in user space have no names and no callers",
+    "processes": "names of processes and threads may be missing, and what forked processes had mapped",
+    "kernel_symbols": "the kernel's functions have no names",
+    "symbols": "its own symbols are not used, only those of this machine's files",
+    "namespaces": "files of containers are not told from this machine's",
+}
 
 
 class TableWriter:
@@ -80,8 +90,9 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
             parts = [file.read_row_group(group) for group in range(file.num_row_groups)]
             table = pa.concat_tables(parts).combine_chunks() if parts else file.read()
     except (OSError, pa.ArrowException) as error:
-        cause = "it is missing" if not path.exists() else str(error).splitlines()[0]
-        raise TdprofError(f"cannot read {path}: {cause}", hint="copy the capture again, whole") from error
+        words = str(error).splitlines()[0].split(". ")[0].rstrip(".")
+        cause = f"it is damaged ({words})" if path.exists() else "it is missing"
+        raise TdprofError(f"cannot read {path}: {cause}", hint=COPY_AGAIN) from error
     schema = _with_columns(name, optional)
     for column in set(optional).difference(table.column_names):
         table = table.append_column(schema.field(column), pa.nulls(len(table), schema.field(column).type))
@@ -89,11 +100,15 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
 
 
 def read_side_table(folder: Path, name: str) -> tuple[pa.Table, str]:
-    """A table that a profile can be made without: itself and "", or an empty one and why it cannot be read."""
+    """A table that a profile can be made without.
+
+    Returns:
+        The table and ""; or an empty one, and a sentence: why it cannot be read, and what therefore is not known.
+    """
     try:
         return read_table(folder, name), ""
     except TdprofError as error:
-        return TABLES[name].empty_table(), error.message
+        return _SCHEMAS[name].empty_table(), f"{error.message}; {_UNKNOWN_WITHOUT[name]}"
 
 
 def has_table(folder: Path, name: str) -> bool:

@@ -154,6 +154,8 @@ def reasons_against(sides: Sequence[tuple[str, Profile]], manifests: Sequence[Ma
             yield f"{name} is damaged: {profile.losses.bytes_damaged:,} bytes of it cannot be read"
         elif manifest.state is not State.COMPLETE:
             yield f"the recording of {name} was interrupted"
+        elif profile.unreadable:
+            yield f"not all of {name} could be read"
         if not len(profile.samples.count):
             yield f"{name} has no samples: where its time went is not known"
 

@@ -15,10 +15,10 @@ from tdprof.cli.loading import (
     find_event,
     has_spe,
     load_capture_with_findings,
-    load_function_operations,
     load_with_findings,
+    say_unreadable,
     symbol_options,
-    without_spe_if_damaged,
+    with_function_operations,
 )
 from tdprof.cli.output import replaced_file, standard_output, waiting
 from tdprof.errors import TdprofError
@@ -159,6 +159,7 @@ def command(
         )
     with as_capture(capture, keeps_time=target.has_time) as folder:
         what = _prepare(folder, target, event, older, symbols)
+        say_unreadable(what.profile)
     if is_stdout:
         with standard_output():
             target.write(what, sys.stdout.buffer)
@@ -180,7 +181,8 @@ def _prepare(capture: Path, target: Format, event: str | None, older: Path | Non
     if target.is_page:
         from tdprof.report.page_data import Page
 
-        page = Page(profile, findings, load_function_operations(capture, profile, symbols))
+        profile, functions = with_function_operations(capture, profile, symbols)
+        page = Page(profile, findings, functions)
         return Export(
             profile, findings, page=_with_changes(page, capture, older, symbols) if older is not None else page
         )
@@ -189,8 +191,11 @@ def _prepare(capture: Path, target: Format, event: str | None, older: Path | Non
         # Only now: SPE's part of the program is not needed for anything else here.
         from tdprof.spe_operations import load_operations
 
-        with waiting("adding up SPE records") as say, without_spe_if_damaged():
-            operations = load_operations(capture, symbols, say)
+        with waiting("adding up SPE records") as say:
+            try:
+                operations = load_operations(capture, symbols, say)
+            except TdprofError as error:
+                profile = profile.without_spe(error)
     return Export(profile, findings, operations)
 
 

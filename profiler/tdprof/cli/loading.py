@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tdprof.calibrate import calibrated
-from tdprof.capture.manifest import MANIFEST_FILE
-from tdprof.capture.spool import SPE_FOLDER
+from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.errors import TdprofError
@@ -126,34 +125,40 @@ def load_capture_with_findings(
             # Only now: SPE's part of the program is not needed for anything else.
             from tdprof.spe_join import join_spe
 
-            with without_spe_if_damaged():
+            try:
                 findings = join_spe(findings, folder, profile, symbols, say)
+            except TdprofError as error:
+                profile = profile.without_spe(error)
         return calibrated(profile), findings
 
 
-def load_function_operations(capture: Path, profile: Profile, symbols: SymbolOptions) -> "FunctionOperations | None":
-    """What SPE measured of each function, latencies and sources included; None without SPE records."""
+def with_function_operations(
+    capture: Path, profile: Profile, symbols: SymbolOptions
+) -> "tuple[Profile, FunctionOperations | None]":
+    """What SPE measured of each function, latencies and sources included; None without SPE records.
+
+    The profile has a note where there are some that cannot be read.
+    """
     if not has_spe(capture):
-        return None
+        return profile, None
     from tdprof.spe_join import count_functions
 
-    with waiting("adding up SPE records") as say, without_spe_if_damaged():
-        return count_functions(capture, profile, symbols, say)
-    return None
-
-
-@contextlib.contextmanager
-def without_spe_if_damaged() -> Iterator[None]:
-    """Says why SPE records cannot be read, for a command that has the rest of a capture to show."""
-    try:
-        yield
-    except TdprofError as error:
-        print(f"tdprof: SPE records are left out: {error.message}", file=sys.stderr)
+    with waiting("adding up SPE records") as say:
+        try:
+            return profile, count_functions(capture, profile, symbols, say)
+        except TdprofError as error:
+            return profile.without_spe(error), None
 
 
 def has_spe(capture: Path) -> bool:
-    """Whether a capture has SPE records."""
-    return (capture / SPE_FOLDER).is_dir()
+    """Whether SPE records were recorded into a capture."""
+    return read_manifest(capture).spe is not None
+
+
+def say_unreadable(profile: Profile) -> None:
+    """On stderr, what of a capture could not be read, for a command whose output has no place for it."""
+    for reason in profile.unreadable:
+        print(f"tdprof: {reason}", file=sys.stderr)
 
 
 def find_event(profile: Profile, name: str | None) -> int:

@@ -16,9 +16,9 @@ import click
 from tdprof.cli.loading import (
     as_capture,
     capture_argument,
-    load_function_operations,
     load_with_findings,
     symbol_options,
+    with_function_operations,
 )
 from tdprof.cli.local_server import HOST, Document, LocalServer
 from tdprof.cli.output import standard_output, waiting
@@ -64,7 +64,7 @@ def command(capture: Path, opened: str | None, port: int, no_browser: bool, symb
         raise TdprofError("speedscope is not installed", hint=f"{_how_to_install()}; or tdprof view --html", status=2)
     with as_capture(capture) as folder:
         profile, findings = load_with_findings(folder, symbols)
-        operations = load_function_operations(folder, profile, symbols)
+        profile, operations = with_function_operations(folder, profile, symbols)
     documents = _documents(Page(profile, findings, operations), release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
     with LocalServer(documents, port) as server:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo
+from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import SPE_SPANS, table_file
 from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
-from tdprof.capture.tables import TableWriter, read_table
+from tdprof.capture.tables import COPY_AGAIN, TableWriter, read_table
 from tdprof.decode.perf_auxtrace import TimeConversion
 from tdprof.decode.perf_layout import NOT_RECORDED
 from tdprof.decode.spe_spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
@@ -58,10 +58,17 @@ def open_capture(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
     as a cut buffer.
 
     Raises:
-        TdprofError: the capture has no SPE data.
+        TdprofError: the capture has no SPE data, or what says where in it each record lies cannot be read.
     """
     if manifest.spe is None:
         raise TdprofError(f"{folder} holds no SPE data", hint="tdprof record --spe -- CMD")
+    if manifest.state is not State.COMPLETE:
+        raise TdprofError(
+            f"the recording of {folder} was interrupted before it made the table of its SPE records",
+            hint=f"tdprof archive {folder} makes it",
+        )
+    if not (folder / SPE_FOLDER).is_dir():
+        raise TdprofError(f"cannot read {folder / SPE_FOLDER}: it is missing", hint=COPY_AGAIN)
     table = read_table(folder, "spe_spans")
     flags = table["flags"].to_numpy()
     losses = AuxLosses(

@@ -26,7 +26,7 @@ LOSSES = {
 
 REASONS = {
     None: "no call stack",
-    Unknown.NO_MAPPING: "no mapping covers the address",
+    Unknown.NO_MAPPING: "no known mapping covers the address",
     Unknown.NO_FILE: "the mapped file cannot be read here (--symfs DIR, or tdprof archive where it was recorded)",
     Unknown.WRONG_BUILD_ID: "the file was replaced since the recording (--symfs DIR with the recorded one)",
     Unknown.STRIPPED: "the file has no symbols (install its -dbgsym or -debuginfo package, or set DEBUGINFOD_URLS)",

@@ -41,6 +41,7 @@ class Symbolizer:
         saved: symbols that the capture carries; what they do not have is looked for in files.
         debuginfod: servers to fetch debug data and executables from; None contacts nobody.
         progress: told in a few words what is being waited for.
+        unreadable: sentences on symbols of the recording that could not be read, for whoever shows the results.
         cache: where what is read of debug data is kept; None keeps nothing.
     """
 
@@ -57,6 +58,7 @@ class Symbolizer:
         cache: SymbolCache | None = None,
         debuginfod: "Debuginfod | None" = None,
         progress: Callable[[str], None] = lambda text: None,
+        unreadable: Sequence[str] = (),
     ) -> None:
         self._symfs = symfs
         self._debug_dirs = DebugDirs.make(debug_dirs, symfs, debuginfod)
@@ -70,6 +72,7 @@ class Symbolizer:
         self._cache = cache
         self._debuginfod = debuginfod
         self._progress = progress
+        self.unreadable = unreadable
         self._notes: list[str] = []
         self._files: dict[MappedFile, ElfSymbols | Unknown] = {}
 

@@ -1,0 +1,123 @@
+"""Captures that have lost a table: every command says which, what is therefore unknown, and shows the rest."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from builders.spe_capture import write_spe_capture
+from tdprof.capture.manifest import State, read_manifest, write_manifest
+from tdprof.cli.main import cli
+from tdprof.errors import TdprofError
+
+UNKNOWN = {
+    "stacks": "no sample has a function or callers",
+    "mappings": "functions in user space have no names and no callers",
+    "processes": "names of processes and threads may be missing, and what forked processes had mapped",
+    "kernel_symbols": "the kernel's functions have no names",
+    "symbols": "its own symbols are not used, only those of this machine's files",
+}
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cast(click.Command, cli), [*map(str, arguments)], catch_exceptions=False)
+
+
+def remove(path: Path) -> str:
+    path.unlink()
+    return "it is missing"
+
+
+def damage(path: Path) -> str:
+    path.write_bytes(path.read_bytes()[:-20])
+    return "it is damaged (Parquet magic bytes not found in footer)"
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    return write_spe_capture(tmp_path / "app.capture")
+
+
+def test_a_whole_capture_has_nothing_unreadable(capture: Path) -> None:
+    assert "cannot read" not in run("report", capture).output
+    assert run("export", capture, "--to", "folded").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "lose"),
+    # A capture need not have symbols of its own.
+    [(name, lose) for name in UNKNOWN for lose in (remove, damage) if name != "symbols" or lose is damage],
+)
+def test_reports_and_exports_name_it_and_go_on(capture: Path, name: str, lose: Callable[[Path], str]) -> None:
+    path = capture / f"{name}.parquet"
+    told = f"cannot read {path}: {lose(path)}; {UNKNOWN[name]}"
+    text = run("report", capture).stdout
+    assert text.splitlines().count(told) == 1
+    assert "400.0 ms" in text  # the samples are still there
+    assert "-fno-omit-frame-pointer" not in text  # which has nothing to do with it
+    assert told in json.loads(run("report", capture, "--json").stdout)["notes"]
+    exported = run("export", capture, "--to", "folded")
+    assert exported.stderr.splitlines() == [f"tdprof: {told}"]
+    assert exported.stdout.startswith("app;")
+
+
+def test_a_damaged_table_that_few_captures_have_is_no_end(capture: Path) -> None:
+    path = capture / "namespaces.parquet"
+    path.write_bytes(b"no table, though of some length")
+    told = f"cannot read {path}: {damage(path)}; files of containers are not told from this machine's"
+    assert told in run("report", capture).stdout.splitlines()
+    assert run("export", capture, "--to", "folded").stderr == f"tdprof: {told}\n"
+
+
+@pytest.mark.parametrize("name", ["mappings", "processes", "kernel_symbols"])
+def test_a_report_of_spe_goes_on_too(capture: Path, name: str) -> None:
+    path = capture / f"{name}.parquet"
+    told = f"cannot read {path}: {remove(path)}; {UNKNOWN[name]}"
+    for arguments in (("report", "--spe", capture), ("spe", "report", capture)):
+        text = run(*arguments).stdout
+        assert f"note: {told}" in text.splitlines()
+        assert "1500 operations" in text
+
+
+@pytest.mark.parametrize("lose", [remove, damage])
+def test_spe_records_that_no_table_places_are_left_out_once(capture: Path, lose: Callable[[Path], str]) -> None:
+    path = capture / "spe_spans.parquet"
+    told = f"SPE records are left out: cannot read {path}: {lose(path)} (copy the capture again, whole)"
+    assert run("report", capture).stdout.splitlines().count(told) == 1
+    assert f"note: {told}" in run("annotate", capture, "work").stdout.splitlines()
+    for form in ("pprof", "html"):
+        exported = run("export", capture, "--to", form, "-o", capture / "out")
+        assert exported.stderr.splitlines().count(f"tdprof: {told}") == 1
+    with pytest.raises(TdprofError, match=r"spe_spans\.parquet: it is"):
+        run("report", "--spe", capture)
+
+
+def test_spe_bytes_that_are_gone_are_not_called_none(capture: Path) -> None:
+    (capture / "spe/cpu0.0.aux").unlink()
+    assert "1 spans of AUX bytes are cut off by the end of their file, or it is missing" in (
+        run("report", "--spe", capture).stdout
+    )
+    (capture / "spe").rmdir()
+    assert f"SPE records are left out: cannot read {capture / 'spe'}: it is missing" in run("report", capture).stdout
+    with pytest.raises(TdprofError, match="spe: it is missing"):
+        run("report", "--spe", capture)
+
+
+def test_an_interrupted_recording_says_how_to_see_its_spe_records(capture: Path) -> None:
+    write_manifest(capture, replace(read_manifest(capture), state=State.RECORDING))
+    with pytest.raises(TdprofError, match="was interrupted before") as raised:
+        run("report", "--spe", capture)
+    assert raised.value.hint == f"tdprof archive {capture} makes it"
+
+
+def test_a_difference_is_not_judged_by_a_capture_with_gaps(capture: Path, tmp_path: Path) -> None:
+    whole = write_spe_capture(tmp_path / "whole.capture")
+    remove(capture / "mappings.parquet")
+    assert f"note: not all of {capture} could be read" in run("diff", whole, capture).stdout
+    with pytest.raises(TdprofError, match="cannot judge --fail-on: not all of"):
+        run("diff", whole, capture, "--fail-on", "total>5%")
