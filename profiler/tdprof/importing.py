@@ -88,8 +88,8 @@ def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path 
     notes = list(imported.notes)
     if len(imported.kernel_addresses) and symbols_from is None:
         notes.append(
-            "this machine does not run the recorded kernel, so its functions have no names: give the recorded "
-            "machine's /proc/kallsyms with tdprof import --kallsyms"
+            f"{_why_no_kernel_symbols(data, imported)}, so its functions have no names: give the recorded machine's "
+            "/proc/kallsyms, saved as root, with tdprof import --kallsyms"
         )
     # Both stand at the file's end, which a truncated one has lost.
     recorder = ["recorded by perf", features.version, f"on {features.hostname}" if features.hostname else ""]
@@ -110,6 +110,15 @@ def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path 
         state=State.COMPLETE,
         tdprof_version=__version__,
     )
+
+
+def _why_no_kernel_symbols(data: PerfData, imported: Imported) -> str:
+    """Why no symbols are certain to be the recorded kernel's, though nobody gave wrong ones."""
+    if not data.features.osrelease:
+        return "the file does not say which kernel was recorded (perf writes that last)"
+    if KALLSYMS in _kallsyms_candidates(data, imported.kernel):
+        return "this machine was started again since the recording, or hides its kernel's addresses (kptr_restrict)"
+    return "this machine does not run the recorded kernel"
 
 
 def _spe_of(data: PerfData) -> SpeInput | None:

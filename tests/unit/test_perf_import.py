@@ -79,6 +79,7 @@ def recording(made: PerfDataWriter) -> bytes:
 
 
 def imported(tmp_path: Path, content: bytes, **options: Path) -> tuple[Path, Manifest]:
+    tmp_path.mkdir(exist_ok=True)
     source, folder = tmp_path / "perf.data", tmp_path / "capture"
     source.write_bytes(content)
     manifest = import_perf_data(str(source), folder, **options)
@@ -169,6 +170,27 @@ def test_kernel_symbols_of_this_machine_are_not_used_for_another(tmp_path: Path)
     folder, manifest = imported(tmp_path, made.file(recording(made)))
     assert rows(folder, "kernel_symbols") == []
     assert any("--kallsyms" in note for note in manifest.notes)
+
+
+def kernel_note(manifest: Manifest) -> str:
+    return next(note for note in manifest.notes if "--kallsyms" in note)
+
+
+def test_why_the_kernel_has_no_names_is_said_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, data = writer(), recording(writer())
+    whole = made.file(data)
+    _, manifest = imported(tmp_path / "another", whole)
+    assert kernel_note(manifest).startswith("this machine does not run the recorded kernel, ")
+    # All that follows the records is gone, though all of these are there.
+    _, manifest = imported(tmp_path / "cut", whole[: whole.index(data) + len(data)])
+    assert kernel_note(manifest).startswith("the file does not say which kernel was recorded (perf writes that last), ")
+    cut = next(note for note in manifest.notes if note.startswith("header sections that are damaged or cut off"))
+    assert "hostname, osrelease" in cut
+    here = {"/proc/sys/kernel/hostname": "arm-box", "/proc/sys/kernel/osrelease": "5.10.0"}
+    monkeypatch.setattr("tdprof.importing.read_text", lambda path: here[path])
+    made.features.pop(2)
+    _, manifest = imported(tmp_path / "restarted", made.file(data))
+    assert kernel_note(manifest).startswith("this machine was started again since the recording, or hides ")
 
 
 def test_given_kallsyms_name_the_kernel_if_they_are_of_that_boot(tmp_path: Path) -> None:

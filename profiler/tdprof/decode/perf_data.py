@@ -201,9 +201,8 @@ class PerfData:
         bits = [bit for bit in range(FEATURE_BITS) if words[bit // 64] >> bit % 64 & 1]
         for index, bit in enumerate(bits):
             entry = self._start + (self._end - self._start) + 16 * index
-            if entry + 16 > len(self._maps[0]):
-                break  # counted already: the data's own end is missing too
-            offset, size = self._unpack("QQ", entry)
+            # A section whose entry is cut off is read as empty, and so named as one that cannot be read.
+            offset, size = self._unpack("QQ", entry) if entry + 16 <= len(self._maps[0]) else (0, 0)
             if is_wanted(bit):
                 section = bytes(self._maps[0][offset : offset + min(size, _SECTION_BYTES)])
                 self.features = add_feature(self.features, bit, section, self.byteorder)

@@ -355,7 +355,7 @@ def _notes(data: PerfData, result: Imported) -> Iterator[str]:
     if any(attr.sample_type & SampleType.STACK_USER for attr in data.attrs):
         yield "user stacks were recorded as raw memory (--call-graph dwarf): only their leaf is imported"
     if data.features.unreadable:
-        yield f"damaged header sections were left out: {', '.join(data.features.unreadable)}"
+        yield f"header sections that are damaged or cut off were left out: {', '.join(data.features.unreadable)}"
     is_spe = data.auxtrace_info is not None and data.auxtrace_info.type == ARM_SPE_AUXTRACE
     if data.aux_buffers and not is_spe:
         yield f"the file holds {len(data.aux_buffers)} AUX buffers of a tracer other than SPE: they are left out"
