@@ -1,10 +1,11 @@
 """Which events to count or sample together, from the metrics that the user wants and what this machine's PMU offers."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from tdprof.catalog.choose import CatalogChoice, keep_implemented
+from tdprof.catalog.choose import CatalogChoice, catalog_names, keep_implemented, load_packaged
 from tdprof.catalog.entries import Catalog, Metric
 from tdprof.errors import TdprofError
 from tdprof.measured import SampledGroup, TopdownInfo
@@ -128,17 +129,45 @@ def select_metrics(catalog: Catalog, names: str | None, stage: str | None) -> tu
     return tuple(catalog.metrics[name] for name in wanted)
 
 
+def check_names(names: str) -> None:
+    """Refuse what no core has, where no core is known.
+
+    Raises:
+        TdprofError: a name that is neither a metric nor a group of any packaged catalog, with the nearest.
+    """
+    catalogs = [load_packaged(name) for name in catalog_names()]
+    known = [name for catalog in catalogs for name in (*catalog.metrics, *catalog.groups)]
+    _find_names(names, known, "no core has a", "tdprof list groups --cpu neoverse-n3")
+
+
 def _named(catalog: Catalog, names: str) -> list[str]:
-    known = {name.lower(): name for name in (*catalog.metrics, *catalog.groups)}
-    wanted: dict[str, None] = {}
+    found = _find_names(
+        names,
+        (*catalog.metrics, *catalog.groups),
+        f"{catalog.title} has no",
+        f"tdprof list groups --cpu {catalog.name}",
+    )
+    members = [catalog.groups[name].metrics if name in catalog.groups else (name,) for name in found]
+    return list(dict.fromkeys(itertools.chain(*members)))
+
+
+def _find_names(names: str, known: Iterable[str], whose: str, hint: str) -> list[str]:
+    """The known names that a list with commas means, whatever their case.
+
+    Raises:
+        TdprofError: one is not known, with the nearest that is, or else the hint; or the list is empty.
+    """
+    by_lower = {name.lower(): name for name in known}
+    found = []
     for given in filter(None, (part.strip() for part in names.split(","))):
-        name = known.get(given.lower())
-        if name is None:
-            close = get_close_matches(given.lower(), known, n=1)
-            hint = f"--metrics {known[close[0]]}" if close else f"tdprof list groups --cpu {catalog.name}"
-            raise TdprofError(f"{catalog.title} has no metric or group named '{given}'", hint=hint, status=2)
-        members = catalog.groups[name].metrics if name in catalog.groups else (name,)
-        wanted |= dict.fromkeys(members)
-    if not wanted:
-        raise TdprofError("--metrics names nothing", hint=f"tdprof list groups --cpu {catalog.name}", status=2)
-    return list(wanted)
+        if given.lower() not in by_lower:
+            close = get_close_matches(given.lower(), by_lower, n=1)
+            raise TdprofError(
+                f"{whose} metric or group named '{given}'",
+                hint=f"--metrics {by_lower[close[0]]}" if close else hint,
+                status=2,
+            )
+        found.append(by_lower[given.lower()])
+    if not found:
+        raise TdprofError("--metrics names nothing", hint=hint, status=2)
+    return found

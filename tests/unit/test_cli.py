@@ -29,6 +29,9 @@ def test_unknown_command_is_one_line_and_a_hint() -> None:
     assert "Traceback" not in result.stderr
 
 
+TOPDOWN_HINT = "tdprof record --topdown -- CMD, or tdprof record --topdown=2 -- CMD"
+
+
 @pytest.mark.parametrize(
     ("typed", "message", "hint"),
     [
@@ -40,7 +43,9 @@ def test_unknown_command_is_one_line_and_a_hint() -> None:
         ("record --zzzz", "no option --zzzz", "tdprof record --help"),
         ("record -F abc -- x", "--freq: 'abc' is not a number", "tdprof record --help"),
         ("record -F 0 -- x", "--freq: 0 is not in the range 1<=x<=2147483648", "tdprof record --help"),
-        ("record -F", "option '-F' requires an argument", "tdprof --help"),
+        ("record -F", "option '-F' requires an argument", "tdprof record --help"),
+        ("spe decode -o", "option '-o' requires an argument", "tdprof spe decode --help"),
+        ("record --topdown=3 -- x", "--topdown takes 1, 2 or all, not '3'", TOPDOWN_HINT),
         ("export x --to flded", "--to: 'flded' is not one of", "tdprof export --to folded"),
         ("list metric", "what: 'metric' is not one of", "tdprof list metrics"),
         ("report a b", "got unexpected extra argument (b)", "tdprof report --help"),

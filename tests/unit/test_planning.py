@@ -153,6 +153,27 @@ def test_without_a_pmu_a_note_says_what_is_missing(
     assert "no Topdown metrics" in found.notes[-1]
 
 
+@pytest.mark.parametrize("midr", [None, 0x411FD401])
+@pytest.mark.parametrize(
+    ("names", "said", "hint"),
+    [
+        ("Topdwn_L1", "has (a|no) metric or group named 'Topdwn_L1'", "--metrics Topdown_L1"),
+        ("backend_bound,bckend_bound", "has (a|no) metric or group named 'bckend_bound'", "--metrics backend_bound"),
+        ("zzzz", "has (a|no) metric or group named 'zzzz'", "tdprof list groups --cpu neoverse-"),
+        ("", "--metrics names nothing", "tdprof list groups --cpu neoverse-"),
+    ],
+)
+def test_a_metric_that_nothing_has_is_refused_on_every_machine(
+    machine: Callable[..., None], midr: int | None, names: str, said: str, hint: str
+) -> None:
+    machine(midr, None, None)
+    with pytest.raises(TdprofError, match=said) as caught:
+        plan_topdown(options(None, metrics=names))
+    assert caught.value.hint.startswith(hint)
+    assert caught.value.status == 2
+    assert plan_topdown(options(None, metrics="backend_bound")).topdown is None
+
+
 def test_more_counters_than_are_free_are_refused(machine: Callable[..., None]) -> None:
     machine(0x411FD401, PMU, Counters(5, True))
     with pytest.raises(TdprofError, match="5 free") as caught:

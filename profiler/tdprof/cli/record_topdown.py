@@ -52,7 +52,7 @@ class TopdownOptions:
         if self.stage not in (None, "1", "2", "all"):
             raise TdprofError(
                 f"--topdown takes 1, 2 or all, not '{self.stage}'",
-                hint="tdprof record --topdown -- CMD, or tdprof record --topdown=2 CMD",
+                hint="tdprof record --topdown -- CMD, or tdprof record --topdown=2 -- CMD",
                 status=2,
             )
         if not self.is_wanted:
@@ -102,7 +102,14 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
     """
     from tdprof.catalog.choose import choose_catalog, name_of
     from tdprof.catalog.midr import read_core_types
-    from tdprof.planning import SamplingPlan, plan_groups, plan_sampling, sampled_metrics, why_not_countable
+    from tdprof.planning import (
+        SamplingPlan,
+        check_names,
+        plan_groups,
+        plan_sampling,
+        sampled_metrics,
+        why_not_countable,
+    )
     from tdprof.recorder.attach import can_open
     from tdprof.recorder.events import Event
     from tdprof.recorder.pmu import find_arm_pmu, probe_counters
@@ -113,6 +120,8 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
     cores = read_core_types()
     choice = choose_catalog(cores, name=options.cpu)
     if choice is None:
+        if options.metrics is not None:
+            check_names(options.metrics)
         return SamplingPlan((), None, (_without("this is not an Arm machine"),))
     metrics = sampled_metrics(choice.catalog, options.stage or "1", options.metrics)
     pmu = find_arm_pmu(choice.cpus)

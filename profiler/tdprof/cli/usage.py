@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 import click
 
@@ -21,6 +22,19 @@ class SuggestingGroup(click.Group):
             hint = " ".join([ctx.command_path, *close, "--help"])
             raise TdprofError(f"no command named '{args[0]}'", hint=hint, status=2)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            # An option without its value: click's parser does not say of which subcommand.
+            if (
+                error.ctx is None
+                and ctx.invoked_subcommand
+                and (found := self.get_command(ctx, ctx.invoked_subcommand))
+            ):
+                error.ctx = click.Context(found, info_name=ctx.invoked_subcommand, parent=ctx)
+            raise
 
 
 def is_help(error: click.ClickException) -> bool:
