@@ -14,6 +14,7 @@ from tdprof.naming import base_name
 from tdprof.profile import Profile
 
 _MOST_CANDIDATES = 6
+_WHERE_NAMES_STAND = "names as tdprof report --limit 0 prints them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,11 @@ def choose_function(profile: Profile, text: str, event: int = 0) -> ChosenFuncti
     ``MODULE:NAME``, with the base name of the file or its path, tells functions of one name apart.
 
     Raises:
-        TdprofError: none, or several: the likeliest are named with their shares.
+        TdprofError: none, and what of the capture could not be read; or several: the likeliest are named with their
+            shares.
     """
+    if not text.strip():
+        raise TdprofError("the function's name is empty", hint=_WHERE_NAMES_STAND, status=2)
     groups = _groups(profile)
     share = _shares(profile, groups, event)
     for is_meant in (
@@ -61,8 +65,9 @@ def choose_function(profile: Profile, text: str, event: int = 0) -> ChosenFuncti
         text, [name.partition("(")[0] for name in names], n=1
     )
     raise TdprofError(
-        f"the capture has no samples in a function '{text}'",
-        hint=f"did you mean {close[0]}?" if close else "names as tdprof report --limit 0 prints them",
+        f"the capture has no samples in a function '{printable(text)}'"
+        + "".join(f"; {reason}" for reason in profile.unreadable),
+        hint=f"did you mean {close[0]}?" if close else _WHERE_NAMES_STAND,
         status=2,
     )
 

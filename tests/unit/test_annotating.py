@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from builders.spe_capture import write_spe_capture
 from tdprof.annotating import annotate
 from tdprof.calibrate import calibrated
+from tdprof.capture.tables import read_table, replace_table
 from tdprof.function_choice import choose_function
 from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings, load_profile
 from tdprof.report.annotation import Annotation, SourceLine
@@ -64,3 +66,13 @@ def test_code_that_is_not_here_is_shown_by_address(of_clock: Path) -> None:
     assert [line.cost.samples[0] for line in part.lines if line.cost] == [300]
     assert any("1 sampled addresses in /bin/app: their code is not at hand" in note for note in annotation.notes)
     assert any("/bin/app: the mapped file cannot be read here" in note for note in annotation.notes)
+
+
+def test_a_function_without_samples_of_its_own_names_what_it_calls(tmp_path: Path) -> None:
+    capture = write_spe_capture(tmp_path / "capture")
+    # ``work`` has only the samples in ``parse``, which it calls.
+    rows = read_table(capture, "samples")
+    replace_table(capture, "samples", rows.filter(pc.equal(rows["user_stack"], 2)))
+    (note,) = [note for note in annotated(capture, "work").notes if "no sample fell" in note]
+    assert note.startswith("no sample fell into its own code; 100.0% of all are in what it calls: parse 100.0% (tdprof")
+    assert not any("no sample fell" in note for note in annotated(capture, "parse").notes)

@@ -34,6 +34,18 @@ def test_a_name_that_fits_one_function(text: str, name: str, module: str) -> Non
     assert (chosen.name, chosen.module) == (name, module)
 
 
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_name_is_not_every_function(text: str) -> None:
+    with pytest.raises(TdprofError, match="name is empty") as raised:
+        choose_function(profile(), text)
+    assert (raised.value.status, raised.value.hint) == (2, "names as tdprof report --limit 0 prints them")
+
+
+def test_what_could_not_be_read_is_told_with_a_name_that_is_not_there() -> None:
+    with pytest.raises(TdprofError, match="no samples in a function 'nobody'; cannot read mappings"):
+        choose_function(profile().without("cannot read mappings.parquet"), "nobody")
+
+
 def test_pieces_belong_to_their_function() -> None:
     chosen = choose_function(profile(), "run(int)")
     assert sorted(profile().functions.name[id_] for id_ in chosen.ids) == ["run(int)", "run(int) [cold]"]

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tdprof.annotating.callees import why_no_samples
 from tdprof.annotating.code import find_code, lines_with_code, read_code
 from tdprof.annotating.places import Places, find_places, sum_cost
 from tdprof.capture.manifest import read_manifest
@@ -41,6 +42,7 @@ def annotate(
     symbols: SymbolOptions,
     *,
     has_code: bool,
+    event: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Annotation:
     """Bring one function's samples to its lines and, with ``has_code``, to its instructions.
@@ -50,10 +52,12 @@ def annotate(
         profile: of it, ``calibrated``.
         findings: its metrics.
         sources: where source files are looked for.
+        has_code: whether instructions are wanted.
+        event: the one that leads.
     """
     places = find_places(profile, function)
     whole = sum_cost(places, range(len(places.location)), len(profile.events))
-    notes: list[str] = []
+    notes = [] if places.location else [why_no_samples(profile, function, event)]
     with tables_of(folder) as (tables, _), open_symbolizer(tables, symbols, progress) as symbolizer:
         found = find_code(profile, places, symbolizer, function)
         files = {path: list(lines) for path, lines in lines_with_code(found, function).items()}

@@ -74,7 +74,9 @@ def command(
         from tdprof.report.annotation_text import render_text
 
         with waiting(f"annotating {chosen.name}") as say:
-            annotation = annotate(folder, profile, findings, chosen, sources, symbols, has_code=has_code, progress=say)
+            annotation = annotate(
+                folder, profile, findings, chosen, sources, symbols, has_code=has_code, event=leading, progress=say
+            )
     if as_json or as_csv:
         with standard_output():
             sys.stdout.writelines([render_json(annotation)] if as_json else render_csv(annotation))
