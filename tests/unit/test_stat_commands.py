@@ -160,8 +160,9 @@ def test_inconsistent_level_1_is_doubted() -> None:
         (["--cpu", "n3", "--metrics", ","], "--metrics names nothing", "tdprof list groups --cpu neoverse-n3"),
         (["--cpu", "n3", "--metrics", "ipc", "--stage", "1"], "none of these metrics is in stage 1", ""),
         (["--cpu", "n3", "--catalog", "x.json"], "--cpu and --catalog exclude each other", ""),
-        (["--cpu", "n3", "--json", "--csv"], "--json and --csv exclude each other", ""),
-        (["--cpu", "n3", "--", "true"], "it takes no command, -p or -a", ""),
+        (["--cpu", "n3", "--json", "--csv"], "--json and --csv exclude each other", "give one of them"),
+        (["--cpu", "n3", "--", "true"], "it takes no command", "tdprof stat --counts -"),
+        (["--cpu", "n3", "-I", "100", "-r", "2"], "it takes no -I and no -r", "tdprof stat --counts -"),
         (["--catalog", "/gone.json"], "cannot read catalog /gone.json", "tdprof list cpus"),
     ],
 )  # fmt: skip
@@ -178,16 +179,30 @@ def test_mistakes_with_counts(arguments: list[str], message: str, hint: str) -> 
         ([], "nothing to count"),
         (["-p", "12,x"], "-p takes process numbers"),
         (["-p", "1", "-a"], "-p and -a exclude each other"),
-        (["-r", "2", "-a"], "--passes and -r run a command"),
-        (["--passes", "-I", "100", "--", "true"], "--passes and -r run a command"),
+        (["-r", "2", "-a"], "-r 2 runs a command again and again: it goes with no -p or -a"),
+        (["-r", "2", "-I", "100", "--json", "--", "true"], "-r 2 runs a command again and again, and -I prints"),
+        (["--passes", "-I", "100", "--", "true"], "--passes runs a command again and again, and -I prints"),
         (["-e", "page-fault", "--", "true"], "unknown event 'page-fault'"),
         (["--", "/no/such/command"], "command not found: /no/such/command"),
     ],
 )
-def test_mistakes_before_counting(arguments: list[str], message: str) -> None:
+def test_mistakes_before_counting(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
     with pytest.raises(TdprofError) as caught:
-        run(stat_command.command, *arguments)
+        stat_command.command.main(["-o", str(output), *arguments], standalone_mode=False)
     assert message in caught.value.message
+    assert capsys.readouterr() == ("", "")  # nothing about a measurement that there will not be
+    assert not output.exists()
+
+
+def test_counts_that_cannot_be_read_say_where_such_come_from(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\xff")
+    for name, message in (("gone", "No such file"), ("binary", "is not text")):
+        with pytest.raises(TdprofError, match=message) as caught:
+            run(stat_command.command, "--cpu", "n3", "--counts", str(tmp_path / name))
+        assert caught.value.hint == "tdprof stat --json -o FILE -- CMD makes one, or perf stat -j -o FILE"
 
 
 def test_list_cpus() -> None:

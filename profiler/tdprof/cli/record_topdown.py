@@ -70,6 +70,7 @@ class TopdownOptions:
         if self.passes and (not has_command or has_duration or has_spe):
             raise TdprofError(
                 "--passes runs a command again and again, to its end: it needs -- CMD and no --duration or --spe",
+                hint="leave out --passes: counter groups then take turns",
                 status=2,
             )
 

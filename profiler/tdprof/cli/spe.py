@@ -19,7 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.memory import keep_process_small, take_memory_from_the_system
-from tdprof.cli.output import print_rendered, replaced_file, standard_output
+from tdprof.cli.output import print_rendered, refuse_two_forms, replaced_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.usage import SuggestingGroup
 from tdprof.decode.spe_capture import open_capture
@@ -239,6 +239,7 @@ def report(
     tdprof spe report perf.data --by source
     tdprof spe report perf.data --by address      cache lines; --by page for pages
     """
+    refuse_two_forms(as_json=as_json, as_csv=as_csv)
     keep_process_small()
     output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
     with _open(file, is_raw=is_raw, midr=midr) as source:

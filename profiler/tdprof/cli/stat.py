@@ -12,7 +12,7 @@ import click
 from tdprof.catalog.choose import CatalogChoice
 from tdprof.cli import stat_print
 from tdprof.cli.core_options import chosen_catalog, core_options, required_catalog
-from tdprof.cli.output import standard_output
+from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.cli.stat_print import Selection
 from tdprof.counting import Measurement, evaluate_counts, measure, plan_counting
 from tdprof.errors import TdprofError
@@ -23,11 +23,13 @@ from tdprof.planning import select_metrics
 from tdprof.recorder.counted_run import CountedRun, Subject
 from tdprof.recorder.events import Event, core_pmus, parse_events
 from tdprof.recorder.pmu import find_arm_pmu, parse_cpus, probe_counters
+from tdprof.recorder.workload import check_command
 
 # perf stat's own defaults.
 SOFTWARE_EVENTS = "task-clock,context-switches,cpu-migrations,page-faults"
 # Counted by themselves where no catalog knows the core's own events; a machine without them says so.
 GENERIC_EVENTS = "cycles,instructions,branches,branch-misses"
+_COUNTS_HINT = "tdprof stat --json -o FILE -- CMD makes one, or perf stat -j -o FILE"
 
 
 @click.command(
@@ -71,8 +73,7 @@ def command(**options: Any) -> int:
     The command's own output goes where it always goes; -o keeps the two apart. The exit status is the command's.
     """
     given = _Options(**options)
-    if given.as_json and given.as_csv:
-        raise TdprofError("--json and --csv exclude each other", status=2)
+    refuse_two_forms(as_json=given.as_json, as_csv=given.as_csv)
     return _count(given) if given.counts_file is None else _evaluate_file(given, given.counts_file)
 
 
@@ -131,16 +132,30 @@ def _count(given: _Options) -> int:
 
 def _evaluate_file(given: _Options, name: str) -> int:
     """Evaluate counts from elsewhere."""
-    if given.command_line or given.pids or given.all_cpus:
-        raise TdprofError("--counts evaluates counts from a file: it takes no command, -p or -a", status=2)
+    counting = {
+        "command": given.command_line,
+        "-p": given.pids,
+        "-a": given.all_cpus,
+        "-e": given.events,
+        "-I": given.interval_ms,
+        "-r": given.repeat > 1,
+        "--passes": given.passes,
+        "--counters": given.counters,
+    }
+    if refused := [option for option, value in counting.items() if value]:
+        raise TdprofError(
+            f"--counts evaluates counts that are there already: it takes no {' and no '.join(refused)}",
+            hint=f"tdprof stat --counts {name}",
+            status=2,
+        )
     choice = required_catalog(given.cpu, given.catalog_file)
     metrics = select_metrics(choice.catalog, given.metrics, given.stage)
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except OSError as error:
-        raise TdprofError(f"cannot read {name}: {error.strerror}", hint="--counts FILE") from error
+        raise TdprofError(f"cannot read {name}: {error.strerror}", hint=_COUNTS_HINT) from error
     except UnicodeDecodeError as error:
-        raise TdprofError(f"{name} is not text: {error.reason} at byte {error.start}", hint="--counts FILE") from error
+        raise TdprofError(f"{name} is not text: {error.reason} at byte {error.start}", hint=_COUNTS_HINT) from error
     found = parse_counts(text, choice.catalog, name)
     writer = _Writer(given, choice)
     # The catalog's own notes only: these counts need not come from this machine.
@@ -242,13 +257,23 @@ def _describe(subject: Subject) -> str:
 def _subject(given: _Options) -> Subject:
     """What to count, checked against the other options."""
     if given.pids and given.all_cpus:
-        raise TdprofError("-p and -a exclude each other", status=2)
+        raise TdprofError("-p and -a exclude each other", hint="give one of them", status=2)
     if not given.command_line and not given.pids and not given.all_cpus:
         raise TdprofError("nothing to count: no command, process or -a", hint="tdprof stat -- CMD", status=2)
     runs_command = bool(given.command_line) and not given.pids and not given.all_cpus
-    if (given.passes or given.repeat > 1) and (given.interval_ms or not runs_command):
-        cause = "--passes and -r run a command again and again: they need -- CMD and no -I, -p or -a"
-        raise TdprofError(cause, status=2)
+    if runs_command:
+        check_command(given.command_line[0])
+    again = "--passes" if given.passes else f"-r {given.repeat}" if given.repeat > 1 else ""
+    if again and given.interval_ms:
+        raise TdprofError(
+            f"{again} runs a command again and again, and -I prints what happens during one run",
+            hint=f"leave out -I or {again}",
+            status=2,
+        )
+    if again and not runs_command:
+        raise TdprofError(
+            f"{again} runs a command again and again: it goes with no -p or -a", hint=f"leave out {again}", status=2
+        )
     try:
         pids = tuple(int(pid) for pid in given.pids.split(",")) if given.pids else ()
     except ValueError as error:
