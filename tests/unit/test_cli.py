@@ -1,19 +1,19 @@
 """The command line's outermost behaviour."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from tdprof.cli.main import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    code = "from tdprof.cli.main import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], check=False, **settings)
 
 
 def test_help_lists_what_to_type() -> None:
@@ -42,7 +42,9 @@ TOPDOWN_HINT = "tdprof record --topdown -- CMD, or tdprof record --topdown=2 -- 
         ("record --durtion 3 -- x", "no option --durtion", "tdprof record --duration"),
         ("record --zzzz", "no option --zzzz", "tdprof record --help"),
         ("record -F abc -- x", "--freq: 'abc' is not a number", "tdprof record --help"),
-        ("record -F 0 -- x", "--freq: 0 is not in the range 1<=x<=2147483648", "tdprof record --help"),
+        ("record -F 0 -- x", "--freq: 0 is not between 1 and 2147483648", "tdprof record --help"),
+        ("record --duration 0 -- x", "--duration: 0.0 is not more than 0", "tdprof record --help"),
+        ("stat -I 5 -- x", "--interval-print: 5 is less than 10", "tdprof stat --help"),
         ("record -F", "option '-F' requires an argument", "tdprof record --help"),
         ("spe decode -o", "option '-o' requires an argument", "tdprof spe decode --help"),
         ("record --topdown=3 -- x", "--topdown takes 1, 2 or all, not '3'", TOPDOWN_HINT),
@@ -59,6 +61,50 @@ def test_what_was_typed_wrong_is_one_line_and_a_hint(typed: str, message: str, h
     assert first.startswith(f"tdprof: {message}")
     assert second == f"  try: {hint}"
     assert (result.returncode, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("typed", ["--help", "--version", "record --help", "spe --help", "spe dump -h"])
+def test_help_that_cannot_be_written_is_one_line_and_a_failure(typed: str) -> None:
+    for unbuffered in ("", "1"):  # the failure shows when the buffer is emptied, or at once
+        with Path("/dev/full").open("w") as full:
+            result = run(*typed.split(), stdout=full, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+        assert result.stderr == "tdprof: cannot write the output: No space left on device\n"
+        assert result.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/dev/null", "/dev/null is not a capture: it is no folder"),
+        ("empty", "empty is empty: no perf.data and no capture, which is a folder"),
+        ("text", "text is not a perf.data file and no capture, which is a folder"),
+        (".", ". is not a capture: it has no capture.json"),
+        ("gone", "no capture at gone"),
+    ],
+)
+def test_what_is_no_capture_is_said_with_what_makes_one(path: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("hello, this is no recording")
+    for command in ("report", "export --to folded", "diff gone", "annotate"):
+        arguments = [*command.split(), path, *(["main"] if command == "annotate" else [])]
+        if command == "diff gone":
+            arguments = ["diff", path, "gone"]
+        first, second = run(*arguments, cwd=tmp_path).stderr.splitlines()
+        assert first == f"tdprof: {said}"
+        assert "tdprof record -o DIR -- CMD" in second
+
+
+def test_the_cache_is_told_in_the_units_of_its_help(tmp_path: Path) -> None:
+    folder = tmp_path / "tdprof/symbols"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    assert "It never grows beyond 2 GiB" in run("cache", "--help").stdout
+    assert run("cache", env=environment).stdout == f"{folder}: 0 files, 0 B of at most 2.000 GiB\n"
+    (folder / "ab").mkdir(parents=True)
+    (folder / "ab/cdef.tds").write_bytes(bytes(3 << 19))
+    first, second = run("cache", env=environment).stdout.splitlines()
+    assert first == f"{folder}: 1 file, 1.500 MiB of at most 2.000 GiB"
+    assert second.startswith("  abcdef   1.500 MiB  last used ")
+    assert run("cache", "--prune", "0", env=environment).stdout.startswith("removed 1 file, 1.500 MiB\n")
 
 
 @pytest.mark.parametrize("typed", [(), ("spe",)])

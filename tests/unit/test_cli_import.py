@@ -44,8 +44,8 @@ def test_imports_standard_input(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["none.data"], b"tdprof: cannot read none.data: No such file or directory"),
-        (["text"], b"tdprof: text is not a perf.data file"),
-        (["-"], b"tdprof: - is empty"),
+        (["text"], b"tdprof: text is not a perf.data file and no capture, which is a folder"),
+        (["-"], b"tdprof: - is empty: no perf.data and no capture, which is a folder"),
         (["good", "-o", "full"], b"tdprof: full exists already"),
         (["good", "-o", "no/such/folder"], b"tdprof: cannot create no/such/folder: No such file or directory"),
     ],

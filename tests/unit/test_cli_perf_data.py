@@ -83,5 +83,5 @@ def test_another_file_is_refused_in_one_line(folder: Path) -> None:
     result = run(folder, "report", "text")
     assert result.returncode == 1
     first, second = result.stderr.splitlines()
-    assert first == b"tdprof: text is not a perf.data file"
+    assert first == b"tdprof: text is not a perf.data file and no capture, which is a folder"
     assert second.startswith(b"  try: ")

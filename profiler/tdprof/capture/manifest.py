@@ -124,9 +124,11 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         data = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
+        hint = "tdprof record -o DIR -- CMD makes one"
         if not folder.exists():
-            raise TdprofError(f"no capture at {folder}", hint="tdprof record -o DIR -- CMD makes one") from error
-        raise TdprofError(f"{folder} is not a capture: it has no {MANIFEST_FILE}") from error
+            raise TdprofError(f"no capture at {folder}", hint=hint) from error
+        why = f"it has no {MANIFEST_FILE}" if folder.is_dir() else "it is no folder"
+        raise TdprofError(f"{folder} is not a capture: {why}", hint=hint) from error
     except (OSError, ValueError, RecursionError) as error:
         raise TdprofError(f"cannot read {path}: {error}") from error
     version = data.get("schema_version") if isinstance(data, dict) else None

@@ -9,7 +9,9 @@ import click
 
 from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.errors import TdprofError
+from tdprof.model import Unit
 from tdprof.report.csv import write_rows
+from tdprof.report.summary import format_value, plural
 from tdprof.symbolize import SymbolCache
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -20,6 +22,10 @@ def _size(text: str) -> int:
     if match is None:
         raise TdprofError(f"'{text}' is no size", hint="tdprof cache --prune 500M", status=2)
     return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def _shown(size_bytes: int) -> str:
+    return format_value(size_bytes, Unit.BYTES)
 
 
 @click.command("cache")
@@ -57,8 +63,9 @@ def command(keep: str | None, as_json: bool, as_csv: bool) -> None:
             return
         if removed:
             freed = sum(entry.size_bytes for entry in removed)
-            print(f"removed {len(removed)} files, {freed / 1e6:.1f} MB")
-        print(f"{cache.folder}: {len(entries)} files, {total / 1e6:.1f} MB of at most {cache.limit_bytes / 1e6:.0f} MB")
+            print(f"removed {plural(len(removed), 'file', 's')}, {_shown(freed)}")
+        held = f"{_shown(total)} of at most {_shown(cache.limit_bytes)}"
+        print(f"{cache.folder}: {plural(len(entries), 'file', 's')}, {held}")
         for entry in reversed(entries):
             used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used_s))
-            print(f"  {entry.build_id}  {entry.size_bytes / 1e6:8.1f} MB  last used {used}")
+            print(f"  {entry.build_id}  {_shown(entry.size_bytes):>10}  last used {used}")

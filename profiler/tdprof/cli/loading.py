@@ -87,8 +87,13 @@ def load_with_progress(capture: Path, symbols: SymbolOptions, *, keeps_time: boo
 
 
 def _is_perf_data(path: Path) -> bool:
-    """A file, standard input, or a directory that ``perf record --threads`` made."""
-    return str(path) == "-" or path.is_file() or ((path / "data").is_file() and not (path / MANIFEST_FILE).exists())
+    """A file, a pipe, standard input, or a directory that ``perf record --threads`` made."""
+    return (
+        str(path) == "-"
+        or path.is_file()
+        or path.is_fifo()
+        or ((path / "data").is_file() and not (path / MANIFEST_FILE).exists())
+    )
 
 
 def load_capture(folder: Path, symbols: SymbolOptions, shown: Path) -> Profile:

@@ -1,11 +1,14 @@
 """The `tdprof` command: finds the subcommand's module only when it is asked for."""
 
+import contextlib
 import importlib
 import sys
+from traceback import walk_tb
 
 import click
 
 from tdprof import __version__
+from tdprof.cli.output import standard_output
 from tdprof.cli.usage import SuggestingGroup, is_help, usage_error
 from tdprof.errors import TdprofError
 
@@ -58,16 +61,26 @@ def cli() -> None:
     """
 
 
+def _run() -> object:
+    try:
+        return cli.main(prog_name="tdprof", standalone_mode=False)
+    except click.ClickException as error:
+        if is_help(error):
+            error.show()
+            sys.exit(error.exit_code)
+        raise usage_error(error) from error
+
+
 def main() -> None:
     """Entry point: every TdprofError becomes one line, its hint and an exit status."""
     try:
         try:
-            status = cli.main(prog_name="tdprof", standalone_mode=False)
-        except click.ClickException as error:
-            if is_help(error):
-                error.show()
-                sys.exit(error.exit_code)
-            raise usage_error(error) from error
+            status = _run()
+        except OSError as error:
+            # Help and version are click's to print; an error from elsewhere is a mistake of ours.
+            is_clicks = any(frame.f_code is click.echo.__code__ for frame, _ in walk_tb(error.__traceback__))
+            with standard_output() if is_clicks else contextlib.nullcontext():
+                raise
     except TdprofError as error:
         print(f"tdprof: {error.message}", file=sys.stderr)
         if error.hint:

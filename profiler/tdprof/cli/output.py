@@ -36,9 +36,9 @@ def standard_output() -> Iterator[None]:
     Raises:
         TdprofError: it cannot be written, for instance because the disk is full.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
     try:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # which writes out what was printed before
         yield
         sys.stdout.flush()
     except OSError as error:

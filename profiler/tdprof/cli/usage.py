@@ -9,6 +9,13 @@ import click
 
 from tdprof.errors import TdprofError
 
+_IN_WORDS = {
+    r"is not a valid (?:integer|float)(?: range)?": "is not a number",
+    r"is not in the range (\S+)<=x<=(\S+)": r"is not between \1 and \2",
+    r"is not in the range x>=(\S+)": r"is less than \1",
+    r"is not in the range x>(\S+)": r"is not more than \1",
+}
+
 
 class SuggestingGroup(click.Group):
     """A group whose unknown subcommands are answered with the nearest known one."""
@@ -63,8 +70,10 @@ def usage_error(error: click.ClickException) -> TdprofError:
 
 
 def _sentence(text: str) -> str:
-    """Click's sentence as a clause, with numbers called numbers."""
-    text = re.sub(r"is not a valid (?:integer|float)(?: range)?", "is not a number", " ".join(text.split()))
+    """Click's sentence as a clause, with numbers called numbers and ranges in words."""
+    text = " ".join(text.split())
+    for pattern, words in _IN_WORDS.items():
+        text = re.sub(pattern, words, text)
     return text[:1].lower() + text[1:].rstrip(".")
 
 

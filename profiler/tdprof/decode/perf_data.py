@@ -41,7 +41,7 @@ _WINDOW_BYTES = 2 << 20  # of records decoded into one batch
 # zstd may blow up input by 2^15; slices of this size keep what one step can yield at some tens of MB.
 _COMPRESSED_SLICE_BYTES = 1 << 10
 _SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
-_NOT_PERF_DATA = "perf record -o perf.data -- CMD makes one"
+_NOT_PERF_DATA = "perf record -o perf.data -- CMD, or tdprof record -o DIR -- CMD"
 
 
 class ToolRecord(IntEnum):
@@ -148,8 +148,8 @@ class PerfData:
         data = self._maps[0]
         byteorder = _MAGIC.get(bytes(data[:8]))
         if byteorder is None:
-            what = "is empty" if not data else "is not a perf.data file"
-            raise TdprofError(f"{self.path} {what}", hint=_NOT_PERF_DATA)
+            what = "is empty: no perf.data" if not data else "is not a perf.data file"
+            raise TdprofError(f"{self.path} {what} and no capture, which is a folder", hint=_NOT_PERF_DATA)
         self.byteorder: ByteOrder = "little" if byteorder == "little" else "big"
         self._order = "<" if byteorder == "little" else ">"
         if len(data) < _PIPE_HEADER_BYTES:
