@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drives pages of `tdprof export --to html` in headless Chromium and prints as JSON what was seen.
 //   node page.mjs CHROMIUM SCREENSHOT_FOLDER FOLDER_WITH_PAGES
-// The folder has topdown.html, plain.html, spe.html, diff.html and hostile.html. Nothing is judged here: the Python test does that.
+// The folder has topdown.html, plain.html, spe.html, diff.html, unknown.html and hostile.html. Nothing is judged here: the Python test does that.
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -123,6 +123,18 @@ async function topdown() {
   // Sorting.
   await page.getByRole("button", { name: "Function", exact: true }).click();
   result.byName = { rows: await rows(page), sort: await page.locator("th.name").first().getAttribute("aria-sort") };
+  await page.context().close();
+  return result;
+}
+
+// Of a function with a metric that is not known, one that no sample showed, and one that the program lacks.
+async function unknown() {
+  const page = await open("unknown.html", { hash: "#f=chase&c=frontend_bound" });
+  const result = { rows: await rows(page), legend: await page.locator("#legend").innerText() };
+  const table = page.locator("#details table").first();
+  result.stage1 = await table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.innerText.trim())));
+  result.tree = await page.locator("#tree .node").evaluateAll((all) => all.map((node) => [...node.children].map((part) => part.textContent).join("\n")));
+  result.unseen = await page.locator("#details .stage-two").evaluate((part) => part.textContent);
   await page.context().close();
   return result;
 }
@@ -280,6 +292,7 @@ try {
       seen.keyboard = await keyboard();
       seen.links = await links(seen.topdown.rows[0][0].split("\n")[0]);
       seen.spe = await spe();
+      seen.unknown = await unknown();
     })(),
     (async () => {
       seen.appearance = await appearance();

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from browser.chromium import NEEDS, SCREENSHOTS, drive
@@ -13,7 +14,7 @@ from builders.profiles import HOSTILE_NAMES, example, hostile
 from builders.spe_capture import write_spe_capture
 from builders.topdown import EXAMPLE, Code, topdown_profile
 from tdprof.calibrate import calibrated
-from tdprof.cli.loading import load_function_operations, load_with_findings
+from tdprof.cli.loading import load_with_findings, with_function_operations
 from tdprof.compare import Comparison, compare
 from tdprof.findings import Findings
 from tdprof.frames import function_names, printable
@@ -37,13 +38,34 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
             write_html(Page(calibrated(profile), find_findings(profile)), file)
     capture = write_spe_capture(folder / "spe.capture", is_topdown=True)
     profile, found = load_with_findings(capture, DEFAULT_SYMBOLS)
+    profile, operations = with_function_operations(capture, profile, DEFAULT_SYMBOLS)
     with (folder / "spe.html").open("wb") as file:
-        write_html(Page(profile, found, load_function_operations(capture, profile, DEFAULT_SYMBOLS)), file)
+        write_html(Page(profile, found, operations), file)
+    with (folder / "unknown.html").open("wb") as file:
+        write_html(Page(calibrated(topdown_profile()), with_gaps(findings())), file)
     with (folder / "diff.html").open("wb") as file:
         newer = changed_profile()
         shown = Page(calibrated(newer), find_findings(newer), comparison=comparison(), older="older.capture")
         write_html(shown, file)
     return drive("page.mjs", folder)
+
+
+UNKNOWN, UNSEEN, NOT_OF_PROGRAM = "frontend_bound", "l1d_cache_mpki", "retiring"
+
+
+def with_gaps(found: Findings) -> Findings:
+    """Findings in which one metric of ``chase`` is not known, one never seen, and one not known of the program."""
+    functions, program = found.functions, found.program
+    row = found.row_of()[function_names(topdown_profile()).index("chase")]
+    value, half_width, samples = functions.value.copy(), functions.half_width.copy(), functions.samples.copy()
+    is_significant, of_program = functions.is_significant.copy(), program.value.copy()
+    for name, known, doubt in ((UNKNOWN, np.nan, np.nan), (UNSEEN, 0.0, 0.304)):
+        column = functions.metrics.index(name)
+        value[row, column], half_width[row, column] = known, doubt
+        samples[row, column], is_significant[row, column] = 0, False
+    of_program[0, program.metrics.index(NOT_OF_PROGRAM)] = np.nan
+    changed = replace(functions, value=value, half_width=half_width, samples=samples, is_significant=is_significant)
+    return replace(found, functions=changed, inclusive=changed, program=replace(program, value=of_program))
 
 
 def changed_profile() -> Profile:
@@ -152,9 +174,40 @@ def test_a_functions_metrics_stand_beside_the_programs(seen: Any) -> None:
         title = found.catalog.metrics[name].title
         after = text.partition("Stage 1, with 95 % intervals")[2].partition(f"{title}\n")[2]
         value, half = number(after.partition("percent of slots")[2])
-        assert value == pytest.approx(found.functions.value[row, column], abs=0.06 + half / 20), name
-        assert half == pytest.approx(found.functions.half_width[row, column], rel=0.06, abs=0.01), name
+        want, doubt = found.functions.value[row, column], found.functions.half_width[row, column]
+        if want - doubt >= 0 and want + doubt <= 100:
+            assert value == pytest.approx(want, abs=0.06 + half / 20), name
+            assert half == pytest.approx(doubt, rel=0.06, abs=0.01), name
+        else:  # the interval ends where the whole does
+            low, high = max(want - doubt, 0), min(want + doubt, 100)
+            shown = re.search(r"([\d.]+) \(([\d.]+)-([\d.]+)\)", after.partition("percent of slots")[2])
+            assert shown, after
+            assert [*map(float, shown.groups())] == pytest.approx([min(max(want, 0), 100), low, high], abs=0.1)
     assert found.diagnoses[row].advice.rpartition(": ")[2][:30] in text
+
+
+def test_what_is_not_known_is_never_shown_as_0(seen: Any) -> None:
+    """A metric of ``chase`` that is not known, one that no sample showed, and one that the program lacks."""
+    unknown, catalog = seen["unknown"], findings().catalog
+    titles = {name: catalog.metrics[name].title for name in (UNKNOWN, UNSEEN, NOT_OF_PROGRAM)}
+    # Stage 1 of the function: unknown beside the program's, then a value without the program's.
+    of_function = {cells[0].split("\n")[0]: cells[-2:] for cells in unknown["stage1"]}
+    assert of_function[titles[UNKNOWN]][0] == "unknown"
+    assert re.match(r"\d", of_function[titles[UNKNOWN]][1])
+    assert re.match(r"\d", of_function[titles[NOT_OF_PROGRAM]][0])
+    assert of_function[titles[NOT_OF_PROGRAM]][1] == "unknown"
+    in_tree = {name: next(text for text in unknown["tree"] if text.startswith(titles[name])) for name in titles}
+    assert in_tree[UNKNOWN].endswith("this function: unknown")
+    assert "program: unknown" in in_tree[NOT_OF_PROGRAM]
+    assert re.search(r"< 0\.30\d*", unknown["unseen"])
+    # The table by a metric: chase, of which it is not known, has no number; and no colour of the scale.
+    chase = next(cells for cells in unknown["rows"] if cells[0].startswith("chase"))
+    assert chase[-1] == "unknown"
+    assert "too few samples" in unknown["legend"]
+    assert not any(re.fullmatch(r"-?0(\.0*)?( ± .*)?", cell) for cell in chase[4:])
+    # Nothing of Stage 1 known at all is a word, not an empty bar.
+    main = next(cells for cells in unknown["rows"] if cells[0].startswith("main"))
+    assert "unknown" in main
 
 
 def test_colour_is_the_metrics_and_stripes_where_it_is_not_known(seen: Any) -> None:

@@ -95,7 +95,7 @@ def command(
     \b
     Of a recording with --topdown each hotspot also has: its Stage 1 metrics as a bar, the way down the methodology's
     tree as long as one metric leads by more than the noise, the Stage 2 metrics found there beside the program's, and
-    advice. Values have 95 % intervals; those with too few samples are grey and marked "?".
+    advice. Values have 95 % intervals; those with too few samples are grey and marked "~".
     Where the capture has SPE records, what they measured of each row stands beside it, named SPE.
 
     \b

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
 from tdprof.frames import printable
 from tdprof.report.annotation import Annotation, Code, CodeLine, Cost, SourceLine, SourcePart
+from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import format_value, plural
 
 # Of the function's samples of an event, in percent; as `perf annotate` colours.
@@ -35,6 +35,9 @@ def render_text(annotation: Annotation, console: Console, *, event: int) -> str:
                 console.print()
                 for line in _source(annotation, source, event):
                     console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+            if any(_metric_names(source.lines) for source in annotation.sources):
+                for line in doubt_legend(console.width):
+                    console.print(line)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
@@ -108,22 +111,22 @@ def _source(annotation: Annotation, source: SourcePart, event: int) -> Iterator[
     columns = _Columns(annotation, event)
     has_inlined = any(line.cost is not None and line.cost.inlined_samples[event] for line in source.lines)
     has_latency = any(line.latency for line in source.lines)
-    metrics = _metric_names(source.lines)
+    metrics = {name: _metric_cells(source.lines, name) for name in _metric_names(source.lines)}
     yield Text(printable(source.path), style="bold")
     heading = columns.heading() + ("  inlined" if has_inlined else "")
-    heading += "".join(f"  {name:>{_metric_width(name)}}" for name in metrics)
+    heading += "".join(f"  {name:>{_width(name, cells)}}" for name, cells in metrics.items())
     heading += "  cycles    p99  ops" if has_latency else ""
     yield Text(heading + "   line", style="bold")
     previous = 0
-    for line in source.lines:
+    for row, line in enumerate(source.lines):
         if previous and line.line > previous + 1:
             yield Text("…".rjust(len(heading) + 3), style="dim")
         previous = line.line
         text = columns.cells(line.cost)
         if has_inlined:
             text.append(_inlined(line.cost, event).rjust(9))
-        for name in metrics:
-            text.append("  " + _metric(line, name).rjust(_metric_width(name)))
+        for name, cells in metrics.items():
+            text.append("  ").append(" " * (_width(name, cells) - cells[row].cell_len)).append_text(cells[row])
         if has_latency:
             text.append(_latency(line))
         text.append(f"{line.line or '?':>7}", style="dim")
@@ -148,17 +151,14 @@ def _metric_names(lines: Sequence[SourceLine]) -> list[str]:
     return sorted(counts, key=lambda name: -counts[name])[:_MOST_METRICS]
 
 
-def _metric_width(name: str) -> int:
-    return max(len(name), 11)
+def _metric_cells(lines: Sequence[SourceLine], name: str) -> list[Text]:
+    """A metric of each line; blank where it is not known."""
+    values = (next((value for each, value in line.metrics if each == name), None) for line in lines)
+    return [Text() if value is None else metric_cell(value) for value in values]
 
 
-def _metric(line: SourceLine, name: str) -> str:
-    for each, value in line.metrics:
-        if each == name:
-            return (
-                f"{value.value:.1f} ±{value.half_width:.1f}" if not np.isnan(value.half_width) else f"{value.value:.1f}"
-            )
-    return ""
+def _width(name: str, cells: Sequence[Text]) -> int:
+    return max(len(name), *(cell.cell_len for cell in cells))
 
 
 def _latency(line: SourceLine) -> str:

@@ -1,4 +1,4 @@
-"""How a metric with its doubt reads: value ± half of the 95 % interval; grey where it is not to be acted upon."""
+"""How a metric with its doubt reads: value ± half of the 95 % interval; marked where it is not to be acted upon."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,9 @@ from rich.text import Text
 from tdprof.catalog.entries import Catalog
 from tdprof.findings import MetricTable, MetricValue
 
-# Marks in plain text what a terminal shows grey.
-FEW = "?"
+# Before what too few samples tell, which a terminal shows grey, too. In front, so that digits stay aligned.
+FEW = "~"
+_LEGEND = f"± half of the 95 % interval, (a-b) all of it where 0 or 100 % cut it; {FEW} too few samples to act on"
 
 # Stage 1 in the bar; two metrics of one core never share a letter. Colours tell apart for the colour-blind, too.
 _LETTERS = {
@@ -50,15 +51,24 @@ def metrics_of(table: MetricTable, row: int) -> CodeMetrics:
 
 
 def format_metric(value: MetricValue) -> str:
-    """ "82.6 ± 3.3": digits as far as the doubt leaves them; "< 0.3" where no sample of the event was seen."""
-    half_width = value.half_width
+    """ "82.6 ± 3.3": digits as far as the doubt leaves them; "< 0.3" where no sample of the event was seen.
+
+    A share's interval ends where the share does: "68 (35-100)", "0 (0-28)".
+    """
+    number, half_width = value.value, value.half_width
     if value.is_unseen:
         return f"< {_shown(half_width, half_width)}"
     if math.isnan(half_width):
-        return f"{_shown(value.value, abs(value.value) / 100)} ± unknown"
-    if half_width <= abs(value.value) * 1e-4:
-        return _shown(value.value, abs(value.value) / 100)
-    return f"{_shown(value.value, half_width)} ± {_shown(half_width, half_width)}"
+        return f"{_exact(number)} ± unknown"
+    if half_width <= abs(number) * 1e-4:
+        return _exact(number)
+    if value.units.startswith("percent"):
+        low, high = max(number - half_width, 0.0), min(number + half_width, 100.0)
+        # An interval that misses the whole altogether says that the counts contradict each other: it is left as it is.
+        if low < high and high - low < 2 * half_width * (1 - 1e-9):
+            shown = (_shown(each, half_width) for each in (min(max(number, 0.0), 100.0), low, high))
+            return "{} ({}-{})".format(*shown)
+    return f"{_shown(number, half_width)} ± {_shown(half_width, half_width)}"
 
 
 def metric_style(value: MetricValue) -> str:
@@ -67,10 +77,15 @@ def metric_style(value: MetricValue) -> str:
 
 
 def metric_cell(value: MetricValue | None) -> Text:
-    """A metric in a table or a line: the value, greyed and marked if it is not to be acted upon."""
+    """A metric in a table or a line: as `marked_metric`, grey if it is not to be acted upon."""
     if value is None:
         return Text("unknown", style="dim")
-    return Text(format_metric(value) + ("" if value.is_significant else FEW), style=metric_style(value))
+    return Text(marked_metric(value), style=metric_style(value))
+
+
+def marked_metric(value: MetricValue) -> str:
+    """The value, with the mark if it is not to be acted upon; "<" says as much itself."""
+    return ("" if value.is_significant or value.is_unseen else FEW) + format_metric(value)
 
 
 def short_units(units: str) -> str:
@@ -110,6 +125,12 @@ def level_1_bar(catalog: Catalog, values: Mapping[str, MetricValue], width: int)
 def bar_legend(catalog: Catalog) -> str:
     """What the letters of the bar stand for."""
     return ", ".join(f"{_LETTERS.get(name, (name[0], ''))[0]} {level_1_name(name)}" for name in catalog.roots)
+
+
+def doubt_legend(width: int, *, before: str = "", indent: int = 0) -> list[Text]:
+    """What the marks of doubt mean, said once wherever metrics stand; behind what else there is to explain."""
+    words = [Text(word, style="dim") for word in (before + _LEGEND).split(" ")]
+    return flow(words, width, indent=indent, separator=" ")
 
 
 def flow(items: Sequence[Text], width: int, *, indent: int, hanging: int = 0, separator: str = "  ") -> list[Text]:
@@ -160,5 +181,15 @@ def _shown(number: float, doubt: float) -> str:
     """With the digits that a doubt of this size leaves: two of its own."""
     if not doubt or not math.isfinite(doubt):
         return f"{number:,.4g}"
-    decimals = min(6, max(0, 1 - math.floor(math.log10(doubt))))
-    return f"{number:z,.{decimals}f}"  # z: no -0
+    return f"{number:z,.{_decimals(doubt, 2)}f}"  # z: no -0
+
+
+def _exact(number: float) -> str:
+    """With three digits, which is as much as anybody reads of a number without doubt."""
+    return f"{number:z,.{_decimals(number, 3)}f}" if number and math.isfinite(number) else f"{number:g}"
+
+
+def _decimals(number: float, digits: int) -> int:
+    """How many decimals show so many of a number's digits, six at most."""
+    exponent = int(f"{number:.{digits - 1}e}".partition("e")[2])  # of the rounded number: 0.0999 is 0.10
+    return min(6, max(0, digits - 1 - exponent))

@@ -1,5 +1,7 @@
 """The report for people: what was measured, what is missing, then the hotspots as a table."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 import numpy as np
@@ -7,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tdprof.findings import Findings
+from tdprof.findings import Findings, MetricTable
 from tdprof.frames import function_names, module_names, printable
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, plural
 
 # Narrower tables keep their shares and names whole and leave the rest out.
@@ -57,7 +60,11 @@ def render_text(
             console.print(Text("No samples: the command ran too briefly, or never ran on a CPU that was measured."))
         else:
             shown = hotspots.rows(slice(limit or None))
-            console.print(_table(profile, shown, findings, by_line=by_line, sort_event=sort_event, wide=wide))
+            measured = _spe_columns(shown, findings, by_line=by_line) if findings is not None and wide else {}
+            console.print(_table(profile, shown, measured, by_line=by_line, sort_event=sort_event, wide=wide))
+            if measured:
+                for words in doubt_legend(console.width, before="SPE: "):
+                    console.print(words)
             if len(hotspots) > len(shown):
                 more = plural(len(hotspots) - len(shown), "more source line" if by_line else "more function", "s")
                 console.print(Text(f"and {more} (--limit 0 shows all)"), style="dim")
@@ -91,7 +98,13 @@ def _events(profile: Profile, *, wide: bool) -> Table:
 
 
 def _table(
-    profile: Profile, hotspots: Hotspots, findings: Findings | None, *, by_line: bool, sort_event: int, wide: bool
+    profile: Profile,
+    hotspots: Hotspots,
+    measured: Mapping[str, Sequence[Text]],
+    *,
+    by_line: bool,
+    sort_event: int,
+    wide: bool,
 ) -> Table:
     event = profile.events[sort_event]
     others = [i for i in range(len(profile.events)) if i != sort_event and wide]
@@ -107,7 +120,6 @@ def _table(
         headings += ["samples", event.name]
     for heading in (*headings, *(profile.events[other].name for other in others)):
         table.add_column(Text(printable(heading)), justify="right", no_wrap=True)
-    measured = _spe_columns(hotspots, findings, by_line=by_line) if findings is not None and wide else {}
     for heading in measured:
         table.add_column(f"SPE {heading} %", justify="right", no_wrap=True)
     if wide:
@@ -141,7 +153,7 @@ def _table(
 
 
 def _spe_columns(hotspots: Hotspots, findings: Findings, *, by_line: bool) -> dict[str, list[Text]]:
-    """For each ratio that SPE measured, what it is of each row, in percent; dim where it is not to be acted upon."""
+    """For each ratio that SPE measured, what it is of each row, in percent."""
     table = findings.lines if by_line else findings.functions
     if by_line:
         row_of = {key: row for row, key in enumerate(zip(findings.line_function, findings.line, strict=True))}
@@ -154,16 +166,16 @@ def _spe_columns(hotspots: Hotspots, findings: Findings, *, by_line: bool) -> di
         column = table.column(metric, "spe")
         if column is None or np.isnan(table.value[:, column]).all():
             continue
-        value, half_width = table.value[:, column] * 100, table.half_width[:, column] * 100
-        columns[heading] = [
-            Text()
-            if row is None or np.isnan(value[row])
-            else Text(
-                f"{value[row]:.1f} ±{half_width[row]:.1f}", style="" if table.is_significant[row, column] else "dim"
-            )
-            for row in rows
-        ]
+        columns[heading] = [Text() if row is None else _percentage(table, row, metric) for row in rows]
     return columns
+
+
+def _percentage(table: MetricTable, row: int, metric: str) -> Text:
+    """A ratio that SPE measured, in percent; blank where it is not known."""
+    values = (value for name, value in table.row(row) if (name, value.source) == (metric, "spe"))
+    if (value := next(values, None)) is None:
+        return Text()
+    return metric_cell(replace(value, value=100 * value.value, half_width=100 * value.half_width, units="percent"))
 
 
 def _plain_table() -> Table:

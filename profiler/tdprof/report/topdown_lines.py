@@ -14,6 +14,7 @@ from tdprof.report.metric_text import (
     CodeMetrics,
     aligned,
     bar_legend,
+    doubt_legend,
     level_1_bar,
     level_1_name,
     metric_cell,
@@ -69,7 +70,7 @@ def render_topdown_lines(
     head = [
         *header_lines(profile, findings, unknown, console.width),
         Text(),
-        Text(bar_legend(findings.catalog), style="dim"),
+        *doubt_legend(console.width, before=f"{bar_legend(findings.catalog)}; "),
         Text(),
     ]
     table = aligned(rows, console.width, left=(3, len(heading) - 2, len(heading) - 1))

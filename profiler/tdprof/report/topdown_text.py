@@ -15,9 +15,9 @@ from tdprof.measured import EventInfo, TopdownInfo
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.metric_text import (
-    FEW,
     CodeMetrics,
     bar_legend,
+    doubt_legend,
     flow,
     format_metric,
     level_1_bar,
@@ -124,11 +124,10 @@ def _idle_groups(topdown: TopdownInfo | None, findings: Findings) -> list[str]:
 
 def _program(findings: Findings, width: int) -> list[Text]:
     own = metrics_of(findings.program, 0)
-    legend = f"{bar_legend(findings.catalog)}; ± half of the 95 % interval; {FEW} too few samples to act upon"
     return [
         *level_1_lines(findings.catalog, own, Text("the whole program", style="bold"), width),
         *path_lines(own, findings.program_diagnosis, width),
-        *_wrapped([Text(word, style="dim") for word in legend.split(" ")], width, indent=2),
+        *doubt_legend(width, before=f"{bar_legend(findings.catalog)}; ", indent=2),
     ]
 
 

@@ -13,7 +13,7 @@ from tdprof.frames import function_names, printable
 from tdprof.function_choice import ChosenFunction
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples
-from tdprof.report.metric_text import CodeMetrics, aligned, level_1_bar, metric_cell, metrics_of
+from tdprof.report.metric_text import CodeMetrics, aligned, doubt_legend, level_1_bar, metric_cell, metrics_of
 from tdprof.report.summary import format_value
 from tdprof.report.topdown_text import Shares, advice_lines, as_text, header_lines, level_1_lines, path_lines
 
@@ -64,7 +64,8 @@ def render_tree(profile: Profile, findings: Findings, unknown: list[UnknownSampl
     bar = level_1_bar(findings.catalog, own.values, min(60, max(24, console.width // 4)))
     lines = [*header_lines(profile, findings, unknown, console.width), Text(), bar, Text()]
     lines += _tree(findings.catalog, [("program", own)], diagnosis.path, console.width)
-    return as_text(console, [*lines, Text(), *advice_lines(diagnosis, console.width)])
+    lines += [*doubt_legend(console.width), Text(), *advice_lines(diagnosis, console.width)]
+    return as_text(console, lines)
 
 
 def render_function(
@@ -112,6 +113,7 @@ def _metrics(findings: Findings, row: int, width: int) -> list[Text]:
         *advice_lines(diagnosis, width),
         Text(),
         *_tree(catalog, columns, diagnosis.path, width),
+        *doubt_legend(width),
         Text(),
     ]
 

@@ -100,7 +100,7 @@ def test_metrics_and_latencies_stand_beside_the_line() -> None:
     ]
     text = shown(annotation(metrics=metrics, latency=Latency(1234, 20.5, 18, 40, 99)), 160)
     (line,) = (line for line in text.splitlines() if "square(n)" in line)
-    assert "61.2 ±4.5" in line
+    assert "61.2 ± 4.5" in line
     assert "20.5     99  1,234" in line
     assert "ipc" not in text  # no line has samples enough for it
 

@@ -7,6 +7,7 @@ import json
 import re
 import struct
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -153,6 +154,19 @@ def test_metrics_reach_the_page_with_their_doubt() -> None:
     assert names == [function_names(profile)[each] for each in findings.function.tolist()]
     told = [header["findings"]["diagnoses"][each]["path"] for each in columns["diagnosis"].tolist()]
     assert told == [list(diagnosis.path) for diagnosis in findings.diagnoses]
+
+
+def test_what_is_not_known_reaches_the_page_as_no_number() -> None:
+    profile = topdown_profile()
+    findings = find_findings(profile)
+    assert findings is not None
+    value = findings.functions.value.copy()
+    value[0, 0] = np.nan
+    findings = replace(findings, functions=replace(findings.functions, value=value))
+    _, columns = unpack(zlib.decompress(base64.b64decode(page(calibrated(profile), findings).texts["script"][0])))
+    shown = columns["selfValue"].reshape(len(findings.functions.metrics), -1).T
+    assert np.isnan(shown[0, 0])
+    np.testing.assert_array_equal(np.isnan(shown), np.isnan(value))
 
 
 def test_changes_are_in_percent_of_all_that_the_older_run_had() -> None:

@@ -18,7 +18,7 @@ from tdprof.function_choice import choose_function
 from tdprof.pipeline import find_findings
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, find_hotspots, unknown_samples
-from tdprof.report.metric_text import format_metric, level_1_bar, metrics_of
+from tdprof.report.metric_text import format_metric, level_1_bar, marked_metric, metrics_of
 from tdprof.report.topdown_lines import render_topdown_lines
 from tdprof.report.topdown_text import render_topdown
 from tdprof.report.topdown_tree import render_function, render_tree, tree_lines
@@ -148,17 +148,57 @@ def test_disagreements_and_groups_that_never_ran_are_said() -> None:
         (82.61, 3.29, 100, "82.6 ± 3.3"),
         (0.03416, 0.00113, 100, "0.0342 ± 0.0011"),
         (1234.5, 41.2, 100, "1,234 ± 41"),
-        (17.12, 0.0, 100, "17.12"),
+        (17.12, 0.0, 100, "17.1"),
+        (0.1, 0.0, 100, "0.100"),
+        (0.09996, 0.0, 100, "0.100"),
+        (12345.6, 0.0, 100, "12,346"),
         (0.0, 0.0, 100, "0"),
         (0.0, 0.31, 0, "< 0.31"),
         (-0.02, 28.0, 100, "0 ± 28"),
-        (5.0, float("nan"), 100, "5.000 ± unknown"),
+        (101.0, 28.0, 100, "101 ± 28"),
+        (0.5, 0.0999, 100, "0.50 ± 0.10"),
+        (5.0, float("nan"), 100, "5.00 ± unknown"),
     ],
 )
 def test_metrics_have_the_digits_that_their_doubt_leaves(
     value: float, half_width: float, samples: int, shown: str
 ) -> None:
     assert format_metric(MetricValue(value, half_width, "MPKI", "pmu", samples, True)) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "shown"),
+    [
+        (82.61, 3.29, "82.6 ± 3.3"),
+        (68.0, 33.0, "68 (35-100)"),
+        (5.0, 28.0, "5 (0-33)"),
+        (50.0, 60.0, "50 (0-100)"),
+        (97.0, 3.0, "97.0 ± 3.0"),
+        (-0.2, 2.2, "0.0 (0.0-2.0)"),
+        (103.0, 4.0, "100.0 (99.0-100.0)"),
+        (0.0, 0.31, "0.00 (0.00-0.31)"),
+        # Counts that contradict each other show as what they are.
+        (-9.0, 2.0, "-9.0 ± 2.0"),
+        (120.0, 5.0, "120.0 ± 5.0"),
+    ],
+)
+def test_the_interval_of_a_percentage_ends_where_the_whole_does(value: float, half_width: float, shown: str) -> None:
+    assert format_metric(MetricValue(value, half_width, "percent of slots", "pmu", 100, True)) == shown
+
+
+def test_the_mark_of_too_few_samples_stands_in_front_and_is_explained_once() -> None:
+    assert marked_metric(MetricValue(5.3, 4.7, "percent of slots", "pmu", 9, False)) == "~5.3 ± 4.7"
+    assert marked_metric(MetricValue(0.0, 0.3, "MPKI", "pmu", 0, False)) == "< 0.30"
+    profile, findings, event = example()
+    by_line, chosen = hotspots_of(by_line=True), choose_function(profile, "chase")
+    views = [
+        text_of(100),
+        render_topdown_lines(profile, findings, by_line, [], console_of(160), limit=9, sort_event=event),
+        render_tree(profile, findings, [], console_of(120)),
+        render_function(profile, findings, chosen, hotspots_of(), console_of(120), sort_event=event),
+    ]
+    for text in views:
+        assert " ".join(text.split()).count("~ too few samples to act on") == 1
 
 
 def test_the_bar_is_as_wide_as_asked_whatever_the_values() -> None:

@@ -21,13 +21,31 @@ const hiddenText = (text) => el("span", { class: "hidden" }, text);
 // A value with as many decimals as its doubt leaves meaning to: two significant digits of the half width, and no more
 // than four of the value.
 function showValue(value, halfWidth, mostDecimals = 6) {
-  if (Number.isNaN(value)) return { value: "unknown", halfWidth: "" };
+  if (Number.isNaN(value)) return { value: "unknown", halfWidth: "", decimals: 0 };
   const place = (x) => Math.floor(Math.log10(Math.abs(x)));
   const decimals = Math.max(0, Math.min(mostDecimals, value ? 3 - place(value) : 4, halfWidth > 0 ? 1 - place(halfWidth) : value ? 4 : 0));
   const least = 10 ** -decimals;
   const isHidden = halfWidth > 0 && halfWidth < least / 2;
   const doubt = isHidden ? `<${least.toFixed(decimals)}` : halfWidth > 0 ? halfWidth.toFixed(decimals) : "";
-  return { value: value.toFixed(decimals).replace(/^-(0\.?0*)$/, "$1"), halfWidth: doubt };
+  return { value: value.toFixed(decimals).replace(/^-(0\.?0*)$/, "$1"), halfWidth: doubt, decimals };
+}
+
+// A metric as the report writes it, its value and what stands behind: "5.3", " ± 0.4"; of a percentage whose interval
+// 0 or 100 cuts "68", " (35-100)"; "< 0.3" where no sample showed the event.
+function showMetric({ value, halfWidth, units, samples }) {
+  const shown = showValue(value, halfWidth);
+  if (value === 0 && halfWidth > 0 && !samples) return { value: `< ${shown.halfWidth}`, doubt: "" };
+  if (Number.isNaN(halfWidth)) return { value: shown.value, doubt: Number.isNaN(value) ? "" : " ± unknown" };
+  if (units.startsWith("percent")) {
+    const within = (x) => Math.min(100, Math.max(0, x));
+    const [low, high] = [within(value - halfWidth), within(value + halfWidth)];
+    // An interval that misses the whole altogether says that the counts contradict each other: it is left as it is.
+    if (low < high && (value - halfWidth < low || value + halfWidth > high)) {
+      const text = (x) => x.toFixed(shown.decimals);
+      return { value: text(within(value)), doubt: ` (${text(low)}-${text(high)})` };
+    }
+  }
+  return { value: shown.value, doubt: shown.halfWidth ? ` ± ${shown.halfWidth}` : "" };
 }
 
 // As in the report: percent, in points.

@@ -24,8 +24,8 @@ function stageOneBar(findings, valueOf, { isSmall = false } = {}) {
   const isDoubtful = found.some(([, value]) => !value.isSignificant);
   const sum = found.reduce((all, [, value]) => all + Math.max(0, value.value), 0);
   const words = found.map(([metric, value]) => {
-    const shown = showValue(value.value, value.halfWidth);
-    return `${rootTitle(findings, metric)} ${shown.value}${shown.halfWidth ? ` ± ${shown.halfWidth}` : ""} %`;
+    const shown = showMetric(value);
+    return `${rootTitle(findings, metric)} ${shown.value}${shown.doubt} %`;
   });
   const label = (isDoubtful ? "Too few samples: " : "") + words.join(", ");
   return el("span", { class: `stack${isSmall ? " small" : ""}${isDoubtful ? " doubtful" : ""}`, role: "img", "aria-label": label, title: label },
@@ -43,16 +43,13 @@ function stageOneLegend(findings) {
     el("li", { class: "swatch" }, el("i", { style: { background: levelOneColour(metric.name, roots).fill } }), rootTitle(findings, metric))));
 }
 
-// value ± half width, "< half width" where no sample showed the event, as in the report; "too few samples" where the
-// value must not be acted upon.
+// A metric with its doubt; "too few samples" where the value must not be acted upon.
 function valueText(found) {
-  if (!found) return el("span", { class: "value muted" }, "not measured");
-  const shown = showValue(found.value, found.halfWidth);
-  const isUnseen = found.value === 0 && found.halfWidth > 0 && !found.samples;
-  const doubt = Number.isNaN(found.halfWidth) ? "unknown" : shown.halfWidth;
+  if (!found) return el("span", { class: "value muted" }, "unknown");
+  const shown = showMetric(found);
   return el("span", { class: found.isSignificant ? "value" : "value muted" },
-    isUnseen ? `< ${shown.halfWidth}` : shown.value,
-    doubt && !isUnseen ? el("span", { class: "plusminus" }, ` ± ${doubt}`) : null,
+    shown.value,
+    shown.doubt ? el("span", { class: "plusminus" }, shown.doubt) : null,
     found.isSignificant ? null : hiddenText(", too few samples"));
 }
 
@@ -62,7 +59,7 @@ function metricRow(findings, metric, found, program, fill = "") {
   const top = metric.units.startsWith("percent") ? 100 : roundUp(Math.max(reach(found), reach(program)));
   const words = found
     ? `from ${plural(found.samples, "sample")}${found.isSignificant ? "" : ": too few to act upon"}`
-    : "not measured here";
+    : "no samples that would tell, or not measured";
   const isApart = found?.isSignificant && program && found !== program && Math.abs(found.value - program.value) > Math.hypot(found.halfWidth, program.halfWidth);
   const direction = isApart ? (found.value > program.value ? " above the program's" : " below the program's") : "";
   return el("tr", { title: words },
@@ -75,7 +72,7 @@ function metricRow(findings, metric, found, program, fill = "") {
     el("td", { class: "number" }, valueText(found),
       isApart ? el("span", { class: "apart", "aria-hidden": "true" }, found.value > program.value ? " ▲" : " ▼") : null,
       direction ? hiddenText(direction) : null),
-    found === program ? null : el("td", { class: "number muted" }, program ? showValue(program.value, program.halfWidth).value : ""));
+    found === program ? null : el("td", { class: "number muted" }, program ? showMetric(program).value : "unknown"));
 }
 
 function metricTable(caption, rows, hasProgram, heading = "value") {
