@@ -24,6 +24,13 @@ PROGRAM = {"work": 0.5, "parse": 0.3, "hash": 0.2}
 Run = Callable[..., tuple[int, str, str]]
 
 
+def few_samples(rare: int, grown: int) -> Profile:
+    builder = ProfileBuilder()
+    for name, count in (("work", 20_000), ("rare", rare), ("grown", grown)):
+        builder.add("main", name, count=count, weight=count * 1_000_000)
+    return builder.build()
+
+
 def make_capture(folder: Path, host: Host = HOST, state: State = State.COMPLETE) -> None:
     folder.mkdir()
     write_manifest(
@@ -44,6 +51,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         "damaged": replace(a, losses=Losses(bytes_damaged=7)),
         "other-core": a,
         "interrupted": a,
+        **{f"rare-{each}": few_samples(rare, grown) for each, rare, grown in (("a", 3, 1), ("b", 5, 100))},
         "faults": replace(ProfileBuilder().add("f").build(), events=[replace(a.events[0], name="page-faults")]),
     }
     for name in profiles:
@@ -94,6 +102,20 @@ def test_shares_say_that_they_are(run: Run) -> None:
     assert "shares of the samples, in points" in out
     assert "A: <b>[red]note[/red]" in out
     assert "shares of the samples" not in run("shares", "a", "--basis", "run")[1]
+
+
+def test_no_change_is_told_of_too_few_samples(run: Run) -> None:
+    """Of ``rare`` 3 and 5 samples; ``grown`` has 1 and 100: no percentages of so little."""
+    for basis in ("run", "share"):
+        out = run("rare-a", "rare-b", "--basis", basis)[1]
+        rows = {line.split()[-1]: line for line in out.splitlines() if line}
+        assert " too few " in rows["rare"]
+        assert "%" not in rows["rare"].replace("0.0%", "")
+        assert '"too few" stands where the samples do not suffice' in out
+    grown = next(line for line in run("rare-a", "rare-b", "--basis", "run")[1].splitlines() if "grown" in line)
+    assert " 100 times " in grown
+    assert "more" in grown
+    assert " ± " not in grown
 
 
 def test_limit(run: Run) -> None:

@@ -211,6 +211,24 @@ def test_other_events_are_named() -> None:
     assert compare(a, both).notes == ["only B has page-faults"]
 
 
+def test_other_rates_are_one_note() -> None:
+    def sampled(hz: int, count: int) -> Profile:
+        events = [EventInfo(f"event-{number}", Unit.COUNT, frequency_hz=hz) for number in range(count)]
+        builder = ProfileBuilder(events)
+        for number in range(count):
+            builder.add("f", event=number)
+        return builder.build()
+
+    assert compare(sampled(99, 9), sampled(99, 9)).notes == []
+    assert compare(sampled(99, 1), sampled(199, 1)).notes == [
+        "event-0 was sampled at other rates, which the intervals take into account"
+    ]
+    assert compare(sampled(99, 9), sampled(199, 9)).notes == [
+        "9 of 9 events (event-0, event-1, event-2, event-3, event-4 and 4 more) were sampled at other rates, "
+        "which the intervals take into account"
+    ]
+
+
 def findings_of(profile: Profile, ipc: dict[str, tuple[float, float]]) -> Findings:
     """Findings with one metric of the functions named, (value, half width)."""
 

@@ -29,6 +29,7 @@ from tdprof.findings import Findings, MetricTable
 from tdprof.frames import frame_stacks
 from tdprof.model import I64
 from tdprof.profile import Profile
+from tdprof.words import few
 
 F64 = NDArray[np.float64]
 
@@ -335,11 +336,13 @@ def _event_notes(a: Profile, b: Profile, events: Sequence[tuple[int, int]]) -> l
     for label, profile, others in (("A", a, names[1]), ("B", b, names[0])):
         left = [event.name for event in profile.events if event.name not in others]
         if left:
-            notes.append(f"only {label} has {', '.join(dict.fromkeys(left))}")
-    for i, j in events:
-        rates = [event.frequency_hz or event.period for event in (a.events[i], b.events[j])]
-        if rates[0] != rates[1]:
-            notes.append(f"{a.events[i].name} was sampled at other rates, which the intervals take into account")
+            notes.append(f"only {label} has {few([*dict.fromkeys(left)])}")
+    pairs = [(a.events[i], b.events[j]) for i, j in events]
+    other = [one.name for one, two in pairs if (one.frequency_hz or one.period) != (two.frequency_hz or two.period)]
+    if other:
+        which = other[0] if len(other) == 1 else f"{len(other)} of {len(pairs)} events ({few(other)})"
+        was = "was" if len(other) == 1 else "were"
+        notes.append(f"{which} {was} sampled at other rates, which the intervals take into account")
     return notes
 
 

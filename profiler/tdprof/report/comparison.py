@@ -21,6 +21,9 @@ from tdprof.report.csv import write_rows
 from tdprof.report.summary import doubts, facts, format_value, plural
 
 WIDE_COLUMNS = 100
+_TOO_FEW = "too few"
+# Half of the interval of a change as a part of A; beyond it A is no base for percentages.
+_MOST_DOUBT = 3.0
 _CSV_COLUMNS = (
     *("function", "function_a", "module", "match", "kind", "quantity", "source", "units"),
     *("a", "b", "low", "high", "p", "is_significant"),
@@ -96,7 +99,8 @@ def _explanation(comparison: Comparison, event: int) -> Iterator[str]:
         )
     yield (
         "± is half of the 95 % interval. A word behind it marks a change beyond chance: all "
-        f"{comparison.tests:,} tests together mark anything by mistake in no more than 5 % of comparisons."
+        f"{comparison.tests:,} tests together mark anything by mistake in no more than 5 % of comparisons. "
+        f'"{_TOO_FEW}" stands where the samples do not suffice to compare.'
     )
 
 
@@ -197,8 +201,13 @@ def _cells(changes: Changes, row: int, column: int) -> list[Text]:
     quantity = changes.quantities[column]
     a, b = float(changes.a[row, column]), float(changes.b[row, column])
     half = float(changes.high[row, column] - changes.low[row, column]) / 2
-    is_amount = quantity.units in list(Unit)
-    if is_amount and a:
+    is_amount, is_significant = quantity.units in list(Unit), bool(changes.is_significant[row, column])
+    if quantity.source == "samples" and np.isnan(changes.p[row, column]) and (a or b):
+        change, error = _TOO_FEW, ""
+    elif is_amount and a and half > _MOST_DOUBT * a:
+        # As a part of so little any change is vast, and its error, too.
+        change, error = (f"{b / a:,.0f} times" if is_significant else _TOO_FEW), ""
+    elif is_amount and a:
         change, error = f"{(b - a) / a:+.1%}", f"{half / a:.1%}"
     elif is_amount or not (a or b):
         change, error = "", ""
@@ -206,7 +215,7 @@ def _cells(changes: Changes, row: int, column: int) -> list[Text]:
         digits = _decimals(half)
         change, error = f"{b - a:+.{digits}f}", f"{half:.{digits}f}"
     mark = ""
-    if changes.is_significant[row, column]:
+    if is_significant:
         mark = ("more" if b > a else "less") if a and b else ("new" if b else "gone")
     style = {"more": "bold red", "new": "bold red", "less": "bold green", "gone": "bold green"}.get(mark, "")
     values = [_value(value, quantity.units, _decimals(half) if a or b else 0) for value in (a, b)]
