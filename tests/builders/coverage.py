@@ -62,6 +62,8 @@ TURNS = Recording(MIXED, seconds=6, rate_hz=400)
 # What the intervals are made for.
 KEPT = (
     Case("one group, steady program", Program(CODES), ONE_GROUP),
+    # Long enough for the narrowest intervals, which a bias would show in first.
+    Case("one group, steady program, 30 s", Program(CODES), replace(ONE_GROUP, seconds=30)),
     Case("one group, periods that vary by half", Program(CODES), replace(ONE_GROUP, weight_spread=0.5)),
     Case("three groups in turns, steady program", Program(CODES), TURNS),
     Case("three groups, phases of 20 ms", Program(CODES, SECOND, 20), TURNS),
