@@ -18,11 +18,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache_and_no_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests, and the programs they start, leave the user's cache of symbols alone and fetch nothing."""
+def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests, and the programs they start, leave the user's cache alone, fetch nothing, and know no terminal's width."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("DEBUGINFOD_URLS", raising=False)
+        patch.delenv("COLUMNS", raising=False)
         yield
 
 
