@@ -1,5 +1,6 @@
 """Symbols that do not come from the mapped file itself: carried by the capture, fetched by path, made at run time."""
 
+import contextlib
 import json
 import os
 import re
@@ -112,8 +113,11 @@ def test_a_containers_program_is_kept(program: Path, folder: Path, tmp_path: Pat
 
 def _names_below(pid: int) -> set[str]:
     """Of a process and its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {Path(f"/proc/{one}/comm").read_text().strip() for one in [pid, *children]}
+    names = set()
+    for one in [pid, *Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]:
+        with contextlib.suppress(OSError):  # a child may end at any time
+            names.add(Path(f"/proc/{one}/comm").read_text().strip())
+    return names
 
 
 def test_cache_command(program: Path, folder: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tdprof.elf import read_build_id
@@ -19,6 +19,7 @@ VDSO_FILE = "vdso.so"
 PERF_MAP_FOLDER = "perf-maps"
 FILES_FOLDER = "files"
 """Files of containers, named by their build-id."""
+_LARGEST_PROGRAM = 1 << 30  # bytes
 _JITDUMP = re.compile(r"/jit-\d+\.dump$")
 
 
@@ -64,24 +65,29 @@ def save_files(folder: Path, mapped: Iterable[tuple[int, str, str]]) -> None:
         if not build_id or target.exists() or build_id_here(Path(path)) == build_id:
             continue
         with contextlib.suppress(OSError):
-            target.parent.mkdir(exist_ok=True)
-            _copy_program(Path(f"/proc/{pid}/root{path}"), target)
-            if read_build_id(target) != build_id:  # replaced since it was mapped
-                target.unlink()
+            _copy_program(Path(f"/proc/{pid}/root{path}"), build_id, target)
 
 
-def _copy_program(source: Path, target: Path) -> None:
-    """Copy a file that others control: it may be a device or a pipe by now, and is left alone then."""
-    fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as program:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+def _copy_program(source: Path, build_id: str, target: Path) -> None:
+    """Copy a file that others control: by now it may be a device, a pipe, a link to what only we may read, or huge."""
+    with _closing(os.open(source, os.O_PATH | os.O_CLOEXEC)) as fd:
+        status, opened = os.fstat(fd), Path(f"/proc/self/fd/{fd}")
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_PROGRAM or read_build_id(opened) != build_id:
             return
+        target.parent.mkdir(exist_ok=True)
         try:
-            with target.open("wb") as copy:
-                shutil.copyfileobj(program, copy, 1 << 20)
+            shutil.copyfile(opened, target)
         except OSError:
             target.unlink(missing_ok=True)
             raise
+
+
+@contextlib.contextmanager
+def _closing(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _save_first(places: Iterable[Path], pid: int, target: Path) -> None:
