@@ -98,15 +98,22 @@ def analyse(
     if isinstance(rows, CodeRows) and by is not By.INSTRUCTION:
         places = [("(others)", "", "", 0)] * (1 - first) + rows.places()[:MAX_ROWS]
         code = [CodeKey(*place) for place in places]
-    if by is By.ADDRESS and isinstance(rows, BlockRows):
-        sharing = [""] * (1 - first) + _sharing(count_words(source), rows.blocks[:MAX_ROWS])
+    threads = placement.groups_by_row(len(names) + first)[first:] if isinstance(rows, BlockRows) else None
+    if by is By.ADDRESS and isinstance(rows, BlockRows) and threads is not None:
+        lines = rows.blocks[:MAX_ROWS]
+        # Where some pairs of line and thread had no room, any line may have more threads than were counted.
+        candidates = np.flatnonzero(threads > 1) if first else np.arange(len(lines))
+        sharing = [""] * len(names)
+        shared = _sharing(count_words(source, lines[candidates]), lines[candidates])
+        for row, how in zip(candidates.tolist(), shared, strict=True):
+            sharing[1 - first + row] = how
     return SpeReport(
         names=names,
         counts=by_name,
         levels={level.value: lanes[:, Lane.LOADS_BY_LEVEL + number] for number, level in enumerate(LEVEL_ORDER)},
         latencies={name: found[first:] for name, found in _quantiles(counted.tallied).items()},
         ratios={ratio.name: _ratio_column(ratio, by_name) for ratio in RATIOS},
-        threads=placement.groups_by_row(len(names) + first)[first:] if isinstance(rows, BlockRows) else None,
+        threads=threads,
         sharing=sharing,
         notes=notes,
         total_operations=total_operations,

@@ -180,11 +180,19 @@ class WordUse:
     count: U64
 
 
-def count_words(source: SpeInput) -> WordUse:
-    """Data addresses by 8-byte word, thread, and whether it was a store."""
+def count_words(source: SpeInput, lines: U64) -> WordUse:
+    """Data addresses by 8-byte word, thread, and whether it was a store.
+
+    Args:
+        source: the data; without lines it is not read.
+        lines: distinct cache lines (address / LINE_BYTES); addresses elsewhere are left out.
+    """
     table = GroupTable()
-    for batch, span in _batches(source):
-        rows = np.flatnonzero(batch.has(Kind.VA) & (batch["op_class"] == 1))
+    wanted = np.sort(lines)
+    for batch, span in _batches(source) if len(wanted) else ():
+        line = batch["va"].view(np.uint64) // np.uint64(LINE_BYTES)
+        is_wanted = wanted[np.minimum(np.searchsorted(wanted, line), len(wanted) - 1)] == line
+        rows = np.flatnonzero(batch.has(Kind.VA) & (batch["op_class"] == 1) & is_wanted)
         is_store = (batch["op"].view(np.uint8)[rows] & 1).astype(np.uint64)
         tid = thread_of(batch, span, source)[rows]
         table.number(batch["va"].view(np.uint64)[rows] >> np.uint64(3), tid << np.uint64(1) | is_store)
