@@ -42,23 +42,37 @@ class RecordDecoder:
         self._data = np.frombuffer(data, np.uint8)
         self._batch_records = batch_records
         self._memory = memory
+        self._decoder = Decoder()
+        self._is_read = False  # by the Python decoder, which gives one batch
         self.counts = DecodeCounts()
 
     def __iter__(self) -> Iterator[RecordBatch]:
+        while (batch := self.next_batch(self._memory)) is not None:
+            yield batch
+
+    def next_batch(self, memory: ColumnMemory | None = None) -> RecordBatch | None:
+        """The records after those that were decoded so far; None at the end.
+
+        Args:
+            memory: where the batch stands, valid until the memory is used again; None: the batch's own.
+        """
         library = load_native()
         if library is None:
+            if self._is_read:
+                return None
+            self._is_read = True
             batch, self.counts = decode_reference(self._data.tobytes())
-            yield batch
-            return
+            return batch
         start, size = self._data.ctypes.data, len(self._data)
-        decoder, others = Decoder(), ctypes.c_uint64()
+        decoder, others = self._decoder, ctypes.c_uint64()
         while decoder.position < size:
             # No record is shorter than two bytes a packet, so a short input needs no full batch.
-            memory = self._memory or ColumnMemory(min(self._batch_records, (size - decoder.position) // 2 + 1))
+            memory = memory or ColumnMemory(min(self._batch_records, (size - decoder.position) // 2 + 1))
             arrays, columns = memory.arrays, ctypes.byref(memory.columns)
             rows = library.spe_decode(start, size, ctypes.byref(decoder), columns, ctypes.byref(others))
             self.counts = decoder.counts()
             if rows:
                 filled = {column.name: arrays[column.name][:rows] for column in RECORD_COLUMNS}
                 filled.update({column.name: arrays[column.name][: others.value] for column in OTHER_COLUMNS})
-                yield RecordBatch(filled, memory.columns)
+                return RecordBatch(filled, memory.columns)
+        return None

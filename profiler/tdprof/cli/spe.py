@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -158,11 +159,32 @@ def _write(
         try:
             pieces = decode_spans(source, counts, writer.encode, workers=workers)
             for piece in _with_progress(pieces, source.total_bytes, quiet=quiet):
-                writer.append(piece.value)
-                written += piece.records
+                with _held_back():
+                    writer.append(piece.value)
+                    written += piece.records
         except KeyboardInterrupt:
             return written
     return None
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """Ctrl-C within the block counts when it ends, a second one at once."""
+    received = False
+
+    def note(*_: object) -> None:
+        nonlocal received
+        if received:
+            raise KeyboardInterrupt
+        received = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if received:
+        raise KeyboardInterrupt
 
 
 def _with_progress(pieces: Iterator[Piece[pa.Buffer]], total_bytes: int, *, quiet: bool) -> Iterator[Piece[pa.Buffer]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -95,7 +97,8 @@ def decode_spans(
 ) -> Iterator[Piece[T]]:
     """All records of an input in the order of its spans, a batch at a time, converted by the threads that decode.
 
-    Spans are decoded in parallel; memory is a batch for each worker and what is made of a few more.
+    One thread decodes at a time, in order, which takes a small part of what a conversion does; these run in parallel,
+    also of one long span. Memory is a batch for each worker and what is made of a few more.
 
     Args:
         source: the spans.
@@ -104,34 +107,48 @@ def decode_spans(
         workers: threads at most.
         batch_records: rows of a batch at most.
     """
-
-    def convert_next(batches: Iterator[RecordBatch], span: AuxSpan) -> Piece[T] | None:
-        batch = next(batches, None)
-        if batch is None:
-            return None
-        value = convert(span_table(batch, span, source.time_conversion))
-        return Piece(span, int(batch["offset"][-1]), len(batch), value)
-
     workers = min(workers, MOST_WORKERS)
-    with ThreadPoolExecutor(workers) as pool:
-        # The open spans, first one first, each with its next batch under way: that bounds what waits in memory.
-        running: deque[tuple[RecordDecoder, ColumnMemory, Iterator[RecordBatch], Future[Piece[T] | None]]] = deque()
-        waiting = iter(source.spans)
-        free = [ColumnMemory(batch_records) for _ in range(min(workers + 1, len(source.spans)))]
+    free = [ColumnMemory(batch_records) for _ in range(workers)]
+    lock = threading.Lock()
+    waiting, numbers = iter(source.spans), itertools.count()
+    current: list[tuple[AuxSpan, RecordDecoder]] = []
+
+    def decode_next(memory: ColumnMemory) -> tuple[AuxSpan, RecordBatch] | None:
         while True:
-            while free and (span := next(waiting, None)) is not None:
-                memory = free.pop()
-                decoder = RecordDecoder(span.data, memory=memory)
-                batches = iter(decoder)
-                running.append((decoder, memory, batches, pool.submit(convert_next, batches, span)))
-            if not running:
-                return
-            decoder, memory, batches, future = running[0]
-            piece = future.result()
+            if not current:
+                span = next(waiting, None)
+                if span is None:
+                    return None
+                current.append((span, RecordDecoder(span.data)))
+            span, decoder = current[0]
+            batch = decoder.next_batch(memory)
+            if batch is not None:
+                return span, batch
+            counts.add(decoder.counts)
+            current.clear()
+
+    def work() -> tuple[int, Piece[T] | None]:
+        memory = free.pop()  # as many as threads
+        try:
+            with lock:
+                number, decoded = next(numbers), decode_next(memory)
+            if decoded is None:
+                return number, None
+            span, batch = decoded
+            value = convert(span_table(batch, span, source.time_conversion))
+            return number, Piece(span, int(batch["offset"][-1]), len(batch), value)
+        finally:
+            free.append(memory)
+
+    with ThreadPoolExecutor(workers) as pool:
+        running = deque(pool.submit(work) for _ in range(workers + 1))
+        done: dict[int, Piece[T] | None] = {}
+        for wanted in itertools.count():
+            while wanted not in done:
+                number, piece = running.popleft().result()
+                done[number] = piece
+            piece = done.pop(wanted)
             if piece is None:
-                counts.add(decoder.counts)
-                free.append(memory)
-                running.popleft()
-                continue
-            running[0] = (decoder, memory, batches, pool.submit(convert_next, batches, piece.span))
+                return
+            running.append(pool.submit(work))
             yield piece
