@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 import pyarrow as pa
@@ -151,7 +152,7 @@ def _write(
     with contextlib.ExitStack() as stack:
         if output == "-":
             stack.enter_context(standard_output())
-            sink: Any = sys.stdout.buffer
+            sink: Any = stack.enter_context(_whole_writes(sys.stdout.buffer))
         else:
             sink = stack.enter_context(replaced_file(Path(output)))
         writer = CsvWriter(sink) if is_csv else ParquetWriter(sink, spe_schema(), **_PARQUET)
@@ -165,6 +166,19 @@ def _write(
         except KeyboardInterrupt:
             return written
     return None
+
+
+@contextlib.contextmanager
+def _whole_writes(stream: BinaryIO) -> Iterator[BinaryIO]:
+    """The stream. Where Python was told not to buffer it, a signal would end a write half way, unnoticed."""
+    if not isinstance(stream, io.RawIOBase):
+        yield stream
+        return
+    buffered = io.BufferedWriter(stream)
+    try:
+        yield buffered
+    finally:
+        buffered.detach()  # writes the rest
 
 
 @contextlib.contextmanager
