@@ -107,7 +107,9 @@ def open_elf(path: str | Path) -> Elf:
         OSError: it cannot be opened.
         ElfError: it is no regular file, or not a 64-bit little-endian ELF file.
     """
-    # O_NONBLOCK: opening a FIFO that stands where a library was must not wait for a writer.
+    # The name may lead to a device, which opening alone may start, or a FIFO, which must not make us wait.
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ElfError("not a regular file")
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         status = os.fstat(fd)

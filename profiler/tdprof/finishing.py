@@ -20,8 +20,15 @@ from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
-from tdprof.model import distinct
-from tdprof.recorder.artefacts import save_files, save_jitdumps, save_perf_maps, save_vdso, sees_other_files
+from tdprof.model import DELETED, distinct
+from tdprof.recorder.artefacts import (
+    MappedProgram,
+    save_files,
+    save_jitdumps,
+    save_perf_maps,
+    save_vdso,
+    sees_other_files,
+)
 from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import read_kernel_symbols
@@ -67,11 +74,12 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
             columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
             writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
             save_vdso(target)
+    too_large: list[str] = []
     if is_same_boot:
         mappings = read_table(target, "mappings")
         pids = distinct(mappings["pid"].to_numpy()).tolist()
         save_perf_maps(target, pids)
-        _save_container_files(target, manifest, mappings, set(filter(sees_other_files, pids)))
+        too_large = _save_files(target, manifest, mappings, set(filter(sees_other_files, pids)))
         save_jitdumps(target, zip(mappings["pid"].to_pylist(), mappings["path"].to_pylist(), strict=True))
     return replace(
         manifest,
@@ -80,29 +88,41 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
         samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
         end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
         state=State.COMPLETE,
+        notes=[
+            *manifest.notes,
+            *(f"{path} is too large to be kept for when its container has ended" for path in too_large),
+        ],
     )
 
 
-def _save_container_files(target: Path, manifest: Manifest, mappings: pa.Table, pids: set[int]) -> None:
-    """Save the programs and libraries that samples fell into, of processes that see other files than we do."""
-    if not pids:
-        return
+def _save_files(target: Path, manifest: Manifest, mappings: pa.Table, elsewhere: set[int]) -> list[str]:
+    """Save the programs and libraries that were sampled and no path leads to here: of containers, and deleted ones.
+
+    Args:
+        target: with the other tables.
+        manifest: of the recording.
+        mappings: its mappings.
+        elsewhere: processes that see other files than we do.
+
+    Returns:
+        The paths of those that are too large.
+    """
+    names = ("pid", "path", "build_id", "address", "length")
+    programs = [
+        MappedProgram(*row)
+        for row in zip(*(mappings[name].to_pylist() for name in names), strict=True)
+        if row[0] in elsewhere or row[1].endswith(DELETED)
+    ]
+    if not programs:
+        return []
     from tdprof.attribute.address_space import AddressSpaces  # few recordings need them
     from tdprof.attribute.stacks import attribute_stacks
 
     spaces = AddressSpaces(mappings, read_table(target, "processes"))
     attributed = attribute_stacks(read_table(target, "samples"), read_table(target, "stacks"), mappings, spaces)
     sampled = {(file.path, file.build_id) for file in attributed.mapped_files}
-    columns = (mappings[name].to_pylist() for name in ("pid", "path", "build_id"))
-    save_files(
-        target,
-        (
-            (pid, path, build_id or "")
-            for pid, path, build_id in zip(*columns, strict=True)
-            # Where SPE sampled is not known before its records are decoded.
-            if pid in pids and path.startswith("/") and (manifest.spe or (path, build_id or "") in sampled)
-        ),
-    )
+    # Where SPE sampled is not known before its records are decoded.
+    return save_files(target, [each for each in programs if manifest.spe or (each.path, each.build_id) in sampled])
 
 
 @contextlib.contextmanager

@@ -35,6 +35,10 @@ def distinct(values: NDArray[_Number]) -> NDArray[_Number]:
     return found
 
 
+DELETED = " (deleted)"
+"""What the kernel appends to the path of a mapped file that is gone."""
+
+
 class FileKind(StrEnum):
     """What kind of code a mapping holds, which decides where its symbols come from."""
 

@@ -111,6 +111,19 @@ def test_a_containers_program_is_kept(program: Path, folder: Path, tmp_path: Pat
     assert set(re.findall("Build ID: ([0-9a-f]+)", kept.stdout)) == names
 
 
+@pytest.mark.needs_root
+def test_a_deleted_program_that_runs_is_kept(program: Path, folder: Path) -> None:
+    running = subprocess.Popen([program, "60"])
+    try:
+        time.sleep(0.2)
+        program.unlink()
+        record("-F", "1999", "-p", running.pid, "--duration", "0.4", folder=folder)
+    finally:
+        running.kill()
+        running.wait()
+    assert "shapes::area(unsigned long)" in report(folder, "--lines", "--no-symbol-cache")
+
+
 def _names_below(pid: int) -> set[str]:
     """Of a process and its children."""
     names = set()

@@ -8,18 +8,18 @@ import ctypes
 import functools
 import os
 import re
-import shutil
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from tdprof.elf import read_build_id
+from tdprof.recorder.foreign_files import LARGEST_COPY, contents, copy_file, open_below, open_mapped
 
 VDSO_FILE = "vdso.so"
 PERF_MAP_FOLDER = "perf-maps"
 FILES_FOLDER = "files"
 """Files of containers, named by their build-id."""
-_LARGEST_PROGRAM = 1 << 30  # bytes
+_MOST_BYTES_OF_FILES = 2 << 30
 _JITDUMP = re.compile(r"/jit-\d+\.dump$")
 
 
@@ -34,16 +34,27 @@ def save_vdso(folder: Path) -> None:
 def save_perf_maps(folder: Path, pids: Iterable[int]) -> None:
     """Copy ``/tmp/perf-PID.map`` of some processes, also as seen from inside their container."""
     for pid in pids:
-        inner = Path(f"/proc/{pid}/root/tmp/perf-{_inner_pid(pid)}.map")
-        _save_first([inner, Path(f"/tmp/perf-{pid}.map")], pid, folder / PERF_MAP_FOLDER / f"perf-{pid}.map")
+        places = [(f"/proc/{pid}/root", f"tmp/perf-{_inner_pid(pid)}.map"), ("/tmp", f"perf-{pid}.map")]
+        _save_first(places, pid, folder / PERF_MAP_FOLDER / f"perf-{pid}.map")
 
 
 def save_jitdumps(folder: Path, mapped: Iterable[tuple[int, str]]) -> None:
     """Copy the ``jit-PID.dump`` files among (pid, mapped path): a process maps its dump to tell profilers of it."""
     for pid, path in set(mapped):
         if _JITDUMP.search(path):
-            seen_here = [Path(f"/proc/{pid}/root{path}"), Path(path)]
-            _save_first(seen_here, pid, folder / PERF_MAP_FOLDER / f"jit-{pid}.dump")
+            places = [(f"/proc/{pid}/root", path), os.path.split(path)]
+            _save_first(places, pid, folder / PERF_MAP_FOLDER / f"jit-{pid}.dump")
+
+
+def _save_first(places: Iterable[tuple[str, str]], pid: int, target: Path) -> None:
+    """Copy the first file (folder, path below it) that is there and belongs to the process's user, to us or to root:
+    anyone may write into /tmp."""
+    for root, path in places:
+        with contextlib.suppress(OSError), open_below(root, path) as fd:
+            owner = os.fstat(fd).st_uid
+            if owner in {os.getuid(), 0, _owner(pid, owner)}:
+                copy_file(fd, target)
+                return
 
 
 def sees_other_files(pid: int) -> bool:
@@ -54,51 +65,50 @@ def sees_other_files(pid: int) -> bool:
         return False
 
 
-def save_files(folder: Path, mapped: Iterable[tuple[int, str, str]]) -> None:
-    """Copy the files of containers among (pid, path inside, build-id), as far as they are not seen here, too.
+class MappedProgram(NamedTuple):
+    """An executable mapping of a process; ``path`` as the process sees it."""
+
+    pid: int
+    path: str
+    build_id: str | None
+    address: int
+    length: int
+
+
+def save_files(folder: Path, mapped: Iterable[MappedProgram]) -> list[str]:
+    """Copy programs and libraries that running processes map, as far as their paths do not lead to them here.
 
     What cannot be read or written is left out: the recording counts for more.
+
+    Returns:
+        The paths of those that are too large, alone or after the others.
     """
     build_id_here = functools.cache(read_build_id)  # many processes map the same
-    for pid, path, build_id in mapped:
-        target = folder / FILES_FOLDER / build_id
-        if not build_id or target.exists() or build_id_here(Path(path)) == build_id:
+    left, too_large = _MOST_BYTES_OF_FILES, set[str]()
+    for program in mapped:
+        if not program.build_id or build_id_here(program.path) == program.build_id:
             continue
-        with contextlib.suppress(OSError):
-            _copy_program(Path(f"/proc/{pid}/root{path}"), build_id, target)
-
-
-def _copy_program(source: Path, build_id: str, target: Path) -> None:
-    """Copy a file that others control: by now it may be a device, a pipe, a link to what only we may read, or huge."""
-    with _closing(os.open(source, os.O_PATH | os.O_CLOEXEC)) as fd:
-        status, opened = os.fstat(fd), Path(f"/proc/self/fd/{fd}")
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_PROGRAM or read_build_id(opened) != build_id:
-            return
-        target.parent.mkdir(exist_ok=True)
-        try:
-            shutil.copyfile(opened, target)
-        except OSError:
-            target.unlink(missing_ok=True)
-            raise
+        target = folder / FILES_FOLDER / program.build_id
+        if target.exists():
+            continue
+        with contextlib.suppress(OSError), _open_program(program) as fd:
+            size = os.fstat(fd).st_size
+            if size > min(left, LARGEST_COPY):
+                too_large.add(program.path)
+            elif read_build_id(contents(fd)) == program.build_id:
+                copy_file(fd, target)
+                left -= size
+    return sorted(too_large)
 
 
 @contextlib.contextmanager
-def _closing(fd: int) -> Iterator[int]:
-    try:
+def _open_program(program: MappedProgram) -> Iterator[int]:
+    with contextlib.ExitStack() as stack:
+        try:
+            fd = stack.enter_context(open_mapped(program.pid, program.address, program.length))
+        except OSError:  # for the owner of a container the path must do
+            fd = stack.enter_context(open_below(f"/proc/{program.pid}/root", program.path))
         yield fd
-    finally:
-        os.close(fd)
-
-
-def _save_first(places: Iterable[Path], pid: int, target: Path) -> None:
-    """Copy the first file that is there and belongs to the process's user or to ours: anyone may write into /tmp."""
-    for path in places:
-        with contextlib.suppress(OSError):
-            owner = path.lstat().st_uid
-            if path.is_file() and not path.is_symlink() and owner in {os.getuid(), 0, _owner(pid, owner)}:
-                target.parent.mkdir(exist_ok=True)
-                shutil.copyfile(path, target)
-                return
 
 
 def _inner_pid(pid: int) -> int:

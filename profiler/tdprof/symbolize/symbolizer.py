@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from tdprof.elf import Elf, ElfError, open_elf
-from tdprof.model import U64, FileKind, Locations, MappedFile, Unknown
+from tdprof.model import DELETED, U64, FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.debug_files import DebugDirs, programs_by_build_id, under
@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # slow to load, and few need them
     from tdprof.symbolize.saved import SavedSymbols
 
 PERF_STORE = Path("~/.debug")  # what `perf buildid-cache` or `perf archive` kept of another machine
-_DELETED = " (deleted)"  # what the kernel appends to the path of a mapped file that is gone
 
 
 class Symbolizer:
@@ -196,7 +195,7 @@ class Symbolizer:
     def _places(self, file: MappedFile) -> list[Path]:
         if file.kind is FileKind.VDSO:
             return [self._vdso] if self._vdso else []
-        path = file.path.removesuffix(_DELETED)
+        path = file.path.removesuffix(DELETED)
         carried = [self._carried_files / file.build_id] if self._carried_files and file.build_id else []
         roots = list(self._debug_dirs.roots)
         if not self._symfs:
@@ -207,5 +206,5 @@ class Symbolizer:
 
 def _is_recorded_one(elf: Elf, file: MappedFile) -> bool:
     if not file.build_id:
-        return not file.path.endswith(_DELETED)  # what has the name now is another file
+        return not file.path.endswith(DELETED)  # what has the name now is another file
     return elf.build_id == file.build_id
