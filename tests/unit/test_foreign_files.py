@@ -68,7 +68,7 @@ def test_nothing_else_is_opened(
     monkeypatch.chdir(root)  # a socket's name is short
     path = make(root)
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(OSError, match="no plain path|regular file|Not a directory"), open_below(root, path):
+    with pytest.raises(OSError, match=r"no plain path|regular file|Not a directory"), open_below(root, path):
         pass
     assert len(os.listdir("/proc/self/fd")) == before
 

@@ -1,6 +1,6 @@
 """What must be saved when a recording ends, because it is gone or different later.
 
-The vDSO, perf maps, jitdumps, and programs that only processes in a container can see.
+The vDSO, perf maps, jitdumps, and programs that no path leads to: those of containers, and deleted ones.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from tdprof.recorder.foreign_files import LARGEST_COPY, contents, copy_file, ope
 VDSO_FILE = "vdso.so"
 PERF_MAP_FOLDER = "perf-maps"
 FILES_FOLDER = "files"
-"""Files of containers, named by their build-id."""
+"""Programs and libraries, named by their build-id."""
 _MOST_BYTES_OF_FILES = 2 << 30
 _JITDUMP = re.compile(r"/jit-\d+\.dump$")
 
