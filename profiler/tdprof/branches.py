@@ -21,6 +21,7 @@ from tdprof.report.spe import RatioColumn
 
 NOT_RECORDED = -1  # the place of an address that the hardware left out
 _COUNTS = ("count", "stacks", "mispredicted", "predicted", "cycles", "with_cycles", "cycles_at_limit")
+_WORDS = ("type", "speculation", "privilege")
 
 
 def load_branches(
@@ -66,6 +67,9 @@ def load_branches(
         for name, column in _columns(table).items()
     }
     first = order[start]
+    row = np.empty(len(order), np.int64)
+    row[order] = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
+    counts["stacks"] = _fewest_samples(table, row, len(start))
     words = [*(printable(word) for word in types.dictionary.to_pylist()), None]
     return BranchReport(
         events=events,
@@ -86,6 +90,32 @@ def _columns(table: pa.Table) -> dict[str, U64]:
         pa.compute.equal(table["speculation"].cast(pa.string()), "wrong path").fill_null(False)
     )
     return columns | {name: np.where(is_so, columns["count"], np.uint64(0)) for name, is_so in flags.items()}
+
+
+def _fewest_samples(table: pa.Table, row: I64, rows: int) -> U64:
+    """At least how many samples the entries of each of the report's rows are from.
+
+    A sample is counted in ``stacks`` of each branch that it has. Of one process and interval there are at least as many
+    as the most frequent branch has, and no sample is in two of these.
+
+    Args:
+        table: the capture's branches.
+        row: int64[n], which row of the report each of the table is in.
+        rows: how many the report has.
+    """
+    pid, time_ns = (table[name].to_numpy() for name in ("pid", "time_ns"))
+    ends = [table[name].fill_null(0).to_numpy() for name in ("from_address", "to_address")]
+    kinds = [table[name].combine_chunks().indices.fill_null(-1).to_numpy() for name in _WORDS]
+    flags = [table[name].to_numpy().astype(np.int8) for name in ("in_transaction", "aborted")]
+    order, start = group_rows(row, pid, time_ns, *ends, *kinds, *flags)
+    samples = np.zeros(rows, np.uint64)
+    if not len(start):
+        return samples
+    of_branch = np.add.reduceat(table["stacks"].to_numpy()[order], start)
+    first = order[start]
+    order, start = group_rows(row[first], pid[first], time_ns[first])
+    np.add.at(samples, row[first[order[start]]], np.maximum.reduceat(of_branch[order], start))
+    return samples
 
 
 def _places(profile: Profile, *, by_function: bool) -> tuple[I64, list[BranchEnd]]:
@@ -114,8 +144,8 @@ def _places(profile: Profile, *, by_function: bool) -> tuple[I64, list[BranchEnd
 def _mispredict(counts: dict[str, U64]) -> RatioColumn:
     """Mispredicted out of those of which the hardware tells.
 
-    A loop's branch stands many times in one stack, and these times are alike: the interval is that of as many
-    independent observations as there are stacks, so that it is rather too wide.
+    A loop's branches stand many times in one stack, and these times are alike: the interval is that of as many
+    independent observations as there are samples at least, so that it is rather too wide.
     """
     mispredicted = counts["mispredicted"].astype(np.float64)
     told = mispredicted + counts["predicted"]

@@ -127,6 +127,34 @@ def test_functions_add_their_branches_up(tmp_path: Path, program: tuple[Path, di
     assert "from_function" in run(capture, "--branches", "--by", "function", "--csv").stdout
 
 
+@pytest.mark.parametrize("by", [[], ["--by", "function"]])
+def test_alike_branches_of_a_sample_are_one_observation(
+    tmp_path: Path, program: tuple[Path, dict[str, int]], by: list[str]
+) -> None:
+    """Samples whose 16 branches are all mispredicted, or none; two processes, whose samples are not the same."""
+    path, offsets = program
+    made = PerfDataWriter([Event(LAYOUT, "cycles")])
+    w = made.records
+    data = b""
+    for pid, samples in ((7, 6), (8, 4)):
+        trailer = w.sample_id(pid=pid, tid=pid, time_ns=1, id_=1)
+        data += w.comm(pid, pid, b"branchy", trailer=trailer)
+        data += w.mmap2(pid, BASE, 0x10000, 0, str(path).encode(), trailer=trailer)
+        for number in range(samples):
+            stack = []
+            for which in range(16):  # of four addresses, all in the first instruction, and four kinds
+                source = BASE + offsets["caller"] + which % 4
+                missed = number % 2 == 0
+                flags = branch_flags(mispredicted=missed, predicted=not missed, type_=CALL, privilege=which // 4)
+                stack.append((source, BASE + offsets["callee"], flags))
+            data += w.sample(Sample(ip=source, pid=pid, tid=pid, time_ns=10 + number, id=1, branches=stack))
+    (tmp_path / "perf.data").write_bytes(made.file(data))
+    [row] = json.loads(run(str(tmp_path / "perf.data"), "--branches", "--json", *by).stdout)["rows"]
+    assert (row["count"], row["stacks"]) == (160, 10)
+    share = share_interval([5], [10])
+    assert row["mispredict"] == {"value": 0.5, "low": share.low[0], "high": share.high[0]}
+
+
 def test_archived_captures_name_branches_without_the_program(
     tmp_path: Path, program: tuple[Path, dict[str, int]]
 ) -> None:
@@ -210,5 +238,26 @@ def test_contradictions_are_refused(options: tuple[str, ...]) -> None:
 
 
 def test_other_rows_of_branches_are_refused() -> None:
-    with pytest.raises(TdprofError, match="--by says"):
+    with pytest.raises(TdprofError, match="--branches has no rows by page") as caught:
         run("some.capture", "--branches", "--by", "page")
+    assert caught.value.hint == "--by function"
+
+
+def test_rows_of_other_views_are_refused_with_the_views_that_have_them() -> None:
+    with pytest.raises(TdprofError, match="--by says") as caught:
+        run("some.capture", "--by", "function")
+    assert all(option in (caught.value.hint or "") for option in ("--spe", "--branches", "--by cgroup", "--lines"))
+
+
+@pytest.mark.parametrize("view", [["--branches"], ["--by", "cgroup"]])
+def test_options_that_would_change_nothing_are_refused(view: list[str], tmp_path: Path) -> None:
+    with pytest.raises(TdprofError, match="--sort orders") as caught:
+        run("some.capture", *view, "--sort", "cycles")
+    assert caught.value.hint == "leave --sort out"
+    for other in (["--lines"], ["--tree"], ["--function", "f"], ["--spe"]):
+        with pytest.raises(TdprofError, match="exclude each other"):
+            run("some.capture", *view, *other)
+    if view == ["--by", "cgroup"]:
+        for other in (["--symfs", str(tmp_path)], ["--debug-dir", str(tmp_path)], ["--no-symbol-cache"]):
+            with pytest.raises(TdprofError, match="needs no symbols"):
+                run("some.capture", *view, *other)

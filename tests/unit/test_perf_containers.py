@@ -151,6 +151,26 @@ def test_report_by_cgroup_in_every_form(tmp_path: Path) -> None:
     assert run(str(tmp_path / "r" / "perf.data"), "--by", "cgroup").stdout == text
 
 
+def test_limits_of_cgroups_are_those_of_each_event(tmp_path: Path) -> None:
+    layouts = [RecordLayout(FIELDS | SampleType.CGROUP, ids=(number,)) for number in (1, 2)]
+    made = PerfDataWriter([Event(layout, name) for layout, name in zip(layouts, ("cycles", "branches"), strict=True)])
+    data = b"".join(
+        made.records.sample(Sample(ip=1, pid=7, tid=7, time_ns=5, id=event, cgroup=cgroup, period=7))
+        for event in (1, 2)
+        for cgroup in (1, 2, 3)
+    )
+    capture = str(tmp_path / "perf.data")
+    Path(capture).write_bytes(made.file(data))
+    rows = json.loads(run(capture, "--by", "cgroup", "--json", "--limit", "2").stdout)["rows"]
+    found = [(row["event"], row["cgroup"]) for row in rows]
+    assert found == [("cycles", 1), ("cycles", 2), ("branches", 1), ("branches", 2)]
+    lines = run(capture, "--by", "cgroup", "--csv", "--limit", "2").stdout.splitlines()
+    assert [line.split(",")[:2] for line in lines[1:]] == [[event, str(cgroup)] for event, cgroup in found]
+    text = run(capture, "--by", "cgroup", "--limit", "1").stdout.splitlines()
+    assert [line.split()[0] for line in text] == ["event", "cycles", "branches", "and"]
+    assert "and 4 more" in text[-1]
+
+
 def test_report_by_cgroup_without_any_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()

@@ -15,7 +15,7 @@ from tdprof.cli.output import PIPE_COLUMNS, print_rendered, standard_output
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
 from tdprof.function_choice import choose_function
-from tdprof.pipeline import SymbolOptions
+from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile import Profile
 from tdprof.report.csv import hotspot_csv, metric_csv, tree_csv
 from tdprof.report.findings_json import tree_json
@@ -54,7 +54,8 @@ class _Asked:
     "--limit",
     type=click.IntRange(0),
     metavar="N",
-    help=f"The most rows; 0 for all ({DEFAULT_LIMIT}, with metrics {DEFAULT_TOPDOWN_LIMIT}, with --json or --csv all).",
+    help=f"The most rows, with --by cgroup of each event; 0 for all ({DEFAULT_LIMIT}, with metrics "
+    f"{DEFAULT_TOPDOWN_LIMIT}, with --json or --csv all).",
 )
 @click.option("--lines", "by_line", is_flag=True, help="A row for each source line instead of each function.")
 @click.option("--function", metavar="NAME", help="Everything about one function: name, part of it, or MODULE:NAME.")
@@ -108,15 +109,22 @@ def command(
     tdprof report my.capture --branches    branches of perf record -b: how often, mispredicted, cycles
     tdprof report my.capture --by cgroup   samples by control group (perf record --all-cgroups)
     """
+    imported = {"--branches": is_branches, "--by cgroup": by == "cgroup"}
     _refuse_contradictions(
         {"--json": as_json, "--csv": as_csv},
         {"--lines": by_line, "--function": function is not None, "--tree": has_tree},
-        {"--function": function is not None, "--tree": has_tree, "--spe": is_spe, "--branches": is_branches},
-        {"--lines": by_line, "--branches": is_branches, "--by cgroup": by == "cgroup"},
-        {"--spe": is_spe, "--by cgroup": by == "cgroup"},
+        {"--function": function is not None, "--tree": has_tree, "--spe": is_spe, **imported},
+        {"--lines": by_line, **imported},
     )
     if by is not None and not is_spe and by != ("function" if is_branches else "cgroup"):
-        raise TdprofError("--by says what a row of an SPE report is", hint="add --spe; or use --lines", status=2)
+        if is_branches:
+            raise TdprofError(f"--branches has no rows by {by}", hint="--by function", status=2)
+        raise TdprofError(
+            "--by says what a row of an SPE report is",
+            hint="add --spe; or --branches with --by function; or alone: --by cgroup, or --lines",
+            status=2,
+        )
+    _refuse_ignored(imported, sort, symbols)
     if is_branches or by == "cgroup":
         # Only now: a recording of perf that has these is rare.
         from tdprof.cli.report_imported import Form, report_branches, report_cgroups
@@ -146,6 +154,21 @@ def _refuse_contradictions(*exclusive: dict[str, bool]) -> None:
         given = [name for name, is_given in options.items() if is_given]
         if len(given) > 1:
             raise TdprofError(f"{' and '.join(given)} exclude each other", hint="give one of them", status=2)
+
+
+def _refuse_ignored(imported: dict[str, bool], sort: str | None, symbols: SymbolOptions) -> None:
+    """Refuse what would change nothing of ``--branches`` or ``--by cgroup``."""
+    for view, is_given in imported.items():
+        if is_given and sort is not None:
+            raise TdprofError(
+                f"--sort orders functions and lines by an event; {view} has an order of its own",
+                hint="leave --sort out",
+                status=2,
+            )
+    if imported["--by cgroup"] and symbols != DEFAULT_SYMBOLS:
+        raise TdprofError(
+            "--by cgroup needs no symbols", hint="leave --symfs, --debug-dir and --no-symbol-cache out", status=2
+        )
 
 
 def _report(profile: Profile, findings: Findings | None, event: int, asked: _Asked) -> None:

@@ -40,7 +40,7 @@ class BranchReport:
             branches of a function.
         type: of each row; None where it is not told, or the row has several.
         counts: uint64[n] by name, as the columns of the capture's table; of ``in_transaction``, ``aborted`` and
-            ``wrong_path`` the entries that are so.
+            ``wrong_path`` the entries that are so; of ``stacks`` at least how many samples the entries are from.
         mispredict: of the entries of which the hardware tells.
         notes: what a reader of the numbers should know, a sentence each.
     """
@@ -77,7 +77,8 @@ def branch_notes(report: BranchReport) -> list[str]:
     untold = sums["count"] - sums["mispredicted"] - sums["predicted"]
     notes = [
         "only branches that were taken are recorded: mispredicted ones that were not taken are missing in the ratio",
-        "its 95 % interval takes the entries of one stack for one observation",
+        "its 95 % interval has one observation for each sample at most: a row's samples are at least those of its most "
+        "frequent branch",
     ]
     told = {
         "entries do not tell whether they were predicted: they are in no ratio": untold,

@@ -77,42 +77,48 @@ def add_up_cgroups(events: Sequence[EventInfo], samples: pa.Table, paths: Mappin
     )
 
 
-def _rows(report: CgroupReport) -> Iterator[dict[str, Any]]:
-    for row, event in enumerate(report.event):
-        path = report.path[row]
-        yield {
-            "event": printable(report.events[event].name),
-            "cgroup": report.cgroup[row],
-            "path": None if path is None else printable(path),
-            "share": None if np.isnan(report.share[row]) else float(report.share[row]),
-            "half_width": None if np.isnan(report.half_width[row]) else float(report.half_width[row]),
-            "samples": int(report.count[row]),
-            "weight": int(report.weight[row]),
-        }
+def _shown(report: CgroupReport, limit: int) -> list[int]:
+    """Row numbers, at most ``limit`` of each event (0: all)."""
+    of_event = [[row for row, of in enumerate(report.event) if of == event] for event in sorted({*report.event})]
+    return [row for rows in of_event for row in rows[: limit or None]]
+
+
+def _row_json(report: CgroupReport, row: int) -> dict[str, Any]:
+    path = report.path[row]
+    return {
+        "event": printable(report.events[report.event[row]].name),
+        "cgroup": report.cgroup[row],
+        "path": None if path is None else printable(path),
+        "share": None if np.isnan(report.share[row]) else float(report.share[row]),
+        "half_width": None if np.isnan(report.half_width[row]) else float(report.half_width[row]),
+        "samples": int(report.count[row]),
+        "weight": int(report.weight[row]),
+    }
 
 
 def render_cgroups_json(report: CgroupReport, *, limit: int = 0) -> str:
-    """One JSON object; what is not known is null."""
-    return json.dumps({"confidence": 0.95, "rows": [*_rows(report)][: limit or None]}, indent=1) + "\n"
+    """One JSON object, at most ``limit`` rows of each event (0: all); what is not known is null."""
+    rows = [_row_json(report, row) for row in _shown(report, limit)]
+    return json.dumps({"confidence": 0.95, "rows": rows}, indent=1) + "\n"
 
 
 def render_cgroups_csv(report: CgroupReport, *, limit: int = 0) -> Iterator[str]:
-    """A row for each event and control group; what is not known is empty."""
+    """A row for each event and control group, at most ``limit`` of each event (0: all); what is not known is empty."""
     heading = ["event", "cgroup", "path", "share", "half_width", "samples", "weight"]
-    rows = [["" if cell is None else cell for cell in row.values()] for row in _rows(report)]
-    return write_rows(heading, iter(rows[: limit or None]))
+    rows = (_row_json(report, row) for row in _shown(report, limit))
+    return write_rows(heading, (["" if cell is None else cell for cell in row.values()] for row in rows))
 
 
 def render_cgroups(report: CgroupReport, console: Console, *, limit: int) -> str:
-    """A table for each event, most weight first."""
+    """A table, event by event, most weight first; at most ``limit`` rows of each event (0: all)."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("event", overflow="ellipsis")
     for heading in ("share", "± 95 %", "samples", "in samples"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("cgroup", overflow="ellipsis")
-    rows = [*enumerate(_rows(report))]
-    for number, row in rows[: limit or None]:
-        unit = report.events[report.event[number]].unit
+    shown = _shown(report, limit)
+    for number in shown:
+        row, unit = _row_json(report, number), report.events[report.event[number]].unit
         shares = [row["share"], row["half_width"]]
         table.add_row(
             *(
@@ -129,8 +135,8 @@ def render_cgroups(report: CgroupReport, console: Console, *, limit: int) -> str
         )
     with console.capture() as capture:
         console.print(table)
-        if limit and len(rows) > limit:
-            console.print(Text(f"and {len(rows) - limit:,} more (--limit 0 shows all)"), style="dim")
+        if more := len(report.event) - len(shown):
+            console.print(Text(f"and {more:,} more (--limit 0 shows all)"), style="dim")
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
