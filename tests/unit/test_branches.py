@@ -6,12 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
+from builders.imported import imported, run_report
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import Sample, branch_flags
 from tdprof.capture.tables import has_table, read_table
-from tdprof.cli import report
 from tdprof.decode.perf_layout import BRANCH_CALL_STACK, BRANCH_COUNTERS, BRANCH_HW_INDEX, RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.importing import import_perf_data
@@ -63,21 +62,11 @@ def recording(folder: Path, program: tuple[Path, dict[str, int]], layout: Record
     data += w.mmap2(7, BASE, 0x10000, 0, str(path).encode(), trailer=trailer)
     for time_ns, stack in enumerate(stacks):
         data += w.sample(Sample(ip=source, pid=7, tid=7, time_ns=10 + time_ns, id=1, branches=stack))
-    folder.mkdir(exist_ok=True)
-    (folder / "perf.data").write_bytes(made.file(data))
-    import_perf_data(str(folder / "perf.data"), folder / "capture")
-    return folder / "capture"
-
-
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(report.command, list(arguments))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return imported(folder, made.file(data))
 
 
 def test_branches_have_functions_lines_and_ratios(tmp_path: Path, program: tuple[Path, dict[str, int]]) -> None:
-    document = json.loads(run(str(recording(tmp_path, program)), "--branches", "--json").stdout)
+    document = json.loads(run_report(str(recording(tmp_path, program)), "--branches", "--json").stdout)
     assert document["events"] == [{"name": "cycles", "branches": 11}]
     call, *rest = document["rows"]
     assert (call["from"]["function"], call["from"]["line"]) == ("caller", 3)
@@ -106,25 +95,25 @@ def test_branches_have_functions_lines_and_ratios(tmp_path: Path, program: tuple
 
 def test_every_form_has_every_row(tmp_path: Path, program: tuple[Path, dict[str, int]]) -> None:
     capture = str(recording(tmp_path, program))
-    text = run(capture, "--branches").stdout
+    text = run_report(capture, "--branches").stdout
     assert "caller branchy.c:3" in text
     assert "≥" in text
     assert "[not recorded]" in text
-    assert len(run(capture, "--branches", "--csv").stdout.splitlines()) == 1 + 4
-    assert len(run(capture, "--branches", "--csv", "--limit", "2").stdout.splitlines()) == 1 + 2
-    assert "and 3 more" in run(capture, "--branches", "--limit", "1").stdout
+    assert len(run_report(capture, "--branches", "--csv").stdout.splitlines()) == 1 + 4
+    assert len(run_report(capture, "--branches", "--csv", "--limit", "2").stdout.splitlines()) == 1 + 2
+    assert "and 3 more" in run_report(capture, "--branches", "--limit", "1").stdout
     # What reads a capture reads perf.data itself, too.
-    assert run(str(tmp_path / "perf.data"), "--branches").stdout == text
+    assert run_report(str(tmp_path / "perf.data"), "--branches").stdout == text
 
 
 def test_functions_add_their_branches_up(tmp_path: Path, program: tuple[Path, dict[str, int]]) -> None:
     capture = str(recording(tmp_path, program))
-    document = json.loads(run(capture, "--branches", "--by", "function", "--json").stdout)
+    document = json.loads(run_report(capture, "--branches", "--by", "function", "--json").stdout)
     found = {(row["from"] or {}).get("function"): row["count"] for row in document["rows"]}
     assert found == {"caller": 8, "callee": 1, None: 1, "[no mapping]": 1}
     assert all("to" not in row for row in document["rows"])
-    assert "caller" in run(capture, "--branches", "--by", "function").stdout
-    assert "from_function" in run(capture, "--branches", "--by", "function", "--csv").stdout
+    assert "caller" in run_report(capture, "--branches", "--by", "function").stdout
+    assert "from_function" in run_report(capture, "--branches", "--by", "function", "--csv").stdout
 
 
 @pytest.mark.parametrize("by", [[], ["--by", "function"]])
@@ -149,7 +138,7 @@ def test_alike_branches_of_a_sample_are_one_observation(
                 stack.append((source, BASE + offsets["callee"], flags))
             data += w.sample(Sample(ip=source, pid=pid, tid=pid, time_ns=10 + number, id=1, branches=stack))
     (tmp_path / "perf.data").write_bytes(made.file(data))
-    [row] = json.loads(run(str(tmp_path / "perf.data"), "--branches", "--json", *by).stdout)["rows"]
+    [row] = json.loads(run_report(str(tmp_path / "perf.data"), "--branches", "--json", *by).stdout)["rows"]
     assert (row["count"], row["stacks"]) == (160, 10)
     share = share_interval([5], [10])
     assert row["mispredict"] == {"value": 0.5, "low": share.low[0], "high": share.high[0]}
@@ -164,7 +153,7 @@ def test_archived_captures_name_branches_without_the_program(
     capture = recording(tmp_path / "r", (copy, offsets))
     archive_symbols(capture)
     copy.unlink()
-    [first, *_] = json.loads(run(str(capture), "--branches", "--json").stdout)["rows"]
+    [first, *_] = json.loads(run_report(str(capture), "--branches", "--json").stdout)["rows"]
     assert (first["from"]["line"], first["to"]["function"]) == (3, "callee")
 
 
@@ -173,7 +162,7 @@ def test_hardware_call_stacks_are_no_branches(tmp_path: Path, program: tuple[Pat
     capture = recording(tmp_path, program, layout)
     assert not has_table(capture, "branches")
     with pytest.raises(TdprofError, match="has no branch stacks") as caught:
-        run(str(capture), "--branches")
+        run_report(str(capture), "--branches")
     assert "perf record -b" in (caught.value.hint or "")
 
 
@@ -183,8 +172,8 @@ def test_empty_stacks_leave_an_empty_table(tmp_path: Path) -> None:
     manifest = import_perf_data(str(tmp_path / "perf.data"), tmp_path / "capture")
     assert len(read_table(tmp_path / "capture", "branches")) == 0
     assert any("none holds a branch" in note for note in manifest.notes)
-    assert json.loads(run(str(tmp_path / "capture"), "--branches", "--json").stdout)["rows"] == []
-    assert run(str(tmp_path / "capture"), "--branches").exit_code == 0
+    assert json.loads(run_report(str(tmp_path / "capture"), "--branches", "--json").stdout)["rows"] == []
+    assert run_report(str(tmp_path / "capture"), "--branches").exit_code == 0
 
 
 def test_both_byte_orders_make_the_same_table(tmp_path: Path) -> None:
@@ -234,30 +223,30 @@ def _big_endian(flags: int) -> int:
 )
 def test_contradictions_are_refused(options: tuple[str, ...]) -> None:
     with pytest.raises(TdprofError, match="exclude each other"):
-        run("some.capture", *options)
+        run_report("some.capture", *options)
 
 
 def test_other_rows_of_branches_are_refused() -> None:
     with pytest.raises(TdprofError, match="--branches has no rows by page") as caught:
-        run("some.capture", "--branches", "--by", "page")
+        run_report("some.capture", "--branches", "--by", "page")
     assert caught.value.hint == "--by function"
 
 
 def test_rows_of_other_views_are_refused_with_the_views_that_have_them() -> None:
     with pytest.raises(TdprofError, match="--by says") as caught:
-        run("some.capture", "--by", "function")
+        run_report("some.capture", "--by", "function")
     assert all(option in (caught.value.hint or "") for option in ("--spe", "--branches", "--by cgroup", "--lines"))
 
 
 @pytest.mark.parametrize("view", [["--branches"], ["--by", "cgroup"]])
 def test_options_that_would_change_nothing_are_refused(view: list[str], tmp_path: Path) -> None:
     with pytest.raises(TdprofError, match="--sort orders") as caught:
-        run("some.capture", *view, "--sort", "cycles")
+        run_report("some.capture", *view, "--sort", "cycles")
     assert caught.value.hint == "leave --sort out"
     for other in (["--lines"], ["--tree"], ["--function", "f"], ["--spe"]):
         with pytest.raises(TdprofError, match="exclude each other"):
-            run("some.capture", *view, *other)
+            run_report("some.capture", *view, *other)
     if view == ["--by", "cgroup"]:
         for other in (["--symfs", str(tmp_path)], ["--debug-dir", str(tmp_path)], ["--no-symbol-cache"]):
             with pytest.raises(TdprofError, match="needs no symbols"):
-                run("some.capture", *view, *other)
+                run_report("some.capture", *view, *other)

@@ -41,14 +41,6 @@ def summed(sums: BranchSums, *batches: tuple[Samples, Table]) -> dict[tuple[int,
     return total
 
 
-@pytest.fixture(params=["compiled", "python"])
-def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "python":
-        monkeypatch.setattr(perf_groups, "load_native", lambda: None)
-    name: str = request.param
-    return name
-
-
 @pytest.mark.usefixtures("implementation")
 def test_entries_of_one_branch_are_one_row() -> None:
     flags = [

@@ -5,14 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
+from builders.imported import imported, run_report
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import Sample
 from tdprof.attribute.containers import foreign_paths
 from tdprof.capture.schema import table_file
 from tdprof.capture.tables import has_table, read_table
-from tdprof.cli import report
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.importing import import_perf_data
@@ -54,17 +53,7 @@ def recording(folder: Path, *, recorder: bytes = b"perf", fields: SampleType = F
         data += w.mmap2(pid, start, 0x1000, 0, b"/nowhere" + path, trailer=trailer(pid, time_ns))
     for number, (pid, cgroup) in enumerate([(APP, 1), (APP, 1), (BOXED, 2**40), (BOXED, 3), (BOXED, 0)]):
         data += w.sample(Sample(ip=0x1010, pid=pid, tid=pid, time_ns=30 + number, id=1, cgroup=cgroup, period=7))
-    folder.mkdir()
-    (folder / "perf.data").write_bytes(made.file(data))
-    import_perf_data(str(folder / "perf.data"), folder / "capture")
-    return folder / "capture"
-
-
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(report.command, list(arguments))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return imported(folder, made.file(data))
 
 
 def test_samples_are_kept_apart_by_cgroup(tmp_path: Path) -> None:
@@ -136,7 +125,7 @@ def test_files_of_containers_that_may_be_others_are_said(tmp_path: Path) -> None
 
 def test_report_by_cgroup_in_every_form(tmp_path: Path) -> None:
     capture = str(recording(tmp_path / "r"))
-    rows = json.loads(run(capture, "--by", "cgroup", "--json").stdout)["rows"]
+    rows = json.loads(run_report(capture, "--by", "cgroup", "--json").stdout)["rows"]
     assert [(row["cgroup"], row["path"], row["samples"], row["weight"], row["share"]) for row in rows] == [
         (1, "/", 2, 14, 0.4),
         (None, None, 1, 7, 0.2),
@@ -144,11 +133,11 @@ def test_report_by_cgroup_in_every_form(tmp_path: Path) -> None:
         (2**40, "/pod", 1, 7, 0.2),
     ]
     assert all(0 < row["half_width"] < 0.5 for row in rows)
-    assert run(capture, "--by", "cgroup", "--csv").stdout.splitlines()[1].startswith("cycles,1,/,0.4,")
-    text = run(capture, "--by", "cgroup").stdout
+    assert run_report(capture, "--by", "cgroup", "--csv").stdout.splitlines()[1].startswith("cycles,1,/,0.4,")
+    text = run_report(capture, "--by", "cgroup").stdout
     assert all(name in text for name in ("/pod", "[not recorded]", "[no path] 3"))
-    assert "and 3 more" in run(capture, "--by", "cgroup", "--limit", "1").stdout
-    assert run(str(tmp_path / "r" / "perf.data"), "--by", "cgroup").stdout == text
+    assert "and 3 more" in run_report(capture, "--by", "cgroup", "--limit", "1").stdout
+    assert run_report(str(tmp_path / "r" / "perf.data"), "--by", "cgroup").stdout == text
 
 
 def test_limits_of_cgroups_are_those_of_each_event(tmp_path: Path) -> None:
@@ -161,12 +150,12 @@ def test_limits_of_cgroups_are_those_of_each_event(tmp_path: Path) -> None:
     )
     capture = str(tmp_path / "perf.data")
     Path(capture).write_bytes(made.file(data))
-    rows = json.loads(run(capture, "--by", "cgroup", "--json", "--limit", "2").stdout)["rows"]
+    rows = json.loads(run_report(capture, "--by", "cgroup", "--json", "--limit", "2").stdout)["rows"]
     found = [(row["event"], row["cgroup"]) for row in rows]
     assert found == [("cycles", 1), ("cycles", 2), ("branches", 1), ("branches", 2)]
-    lines = run(capture, "--by", "cgroup", "--csv", "--limit", "2").stdout.splitlines()
+    lines = run_report(capture, "--by", "cgroup", "--csv", "--limit", "2").stdout.splitlines()
     assert [line.split(",")[:2] for line in lines[1:]] == [[event, str(cgroup)] for event, cgroup in found]
-    text = run(capture, "--by", "cgroup", "--limit", "1").stdout.splitlines()
+    text = run_report(capture, "--by", "cgroup", "--limit", "1").stdout.splitlines()
     assert [line.split()[0] for line in text] == ["event", "cycles", "branches", "and"]
     assert "and 4 more" in text[-1]
 
@@ -177,5 +166,5 @@ def test_report_by_cgroup_without_any_is_refused(tmp_path: Path) -> None:
     made = PerfDataWriter([Event(RecordLayout(FIELDS, ids=(1,)))])
     (folder / "perf.data").write_bytes(made.file(made.records.sample(Sample(ip=1, pid=7, tid=7, time_ns=5, id=1))))
     with pytest.raises(TdprofError, match="tell no control group") as caught:
-        run(str(folder / "perf.data"), "--by", "cgroup")
+        run_report(str(folder / "perf.data"), "--by", "cgroup")
     assert "--all-cgroups" in (caught.value.hint or "")

@@ -41,14 +41,6 @@ def grouped(groups: SampleGroups, *batches: Samples) -> list[tuple[int, ...]]:
     return sorted((*key, *sums) for key, sums in total.items())
 
 
-@pytest.fixture(params=["compiled", "python"])
-def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "python":
-        monkeypatch.setattr(perf_groups, "load_native", lambda: None)
-    name: str = request.param
-    return name
-
-
 @pytest.mark.usefixtures("implementation")
 def test_equal_samples_of_an_interval_are_one_row() -> None:
     batch = samples(time_ns=[1, 2, INTERVAL_NS], period=[10, 20, 30], pid=[5] * 3, user_chain=[1] * 3)

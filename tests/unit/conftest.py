@@ -1,0 +1,14 @@
+"""What several unit tests need."""
+
+import pytest
+
+from tdprof.decode import perf_groups
+
+
+@pytest.fixture(params=["compiled", "python"])
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of adding up samples and branches."""
+    if request.param == "python":
+        monkeypatch.setattr(perf_groups, "load_native", lambda: None)
+    name: str = request.param
+    return name
