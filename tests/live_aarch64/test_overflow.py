@@ -13,8 +13,8 @@ from live_aarch64.machine import IS_COUNTED, report, run_tdprof, self_counts
 # Of one round of the workload's `hot` and `cold`: turns of two instructions, and a few around them.
 HOT, COLD = 150_000, 50_000
 # Four samples fall into each round of 200,000: three in `hot`, one in `cold`. They drift by 436 a round, so that each
-# passes the border between the two within a round or two, whatever some interrupts add. Tried for every place to begin at,
-# with each sample moved by up to 500 at random: the counts are never further than four from the truth.
+# passes the border between the two within a round or two, whatever some interrupts add. Tried for every place to begin
+# at, with each sample moved by up to 500 at random: the counts are never further than four from the truth.
 IN_STEP = 49_891
 # Rounds and this period come into step only after thousands of rounds, so that samples are spread evenly over a round.
 OUT_OF_STEP = 23_209
