@@ -1,5 +1,6 @@
 """Options and fixtures that all tests share."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,7 +25,11 @@ def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("DEBUGINFOD_URLS", raising=False)
         patch.delenv("COLUMNS", raising=False)
+        before = signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # ignored where the tests are a background job
         yield
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -83,3 +83,13 @@ def test_an_interrupt_waits_for_the_rows_that_are_being_written() -> None:
         done.append("never")
     assert done == ["written"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_background_job_stays_deaf() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with _held_back():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -185,6 +185,10 @@ def _whole_writes(stream: BinaryIO) -> Iterator[BinaryIO]:
 def _held_back() -> Iterator[None]:
     """Ctrl-C within the block counts when it ends, a second one at once."""
     received = False
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # ignored, in a background job
+        yield
+        return
 
     def note(*_: object) -> None:
         nonlocal received
@@ -192,7 +196,7 @@ def _held_back() -> Iterator[None]:
             raise KeyboardInterrupt
         received = True
 
-    before = signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
