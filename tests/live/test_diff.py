@@ -26,15 +26,23 @@ def significant(comparison: Comparison) -> list[str]:
 
 
 def test_a_program_is_like_itself(build: Callable[[str], Path], tmp_path: Path) -> None:
-    """Of the pairs of 8 runs nearly none differ; they are not independent: a disturbed run is part of 7 of the 28.
+    """Of the pairs of some runs nearly none differ; they are not independent: a disturbed run is part of 7 of 28.
 
-    Therefore the bound allows for one such run and the 5 % of the rest; docs/diff.md has what was found.
+    Therefore the bound allows for one such run and the 5 % of the rest; docs/diff.md has what was found. Runs that the
+    machine made slower or faster as a whole are no case for it: they do differ.
     """
     program = build("steps.c")
-    profiles = [record("--", program, 1200, folder=tmp_path / str(run)).profile for run in range(8)]
-    assert all(profile.is_whole_run for profile in profiles)
-    found = [significant(compare(a, b)) for a, b in itertools.combinations(profiles, 2)]
-    assert sum(map(bool, found)) <= 7 + 1, found
+    profiles: list[Profile] = []
+    steady: list[Profile] = []
+    while len(steady) < 8 and len(profiles) < 40:
+        profiles.append(record("--", program, 1200, folder=tmp_path / str(len(profiles))).profile)
+        assert profiles[-1].is_whole_run
+        total = np.array([profile.total_weight()[0] for profile in profiles], float)
+        is_steady = np.abs(total / np.median(total) - 1) < 0.02
+        steady = [profile for profile, kept in zip(profiles, is_steady.tolist(), strict=True) if kept]
+    assert len(steady) >= 8, "this machine's speed changes all the time"
+    found = [significant(compare(a, b)) for a, b in itertools.combinations(steady, 2)]
+    assert sum(map(bool, found)) <= len(steady), found
 
 
 def test_a_tenth_more_in_one_function_is_found(build: Callable[[str], Path], tmp_path: Path) -> None:
