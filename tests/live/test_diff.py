@@ -25,6 +25,9 @@ def significant(comparison: Comparison) -> list[str]:
     ]
 
 
+FUNCTIONS = {"multiply", "shift", "divide", "rotate", "main"}
+
+
 def test_a_program_is_like_itself(build: Callable[[str], Path], tmp_path: Path) -> None:
     """Of the pairs of some runs nearly none differ; they are not independent: a disturbed run is part of 7 of 28.
 
@@ -41,7 +44,8 @@ def test_a_program_is_like_itself(build: Callable[[str], Path], tmp_path: Path) 
         is_steady = np.abs(total / np.median(total) - 1) < 0.02
         steady = [profile for profile, kept in zip(profiles, is_steady.tolist(), strict=True) if kept]
     assert len(steady) >= 8, "this machine's speed changes all the time"
-    found = [significant(compare(a, b)) for a, b in itertools.combinations(steady, 2)]
+    # What the kernel does for others on the same CPU differs indeed.
+    found = [FUNCTIONS & set(significant(compare(a, b))) for a, b in itertools.combinations(steady, 2)]
     assert sum(map(bool, found)) <= len(steady), found
 
 

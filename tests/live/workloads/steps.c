@@ -1,5 +1,6 @@
 // Repeats four kinds of work, each in a function of its own: ROUNDS times, with PERCENT more in the first of them.
-// None of them needs memory, so that what else runs on the machine matters little.
+// None of them needs memory, so that what else runs on the machine matters little. Rounds differ in length: equal ones can
+// keep step with a sampling clock, which then finds the same places of each round.
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,12 +44,16 @@ int main(int argc, char **argv)
 	int rounds = argc > 1 ? atoi(argv[1]) : 1000, percent = argc > 2 ? atoi(argv[2]) : 0;
 	uint64_t x = 88172645463325252ull;
 	double y = 1;
+	uint32_t random = 1;
 
 	for (int i = 0; i < rounds; i++) {
-		x = multiply(x, 100000 + 1000 * percent);
-		x = shift(x, 40000);
-		y = divide(y, 20000);
-		x = rotate(x, 60000);
+		random = random * 1664525 + 1013904223;
+		int length = 1 + (random >> 28);
+
+		x = multiply(x, length * (12500 + 125 * percent));
+		x = shift(x, length * 5000);
+		y = divide(y, length * 2500);
+		x = rotate(x, length * 7500);
 	}
 	printf("%llu %f\n", (unsigned long long)x, y);
 	return 0;
