@@ -20,7 +20,7 @@ from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
-from tdprof.model import DELETED, distinct
+from tdprof.model import DELETED
 from tdprof.recorder.artefacts import (
     MappedProgram,
     save_files,
@@ -77,10 +77,14 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
     too_large: list[str] = []
     if is_same_boot:
         mappings = read_table(target, "mappings")
-        pids = distinct(mappings["pid"].to_numpy()).tolist()
+        lists = (mappings[name].to_pylist() for name in MappedProgram._fields)
+        mapped = [MappedProgram(*row) for row in zip(*lists, strict=True)]
+        pids = {program.pid for program in mapped}
         save_perf_maps(target, pids)
-        too_large = _save_files(target, manifest, mappings, set(filter(sees_other_files, pids)))
-        save_jitdumps(target, zip(mappings["pid"].to_pylist(), mappings["path"].to_pylist(), strict=True))
+        save_jitdumps(target, ((program.pid, program.path) for program in mapped))
+        elsewhere = set(filter(sees_other_files, pids))
+        unseen = [program for program in mapped if program.pid in elsewhere or program.path.endswith(DELETED)]
+        too_large = _save_files(target, manifest, mappings, unseen) if unseen else []
     return replace(
         manifest,
         losses=decoded.losses,
@@ -95,26 +99,18 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
     )
 
 
-def _save_files(target: Path, manifest: Manifest, mappings: pa.Table, elsewhere: set[int]) -> list[str]:
+def _save_files(target: Path, manifest: Manifest, mappings: pa.Table, unseen: list[MappedProgram]) -> list[str]:
     """Save the programs and libraries that were sampled and no path leads to here: of containers, and deleted ones.
 
     Args:
         target: with the other tables.
         manifest: of the recording.
         mappings: its mappings.
-        elsewhere: processes that see other files than we do.
+        unseen: those of them whose path may mean something else here.
 
     Returns:
         The paths of those that are too large.
     """
-    names = ("pid", "path", "build_id", "address", "length")
-    programs = [
-        MappedProgram(*row)
-        for row in zip(*(mappings[name].to_pylist() for name in names), strict=True)
-        if row[0] in elsewhere or row[1].endswith(DELETED)
-    ]
-    if not programs:
-        return []
     from tdprof.attribute.address_space import AddressSpaces  # few recordings need them
     from tdprof.attribute.stacks import attribute_stacks
 
@@ -122,7 +118,7 @@ def _save_files(target: Path, manifest: Manifest, mappings: pa.Table, elsewhere:
     attributed = attribute_stacks(read_table(target, "samples"), read_table(target, "stacks"), mappings, spaces)
     sampled = {(file.path, file.build_id) for file in attributed.mapped_files}
     # Where SPE sampled is not known before its records are decoded.
-    return save_files(target, [each for each in programs if manifest.spe or (each.path, each.build_id) in sampled])
+    return save_files(target, [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled])
 
 
 @contextlib.contextmanager

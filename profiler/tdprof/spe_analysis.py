@@ -98,15 +98,17 @@ def analyse(
     if isinstance(rows, CodeRows) and by is not By.INSTRUCTION:
         places = [("(others)", "", "", 0)] * (1 - first) + rows.places()[:MAX_ROWS]
         code = [CodeKey(*place) for place in places]
-    threads = placement.groups_by_row(len(names) + first)[first:] if isinstance(rows, BlockRows) else None
-    if by is By.ADDRESS and isinstance(rows, BlockRows) and threads is not None:
-        lines = rows.blocks[:MAX_ROWS]
-        # Where some pairs of line and thread had no room, any line may have more threads than were counted.
-        candidates = np.flatnonzero(threads > 1) if first else np.arange(len(lines))
-        sharing = [""] * len(names)
-        shared = _sharing(count_words(source, lines[candidates]), lines[candidates])
-        for row, how in zip(candidates.tolist(), shared, strict=True):
-            sharing[1 - first + row] = how
+    threads: U64 | None = None
+    if isinstance(rows, BlockRows):
+        threads = placement.groups_by_row(len(names) + first)[first:]
+        if by is By.ADDRESS:
+            lines = rows.blocks[:MAX_ROWS]
+            # Where some pairs of line and thread had no room, any line may have more threads than were counted.
+            candidates = np.flatnonzero(threads > 1) if first else np.arange(len(lines))
+            sharing = [""] * len(names)
+            shared = _sharing(count_words(source, lines[candidates]), lines[candidates])
+            for row, how in zip(candidates.tolist(), shared, strict=True):
+                sharing[1 - first + row] = how
     return SpeReport(
         names=names,
         counts=by_name,

@@ -280,7 +280,6 @@ def report(
     tdprof spe report perf.data --by address      cache lines; --by page for pages
     """
     refuse_two_forms(as_json=as_json, as_csv=as_csv)
-    keep_process_small()
     output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
     with _open(file, is_raw=is_raw, midr=midr) as source:
         print_report(source, file, By(by), output, has_names=not is_raw, jobs=jobs)
@@ -308,6 +307,7 @@ def report_capture(capture: Path, by: str, output: SpeOutput) -> None:
 
 def print_report(source: SpeInput, file: str, by: By, output: SpeOutput, *, has_names: bool, jobs: int | None) -> None:
     """Analyse open SPE data and print it; ``file`` is the perf.data or capture that also names its code."""
+    keep_process_small()
     with contextlib.ExitStack() as stack:
         tables: Path | None = None
         if has_names and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
