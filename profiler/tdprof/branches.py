@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from tdprof.capture.manifest import read_manifest
 from tdprof.capture.tables import has_table, read_table
 from tdprof.errors import TdprofError
-from tdprof.frames import frame_stacks, function_names, group_rows, leaf_locations, module_names, printable
+from tdprof.frames import (
+    frame_stacks,
+    function_names,
+    group_of_row,
+    group_rows,
+    leaf_locations,
+    module_names,
+    printable,
+)
 from tdprof.metrics.spe import share_interval
 from tdprof.model import I64, U64
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, branch_ends, load_other_samples
@@ -67,9 +75,7 @@ def load_branches(
         for name, column in _columns(table).items()
     }
     first = order[start]
-    row = np.empty(len(order), np.int64)
-    row[order] = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
-    counts["stacks"] = _fewest_samples(table, row, len(start))
+    counts["stacks"] = _fewest_samples(table, group_of_row(order, start), len(start))
     words = [*(printable(word) for word in types.dictionary.to_pylist()), None]
     return BranchReport(
         events=events,
@@ -128,8 +134,7 @@ def _places(profile: Profile, *, by_function: bool) -> tuple[I64, list[BranchEnd
     if by_function:
         line = np.zeros_like(line)
     order, start = group_rows(function, line, np.where((line > 0) | by_function, 0, location))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
+    place = group_of_row(order, start)
     names, modules = function_names(profile), module_names(profile)
     files, mapped_file = [*map(printable, profile.functions.file), ""], [*profile.functions.mapped_file.tolist(), -1]
     first = order[start]

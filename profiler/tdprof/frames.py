@@ -227,6 +227,13 @@ def group_rows(*keys: NDArray[Any]) -> tuple[I64, I64]:
     return order, np.flatnonzero(differs)
 
 
+def group_of_row(order: I64, start: I64) -> I64:
+    """int64[n]: the number of each row's group, of what `group_rows` returns."""
+    group = np.empty(len(order), np.int64)
+    group[order] = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
+    return group
+
+
 def printable(text: str) -> str:
     """Text for any terminal, JSON reader or UTF-8 file: no controls or overrides of direction, no undecodable bytes."""
     return text.encode("utf-8", "replace").decode().translate(_CONTROLS)

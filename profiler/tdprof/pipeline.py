@@ -19,7 +19,7 @@ from tdprof.doubts import container_doubts, count_doubt, cut_doubt, event_doubts
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings
 from tdprof.finishing import finish_capture, tables_of
-from tdprof.frames import group_rows
+from tdprof.frames import group_of_row, group_rows
 from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model import I64, U64, EventInfo, FileKind, Locations, MappedFile, Unknown, distinct
 from tdprof.naming import name_locations
@@ -131,7 +131,7 @@ def branch_ends(branches: pa.Table) -> tuple[I64, pa.Table, pa.Table]:
     keys = [np.tile(branches[name].to_numpy(), 2)[known] for name in ("pid", "time_ns")]
     order, start = group_rows(*keys, addresses[known])
     end = np.full(len(addresses), -1, np.int64)
-    end[known[order]] = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
+    end[known] = group_of_row(order, start)
     first = known[order[start]]
     pid, time_ns = (np.tile(branches[name].to_numpy(), 2)[first] for name in ("pid", "time_ns"))
     return end, *address_tables(addresses[first], pid, time_ns)

@@ -13,7 +13,7 @@ from tdprof.export import pprof_pb2 as pb
 from tdprof.export.pprof_code import StackIds, StringTable, add_code
 from tdprof.export.pprof_findings import Label, function_labels, summary
 from tdprof.findings import Findings
-from tdprof.frames import frame_stacks, group_rows
+from tdprof.frames import frame_stacks, group_of_row, group_rows
 from tdprof.model import I32, I64, EventInfo, Unit
 from tdprof.operations import RECORDS, SampledOperations
 from tdprof.profile import NO_ID, Profile
@@ -120,10 +120,10 @@ def _add_samples(
     """Add all samples; returns how many functions were left without their metrics."""
     samples = profile.samples
     order, start = group_rows(samples.pid, samples.tid, samples.thread_name, samples.stack)
-    group = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
+    group = group_of_row(order, start)
     values = np.zeros((len(start), len(message.sample_type)), np.int64)
-    np.add.at(values[:, 0], group, samples.count[order].astype(np.int64))
-    np.add.at(values, (group, samples.event[order] + 1), samples.weight[order].astype(np.int64))
+    np.add.at(values[:, 0], group, samples.count.astype(np.int64))
+    np.add.at(values, (group, samples.event + 1), samples.weight.astype(np.int64))
 
     labels: dict[tuple[int, int, int, int], list[pb.Label]] = {}
     first = order[start]
