@@ -1,5 +1,6 @@
 import json
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,35 @@ def test_damage_anywhere_is_a_miss(program, cache):
 
 
 @needs_native
+def test_every_bit_of_the_header_counts(program, cache):
+    stacks(program, cache)
+    (entry,) = cache.entries()
+    good = entry.path.read_bytes()
+    source = json.loads(good[24 : good.index(b"}}") + 2])["source"]
+    assert cache.load(entry.build_id, source) is not None
+    bad = bytearray(good)
+    for bit in range(8 * (good.index(b"}}") + 2)):
+        if 160 <= bit < 192:
+            continue  # four bytes that say nothing
+        bad[bit // 8] ^= 1 << bit % 8
+        entry.path.write_bytes(bad)
+        assert cache.load(entry.build_id, source) is None, bit
+        bad[bit // 8] ^= 1 << bit % 8
+
+
+@needs_native
+def test_what_was_kept_of_another_executable_is_not_used(program, cache):
+    stacks(program, cache)
+    (entry,) = cache.entries()
+    data = entry.path.read_bytes()
+    source = json.loads(data[24 : data.index(b"}}") + 2])["source"]
+    other = cache.folder / "ab" / "cdef.tds"
+    other.parent.mkdir(exist_ok=True)
+    entry.path.rename(other)
+    assert cache.load("abcdef", source) is None
+
+
+@needs_native
 def test_unwritable_folder_only_costs_time(program, tmp_path):
     (tmp_path / "file").write_text("in the way")
     assert stacks(program, SymbolCache(tmp_path / "file" / "cache")) == stacks(program, None)
@@ -115,7 +145,10 @@ def test_without_debug_data_nothing_is_kept(tmp_path, cache):
 def test_the_header_is_as_documented(program, cache):
     stacks(program, cache)
     data = cache.entries()[0].path.read_bytes()
-    assert data[:8] == b"TDSYM\0\0\1"
-    header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
-    assert set(header) == {"source", "is_complete", "columns"}
+    assert data[:8] == b"TDSYM\0\0\2"
+    text = data[24 : 24 + int.from_bytes(data[8:16], "little")]
+    assert zlib.crc32(text) == int.from_bytes(data[16:20], "little")
+    header = json.loads(text)
+    assert set(header) == {"build_id", "source", "is_complete", "columns"}
+    assert header["build_id"] == read_build_id(program)
     assert all(offset % 64 == 0 for _, offset, _, _ in header["columns"].values())

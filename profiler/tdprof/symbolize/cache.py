@@ -1,7 +1,7 @@
 """What was read of debug data, kept on disk by build-id: memory-mapped columns, checked before use.
 
-A file holds the ``CodeIndex`` and ``SymbolTable`` of one executable: magic, length of a JSON header, the header, then
-the columns, each on a 64-byte border with its CRC-32 in the header. docs/symbols.md has the details.
+A file holds the ``CodeIndex`` and ``SymbolTable`` of one executable: magic, length and CRC-32 of a JSON header, the
+header, then the columns, each on a 64-byte border with its CRC-32 in the header. docs/symbols.md has the details.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
 from tdprof.user_cache import user_cache
 
-_MAGIC = b"TDSYM\x00\x00\x01"  # the last byte is the version of this layout
-_START = struct.Struct("<8sQ")
+_MAGIC = b"TDSYM\x00\x00\x02"  # the last byte is the version of this layout
+_START = struct.Struct("<8sQI4x")
 _ALIGNMENT = 64
 _DEFAULT_LIMIT_BYTES = 2 << 30
 _NAME = re.compile(r"[0-9a-f]{4,}\.tds")
@@ -82,7 +82,7 @@ class SymbolCache:
         try:
             with path.open("rb") as file:
                 data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            found = _decode(data)
+            found = _decode(data, build_id)
         except (OSError, ValueError, KeyError, TypeError, struct.error):
             return None
         if found.source != source:
@@ -100,7 +100,7 @@ class SymbolCache:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
                 try:
-                    file.writelines(_encode(symbols))
+                    file.writelines(_encode(build_id, symbols))
                     file.close()
                     os.replace(file.name, path)
                 except OSError:
@@ -147,30 +147,36 @@ def _columns(symbols: CachedSymbols) -> Iterable[tuple[str, np.ndarray[Any, Any]
         yield "asked", symbols.asked
 
 
-def _encode(symbols: CachedSymbols) -> Iterable[bytes | memoryview]:
+def _encode(build_id: str, symbols: CachedSymbols) -> Iterable[bytes | memoryview]:
     """The file's pieces in order."""
     columns = [(name, np.ascontiguousarray(array)) for name, array in _columns(symbols)]
     described, offset = {}, 0
     for name, array in columns:
         described[name] = [array.dtype.str, offset, len(array), zlib.crc32(array.data)]
         offset += array.nbytes + -array.nbytes % _ALIGNMENT
-    header = {"source": symbols.source, "is_complete": symbols.is_complete, "columns": described}
+    header = {"build_id": build_id, "source": symbols.source, "is_complete": symbols.is_complete, "columns": described}
     text = json.dumps(header).encode()
     text += b" " * (-(_START.size + len(text)) % _ALIGNMENT)
-    yield _START.pack(_MAGIC, len(text))
+    yield _START.pack(_MAGIC, len(text), zlib.crc32(text))
     yield text
     for _, array in columns:
         yield array.data
         yield bytes(-array.nbytes % _ALIGNMENT)
 
 
-def _decode(data: memoryview) -> CachedSymbols:
+def _decode(data: memoryview, build_id: str) -> CachedSymbols:
     """Raises ValueError, KeyError, TypeError or struct.error for what is not a whole file of this layout."""
-    magic, length = _START.unpack_from(data)
+    magic, length, checksum = _START.unpack_from(data)
     if magic != _MAGIC:
         raise ValueError("another layout")
     body = _START.size + length
-    header = json.loads(bytes(data[_START.size : body]))
+    text = data[_START.size : body]
+    # Before it is parsed: a flipped bit can also leave JSON that says something else.
+    if zlib.crc32(text) != checksum:
+        raise ValueError("the header is damaged")
+    header = json.loads(bytes(text))
+    if header["build_id"] != build_id:
+        raise ValueError("another executable's")
     arrays: dict[str, Any] = {}
     for name, (kind, offset, count, checksum) in header["columns"].items():
         array = np.frombuffer(data, np.dtype(kind), count, body + offset)
