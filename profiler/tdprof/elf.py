@@ -6,6 +6,7 @@ Layouts: System V ABI, "Object Files"; build-id note: GNU ld's ``--build-id``.
 
 import mmap
 import os
+import re
 import stat
 import struct
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _NOTE = struct.Struct("<III")
 _PN_XNUM = 0xFFFF  # more program headers than e_phnum can say: the count stands in section 0
 _SHN_XINDEX = 0xFFFF  # the same for e_shstrndx
+_BUILD_ID = re.compile(r"(?:[0-9a-f]{2}){2,64}")  # linkers make 8 to 20 bytes, --build-id=0x… any number
 _NAME_BYTES = 64  # section names that mean something to us are shorter
 
 
@@ -90,6 +92,14 @@ class Elf:
         notes = [self.section_data(section) for section in self.sections if section.type == SHT_NOTE]
         notes += [self.data[s.offset : s.offset + s.file_size] for s in self.segments if s.type == PT_NOTE]
         return next(filter(None, map(find_build_id, notes)), "")
+
+
+def is_build_id(text: str) -> bool:
+    """Whether this is a build-id in lower-case hex, and may be part of a path or an address.
+
+    What a capture or perf.data has for one can be any text.
+    """
+    return _BUILD_ID.fullmatch(text) is not None
 
 
 def read_build_id(path: str | Path) -> str:

@@ -52,6 +52,16 @@ def test_a_replaced_file_is_never_used(program):
     assert leaf_names(found) == ["WRONG_BUILD_ID"]
 
 
+def test_what_is_no_build_id_is_part_of_no_path(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("tdprof.symbolize.symbolizer.open_elf", lambda path: opened.append(str(path)) or open_elf(path))
+    for build_id in ("../../../etc/passwd", "/etc/passwd", "ab", "abcg"):
+        with Symbolizer(carried_files=tmp_path / "files", debug_dirs=[tmp_path / "debug"]) as symbolizer:
+            found = symbolizer.locate(MappedFile("/no/such/program", build_id), offsets(0x1000))
+        assert leaf_names(found) == ["NO_FILE"]
+    assert set(opened) == {"/no/such/program"}
+
+
 def test_a_deleted_file_without_build_id_is_not_taken_for_its_successor(program):
     with Symbolizer() as symbolizer:
         deleted = MappedFile(f"{program} (deleted)")

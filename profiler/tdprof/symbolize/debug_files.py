@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tdprof.elf import Elf, ElfError, open_elf, parse_elf
+from tdprof.elf import Elf, ElfError, is_build_id, open_elf, parse_elf
 
 if TYPE_CHECKING:  # slow to load, and few need it
     from tdprof.symbolize.debuginfod import Debuginfod
@@ -48,14 +48,14 @@ class DebugDirs:
 
     def by_build_id(self, build_id: str, suffix: str = ".debug") -> Iterator[Path]:
         """The places of a file with this build-id."""
-        if len(build_id) > 2:
+        if is_build_id(build_id):
             for root in self.roots:
                 yield root / ".build-id" / build_id[:2] / f"{build_id[2:]}{suffix}"
 
 
 def programs_by_build_id(root: Path, build_id: str) -> list[Path]:
     """Where a folder has the program itself: as distributions link to it, and as ``perf buildid-cache`` keeps it."""
-    if len(build_id) <= 2:
+    if not is_build_id(build_id):
         return []
     place = root / ".build-id" / build_id[:2] / build_id[2:]
     return [place, place / "elf"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tdprof.elf import Elf, ElfError, open_elf
+from tdprof.elf import Elf, ElfError, is_build_id, open_elf
 from tdprof.model import DELETED, U64, FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
@@ -196,7 +196,7 @@ class Symbolizer:
         if file.kind is FileKind.VDSO:
             return [self._vdso] if self._vdso else []
         path = file.path.removesuffix(DELETED)
-        carried = [self._carried_files / file.build_id] if self._carried_files and file.build_id else []
+        carried = [self._carried_files / file.build_id] if self._carried_files and is_build_id(file.build_id) else []
         roots = list(self._debug_dirs.roots)
         if not self._symfs:
             roots.append(PERF_STORE.expanduser())
