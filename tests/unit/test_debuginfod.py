@@ -25,12 +25,18 @@ class Server:
         self.asked: list[str] = []
         self.announce: int | None = None
         self.delay_s = 0.0
+        self.pause_s = 0.0  # between the bytes of a body
+        self.raw: list[bytes] | None = None  # instead of an answer, one after the other with the pause between
+        self.is_over = threading.Event()
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 outer.asked.append(self.path)
                 time.sleep(outer.delay_s)
+                if outer.raw is not None:
+                    self.trickle(outer.raw)
+                    return
                 body = outer.files.get(self.path)
                 if body is None:
                     with contextlib.suppress(BrokenPipeError):
@@ -39,8 +45,19 @@ class Server:
                 self.send_response(200)
                 self.send_header("Content-Length", str(outer.announce or len(body)))
                 self.end_headers()
+                if outer.pause_s:
+                    self.trickle([body[i : i + 1] for i in range(len(body))])
+                    return
                 with contextlib.suppress(BrokenPipeError):
                     self.wfile.write(body)
+
+            def trickle(self, parts: list[bytes]) -> None:
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    for part in parts:
+                        self.wfile.write(part)
+                        if outer.is_over.wait(outer.pause_s):
+                            return
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -54,6 +71,7 @@ class Server:
 def server():
     server = Server()
     yield server
+    server.is_over.set()
     server.server.shutdown()
     server.server.server_close()
 
@@ -75,7 +93,7 @@ def test_environment(tmp_path):
             "DEBUGINFOD_CACHE_PATH": str(tmp_path),
             "DEBUGINFOD_TIMEOUT": "7",
             "DEBUGINFOD_MAXSIZE": "1000",
-            "DEBUGINFOD_MAXTIME": "nonsense",
+            "DEBUGINFOD_MAXTIME": "inf",
         }
     )
     assert client is not None
@@ -83,11 +101,14 @@ def test_environment(tmp_path):
     assert (client.timeout_s, client.largest_bytes, client.longest_s) == (7, 1000, 0)
 
 
+DEBUG_DATA = ElfFile(build_id=b"\xab\xcd").to_bytes()
+
+
 def test_a_file_is_fetched_once(server, client):
-    server.files["/buildid/abcd/debuginfo"] = b"debug data"
+    server.files["/buildid/abcd/debuginfo"] = DEBUG_DATA
     path = client.find("abcd", "debuginfo")
     assert path is not None
-    assert path.read_bytes() == b"debug data"
+    assert path.read_bytes() == DEBUG_DATA
     assert client.find("abcd", "debuginfo") == path
     assert server.asked == ["/buildid/abcd/debuginfo"]
 
@@ -98,7 +119,7 @@ def test_a_miss_is_believed_for_a_while(server, client):
     assert len(server.asked) == 1
     mark = client.folder / "abcd" / "debuginfo"
     os.utime(mark, (time.time() - 3600, time.time() - 3600))
-    server.files["/buildid/abcd/debuginfo"] = b"now there"
+    server.files["/buildid/abcd/debuginfo"] = DEBUG_DATA
     assert client.find("abcd", "debuginfo") is not None
 
 
@@ -120,6 +141,67 @@ def test_a_download_that_breaks_off_leaves_nothing(server, client):
     assert client.find("abcd", "debuginfo") is None
     assert client.failures
     assert not [path for path in client.folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"<html>Please log in to this hotel's network</html>" * 9, "no ELF file"),
+        (ElfFile(build_id=b"\x12\x34").to_bytes(), "build-id 1234"),
+        (DEBUG_DATA[:40], "no ELF file"),
+    ],
+)
+def test_another_file_is_not_kept(server, client, answer, why):
+    server.files["/buildid/abcd/debuginfo"] = answer
+    assert client.find("abcd", "debuginfo") is None
+    assert why in client.failures[server.url]
+    assert not [path for path in client.folder.rglob("*") if path.is_file()]
+
+
+def test_another_file_that_was_kept_is_fetched_again(server, client):
+    copy = client.folder / "abcd" / "debuginfo"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(b"<html>Please log in</html>" * 9)
+    server.files["/buildid/abcd/debuginfo"] = DEBUG_DATA
+    assert client.find("abcd", "debuginfo") == copy
+    assert copy.read_bytes() == DEBUG_DATA
+
+
+@pytest.mark.parametrize("build_id", ["../../../../etc", "ab", "AB/../cd", "abcd?x", "abcd\n", "abc", "ab" * 65, ""])
+def test_what_is_no_build_id_is_part_of_no_address(server, client, build_id):
+    assert client.find(build_id, "debuginfo") is None
+    assert not server.asked
+    assert not client.folder.exists()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [b"HTTP/1.1 200 OK\r\n", *([b"X"] * 1000)],  # a header without an end
+        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", *([b"0"] * 1000)],  # a chunk's length, the same
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", *([b"x"] * 1000)],
+    ],
+    ids=["header", "chunk", "body"],
+)
+@pytest.mark.parametrize("limit", ["DEBUGINFOD_TIMEOUT", "DEBUGINFOD_MAXTIME"])
+def test_a_server_that_drips_is_given_up(server, client, raw, limit):
+    server.raw, server.pause_s = raw, 0.05
+    client.timeout_s, client.longest_s = (0.5, 0) if limit == "DEBUGINFOD_TIMEOUT" else (30, 0.5)
+    began = time.monotonic()
+    assert client.find("abcd", "debuginfo") is None
+    assert time.monotonic() - began < 20  # all that it had to send takes 50 s
+    assert limit in client.failures[server.url]
+    assert not [path for path in client.folder.rglob("*") if path.is_file()]
+
+
+def test_a_slow_server_that_sends_enough_is_waited_for(server, client):
+    data = DEBUG_DATA.ljust(5 * (100 << 10), b"\0")
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+    server.raw = [head, *(data[i : i + (100 << 10)] for i in range(0, len(data), 100 << 10))]
+    server.pause_s, client.timeout_s = 0.7, 2  # 3.5 s in all
+    path = client.find("abcd", "debuginfo")
+    assert path is not None, client.failures
+    assert path.read_bytes() == data
 
 
 def test_a_slow_server_is_given_up_and_not_asked_again(server, client):

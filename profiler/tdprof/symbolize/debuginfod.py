@@ -5,6 +5,7 @@ are shared with gdb and every other client. Without ``DEBUGINFOD_URLS`` nothing 
 """
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -12,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tdprof.elf import ElfError, is_build_id, open_elf
+
 Kind = Literal["debuginfo", "executable"]
 
-_CHUNK_BYTES = 1 << 20
 _MISS_LASTS_S = 600  # how long a server's "not found" is believed: an empty copy stands for it
 _TIMEOUT_S = 90
 _LARGEST_BYTES = 4 << 30
@@ -27,8 +29,8 @@ class Debuginfod:
     Attributes:
         urls: of the servers, asked in this order.
         folder: of the local copies.
-        timeout_s: how long to wait for a server's next bytes (``DEBUGINFOD_TIMEOUT``, default 90).
-        longest_s: how long one download may take, 0 for ever (``DEBUGINFOD_MAXTIME``).
+        timeout_s: how long a server may take for each 100 KiB (``DEBUGINFOD_TIMEOUT``, default 90), 0 for ever.
+        longest_s: how long one download may take (``DEBUGINFOD_MAXTIME``), 0 for ever.
         largest_bytes: what is larger is not fetched (``DEBUGINFOD_MAXSIZE``, default 4 GiB).
         progress: told what is being fetched.
         failures: what went wrong, one line for each server; it is not asked again.
@@ -62,14 +64,15 @@ class Debuginfod:
 
     def find(self, build_id: str, kind: Kind) -> Path | None:
         """The local copy of a file, fetched if need be; None if no server has it."""
-        if not build_id:
+        if not is_build_id(build_id):
             return None
         path = self.folder / build_id / kind
         with contextlib.suppress(OSError):
             status = path.stat()
-            if status.st_size:
+            # Other clients keep whatever a server sent: what is another file here is fetched anew.
+            if status.st_size and not _what_is_wrong(path, build_id):
                 return path
-            if time.time() - status.st_mtime < _MISS_LASTS_S:
+            if not status.st_size and time.time() - status.st_mtime < _MISS_LASTS_S:
                 return None
         import http.client  # slow to load, as what fetching needs is, and most runs fetch nothing
         import urllib.error
@@ -80,7 +83,7 @@ class Debuginfod:
                 is_certain = False
                 continue
             try:
-                self._fetch(f"{url.rstrip('/')}/buildid/{build_id}/{kind}", path)
+                self._fetch(f"{url.rstrip('/')}/buildid/{build_id}/{kind}", path, build_id)
                 return path
             except urllib.error.HTTPError as error:
                 error.close()
@@ -96,41 +99,41 @@ class Debuginfod:
                 path.write_bytes(b"")
         return None
 
-    def _fetch(self, url: str, path: Path) -> None:
-        """Download to ``path``, which appears only when it is whole."""
+    def _fetch(self, url: str, path: Path, build_id: str) -> None:
+        """Download to ``path``, which appears only when it is whole and the file that was asked for."""
         import tempfile
-        import urllib.request
 
-        began = time.monotonic()
-        request = urllib.request.Request(url, headers={"User-Agent": "tdprof"})
-        with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
-            total = int(response.headers.get("Content-Length") or 0)
-            if total > self.largest_bytes:
-                raise ValueError(f"{total} bytes are more than DEBUGINFOD_MAXSIZE allows")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-                try:
-                    size = 0
-                    while chunk := response.read(_CHUNK_BYTES):
-                        size += len(chunk)
-                        if size > self.largest_bytes:
-                            raise ValueError("it is larger than DEBUGINFOD_MAXSIZE allows")
-                        if self.longest_s and time.monotonic() - began > self.longest_s:
-                            raise ValueError("it takes longer than DEBUGINFOD_MAXTIME allows")
-                        file.write(chunk)
-                        of_total = f" of {total >> 20}" if total else ""
-                        self.progress(f"fetching {url}: {size >> 20}{of_total} MiB")
-                    if total and size != total:
-                        raise ValueError("the server sent less than it announced")
-                    file.close()
-                    os.replace(file.name, path)
-                except BaseException:  # Ctrl-C as well must not leave a part behind
-                    Path(file.name).unlink(missing_ok=True)
-                    raise
+        from tdprof.symbolize.download import DownloadError, Limits, download
+
+        def say(size: int, total: int) -> None:
+            of_total = f" of {total >> 20}" if total else ""
+            self.progress(f"fetching {url}: {size >> 20}{of_total} MiB")
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+            try:
+                download(url, file.file, Limits(self.timeout_s, self.longest_s, self.largest_bytes), say)
+                file.close()
+                if why := _what_is_wrong(Path(file.name), build_id):
+                    raise DownloadError(why)
+                os.replace(file.name, path)
+            except BaseException:  # Ctrl-C as well must not leave a part behind
+                Path(file.name).unlink(missing_ok=True)
+                raise
+
+
+def _what_is_wrong(path: Path, build_id: str) -> str:
+    """Why a file is not the one that was asked for; empty if it is."""
+    try:
+        found = open_elf(path).build_id
+    except ElfError as error:
+        return f"its answer is no ELF file ({error}); is there a login or an error page before it?"
+    return "" if found == build_id else f"it sent a file with build-id {found or 'none'} for {build_id}"
 
 
 def _number(text: str | None, default: float) -> float:
     try:
-        return float(text) if text else default
+        number = float(text) if text else default
     except ValueError:
         return default
+    return number if math.isfinite(number) else default
