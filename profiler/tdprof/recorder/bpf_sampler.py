@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tdprof.capture.spool import STACKS_FILE, SpoolWriter
+from tdprof.linux.user_cache import user_cache
 from tdprof.recorder import bpf_map
 from tdprof.recorder.bpf_cache import BpfCache
 from tdprof.recorder.bpf_object import BpfObject, LoadError, load_object
 from tdprof.recorder.ring import BpfRing
-from tdprof.user_cache import user_cache
 
 if TYPE_CHECKING:
     from tdprof.recorder.compiler_process import CompilerProcess

@@ -18,10 +18,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from tdprof.linux.user_cache import user_cache
 from tdprof.model import U64
 from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
-from tdprof.user_cache import user_cache
 
 _MAGIC = b"TDSYM\x00\x00\x02"  # the last byte is the version of this layout
 _START = struct.Struct("<8sQI4x")

@@ -1,0 +1,1 @@
+"""What tdprof needs of Linux below all stages: files that only their owner can have written."""

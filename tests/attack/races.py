@@ -1,0 +1,34 @@
+"""Programs of attackers that exchange a name again and again while somebody uses it."""
+
+SWAP_FOLDER_FOR_LINK = """
+import os, sys
+os.chdir(sys.argv[1])
+name, target = sys.argv[2:]
+print("ready", flush=True)
+while True:
+    try:
+        os.rename(name, "aside")
+        os.symlink(target, name)
+    except OSError:
+        continue
+    # What was moved away cannot be removed: it is root's. It goes as far as the attacker can put it.
+    try:
+        os.unlink(name)
+        os.rename("aside", name)
+    except OSError:
+        pass
+"""
+"""Arguments: folder, name in it, and where the link points. A name that appears there becomes a link, and back."""
+
+PLANT_LINKS = """
+import os, sys
+folder, target, *names = sys.argv[1:]
+print("ready", flush=True)
+while True:
+    for name in names:
+        try:
+            os.symlink(os.path.join(target, name), os.path.join(folder, name))
+        except OSError:
+            pass
+"""
+"""Arguments: folder, where links shall point, names. Keeps a link under each name."""
