@@ -2,7 +2,6 @@
 
 import os
 import select
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from tdprof.recorder.attach import threads_of
 from tdprof.recorder.counting import CounterSet, Target
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
+from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.workload import Workload
 
 # How long an interrupted command gets to end by itself; Ctrl-C in a terminal reaches it too.
@@ -58,14 +58,6 @@ class Subject:
     cpus: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Interrupts:
-    """Signals received so far, and a descriptor that is readable once there is one."""
-
-    received: list[int]
-    fd: int
-
-
 def count_run(
     subject: Subject,
     groups: Sequence[Sequence[Event]],
@@ -88,7 +80,7 @@ def count_run(
         tids = (workload.pid,) if workload and follows_command else tuple(threads_of(subject.pids))
         target = Target(tids, () if tids else subject.cpus, starts_on_exec=follows_command)
         counters = stack.enter_context(CounterSet(groups, target))
-        interrupts = stack.enter_context(_interruptible())
+        signals = stack.enter_context(StopSignals())
         # Where a command merely sets the duration, its end is what counts, as in perf stat.
         ends = [workload.pidfd] if workload else [stack.enter_context(_open_pidfd(pid)) for pid in subject.pids]
         ticker = _Ticker(counters, interval_s, on_interval)
@@ -96,14 +88,14 @@ def count_run(
             counters.enable()
         if workload:
             workload.start()
-        _wait(ends, ticker, interrupts)
-        if workload and interrupts.received:
+        _wait(ends, ticker, signals)
+        if workload and signals.received is not None:
             _end_command(workload)
         if not follows_command:
             counters.disable()
         total = ticker.finish()
         status = workload.wait() if workload else None
-        return CountedRun(total, status, counters.refused, counters.user_only, bool(interrupts.received))
+        return CountedRun(total, status, counters.refused, counters.user_only, signals.received is not None)
 
 
 class _Ticker:
@@ -144,13 +136,13 @@ def _difference(count: Count, before: Count | None) -> Count:
     return Count(count.value - before.value, count.enabled_ns - before.enabled_ns, count.running_ns - before.running_ns)
 
 
-def _wait(ends: Sequence[int], ticker: _Ticker, interrupts: _Interrupts) -> None:
+def _wait(ends: Sequence[int], ticker: _Ticker, signals: StopSignals) -> None:
     """Until all descriptors say that their process has ended, or an interrupt."""
     poller = select.poll()
     open_ends = set(ends)
-    for fd in (*open_ends, interrupts.fd):
+    for fd in (*open_ends, signals.fileno()):
         poller.register(fd, select.POLLIN)
-    while not interrupts.received and (open_ends or not ends):
+    while signals.received is None and (open_ends or not ends):
         ready = poller.poll(ticker.remaining_ms())
         for fd, _ in ready:
             poller.unregister(fd)
@@ -176,25 +168,4 @@ def _open_pidfd(pid: int) -> Iterator[int]:
     try:
         yield fd
     finally:
-        os.close(fd)
-
-
-@contextmanager
-def _interruptible() -> Iterator[_Interrupts]:
-    """SIGINT and SIGTERM are noted instead of ending the program."""
-    # Python's poll resumes after a signal whose handler returns; the wake-up descriptor is what ends it.
-    fd, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    received: list[int] = []
-    old_wake = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    before = {
-        number: signal.signal(number, lambda number, _: received.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield _Interrupts(received, fd)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(old_wake)
-        os.close(wake)
         os.close(fd)

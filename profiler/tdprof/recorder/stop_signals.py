@@ -1,11 +1,18 @@
-"""The signals that end a recording, for a loop that waits on descriptors."""
+"""The signals that end a recording, for a loop that waits on descriptors, and what a launched command has of them."""
 
 import os
 import signal
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Python ignores these two for itself, whatever it found, and no process can ask what that was.
+_PYTHONS = (signal.SIGPIPE, signal.SIGXFSZ)
+
 
 class StopSignals:
-    """Turns SIGINT, SIGTERM and SIGHUP into a readable descriptor for the duration of a recording."""
+    """Turns SIGINT, SIGTERM and SIGHUP into a readable descriptor for the duration of a recording.
+
+    Those that were ignored when we were started stay so: ``nohup``, a background job of a script.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -20,9 +27,8 @@ class StopSignals:
 
     def __enter__(self) -> "StopSignals":
         self._wakeup = signal.set_wakeup_fd(self._write)
-        self._handlers = {
-            number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        }
+        heard = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+        self._handlers = {number: signal.signal(number, self._note) for number in heard}
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -31,3 +37,12 @@ class StopSignals:
         signal.set_wakeup_fd(self._wakeup)
         os.close(self._read)
         os.close(self._write)
+
+
+def default_unless_ignored() -> None:
+    """Give this process, about to execute a command, what the command would have had without us."""
+    for number in (*_STOPPING, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    for number in _PYTHONS:
+        signal.signal(number, signal.SIG_DFL)

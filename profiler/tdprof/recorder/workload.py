@@ -7,8 +7,10 @@ import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tdprof.errors import TdprofError
+from tdprof.recorder.stop_signals import default_unless_ignored
 
 EXIT_NOT_EXECUTABLE = 126  # what shells return for the two ways a command cannot start
 EXIT_NOT_FOUND = 127
@@ -34,27 +36,22 @@ class Workload:
         self._failed, failed_write = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        # Ignored, as it may have been when we were started, the kernel would keep no exit status for us.
+        on_child = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.pid = os.fork()
         if self.pid == 0:
-            self._run_child(go_read, failed_write)
+            self._run_child(go_read, failed_write, on_child)
         os.close(go_read)
         os.close(failed_write)
         self.pidfd = os.pidfd_open(self.pid)
 
-    def _run_child(self, go_read: int, failed_write: int) -> None:
+    def _run_child(self, go_read: int, failed_write: int, on_child: Any) -> None:
         # Nothing may be raised past here: this is the other process.
         try:
             os.close(self._go)
             os.close(self._failed)
-            for number in (
-                signal.SIGINT,
-                signal.SIGTERM,
-                signal.SIGHUP,
-                signal.SIGQUIT,
-                signal.SIGPIPE,
-                signal.SIGCHLD,
-            ):
-                signal.signal(number, signal.SIG_DFL)
+            default_unless_ignored()
+            signal.signal(signal.SIGCHLD, on_child)
             if os.read(go_read, 1):
                 os.execvp(self.command[0], self.command)
         except OSError as error:
