@@ -4,13 +4,13 @@
 Layouts: System V ABI, "Object Files"; build-id note: GNU ld's ``--build-id``.
 """
 
-import mmap
-import os
 import re
-import stat
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tdprof.linux.file_bytes import LARGEST_PIECE, FileBytes, MemoryBytes, NotRegularError, open_regular
 
 PT_LOAD, PT_NOTE = 1, 4
 PF_X = 1
@@ -26,6 +26,14 @@ _PN_XNUM = 0xFFFF  # more program headers than e_phnum can say: the count stands
 _SHN_XINDEX = 0xFFFF  # the same for e_shstrndx
 _BUILD_ID = re.compile(r"(?:[0-9a-f]{2}){2,64}")  # linkers make 8 to 20 bytes, --build-id=0x… any number
 _NAME_BYTES = 64  # section names that mean something to us are shorter
+# Bounds of what is believed of a header: more than linked programs have, and read within a second.
+_MOST_SEGMENTS = 1 << 16
+_MOST_SECTIONS = 1 << 18
+_MOST_NAMES_BYTES = 1 << 26
+# A build-id is wanted of every file that any process maps, also of one that is made to keep us busy.
+_MOST_NOTE_SECTIONS = 1 << 14
+_MOST_NOTES = 1 << 12
+_MOST_NOTE_BYTES = 1 << 20
 
 
 class ElfError(ValueError):
@@ -58,17 +66,17 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """A parsed file over its bytes, which stay mapped as long as this or a slice of them lives.
+    """A parsed file over its bytes; where they are a file's, it stays open as long as this lives.
 
     Attributes:
-        data: the whole file.
+        content: the whole file.
         type: ``e_type``.
         machine: ``e_machine``.
         segments, sections: those that lie inside the file's header tables.
         damage: what could not be read of the tables, or empty.
     """
 
-    data: memoryview
+    content: FileBytes | MemoryBytes
     type: int
     machine: int
     segments: tuple[Segment, ...]
@@ -81,17 +89,19 @@ class Elf:
 
     def section_data(self, section: Section) -> memoryview:
         """The section's bytes as they stand in the file: cut short if the file is, empty if it holds none."""
-        if section.type == SHT_NOBITS:
-            return self.data[:0]
-        return self.data[section.offset : section.offset + section.size]
+        return self.content.read(section.offset, 0 if section.type == SHT_NOBITS else section.size)
+
+    def holds(self, section: Section) -> bool:
+        """Whether the file has any bytes of the section."""
+        return section.type != SHT_NOBITS and section.size > 0 and section.offset < self.content.size
 
     @property
     def build_id(self) -> str:
         """GNU build-id in lower-case hex, or empty."""
         # Sections first: in a file of separate debug data the program headers still describe the original file.
-        notes = [self.section_data(section) for section in self.sections if section.type == SHT_NOTE]
-        notes += [self.data[s.offset : s.offset + s.file_size] for s in self.segments if s.type == PT_NOTE]
-        return next(filter(None, map(find_build_id, notes)), "")
+        notes = [(section.offset, section.size) for section in self.sections if section.type == SHT_NOTE]
+        notes += [(segment.offset, segment.file_size) for segment in self.segments if segment.type == PT_NOTE]
+        return _build_id_of(self.content, notes)
 
 
 def is_build_id(text: str) -> bool:
@@ -103,85 +113,139 @@ def is_build_id(text: str) -> bool:
 
 
 def read_build_id(path: str | Path) -> str:
-    """The file's GNU build-id in lower-case hex; empty if it has none, or is no ELF file that can be read."""
+    """The file's GNU build-id in lower-case hex; empty if it has none, is no ELF file that can be read, or hides it
+    behind more headers and notes than any linker writes."""
     try:
-        return open_elf(path).build_id
+        content = open_content(path)
+        header = _read_header(content)
     except (OSError, ElfError):
         return ""
+    sections = _rows(content, _SECTION, header.shoff, min(header.shnum, _MOST_NOTE_SECTIONS))
+    notes = [(row[4], row[5]) for row in sections if row[1] == SHT_NOTE]
+    notes += [(row[2], row[5]) for row in _segment_rows(content, header) if row[0] == PT_NOTE]
+    return _build_id_of(content, notes)
+
+
+def _build_id_of(content: FileBytes | MemoryBytes, notes: list[tuple[int, int]]) -> str:
+    """The build-id among the notes at some (offset, size)."""
+    left = _MOST_NOTE_BYTES
+    for offset, size in notes:
+        if left <= 0:
+            break
+        found = find_build_id(content.read(offset, min(size, left)))
+        if found:
+            return found
+        left -= max(size, _NOTE.size)
+    return ""
 
 
 def open_elf(path: str | Path) -> Elf:
-    """Map the file and parse its header tables.
+    """Open the file and parse its header tables.
 
     Raises:
         OSError: it cannot be opened.
         ElfError: it is no regular file, or not a 64-bit little-endian ELF file.
     """
-    # The name may lead to a device, which opening alone may start, or a FIFO, which must not make us wait.
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ElfError("not a regular file")
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise ElfError("not a regular file")
-        if status.st_size < _HEADER.size:
-            raise ElfError("too short for an ELF header")
-        data = memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
-    finally:
-        os.close(fd)
-    return parse_elf(data)
+    return parse_elf(open_content(path))
 
 
-def parse_elf(data: memoryview) -> Elf:
-    """Parse the header tables of a file's bytes.
+def open_content(path: str | Path) -> FileBytes:
+    """The file's bytes.
 
     Raises:
-        ElfError: not a 64-bit little-endian ELF file. A damaged table is not an error: see ``Elf.damage``.
+        OSError: it cannot be opened.
+        ElfError: it is no regular file.
     """
+    try:
+        return FileBytes(open_regular(path))
+    except NotRegularError as error:
+        raise ElfError("not a regular file") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """Of the ELF header: the kind of file, and where its tables are; numbers as they are meant, none checked yet."""
+
+    type: int
+    machine: int
+    phoff: int
+    phnum: int
+    shoff: int
+    shnum: int
+    shstrndx: int
+
+
+def _read_header(content: FileBytes | MemoryBytes) -> _Header:
+    data = content.read(0, _HEADER.size)
     if len(data) < _HEADER.size:
         raise ElfError("too short for an ELF header")
-    ident, e_type, machine, _, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, shstrndx = (
-        _HEADER.unpack_from(data)
+    ident, e_type, machine, _, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, shstrndx = _HEADER.unpack(
+        data
     )
     if ident[:4] != b"\x7fELF":
         raise ElfError("not an ELF file")
     if ident[4:6] != b"\x02\x01":
         raise ElfError("not a 64-bit little-endian ELF file")
-    damage = ""
-    if shoff and shentsize == _SECTION.size and shoff + _SECTION.size <= len(data):
-        first = _SECTION.unpack_from(data, shoff)
-        shnum = shnum or first[5]
-        shstrndx = first[6] if shstrndx == _SHN_XINDEX else shstrndx
-        phnum = first[7] if phnum == _PN_XNUM else phnum
-        sections, damage = _parse_sections(data, shoff, shnum, shstrndx)
+    first = content.read(shoff, _SECTION.size) if shoff and shentsize == _SECTION.size else b""
+    if len(first) == _SECTION.size:
+        row = _SECTION.unpack(first)
+        shnum = shnum or row[5]
+        shstrndx = row[6] if shstrndx == _SHN_XINDEX else shstrndx
+        phnum = row[7] if phnum == _PN_XNUM else phnum
     else:
-        sections = ()
-        damage = "the section headers lie outside the file" if shoff else ""
-    fitting = 0
-    if phoff and phentsize == _SEGMENT.size:
-        fitting = max(0, min(phnum, (len(data) - phoff) // _SEGMENT.size))
-    if fitting < phnum:
+        shnum = 0
+    if not phoff or phentsize != _SEGMENT.size:
+        phoff = content.size
+    return _Header(e_type, machine, phoff, phnum, shoff, shnum, shstrndx)
+
+
+def parse_elf(content: FileBytes | memoryview) -> Elf:
+    """Parse the header tables of a file's bytes.
+
+    Raises:
+        ElfError: not a 64-bit little-endian ELF file. A damaged table is not an error: see ``Elf.damage``.
+    """
+    source = MemoryBytes(content) if isinstance(content, memoryview) else content
+    header = _read_header(source)
+    sections, damage = _parse_sections(source, header)
+    segments = tuple(
+        Segment(kind, flags, offset, address, file_size)
+        for kind, flags, offset, address, _, file_size, _, _ in _segment_rows(source, header)
+    )
+    if len(segments) < header.phnum:
         damage = damage or "the program headers lie outside the file"
-    segments = []
-    for kind, flags, offset, address, _, file_size, _, _ in _SEGMENT.iter_unpack(
-        data[phoff : phoff + fitting * _SEGMENT.size]
-    ):
-        segments.append(Segment(kind, flags, offset, address, file_size))
-    return Elf(data, e_type, machine, tuple(segments), sections, damage)
+    return Elf(source, header.type, header.machine, segments, sections, damage)
 
 
-def _parse_sections(data: memoryview, shoff: int, shnum: int, shstrndx: int) -> tuple[tuple[Section, ...], str]:
-    fitting = min(shnum, (len(data) - shoff) // _SECTION.size)
-    rows = list(_SECTION.iter_unpack(data[shoff : shoff + fitting * _SECTION.size]))
-    names = data[:0]
-    if shstrndx < len(rows):
-        names = data[rows[shstrndx][4] : rows[shstrndx][4] + rows[shstrndx][5]]
+def _segment_rows(content: FileBytes | MemoryBytes, header: _Header) -> Iterator[tuple[int, ...]]:
+    """The fields of each program header that lies inside the file."""
+    return _rows(content, _SEGMENT, header.phoff, min(header.phnum, _MOST_SEGMENTS))
+
+
+def _rows(
+    content: FileBytes | MemoryBytes, layout: struct.Struct, offset: int, count: int
+) -> Iterator[tuple[int, ...]]:
+    """The rows of a table, as far as the file has them whole."""
+    table = content.read(offset, count * layout.size)
+    return layout.iter_unpack(table[: len(table) // layout.size * layout.size])
+
+
+def _parse_sections(content: FileBytes | MemoryBytes, header: _Header) -> tuple[tuple[Section, ...], str]:
+    rows = list(_rows(content, _SECTION, header.shoff, min(header.shnum, _MOST_SECTIONS)))
+    names = memoryview(b"")
+    if header.shstrndx < len(rows):
+        _, _, _, _, offset, size, *_ = rows[header.shstrndx]
+        names = content.read(offset, min(size, _MOST_NAMES_BYTES))
     sections = tuple(
         Section(_section_name(names, name), kind, flags, address, offset, size, link)
         for name, kind, flags, address, offset, size, link, _, _, _ in rows
     )
-    return sections, "" if fitting == shnum else "the section headers lie outside the file"
+    if header.shnum > _MOST_SECTIONS:
+        return sections, f"there are more than {_MOST_SECTIONS} section headers"
+    if any(section.type != SHT_NOBITS and section.size > LARGEST_PIECE for section in sections):
+        return sections, f"a section is larger than {LARGEST_PIECE >> 30} GiB"
+    is_whole = len(rows) == header.shnum and (rows or not header.shoff)
+    return sections, "" if is_whole else "the section headers lie outside the file"
 
 
 def _section_name(names: memoryview, offset: int) -> str:
@@ -191,7 +255,9 @@ def _section_name(names: memoryview, offset: int) -> str:
 def find_build_id(notes: memoryview) -> str:
     """The build-id among a sequence of ELF notes (also ``/sys/kernel/notes``), in lower-case hex, or empty."""
     position = 0
-    while position + _NOTE.size <= len(notes):
+    for _ in range(_MOST_NOTES):
+        if position + _NOTE.size > len(notes):
+            break
         name_size, desc_size, kind = _NOTE.unpack_from(notes, position)
         name_start = position + _NOTE.size
         desc_start = name_start + (name_size + 3 & ~3)

@@ -131,6 +131,9 @@ def tables_of(folder: Path) -> Iterator[tuple[Path, Manifest]]:
     if not (folder / SPOOL_FOLDER).is_dir():
         raise TdprofError(f"{folder} has neither its tables nor a spool: nothing of the recording is left")
     with tempfile.TemporaryDirectory(prefix="tdprof-") as temporary:
-        manifest = make_tables(folder, Path(temporary), manifest)
+        try:
+            manifest = make_tables(folder, Path(temporary), manifest)
+        except OSError as error:
+            raise TdprofError(f"cannot make tables of the interrupted recording {folder}: {error.strerror}") from error
         interrupted = "the recording was interrupted; losses in the kernel's tables since the last drain are not known"
         yield Path(temporary), replace(manifest, notes=[*manifest.notes, interrupted])

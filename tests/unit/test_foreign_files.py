@@ -103,7 +103,13 @@ def test_an_interrupted_copy_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_elf_files_are_looked_at_before_they_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tdprof.elf.os.open", lambda *_: pytest.fail("a device was opened"))
+    really_open = os.open
+
+    def look(path: str, flags: int, **options: int | None) -> int:
+        assert flags & os.O_PATH, "a device was opened"
+        return really_open(path, flags, **options)
+
+    monkeypatch.setattr("tdprof.linux.file_bytes.os.open", look)
     with pytest.raises(ElfError, match="not a regular file"):
         open_elf("/dev/null")
 

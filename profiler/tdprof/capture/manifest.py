@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tdprof.errors import TdprofError
+from tdprof.linux.file_bytes import open_own
 from tdprof.measured import EventInfo, Losses, TopdownInfo
 
 MANIFEST_FILE = "capture.json"
@@ -122,7 +123,8 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST_FILE
     try:
-        data = json.loads(path.read_bytes())
+        with open_own(path) as file:
+            data = json.loads(file.read())
     except (FileNotFoundError, NotADirectoryError) as error:
         hint = "tdprof record -o DIR -- CMD makes one"
         if not folder.exists():
@@ -130,7 +132,7 @@ def read_manifest(folder: Path) -> Manifest:
         why = f"it has no {MANIFEST_FILE}" if folder.is_dir() else "it is no folder"
         raise TdprofError(f"{folder} is not a capture: {why}", hint=hint) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise TdprofError(f"cannot read {path}: {error}") from error
+        raise TdprofError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     version = data.get("schema_version") if isinstance(data, dict) else None
     if not isinstance(version, int):
         raise TdprofError(f"{path} is not a capture's manifest")

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from tdprof.capture.schema import OPTIONAL_COLUMNS, OPTIONAL_TABLES, TABLES, table_file
 from tdprof.errors import TdprofError
+from tdprof.linux.file_bytes import open_own
 
 COPY_AGAIN = "copy the capture again, whole"
 _SCHEMAS = TABLES | OPTIONAL_TABLES
@@ -85,12 +86,12 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
     path = folder / table_file(name)
     try:
         # Not pq.read_table(): it loads pyarrow.dataset and, where it is installed, pandas: 0.35 s of imports.
-        with pq.ParquetFile(path) as file:
+        with open_own(path) as opened, pq.ParquetFile(f"/proc/self/fd/{opened.fileno()}") as file:
             # One row group after the other: reading all at once takes three times the table's size.
             parts = [file.read_row_group(group) for group in range(file.num_row_groups)]
             table = pa.concat_tables(parts).combine_chunks() if parts else file.read()
     except (OSError, pa.ArrowException) as error:
-        words = str(error).splitlines()[0].split(". ")[0].rstrip(".")
+        words = (getattr(error, "strerror", None) or str(error)).splitlines()[0].split(". ")[0].rstrip(".")
         cause = f"it is damaged ({words})" if path.exists() else "it is missing"
         raise TdprofError(f"cannot read {path}: {cause}", hint=COPY_AGAIN) from error
     schema = _with_columns(name, optional)

@@ -2,7 +2,7 @@
 
 import ctypes
 import functools
-import mmap
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.capture.spool import FRAME_HEADER, FRAME_MAGIC, MAX_FRAME_ROWS, frame_checksum
+from tdprof.linux.file_bytes import FileBytes, open_own, open_regular
 from tdprof.model import U8, U64
 from tdprof.native import load_native
 
 MAX_STACK_DEPTH = 127
 _RING_HEADER, _STACK_HEADER = 8, 16
+_SEARCH_BYTES = 1 << 20
 _BUSY, _DISCARD = 1 << 31, 1 << 30
 
 KEY = np.dtype(
@@ -75,28 +77,37 @@ class Damage:
 
 def read_rows(path: Path, damage: Damage) -> Iterator[RowBatch]:
     """Every whole frame of ``rows.bpf``; a bad one is counted and the next is searched for."""
-    if not path.exists() or not path.stat().st_size:
+    if not path.exists():
         return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-        at = 0
-        while at < len(data):
-            batch, size = _read_frame(data, at)
-            if batch is None:
-                # A frame cut short by an interrupted recording, or foreign bytes: go on at the next magic number.
-                following = data.find(FRAME_MAGIC, at + 1)
-                size = (following if following >= 0 else len(data)) - at
-                damage.bytes += size
-            else:
-                yield batch
-            at += size
+    data = FileBytes(open_regular(path, flags=os.O_NOFOLLOW))
+    at = 0
+    while at < data.size:
+        batch, size = _read_frame(data, at)
+        if batch is None:
+            # A frame cut short by an interrupted recording, or foreign bytes: go on at the next magic number.
+            size = _next_magic(data, at + 1) - at
+            damage.bytes += size
+        else:
+            yield batch
+        at += size
 
 
-def _read_frame(data: mmap.mmap, at: int) -> tuple[RowBatch | None, int]:
-    if len(data) - at < FRAME_HEADER.size:
+def _next_magic(data: FileBytes, at: int) -> int:
+    """Where the next frame may begin, or the end of the file."""
+    while at < data.size:
+        found = bytes(data.read(at, _SEARCH_BYTES)).find(FRAME_MAGIC)
+        if found >= 0:
+            return at + found
+        at += _SEARCH_BYTES - len(FRAME_MAGIC) + 1
+    return data.size
+
+
+def _read_frame(data: FileBytes, at: int) -> tuple[RowBatch | None, int]:
+    header = bytes(data.read(at, FRAME_HEADER.size))
+    if len(header) < FRAME_HEADER.size:
         return None, 0
-    header = data[at : at + FRAME_HEADER.size]
     magic, rows, time_ns, size, checksum = FRAME_HEADER.unpack(header)
-    payload = data[at + FRAME_HEADER.size : at + FRAME_HEADER.size + size]
+    payload = bytes(data.read(at + FRAME_HEADER.size, size))
     if magic != FRAME_MAGIC or rows > MAX_FRAME_ROWS or frame_checksum(header, payload) != checksum:
         return None, 0
     want = rows * (KEY.itemsize + VALUE.itemsize)
@@ -117,7 +128,7 @@ def read_stacks(path: Path, damage: Damage, chunk_bytes: int = 8 << 20) -> Itera
     if not path.exists():
         return
     decode = _decode_native if _native() else decode_stacks_python
-    with path.open("rb") as file:
+    with open_own(path) as file:
         rest = b""
         while chunk := file.read(chunk_bytes):
             rest += chunk

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tdprof.capture.schema import MAPPINGS, PROCESSES, SPE_SPANS
 from tdprof.decode.perf_layout import MISC_COMM_EXEC, SideBand, Table
+from tdprof.linux.file_bytes import open_own
 from tdprof.perf_abi import RecordType
 
 _LOST_TYPES = (RecordType.LOST, RecordType.LOST_SAMPLES)
@@ -121,7 +122,7 @@ def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
     mappings: dict[str, list[object]] = {name: [] for name in MAPPINGS.names}
     processes: dict[str, list[object]] = {name: [] for name in PROCESSES.names}
     damaged = 0
-    for line in path.read_bytes().splitlines() if path.exists() else []:
+    for line in _lines(path):
         try:
             process = json.loads(line)
             pid = int(process["pid"])
@@ -138,6 +139,14 @@ def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
         for start, length, offset, name, build_id in maps:
             _append(mappings, (0, pid, start, length, offset, name, build_id or None))
     return _table(mappings, MAPPINGS), _table(processes, PROCESSES), damaged
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        with open_own(path) as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def _append(columns: dict[str, list[object]], row: Sequence[object]) -> None:

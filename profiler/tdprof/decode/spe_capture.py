@@ -18,6 +18,7 @@ from tdprof.decode.perf_layout import NOT_RECORDED
 from tdprof.decode.spe_spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
 from tdprof.decode.spe_switches import switches_of_table, switches_table
 from tdprof.errors import TdprofError
+from tdprof.linux.file_bytes import open_own
 
 _GAP_BYTES = 8  # SPE padding between stored spans: none continues in the next
 _TIME_SHIFT = 24  # of the conversions made here: 2^-24 of a nanosecond a tick is far below any clock's drift
@@ -124,7 +125,7 @@ def _runs(table: pa.Table, *, is_per_task: bool) -> Iterator[tuple[int, int, lis
 
 def _mapped(path: Path, stack: contextlib.ExitStack) -> memoryview:
     try:
-        with path.open("rb") as file:
+        with open_own(path) as file:
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
     except (OSError, ValueError):  # not there, or empty: the spans of it count as cut
         return memoryview(b"")

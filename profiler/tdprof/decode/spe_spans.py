@@ -20,6 +20,7 @@ from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_layout import Table
 from tdprof.decode.spe_switches import Switches, switch_rows, switches_of
 from tdprof.errors import TdprofError
+from tdprof.linux.file_bytes import open_regular
 from tdprof.perf_abi import RecordType
 
 # PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
@@ -100,7 +101,7 @@ def open_raw(path: str | Path, *, cpu: int | None = None, midr: int | None = Non
             shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
             file.flush()
         else:
-            file = Path(path).open("rb")  # noqa: SIM115
+            file = os.fdopen(open_regular(path), "rb")
     except OSError as error:
         raise TdprofError(f"cannot read {path}: {error.strerror}") from error
     with file:

@@ -18,6 +18,7 @@ from tdprof.decode.perf_layout import NO_CHAIN, Chains, RecordLayout, RecordStre
 from tdprof.decode.perf_records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
 from tdprof.decode.spe_switches import switch_rows, switches_of, switches_table, without_switches
+from tdprof.linux.file_bytes import open_own
 from tdprof.measured import NEVER_REACHED, Losses, Unit
 from tdprof.model import I64, U64, distinct
 
@@ -131,7 +132,7 @@ def _skipped(manifest: Manifest, samples: "_SampleTotals") -> dict[str, int]:
 
 def _ring_batches(paths: list[Path], decoder: RecordStream) -> Iterator[tuple[Samples, SideBand]]:
     for path in paths:
-        with path.open("rb") as file:
+        with open_own(path) as file:
             rest = b""
             while True:
                 chunk = file.read(_CHUNK_BYTES)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # slow to load, and few need it
     from tdprof.symbolize.debuginfod import Debuginfod
 
 SYSTEM_DEBUG_DIR = Path("/usr/lib/debug")
+_CHECKSUM_BYTES = 1 << 20  # at a time
 _LARGEST_MINI_DEBUG_INFO = 1 << 30  # bytes; real ones are a few per cent of the file
 
 
@@ -131,9 +132,16 @@ def _open_if(path: Path, *, build_id: str, crc: int | None = None) -> DebugFile 
         return None
     if build_id and elf.build_id == build_id:
         return DebugFile(elf, path)
-    if crc is not None and not elf.build_id and zlib.crc32(elf.data) == crc:
+    if crc is not None and not elf.build_id and _checksum(elf) == crc:
         return DebugFile(elf, path)
     return None
+
+
+def _checksum(elf: Elf) -> int:
+    checksum = 0
+    for offset in range(0, elf.content.size, _CHECKSUM_BYTES):
+        checksum = zlib.crc32(elf.content.read(offset, _CHECKSUM_BYTES), checksum)
+    return checksum
 
 
 def read_mini_debug_info(elf: Elf) -> Elf | None:

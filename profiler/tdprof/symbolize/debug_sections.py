@@ -20,7 +20,7 @@ class DebugDataError(ValueError):
 def has_debug_info(elf: Elf) -> bool:
     """Whether the file itself holds DWARF (rather than another file that it points to)."""
     return any(
-        section is not None and len(elf.section_data(section)) > 0
+        section is not None and elf.holds(section)
         for section in (elf.section(".debug_info"), elf.section(".zdebug_info"))
     )
 

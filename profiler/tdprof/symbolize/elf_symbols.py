@@ -126,7 +126,7 @@ class ElfSymbols:
             if segment.type == PT_LOAD and segment.flags & PF_X and start - segment.address in range(segment.file_size):
                 offset = start - segment.address + segment.offset
                 size = min(end - start, segment.file_size - (start - segment.address), LARGEST_CODE_BYTES)
-                return CodePart(name, start, offset, bytes(self._elf.data[offset : offset + size]), self._elf.machine)
+                return CodePart(name, start, offset, bytes(self._elf.content.read(offset, size)), self._elf.machine)
         return None
 
     def _index_for(self, addresses: U64) -> CodeIndex:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tdprof.linux.file_bytes import open_own
 from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable, pack_names, paint_ranges, read_name
 
@@ -43,7 +44,8 @@ class _Function:
 def read_jitdump(folder: Path, pid: int) -> RunTimeCode | None:
     """The dump of a process in a folder, or None if it has none that can be read."""
     try:
-        return parse_jitdump((folder / f"jit-{pid}.dump").read_bytes())
+        with open_own(folder / f"jit-{pid}.dump") as file:
+            return parse_jitdump(file.read())
     except (OSError, ValueError):
         return None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tdprof.linux.file_bytes import open_own
 from tdprof.symbolize.symbol_table import SymbolTable, paint_ranges
 
 _LINE = re.compile(rb"^(?:0x)?([0-9a-fA-F]{1,16}) (?:0x)?([0-9a-fA-F]{1,16}) ([^\r\n]+)", re.MULTILINE)
@@ -27,6 +28,7 @@ def parse_perf_map(text: bytes) -> SymbolTable:
 def read_perf_map(folder: Path, pid: int) -> SymbolTable | None:
     """The map of a process in a folder of maps, or None if it has none that can be read."""
     try:
-        return parse_perf_map((folder / f"perf-{pid}.map").read_bytes())
+        with open_own(folder / f"perf-{pid}.map") as file:
+            return parse_perf_map(file.read())
     except OSError:
         return None

@@ -191,7 +191,7 @@ def read_elf_symbols(elf: Elf, kind: int) -> SymbolTable:
         return EMPTY_TABLE
     raw = elf.section_data(section)
     symbols = np.frombuffer(raw, _SYMBOL, len(raw) // _SYMBOL.itemsize)
-    names = elf.section_data(elf.sections[section.link]) if section.link < len(elf.sections) else elf.data[:0]
+    names = elf.section_data(elf.sections[section.link]) if section.link < len(elf.sections) else memoryview(b"")
     letters = np.frombuffer(names, np.uint8)
     rows = np.flatnonzero(_is_code(symbols, elf.sections) & (symbols["name"] < len(letters)))
     first = letters[symbols["name"][rows]]

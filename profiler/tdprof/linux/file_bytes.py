@@ -1,0 +1,138 @@
+"""Bytes of files that others may change, replace or cut short while they are read.
+
+A mapping of such a file ends the process (SIGBUS) once its owner truncates it. So pieces are read, when they are
+needed, and a piece that is gone is short.
+"""
+
+import contextlib
+import errno
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+LARGEST_PIECE = 4 << 30  # what 32-bit DWARF can address of a section
+_SMALL_PIECE = 1 << 20
+_HOLES_BYTES = 64 << 20  # so much of a file that occupies nothing is read as zeros
+_MOST_HOLES = 16  # beyond that, so many times what the piece occupies
+_READ_BYTES = 1 << 30  # Linux reads at most 2 GiB at once
+
+
+class NotRegularError(OSError):
+    """The name leads to a device, a pipe, a socket, a folder, or a link where none may be."""
+
+
+def open_regular(path: str | Path, *, flags: int = 0, dir_fd: int | None = None) -> int:
+    """A descriptor for reading of a regular file; nothing else is opened, since that may wait or start a device.
+
+    Args:
+        path: of the file.
+        flags: more flags for the lookup, such as ``O_NOFOLLOW``.
+        dir_fd: the folder that ``path`` is relative to.
+
+    Raises:
+        NotRegularError: it is something else.
+        OSError: it cannot be opened.
+    """
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=dir_fd)
+    try:
+        return reopen_regular(place)
+    finally:
+        os.close(place)
+
+
+def reopen_regular(place: int) -> int:
+    """The same for a file that is held by a descriptor (``O_PATH``), whatever its name means by now."""
+    if not stat.S_ISREG(os.fstat(place).st_mode):
+        raise NotRegularError(errno.EINVAL, "not a regular file")
+    return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def open_own(path: Path) -> BinaryIO:
+    """Open a file of a folder that we may have been given by anybody, such as a capture: no link, nothing but a file.
+
+    Raises:
+        OSError: it is something else, or cannot be opened.
+    """
+    return os.fdopen(open_regular(path, flags=os.O_NOFOLLOW), "rb")
+
+
+class MemoryBytes:
+    """Bytes that are in memory already, with the interface of ``FileBytes``."""
+
+    __slots__ = ("_data", "size")
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """At most ``size`` bytes from ``offset`` on."""
+        return self._data[offset : offset + size]
+
+
+class FileBytes:
+    """The bytes of an open file. Owns its descriptor and closes it when nobody holds this any more.
+
+    Args:
+        fd: of a regular file, for reading.
+    """
+
+    __slots__ = ("_fd", "size")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.size = os.fstat(fd).st_size
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """At most ``size`` bytes from ``offset`` on: fewer where the file ends, or could not be read.
+
+        None at all of a piece that is larger than any real one, or hardly more than a hole in a sparse file: it would
+        take memory that the file itself does not take.
+        """
+        offset = min(offset, self.size)
+        size = min(size, self.size - offset)
+        if size <= _SMALL_PIECE:
+            with contextlib.suppress(OSError):
+                return memoryview(os.pread(self._fd, size, offset))
+            return memoryview(b"")
+        size = max(0, min(size, os.fstat(self._fd).st_size - offset))  # a hole reads as zeros, what is cut off does not
+        stretches = list(self._stretches(offset, offset + size))
+        weight = sum(end - start for start, end in stretches)
+        if not size or size > min(LARGEST_PIECE, max(_HOLES_BYTES, _MOST_HOLES * weight)):
+            return memoryview(b"")
+        return self._read_stretches(offset, size, stretches)
+
+    def _read_stretches(self, offset: int, size: int, stretches: list[tuple[int, int]]) -> memoryview:
+        area = memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        for start, end in stretches:
+            at = start
+            while at < end:
+                wanted = area[at - offset : min(end, at + _READ_BYTES) - offset]
+                try:
+                    got = os.preadv(self._fd, [wanted], at)
+                except OSError:
+                    got = 0
+                if not got:
+                    return area[: at - offset].toreadonly()
+                at += got
+        return area.toreadonly()
+
+    def _stretches(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """(start, end) of the parts of the file between two offsets that are no holes."""
+        while start < end:
+            try:
+                start = os.lseek(self._fd, start, os.SEEK_DATA)
+                hole = os.lseek(self._fd, start, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.EINVAL:  # a file system that does not know of holes
+                    yield start, end
+                return
+            if start < end:
+                yield start, min(hole, end)
+            start = hole
