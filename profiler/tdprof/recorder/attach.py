@@ -102,6 +102,10 @@ class AttachedEvents:
             TdprofError: the kernel refuses an event, with the reason and what to do about it.
         """
         self._target = target
+        self._events = events
+        self._rates = list(rates)
+        self._programs = programs
+        self._groups = groups if groups is not None else [[row] for row in range(len(events))]
         self._has_switches = has_switches
         self.rings: dict[int, PerfRing] = {}
         self.sampling: list[list[int]] = [[] for _ in events]
@@ -119,8 +123,8 @@ class AttachedEvents:
                 self._open_clock(task)
             follows_tasks = groups is not None and programs is not None and not target.is_system_wide
             places = [(task, cpu) for cpu in ([-1] if follows_tasks else cpus) for task in target.tasks]
-            for rows in groups if groups is not None else [[row] for row in range(len(events))]:
-                self._open_group({row: events[row] for row in rows}, rates, places, programs)
+            for rows in self._groups:
+                self._open_group(rows, places)
             on_failure.pop_all()
 
     def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int, leader: int = -1) -> int:
@@ -143,6 +147,7 @@ class AttachedEvents:
             sample_type=SIDE_BAND_SAMPLE_TYPE,
             exclude_kernel=1,
             exclude_hv=1,
+            read_format=ReadFormat.TOTAL_TIME_ENABLED | ReadFormat.TOTAL_TIME_RUNNING,
             mmap=1,
             mmap2=1,
             comm=1,
@@ -198,15 +203,10 @@ class AttachedEvents:
         self._closing.callback(ring.close)
         self.rings[cpu] = ring
 
-    def _open_group(
-        self,
-        events: Mapping[int, Event],
-        rates: Sequence[Rate],
-        places: Sequence[tuple[int, int]],
-        programs: Sequence[int] | None,
-    ) -> None:
-        """Open the events, by their indices, as one group for each (task, CPU)."""
+    def _open_group(self, rows: Sequence[int], places: Sequence[tuple[int, int]]) -> None:
+        """Open some of the events, by their indices, as one group for each (task, CPU)."""
         failures: dict[int, OSError] = {}
+        events, rates, programs = {row: self._events[row] for row in rows}, self._rates, self._programs
         for task, cpu in places:
             leader = -1
             for row, event in events.items():
@@ -237,6 +237,37 @@ class AttachedEvents:
             if not self.sampling[row]:
                 failure = failures.get(row) or next(iter(failures.values()))
                 raise open_error(event.name, failure, self._target, rates[row]) from failure
+
+    def recorded_cpus(self) -> list[int]:
+        """CPUs that events were opened on."""
+        return list(self.rings)
+
+    def enabled_ns(self, cpu: int) -> int:
+        """How long the newest events of a CPU have been counting; of a recording of the whole system."""
+        return pe.read_count(self.rings[cpu].fd).enabled_ns
+
+    def open_again(self, cpu: int) -> None:
+        """Open and enable everything on a CPU that came (back) online, while the whole system is recorded.
+
+        What it had before counts nothing more, but stays open for its counts. Drain its ring before.
+
+        Raises:
+            TdprofError: the CPU is gone again.
+        """
+        side_band, leaders = len(self.side_band), len(self._leaders)
+        before = self.rings.pop(cpu, None)
+        try:
+            self._open_side_band(-1, cpu)
+            for rows in self._groups:
+                self._open_group(rows, [(-1, cpu)])
+        except TdprofError:
+            if before:
+                self.rings[cpu] = before
+            raise
+        if before:
+            before.close()
+        for fd in (*self.side_band[side_band:], *self._leaders[leaders:]):
+            pe.enable(fd)
 
     def record_ids(self) -> list[list[int]]:
         """For each event, the ids that stand in its perf records."""
@@ -270,6 +301,7 @@ class AttachedEvents:
     def set_periods(self, periods: Mapping[int, int]) -> None:
         """Change the period of some events, given by index; threads that run already keep what they inherited."""
         for row, period in periods.items():
+            self._rates[row] = Rate(period=period)
             for fd in self.sampling[row]:
                 pe.set_period(fd, period)
 

@@ -18,6 +18,7 @@ from tdprof.recorder import bpf_sampler
 from tdprof.recorder.attach import AttachedEvents, Rate, Target, threads_of
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import describe_host, online_cpus
+from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.output_folder import make_output_folder, open_spool, remove_empty
 from tdprof.recorder.perf_event import Count
@@ -206,6 +207,7 @@ class _Run:
     workload: Workload | None
     signals: StopSignals
     control: PeriodControl | None = None
+    cpus: CpuFollower | None = None
     is_stopping: bool = False
 
     def start(self) -> None:
@@ -227,6 +229,8 @@ class _Run:
             if self.spe:
                 self.spe.start()
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
+            if self.options.is_system_wide:
+                self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns)
             Snapshot().write(running_pids() if self.options.is_system_wide else self.options.pids, self.spool)
         except OSError as error:
             raise TdprofError(f"cannot write into {self.options.output}: {error.strerror}") from error
@@ -246,6 +250,8 @@ class _Run:
             self._loop()
         except OSError as error:
             failure = self._write_failure(error)
+        if self.cpus:
+            self.cpus.look()
         self.is_stopping = True
         ran_to_end = self.workload is not None and self.workload.poll() is not None
         self._note_clock()
@@ -284,6 +290,7 @@ class _Run:
             notes=[
                 *self.manifest.notes,
                 *idle_groups(self.manifest.topdown, totals),
+                *(self.cpus.notes() if self.cpus else []),
                 *([failure.message] if failure else []),
             ],
         )
@@ -320,6 +327,7 @@ class _Run:
                 ending -= ready
                 if time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
                     self._drain()
+                    self._follow_cpus(poller)
                     next_drain = time.monotonic_ns() + interval_ns
                     write_manifest(self.options.output, self.manifest)
                 elif ready or self.spe:  # SPE that ran out of room stands still until it is drained
@@ -378,6 +386,14 @@ class _Run:
             self.spe.drain(self.spool, self.options.output / SPE_FOLDER)
             if not self.is_stopping:
                 self.spe.enable()
+
+    def _follow_cpus(self, poller: select.poll) -> None:
+        """Once all is drained: open events on CPUs that came (back) online, and let their rings wake the loop, too."""
+        new = self.cpus.follow(time.monotonic_ns()) if self.cpus else []
+        if new:
+            self.manifest = replace(self.manifest, record_ids=self.attached.record_ids())
+        for cpu in new:
+            poller.register(self.attached.rings[cpu].fd, select.POLLIN)
 
     def _note_clock(self) -> None:
         pair = self.spe.clock_pair() if self.spe else None

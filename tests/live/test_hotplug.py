@@ -1,0 +1,58 @@
+"""A CPU is taken offline for a moment while everything is recorded; only where root may do that."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from live.recording import PATIENCE_S, Capture, has_spooled, start_record, wait_until
+
+pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
+
+AWAY_S = 0.5
+
+
+@pytest.fixture
+def switch() -> Iterator[Path]:
+    """What takes the last CPU offline and brings it back."""
+    switches = sorted(Path("/sys/devices/system/cpu").glob("cpu[1-9]*/online"))
+    if not switches:
+        pytest.skip("no CPU of this machine can be taken offline")
+    try:
+        switches[-1].write_text("0")
+    except OSError as error:
+        pytest.skip(f"no CPU may be taken offline here: {error.strerror}")
+    finally:
+        switches[-1].write_text("1")
+    yield switches[-1]
+    switches[-1].write_text("1")
+
+
+@pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
+def test_a_cpu_that_comes_back_is_recorded_again(switch: Path, folder: Path, options: list[str]) -> None:
+    cpu = int(switch.parent.name.removeprefix("cpu"))
+    recorder = start_record("-a", "-e", "cpu-clock:u", "-c", "1000000", *options, folder=folder)
+    spin = [sys.executable, "-c", "while True: pass"]
+    try:
+        wait_until(lambda: has_spooled(folder) or any((folder / "spool").glob("ring.*.perf")), recorder)
+        switch.write_text("0")
+        time.sleep(AWAY_S)  # how long it is away, not a wait for something
+        switch.write_text("1")
+        # Pinned, so that its samples can only come from the CPU that was away.
+        with subprocess.Popen(["taskset", "-c", str(cpu), *spin]) as busy:
+            time.sleep(2.5)
+            busy.kill()
+    finally:
+        recorder.terminate()
+        _, said = recorder.communicate(timeout=PATIENCE_S)
+    capture = Capture(folder)
+    (note,) = [note for note in capture.manifest["notes"] if f"CPU {cpu} " in note]
+    assert "came back: nothing of it was recorded for" in note
+    gap_s = float(note.split(" for ")[1].split(" s")[0])
+    assert AWAY_S <= gap_s < 30
+    samples = pq.read_table(folder / "samples.parquet", columns=["tid", "weight"]).to_pylist()
+    assert sum(row["weight"] for row in samples if row["tid"] == busy.pid) > 0.2e9, said
