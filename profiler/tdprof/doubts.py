@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tdprof.measured import NEVER_REACHED, EventInfo, Losses, Unit
 
@@ -10,18 +11,27 @@ from tdprof.measured import NEVER_REACHED, EventInfo, Losses, Unit
 _TOLERANCE = 0.1
 
 
-def event_doubts(events: Sequence[EventInfo], samples: Sequence[int], weights: Sequence[int]) -> Iterator[str]:
-    """Events whose samples do not stand for what was counted, and why that usually is.
+def event_doubts(
+    events: Sequence[EventInfo], samples: Sequence[int], weights: Sequence[int], losses: Losses
+) -> Iterator[str]:
+    """Events whose samples do not stand for what was counted, and why that is or usually is.
 
     Args:
         events: as recorded.
         samples, weights: number of samples of each, and the sum of their weights.
+        losses: of the recording.
     """
+    lost = lost_samples(losses)
     for event, count, weight in zip(events, samples, weights, strict=True):
-        if not event.total or not count or abs(weight / event.total - 1) <= _TOLERANCE + count**-0.5:
+        tolerance = _TOLERANCE + count**-0.5 if count else 0
+        if not event.total or not count or abs(weight / event.total - 1) <= tolerance:
             continue
         share = f"the samples of {event.name} stand for {weight / event.total:.0%} of what was counted"
-        if event.unit is Unit.NANOSECONDS and re.search(r":[ukhpP]+$", event.name):
+        if lost and weight < event.total and _with_lost(weight, sum(samples), lost) >= event.total * (1 - tolerance):
+            yield f"{share}: {_of_lost(lost)}"
+        elif lost and weight < event.total:
+            yield f"{share}: {_of_lost(lost)}, and that is not all that is missing"
+        elif event.unit is Unit.NANOSECONDS and re.search(r":[ukhpP]+$", event.name):
             yield f"{share}: the kernel's clock counts user space and kernel together, whichever is sampled"
         elif event.unit is Unit.NANOSECONDS and weight < event.total:
             yield (
@@ -37,12 +47,34 @@ def event_doubts(events: Sequence[EventInfo], samples: Sequence[int], weights: S
             yield f"{share}: samples are missing or stand for too much; shares may be off by more than ± says"
 
 
-def group_doubt(events: Sequence[EventInfo], samples: Sequence[int], weights: Sequence[int]) -> Iterator[str]:
+def lost_samples(losses: Losses) -> int:
+    """Samples that were taken and are not in the capture."""
+    return (
+        losses.samples_map_full
+        + losses.samples_ring_full
+        + losses.samples_outside_namespace
+        + losses.by_reason.get(NEVER_REACHED, 0)
+    )
+
+
+def _with_lost(weight: int, kept: int, lost: int) -> float:
+    """What all samples would stand for, if the lost ones were like those that were kept."""
+    return weight * (1 + lost / kept)
+
+
+def _of_lost(lost: int) -> str:
+    return f"{lost:,} samples were lost; shares are right only if those were like the others (a lower -F loses fewer)"
+
+
+def group_doubt(
+    events: Sequence[EventInfo], samples: Sequence[int], weights: Sequence[int], losses: Losses
+) -> Iterator[str]:
     """Those events of a Topdown recording, of which there are many, together.
 
     Args:
         events: as recorded.
         samples, weights: number of samples of each, and the sum of their weights.
+        losses: of the recording.
     """
     short = [
         event.name
@@ -50,11 +82,14 @@ def group_doubt(events: Sequence[EventInfo], samples: Sequence[int], weights: Se
         if event.total and count and weight < event.total * (1 - _TOLERANCE - count**-0.5)
     ]
     if short:
-        yield (
-            f"the samples of {len(short)} of {len(events)} events (such as {short[0]}) stand for less than counted: "
+        cause = (
             "threads that end within a period are seldom sampled; shares favour the others, which ± does not cover "
             "(a higher -F helps)"
         )
+        if lost := lost_samples(losses):
+            cause = _of_lost(lost)
+        which = f"the samples of {len(short)} of {len(events)} events (such as {short[0]})"
+        yield f"{which} stand for less than counted: {cause}"
 
 
 def cut_doubt(cut: int, total: int) -> Iterator[str]:
@@ -94,7 +129,8 @@ def count_doubt(counted: int | None, losses: Losses, held: int) -> Iterator[str]
     """
     if counted is None:
         return
-    lost = losses.samples_map_full + losses.samples_outside_namespace + losses.by_reason.get(NEVER_REACHED, 0)
+    # Only BPF programs count, and what they take never was in a ring buffer.
+    lost = lost_samples(replace(losses, samples_ring_full=0))
     if held != counted - lost:
         yield (
             f"samples.parquet holds {held:,} samples, but {counted - lost:,} were recorded: "

@@ -161,7 +161,7 @@ def load_profile(
     doubt_events = group_doubt if profile.topdown else event_doubts
     doubts = [
         *count_doubt(manifest.samples_counted, manifest.losses, sum(total)),
-        *doubt_events(profile.events, total, profile.total_weight().tolist()),
+        *doubt_events(profile.events, total, profile.total_weight().tolist(), manifest.losses),
     ]
     if placed.has_mappings:
         doubts += cut_doubt(int(profile.samples.count[placed.attributed.is_cut].sum()), sum(total))

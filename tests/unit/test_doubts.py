@@ -2,12 +2,14 @@
 
 import pytest
 
-from tdprof.doubts import count_doubt, cut_doubt, event_doubts
+from tdprof.doubts import count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.measured import NEVER_REACHED, EventInfo, Losses, Unit
 
+NO_LOSSES = Losses()
 
-def doubts(event: EventInfo, weight: int) -> str:
-    return " ".join(event_doubts([event], [10], [weight]))
+
+def doubts(event: EventInfo, weight: int, losses: Losses = NO_LOSSES) -> str:
+    return " ".join(event_doubts([event], [10], [weight], losses))
 
 
 @pytest.mark.parametrize("weight", [91, 100, 109])
@@ -17,7 +19,7 @@ def test_nothing_where_samples_and_total_agree(weight: int) -> None:
 
 def test_nothing_without_a_total_or_samples() -> None:
     assert doubts(EventInfo("cycles", Unit.COUNT, 0, 999, None), 5) == ""
-    assert list(event_doubts([EventInfo("cycles", Unit.COUNT, 0, 999, 100)], [0], [0])) == []
+    assert list(event_doubts([EventInfo("cycles", Unit.COUNT, 0, 999, 100)], [0], [0], NO_LOSSES)) == []
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,40 @@ def test_each_cause_is_named_with_the_share(event: EventInfo, weight: int, cause
     said = doubts(event, weight)
     assert cause in said
     assert f"{weight}%" in said
+
+
+CLOCK = EventInfo("cpu-clock", Unit.NANOSECONDS, 0, 999, 100)
+
+
+@pytest.mark.parametrize(
+    "losses", [Losses(samples_ring_full=30), Losses(samples_map_full=30), Losses(by_reason={NEVER_REACHED: 30})]
+)
+def test_lost_samples_are_the_cause_and_the_only_one(losses: Losses) -> None:
+    said = doubts(CLOCK, 25, losses)
+    assert "30 samples were lost; shares are right only if" in said
+    assert "idle" not in said
+    assert "not all" not in said
+
+
+def test_losses_that_explain_too_little_are_not_made_out_to_be_all() -> None:
+    said = doubts(CLOCK, 25, Losses(samples_ring_full=2))
+    assert "2 samples were lost" in said
+    assert "not all that is missing" in said
+    assert "idle" not in said
+
+
+def test_losses_are_not_blamed_for_too_much_weight() -> None:
+    faults = EventInfo("page-faults", Unit.COUNT, 0, 99, 100)
+    assert "guesses the periods" in doubts(faults, 828, Losses(samples_ring_full=2))
+
+
+@pytest.mark.parametrize(
+    ("losses", "cause"), [(NO_LOSSES, "threads that end"), (Losses(samples_ring_full=9), "9 samp")]
+)
+def test_groups_have_one_cause(losses: Losses, cause: str) -> None:
+    (said,) = group_doubt([CLOCK, CLOCK], [10, 10], [20, 100], losses)
+    assert "1 of 2 events" in said
+    assert said.split("counted: ")[1].startswith(cause)
 
 
 def test_cut_stacks() -> None:
