@@ -17,7 +17,10 @@ if TYPE_CHECKING:  # slow to load, and few need it
 
 SYSTEM_DEBUG_DIR = Path("/usr/lib/debug")
 _CHECKSUM_BYTES = 1 << 20  # at a time
-_LARGEST_MINI_DEBUG_INFO = 1 << 30  # bytes; real ones are a few per cent of the file
+# Mini debug info, uncompressed: the file's size times this, and something for small ones; real ones are smaller
+# than the file. So much memory unpacking may take: what xz -9 asks for.
+_MINI_TO_FILE, _SPARE_MINI_BYTES = 4, 16 << 20
+_UNPACKING_BYTES = 70 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +156,14 @@ def read_mini_debug_info(elf: Elf) -> Elf | None:
     section = elf.section(".gnu_debugdata")
     if section is None:
         return None
-    import io  # slow to load, and few files need them
-    import lzma
+    import lzma  # slow to load, and few files need it
 
+    most = _SPARE_MINI_BYTES + _MINI_TO_FILE * elf.content.size
     try:
-        with lzma.open(io.BytesIO(elf.section_data(section))) as packed:
-            data = packed.read(_LARGEST_MINI_DEBUG_INFO)
-    except (lzma.LZMAError, EOFError) as error:
+        unpacker = lzma.LZMADecompressor(memlimit=_UNPACKING_BYTES)
+        data = unpacker.decompress(elf.section_data(section), most)
+    except (lzma.LZMAError, EOFError, MemoryError) as error:
         raise ElfError(f".gnu_debugdata cannot be uncompressed: {error}") from error
+    if not unpacker.eof and len(data) == most:
+        raise ElfError(f".gnu_debugdata is not read: it would become more than {most} bytes")
     return parse_elf(memoryview(data))

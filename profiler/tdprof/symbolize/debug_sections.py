@@ -2,15 +2,17 @@
 
 import struct
 import zlib
+from collections.abc import Sequence
 
 from tdprof.elf import SHF_COMPRESSED, Elf, Section
 from tdprof.symbolize.dwarf import SECTIONS, Buffer
 
 _COMPRESSION_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: type, reserved, size, alignment
 _OLD_HEADER = struct.Struct(">4sQ")  # of .zdebug_*: "ZLIB", size
-_ELFCOMPRESS_ZLIB, _ELFCOMPRESS_ZSTD = 1, 2
-_DEFLATE_MOST = 1032  # no deflated byte makes more than this many
-_ZSTD_MOST = 1 << 17  # a block of one repeated byte; more than real debug data ever reaches
+_UNCOMPRESSED, _ELFCOMPRESS_ZLIB, _ELFCOMPRESS_ZSTD = 0, 1, 2
+# What a file's sections may become, all together: its size times this, and something for small ones. Debug data
+# shrinks to a third, single sections to an eighth.
+_MOST_TO_FILE, _SPARE_BYTES = 8, 16 << 20
 
 
 class DebugDataError(ValueError):
@@ -29,12 +31,13 @@ def read_debug_sections(elf: Elf, suffix: str = "") -> dict[str, Buffer]:
     """The sections that the DWARF reader takes, by its names; with ``suffix`` ``.dwo`` those of a split unit.
 
     Raises:
-        DebugDataError: one is compressed in a way that cannot be undone.
+        DebugDataError: one is compressed in a way that cannot be undone, or they are too large.
     """
     found = {name: elf.section(f".debug_{name}{suffix}") or elf.section(f".zdebug_{name}{suffix}") for name in SECTIONS}
     present = [(name, section) for name, section in found.items() if section is not None]
     if not any(is_compressed(section) for _, section in present):
         return {name: elf.section_data(section) for name, section in present}
+    _check_sizes(elf, [section for _, section in present])
     from concurrent.futures import ThreadPoolExecutor  # slow to load
 
     # zlib lets other threads run meanwhile.
@@ -51,36 +54,45 @@ def read_section(elf: Elf, section: Section) -> Buffer:
     """A section's bytes, uncompressed.
 
     Raises:
-        DebugDataError: it is compressed in a way that cannot be undone.
+        DebugDataError: it is compressed in a way that cannot be undone, or too large.
     """
+    if not is_compressed(section):
+        return elf.section_data(section)
+    _check_sizes(elf, [section])
+    kind, size, packed = _packed(elf, section)
+    try:
+        if kind == _ELFCOMPRESS_ZLIB:
+            return zlib.decompressobj().decompress(packed, max(size, 1))
+        if kind == _ELFCOMPRESS_ZSTD:
+            import pyarrow as pa  # slow to load, and few files need it
+
+            return memoryview(pa.decompress(packed, decompressed_size=size, codec="zstd"))
+    except (zlib.error, OSError, ValueError, MemoryError) as error:
+        raise DebugDataError(f"{section.name} cannot be uncompressed: {error}") from error
+    if kind == _UNCOMPRESSED:
+        return packed
+    raise DebugDataError(f"{section.name} is compressed with an unknown method ({kind})")
+
+
+def _packed(elf: Elf, section: Section) -> tuple[int, int, memoryview]:
+    """How a section is compressed (``ELFCOMPRESS_*``), the size that it states, and its bytes without the header."""
     data = elf.section_data(section)
     try:
         if section.flags & SHF_COMPRESSED:
             kind, _, size, _ = _COMPRESSION_HEADER.unpack_from(data)
-            packed = data[_COMPRESSION_HEADER.size :]
-            if kind == _ELFCOMPRESS_ZLIB:
-                return _inflate(packed, size)
-            if kind == _ELFCOMPRESS_ZSTD:
-                return _unpack_zstd(packed, size)
-            raise DebugDataError(f"{section.name} is compressed with an unknown method ({kind})")
-        if section.name.startswith(".zdebug"):
+            return kind, size, data[_COMPRESSION_HEADER.size :]
+        if is_compressed(section):
             magic, size = _OLD_HEADER.unpack_from(data)
             if magic == b"ZLIB":
-                return _inflate(data[_OLD_HEADER.size :], size)
-    except (struct.error, zlib.error, OSError, ValueError, MemoryError) as error:
+                return _ELFCOMPRESS_ZLIB, size, data[_OLD_HEADER.size :]
+    except struct.error as error:
         raise DebugDataError(f"{section.name} cannot be uncompressed: {error}") from error
-    return data
+    return _UNCOMPRESSED, len(data), data
 
 
-def _inflate(packed: memoryview, size: int) -> Buffer:
-    if size > _DEFLATE_MOST * len(packed) + 64:
-        raise ValueError("the size it states is impossible")
-    return zlib.decompressobj().decompress(packed, max(size, 1))
-
-
-def _unpack_zstd(packed: memoryview, size: int) -> Buffer:
-    if size > _ZSTD_MOST * len(packed) + 64:
-        raise ValueError("the size it states is impossible")
-    import pyarrow as pa  # slow to load, and few files need it
-
-    return memoryview(pa.decompress(packed, decompressed_size=size, codec="zstd"))
+def _check_sizes(elf: Elf, sections: Sequence[Section]) -> None:
+    """Raises DebugDataError for sections that would become more than a file of this size can hold."""
+    total = sum(_packed(elf, section)[1] for section in sections)
+    most = _SPARE_BYTES + _MOST_TO_FILE * elf.content.size
+    if total > most:
+        raise DebugDataError(f"its compressed sections would become {total} bytes, of which at most {most} are read")

@@ -23,14 +23,21 @@ _DEBUG = struct.Struct("<QQ")  # address of the code, number of entries
 _LINE = struct.Struct("<QII")  # address, line, discriminator; then the file's name
 _JIT_CODE_LOAD, _JIT_CODE_MOVE, _JIT_CODE_DEBUG_INFO = 0, 1, 2
 _SAME_FILE = b"\xff"  # instead of a name: that of the entry before
+# Code that moves takes its lines along. Once all functions together have this many times the dump's, further moves
+# leave them behind: a dump may move one function with many lines any number of times.
+_LINES_TO_DUMP, _SPARE_LINES = 8, 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class RunTimeCode:
-    """The functions of one process's run-time code, and where their lines are known, those."""
+    """The functions of one process's run-time code, and where their lines are known, those.
+
+    ``note`` says what was too much to be read, or nothing.
+    """
 
     table: SymbolTable
     index: CodeIndex
+    note: str = ""
 
 
 @dataclass(slots=True)
@@ -38,7 +45,8 @@ class _Function:
     address: int
     size: int
     name: str
-    lines: list[tuple[int, int, str]]  # address, line, file
+    lines: list[tuple[int, int, str]]  # address, line, file: as the code first stood
+    moved: int = 0  # by how many bytes since
 
 
 def read_jitdump(folder: Path, pid: int) -> RunTimeCode | None:
@@ -64,7 +72,10 @@ def parse_jitdump(data: bytes) -> RunTimeCode:
         np.array([function.size for function in functions], np.uint64),
         [function.name for function in functions],
     )
-    return RunTimeCode(table, _line_index(functions))
+    with_lines = _within_budget(functions)
+    left = len(functions) - len(with_lines)
+    note = f"{left} functions that were moved have no lines, since the dump is too complex" if left else ""
+    return RunTimeCode(table, _line_index(functions, with_lines), note)
 
 
 def _read_functions(data: bytes, position: int) -> Iterator[_Function]:
@@ -85,8 +96,8 @@ def _read_functions(data: bytes, position: int) -> Iterator[_Function]:
         elif kind == _JIT_CODE_MOVE and len(body) >= _MOVE.size:
             *_, old, new, code_size, number = _MOVE.unpack_from(body)
             if number in loaded:
-                moved = [(at - old + new, line, file) for at, line, file in loaded[number].lines]
-                loaded[number] = _Function(new, code_size, loaded[number].name, moved)
+                before = loaded[number]
+                loaded[number] = _Function(new, code_size, before.name, before.lines, before.moved + new - old)
                 yield loaded[number]
         elif kind == _JIT_CODE_DEBUG_INFO and len(body) >= _DEBUG.size:
             address, count = _DEBUG.unpack_from(body)
@@ -106,13 +117,26 @@ def _read_lines(body: bytes, count: int) -> Iterator[tuple[int, int, str]]:
         yield address, line, file
 
 
-def _line_index(functions: list[_Function]) -> CodeIndex:
+def _within_budget(functions: list[_Function]) -> set[int]:
+    """The functions, by number, whose lines are taken."""
+    budget = _SPARE_LINES + _LINES_TO_DUMP * sum(len(function.lines) for function in functions if not function.moved)
+    taken = set()
+    for number, function in enumerate(functions):
+        budget -= len(function.lines)
+        if budget >= 0 or not function.lines:
+            taken.add(number)
+    return taken
+
+
+def _line_index(functions: list[_Function], with_lines: set[int]) -> CodeIndex:
     """The functions' lines as an index whose nodes are the functions."""
     rows: list[tuple[int, int, int, int]] = []  # address, function, file, line
     files: dict[str, int] = {}
     for number, function in enumerate(functions):
+        lines = function.lines if number in with_lines else ()
         end = function.address + function.size
-        inside = sorted(row for row in function.lines if function.address <= row[0] < end)
+        here = ((at + function.moved, line, file) for at, line, file in lines)
+        inside = sorted(row for row in here if function.address <= row[0] < end)
         rows += [(at, number, files.setdefault(file, len(files)), line) for at, line, file in inside]
         rows.append((end, -1, 0, 0))
     # Of functions at one address, the last loaded; an end gives way to whatever starts there.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-import pydemumble
+from tdprof.symbolize.demangler import demangle_all
 
 # What GCC and Clang append to the name of a function that they split off or specialise. The last two only tell
 # apart local functions of one name after link-time optimisation, which says nothing to a reader.
@@ -25,18 +25,18 @@ def split_clone_tags(name: str) -> tuple[str, str]:
     return name[: match.start()], " ".join(re.findall(r"[a-z_]+(?:\.\d+)?", tags))
 
 
-def demangle_one(name: str) -> str:
-    """The name to show for a linkage name; what cannot be demangled comes back as it is."""
-    base, tags = split_clone_tags(_VERSION.sub("", name))
-    stem, plt = base, ""
-    if base.endswith("@plt"):
-        stem, plt = base[:-4], "@plt"
-    if stem.startswith(_MANGLED):
-        stem = pydemumble.demangle(stem) or stem
-    shown = stem + plt
-    return f"{shown} [{tags}]" if tags else shown
-
-
 def demangle(names: Sequence[str]) -> list[str]:
-    """The names to show for linkage names, in the same order. Meant for what is shown, not for all that is known."""
-    return [demangle_one(name) for name in names]
+    """The names to show for linkage names, in the same order; what cannot be demangled, or would become longer than
+    anybody reads, comes back as it is. Meant for what is shown, not for all that is known."""
+    parts = [_parts(name) for name in names]
+    mangled = list(dict.fromkeys(stem for stem, _, _ in parts if stem.startswith(_MANGLED)))
+    meant = dict(zip(mangled, demangle_all(mangled), strict=True)) if mangled else {}
+    return [
+        f"{meant.get(stem, stem)}{plt} [{tags}]" if tags else meant.get(stem, stem) + plt for stem, plt, tags in parts
+    ]
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """A linkage name's stem, ``@plt`` or nothing, and its clone tags."""
+    base, tags = split_clone_tags(_VERSION.sub("", name))
+    return (base[:-4], "@plt", tags) if base.endswith("@plt") else (base, "", tags)

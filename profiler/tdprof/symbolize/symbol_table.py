@@ -17,7 +17,9 @@ _Records = NDArray[Any]  # of _SYMBOL
 _STT_NOTYPE, _STT_FUNC, _STT_FILE, _STT_GNU_IFUNC = 0, 2, 4, 10
 _STB_LOCAL = 0
 _SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
-_LONGEST_NAME_BYTES = 1 << 16
+LONGEST_NAME_BYTES = 1 << 16
+_ORDINARY_NAME_BYTES = 256
+_NAMES_TO_TEXT, _SPARE_NAME_BYTES = 8, 8 << 20
 _LAST_ADDRESS = 2**64 - 1
 _FEW_NAMES = 500
 
@@ -52,15 +54,12 @@ class SymbolTable:
             return np.full(len(addresses), -1, np.int64)
         row = np.searchsorted(self.start, addresses, "right").astype(np.int64) - 1
         # A miss on the nearest symbol may still lie inside a longer one that starts further up.
-        open_rows = np.flatnonzero(row >= 0)
-        while len(open_rows):
-            at, wanted = row[open_rows], addresses[open_rows]
-            missed = self.end[at] <= wanted
-            hopeless = missed & (self.latest_end[at] <= wanted)
-            row[open_rows[hopeless]] = -1
-            open_rows = open_rows[missed & ~hopeless]
-            row[open_rows] -= 1
-            open_rows = open_rows[row[open_rows] >= 0]
+        missed = np.flatnonzero(row >= 0)
+        missed = missed[self.end[row[missed]] <= addresses[missed]]
+        enclosed = missed[self.latest_end[row[missed]] > addresses[missed]]
+        outer = _last_that_reaches(self.end, row[enclosed], addresses[enclosed])
+        row[missed] = -1
+        row[enclosed] = outer
         return row
 
     def names(self, rows: Sequence[int]) -> list[str]:
@@ -76,28 +75,67 @@ _NONE = np.zeros(0, np.uint64)
 EMPTY_TABLE = SymbolTable(_NONE, _NONE, _NONE, b"", np.zeros(0, np.int32), _NONE, _NONE)
 
 
-def read_name(name_bytes: bytes | memoryview, offset: int) -> str:
-    """The NUL-terminated name at ``offset``; bytes that are no UTF-8 become U+FFFD."""
+def _last_that_reaches(end: U64, row: I64, address: U64) -> I64:
+    """int64[n]: the last of the rows 0 to ``row`` whose ``end`` is beyond the address; there has to be one.
+
+    A table may lay any number of short symbols behind a long one, so the rows are not tried one by one: of a tree of
+    greatest ends, the blocks that make up the rows are tried from the right, and the one that reaches is descended.
+    """
+    levels = [end]  # level k: the greatest of each 2^k rows
+    while len(levels[-1]) > 1:
+        below = levels[-1][: len(levels[-1]) // 2 * 2]
+        levels.append(np.maximum(below[::2], below[1::2]))
+    rows_left = row + 1
+    level, block = np.full(len(row), -1, np.int64), np.zeros(len(row), np.int64)
+    for k, greatest in enumerate(levels):
+        at = np.flatnonzero(rows_left >> k & 1)
+        block[at] = (rows_left[at] >> k) - 1
+        reaches = greatest[block[at]] > address[at]
+        level[at[reaches]] = k
+        rows_left[at] -= 1 << k
+        rows_left[at[reaches]] = 0
+    for k in range(len(levels) - 1, 0, -1):
+        at = np.flatnonzero(level == k)
+        right = 2 * block[at] + 1
+        block[at] = np.where(levels[k - 1][right] > address[at], right, right - 1)
+        level[at] = k - 1
+    return block
+
+
+def read_name(name_bytes: bytes | memoryview, offset: int, longest_bytes: int = LONGEST_NAME_BYTES) -> str:
+    """The NUL-terminated name at ``offset``, of a longer one the beginning; bytes that are no UTF-8 become U+FFFD."""
     step = 256
     while True:
-        piece = bytes(name_bytes[offset : offset + step])
+        piece = bytes(name_bytes[offset : offset + min(step, longest_bytes)])
         end = piece.find(b"\0")
-        if end >= 0 or len(piece) < step or step >= _LONGEST_NAME_BYTES:
+        if end >= 0 or len(piece) < step:
             return piece[: end if end >= 0 else None].decode("utf-8", "replace")
         step *= 8
 
 
 def read_names(name_bytes: bytes | memoryview, offsets: U64) -> list[str]:
-    """``read_name`` for many offsets."""
+    """``read_name`` for many offsets.
+
+    All names together have at most a few times the bytes that they stand in: offsets of a damaged table may lead to
+    all the ends of one long text. Once that much was read, the others are cut to the length of an ordinary name.
+    """
     if len(offsets) < _FEW_NAMES:
         return [read_name(name_bytes, offset) for offset in offsets.tolist()]
     # Worth a copy: searching bytes is several times faster than cutting pieces of a memoryview.
     text = bytes(name_bytes)
     if not text.endswith(b"\0"):
         text += b"\0"
-    find = text.index
+    find = text.find
     offsets = np.minimum(offsets, np.uint64(len(text) - 1))
-    return [str(text[at : find(0, at)], "utf-8", "replace") for at in offsets.tolist()]
+    longest_bytes, budget = LONGEST_NAME_BYTES, _NAMES_TO_TEXT * len(text) + _SPARE_NAME_BYTES
+    names = []
+    for at in offsets.tolist():
+        end = find(0, at, at + longest_bytes)
+        names.append(str(text[at : end if end >= 0 else at + longest_bytes], "utf-8", "replace"))
+        budget -= len(names[-1])
+        if budget < 0:
+            longest_bytes = _ORDINARY_NAME_BYTES
+    return names
 
 
 def make_table(
@@ -144,23 +182,38 @@ def paint_ranges(start: U64, size: U64, names: Sequence[str]) -> SymbolTable:
     edges = distinct(np.concatenate([start, end]))
     if not len(edges):
         return EMPTY_TABLE
-    owner = np.full(len(edges), -1, np.int64)
-    low, high = np.searchsorted(edges, start), np.searchsorted(edges, end)
-    for i, (lo, hi) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
-        owner[lo:hi] = i
+    owner = _latest_cover(np.searchsorted(edges, start), np.searchsorted(edges, end), len(edges))
     kept_names = [name for name, kept in zip(names, keep.tolist(), strict=True) if kept]
     name_bytes, name_offset = pack_names(kept_names)
     used = np.flatnonzero(owner >= 0)
     return make_table(edges[used], np.diff(edges)[used], name_offset[owner[used]], name_bytes)
 
 
+def _latest_cover(low: I64, high: I64, cells: int) -> I64:
+    """int64[cells]: the number of the last of the ranges ``low`` to ``high`` (half open) that covers each cell, or -1.
+
+    Each range is noted as two blocks of 2^k cells that overlap, and blocks are handed down to halves of them.
+    """
+    level = np.frexp((high - low).astype(np.float64))[1] - 1  # the largest k with 2^k <= length
+    owner = np.full(cells, -1, np.int64)
+    for k in range(int(level.max(initial=0)), -1, -1):
+        for first in (low, high - (1 << k)):
+            rows = np.flatnonzero(level == k)
+            np.maximum.at(owner, first[rows], rows)
+        if k:
+            half = 1 << k - 1
+            owner[half:] = np.maximum(owner[half:], owner[:-half])
+    return owner
+
+
 def pack_names(names: Sequence[str]) -> tuple[bytes, U64]:
-    """The names as one NUL-terminated blob, and uint64[n] offsets into it."""
-    encoded = [name.encode("utf-8", "replace") for name in names]
+    """The names as one NUL-terminated blob, equal ones once, and uint64[n] offsets into it."""
+    number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    encoded = [name.encode("utf-8", "replace") for name in number]
     lengths = np.fromiter((len(name) + 1 for name in encoded), np.uint64, len(encoded))
-    offsets = np.zeros(len(encoded), np.uint64)
-    offsets[1:] = np.cumsum(lengths)[:-1]
-    return b"\0".join(encoded) + b"\0", offsets
+    offsets = np.concatenate([np.zeros(1, np.uint64), np.cumsum(lengths)[:-1]])
+    which = np.fromiter((number[name] for name in names), np.int64, len(names))
+    return b"\0".join(encoded) + b"\0", offsets[which]
 
 
 def join_tables(first: SymbolTable, second: SymbolTable) -> SymbolTable:

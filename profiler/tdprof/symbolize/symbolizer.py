@@ -149,6 +149,8 @@ class Symbolizer:
 
         dump = read_jitdump(self._perf_map_dir, pid)
         if dump is not None:
+            if dump.note:
+                self._notes.append(f"run-time code of process {pid}: {dump.note}")
             return dump
         table = read_perf_map(self._perf_map_dir, pid)
         return RunTimeCode(table, EMPTY_INDEX) if table is not None else None
