@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import costly_captures  # noqa: F401  # registers its builders
 from builders.cost import allowed_bytes, allowed_seconds, measure
 from builders.costly_files import BUILDERS
 

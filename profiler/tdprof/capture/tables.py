@@ -1,6 +1,7 @@
 """Writing and reading a capture's Parquet tables."""
 
 import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,10 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tdprof.capture.schema import OPTIONAL_COLUMNS, OPTIONAL_TABLES, TABLES, table_file
+from tdprof.capture.table_size import stated_bytes, text_bytes
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
+from tdprof.linux.memory_limit import memory_limit
 
 COPY_AGAIN = "copy the capture again, whole"
+# How large a table may be in memory: its file times this, and something for small ones. A sample of a program that
+# stands still takes a tenth in the file of what it takes in memory; no table of a recording shrinks further.
+_TABLE_TO_FILE, _SPARE_TABLE_BYTES = 16, 32 << 20
+_SPARE_READING_BYTES = 128 << 20
+_FOOTER_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_limit": 1 << 20}
 _SCHEMAS = TABLES | OPTIONAL_TABLES
 # What is not known of a capture that has lost one of these tables; without another there is nothing to show.
 _UNKNOWN_WITHOUT = {
@@ -86,10 +94,13 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
     path = folder / table_file(name)
     try:
         # Not pq.read_table(): it loads pyarrow.dataset and, where it is installed, pandas: 0.35 s of imports.
-        with open_own(path) as opened, pq.ParquetFile(f"/proc/self/fd/{opened.fileno()}") as file:
-            # One row group after the other: reading all at once takes three times the table's size.
-            parts = [file.read_row_group(group) for group in range(file.num_row_groups)]
-            table = pa.concat_tables(parts).combine_chunks() if parts else file.read()
+        with open_own(path) as opened:
+            most = _SPARE_TABLE_BYTES + _TABLE_TO_FILE * os.fstat(opened.fileno()).st_size
+            # What the file says of its sizes is checked first; where it lies, the limit ends it.
+            with memory_limit(_SPARE_READING_BYTES + 3 * most):
+                table = _read_up_to(f"/proc/self/fd/{opened.fileno()}", most)
+    except MemoryError as error:
+        raise TdprofError(f"{path} is not read: it would become more than {most >> 20} MiB", hint=COPY_AGAIN) from error
     except (OSError, pa.ArrowException) as error:
         words = (getattr(error, "strerror", None) or str(error)).splitlines()[0].split(". ")[0].rstrip(".")
         cause = f"it is damaged ({words})" if path.exists() else "it is missing"
@@ -98,6 +109,27 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
     for column in set(optional).difference(table.column_names):
         table = table.append_column(schema.field(column), pa.nulls(len(table), schema.field(column).type))
     return _checked(path, table, schema)
+
+
+def _read_up_to(path: str, most: int) -> pa.Table:
+    """Raises MemoryError for a table that takes more bytes."""
+    with _open(path) as file:
+        if stated_bytes(file.metadata) > most:
+            raise MemoryError
+        # One row group after the other: reading all at once takes three times the table's size.
+        parts = [file.read_row_group(group, use_threads=False) for group in range(file.num_row_groups)]
+        table = pa.concat_tables(parts).combine_chunks() if parts else file.read(use_threads=False)
+    if text_bytes(table) > most:
+        raise MemoryError
+    return table
+
+
+def _open(path: str) -> pq.ParquetFile:
+    """The file, with text columns as they are stored: each text once. (Arrow cannot join such ones within lists.)"""
+    file = pq.ParquetFile(path, **_FOOTER_LIMITS)
+    columns = [file.schema.column(i) for i in range(len(file.schema))]
+    text = [each.path for each in columns if each.physical_type == "BYTE_ARRAY" and not each.max_repetition_level]
+    return pq.ParquetFile(path, metadata=file.metadata, read_dictionary=text, **_FOOTER_LIMITS) if text else file
 
 
 def read_side_table(folder: Path, name: str) -> tuple[pa.Table, str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.schema import SYMBOLS
-from tdprof.model import U64, FileKind, Locations, MappedFile, Unknown
+from tdprof.model import I64, U64, FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize.locations import combine_locations, unknown_locations
 
 _FRAME = SYMBOLS.field("frames").type.value_type
@@ -48,31 +48,39 @@ class SavedSymbols:
     """Looks addresses up in a capture's ``symbols`` table (with the schema's columns, in any order of rows)."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._parts: dict[MappedFile, tuple[U64, Locations]] = {}
-        keys = table.select(["path", "build_id", "kind", "pid"]).group_by(["path", "build_id", "kind", "pid"])
-        for key in keys.aggregate([]).to_pylist():
-            rows = pa.compute.and_(
-                pa.compute.and_(
-                    pa.compute.equal(table["path"], key["path"]), pa.compute.equal(table["build_id"], key["build_id"])
-                ),
-                pa.compute.and_(
-                    pa.compute.equal(table["kind"], key["kind"]), pa.compute.equal(table["pid"], key["pid"])
-                ),
-            )
-            part = table.filter(rows).sort_by("file_offset").combine_chunks()
-            if key["kind"] in list(FileKind):
-                file = MappedFile(key["path"], key["build_id"], FileKind(key["kind"]), key["pid"])
-                self._parts[file] = part["file_offset"].to_numpy(), _to_locations(part)
+        group = _groups(table, ("path", "build_id", "kind", "pid"))
+        order = np.lexsort((table["file_offset"].to_numpy(), group))
+        self._table = table.take(pa.array(order))
+        starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+        ends = np.append(starts, len(order))[1:]
+        files = self._table.select(["path", "build_id", "kind", "pid"]).take(pa.array(starts)).to_pylist()
+        kinds = set(FileKind)
+        self._rows = {
+            MappedFile(file["path"], file["build_id"], FileKind(file["kind"]), file["pid"]): slice(start, end)
+            for file, start, end in zip(files, starts.tolist(), ends.tolist(), strict=True)
+            if file["kind"] in kinds
+        }
 
     def locate(self, file: MappedFile, file_offsets: U64) -> Locations:
         """What was saved; ``NO_FILE`` for places that were not."""
         nothing = unknown_locations(len(file_offsets), Unknown.NO_FILE)
-        if file not in self._parts:
+        if file not in self._rows:
             return nothing
-        saved_offsets, saved = self._parts[file]
+        rows = self._rows[file]
+        part = self._table.slice(rows.start, rows.stop - rows.start)
+        saved_offsets, saved = part["file_offset"].to_numpy(), _to_locations(part)
         at = np.minimum(np.searchsorted(saved_offsets, file_offsets), len(saved_offsets) - 1)
-        rows = np.flatnonzero(saved_offsets[at] == file_offsets)
-        return combine_locations(nothing, rows, saved, at[rows])
+        found = np.flatnonzero(saved_offsets[at] == file_offsets)
+        return combine_locations(nothing, found, saved, at[found])
+
+
+def _groups(table: pa.Table, names: Sequence[str]) -> I64:
+    """int64[n]: a number for each row, the same for rows that are equal in these columns."""
+    group = np.zeros(len(table), np.int64)
+    for name in names:
+        values = table[name].combine_chunks().dictionary_encode()
+        _, group = np.unique(group * len(values.dictionary) + values.indices.to_numpy(), return_inverse=True)
+    return group
 
 
 def _to_locations(part: pa.Table) -> Locations:

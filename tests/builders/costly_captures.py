@@ -1,0 +1,102 @@
+"""Captures whose tables once cost a product of two of their sizes; see `costly_files`."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from builders import capture_tables
+from builders.cost import MB, tdprof
+from builders.costly_files import builder
+from builders.hosts import HOST
+from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
+from tdprof.capture.schema import KERNEL_SYMBOLS, SPE_SPANS, SYMBOLS
+from tdprof.measured import EventInfo, Losses, Unit
+
+
+def write_capture(folder: Path, **tables: pa.Table) -> None:
+    """A capture of one sample, with some tables replaced."""
+    event = EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999)
+    manifest = Manifest(HOST, ["app"], [], False, [event], Rung.RING_BUFFER, "", 0, 0, 10**9, Losses())
+    write_manifest(folder, replace(manifest, state=State.COMPLETE))
+    plain = {
+        "samples": capture_tables.samples((1, 0, 42, 42, "app", 1, None, 1, 1)),
+        "stacks": capture_tables.stacks((1, False, [0x1010])),
+        "mappings": capture_tables.mappings((0, 42, 0x1000, 0x1000, 0, "/nowhere", None)),
+        "processes": capture_tables.processes(),
+        "kernel_symbols": KERNEL_SYMBOLS.empty_table(),
+        "spe_spans": SPE_SPANS.empty_table(),
+    }
+    for name, table in (plain | tables).items():
+        pq.write_table(table, folder / f"{name}.parquet", compression="zstd", row_group_size=1 << 26)
+
+
+def _report(folder: Path) -> list[str]:
+    return tdprof("report", folder)
+
+
+@builder
+def samples_all_alike(folder: Path, size: int) -> list[str]:
+    """Samples that differ in nothing: a table shrinks a thousand times."""
+    table = capture_tables.samples((1, 0, 42, 42, "app", 1, None, 1, 1))
+    rows = min(30_000_000, size * 4)
+    write_capture(folder, samples=table.take(pa.repeat(0, rows)))
+    return _report(folder)
+
+
+@builder
+def samples_that_just_fit(folder: Path, size: int) -> list[str]:
+    """As many such samples as are still read."""
+    rows = (30 * MB + 15 * size) // 70
+    table = capture_tables.samples((1, 0, 42, 42, "app", 1, None, 1, 1))
+    write_capture(folder, samples=table.take(pa.repeat(0, rows)))
+    return _report(folder)
+
+
+@builder
+def stacks_all_alike(folder: Path, size: int) -> list[str]:
+    """One stack with millions of equal addresses."""
+    length = min(100_000_000, size * 20)
+    addresses = pa.ListArray.from_arrays(
+        pa.array([0, length], pa.int32()), pa.repeat(pa.scalar(0x1010, pa.uint64()), length)
+    )
+    stacks = pa.table(
+        [pa.array([1], pa.uint64()), pa.array([False]), addresses], names=["stack", "is_kernel", "addresses"]
+    )
+    write_capture(folder, stacks=stacks)
+    return _report(folder)
+
+
+@builder
+def symbols_of_many_files(folder: Path, size: int) -> list[str]:
+    """A carried table of symbols in which every row is another file's."""
+    count = size // 3
+    none = pa.array([[]] * count, SYMBOLS.field("frames").type)
+    text = {name: pa.repeat(pa.scalar(name), count) for name in ("path", "build_id")}
+    numbers = pa.array(range(count), pa.uint64())
+    columns = [*text.values(), pa.repeat(pa.scalar("anonymous"), count), numbers.cast(pa.uint32()), numbers]
+    table = pa.table([*columns, pa.repeat(pa.scalar(0, pa.uint8()), count), none], names=SYMBOLS.names)
+    write_capture(folder, symbols=table)
+    return _report(folder)
+
+
+@builder
+def symbols_of_long_paths(folder: Path, size: int) -> list[str]:
+    """A carried table of symbols whose one path is as long as half of the file, on each of its rows."""
+    count = 2 * size
+    path = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([zlib_proof(size // 2)]))
+    none = pa.ListArray.from_arrays(
+        pa.repeat(pa.scalar(0, pa.int32()), count + 1), pa.array([], SYMBOLS.field("frames").type.value_type)
+    )
+    one = {name: pa.repeat(pa.scalar(""), count).dictionary_encode() for name in ("build_id", "kind")}
+    zeros = pa.repeat(pa.scalar(0, pa.uint64()), count)
+    columns = [path, *one.values(), zeros.cast(pa.uint32()), zeros, pa.repeat(pa.scalar(0, pa.uint8()), count), none]
+    write_capture(folder, symbols=pa.table(columns, names=SYMBOLS.names))
+    return _report(folder)
+
+
+def zlib_proof(length: int) -> str:
+    """Text that does not shrink by much."""
+    return random.Random(1).randbytes(length // 2 + 1).hex()[:length]
