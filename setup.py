@@ -10,12 +10,12 @@ CFLAGS = ["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werr
 def plain_c(name: str, folder: str) -> Extension:
     """An optional shared library without Python.h, loaded with ctypes by one binding module."""
     sources = sorted(str(p) for p in Path(folder).glob("*.c"))
-    depends = sorted(str(p) for p in Path(folder).glob("*.h"))
+    depends = sorted(str(p) for place in (folder, "bpf") for p in Path(place).glob("*.h"))
     return Extension(
         name,
         sources=sources,
         depends=depends,
-        include_dirs=[folder],
+        include_dirs=[folder, "bpf"],  # the formats that the BPF programs and the native code share
         extra_compile_args=CFLAGS,
         extra_link_args=["-lpthread"],
         optional=True,

@@ -42,6 +42,7 @@ enum unwind_cfa {
 	/* x86-64: + DWARF number of the register that the CFA is relative to; known in an exact frame only. */
 	UNWIND_CFA_REGISTER = 32,
 	UNWIND_CFA_REGISTER_DEREF = 48, /* the same with a word read, as UNWIND_CFA_SP_DEREF */
+	UNWIND_CFA_INDEXED_DEREF = 64,	/* word at sp + 8 * register + (offset >> 8), plus (offset & 0xff): bn_mul_mont */
 };
 
 /* Where the return address is. */
@@ -55,8 +56,9 @@ enum unwind_ra {
 
 /* Special values of unwind_rule.fp. Else it is the distance of FP's slot from the CFA, a multiple of 8 … */
 #define UNWIND_FP_SAME 0x7fff /* FP is the caller's already */
-/* … or, with this bit set, from FP itself (stack realignment). */
+/* … or, with one of these bits set, from FP itself (stack realignment) or SP (frames of aarch64 larger than 32 KiB). */
 #define UNWIND_FP_BY_FP 1
+#define UNWIND_FP_BY_SP 2
 
 /* From a frame to its caller's. 0 in all fields is CFA = sp, which no call site has. */
 struct unwind_rule {

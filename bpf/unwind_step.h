@@ -3,7 +3,8 @@
  * The search in a table and the step from a frame to its caller: one code for BPF (through bcc's rewriter, without BTF)
  * and for the host. Who includes this says before what memory and tables are:
  *
- *   UNWIND_MACHINE          constant or variable: UNWIND_X86_64 or UNWIND_AARCH64; a constant drops the other's code
+ *   UNWIND_MACHINE          UNWIND_X86_64 or UNWIND_AARCH64. A constant drops the other's code; a member of `memory` serves
+ *                           both
  *   struct unwind_memory    and  static int unwind_read(struct unwind_memory *, __u64 address, __u64 *word)
  *                           a word of the stack; not 0 is the enum unwind_end that the stack then has
  *   struct unwind_tables    and  static int unwind_bucket(struct unwind_tables *, __u32 number, __u32 *first_row)
@@ -59,6 +60,15 @@ UNWIND_INLINE void unwind_begin(struct unwind_state *state, __u64 pc, __u64 sp, 
 UNWIND_INLINE __u64 unwind_lookup_pc(const struct unwind_state *state)
 {
 	return state->flags & UNWIND_EXACT ? state->pc : state->pc - 1;
+}
+
+/*
+ * What to write into a call chain for a frame that is not the topmost. Readers take such addresses for return addresses
+ * and look up the one before; an interrupted instruction is the one meant itself.
+ */
+UNWIND_INLINE __u64 unwind_caller_address(const struct unwind_state *state)
+{
+	return state->flags & UNWIND_EXACT ? state->pc + 1 : state->pc;
 }
 
 /* The number of the rule for an address of which `bucket` and the low byte are given; UNWIND_RULE_NONE if there is none. */
@@ -160,6 +170,8 @@ UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_s
 			if (!(state->flags & UNWIND_REGISTERS))
 				return UNWIND_END_UNSUPPORTED_RULE;
 			base = state->leaf[kind & 15];
+			if (kind >= UNWIND_CFA_INDEXED_DEREF)
+				base = state->sp + 8 * base;
 			is_deref = kind >= UNWIND_CFA_REGISTER_DEREF;
 		}
 	} else if (kind > UNWIND_CFA_FP_DEREF) {
@@ -191,7 +203,8 @@ UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind
 	if (kind == UNWIND_RA_SLOT) {
 		at = cfa + slot;
 	} else if (slot != UNWIND_FP_SAME) {
-		__u64 fp_at = slot & UNWIND_FP_BY_FP ? state->fp + (slot - UNWIND_FP_BY_FP) : cfa + slot;
+		__u64 fp_at = (slot & UNWIND_FP_BY_FP ? state->fp : slot & UNWIND_FP_BY_SP ? state->sp : cfa) +
+			      (slot & ~7LL);
 
 		end = unwind_read(memory, fp_at, fp);
 		if (end)

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Call-frame information to an unwind table. Section numbers in comments are those of the DWARF 5 standard; .eh_frame
+ * is described in the Linux Standard Base, Core, "Exception Frames".
+ *
+ *   unwind_entries.c     CIEs and FDEs of a section, sorted by address
+ *   unwind_program.c     the instructions of an FDE to rows
+ *   unwind_expression.c  the expressions that are recognised
+ *   unwind_go.c          Go's table of stack depths to rows
+ *   unwind_table.c       rows in order, rules numbered, gaps, the file's bytes
+ *   unwind_build.c       the exported functions
+ *
+ * Input is never trusted: an entry that breaks a rule is counted and left out, the others are read. */
+#ifndef TDPROF_UNWIND_BUILD_H
+#define TDPROF_UNWIND_BUILD_H
+
+#include "dwarf_cursor.h"
+#include "dwarf_memory.h"
+#include "unwind_api.h"
+
+enum { MACHINE_X86_64 = 62, MACHINE_AARCH64 = 183 }; /* e_machine */
+
+/* Addresses of all segments in one line: bucket number × 256 + offset in it. */
+typedef uint32_t place_t;
+
+/* A rule as one number, as it lies in memory. */
+typedef uint64_t packed_rule;
+
+static inline packed_rule pack_rule(uint8_t cfa, uint8_t ra, int16_t fp, int32_t offset)
+{
+	return cfa | (packed_rule)ra << 8 | (packed_rule)(uint16_t)fp << 16 | (packed_rule)(uint32_t)offset << 32;
+}
+
+/* --- unwind_table.c --- */
+struct unwind_table {
+	struct unwind_header header;
+	struct unwind_segment segments[UNWIND_MOST_SEGMENTS];
+	VECTOR(packed_rule) rules;
+	VECTOR(uint32_t) rows;
+	uint32_t *buckets;
+	struct map rule_numbers;
+	packed_rule last_rule;	/* of the last row */
+	uint32_t segment;	/* that rows are being added to */
+	place_t covered;	/* rows say what holds up to here */
+	uint32_t next_bucket;	/* the first that has no number yet */
+	uint32_t next_stretch;
+	const struct unwind_stretch *stretches;
+	uint32_t stretch_count;
+	bool exhausted; /* no memory */
+};
+
+bool open_table(struct unwind_table *table, const struct unwind_input *input);
+/* The place of an ELF address; false if it is in no executable segment. */
+bool find_place(const struct unwind_table *table, uint64_t address, place_t *place);
+/* Where the segment of a place ends. */
+place_t segment_end(const struct unwind_table *table, place_t place);
+/* From here to `end`, which is in the same segment, rows will be added; what lies before is filled. Places ascend. */
+void begin_rows(struct unwind_table *table, place_t start, place_t end);
+void add_row(struct unwind_table *table, place_t place, packed_rule rule);
+/* Fill what is left. */
+void finish_table(struct unwind_table *table);
+
+/* --- unwind_program.c: where a register's value in the caller is --- */
+enum saved_kind {
+	SAVED_UNSPECIFIED,
+	SAVED_SAME,
+	SAVED_UNDEFINED,
+	SAVED_AT_CFA, /* in the slot at CFA + offset */
+	SAVED_AT_FP,  /* in the slot at FP + offset */
+	SAVED_AT_SP,
+	SAVED_IN_REGISTER, /* number `offset` */
+	SAVED_OTHERWISE,   /* by an expression that is not recognised */
+};
+
+struct saved {
+	enum saved_kind kind;
+	int64_t offset;
+};
+
+/* One row of call-frame information, as far as a walk needs it (6.4.1). */
+struct frame_row {
+	uint8_t cfa;	     /* enum unwind_cfa of an expression; UNWIND_NONE: by register */
+	uint32_t cfa_register;
+	int64_t cfa_offset;
+	struct saved ra, fp, sp;
+};
+
+/* --- unwind_entries.c --- */
+struct cie {
+	uint64_t offset; /* in its section */
+	uint64_t code_align;
+	int64_t data_align;
+	uint8_t encoding; /* of an FDE's addresses */
+	bool is_augmented, is_signal, is_bad;
+	struct frame_row initial;
+};
+
+/* Whose rows hold where entries of several kinds overlap: the first. */
+enum entry_kind { ENTRY_EH_FRAME, ENTRY_DEBUG_FRAME, ENTRY_GO };
+
+struct fde {
+	place_t start, end;
+	enum entry_kind kind;
+	uint32_t cie; /* in the entries' list; of Go: how it is unwound */
+	struct cursor program;
+};
+
+struct entries {
+	VECTOR(struct cie) cies;
+	VECTOR(struct fde) fdes;
+	uint32_t bad;
+	bool exhausted;
+	uint16_t machine;
+};
+
+/* Of .eh_frame or .debug_frame. */
+void read_entries(struct entries *entries, const struct unwind_table *table, const struct unwind_section *section,
+		  enum entry_kind kind);
+/* By address, each cut where the next begins. */
+void sort_entries(struct entries *entries);
+/* An encoded pointer (LSB 10.5.1); `address` is that of its first byte. */
+uint64_t read_pointer(struct cursor *c, uint8_t encoding, uint64_t address);
+
+/* --- unwind_program.c --- */
+/* The row that a CIE's instructions leave; false if they break a rule. */
+bool run_cie(const struct cie *cie, uint16_t machine, struct cursor program, struct frame_row *out);
+/* Add the rows of an FDE, the first at its start; false if it breaks a rule: what comes then has UNWIND_NONE. */
+bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde *fde, uint16_t machine);
+
+/* --- unwind_expression.c --- */
+/* Set the CFA of `row`: to UNWIND_UNSUPPORTED if the expression is not recognised. */
+void set_cfa_expression(struct frame_row *row, struct cursor expression, uint16_t machine);
+/* Where an expression says that a register is saved. */
+struct saved saved_by_expression(struct cursor expression, uint16_t machine);
+
+/* --- unwind_go.c --- */
+/* Go's functions as entries. */
+void read_go_functions(struct entries *entries, const struct unwind_table *table, const struct unwind_input *input);
+bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine);
+
+#define FP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 6U : 29U)
+#define SP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 7U : 31U)
+#define RA_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 16U : 30U)
+
+#endif

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The CIEs and FDEs of .eh_frame (LSB 10.6.1) and .debug_frame (6.4.1). */
+#include "unwind_build.h"
+
+enum {
+	DW_EH_PE_absptr = 0x00,
+	DW_EH_PE_uleb128 = 0x01,
+	DW_EH_PE_udata2 = 0x02,
+	DW_EH_PE_udata4 = 0x03,
+	DW_EH_PE_udata8 = 0x04,
+	DW_EH_PE_sleb128 = 0x09,
+	DW_EH_PE_sdata2 = 0x0a,
+	DW_EH_PE_sdata4 = 0x0b,
+	DW_EH_PE_sdata8 = 0x0c,
+	DW_EH_PE_pcrel = 0x10,
+	DW_EH_PE_application = 0x70, /* mask */
+	DW_EH_PE_indirect = 0x80,
+	DW_EH_PE_omit = 0xff,
+
+	RADIX_BITS = 11,
+	RADIX_PASSES = 3, /* of a place's 32 bits */
+};
+
+uint64_t read_pointer(struct cursor *c, uint8_t encoding, uint64_t address)
+{
+	uint64_t value;
+
+	switch (encoding & 0x0f) {
+	case DW_EH_PE_absptr:
+	case DW_EH_PE_udata8:
+	case DW_EH_PE_sdata8:
+		value = read_u64(c);
+		break;
+	case DW_EH_PE_uleb128:
+		value = read_uleb(c);
+		break;
+	case DW_EH_PE_udata2:
+		value = read_u16(c);
+		break;
+	case DW_EH_PE_udata4:
+		value = read_u32(c);
+		break;
+	case DW_EH_PE_sleb128:
+		value = (uint64_t)read_sleb(c);
+		break;
+	case DW_EH_PE_sdata2:
+		value = (uint64_t)(int64_t)(int16_t)read_u16(c);
+		break;
+	case DW_EH_PE_sdata4:
+		value = (uint64_t)(int64_t)(int32_t)read_u32(c);
+		break;
+	default:
+		cursor_fail(c);
+		return 0;
+	}
+	if (encoding & DW_EH_PE_indirect)
+		cursor_fail(c); /* the address stands in data that only a running program has */
+	if ((encoding & DW_EH_PE_application) == DW_EH_PE_pcrel)
+		return address + value;
+	if (encoding & DW_EH_PE_application)
+		cursor_fail(c); /* relative to sections that neither machine's linkers use for this */
+	return value;
+}
+
+/* One entry: its bytes behind the length, and where they begin. */
+struct piece {
+	struct cursor c;
+	uint64_t offset; /* of the length field in the section */
+	uint64_t id, id_offset;
+	bool is_wide; /* 64-bit DWARF */
+};
+
+struct reader {
+	struct entries *entries;
+	const struct unwind_table *table;
+	const struct unwind_section *section;
+	enum entry_kind kind;
+	uint32_t first_cie; /* of this section in the entries' list */
+	uint32_t last_cie;  /* used last */
+};
+
+static uint64_t offset_in(const struct reader *reader, const struct cursor *c)
+{
+	return (uint64_t)(c->at - reader->section->data);
+}
+
+/* The next entry; false at the section's end. A terminator in the middle, where files were joined, is passed over. */
+static bool next_piece(const struct reader *reader, struct cursor *section, struct piece *piece)
+{
+	for (;;) {
+		piece->offset = offset_in(reader, section);
+		if (cursor_left(section) < 8)
+			return false;
+		uint64_t length = read_u32(section);
+
+		if (length == 0)
+			continue;
+		piece->is_wide = length == UINT32_MAX;
+		if (piece->is_wide)
+			length = read_u64(section);
+		piece->c = *section;
+		cursor_skip(section, length);
+		if (section->bad) {
+			reader->entries->bad++; /* what follows cannot be found */
+			return false;
+		}
+		piece->c.end = section->at;
+		piece->id_offset = offset_in(reader, &piece->c);
+		piece->id = piece->is_wide && reader->kind == ENTRY_DEBUG_FRAME ? read_u64(&piece->c) : read_u32(&piece->c);
+		if (!piece->c.bad)
+			return true;
+		reader->entries->bad++;
+	}
+}
+
+static bool is_cie(const struct reader *reader, const struct piece *piece)
+{
+	if (reader->kind == ENTRY_EH_FRAME)
+		return piece->id == 0;
+	return piece->id == (piece->is_wide ? UINT64_MAX : UINT32_MAX);
+}
+
+/* What the letters of the augmentation say; false if one is unknown, so that the rest cannot be read. */
+static bool read_augmentation(struct reader *reader, struct cie *cie, struct cursor *c, const char *letters)
+{
+	if (*letters != 'z')
+		return *letters == 0;
+	uint64_t size = read_uleb(c);
+	struct cursor data = *c;
+
+	cie->is_augmented = true;
+	cursor_skip(c, size);
+	if (c->bad)
+		return false;
+	data.end = c->at;
+	for (letters++; *letters; letters++) {
+		uint8_t encoding;
+
+		switch (*letters) {
+		case 'R':
+			cie->encoding = read_u8(&data);
+			break;
+		case 'P':
+			encoding = read_u8(&data);
+			/* Only its size matters here, and that it may be indirect is no fault. */
+			read_pointer(&data, encoding & ~(DW_EH_PE_indirect | DW_EH_PE_application),
+				     reader->section->address);
+			break;
+		case 'L':
+			read_u8(&data);
+			break;
+		case 'S':
+			cie->is_signal = true;
+			break;
+		case 'B': /* aarch64: signed with key B */
+		case 'G': /* aarch64: memory tagging */
+			break;
+		default:
+			return false;
+		}
+	}
+	return !data.bad;
+}
+
+static void read_cie(struct reader *reader, struct piece *piece)
+{
+	struct cursor *c = &piece->c;
+	struct cie cie = { .offset = piece->offset, .encoding = DW_EH_PE_absptr };
+	uint8_t version = read_u8(c);
+	const char *letters = read_string(c);
+
+	cie.is_bad = !letters || (version != 1 && version != 3 && version != 4);
+	if (!cie.is_bad && version == 4)
+		cie.is_bad = read_u8(c) != 8 || read_u8(c) != 0; /* sizes of address and segment selector */
+	cie.code_align = read_uleb(c);
+	cie.data_align = read_sleb(c);
+	uint64_t ra = version == 1 ? read_u8(c) : read_uleb(c);
+
+	cie.is_bad = cie.is_bad || c->bad || !read_augmentation(reader, &cie, c, letters) ||
+		     (!cie.is_signal && !run_cie(&cie, reader->entries->machine, *c, &cie.initial));
+	/* A column of its own for the return address: hand-written, and not followed. */
+	if (ra != RA_REGISTER(reader->entries->machine))
+		cie.initial.ra.kind = SAVED_OTHERWISE;
+	reader->entries->bad += cie.is_bad;
+	PUSH(reader->entries->cies, &reader->entries->exhausted, cie);
+}
+
+/* CIEs come in the order of their offsets. */
+static bool find_cie(struct reader *reader, uint64_t offset, uint32_t *number)
+{
+	const struct cie *cies = reader->entries->cies.items;
+	uint32_t low = reader->first_cie, high = reader->entries->cies.count;
+
+	if (reader->last_cie < high && cies[reader->last_cie].offset == offset) {
+		*number = reader->last_cie;
+		return true;
+	}
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (cies[middle].offset == offset) {
+			*number = reader->last_cie = middle;
+			return true;
+		}
+		if (cies[middle].offset < offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return false;
+}
+
+static void read_fde(struct reader *reader, struct piece *piece)
+{
+	struct entries *entries = reader->entries;
+	struct cursor *c = &piece->c;
+	struct fde fde = { .kind = reader->kind };
+	uint64_t cie_offset = reader->kind == ENTRY_EH_FRAME ? piece->id_offset - piece->id : piece->id;
+
+	if (!find_cie(reader, cie_offset, &fde.cie)) {
+		entries->bad++;
+		return;
+	}
+	const struct cie *cie = &entries->cies.items[fde.cie];
+	uint64_t start = read_pointer(c, cie->encoding, reader->section->address + offset_in(reader, c));
+	uint64_t size = read_pointer(c, cie->encoding & 0x0f, 0);
+
+	if (cie->is_augmented)
+		cursor_skip(c, read_uleb(c));
+	if (c->bad) {
+		entries->bad++;
+		return;
+	}
+	/* Code that the linker discarded keeps an address of 0 or nearby. */
+	if (!size || !find_place(reader->table, start, &fde.start))
+		return;
+	uint64_t end = fde.start + (size < UINT32_MAX ? size : UINT32_MAX), most = segment_end(reader->table, fde.start);
+
+	fde.end = (place_t)(end < most ? end : most);
+	fde.program = *c;
+	PUSH(entries->fdes, &entries->exhausted, fde);
+}
+
+void read_entries(struct entries *entries, const struct unwind_table *table, const struct unwind_section *section,
+		  enum entry_kind kind)
+{
+	struct reader reader = { entries, table, section, kind, entries->cies.count, entries->cies.count };
+	struct cursor c = cursor_over(section->data, section->size, 0);
+	struct piece piece;
+
+	/* .debug_frame's FDEs may stand before their CIEs. */
+	for (int pass = kind == ENTRY_DEBUG_FRAME ? 0 : 1; pass < 2; pass++) {
+		struct cursor at = c;
+
+		while (next_piece(&reader, &at, &piece)) {
+			if (is_cie(&reader, &piece)) {
+				if (pass == 0 || kind == ENTRY_EH_FRAME)
+					read_cie(&reader, &piece);
+			} else if (pass == 1) {
+				read_fde(&reader, &piece);
+			}
+		}
+	}
+}
+
+/* Stable, by start; false if there is no memory. */
+static bool sort_by_start(struct entries *entries)
+{
+	uint32_t n = entries->fdes.count, *count = malloc((sizeof(*count) << RADIX_BITS));
+	struct fde *from = entries->fdes.items, *to = malloc((n + 1) * sizeof(*to));
+
+	if (!to || !count) {
+		free(to), free(count);
+		return false;
+	}
+	for (unsigned pass = 0; pass < RADIX_PASSES; pass++) {
+		unsigned shift = pass * RADIX_BITS;
+		uint32_t sum = 0;
+
+		memset(count, 0, sizeof(*count) << RADIX_BITS);
+		for (uint32_t i = 0; i < n; i++)
+			count[from[i].start >> shift & ((1U << RADIX_BITS) - 1)]++;
+		for (uint32_t digit = 0; digit < 1U << RADIX_BITS; digit++) {
+			uint32_t here = count[digit];
+
+			count[digit] = sum;
+			sum += here;
+		}
+		for (uint32_t i = 0; i < n; i++)
+			to[count[from[i].start >> shift & ((1U << RADIX_BITS) - 1)]++] = from[i];
+
+		struct fde *swapped = from;
+
+		from = to;
+		to = swapped;
+	}
+	/* An odd number of passes: what is sorted lies in the new memory. */
+	entries->fdes.items = from;
+	entries->fdes.capacity = n + 1;
+	free(to), free(count);
+	return true;
+}
+
+void sort_entries(struct entries *entries)
+{
+	struct fde *fdes = entries->fdes.items;
+	uint32_t kept = 0;
+	place_t covered[ENTRY_GO + 1] = { 0 }; /* up to where, by entries of each kind */
+
+	bool is_sorted = true;
+
+	for (uint32_t i = 1; i < entries->fdes.count && is_sorted; i++)
+		is_sorted = fdes[i - 1].start <= fdes[i].start;
+	if (!is_sorted && !sort_by_start(entries)) {
+		entries->exhausted = true;
+		return;
+	}
+	fdes = entries->fdes.items;
+	for (uint32_t i = 0; i < entries->fdes.count; i++) {
+		struct fde fde = fdes[i];
+		bool is_covered = false;
+
+		for (unsigned better = 0; better < fde.kind; better++)
+			is_covered = is_covered || fde.start < covered[better];
+		if (is_covered)
+			continue;
+		if (covered[fde.kind] < fde.end)
+			covered[fde.kind] = fde.end;
+		if (kept && fdes[kept - 1].start == fde.start) {
+			/* A better kind stands in for the worse; of one kind the first holds. */
+			if (fde.kind < fdes[kept - 1].kind)
+				fdes[kept - 1] = fde;
+			continue;
+		}
+		if (kept && fdes[kept - 1].end > fde.start)
+			fdes[kept - 1].end = fde.start;
+		fdes[kept++] = fde;
+	}
+	entries->fdes.count = kept;
+}

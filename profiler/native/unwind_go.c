@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Go's .gopclntab, of Go 1.18 and later: for each function, how many bytes its frame has at each instruction.
+ * Format: pcHeader, functab, _func and step() in runtime/symtab.go and runtime/runtime2.go. */
+#include "unwind_build.h"
+
+enum {
+	/* words of pcHeader behind its first 8 bytes */
+	WORD_FUNCTIONS = 0,
+	WORD_TEXT = 2,
+	WORD_NAMES = 3,
+	WORD_PCTAB = 6,
+	WORD_PCLN = 7,
+
+	/* fields of _func */
+	FUNC_NAME = 4,
+	FUNC_PCSP = 16,
+	FUNC_FLAGS_1_18 = 37,
+	FUNC_FLAGS_1_20 = 41,
+
+	FLAG_TOP_FRAME = 1, /* the outermost of a stack: goexit, mstart, rt0_go */
+	FLAG_WRITES_SP = 2, /* changes to another stack */
+};
+
+#define MAGIC_1_18 0xfffffff0U
+#define MAGIC_1_20 0xfffffff1U
+
+/* How a function is unwound, in fde.cie. */
+enum { GO_COUNTED, GO_OUTERMOST, GO_SWITCH };
+
+struct go_table {
+	const struct unwind_section *section;
+	uint64_t text, names, pctab, pcln;
+	uint32_t flags_at; /* in _func */
+};
+
+static bool open_go(struct go_table *go, const struct unwind_input *input, uint64_t *functions)
+{
+	struct cursor c = cursor_over(input->gopclntab.data, input->gopclntab.size, 0);
+	uint32_t magic = read_u32(&c);
+	uint64_t words[WORD_PCLN + 1];
+
+	if (magic != MAGIC_1_18 && magic != MAGIC_1_20)
+		return false;
+	cursor_skip(&c, 3); /* two zeros, bytes of the smallest instruction */
+	uint8_t pointer_size = read_u8(&c);
+
+	for (unsigned i = 0; i <= WORD_PCLN; i++)
+		words[i] = read_u64(&c);
+	if (c.bad || pointer_size != 8)
+		return false;
+	go->section = &input->gopclntab;
+	/* A relocation fills it in where the program can be loaded anywhere. */
+	go->text = words[WORD_TEXT] ? words[WORD_TEXT] : input->text_address;
+	go->names = words[WORD_NAMES];
+	go->pctab = words[WORD_PCTAB];
+	go->pcln = words[WORD_PCLN];
+	go->flags_at = magic == MAGIC_1_18 ? FUNC_FLAGS_1_18 : FUNC_FLAGS_1_20;
+	*functions = words[WORD_FUNCTIONS];
+	return true;
+}
+
+static struct cursor go_cursor(const struct go_table *go, uint64_t base, uint64_t offset)
+{
+	if (base > go->section->size)
+		return (struct cursor){ NULL, NULL, true };
+	return cursor_over(go->section->data + base, go->section->size - base, offset);
+}
+
+/* mcall leaves its caller's stack for good. */
+static bool is_mcall(const struct go_table *go, uint32_t name)
+{
+	struct cursor c = go_cursor(go, go->names, name);
+	const char *text = c.bad ? NULL : read_string(&c);
+
+	return text && strcmp(text, "runtime.mcall") == 0;
+}
+
+static void read_go_function(struct entries *entries, const struct unwind_table *table, const struct go_table *go,
+			     uint64_t start, uint64_t end, uint32_t at)
+{
+	struct cursor name = go_cursor(go, go->pcln, (uint64_t)at + FUNC_NAME);
+	struct cursor pcsp = go_cursor(go, go->pcln, (uint64_t)at + FUNC_PCSP);
+	struct cursor flags = go_cursor(go, go->pcln, (uint64_t)at + go->flags_at);
+	struct fde fde = { .kind = ENTRY_GO };
+	uint32_t name_at = read_u32(&name), pcsp_at = read_u32(&pcsp);
+	uint8_t flag = read_u8(&flags);
+
+	if (name.bad || pcsp.bad || flags.bad) {
+		entries->bad++;
+		return;
+	}
+	/* No table: a mark inside of a function, such as the end of the text. */
+	if (!pcsp_at || end <= start || !find_place(table, start, &fde.start))
+		return;
+	uint64_t most = segment_end(table, fde.start) - fde.start;
+
+	fde.end = fde.start + (place_t)(end - start < most ? end - start : most);
+	fde.program = go_cursor(go, go->pctab, pcsp_at);
+	fde.cie = GO_COUNTED;
+	if (flag & FLAG_TOP_FRAME || (flag & FLAG_WRITES_SP && is_mcall(go, name_at)))
+		fde.cie = GO_OUTERMOST;
+	else if (flag & FLAG_WRITES_SP)
+		fde.cie = GO_SWITCH;
+	PUSH(entries->fdes, &entries->exhausted, fde);
+}
+
+void read_go_functions(struct entries *entries, const struct unwind_table *table, const struct unwind_input *input)
+{
+	struct go_table go;
+	uint64_t functions;
+
+	if (!input->gopclntab.size || !open_go(&go, input, &functions))
+		return;
+	struct cursor c = go_cursor(&go, go.pcln, 0);
+	uint32_t start = read_u32(&c), at = read_u32(&c);
+
+	for (uint64_t i = 0; i < functions && !c.bad; i++) {
+		uint32_t end = read_u32(&c), next = i + 1 < functions ? read_u32(&c) : 0;
+
+		if (!c.bad)
+			read_go_function(entries, table, &go, go.text + start, go.text + end, at);
+		start = end;
+		at = next;
+	}
+}
+
+/* Bytes of the frame (without the return address of x86-64) to a rule. Go's code finds its frames by SP alone, and the
+ * stacks of C that it leads to are others: where FP is saved does not matter. */
+static packed_rule go_rule(int32_t bytes, uint16_t machine)
+{
+	if (bytes < 0 || bytes & 7)
+		return UNWIND_UNSUPPORTED;
+	if (machine == MACHINE_X86_64)
+		return pack_rule(UNWIND_CFA_SP, UNWIND_RA_CFA, UNWIND_FP_SAME, bytes + 8);
+	if (bytes == 0)
+		return pack_rule(UNWIND_CFA_SP, UNWIND_RA_LR, UNWIND_FP_SAME, 0);
+	/* The return address lies at the frame's lower end. */
+	if (bytes > INT16_MAX)
+		return UNWIND_UNSUPPORTED;
+	return pack_rule(UNWIND_CFA_SP, UNWIND_RA_SLOT, (int16_t)-bytes, bytes);
+}
+
+bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)
+{
+	struct cursor c = fde->program;
+	uint32_t bytes = UINT32_MAX; /* counts from -1 */
+	uint64_t place = fde->start;
+
+	if (fde->cie != GO_COUNTED) {
+		add_row(table, fde->start, fde->cie == GO_OUTERMOST ? (packed_rule)UNWIND_STOP : UNWIND_UNSUPPORTED);
+		return true;
+	}
+	/* Each step takes at least a byte of the function, so that all functions together take their text's size. */
+	while (place < fde->end) {
+		uint64_t change = read_uleb(&c);
+
+		/* The end; what is left then is padding, which is never run. */
+		if (!c.bad && !change && place != fde->start)
+			return true;
+		uint64_t distance = read_uleb(&c);
+
+		if (c.bad || !distance) {
+			add_row(table, (place_t)place, UNWIND_NONE);
+			return false;
+		}
+		bytes += (uint32_t)(change & 1 ? ~(change >> 1) : change >> 1);
+		add_row(table, (place_t)place, go_rule((int32_t)bytes, machine));
+		place += (distance & UINT32_MAX) * (machine == MACHINE_X86_64 ? 1 : 4);
+	}
+	return true;
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Call-frame instructions (6.4.2) to rows. */
+#include "unwind_build.h"
+
+enum {
+	DW_CFA_nop = 0x00,
+	DW_CFA_advance_loc1 = 0x02,
+	DW_CFA_advance_loc2 = 0x03,
+	DW_CFA_advance_loc4 = 0x04,
+	DW_CFA_offset_extended = 0x05,
+	DW_CFA_restore_extended = 0x06,
+	DW_CFA_undefined = 0x07,
+	DW_CFA_same_value = 0x08,
+	DW_CFA_register = 0x09,
+	DW_CFA_remember_state = 0x0a,
+	DW_CFA_restore_state = 0x0b,
+	DW_CFA_def_cfa = 0x0c,
+	DW_CFA_def_cfa_register = 0x0d,
+	DW_CFA_def_cfa_offset = 0x0e,
+	DW_CFA_def_cfa_expression = 0x0f,
+	DW_CFA_expression = 0x10,
+	DW_CFA_offset_extended_sf = 0x11,
+	DW_CFA_def_cfa_sf = 0x12,
+	DW_CFA_def_cfa_offset_sf = 0x13,
+	DW_CFA_val_offset = 0x14,
+	DW_CFA_val_offset_sf = 0x15,
+	DW_CFA_val_expression = 0x16,
+	DW_CFA_AARCH64_negate_ra_state_with_pc = 0x2c,
+	DW_CFA_AARCH64_negate_ra_state = 0x2d,
+	DW_CFA_GNU_args_size = 0x2e,
+	DW_CFA_GNU_negative_offset_extended = 0x2f,
+	DW_CFA_advance_loc = 0x40,
+	DW_CFA_offset = 0x80,
+	DW_CFA_restore = 0xc0,
+
+	MOST_REMEMBERED = 16, /* states; compilers nest one or two */
+};
+
+struct run {
+	struct cursor c;
+	const struct cie *cie;
+	uint16_t machine;
+	struct frame_row row;
+	struct frame_row remembered[MOST_REMEMBERED];
+	unsigned depth;
+	uint64_t place, end; /* where the row begins to hold; where the function ends */
+	struct unwind_table *table; /* NULL: a CIE, which has no places */
+};
+
+static int64_t factored(const struct run *run, int64_t value)
+{
+	return (int64_t)((uint64_t)value * (uint64_t)run->cie->data_align);
+}
+
+/* The CFA's part of the rule; UNWIND_UNSUPPORTED if it has no form. */
+static uint8_t cfa_kind(const struct frame_row *row, uint16_t machine)
+{
+	if (row->cfa != UNWIND_NONE)
+		return row->cfa;
+	if (row->cfa_register == SP_REGISTER(machine))
+		return UNWIND_CFA_SP;
+	if (row->cfa_register == FP_REGISTER(machine))
+		return UNWIND_CFA_FP;
+	if (machine == MACHINE_X86_64 && row->cfa_register < 16)
+		return (uint8_t)(UNWIND_CFA_REGISTER + row->cfa_register);
+	return UNWIND_UNSUPPORTED;
+}
+
+static bool is_slot(int64_t offset)
+{
+	return !(offset & 7) && offset >= INT16_MIN && offset < (UNWIND_FP_SAME & ~7);
+}
+
+/* Where FP is saved as a rule says it; false if it has no form. */
+static bool fp_slot(const struct frame_row *row, uint16_t machine, int16_t *slot)
+{
+	struct saved fp = row->fp;
+	int64_t by_base = (int64_t)((uint64_t)fp.offset + (uint64_t)row->cfa_offset);
+	bool is_by_register = row->cfa == UNWIND_NONE;
+
+	*slot = UNWIND_FP_SAME;
+	if (fp.kind == SAVED_UNSPECIFIED || fp.kind == SAVED_SAME || fp.kind == SAVED_UNDEFINED)
+		return true;
+	if (fp.kind == SAVED_AT_CFA && !is_slot(fp.offset) && is_by_register) {
+		if (row->cfa_register == SP_REGISTER(machine))
+			fp = (struct saved){ SAVED_AT_SP, by_base };
+		else if (row->cfa_register == FP_REGISTER(machine))
+			fp = (struct saved){ SAVED_AT_FP, by_base };
+	}
+	if (!is_slot(fp.offset))
+		return false;
+	*slot = (int16_t)fp.offset;
+	if (fp.kind == SAVED_AT_FP)
+		*slot |= UNWIND_FP_BY_FP;
+	else if (fp.kind == SAVED_AT_SP)
+		*slot |= UNWIND_FP_BY_SP;
+	return fp.kind <= SAVED_AT_SP;
+}
+
+static packed_rule make_rule(const struct frame_row *row, uint16_t machine)
+{
+	uint8_t cfa = cfa_kind(row, machine), ra;
+	bool has_fp = row->fp.kind == SAVED_AT_CFA;
+	int64_t distance;
+	int16_t fp;
+
+	if (row->ra.kind == SAVED_UNDEFINED)
+		return UNWIND_STOP;
+	if (cfa == UNWIND_UNSUPPORTED || row->cfa_offset != (int32_t)row->cfa_offset || !fp_slot(row, machine, &fp) ||
+	    row->sp.kind > SAVED_SAME)
+		return UNWIND_UNSUPPORTED;
+	if (row->ra.kind == SAVED_AT_CFA && row->ra.offset == -8 && machine == MACHINE_X86_64) {
+		ra = UNWIND_RA_CFA;
+	} else if (row->ra.kind == SAVED_AT_CFA && fp == UNWIND_FP_SAME) {
+		if (row->ra.offset != (int16_t)row->ra.offset)
+			return UNWIND_UNSUPPORTED;
+		ra = UNWIND_RA_SLOT;
+		fp = (int16_t)row->ra.offset;
+	} else if (row->ra.kind == SAVED_AT_CFA && has_fp) {
+		distance = row->ra.offset - row->fp.offset;
+		if (distance & 7 || distance < -64 * 8 || distance >= 64 * 8)
+			return UNWIND_UNSUPPORTED;
+		ra = (uint8_t)(UNWIND_RA_NEAR + distance / 8);
+	} else if (machine == MACHINE_X86_64 && row->ra.kind == SAVED_IN_REGISTER && (uint64_t)row->ra.offset < 16) {
+		ra = (uint8_t)(UNWIND_RA_REGISTER + row->ra.offset);
+	} else if (machine == MACHINE_AARCH64 && (row->ra.kind == SAVED_SAME || row->ra.kind == SAVED_UNSPECIFIED)) {
+		ra = UNWIND_RA_LR;
+	} else {
+		return UNWIND_UNSUPPORTED;
+	}
+	return pack_rule(cfa, ra, fp, (int32_t)row->cfa_offset);
+}
+
+/* The row holds up to here. False if the place is behind the function's end or before the row. */
+static bool advance(struct run *run, uint64_t to)
+{
+	if (!run->table || to < run->place)
+		return false;
+	/* What a clipped function says of code behind its end is not needed, but no fault. */
+	if (to > run->place && run->place < run->end)
+		add_row(run->table, (place_t)run->place, make_rule(&run->row, run->machine));
+	run->place = to;
+	return to <= UINT64_MAX >> 1;
+}
+
+static bool advance_by(struct run *run, uint64_t delta)
+{
+	uint64_t bytes;
+
+	return !__builtin_mul_overflow(delta, run->cie->code_align, &bytes) && bytes <= UINT64_MAX >> 2 &&
+	       advance(run, run->place + bytes);
+}
+
+/* The part of the row that is about a register; NULL if none is. */
+static struct saved *slot_of(struct frame_row *row, uint16_t machine, uint64_t number)
+{
+	if (number == RA_REGISTER(machine))
+		return &row->ra;
+	if (number == FP_REGISTER(machine))
+		return &row->fp;
+	if (number == SP_REGISTER(machine))
+		return &row->sp;
+	return NULL;
+}
+
+static void save(struct run *run, uint64_t number, enum saved_kind kind, int64_t offset)
+{
+	struct saved *slot = slot_of(&run->row, run->machine, number);
+
+	if (slot)
+		*slot = (struct saved){ kind, offset };
+}
+
+static void restore(struct run *run, uint64_t number)
+{
+	struct frame_row initial = run->cie->initial;
+	const struct saved *slot = slot_of(&initial, run->machine, number);
+
+	if (slot)
+		save(run, number, slot->kind, slot->offset);
+}
+
+static void define_cfa(struct run *run, uint64_t number, int64_t offset)
+{
+	run->row.cfa = UNWIND_NONE;
+	run->row.cfa_register = number < 64 ? (uint32_t)number : 64;
+	run->row.cfa_offset = offset;
+}
+
+static struct cursor read_block(struct cursor *c)
+{
+	uint64_t size = read_uleb(c);
+	struct cursor block = { c->at, c->at, c->bad };
+
+	cursor_skip(c, size);
+	if (!c->bad)
+		block.end = c->at;
+	return block;
+}
+
+/* Instructions that say where a register is. False: not one of them. */
+static bool run_register(struct run *run, uint8_t op)
+{
+	struct cursor *c = &run->c;
+	uint64_t number = read_uleb(c);
+
+	switch (op) {
+	case DW_CFA_offset_extended:
+		save(run, number, SAVED_AT_CFA, factored(run, (int64_t)read_uleb(c)));
+		return true;
+	case DW_CFA_offset_extended_sf:
+		save(run, number, SAVED_AT_CFA, factored(run, read_sleb(c)));
+		return true;
+	case DW_CFA_GNU_negative_offset_extended:
+		save(run, number, SAVED_AT_CFA, factored(run, (int64_t)(0 - read_uleb(c))));
+		return true;
+	case DW_CFA_restore_extended:
+		restore(run, number);
+		return true;
+	case DW_CFA_undefined:
+		save(run, number, SAVED_UNDEFINED, 0);
+		return true;
+	case DW_CFA_same_value:
+		save(run, number, SAVED_SAME, 0);
+		return true;
+	case DW_CFA_register:
+		save(run, number, SAVED_IN_REGISTER, (int64_t)read_uleb(c));
+		return true;
+	case DW_CFA_expression: {
+		struct saved saved = saved_by_expression(read_block(c), run->machine);
+
+		save(run, number, saved.kind, saved.offset);
+		return true;
+	}
+	case DW_CFA_val_expression:
+		read_block(c);
+		save(run, number, SAVED_OTHERWISE, 0);
+		return true;
+	case DW_CFA_val_offset:
+	case DW_CFA_val_offset_sf:
+		skip_leb(c);
+		save(run, number, SAVED_OTHERWISE, 0);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Instructions that say where the CFA is. False: not one of them. */
+static bool run_cfa(struct run *run, uint8_t op)
+{
+	struct cursor *c = &run->c;
+	uint64_t number;
+
+	switch (op) {
+	case DW_CFA_def_cfa:
+		number = read_uleb(c);
+		define_cfa(run, number, (int64_t)read_uleb(c));
+		return true;
+	case DW_CFA_def_cfa_sf:
+		number = read_uleb(c);
+		define_cfa(run, number, factored(run, read_sleb(c)));
+		return true;
+	case DW_CFA_def_cfa_register:
+		define_cfa(run, read_uleb(c), run->row.cfa_offset);
+		return true;
+	case DW_CFA_def_cfa_offset:
+		define_cfa(run, run->row.cfa_register, (int64_t)read_uleb(c));
+		return true;
+	case DW_CFA_def_cfa_offset_sf:
+		define_cfa(run, run->row.cfa_register, factored(run, read_sleb(c)));
+		return true;
+	case DW_CFA_def_cfa_expression:
+		set_cfa_expression(&run->row, read_block(c), run->machine);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* One instruction; false if it breaks a rule. */
+static bool run_instruction(struct run *run)
+{
+	struct cursor *c = &run->c;
+	uint8_t op = read_u8(c), low = op & 0x3f;
+
+	switch (op & 0xc0) {
+	case DW_CFA_advance_loc:
+		return advance_by(run, low);
+	case DW_CFA_offset:
+		save(run, low, SAVED_AT_CFA, factored(run, (int64_t)read_uleb(c)));
+		return true;
+	case DW_CFA_restore:
+		restore(run, low);
+		return true;
+	default:
+		break;
+	}
+	switch (op) {
+	case DW_CFA_nop:
+	case DW_CFA_AARCH64_negate_ra_state: /* whether it is signed: the signature is removed in any case */
+	case DW_CFA_AARCH64_negate_ra_state_with_pc:
+		return true;
+	case DW_CFA_advance_loc1:
+		return advance_by(run, read_u8(c));
+	case DW_CFA_advance_loc2:
+		return advance_by(run, read_u16(c));
+	case DW_CFA_advance_loc4:
+		return advance_by(run, read_u32(c));
+	case DW_CFA_remember_state:
+		if (run->depth == MOST_REMEMBERED)
+			return false;
+		run->remembered[run->depth++] = run->row;
+		return true;
+	case DW_CFA_restore_state:
+		if (run->depth == 0)
+			return false;
+		run->row = run->remembered[--run->depth];
+		return true;
+	case DW_CFA_GNU_args_size:
+		skip_leb(c);
+		return true;
+	default:
+		return op >= DW_CFA_def_cfa && op <= DW_CFA_def_cfa_expression ? run_cfa(run, op) :
+		       op == DW_CFA_def_cfa_sf || op == DW_CFA_def_cfa_offset_sf ? run_cfa(run, op) :
+		       run_register(run, op);
+	}
+}
+
+static bool run_all(struct run *run)
+{
+	while (cursor_left(&run->c))
+		if (!run_instruction(run) || run->c.bad)
+			return false;
+	return true;
+}
+
+bool run_cie(const struct cie *cie, uint16_t machine, struct cursor program, struct frame_row *out)
+{
+	struct run run;
+
+	memset(&run, 0, sizeof(run));
+	run.c = program;
+	run.cie = cie;
+	run.machine = machine;
+	run.row.cfa = UNWIND_UNSUPPORTED;
+	if (!run_all(&run))
+		return false;
+	*out = run.row;
+	return true;
+}
+
+bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde *fde, uint16_t machine)
+{
+	struct run run;
+
+	if (cie->is_bad) {
+		add_row(table, fde->start, UNWIND_NONE);
+		return false;
+	}
+	if (cie->is_signal) {
+		add_row(table, fde->start, UNWIND_SIGNAL);
+		return true;
+	}
+	run.c = fde->program;
+	run.cie = cie;
+	run.machine = machine;
+	run.row = cie->initial;
+	run.depth = 0;
+	run.place = fde->start;
+	run.end = fde->end;
+	run.table = table;
+	bool is_good = run_all(&run);
+
+	if (run.place < run.end)
+		add_row(table, (place_t)run.place, is_good ? make_rule(&run.row, machine) : (packed_rule)UNWIND_NONE);
+	return is_good;
+}

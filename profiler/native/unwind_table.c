@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rows in the order of addresses, with rules numbered and gaps filled. */
+#include "unwind_build.h"
+
+enum {
+	RULE_UNSUPPORTED = 1, /* beside UNWIND_RULE_NONE; also of a file with more rules than numbers */
+	MOST_PADDING = 15,   /* bytes between functions that are no code, so the rule before may hold on */
+	LEAST_GUESSED = 257, /* bytes of code without a rule that are taken for code with frame pointers */
+};
+
+static const packed_rule NONE = UNWIND_NONE;
+
+static uint32_t bucket_span(const struct unwind_segment *segment)
+{
+	return (uint32_t)(((segment->elf_address & 0xff) + segment->bytes + 0xff) >> UNWIND_BUCKET_SHIFT);
+}
+
+static place_t segment_start(const struct unwind_segment *segment)
+{
+	return (segment->first_bucket << UNWIND_BUCKET_SHIFT) + (place_t)(segment->elf_address & 0xff);
+}
+
+bool open_table(struct unwind_table *table, const struct unwind_input *input)
+{
+	uint64_t buckets = 0;
+
+	memset(table, 0, sizeof(*table));
+	if (input->segment_count > UNWIND_MOST_SEGMENTS || input->identity_size > sizeof(table->header.identity))
+		return false;
+	for (uint32_t i = 0; i < input->segment_count; i++) {
+		struct unwind_segment *segment = &table->segments[i];
+
+		*segment = input->segments[i];
+		segment->first_bucket = (uint32_t)buckets;
+		buckets += (uint64_t)bucket_span(segment) + 1;
+		/* So that a place fits its type. */
+		if (buckets >= UINT32_MAX >> UNWIND_BUCKET_SHIFT ||
+		    segment->elf_address > UINT64_MAX - segment->bytes ||
+		    (i && segment->elf_address < segment[-1].elf_address + segment[-1].bytes))
+			return false;
+	}
+	table->buckets = malloc((buckets + 1) * sizeof(*table->buckets));
+	if (!table->buckets)
+		return false;
+	table->header.magic = UNWIND_MAGIC;
+	table->header.version = UNWIND_VERSION;
+	table->header.machine = input->machine;
+	table->header.identity_size = (uint8_t)input->identity_size;
+	memcpy(table->header.identity, input->identity, input->identity_size);
+	table->header.segments = input->segment_count;
+	table->header.buckets = (uint32_t)buckets;
+	table->stretches = input->stretches;
+	table->stretch_count = input->stretch_count;
+	table->covered = input->segment_count ? segment_start(&table->segments[0]) : 0;
+	PUSH(table->rules, &table->exhausted, NONE);
+	PUSH(table->rules, &table->exhausted, UNWIND_UNSUPPORTED);
+	map_add(&table->rule_numbers, NONE, UNWIND_RULE_NONE, &table->exhausted);
+	map_add(&table->rule_numbers, UNWIND_UNSUPPORTED, RULE_UNSUPPORTED, &table->exhausted);
+	return !table->exhausted;
+}
+
+bool find_place(const struct unwind_table *table, uint64_t address, place_t *place)
+{
+	for (uint32_t i = 0; i < table->header.segments; i++) {
+		const struct unwind_segment *segment = &table->segments[i];
+
+		if (address - segment->elf_address < segment->bytes) {
+			*place = (place_t)(((uint64_t)segment->first_bucket << UNWIND_BUCKET_SHIFT) +
+					   (address - (segment->elf_address & ~0xffULL)));
+			return true;
+		}
+	}
+	return false;
+}
+
+place_t segment_end(const struct unwind_table *table, place_t place)
+{
+	place_t end = 0;
+
+	for (uint32_t i = 0; i < table->header.segments && segment_start(&table->segments[i]) <= place; i++)
+		end = segment_start(&table->segments[i]) + table->segments[i].bytes;
+	return end;
+}
+
+static uint32_t rule_number(struct unwind_table *table, packed_rule rule)
+{
+	uint32_t number = map_find(&table->rule_numbers, rule);
+
+	if (number != MAP_NOTHING)
+		return number;
+	if (table->rules.count >= UNWIND_MOST_RULES)
+		return RULE_UNSUPPORTED;
+	number = table->rules.count;
+	if (PUSH(table->rules, &table->exhausted, rule))
+		map_add(&table->rule_numbers, rule, number, &table->exhausted);
+	return number;
+}
+
+static void number_buckets(struct unwind_table *table, uint32_t until)
+{
+	while (table->next_bucket < until)
+		table->buckets[table->next_bucket++] = table->rows.count;
+}
+
+void add_row(struct unwind_table *table, place_t place, packed_rule rule)
+{
+	bool is_first = place == segment_start(&table->segments[table->segment]);
+
+	if (rule == table->last_rule && !is_first)
+		return;
+	number_buckets(table, (place >> UNWIND_BUCKET_SHIFT) + 1);
+	PUSH(table->rows, &table->exhausted, UNWIND_ROW(place & 0xff, rule_number(table, rule)));
+	table->last_rule = rule;
+	if ((rule & 0xff) == UNWIND_UNSUPPORTED)
+		table->header.unsupported_rows++;
+}
+
+static void fill_unknown(struct unwind_table *table, place_t end)
+{
+	uint32_t bytes = end - table->covered;
+
+	if (bytes >= LEAST_GUESSED) {
+		add_row(table, table->covered, UNWIND_FP_GUESS);
+		table->header.guessed_gaps++;
+	} else if (bytes > MOST_PADDING || table->covered == segment_start(&table->segments[table->segment])) {
+		if (bytes)
+			add_row(table, table->covered, NONE);
+	}
+	table->covered = end;
+}
+
+/* Up to a place in the segment that is being filled: stretches of known code, and what is between them. */
+static void fill_gap(struct unwind_table *table, place_t end)
+{
+	while (table->next_stretch < table->stretch_count && table->covered < end) {
+		const struct unwind_stretch *stretch = &table->stretches[table->next_stretch];
+		const struct unwind_segment *segment = &table->segments[table->segment];
+		uint64_t base = segment->elf_address - segment_start(segment); /* may wrap: place + base is an address */
+		uint64_t from = stretch->start, to = stretch->end;
+
+		if (from < table->covered + base)
+			from = table->covered + base;
+		if (to > end + base)
+			to = end + base;
+		if (from < to) {
+			fill_unknown(table, (place_t)(from - base));
+			add_row(table, (place_t)(from - base), pack_rule(stretch->rule.cfa, stretch->rule.ra,
+									 stretch->rule.fp, stretch->rule.offset));
+			table->covered = (place_t)(to - base);
+		}
+		if (stretch->end > end + base)
+			break; /* it may go on behind what comes now */
+		table->next_stretch++;
+	}
+	fill_unknown(table, end);
+}
+
+static void enter_segment(struct unwind_table *table, uint32_t number)
+{
+	while (table->segment < number) {
+		const struct unwind_segment *segment = &table->segments[table->segment];
+
+		fill_gap(table, segment_start(segment) + segment->bytes);
+		number_buckets(table, segment->first_bucket + bucket_span(segment) + 1);
+		table->segment++;
+		if (table->segment < table->header.segments)
+			table->covered = segment_start(&table->segments[table->segment]);
+	}
+}
+
+void begin_rows(struct unwind_table *table, place_t start, place_t end)
+{
+	uint32_t number = table->segment;
+
+	while (number + 1 < table->header.segments && segment_start(&table->segments[number + 1]) <= start)
+		number++;
+	enter_segment(table, number);
+	fill_gap(table, start);
+	table->covered = end;
+}
+
+void finish_table(struct unwind_table *table)
+{
+	enter_segment(table, table->header.segments);
+	table->header.rules = table->rules.count;
+	table->header.rows = table->rows.count;
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The walk of bpf/unwind_step.h over registers and stack bytes that were copied. */
+#include <stdbool.h>
+#include <string.h>
+
+#include "unwind_file.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct unwind_memory {
+	const uint8_t *bytes;
+	uint64_t start; /* address of the first */
+	uint64_t size;
+	int is_aarch64;
+};
+
+struct unwind_tables {
+	struct table_view view;
+};
+
+static inline int unwind_read(struct unwind_memory *memory, uint64_t address, __u64 *word)
+{
+	uint64_t offset = address - memory->start;
+
+	if (address < memory->start)
+		return UNWIND_END_UNREADABLE;
+	if (memory->size < 8 || offset > memory->size - 8)
+		return UNWIND_END_COPY_ENDED;
+	memcpy(word, memory->bytes + offset, 8);
+	return 0;
+}
+
+static inline int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *first_row)
+{
+	if (number >= tables->view.header->buckets)
+		return -1;
+	*first_row = tables->view.buckets[number];
+	return 0;
+}
+
+static inline int unwind_row(struct unwind_tables *tables, __u32 number, __u32 *row)
+{
+	if (number >= tables->view.header->rows)
+		return -1;
+	*row = tables->view.rows[number];
+	return 0;
+}
+
+#define UNWIND_MACHINE (memory->is_aarch64)
+#include "unwind_step.h"
+
+static const char *const END_WORDS[] = { NULL,
+#define END_WORD(name, word, meaning) word,
+	UNWIND_ENDS(END_WORD)
+#undef END_WORD
+};
+
+EXPORT const char *tdprof_unwind_end_word(uint32_t end)
+{
+	return end < UNWIND_ENDS_COUNT ? END_WORDS[end] : NULL;
+}
+
+/* The mapping that holds an address; NULL if none does. */
+static const struct unwind_mapping *find_mapping(const struct unwind_world *world, uint32_t space, uint64_t address)
+{
+	uint32_t low, high;
+
+	if (space >= world->spaces)
+		return NULL;
+	low = world->first_mapping[space];
+	high = world->first_mapping[space + 1];
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		const struct unwind_mapping *mapping = &world->mappings[middle];
+
+		if (address < mapping->start)
+			high = middle;
+		else if (address >= mapping->end)
+			low = middle + 1;
+		else
+			return mapping;
+	}
+	return NULL;
+}
+
+static struct unwind_rule find_rule(const struct unwind_world *world, const struct unwind_mapping *mapping,
+				    uint64_t address)
+{
+	struct unwind_rule none = { .cfa = UNWIND_NONE };
+	uint64_t offset = address - mapping->start + mapping->file_offset;
+
+	if (mapping->kind == UNWIND_MAPPING_JIT)
+		return (struct unwind_rule){ .cfa = UNWIND_FP_GUESS };
+	if (mapping->table >= world->table_count)
+		return none;
+
+	struct unwind_tables tables = { view_table(world->tables[mapping->table]) };
+
+	for (uint32_t i = 0; i < tables.view.header->segments; i++) {
+		const struct unwind_segment *segment = &tables.view.segments[i];
+		uint64_t inside = offset - segment->file_offset;
+
+		if (offset < segment->file_offset || inside >= segment->bytes)
+			continue;
+		inside += segment->elf_address & 0xff;
+
+		uint32_t bucket = segment->first_bucket + (uint32_t)(inside >> UNWIND_BUCKET_SHIFT);
+
+		return tables.view.rules[unwind_search(&tables, bucket, inside & 0xff)];
+	}
+	return none;
+}
+
+/* One stack, leaf first; returns its depth. */
+static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_world *world,
+		     uint32_t space, uint32_t most_frames, uint64_t *addresses, uint8_t *why)
+{
+	uint32_t depth = 0;
+	int end = UNWIND_NOT_ENDED;
+	bool is_jit = false; /* the frame that led here is of generated code */
+
+	for (;;) {
+		uint64_t address = unwind_lookup_pc(state);
+		const struct unwind_mapping *mapping = find_mapping(world, space, address);
+
+		/* The topmost is shown wherever it is; a caller that is no code was never one. */
+		if (depth == 0 || mapping) {
+			addresses[depth] = depth ? unwind_caller_address(state) : state->pc;
+			depth++;
+		}
+		if (!mapping) {
+			end = !(state->flags & UNWIND_GUESSED) ? UNWIND_END_NO_MAPPING :
+			      is_jit			       ? UNWIND_END_JIT :
+								 UNWIND_END_NO_UNWIND_INFO;
+			break;
+		}
+		if (depth == most_frames) {
+			end = UNWIND_END_TOO_DEEP;
+			break;
+		}
+		if (mapping->kind == UNWIND_MAPPING_NO_TABLE) {
+			end = UNWIND_END_NO_TABLE;
+			break;
+		}
+		struct unwind_rule rule = find_rule(world, mapping, address);
+
+		is_jit = mapping->kind == UNWIND_MAPPING_JIT;
+		end = unwind_step(memory, state, &rule);
+		if (end) {
+			end = is_jit && end == UNWIND_END_NO_UNWIND_INFO ? UNWIND_END_JIT : end;
+			break;
+		}
+	}
+	*why = (uint8_t)end;
+	return depth;
+}
+
+static void begin_x86_64(struct unwind_state *state, const uint64_t *words, bool is_leaf_known)
+{
+	memcpy(state->leaf, words, sizeof(state->leaf));
+	unwind_begin(state, words[16], words[7], words[6], 0, is_leaf_known ? UNWIND_REGISTERS : 0);
+}
+
+EXPORT uint64_t tdprof_unwind_walk(const struct unwind_samples *samples, const struct unwind_world *world,
+				   const struct unwind_stacks *out)
+{
+	bool is_aarch64 = samples->machine == 183; /* EM_AARCH64 */
+	uint64_t used = 0, i;
+	struct unwind_state state;
+
+	for (i = 0; i < samples->count && out->capacity - used >= samples->most_frames; i++) {
+		uint64_t at = samples->stack_start[i], bytes = samples->stack_bytes[i];
+		struct unwind_memory memory = { .is_aarch64 = is_aarch64 };
+
+		if (is_aarch64) {
+			const uint64_t *words = &samples->registers[i * UNWIND_AARCH64_WORDS];
+
+			unwind_begin(&state, words[3], words[2], words[0], words[1], 0);
+		} else {
+			begin_x86_64(&state, &samples->registers[i * UNWIND_X86_64_WORDS], samples->is_leaf_known);
+		}
+		memory.start = state.sp;
+		if (at <= samples->stack_total && bytes <= samples->stack_total - at) {
+			memory.bytes = samples->stack + at;
+			memory.size = bytes;
+		}
+		out->depth[i] = walk(&memory, &state, world, samples->space[i], samples->most_frames,
+				     out->addresses + used, &out->end[i]);
+		used += out->depth[i];
+		for (unsigned method = 0; method < UNWIND_METHODS; method++)
+			out->methods[i * UNWIND_METHODS + method] = (uint16_t)state.methods[method];
+	}
+	return i;
+}

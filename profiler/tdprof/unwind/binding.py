@@ -1,0 +1,202 @@
+"""Binding to the compiled builder of unwind tables and walker over copied stacks (``profiler/native/unwind_api.h``)."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tdprof.native import load_native
+
+Buffer = bytes | memoryview
+
+MOST_SEGMENTS = 16
+HEADER_BYTES = 128
+
+
+class Rule(ctypes.Structure):
+    """``struct unwind_rule``."""
+
+    _fields_ = (
+        ("cfa", ctypes.c_uint8),
+        ("ra", ctypes.c_uint8),
+        ("fp", ctypes.c_int16),
+        ("offset", ctypes.c_int32),
+    )
+
+
+class Segment(ctypes.Structure):
+    """``struct unwind_segment``: an executable segment."""
+
+    _fields_ = (
+        ("elf_address", ctypes.c_uint64),
+        ("file_offset", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint32),
+        ("first_bucket", ctypes.c_uint32),
+    )
+
+
+class Header(ctypes.Structure):
+    """``struct unwind_header``: the beginning of a table's file."""
+
+    _fields_ = (
+        ("magic", ctypes.c_uint64),
+        ("version", ctypes.c_uint32),
+        ("crc", ctypes.c_uint32),
+        ("machine", ctypes.c_uint16),
+        ("identity_size", ctypes.c_uint8),
+        ("sources", ctypes.c_uint8),
+        ("segments", ctypes.c_uint32),
+        ("rules", ctypes.c_uint32),
+        ("buckets", ctypes.c_uint32),
+        ("rows", ctypes.c_uint32),
+        ("entries", ctypes.c_uint32),
+        ("bad_entries", ctypes.c_uint32),
+        ("unsupported_rows", ctypes.c_uint32),
+        ("guessed_gaps", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("identity", ctypes.c_uint8 * 64),
+    )
+
+
+class _Section(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_uint64), ("address", ctypes.c_uint64))
+
+
+class Stretch(ctypes.Structure):
+    """``struct unwind_stretch``: code of which the rule is known."""
+
+    _fields_ = (("start", ctypes.c_uint64), ("end", ctypes.c_uint64), ("rule", Rule))
+
+
+class _Input(ctypes.Structure):
+    _fields_ = (
+        ("eh_frame", _Section),
+        ("debug_frame", _Section),
+        ("gopclntab", _Section),
+        ("text_address", ctypes.c_uint64),
+        ("segments", ctypes.c_void_p),
+        ("stretches", ctypes.c_void_p),
+        ("segment_count", ctypes.c_uint32),
+        ("stretch_count", ctypes.c_uint32),
+        ("machine", ctypes.c_uint16),
+        ("identity_size", ctypes.c_uint16),
+        ("reserved", ctypes.c_uint32),
+        ("identity", ctypes.c_uint8 * 64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Bytes of a file's section, uncompressed, and its ELF address."""
+
+    data: Buffer = b""
+    address: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableInput:
+    """What a table is built from.
+
+    Attributes:
+        machine: ``e_machine``.
+        segments: the executable ones, by address.
+        eh_frame, debug_frame, gopclntab: call-frame information and Go's table; empty where there is none.
+        text_address: of ``.text``.
+        stretches: code of which the rule is known from elsewhere, by address and not overlapping.
+        identity: build-id, or what else tells the file from others; at most 64 bytes.
+    """
+
+    machine: int
+    segments: Sequence[Segment]
+    eh_frame: Section = Section()
+    debug_frame: Section = Section()
+    gopclntab: Section = Section()
+    text_address: int = 0
+    stretches: Sequence[Stretch] = ()
+    identity: bytes = b""
+
+
+def build_table(source: TableInput) -> bytes | None:
+    """The table as a file's bytes (``bpf/unwind.h``); None if it has more text than the format holds, or no memory.
+
+    Work and memory are linear in the sections' sizes, whatever they hold.
+    """
+    library = _library()
+    alive: list[object] = []  # what C holds pointers into
+    segments = (Segment * len(source.segments))(*source.segments)
+    stretches = (Stretch * len(source.stretches))(*source.stretches)
+    given = _Input(
+        eh_frame=_section(source.eh_frame, alive),
+        debug_frame=_section(source.debug_frame, alive),
+        gopclntab=_section(source.gopclntab, alive),
+        text_address=source.text_address,
+        segments=ctypes.addressof(segments),
+        stretches=ctypes.addressof(stretches),
+        segment_count=len(source.segments),
+        stretch_count=len(source.stretches),
+        machine=source.machine,
+        identity_size=len(source.identity),
+    )
+    ctypes.memmove(given.identity, source.identity, len(source.identity))
+    handle = library.tdprof_unwind_build(ctypes.byref(given))
+    if not handle:
+        return None
+    try:
+        out = ctypes.create_string_buffer(library.tdprof_unwind_size(handle))
+        library.tdprof_unwind_write(handle, out)
+        return out.raw
+    finally:
+        library.tdprof_unwind_close(handle)
+
+
+def is_table(data: Buffer) -> bool:
+    """Whether the bytes are a whole table of this version; reads each row once."""
+    held: list[object] = []
+    section = _section(Section(data), held)
+    return bool(_library().tdprof_unwind_check(section.data, section.size))
+
+
+def read_header(data: Buffer) -> Header:
+    """The header of a table that was checked."""
+    return Header.from_buffer_copy(data)
+
+
+def end_words() -> tuple[str, ...]:
+    """The word of each ``enum unwind_end``, by its number; that of 0 (not ended) is empty."""
+    words = [""]
+    while (word := _library().tdprof_unwind_end_word(len(words))) is not None:
+        words.append(word.decode())
+    return tuple(words)
+
+
+def is_available() -> bool:
+    """Whether the compiled library was built."""
+    return load_native() is not None
+
+
+def _section(section: Section, alive: list[object]) -> _Section:
+    # bytes() of a memoryview copies, but ctypes can point into a read-only mapping in no other way without NumPy.
+    data = bytes(section.data)
+    alive.append(data)
+    return _Section(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, len(data), section.address)
+
+
+def _library() -> ctypes.CDLL:
+    library = load_native()
+    assert library is not None, "is_available() was not asked"
+    pointer, u64, u32 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
+    functions: tuple[tuple[str, Any, list[Any]], ...] = (
+        ("build", pointer, [pointer]),
+        ("size", u64, [pointer]),
+        ("write", None, [pointer, pointer]),
+        ("close", None, [pointer]),
+        ("check", ctypes.c_int, [pointer, u64]),
+        ("place", ctypes.c_int, [pointer, pointer, pointer]),
+        ("extent", ctypes.c_int, [pointer, u64, u64, u64, pointer]),
+        ("walk", u64, [pointer, pointer, pointer]),
+        ("end_word", ctypes.c_char_p, [u32]),
+    )
+    for name, result, arguments in functions:
+        function = getattr(library, f"tdprof_unwind_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library

@@ -1,0 +1,153 @@
+"""What of an ELF file its unwind table is built from.
+
+PLT entries: psABIs of x86-64 (5.2, and ``.plt.sec`` of Intel's CET extension) and AArch64 ("PLT Sequences"). The
+outermost frame: both psABIs, "Process Initialization".
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+
+from tdprof.elf import PF_X, SHF_COMPRESSED, SHF_EXECINSTR, SHT_DYNSYM, Elf, Section
+from tdprof.unwind import binding
+
+EM_X86_64, EM_AARCH64 = 62, 183
+_PT_LOAD = 1
+_E_ENTRY = 24  # offset in the header
+_SYMBOL = struct.Struct("<IBBHQQ")
+
+# bpf/unwind.h, enum unwind_cfa and enum unwind_ra
+CFA_SP, CFA_PLT, STOP, SIGNAL, FP_RECORD = 0, 4, 6, 7, 8
+RA_CFA, RA_LR, RA_SLOT = 0, 1, 2
+FP_SAME = 0x7FFF
+
+_ENDBR64 = b"\xf3\x0f\x1e\xfa"
+_BTI_C = b"\x5f\x24\x03\xd5"
+_ENTRY_BYTES = 16  # of a PLT
+_START_BYTES = 48  # of a _start without call-frame information; musl's have 22 and 28
+_COMPRESSION_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: type, reserved, size, alignment
+_ELFCOMPRESS_ZLIB = 1
+_DEFLATE_MOST = 1032  # no deflated byte makes more than this many
+_VDSO_SIGNAL_RETURN = b"__kernel_rt_sigreturn"
+
+
+def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableInput:
+    """Collect the sections.
+
+    Args:
+        elf: the program, or the vDSO.
+        debug: its separate debug file, whose ``.debug_frame`` serves where the program has none; or None.
+        identity: what the table will be known by.
+    """
+    text = elf.section(".text")
+    go = elf.section(".gopclntab") or elf.section(".data.rel.ro.gopclntab")
+    stretches = [*_plt(elf), *_vdso_signal(elf)]
+    if go and text:
+        # What Go's own table does not say, of a version that is not known.
+        stretches.append(_stretch(text.address, text.address + text.size, FP_RECORD))
+    else:
+        stretches += _start(elf, text)
+    debug_frame = elf.section(".debug_frame") or (debug.section(".debug_frame") if debug else None)
+    frame_file = elf if debug_frame is elf.section(".debug_frame") else debug
+    return binding.TableInput(
+        machine=elf.machine,
+        segments=_segments(elf),
+        eh_frame=_section(elf, elf.section(".eh_frame")),
+        debug_frame=_section(frame_file or elf, debug_frame),
+        gopclntab=_section(elf, go),
+        text_address=text.address if text else 0,
+        stretches=_disjoint(stretches),
+        identity=identity,
+    )
+
+
+def file_identity(elf: Elf, status: os.stat_result) -> bytes:
+    """The build-id; of a file without one where it is and when it was last written."""
+    if elf.build_id:
+        return bytes.fromhex(elf.build_id)[:64]
+    return struct.pack("<QQQQ", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _segments(elf: Elf) -> list[binding.Segment]:
+    found = [s for s in elf.segments if s.type == _PT_LOAD and s.flags & PF_X and 0 < s.file_size < 1 << 32]
+    found.sort(key=lambda s: s.address)
+    return [binding.Segment(s.address, s.offset, s.file_size, 0) for s in found[: binding.MOST_SEGMENTS]]
+
+
+def _section(elf: Elf, section: Section | None) -> binding.Section:
+    if section is None:
+        return binding.Section()
+    data = elf.section_data(section)
+    if section.flags & SHF_COMPRESSED:
+        return binding.Section(_uncompress(data), section.address)
+    return binding.Section(data, section.address)
+
+
+def _uncompress(data: memoryview) -> bytes:
+    """Empty where it cannot be: then the file has no such information."""
+    try:
+        kind, _, size, _ = _COMPRESSION_HEADER.unpack_from(data)
+        packed = data[_COMPRESSION_HEADER.size :]
+        if kind != _ELFCOMPRESS_ZLIB or size > _DEFLATE_MOST * len(packed) + 64:
+            return b""
+        return zlib.decompressobj().decompress(packed, max(size, 1))
+    except (struct.error, zlib.error, MemoryError):
+        return b""
+
+
+def _stretch(start: int, end: int, cfa: int, ra: int = RA_CFA, offset: int = 0) -> binding.Stretch:
+    return binding.Stretch(start, end, binding.Rule(cfa, ra, FP_SAME, offset))
+
+
+def _plt(elf: Elf) -> Iterator[binding.Stretch]:
+    """Nothing is on the stack at first; a lazy entry of x86-64 pushes its number, the first entry one word more."""
+    for section in elf.sections:
+        if not section.name.startswith(".plt") or not section.flags & SHF_EXECINSTR:
+            continue
+        start, end = section.address, section.address + section.size
+        if elf.machine == EM_AARCH64:
+            # The first entry stores x16 and x30 and leaves for the dynamic linker.
+            if section.name == ".plt" and section.size >= 32:
+                stored = start + (8 if elf.section_data(section)[:4] == _BTI_C else 4)
+                yield _stretch(start, stored, CFA_SP, RA_LR)
+                yield binding.Stretch(stored, start + 32, binding.Rule(CFA_SP, RA_SLOT, -8, 16))
+                start += 32
+            yield _stretch(start, end, CFA_SP, RA_LR)
+        elif elf.machine == EM_X86_64 and section.name == ".plt" and section.size > _ENTRY_BYTES:
+            entry = bytes(elf.section_data(section)[_ENTRY_BYTES : _ENTRY_BYTES + 4])
+            yield _stretch(start, start + 6, CFA_SP, offset=16)
+            yield _stretch(start + 6, start + _ENTRY_BYTES, CFA_SP, offset=24)
+            # The push ends at byte 9 behind an endbr64, else at 11.
+            yield _stretch(start + _ENTRY_BYTES, end, CFA_PLT, offset=9 if entry == _ENDBR64 else 11)
+        elif elf.machine == EM_X86_64:
+            yield _stretch(start, end, CFA_SP, offset=8)
+
+
+def _start(elf: Elf, text: Section | None) -> Iterator[binding.Stretch]:
+    """A program's first instructions, where nothing called from."""
+    (entry,) = struct.unpack("<Q", elf.content.read(_E_ENTRY, 8))
+    if text and text.address <= entry < text.address + text.size:
+        yield _stretch(entry, min(entry + _START_BYTES, text.address + text.size), STOP)
+
+
+def _vdso_signal(elf: Elf) -> Iterator[binding.Stretch]:
+    """Where a signal handler returns to in aarch64's vDSO, which has no call-frame information."""
+    symbols = next((s for s in elf.sections if s.type == SHT_DYNSYM), None)
+    if elf.machine != EM_AARCH64 or symbols is None or symbols.link >= len(elf.sections) or symbols.size > 1 << 16:
+        return
+    names = bytes(elf.section_data(elf.sections[symbols.link]))
+    data = elf.section_data(symbols)
+    for at in range(0, len(data) - _SYMBOL.size + 1, _SYMBOL.size):
+        name, _, _, _, value, size = _SYMBOL.unpack_from(data, at)
+        if names[name : name + len(_VDSO_SIGNAL_RETURN) + 1] == _VDSO_SIGNAL_RETURN + b"\0":
+            # A return address is looked up one byte before it.
+            yield _stretch(value - 4, value + max(size, 8), SIGNAL)
+
+
+def _disjoint(stretches: list[binding.Stretch]) -> list[binding.Stretch]:
+    kept: list[binding.Stretch] = []
+    for stretch in sorted(stretches, key=lambda s: s.start):
+        if stretch.start < stretch.end and (not kept or kept[-1].end <= stretch.start):
+            kept.append(stretch)
+    return kept

@@ -1,0 +1,173 @@
+"""Unwind tables of files: kept in the user's cache, and built in a process of their own where it has none.
+
+A file's call-frame information takes time and memory that a sampling process should not spend; so only a forked child
+reads more of a file than its identity.
+"""
+
+import contextlib
+import os
+import signal
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+from tdprof.elf import Elf, ElfError, open_elf
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.linux.user_cache import CacheFolder, cache_folder
+from tdprof.unwind import binding
+from tdprof.unwind.sections import file_identity, table_input
+
+MOST_FILES = 512
+MOST_BYTES = 128 << 20  # of one table; that of a program with 2.8 million rows has 15 MB
+_FRAME = struct.Struct("<Iq")  # number of the file; bytes of its table that follow, or -1: it has none
+_SYSTEM_DEBUG = Path("/usr/lib/debug/.build-id")
+
+
+class TableCache:
+    """Tables on disk, by the identity of their file. Any failure to read or write is a miss: it only saves time."""
+
+    def __init__(self, folder: CacheFolder | None = None) -> None:
+        self._folder = folder or cache_folder("unwind")
+
+    def load(self, identity: bytes) -> bytes | None:
+        """The checked table of the file with this identity; None if there is none, or it is no table any more."""
+        try:
+            with self._folder.opened() as folder:
+                data = folder.read(identity.hex(), MOST_BYTES)
+        except (OSError, ValueError):
+            return None
+        if not binding.is_table(data):
+            return None
+        return data if _identity_of(data) == identity else None
+
+    def store(self, identity: bytes, table: bytes) -> None:
+        """Keep a table; those kept longest ago go."""
+        with contextlib.suppress(OSError), self._folder.opened(make=True) as folder:
+            with folder.replacing(identity.hex()) as file:
+                file.write(table)
+            _prune(folder)
+
+
+def _prune(folder: OwnFolder) -> None:
+    names = folder.names()
+    if len(names) > MOST_FILES:
+        kept = [(folder.stat(name).st_mtime_ns, name) for name in names]
+        for _, name in sorted(kept)[: len(kept) - MOST_FILES]:
+            folder.remove(name)
+
+
+def read_identity(path: Path) -> bytes | None:
+    """What a file's table is known by: its build-id, or its place and time; None if it is no ELF file."""
+    try:
+        return file_identity(open_elf(path), os.stat(path))
+    except (OSError, ElfError):
+        return None
+
+
+def build_file_table(path: Path) -> bytes | None:
+    """Build the table of an ELF file, or of the vDSO's bytes in a file; None if it is none or holds no code.
+
+    For a process of its own: see ``TableWorker``.
+    """
+    try:
+        elf = open_elf(path)
+        source = table_input(elf, _debug_file(elf), file_identity(elf, os.stat(path)))
+    except (OSError, ElfError):
+        return None
+    return binding.build_table(source) if source.segments else None
+
+
+def _debug_file(elf: Elf) -> Elf | None:
+    """The separate debug file, where the program says nothing itself."""
+    build_id = elf.build_id
+    if elf.section(".eh_frame") or elf.section(".debug_frame") or len(build_id) <= 2:
+        return None
+    try:
+        found = open_elf(_SYSTEM_DEBUG / build_id[:2] / f"{build_id[2:]}.debug")
+    except (OSError, ElfError):
+        return None
+    return found if found.build_id == build_id else None
+
+
+class TableWorker:
+    """A child that builds the tables of some files, one after the other, and keeps them in the cache.
+
+    Use as a context manager: leaving it ends a child that has not finished. ``fileno`` is readable when a table has
+    come. What the child cannot read has no table; if the child dies, neither has what it had not come to.
+
+    Args:
+        paths: the files.
+        cache: where to keep the tables.
+    """
+
+    def __init__(self, paths: Sequence[Path], cache: TableCache) -> None:
+        self._left = len(paths)
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(reader)
+            _serve(paths, cache, writer)
+        os.close(writer)
+        self._input = os.fdopen(reader, "rb", buffering=1 << 16)
+
+    def fileno(self) -> int:
+        return self._input.fileno()
+
+    def results(self) -> Iterator[tuple[int, bytes | None]]:
+        """Wait for the tables: the number of the file in ``paths``, and its table or None."""
+        while self._left:
+            head = self._input.read(_FRAME.size)
+            if len(head) < _FRAME.size:
+                return
+            number, size = _FRAME.unpack(head)
+            table = self._input.read(size) if size >= 0 else None
+            if table is not None and len(table) < size:
+                return
+            self._left -= 1
+            yield number, table
+
+    def close(self) -> None:
+        """End the child, if it has not ended."""
+        self._input.close()
+        if self._pid:
+            # A child that has answered all may still be keeping the last table.
+            if self._left:
+                os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _serve(paths: Sequence[Path], cache: TableCache, writer: int) -> None:
+    """The child: never returns."""
+    status = 1
+    try:
+        with os.fdopen(writer, "wb", buffering=0) as output:
+            for number, path in enumerate(paths):
+                table = build_file_table(path)
+                output.write(_FRAME.pack(number, -1 if table is None else len(table)))
+                if table is not None:
+                    _write_all(output.fileno(), table)
+                    cache.store(_identity_of(table), table)
+        status = 0
+    except BrokenPipeError:
+        status = 0  # nobody waits for it any more
+    finally:
+        os._exit(status)
+
+
+def _identity_of(table: bytes) -> bytes:
+    header = binding.read_header(table)
+    return bytes(header.identity[: header.identity_size])
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,341 @@
+"""Unwind tables: built from files' call-frame information, whatever it holds; gaps; the cache and its worker."""
+
+import os
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from builders.cfi_programs import compile_frames
+from builders.elf import ElfFile
+from builders.unwind_table import UnwindTable, read_table
+from tdprof.elf import open_elf, parse_elf
+from tdprof.linux.user_cache import CacheFolder
+from tdprof.unwind import binding, sections, tables
+
+pytestmark = pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built")
+
+TEXT = 0x401000
+SP, FP = 7, 6  # DWARF numbers of x86-64
+
+
+def uleb(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def entry(body: bytes, length: int | None = None) -> bytes:
+    body += b"\0" * (-len(body) % 4)
+    return struct.pack("<I", len(body) if length is None else length) + body
+
+
+CIE = entry(b"\0\0\0\0\x01zR\0" + uleb(1) + b"\x78" + uleb(16) + b"\x01\x03\x0c\x07\x08\x90\x01")
+SIGNAL_CIE = CIE.replace(b"zR\0\x01\x78\x10\x01\x03\x0c", b"zRS\0\x01\x78\x10\x01\x03")  # one letter more, no program
+
+
+def fde(at: int, start: int, size: int, program: bytes, cie: int = 0) -> bytes:
+    """An FDE at this offset of .eh_frame, with absolute addresses of four bytes."""
+    return entry(struct.pack("<III", at + 4 - cie, start, size) + b"\0" + program)
+
+
+def frames(*functions: tuple[int, int, bytes]) -> bytes:
+    data = CIE
+    for start, size, program in functions:
+        data += fde(len(data), start, size, program)
+    return data + b"\0\0\0\0"
+
+
+def build(eh_frame: bytes = b"", *, size: int = 0x2000, **more) -> UnwindTable:
+    segment = binding.Segment(TEXT, 0x1000, size, 0)
+    machine = more.pop("machine", sections.EM_X86_64)
+    source = binding.TableInput(machine, [segment], eh_frame=binding.Section(eh_frame), **more)
+    data = binding.build_table(source)
+    assert data is not None
+    assert binding.is_table(data)
+    return read_table(data)
+
+
+def test_a_function_with_a_frame_pointer():
+    push_rbp = b"\x41\x0e\x10\x86\x02"  # after 1 byte: CFA = sp + 16, rbp at CFA - 16
+    mov = b"\x43\x0d\x06"  # after 3 more: CFA = rbp + 16
+    leave = b"\x4a\x0c\x07\x08"  # after 10 more: CFA = sp + 8
+    table = build(frames((TEXT, 0x20, push_rbp + mov + leave)))
+    assert table.text_at(TEXT) == "sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 1) == table.text_at(TEXT + 3) == "sp+16 fp=cfa-16 ra=cfa-8"
+    assert table.text_at(TEXT + 4) == table.text_at(TEXT + 13) == "fp+16 fp=cfa-16 ra=cfa-8"
+    assert table.text_at(TEXT + 14) == "sp+8 fp=cfa-16 ra=cfa-8"
+    assert table.sources == 1
+
+
+def test_gaps_say_nothing_and_long_ones_guess():
+    one = b""
+    table = build(
+        frames((TEXT, 0x10, one), (TEXT + 0x1F, 0x11, one), (TEXT + 0x80, 0x10, one), (TEXT + 0x400, 0x10, one))
+    )
+    assert table.text_at(TEXT + 0x15) == "sp+8 ra=cfa-8"  # padding of 15 bytes
+    assert table.text_at(TEXT + 0x30) == table.text_at(TEXT + 0x7F) == "none"
+    assert table.text_at(TEXT + 0x90) == table.text_at(TEXT + 0x3FF) == "guess"
+    assert table.text_at(TEXT + 0x410) == "guess"
+    assert table.counts[3] == 2
+
+
+def test_equal_rows_are_one():
+    push_rbx = b"\x41\x83\x02" * 5  # only says where rbx is
+    table = build(frames((TEXT, 0x10, push_rbx), (TEXT + 0x10, 0x10, b"")), size=0x20)
+    assert len(table.addresses) == 1
+
+
+def test_signal_frames_and_the_outermost():
+    data = CIE
+    second = len(data)
+    data += SIGNAL_CIE
+    data += fde(len(data), TEXT, 0x10, b"\x0f\x03\x77\xa0\x01", second)
+    data += fde(len(data), TEXT + 0x10, 0x10, b"\x07\x10")  # return address undefined
+    table = build(data)
+    assert table.text_at(TEXT) == "signal"
+    assert table.text_at(TEXT + 0x10) == "stop"
+
+
+EXPRESSIONS = {
+    b"\x77\x08\x80\x00\x3f\x1a\x3b\x2a\x33\x24\x22": "plt+11 ra=cfa-8",
+    b"\x76\x78\x06": "[fp-8]+0 ra=cfa-8",  # a realigned stack
+    b"\x77\x98\x01\x06\x23\x08": "[sp+152]+8 ra=cfa-8",  # OpenSSL
+    b"\x77\x08\x79\x00\x38\x1e\x22\x06\x23\x08": "[sp+8*r9+8]+8 ra=cfa-8",
+    b"\x7a\x10": "r10+16 ra=cfa-8",
+    b"\x77\x10\x06\x06": "unsupported",
+    b"\x77\x10\x06\x09\xf8\x22": "unsupported",  # read, minus 8: the field has no sign
+    b"\x30": "unsupported",
+    b"\x22": "unsupported",
+    b"\x77": "unsupported",
+    b"\x30\x30\x30\x30\x30": "unsupported",
+}
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=lambda e: e.hex())
+def test_expressions(expression):
+    table = build(frames((TEXT, 0x10, b"\x0f" + uleb(len(expression)) + expression)))
+    assert table.text_at(TEXT) == EXPRESSIONS[expression]
+    assert table.counts[2] == (EXPRESSIONS[expression] == "unsupported")
+
+
+BAD_PROGRAMS = {
+    "unknown instruction": b"\x3f",
+    "restored, never remembered": b"\x0b",
+    "remembered too often": b"\x0a" * 17,
+    "cut short": b"\x0e",
+    "block longer than all": b"\x0f\xff\x7f",
+}
+
+
+@pytest.mark.parametrize("program", BAD_PROGRAMS.values(), ids=BAD_PROGRAMS)
+def test_a_bad_program_leaves_no_rule(program):
+    # The last instruction is the bad one: no padding may follow.
+    program = b"\x42\x0e\x10" + (-(len(program) + 3 + 13) % 4) * b"\0" + program
+    table = build(frames((TEXT, 0x20, program), (TEXT + 0x20, 0x10, b"")))
+    assert table.text_at(TEXT + 1) == "sp+8 ra=cfa-8"  # what came before stands
+    assert table.text_at(TEXT + 2) == "none"
+    assert table.text_at(TEXT + 0x20) == "sp+8 ra=cfa-8"
+    assert table.counts[:2] == (2, 1)
+
+
+def test_a_bad_length_ends_the_section():
+    data = frames((TEXT, 0x10, b""))[:-4] + struct.pack("<I", 0x7FFFFFFF) + bytes(20)
+    table = build(data)
+    assert table.text_at(TEXT) == "sp+8 ra=cfa-8"
+    assert table.counts[1] == 1
+
+
+def test_overlapping_functions_are_cut():
+    table = build(frames((TEXT, 0x40, b"\x0e\x10"), (TEXT + 0x10, 0x10, b"\x0e\x20"), (TEXT + 0x10, 0x20, b"\x0e\x30")))
+    assert table.text_at(TEXT) == "sp+16 ra=cfa-8"
+    assert table.text_at(TEXT + 0x10) == "sp+32 ra=cfa-8"
+    assert table.text_at(TEXT + 0x25) == "guess"  # one that begins where another does is left out
+
+
+def test_functions_in_any_order():
+    starts = [TEXT + 0x10 * i for i in range(200)]
+    shuffled = random.Random(1).sample(starts, len(starts))
+    table = build(frames(*((start, 0x10, b"\x0e" + uleb(8 + 8 * (start >> 4 & 63))) for start in shuffled)))
+    for start in starts:
+        assert table.text_at(start) == f"sp+{8 + 8 * (start >> 4 & 63)} ra=cfa-8"
+
+
+def test_debug_frame_fills_what_eh_frame_leaves_open():
+    cie = entry(b"\xff\xff\xff\xff\x04\0\x08\0" + uleb(1) + b"\x78" + uleb(16) + b"\x0c\x07\x08\x90\x01")
+
+    def debug_fde(start: int, size: int, program: bytes) -> bytes:
+        return entry(struct.pack("<IQQ", 0, start, size) + program)
+
+    debug = cie + debug_fde(TEXT, 0x40, b"\x0e\x18") + debug_fde(TEXT + 0x40, 0x10, b"\x0e\x20")
+    eh = frames((TEXT + 0x10, 0x10, b""))
+    table = build(eh, debug_frame=binding.Section(debug))
+    assert table.text_at(TEXT) == "sp+24 ra=cfa-8"
+    assert table.text_at(TEXT + 0x10) == "sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 0x40) == "sp+32 ra=cfa-8"
+    assert table.sources == 3
+
+
+def test_known_stretches_hold_where_no_function_does():
+    stop = binding.Stretch(TEXT + 0x10, TEXT + 0x30, binding.Rule(sections.STOP, 0, 0, 0))
+    far = binding.Stretch(TEXT + 0x3000, TEXT + 0x3010, binding.Rule(sections.STOP, 0, 0, 0))
+    table = build(frames((TEXT, 0x18, b"")), stretches=[stop, far])
+    assert table.text_at(TEXT + 0x10) == "sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 0x18) == "stop"
+    assert table.text_at(TEXT + 0x30) == "guess"
+
+
+def test_several_segments():
+    segments = [binding.Segment(TEXT + 0x10, 0x1010, 0x1F0, 0), binding.Segment(TEXT + 0x100080, 0x2080, 0x100, 0)]
+    source = binding.TableInput(
+        sections.EM_X86_64,
+        segments,
+        eh_frame=binding.Section(frames((TEXT + 0x20, 0x10, b""), (TEXT + 0x100100, 0x10, b"\x0e\x10"))),
+    )
+    data = binding.build_table(source)
+    table = read_table(data)
+    assert [first for *_, first in table.segments] == [0, 3]
+    assert table.text_at(TEXT + 0x10) == "none"
+    assert table.text_at(TEXT + 0x20) == "sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 0x30) == "guess"
+    assert table.text_at(TEXT + 0x100080) == "none"
+    assert table.text_at(TEXT + 0x100100) == "sp+16 ra=cfa-8"
+
+
+def test_too_much_text_is_no_table():
+    segments = [binding.Segment(TEXT + i * (1 << 32), 0x1000, 0xF0000000, 0) for i in range(2)]
+    assert binding.build_table(binding.TableInput(sections.EM_X86_64, segments)) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_call_frame_information(seed):
+    """Whatever the bytes: a table that holds to its format."""
+    elf = open_elf("/proc/self/exe")
+    source = sections.table_input(elf, None, b"x")
+    whole = bytes(source.eh_frame.data[:40_000])
+    rng = random.Random(seed)
+    for _ in range(25):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 10, 1000])):
+            data[rng.randrange(len(data))] = rng.choice([0, 0xFF, rng.randrange(256)])
+        cut = data[: rng.randrange(len(data))] if rng.random() < 0.3 else data
+        table = binding.build_table(
+            binding.TableInput(source.machine, source.segments, binding.Section(bytes(cut), source.eh_frame.address))
+        )
+        assert table is not None
+        assert binding.is_table(table)
+        assert len(read_table(table).addresses) <= len(cut) + 2 * len(source.segments) + 100
+
+
+def test_a_damaged_table_is_none():
+    elf = open_elf("/proc/self/exe")
+    data = binding.build_table(sections.table_input(elf, None, b"x"))
+    assert binding.is_table(data)
+    assert not binding.is_table(data[:-4])
+    assert not binding.is_table(data[:64])
+    assert not binding.is_table(b"")
+    header = bytearray(data)
+    header[40] ^= 1
+    assert not binding.is_table(bytes(header))
+    row = bytearray(data)
+    row[-1] = 0xFF  # a rule that is not there
+    assert not binding.is_table(bytes(row))
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_a_program_has_a_rule_everywhere(arch, tmp_path):
+    program = compile_frames(tmp_path, arch)
+    if program is None:
+        pytest.skip(f"no compiler for {arch}")
+    elf = open_elf(program)
+    table = read_table(binding.build_table(sections.table_input(elf, None, b"x")))
+    assert table.counts[1:3] == (0, 0)  # nothing bad, nothing that is not followed
+    for name in (".plt", ".plt.got", ".plt.sec", ".text"):
+        section = elf.section(name)
+        if section:
+            known = [table.text_at(section.address + i) for i in range(0, section.size, 4)]
+            assert known.count("guess") == 0
+            assert known.count("none") <= 64  # pieces of the C runtime's start files
+    entry_text = table.text_at(struct.unpack("<Q", elf.content.read(24, 8))[0])
+    assert entry_text == ("stop" if arch == "x86_64" else entry_text)
+    plt = elf.section(".plt")
+    if arch == "aarch64":
+        assert table.text_at(plt.address) == table.text_at(plt.address + 32) == "sp+0 ra=lr"
+        assert table.text_at(plt.address + 4) == "sp+16 ra=cfa-8"
+
+
+def test_go(tmp_path):
+    go = Path("/usr/lib/go/bin/gofmt")
+    if not go.exists():
+        pytest.skip("no Go program at hand")
+    table = read_table(binding.build_table(sections.table_input(open_elf(go), None, b"x")))
+    assert table.sources & 4
+    assert table.counts[0] > 1000
+    assert table.counts[1] == 0
+
+
+@pytest.fixture
+def cache(tmp_path):
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    return tables.TableCache(CacheFolder(folder / "unwind"))
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "program"
+    path.write_bytes(ElfFile(build_id=b"\x12" * 20, sections={".eh_frame": frames((TEXT, 0x10, b""))}).to_bytes())
+    return path
+
+
+def test_the_worker_builds_and_keeps(cache, program, tmp_path):
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fELF and no more")
+    with tables.TableWorker([program, broken, tmp_path / "missing"], cache) as worker:
+        found = dict(worker.results())
+    assert found[1] is None
+    assert found[2] is None
+    assert read_table(found[0]).text_at(TEXT) == "sp+8 ra=cfa-8"
+    assert tables.read_identity(program) == b"\x12" * 20
+    assert cache.load(b"\x12" * 20) == found[0]
+    assert cache.load(b"\x13" * 20) is None
+
+
+def test_a_worker_that_dies_leaves_files_without_tables(cache, program):
+    with tables.TableWorker([program] * 2000, cache) as worker:
+        results = worker.results()
+        assert next(results)[1] is not None
+        os.kill(worker._pid, 9)
+        assert len(list(results)) < 1999
+
+
+def test_the_cache_believes_no_other_file(cache, program, tmp_path):
+    with tables.TableWorker([program], cache) as worker:
+        list(worker.results())
+    kept = tmp_path / "cache/unwind" / ("12" * 20)
+    kept.rename(kept.with_name("13" * 20))
+    assert cache.load(b"\x13" * 20) is None
+    kept.write_bytes(b"not a table")
+    assert cache.load(b"\x12" * 20) is None
+
+
+def test_a_file_without_build_id_is_known_by_its_place(tmp_path):
+    path = tmp_path / "plain"
+    path.write_bytes(ElfFile().to_bytes())
+    before = tables.read_identity(path)
+    assert len(before) == 32
+    os.utime(path, ns=(1, 1))
+    assert tables.read_identity(path) != before
+    assert tables.read_identity(tmp_path) is None
+
+
+def test_the_entry_of_a_program_without_information_is_the_bottom():
+    data = bytearray(ElfFile().to_bytes())
+    struct.pack_into("<Q", data, 24, TEXT + 0x100)
+    table = read_table(binding.build_table(sections.table_input(parse_elf(memoryview(data)), None, b"x")))
+    assert table.text_at(TEXT + 0x100) == "stop"
+    assert table.text_at(TEXT) == "none"
+    assert table.text_at(TEXT + 0x200) == "guess"

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compare tdprof's unwind tables, row by row, with what ``readelf --debug-dump=frames-interp`` says of the same files.
+
+    .venv/bin/python tools/unwind_rows.py [PATH…]      files, or folders to search; default: the whole machine
+
+Prints every disagreement (the first few of each file) and a summary; the status is 1 if there is any. Needs binutils.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from builders.unwind_table import UnwindTable, read_table
+from tdprof.elf import ElfError, open_elf
+from tdprof.unwind import binding, sections
+
+_SHOWN = 5  # disagreements of a file
+_FRAME_POINTER = {sections.EM_X86_64: "rbp", sections.EM_AARCH64: "x29"}
+_STACK_POINTER = {sections.EM_X86_64: "rsp", sections.EM_AARCH64: "sp"}
+_X86_NUMBERS = ("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp")
+_ENTRY = re.compile(r"^[0-9a-f]{8,16} [0-9a-f]{16} [0-9a-f]{8,16} (CIE|FDE)")
+_ROW = re.compile(r"^[0-9a-f]{16} [a-z]")
+_CIE = re.compile(r'^([0-9a-f]+) \S+ \S+ CIE "(\w*)"')
+_FDE = re.compile(r"FDE cie=([0-9a-f]+) pc=([0-9a-f]+)\.\.([0-9a-f]+)")
+_PLACES = ("/usr", "/lib", "/bin", "/sbin", "/opt")
+
+
+@dataclass
+class Totals:
+    """Of all files."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    entries: int = 0
+    unsupported: Counter[str] = field(default_factory=Counter)
+    unsupported_rows: int = 0
+    bad: int = 0
+    differing: int = 0
+    skipped: int = 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("paths", nargs="*", default=_PLACES)
+    totals = Totals()
+    for path in find_files(parser.parse_args().paths):
+        compare_file(path, totals)
+    print(
+        f"{totals.files} files, {totals.entries} FDEs, {totals.rows} rows of readelf compared: "
+        f"{totals.differing} differ; "
+        f"{totals.unsupported_rows} have a rule that is not followed, {totals.bad} bad entries; "
+        f"{totals.bytes / 1e6:.1f} MB of tables; {totals.skipped} files without unwind information"
+    )
+    for text, count in totals.unsupported.most_common(20):
+        print(f"  not followed: {count:6} rows with {text}")
+    return 1 if totals.differing else 0
+
+
+def find_files(paths: list[str]) -> Iterator[Path]:
+    """ELF files, each once, whatever links lead to it."""
+    seen: set[tuple[int, int]] = set()
+    for start in paths:
+        walk = os.walk(start) if os.path.isdir(start) else [(os.path.dirname(start), [], [os.path.basename(start)])]
+        for folder, _, names in walk:
+            for name in names:
+                path = Path(folder, name)
+                try:
+                    status = path.stat()
+                    if (status.st_dev, status.st_ino) in seen or not path.is_file():
+                        continue
+                    seen.add((status.st_dev, status.st_ino))
+                    with open(path, "rb") as file:
+                        start_bytes = file.read(20)
+                except OSError:
+                    continue
+                if start_bytes[:6] == b"\x7fELF\x02\x01" and start_bytes[16] in (2, 3) and start_bytes[18] in (62, 183):
+                    yield path
+
+
+def compare_file(path: Path, totals: Totals) -> None:
+    try:
+        elf = open_elf(path)
+    except (ElfError, OSError):
+        return
+    if not (elf.section(".eh_frame") or elf.section(".debug_frame")):
+        totals.skipped += 1
+        return
+    source = sections.table_input(elf, None, b"x")
+    if not source.segments:
+        totals.skipped += 1
+        return
+    data = binding.build_table(source)
+    if data is None or not binding.is_table(data):
+        print(f"{path}: no table")
+        totals.differing += 1
+        return
+    table = read_table(data)
+    totals.files += 1
+    totals.bytes += len(data)
+    totals.entries += table.counts[0]
+    totals.bad += table.counts[1]
+    shown = 0
+    kind = ".eh_frame" if elf.section(".eh_frame") else ".debug_frame"
+    for difference in differences(path, elf.machine, table, kind, totals):
+        totals.differing += 1
+        shown += 1
+        if shown <= _SHOWN:
+            print(f"{path}: {difference}")
+    if shown > _SHOWN:
+        print(f"{path}: {shown} in all")
+
+
+def differences(path: Path, machine: int, table: UnwindTable, section: str, totals: Totals) -> Iterator[str]:
+    """What readelf says of each row that the table does not."""
+    addresses: list[int] = []
+    expected: list[str] = []
+    ends: list[tuple[int, int]] = []
+    for start, end, rows in readelf_rows(path, machine, section):
+        ends.append((start, end))
+        for address, text in rows:
+            addresses.append(address)
+            expected.append(text)
+    places = np.array(addresses, np.uint64)
+    inside = np.zeros(len(places), bool)
+    for start, _, size, _ in table.segments:
+        inside |= (places >= start) & (places < start + size)
+    numbers = table.at(places)
+    # An FDE's first rows may be those of a later one that covers the same code.
+    for i in np.flatnonzero(inside):
+        totals.rows += 1
+        text = table.texts[numbers[i]]
+        if text == "unsupported":
+            totals.unsupported[expected[i]] += 1
+            totals.unsupported_rows += 1
+        elif not agrees(text, expected[i], machine):
+            yield f"{addresses[i]:#x}: table says {text}, readelf {expected[i]}"
+    yield from surplus(table, places, ends)
+
+
+def surplus(table: UnwindTable, places: np.ndarray, ends: list[tuple[int, int]]) -> Iterator[str]:
+    """Rows inside of an FDE that readelf does not have."""
+    ranges = np.array(sorted(ends), np.uint64).reshape(-1, 2)
+    if not len(ranges):
+        return
+    own = table.addresses[~np.isin(table.addresses, places)]
+    at = np.searchsorted(ranges[:, 0], own, side="right") - 1
+    for address in own[(at >= 0) & (own < ranges[at, 1])]:
+        yield f"{address:#x}: table has a row {table.text_at(int(address))}, readelf none"
+
+
+def readelf_rows(path: Path, machine: int, section: str) -> Iterator[tuple[int, int, list[tuple[int, str]]]]:
+    """Start, end and rows of each FDE in the section; a row as ``describe`` of the builders writes rules."""
+    process = subprocess.Popen(
+        ["readelf", "-W", "--debug-dump=frames-interp,no-follow-links", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout
+    signals: set[str] = set()
+    initial: dict[str, str] = {}  # the row of each CIE
+    cie_id = ""
+    in_section = False
+    fde: tuple[int, int, list[tuple[int, str]]] | None = None
+    columns: list[str] = []
+    is_signal = False
+    for line in process.stdout:
+        if line.startswith("Contents of the"):
+            in_section = f" {section} " in line
+        if not in_section:
+            continue
+        if _ENTRY.match(line):
+            if fde:
+                yield with_initial(fde, initial.get(cie_id, ""), is_signal)
+                fde = None
+            if cie := _CIE.match(line):
+                cie_id = cie[1]
+                if "S" in cie[2]:
+                    signals.add(cie_id)
+            elif match := _FDE.search(line):
+                fde = (int(match[2], 16), int(match[3], 16), [])
+                cie_id = match[1]
+                is_signal = cie_id in signals
+        elif line.startswith("   LOC"):
+            columns = line.split()
+        elif not fde and _ROW.match(line):
+            initial[cie_id] = row_text(row_values(columns, line), machine)
+        elif fde and _ROW.match(line):
+            values = row_values(columns, line)
+            address = int(values["LOC"], 16)
+            if address < fde[1]:
+                # Of rows for one address the last holds.
+                if fde[2] and fde[2][-1][0] == address:
+                    fde[2].pop()
+                fde[2].append((address, "signal" if is_signal else row_text(values, machine)))
+    if fde:
+        yield with_initial(fde, initial.get(cie_id, ""), is_signal)
+    process.wait()
+
+
+def with_initial(
+    fde: tuple[int, int, list[tuple[int, str]]], initial: str, is_signal: bool
+) -> tuple[int, int, list[tuple[int, str]]]:
+    """readelf prints no row of an FDE without instructions: that of its CIE holds."""
+    return fde if fde[2] else (fde[0], fde[1], [(fde[0], "signal" if is_signal else initial)])
+
+
+def row_values(columns: list[str], line: str) -> dict[str, str]:
+    # "r10 (r10)" is one value.
+    return dict(zip(columns, (word for word in line.split() if word[0] != "("), strict=False))
+
+
+def row_text(values: dict[str, str], machine: int) -> str:
+    cfa = values["CFA"]
+    base, sign, offset = re.match(r"([a-z0-9]+)([+-]?)(\d*)", cfa).groups()  # type: ignore[union-attr]
+    if sign:
+        if base == _STACK_POINTER[machine]:
+            base = "sp"
+        elif base == _FRAME_POINTER[machine]:
+            base = "fp"
+        elif base in _X86_NUMBERS:
+            base = f"r{_X86_NUMBERS.index(base)}"
+        cfa = f"{base}{sign}{offset}"
+    fp = values.get(_FRAME_POINTER[machine], "u")
+    ra = values.get("ra" if machine == sections.EM_X86_64 else "x30", values.get("ra", "u"))
+    if machine == sections.EM_X86_64 and ra == "u":
+        return "stop"
+    text = cfa
+    if fp not in ("u", "s"):
+        text += " fp=" + fp.replace("c", "cfa", 1)
+    if ra in ("u", "s"):
+        return text + " ra=lr"
+    return text + " ra=" + (f"r{_X86_NUMBERS.index(ra)}" if ra in _X86_NUMBERS else ra.replace("c", "cfa", 1))
+
+
+def agrees(text: str, expected: str, machine: int) -> bool:
+    """Whether a rule is what readelf says. It names no expressions, and the outermost frame of aarch64 not apart."""
+    if text == expected:
+        return True
+    if text == "stop" and machine == sections.EM_AARCH64:
+        return expected.endswith("ra=lr")
+    if "exp" not in expected:
+        return False
+    mine, theirs = text.split(), expected.split()
+    if theirs[0] == "exp":
+        return (
+            mine[0] == "plt+11" or mine[0][0] == "[" or (mine[1:] == theirs[1:] and "exp" not in " ".join(theirs[1:]))
+        )
+    return mine[0] == theirs[0] and mine[-1] == theirs[-1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
