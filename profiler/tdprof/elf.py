@@ -116,9 +116,16 @@ def read_build_id(path: str | Path) -> str:
     """The file's GNU build-id in lower-case hex; empty if it has none, is no ELF file that can be read, or hides it
     behind more headers and notes than any linker writes."""
     try:
-        content = open_content(path)
-        header = _read_header(content)
+        return build_id_of(open_content(path))
     except (OSError, ElfError):
+        return ""
+
+
+def build_id_of(content: FileBytes) -> str:
+    """The same of an open file."""
+    try:
+        header = _read_header(content)
+    except ElfError:
         return ""
     sections = _rows(content, _SECTION, header.shoff, min(header.shnum, _MOST_NOTE_SECTIONS))
     notes = [(row[4], row[5]) for row in sections if row[1] == SHT_NOTE]

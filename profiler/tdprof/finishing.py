@@ -20,12 +20,12 @@ from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.model import DELETED
 from tdprof.recorder.artefacts import (
     MappedProgram,
     save_files,
-    save_jitdumps,
-    save_perf_maps,
+    save_run_time_code,
     save_vdso,
     sees_other_files,
 )
@@ -73,18 +73,20 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
             symbols = read_kernel_symbols(addresses)
             columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
             writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
-            save_vdso(target)
-    too_large: list[str] = []
+            with OwnFolder.open(target) as own:
+                save_vdso(own)
+    unkept: list[str] = []
     if is_same_boot:
         mappings = read_table(target, "mappings")
         lists = (mappings[name].to_pylist() for name in MappedProgram._fields)
         mapped = [MappedProgram(*row) for row in zip(*lists, strict=True)]
         pids = {program.pid for program in mapped}
-        save_perf_maps(target, pids)
-        save_jitdumps(target, ((program.pid, program.path) for program in mapped))
+        with OwnFolder.open(target) as own:
+            dumps = ((program.pid, program.path) for program in mapped)
+            unkept = save_run_time_code(own, pids, dumps, max(manifest.end_monotonic_ns, decoded.end_ns))
         elsewhere = set(filter(sees_other_files, pids))
         unseen = [program for program in mapped if program.pid in elsewhere or program.path.endswith(DELETED)]
-        too_large = _save_files(target, manifest, mappings, unseen) if unseen else []
+        unkept += _save_files(target, manifest, mappings, unseen) if unseen else []
     return replace(
         manifest,
         losses=decoded.losses,
@@ -92,10 +94,7 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
         samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
         end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
         state=State.COMPLETE,
-        notes=[
-            *manifest.notes,
-            *(f"{path} is too large to be kept for when its container has ended" for path in too_large),
-        ],
+        notes=[*manifest.notes, *unkept],
     )
 
 
@@ -109,7 +108,7 @@ def _save_files(target: Path, manifest: Manifest, mappings: pa.Table, unseen: li
         unseen: those of them whose path may mean something else here.
 
     Returns:
-        The paths of those that are too large.
+        What is not kept though it is there, a sentence each.
     """
     from tdprof.attribute.address_space import AddressSpaces  # few recordings need them
     from tdprof.attribute.stacks import attribute_stacks
@@ -118,7 +117,8 @@ def _save_files(target: Path, manifest: Manifest, mappings: pa.Table, unseen: li
     attributed = attribute_stacks(read_table(target, "samples"), read_table(target, "stacks"), mappings, spaces)
     sampled = {(file.path, file.build_id) for file in attributed.mapped_files}
     # Where SPE sampled is not known before its records are decoded.
-    return save_files(target, [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled])
+    with OwnFolder.open(target) as own:
+        return save_files(own, [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled])
 
 
 @contextlib.contextmanager

@@ -28,7 +28,8 @@ from tdprof.decode.spe_capture import store_spe
 from tdprof.decode.spe_kernel import kernel_addresses
 from tdprof.decode.spe_spans import SpeInput, spe_input_of
 from tdprof.errors import TdprofError
-from tdprof.recorder.artefacts import save_perf_maps, save_vdso
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.artefacts import save_run_time_code, save_vdso
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import KALLSYMS, read_kernel_symbols
 from tdprof.recorder.output_folder import make_output_folder
@@ -74,8 +75,10 @@ def import_perf_data(
             if spe is not None and has_spe:
                 manifest = _with_spe(manifest, folder, data, spe, writer)
         if symbols_from == KALLSYMS:
-            save_vdso(folder)
-            save_perf_maps(folder, imported.pids)
+            with OwnFolder.open(folder) as own:
+                save_vdso(own)
+                unused = save_run_time_code(own, imported.pids)
+            manifest = replace(manifest, notes=[*manifest.notes, *unused])
         write_manifest(folder, manifest)
     except BaseException:
         shutil.rmtree(folder)

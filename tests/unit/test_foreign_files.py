@@ -12,18 +12,32 @@ import pytest
 
 from builders.elf import ElfFile
 from tdprof.elf import ElfError, open_elf, read_build_id
-from tdprof.recorder import artefacts, foreign_files
+from tdprof.linux.file_bytes import FileBytes
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder import artefacts
 from tdprof.recorder.artefacts import MappedProgram, save_files
-from tdprof.recorder.foreign_files import contents, copy_file, open_below
+from tdprof.recorder.foreign_files import Budget, copy_file, open_below
+
+
+def open_file(root: Path, path: str) -> FileBytes:
+    fd = os.open(root, os.O_PATH)
+    try:
+        return FileBytes(open_below(fd, path))
+    finally:
+        os.close(fd)
+
+
+def save(folder: Path, mapped: list[MappedProgram]) -> list[str]:
+    with OwnFolder.open(folder) as own:
+        return save_files(own, mapped)
 
 
 def test_a_plain_file_is_opened_and_copied(tmp_path: Path) -> None:
     (tmp_path / "root/usr/lib").mkdir(parents=True)
     (tmp_path / "root/usr/lib/library").write_bytes(b"x" * 3_000_000)
-    with open_below(tmp_path / "root", "/usr/lib/library") as fd:
-        copy_file(fd, tmp_path / "out/copy")
-    assert (tmp_path / "out/copy").read_bytes() == b"x" * 3_000_000
-    assert os.listdir(tmp_path / "out") == ["copy"]
+    with (tmp_path / "copy").open("wb") as target:
+        copy_file(open_file(tmp_path / "root", "/usr/lib/library"), target)
+    assert (tmp_path / "copy").read_bytes() == b"x" * 3_000_000
 
 
 def link_to_file(root: Path) -> str:
@@ -68,38 +82,39 @@ def test_nothing_else_is_opened(
     monkeypatch.chdir(root)  # a socket's name is short
     path = make(root)
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(OSError, match=r"no plain path|regular file|Not a directory"), open_below(root, path):
-        pass
+    with pytest.raises(OSError, match=r"no plain path|regular file|Not a directory"):
+        open_file(root, path)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_what_was_opened_is_read_whatever_its_name_means_now(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("first")
-    with open_below(tmp_path, "file") as fd:
-        (tmp_path / "file").unlink()
-        (tmp_path / "file").symlink_to("/etc/passwd")
-        assert contents(fd).read_text() == "first"
+    opened = open_file(tmp_path, "file")
+    (tmp_path / "file").unlink()
+    (tmp_path / "file").symlink_to("/etc/passwd")
+    assert bytes(opened.read(0, 100)) == b"first"
 
 
-def test_a_file_too_large_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_files, "LARGEST_COPY", 9)
+def test_holes_are_not_copied_and_count_for_nothing(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(b"begin")
+        file.seek(50 << 20)
+        file.write(b"end")
+    source = open_file(tmp_path, "sparse")
+    budget = Budget(1 << 20, 100 << 20)
+    budget.take(source)
+    with (tmp_path / "copy").open("wb") as target:
+        copy_file(source, target)
+    assert (tmp_path / "copy").read_bytes() == (tmp_path / "sparse").read_bytes()
+    assert (tmp_path / "copy").stat().st_blocks * 512 < 1 << 20
+
+
+@pytest.mark.parametrize("budget", [Budget(1 << 20, 9), Budget(9, 1 << 20)])
+def test_a_file_too_large_is_not_copied(tmp_path: Path, budget: Budget) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
-    with open_below(tmp_path, "file") as fd, pytest.raises(OSError, match="large") as caught:
-        copy_file(fd, tmp_path / "out/copy")
+    with pytest.raises(OSError, match="too large") as caught:
+        budget.take(open_file(tmp_path, "file"))
     assert caught.value.errno == errno.EFBIG
-    assert not (tmp_path / "out/copy").exists()
-
-
-def test_an_interrupted_copy_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_bytes(bytes(100))
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "replace", interrupted)
-    with open_below(tmp_path, "file") as fd, pytest.raises(KeyboardInterrupt):
-        copy_file(fd, tmp_path / "out/copy")
-    assert os.listdir(tmp_path / "out") == []
 
 
 def test_elf_files_are_looked_at_before_they_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +153,7 @@ def deleted(tmp_path: Path) -> Iterator[list[MappedProgram]]:
 
 
 def test_what_was_deleted_and_still_runs_is_kept(tmp_path: Path, deleted: list[MappedProgram]) -> None:
-    assert save_files(tmp_path / "capture", deleted) == []
+    assert save(tmp_path / "capture", deleted) == []
     kept = {path.name: read_build_id(path) for path in (tmp_path / "capture/files").iterdir()}
     assert kept == {program.build_id: program.build_id for program in deleted}
 
@@ -147,10 +162,12 @@ def test_all_files_together_have_a_limit(
     tmp_path: Path, deleted: list[MappedProgram], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(artefacts, "_MOST_BYTES_OF_FILES", len(ElfFile(build_id=bytes(4)).to_bytes()))
-    assert save_files(tmp_path / "capture", deleted) == [deleted[1].path]
+    assert save(tmp_path / "capture", deleted) == [
+        f"{deleted[1].path} is not kept for when its container has ended: too large to be kept"
+    ]
     assert os.listdir(tmp_path / "capture/files") == [deleted[0].build_id]
 
 
 def test_what_has_another_build_id_is_not_kept(tmp_path: Path, deleted: list[MappedProgram]) -> None:
-    assert save_files(tmp_path / "capture", [deleted[0]._replace(build_id="abcdef")]) == []
+    assert save(tmp_path / "capture", [deleted[0]._replace(build_id="abcdef")]) == []
     assert not (tmp_path / "capture/files").exists()

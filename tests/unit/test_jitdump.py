@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.llvm_symbolizer import our_stacks
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.model import FileKind, MappedFile
-from tdprof.recorder.artefacts import save_jitdumps
+from tdprof.recorder.artefacts import save_run_time_code
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.jitdump import parse_jitdump
 
@@ -88,5 +89,8 @@ def test_only_what_looks_like_a_dump_is_copied(tmp_path):
     target = tmp_path / "capture"
     target.mkdir()
     mapped = [(7, str(dump)), (7, str(dump)), (8, str(tmp_path / "jit-8.dump")), (9, str(other))]
-    save_jitdumps(target, mapped)
+    with OwnFolder.open(target) as folder:
+        assert save_run_time_code(folder, [], mapped) == [
+            f"{tmp_path}/jit-8.dump of process 8 is not used: not a regular file"
+        ]
     assert [path.name for path in target.rglob("*.*")] == ["jit-7.dump"]

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import stat
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.decode.side_band import initial_tables
 from tdprof.elf import read_build_id
 from tdprof.errors import TdprofError
+from tdprof.recorder import snapshot
 from tdprof.recorder.host import parse_cpu_list
 from tdprof.recorder.kallsyms import read_kernel_symbols
 from tdprof.recorder.ring import write_ring
-from tdprof.recorder.snapshot import Snapshot
+from tdprof.recorder.snapshot import SnapshotThread
 from tdprof.recorder.workload import Workload, check_command
 
 
@@ -52,9 +54,19 @@ def test_hidden_or_unreadable_kernel_symbols_are_none(tmp_path: Path, text: str)
     assert read_kernel_symbols(np.array([1], np.uint64), tmp_path / "kallsyms").name == []
 
 
+def test_a_process_that_keeps_the_snapshot_waiting_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(snapshot, "read_build_id", lambda _: is_over.wait() and "")
+    monkeypatch.setattr(snapshot, "_PATIENCE_S", 0.1)
+    with SpoolWriter(tmp_path) as spool:
+        found = SnapshotThread([os.getpid(), os.getppid()], spool).finish()
+    is_over.set()
+    assert found == ["2 processes have no names: what they map could not be read in 0.1 seconds"]
+
+
 def test_a_snapshot_of_this_process_comes_back_as_tables(tmp_path: Path) -> None:
     with SpoolWriter(tmp_path) as spool:
-        Snapshot().write([os.getpid(), 2**22 + 1], spool)  # the other one does not exist
+        assert SnapshotThread([os.getpid(), 2**22 + 1], spool).finish() == []  # the other one does not exist
     mappings, processes, damaged = initial_tables(tmp_path / "spool" / INITIAL_FILE)
     assert damaged == 0
     rows = mappings.select(["path", "build_id"]).to_pylist()

@@ -89,6 +89,10 @@ class FileBytes:
     def __del__(self) -> None:
         os.close(self._fd)
 
+    def owner(self) -> int:
+        """The number of the user whose file it is."""
+        return os.fstat(self._fd).st_uid
+
     def read(self, offset: int, size: int) -> memoryview:
         """At most ``size`` bytes from ``offset`` on: fewer where the file ends, or could not be read.
 
@@ -102,7 +106,7 @@ class FileBytes:
                 return memoryview(os.pread(self._fd, size, offset))
             return memoryview(b"")
         size = max(0, min(size, os.fstat(self._fd).st_size - offset))  # a hole reads as zeros, what is cut off does not
-        stretches = list(self._stretches(offset, offset + size))
+        stretches = list(self.stretches(offset, offset + size))
         weight = sum(end - start for start, end in stretches)
         if not size or size > min(LARGEST_PIECE, max(_HOLES_BYTES, _MOST_HOLES * weight)):
             return memoryview(b"")
@@ -123,7 +127,7 @@ class FileBytes:
                 at += got
         return area.toreadonly()
 
-    def _stretches(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def stretches(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """(start, end) of the parts of the file between two offsets that are no holes."""
         while start < end:
             try:

@@ -5,6 +5,7 @@ The vDSO, perf maps, jitdumps, and programs that no path leads to: those of cont
 
 import contextlib
 import ctypes
+import errno
 import functools
 import os
 import re
@@ -12,49 +13,105 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tdprof.elf import read_build_id
-from tdprof.recorder.foreign_files import LARGEST_COPY, contents, copy_file, open_below, open_mapped
+from tdprof.elf import build_id_of, read_build_id
+from tdprof.linux.file_bytes import FileBytes, reopen_regular
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.foreign_files import Budget, copy_file, hold_mapped, open_below
+from tdprof.recorder.identity import CannotBecomeError, HeldProcess, Identity, call_as
 
 VDSO_FILE = "vdso.so"
 PERF_MAP_FOLDER = "perf-maps"
 FILES_FOLDER = "files"
 """Programs and libraries, named by their build-id."""
-_MOST_BYTES_OF_FILES = 2 << 30
+_LARGEST_FILE, _MOST_BYTES_OF_FILES = 1 << 30, 2 << 30
+_LARGEST_CODE_FILE, _MOST_BYTES_OF_CODE = 256 << 20, 1 << 30
+_COPY_PATIENCE_S = 60.0
 _JITDUMP = re.compile(r"/jit-\d+\.dump$")
+_JITDUMP_START = re.compile(rb"DTiJ|JiTD")
+_PERF_MAP_START = re.compile(rb"(?:0x)?[0-9a-fA-F]{1,16} (?:0x)?[0-9a-fA-F]{1,16} [^\0-\x1f]")
+_START_BYTES = 64
 
 
-def save_vdso(folder: Path) -> None:
+def save_vdso(folder: OwnFolder) -> None:
     """Write this process's vDSO, which is every process's, as an ELF file; nothing where there is none."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         if line.endswith("[vdso]"):
             start, end = (int(number, 16) for number in line.split()[0].split("-"))
-            (folder / VDSO_FILE).write_bytes(ctypes.string_at(start, end - start))
+            with folder.replacing(VDSO_FILE) as file:
+                file.write(ctypes.string_at(start, end - start))
 
 
-def save_perf_maps(folder: Path, pids: Iterable[int]) -> None:
-    """Copy ``/tmp/perf-PID.map`` of some processes, also as seen from inside their container."""
-    for pid in pids:
-        places = [(f"/proc/{pid}/root", f"tmp/perf-{_inner_pid(pid)}.map"), ("/tmp", f"perf-{pid}.map")]
-        _save_first(places, pid, folder / PERF_MAP_FOLDER / f"perf-{pid}.map")
+def save_run_time_code(
+    folder: OwnFolder, pids: Iterable[int], dumps: Iterable[tuple[int, str]] = (), until_ns: int | None = None
+) -> list[str]:
+    """Copy ``/tmp/perf-PID.map`` of some processes, also as seen from inside their container, and their jitdumps.
+
+    Each is opened with the rights of its process, and belongs to the process's user. That of a process that has ended
+    belongs to us or to root: anyone may write into /tmp.
+
+    Args:
+        folder: the capture.
+        pids: the processes.
+        dumps: (pid, mapped path) of all files; a process maps its ``jit-PID.dump`` to tell profilers of it.
+        until_ns: the end of the recording (CLOCK_MONOTONIC); a process that began later only has the number.
+
+    Returns:
+        What was found but is not used, a sentence each.
+    """
+    dump_of = {pid: path for pid, path in dumps if _JITDUMP.search(path)}
+    budget = Budget(_MOST_BYTES_OF_CODE, _LARGEST_CODE_FILE)
+    notes = []
+    for pid in sorted(set(pids) | set(dump_of)):
+        with _places(pid, until_ns) as (identity, inner_pid, roots):
+            wanted = [(f"perf-{pid}.map", [f"tmp/perf-{number}.map" for number in (inner_pid, pid)], _PERF_MAP_START)]
+            if pid in dump_of:
+                wanted.append((f"jit-{pid}.dump", [dump_of[pid]] * 2, _JITDUMP_START))
+            for name, paths, start in wanted:
+                for (root, owners), path in zip(roots, paths[-len(roots) :], strict=True):
+                    try:
+                        open_it = functools.partial(_open_code, root, path, owners, start)
+                        _keep(folder, PERF_MAP_FOLDER, name, call_as(identity, open_it), budget)
+                        break
+                    except (FileNotFoundError, CannotBecomeError):
+                        continue
+                    except OSError as error:
+                        notes.append(f"{path} of process {pid} is not used: {error.strerror}")
+    return list(dict.fromkeys(notes))
 
 
-def save_jitdumps(folder: Path, mapped: Iterable[tuple[int, str]]) -> None:
-    """Copy the ``jit-PID.dump`` files among (pid, mapped path): a process maps its dump to tell profilers of it."""
-    for pid, path in set(mapped):
-        if _JITDUMP.search(path):
-            places = [(f"/proc/{pid}/root", path), os.path.split(path)]
-            _save_first(places, pid, folder / PERF_MAP_FOLDER / f"jit-{pid}.dump")
+@contextlib.contextmanager
+def _places(pid: int, until_ns: int | None) -> Iterator[tuple[Identity, int, list[tuple[int, set[int]]]]]:
+    """Who a process is, its number as it knows it, and where to look for its files: (root folder, owners to accept)."""
+    with contextlib.ExitStack() as stack:
+        own_root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, own_root)
+        try:
+            process = stack.enter_context(HeldProcess(pid))
+        except OSError:
+            process = None
+        if process is None or (until_ns is not None and process.started_ns() > until_ns):
+            yield Identity.own(), pid, [(own_root, {os.geteuid(), 0})]
+            return
+        uid = process.identity.uid
+        # In its own root anything may stand for anything; in ours an agent of root may have written for it.
+        yield process.identity, process.inner_pid, [(process.root, {uid}), (own_root, {uid, 0})]
 
 
-def _save_first(places: Iterable[tuple[str, str]], pid: int, target: Path) -> None:
-    """Copy the first file (folder, path below it) that is there and belongs to the process's user, to us or to root:
-    anyone may write into /tmp."""
-    for root, path in places:
-        with contextlib.suppress(OSError), open_below(root, path) as fd:
-            owner = os.fstat(fd).st_uid
-            if owner in {os.getuid(), 0, _owner(pid, owner)}:
-                copy_file(fd, target)
-                return
+def _open_code(root: int, path: str, owners: set[int], start: re.Pattern[bytes]) -> FileBytes:
+    source = FileBytes(open_below(root, path))
+    if source.owner() not in owners:
+        raise PermissionError(errno.EPERM, "it belongs to another user")
+    if not start.match(source.read(0, _START_BYTES)):
+        raise OSError(errno.EINVAL, "it is empty, or of another format")
+    return source
+
+
+def _keep(folder: OwnFolder, subfolder: str, name: str, source: FileBytes, budget: Budget) -> None:
+    """Copy an open file into the capture, or raise OSError."""
+    budget.take(source)
+    with folder.subfolder(subfolder, make=True) as files, files.replacing(name) as target:
+        # Its file system may be one that answers slowly, or never.
+        call_as(Identity.own(), lambda: copy_file(source, target), _COPY_PATIENCE_S)
 
 
 def sees_other_files(pid: int) -> bool:
@@ -75,54 +132,39 @@ class MappedProgram(NamedTuple):
     length: int
 
 
-def save_files(folder: Path, mapped: Iterable[MappedProgram]) -> list[str]:
-    """Copy programs and libraries that running processes map, as far as their paths do not lead to them here.
-
-    What cannot be read or written is left out: the recording counts for more.
+def save_files(folder: OwnFolder, mapped: Iterable[MappedProgram]) -> list[str]:
+    """Copy programs and libraries that running processes map, as far as their paths do not lead to them here, and as
+    far as the processes themselves may read them.
 
     Returns:
-        The paths of those that are too large, alone or after the others.
+        What is not kept though it is there, a sentence each.
     """
     build_id_here = functools.cache(read_build_id)  # many processes map the same
-    left, too_large = _MOST_BYTES_OF_FILES, set[str]()
+    budget = Budget(_MOST_BYTES_OF_FILES, _LARGEST_FILE)
+    kept, notes = set[str](), list[str]()
     for program in mapped:
-        if not program.build_id or build_id_here(program.path) == program.build_id:
+        if not program.build_id or program.build_id in kept or build_id_here(program.path) == program.build_id:
             continue
-        target = folder / FILES_FOLDER / program.build_id
-        if target.exists():
-            continue
-        with contextlib.suppress(OSError), _open_program(program) as fd:
-            size = os.fstat(fd).st_size
-            if size > min(left, LARGEST_COPY):
-                too_large.add(program.path)
-            elif read_build_id(contents(fd)) == program.build_id:
-                copy_file(fd, target)
-                left -= size
-    return sorted(too_large)
-
-
-@contextlib.contextmanager
-def _open_program(program: MappedProgram) -> Iterator[int]:
-    with contextlib.ExitStack() as stack:
         try:
-            fd = stack.enter_context(open_mapped(program.pid, program.address, program.length))
-        except OSError:  # for the owner of a container the path must do
-            fd = stack.enter_context(open_below(f"/proc/{program.pid}/root", program.path))
-        yield fd
+            with HeldProcess(program.pid) as process:
+                source = _open_program(process, program)
+            if call_as(Identity.own(), functools.partial(build_id_of, source)) == program.build_id:
+                _keep(folder, FILES_FOLDER, program.build_id, source, budget)
+                kept.add(program.build_id)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except OSError as error:
+            notes.append(f"{program.path} is not kept for when its container has ended: {error.strerror}")
+    return sorted(set(notes))
 
 
-def _inner_pid(pid: int) -> int:
-    """The process's number inside its own pid namespace, by which it names its files."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("NSpid:"):
-                return int(line.split()[-1])
-    return pid
-
-
-def _owner(pid: int, default: int) -> int:
-    """The process's user; once it is gone nobody can tell, and the file's own is as good."""
+def _open_program(process: HeldProcess, program: MappedProgram) -> FileBytes:
+    """The program, if the process may read it: what it may only execute stays where it is."""
     try:
-        return Path(f"/proc/{pid}").stat().st_uid
-    except OSError:
-        return default
+        place = hold_mapped(program.pid, program.address, program.length)
+    except OSError:  # for the owner of a container the path must do
+        return call_as(process.identity, lambda: FileBytes(open_below(process.root, program.path)))
+    try:
+        return call_as(process.identity, lambda: FileBytes(reopen_regular(place)))
+    finally:
+        os.close(place)

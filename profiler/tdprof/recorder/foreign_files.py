@@ -3,24 +3,22 @@
 What such a name means may change at any moment, to a device, a pipe, or a link to a file that only we may read.
 """
 
-import contextlib
 import errno
 import os
-import stat
-from collections.abc import Iterator
-from pathlib import Path
+from typing import BinaryIO
 
-LARGEST_COPY = 1 << 30  # bytes
+from tdprof.linux.file_bytes import FileBytes, reopen_regular
+
+_BLOCK_BYTES = 1 << 20
 
 
-@contextlib.contextmanager
-def open_below(root: str | Path, path: str) -> Iterator[int]:
-    """A descriptor (O_PATH) of the regular file ``path`` below ``root``; symbolic links on the way are not followed.
+def open_below(root: int, path: str) -> int:
+    """A descriptor, for reading, of the regular file ``path`` below the folder ``root``; no link is followed.
 
     Raises:
-        OSError: it is not there, behind a link, or no regular file.
+        OSError: it is not there, behind a link, no regular file, or may not be read.
     """
-    fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = os.dup(root)
     try:
         for part in path.strip("/").split("/"):
             if part in ("", ".", ".."):
@@ -28,52 +26,52 @@ def open_below(root: str | Path, path: str) -> Iterator[int]:
             inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             os.close(fd)
             fd = inner
-        yield _regular(fd)
+        return reopen_regular(fd)
     finally:
         os.close(fd)
 
 
-@contextlib.contextmanager
-def open_mapped(pid: int, start: int, length: int) -> Iterator[int]:
+def hold_mapped(pid: int, start: int, length: int) -> int:
     """A descriptor (O_PATH) of the very file that a process mapped there, also if it was deleted since.
 
     Raises:
         OSError: nothing is mapped just there any more, or only root may know what.
     """
-    fd = os.open(f"/proc/{pid}/map_files/{start:x}-{start + length:x}", os.O_PATH | os.O_CLOEXEC)
-    try:
-        yield _regular(fd)
-    finally:
-        os.close(fd)
+    return os.open(f"/proc/{pid}/map_files/{start:x}-{start + length:x}", os.O_PATH | os.O_CLOEXEC)
 
 
-def _regular(fd: int) -> int:
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
-    return fd
+class Budget:
+    """How many bytes may still be copied.
+
+    Args:
+        most_bytes: of all files together.
+        largest_bytes: of one file, whether it occupies them or they are holes.
+    """
+
+    def __init__(self, most_bytes: int, largest_bytes: int) -> None:
+        self.left = most_bytes
+        self.largest_bytes = largest_bytes
+
+    def take(self, source: FileBytes) -> None:
+        """Count a file that is to be copied.
+
+        Raises:
+            OSError: (EFBIG) it is too large, alone or after the others.
+        """
+        weight = sum(end - start for start, end in source.stretches(0, source.size))
+        if source.size > self.largest_bytes or weight > self.left:
+            raise OSError(errno.EFBIG, "too large to be kept")
+        self.left -= weight
 
 
-def contents(fd: int) -> Path:
-    """A path that opens the file of a descriptor, whatever its name means by now."""
-    return Path(f"/proc/self/fd/{fd}")
-
-
-def copy_file(fd: int, target: Path) -> None:
-    """Copy a file of at most LARGEST_COPY bytes; ``target`` is there when it is complete.
+def copy_file(source: FileBytes, target: BinaryIO) -> None:
+    """Copy a file, as long as it was when it was opened; its holes stay holes.
 
     Raises:
-        OSError: it is larger, or cannot be read or written.
+        OSError: it cannot be read or written.
     """
-    left = os.fstat(fd).st_size
-    if left > LARGEST_COPY:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    target.parent.mkdir(exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        with contents(fd).open("rb") as source, partial.open("wb") as copy:
-            while left and (data := source.read(min(left, 1 << 20))):
-                copy.write(data)
-                left -= len(data)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    for start, end in source.stretches(0, source.size):
+        target.seek(start)
+        for at in range(start, end, _BLOCK_BYTES):
+            target.write(source.read(at, min(_BLOCK_BYTES, end - at)))
+    target.truncate(source.size)

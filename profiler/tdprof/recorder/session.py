@@ -23,7 +23,7 @@ from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.output_folder import make_output_folder, open_spool, remove_empty
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
-from tdprof.recorder.snapshot import Snapshot, running_pids
+from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.workload import Workload, check_command
@@ -209,6 +209,7 @@ class _Run:
     control: PeriodControl | None = None
     cpus: CpuFollower | None = None
     is_stopping: bool = False
+    snapshot: SnapshotThread | None = None
 
     def start(self) -> None:
         """Write the first manifest and let the events count.
@@ -231,7 +232,8 @@ class _Run:
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
             if self.options.is_system_wide:
                 self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns)
-            Snapshot().write(running_pids() if self.options.is_system_wide else self.options.pids, self.spool)
+            pids = running_pids() if self.options.is_system_wide else self.options.pids
+            self.snapshot = SnapshotThread(pids, self.spool)
         except OSError as error:
             raise TdprofError(f"cannot write into {self.options.output}: {error.strerror}") from error
 
@@ -269,6 +271,8 @@ class _Run:
                 # Twice, because each drain empties one of the two tables.
                 self._drain()
                 self._drain()
+                if self.snapshot:
+                    self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])
             except OSError as error:
                 failure = self._write_failure(error)
         exit_status = self.workload.wait() if self.workload else None

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
@@ -10,6 +11,7 @@ from tdprof.elf import read_build_id
 from tdprof.recorder.host import read_text
 
 _PROC = Path("/proc")
+_PATIENCE_S = 10.0
 
 
 class Snapshot:
@@ -18,15 +20,13 @@ class Snapshot:
     def __init__(self) -> None:
         self._build_ids: dict[tuple[str, str], str] = {}
 
-    def write(self, pids: Iterable[int], spool: SpoolWriter) -> None:
-        """Append one line a process; those that end meanwhile, or may not be read, are left out."""
-        fd = spool.descriptor(INITIAL_FILE)
-        for pid in pids:
-            maps = read_text(_PROC / str(pid) / "maps")
-            threads = self._threads(pid)
-            if threads:
-                line = {"pid": pid, "threads": threads, "maps": self._executable(pid, maps)}
-                os.write(fd, json.dumps(line).encode() + b"\n")
+    def write(self, pid: int, fd: int) -> None:
+        """Append a process's line to a file; nothing of one that ends meanwhile, or may not be read."""
+        maps = read_text(_PROC / str(pid) / "maps")
+        threads = self._threads(pid)
+        if threads:
+            line = {"pid": pid, "threads": threads, "maps": self._executable(pid, maps)}
+            os.write(fd, json.dumps(line).encode() + b"\n")
 
     def _threads(self, pid: int) -> dict[int, str]:
         try:
@@ -63,6 +63,54 @@ class Snapshot:
                 build_id = read_build_id(by_path)
             self._build_ids[device, inode] = build_id
         return self._build_ids[device, inode]
+
+
+class SnapshotThread:
+    """Takes the snapshot beside the recording: what is mapped may be made to keep us busy, or lie in a file system that
+    does not answer.
+
+    Args:
+        pids: the processes.
+        spool: what is found is appended to it.
+    """
+
+    def __init__(self, pids: Sequence[int], spool: SpoolWriter) -> None:
+        self._waiting = list(reversed(pids))
+        self._failure: OSError | None = None
+        self._fd = os.dup(spool.descriptor(INITIAL_FILE))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        snapshot = Snapshot()
+        try:
+            while self._waiting:
+                snapshot.write(self._waiting[-1], self._fd)
+                self._waiting.pop()
+        except OSError as error:
+            self._failure = error
+        except IndexError:  # given up meanwhile
+            pass
+
+    def finish(self) -> list[str]:
+        """Wait for the end, but not for long.
+
+        Returns:
+            What to say of processes that are left out.
+
+        Raises:
+            OSError: the spool could not be written.
+        """
+        self._thread.join(_PATIENCE_S)
+        missing = len(self._waiting)
+        self._waiting.clear()
+        if self._failure:
+            raise self._failure
+        if not self._thread.is_alive():
+            os.close(self._fd)
+        if not missing:
+            return []
+        return [f"{missing} processes have no names: what they map could not be read in {_PATIENCE_S:g} seconds"]
 
 
 def _inode(path: Path) -> int | None:

@@ -1,0 +1,190 @@
+"""Files that a process names: read with the rights of that process, so that nobody gets what only root may read."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from attack.conftest import ALICE, MALLORY, User
+from builders.elf import ElfFile
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.artefacts import MappedProgram, save_files, save_run_time_code
+from tdprof.recorder.identity import HeldProcess, Identity, call_as
+
+TICK_NS = 10_000_000
+SECRET_MAP = "1000 10 secret\n"
+# Covers a file of the user's with one of root's, in a mount namespace of the user's own.
+COVER = """
+import os, sys
+cover = 'touch "$2"; mount --bind "$1" "$2" && echo ready; exec sleep 60'
+path = sys.argv[2].replace("PID", str(os.getpid()))
+os.execvp("unshare", ["unshare", "-r", "-m", "sh", "-c", cover, "sh", sys.argv[1], path])
+"""
+WRITE_MAP = """
+import os, sys, time
+with open(sys.argv[1].replace("PID", str(os.getpid())), "w") as file:
+    file.write("1000 10 mine\\n")
+print("ready", flush=True)
+time.sleep(60)
+"""
+WRITE_MAP_IN_NAMESPACE = """
+import os, sys
+write = 'echo 1000 10 mine > "$1"; echo ready; exec sleep 60'
+os.execvp("unshare", ["unshare", "-r", "-m", "sh", "-c", write, "sh", sys.argv[1].replace("PID", str(os.getpid()))])
+"""
+MAP_PROGRAM = """
+import mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY)
+mapped = mmap.mmap(fd, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _namespaces(mallory: User) -> None:
+    probe = "import subprocess, sys; sys.exit(subprocess.run(['unshare', '-r', '-m', 'true']).returncode)"
+    with mallory.start(probe) as process:
+        process.communicate(timeout=60)
+    if process.returncode:
+        pytest.skip("users may not make namespaces here (user.max_user_namespaces)")
+
+
+@pytest.fixture
+def maps() -> Iterator[Callable[[int], Path]]:
+    """Where a process's perf map lies; removed in the end."""
+    found: list[Path] = []
+
+    def path(pid: int) -> Path:
+        found.append(Path(f"/tmp/perf-{pid}.map"))
+        return found[-1]
+
+    yield path
+    for each in found:
+        each.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def capture(meadow: Path) -> Iterator[OwnFolder]:
+    (meadow / "capture").mkdir(mode=0o700)
+    with OwnFolder.open(meadow / "capture") as folder:
+        yield folder
+
+
+@pytest.fixture
+def secret(meadow: Path) -> Path:
+    """A file that only root may read, and that looks like a perf map."""
+    path = meadow / "secret"
+    path.write_text(SECRET_MAP)
+    path.chmod(0o600)
+    return path
+
+
+def kept(capture: OwnFolder) -> dict[str, str]:
+    return {path.name: path.read_text() for path in capture.path.rglob("*.*") if path.is_file()}
+
+
+def test_a_map_covered_with_a_file_of_roots_is_not_read(
+    mallory: User, capture: OwnFolder, secret: Path, maps: Callable[[int], Path]
+) -> None:
+    with mallory.busy(COVER, secret, "/tmp/perf-PID.map") as process:
+        maps(process.pid)
+        assert Path(f"/proc/{process.pid}/root/tmp/perf-{process.pid}.map").read_text() == SECRET_MAP
+        notes = save_run_time_code(capture, [process.pid])
+    assert kept(capture) == {}
+    assert f"tmp/perf-{process.pid}.map of process {process.pid} is not used: Permission denied" in notes
+
+
+def test_a_dump_covered_with_a_file_of_roots_is_not_read(
+    mallory: User, meadow: Path, capture: OwnFolder, secret: Path
+) -> None:
+    secret.write_bytes(b"DTiJ" + bytes(100))
+    dump = mallory.folder(meadow / "his") / "jit-1.dump"
+    with mallory.busy(COVER, secret, dump) as process:
+        save_run_time_code(capture, [], [(process.pid, str(dump))])
+    assert kept(capture) == {}
+
+
+def test_a_map_covered_with_a_readable_file_of_roots_is_not_used(
+    mallory: User, capture: OwnFolder, secret: Path, maps: Callable[[int], Path]
+) -> None:
+    secret.chmod(0o644)
+    with mallory.busy(COVER, secret, "/tmp/perf-PID.map") as process:
+        maps(process.pid)
+        notes = save_run_time_code(capture, [process.pid])
+    assert kept(capture) == {}
+    assert f"tmp/perf-{process.pid}.map of process {process.pid} is not used: it belongs to another user" in notes
+
+
+@pytest.mark.parametrize("program", [WRITE_MAP, WRITE_MAP_IN_NAMESPACE])
+def test_a_users_own_map_is_kept(alice: User, capture: OwnFolder, maps: Callable[[int], Path], program: str) -> None:
+    with alice.busy(program, "/tmp/perf-PID.map") as process:
+        maps(process.pid)
+        assert save_run_time_code(capture, [process.pid]) == []
+    assert kept(capture) == {f"perf-{process.pid}.map": "1000 10 mine\n"}
+
+
+def test_a_map_that_another_user_wrote_for_a_process_is_not_used(
+    alice: User, mallory: User, capture: OwnFolder, maps: Callable[[int], Path]
+) -> None:
+    write = "import sys; open(sys.argv[1], 'w').write('1000 10 forged')"
+    with alice.busy("print('ready', flush=True); import time; time.sleep(60)") as process:
+        mallory.run(write, maps(process.pid))
+        save_run_time_code(capture, [process.pid])
+        assert kept(capture) == {}
+    # And when it has ended, and only its number is left.
+    notes = save_run_time_code(capture, [process.pid])
+    assert kept(capture) == {}
+    assert notes == [f"tmp/perf-{process.pid}.map of process {process.pid} is not used: it belongs to another user"]
+
+
+def test_a_map_of_a_process_that_only_has_the_number_now_is_not_used(
+    alice: User, capture: OwnFolder, maps: Callable[[int], Path]
+) -> None:
+    with alice.busy(WRITE_MAP, "/tmp/perf-PID.map") as process:
+        maps(process.pid)
+        with HeldProcess(process.pid) as held:
+            began_ns = held.started_ns()
+        save_run_time_code(capture, [process.pid], until_ns=began_ns - TICK_NS)
+        assert kept(capture) == {}
+        save_run_time_code(capture, [process.pid], until_ns=began_ns + TICK_NS)
+        assert len(kept(capture)) == 1
+
+
+@pytest.mark.parametrize(("mode", "is_kept"), [(0o755, True), (0o711, False)])
+def test_a_program_that_its_process_may_not_read_is_not_kept(
+    alice: User, meadow: Path, capture: OwnFolder, mode: int, is_kept: bool
+) -> None:
+    path = meadow / "program"
+    path.write_bytes(ElfFile(build_id=b"\xab" * 20).to_bytes())
+    path.chmod(0o755)
+    with alice.busy(MAP_PROGRAM, path) as process:
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        (line,) = [line for line in maps.splitlines() if line.endswith(str(path))]
+        start, end = (int(number, 16) for number in line.split()[0].split("-"))
+        path.chmod(mode)
+        path.rename(meadow / "elsewhere")
+        notes = save_files(capture, [MappedProgram(process.pid, str(path), "ab" * 20, start, end - start)])
+    assert (capture.path / "files" / ("ab" * 20)).exists() == is_kept
+    assert notes == ([] if is_kept else [f"{path} is not kept for when its container has ended: Permission denied"])
+
+
+def test_only_the_one_call_has_another_identity(secret: Path) -> None:
+    for _ in range(100):
+        with pytest.raises(PermissionError):
+            call_as(Identity(MALLORY, ALICE, ()), secret.read_text)
+        assert secret.read_text() == SECRET_MAP
+    os.chown(secret, 0, ALICE)
+    secret.chmod(0o640)
+    for identity in (Identity(MALLORY, ALICE, ()), Identity(MALLORY, MALLORY, (ALICE,))):
+        assert call_as(identity, secret.read_text) == SECRET_MAP
+    with pytest.raises(PermissionError):
+        call_as(Identity(MALLORY, MALLORY, ()), secret.read_text)
+    assert os.getgroups() == sorted(os.getgroups())
+
+
+def test_a_file_system_that_never_answers_is_left(meadow: Path) -> None:
+    os.mkfifo(meadow / "pipe")
+    with pytest.raises(TimeoutError):
+        call_as(Identity.own(), (meadow / "pipe").read_text, patience_s=0.1)
