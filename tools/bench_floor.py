@@ -6,7 +6,7 @@ bench_floor.py HZ COMMAND…
 
 import sys
 
-from tdprof.perf_abi import SampleType
+from tdprof.linux.perf_abi import SampleType
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.host import online_cpus

@@ -18,7 +18,7 @@ from tdprof.decode.perf_data import PerfData  # noqa: E402
 from tdprof.decode.perf_layout import RecordLayout  # noqa: E402
 from tdprof.errors import TdprofError  # noqa: E402
 from tdprof.importing import import_perf_data  # noqa: E402
-from tdprof.perf_abi import RecordType, SampleType  # noqa: E402
+from tdprof.linux.perf_abi import RecordType, SampleType  # noqa: E402
 
 IDENTIFIER = SampleType.IDENTIFIER
 

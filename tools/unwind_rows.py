@@ -22,7 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from builders.unwind_table import UnwindTable, read_table
-from tdprof.elf import ElfError, open_elf
+from tdprof.linux.elf import ElfError, open_elf
 from tdprof.unwind import binding, sections
 
 _SHOWN = 5  # disagreements of a file

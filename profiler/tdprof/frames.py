@@ -13,14 +13,11 @@ from numpy.typing import NDArray
 from tdprof.model import I32, I64, U32, U64, MappedFile
 from tdprof.native import load_native
 from tdprof.profile import FunctionTable, Profile, StackTable
+from tdprof.text import printable
 
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
 
 _pointer, _u64 = ctypes.c_void_p, ctypes.c_uint64
-
-# C0 and C1 controls would let a symbol name move the terminal's cursor or break a line-based format; overrides of the
-# direction of writing would let it show itself, and what stands behind it, as something else.
-_CONTROLS = dict.fromkeys((*range(32), *range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A)), "�")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +229,6 @@ def group_of_row(order: I64, start: I64) -> I64:
     group = np.empty(len(order), np.int64)
     group[order] = np.repeat(np.arange(len(start)), np.diff(np.append(start, len(order))))
     return group
-
-
-def printable(text: str) -> str:
-    """Text for any terminal, JSON reader or UTF-8 file: no controls or overrides of direction, no undecodable bytes."""
-    return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
 
 
 def module_names(profile: Profile) -> list[str]:

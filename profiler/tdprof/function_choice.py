@@ -9,9 +9,10 @@ from pathlib import PurePath
 import numpy as np
 
 from tdprof.errors import TdprofError
-from tdprof.frames import function_names, leaf_locations, module_names, printable
+from tdprof.frames import function_names, leaf_locations, module_names
 from tdprof.naming import base_name
 from tdprof.profile import Profile
+from tdprof.text import printable
 
 _MOST_CANDIDATES = 6
 _WHERE_NAMES_STAND = "names as tdprof report --limit 0 prints them"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tdprof.errors import TdprofError
-from tdprof.frames import printable
+from tdprof.text import printable
 
 _LARGEST_BYTES = 64 << 20  # no source file is; a device or a core dump may stand at the path
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tdprof.decode.perf_layout import RecordLayout
-from tdprof.perf_abi import ReadFormat, RecordType, SampleType
+from tdprof.linux.perf_abi import ReadFormat, RecordType, SampleType
 
 CONTEXT_HV = 2**64 - 32
 CONTEXT_KERNEL = 2**64 - 128

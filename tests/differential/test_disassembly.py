@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from builders.programs import C_SOURCE
-from tdprof.elf import SHT_SYMTAB, open_elf
+from tdprof.linux.elf import SHT_SYMTAB, open_elf
 from tdprof.model import FileKind, MappedFile
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.disassembly import disassemble

@@ -18,7 +18,7 @@ from builders.perf_tool import NO_PERF, find_perf, perf_shares
 from tdprof.capture.tables import read_table
 from tdprof.decode.perf_layout import BRANCH_HW_INDEX, RecordLayout
 from tdprof.importing import import_perf_data
-from tdprof.perf_abi import SampleType
+from tdprof.linux.perf_abi import SampleType
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(find_perf() is None, reason=NO_PERF)]
 

@@ -13,7 +13,7 @@ from builders.perf_tool import NO_PERF, find_perf
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_layout import NO_CHAIN, RecordLayout
 from tdprof.decode.perf_reads import ReadDeltas
-from tdprof.perf_abi import SampleType
+from tdprof.linux.perf_abi import SampleType
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(find_perf() is None, reason=NO_PERF)]
 

@@ -10,7 +10,7 @@ from elftools.elf.elffile import ELFFile
 
 from builders.cfi_programs import compile_frames
 from builders.unwind_table import read_table
-from tdprof.elf import open_elf
+from tdprof.linux.elf import open_elf
 from tdprof.unwind import binding, sections
 
 ROOT = Path(__file__).parents[2]

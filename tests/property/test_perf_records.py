@@ -18,7 +18,7 @@ from builders.perf_records import (
 from tdprof.decode.perf_layout import RecordLayout, RecordStream
 from tdprof.decode.perf_records import RecordDecoder
 from tdprof.decode.perf_records_python import PythonRecordDecoder
-from tdprof.perf_abi import RecordType, SampleType
+from tdprof.linux.perf_abi import RecordType, SampleType
 
 u64 = st.integers(0, 2**64 - 1)
 u32 = st.integers(0, 2**32 - 1)

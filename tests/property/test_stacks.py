@@ -13,9 +13,10 @@ from builders.profiles import profiles
 from tdprof.attribute import places
 from tdprof.export import folded_lines
 from tdprof.export.folded import write_folded
-from tdprof.frames import FrameStacks, frame_stacks, function_names, merge_stacks, printable, thread_labels
+from tdprof.frames import FrameStacks, frame_stacks, function_names, merge_stacks, thread_labels
 from tdprof.native import load_native
 from tdprof.profile import Profile
+from tdprof.text import printable
 
 needs_native = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
 

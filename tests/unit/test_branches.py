@@ -14,8 +14,8 @@ from tdprof.capture.tables import has_table, read_table
 from tdprof.decode.perf_layout import BRANCH_CALL_STACK, BRANCH_COUNTERS, BRANCH_HW_INDEX, RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.importing import import_perf_data
+from tdprof.linux.perf_abi import SampleType
 from tdprof.metrics.spe import share_interval
-from tdprof.perf_abi import SampleType
 from tdprof.pipeline import archive_symbols
 
 SOURCE = """

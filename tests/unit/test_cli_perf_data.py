@@ -9,7 +9,7 @@ import pytest
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_USER, Sample
 from tdprof.decode.perf_layout import RecordLayout
-from tdprof.perf_abi import SampleType
+from tdprof.linux.perf_abi import SampleType
 
 SECOND = 1_000_000_000
 PERIOD = 4000  # of the writer's events

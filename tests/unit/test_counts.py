@@ -7,7 +7,7 @@ import pytest
 from tdprof.catalog.choose import load_packaged
 from tdprof.errors import TdprofError
 from tdprof.metrics.counts import find_perf_event, parse_counts
-from tdprof.words import few
+from tdprof.text import few
 
 V1 = load_packaged("neoverse-v1")
 N3 = load_packaged("neoverse-n3")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from builders.programs import compile_program
-from tdprof.elf import ElfError, parse_elf, read_build_id
+from tdprof.linux.elf import ElfError, parse_elf, read_build_id
 from tdprof.model import MappedFile, Unknown
 from tdprof.symbolize import Symbolizer
 

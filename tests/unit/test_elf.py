@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from builders.elf import ElfFile
-from tdprof.elf import ElfError, open_elf, parse_elf, read_build_id
+from tdprof.linux.elf import ElfError, open_elf, parse_elf, read_build_id
 
 
 def test_build_id_is_what_readelf_prints():

@@ -37,7 +37,7 @@ def test_a_program_that_is_truncated_while_it_is_read_ends_nobody(tmp_path: Path
     result = python(
         """
 import os, sys
-from tdprof.elf import SHT_SYMTAB, open_elf
+from tdprof.linux.elf import SHT_SYMTAB, open_elf
 from tdprof.symbolize.symbol_table import read_elf_symbols
 elf = open_elf(sys.argv[1])
 table = read_elf_symbols(elf, SHT_SYMTAB)
@@ -67,7 +67,7 @@ def test_a_sparse_file_of_notes_is_read_in_no_time(tmp_path: Path) -> None:
     os.truncate(path, TERABYTE)
     code = """
 import sys
-from tdprof.elf import open_elf, read_build_id
+from tdprof.linux.elf import open_elf, read_build_id
 print([read_build_id(sys.argv[1]), open_elf(sys.argv[1]).build_id])
 """
     assert python(code, path).stdout == "['', '']\n"

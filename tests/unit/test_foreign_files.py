@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builders.elf import ElfFile
-from tdprof.elf import ElfError, open_elf, read_build_id
+from tdprof.linux.elf import ElfError, open_elf, read_build_id
 from tdprof.linux.file_bytes import FileBytes
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import artefacts

@@ -3,8 +3,9 @@
 import numpy as np
 
 from builders.profiles import Call, Frame, ProfileBuilder
-from tdprof.frames import NO_STACK, frame_stacks, function_names, group_rows, merge_stacks, printable
+from tdprof.frames import NO_STACK, frame_stacks, function_names, group_rows, merge_stacks
 from tdprof.model import MappedFile
+from tdprof.text import printable
 
 
 def test_frames_stand_leaf_first_with_inlined_ones_expanded() -> None:

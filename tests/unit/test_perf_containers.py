@@ -15,7 +15,7 @@ from tdprof.capture.tables import has_table, read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.importing import import_perf_data
-from tdprof.perf_abi import SampleType
+from tdprof.linux.perf_abi import SampleType
 from tdprof.pipeline import load_profile
 
 FIELDS = SampleType.IDENTIFIER | SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.PERIOD

@@ -11,7 +11,7 @@ from tdprof.decode.perf_auxtrace import SpeCpu, TimeConversion
 from tdprof.decode.perf_data import PerfData
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.errors import TdprofError
-from tdprof.perf_abi import SampleType
+from tdprof.linux.perf_abi import SampleType
 
 ByteOrder = Literal["little", "big"]
 USUAL = SampleType.IDENTIFIER | SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.CPU | SampleType.PERIOD

@@ -14,7 +14,7 @@ from tdprof.capture.tables import read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.importing import import_perf_data
-from tdprof.perf_abi import RecordType, SampleType
+from tdprof.linux.perf_abi import RecordType, SampleType
 
 SAMPLE_TYPE = (
     SampleType.IDENTIFIER

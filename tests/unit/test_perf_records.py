@@ -20,7 +20,7 @@ from tdprof.decode.perf_layout import NOT_RECORDED, RecordLayout, RecordStream
 from tdprof.decode.perf_records import RecordDecoder
 from tdprof.decode.perf_records_python import PythonRecordDecoder
 from tdprof.errors import TdprofError
-from tdprof.perf_abi import ReadFormat, RecordType, SampleType
+from tdprof.linux.perf_abi import ReadFormat, RecordType, SampleType
 
 Open = Callable[..., RecordStream]
 USUAL = SampleType.IDENTIFIER | SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.CPU | SampleType.PERIOD

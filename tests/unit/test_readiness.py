@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tdprof.capture.manifest import Rung
-from tdprof.elf import open_elf
+from tdprof.linux.elf import open_elf
 from tdprof.recorder.readiness import pmus, settings, software
 from tdprof.recorder.readiness.check import Check, Status
 from tdprof.recorder.readiness.machine import Machine

@@ -12,8 +12,8 @@ import pytest
 
 from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.decode.side_band import initial_tables
-from tdprof.elf import read_build_id
 from tdprof.errors import TdprofError
+from tdprof.linux.elf import read_build_id
 from tdprof.recorder import snapshot
 from tdprof.recorder.host import parse_cpu_list
 from tdprof.recorder.kallsyms import read_kernel_symbols

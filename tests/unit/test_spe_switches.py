@@ -23,7 +23,7 @@ from tdprof.decode.spe_switches import (
     switches_of_table,
     switches_table,
 )
-from tdprof.perf_abi import RecordType
+from tdprof.linux.perf_abi import RecordType
 
 OUT, IN = MISC_SWITCH_OUT, 0
 

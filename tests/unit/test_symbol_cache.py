@@ -9,7 +9,7 @@ import pytest
 from builders.elf import ElfFile, Symbol
 from builders.llvm_symbolizer import our_stacks
 from builders.programs import compile_program
-from tdprof.elf import PF_X, open_elf, read_build_id
+from tdprof.linux.elf import PF_X, open_elf, read_build_id
 from tdprof.model import MappedFile
 from tdprof.native import load_native
 from tdprof.symbolize import SymbolCache, Symbolizer, dwarf

@@ -1,7 +1,7 @@
 import numpy as np
 
 from builders.elf import STB_LOCAL, STB_WEAK, STT_NOTYPE, STT_OBJECT, ElfFile, Symbol
-from tdprof.elf import SHT_SYMTAB, parse_elf
+from tdprof.linux.elf import SHT_SYMTAB, parse_elf
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, paint_ranges, read_elf_symbols
 
 BASE = 0x401000

@@ -10,7 +10,7 @@ import pytest
 from builders.cfi_programs import compile_frames
 from builders.elf import ElfFile
 from builders.unwind_table import UnwindTable, read_table
-from tdprof.elf import open_elf, parse_elf
+from tdprof.linux.elf import open_elf, parse_elf
 from tdprof.linux.user_cache import CacheFolder
 from tdprof.unwind import binding, sections, tables
 

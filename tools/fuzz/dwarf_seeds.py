@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tdprof.elf import Elf, open_elf
+from tdprof.linux.elf import Elf, open_elf
 from tdprof.symbolize.debug_sections import read_debug_sections
 from tdprof.symbolize.dwarf import SECTIONS
 

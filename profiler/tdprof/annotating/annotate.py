@@ -14,7 +14,6 @@ from tdprof.decode.spe_capture import open_capture
 from tdprof.errors import TdprofError
 from tdprof.findings import Findings, MetricValue
 from tdprof.finishing import tables_of
-from tdprof.frames import printable
 from tdprof.function_choice import ChosenFunction
 from tdprof.model import FileKind, Unknown
 from tdprof.naming import base_name
@@ -26,6 +25,7 @@ from tdprof.source_files import SourceFiles
 from tdprof.spe_analysis import By, analyse
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.elf_symbols import ElfSymbols
+from tdprof.text import printable
 
 # Shown above the first and below the last line with code, so that the function's head is seen.
 _CONTEXT_LINES = 2

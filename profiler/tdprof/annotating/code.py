@@ -9,7 +9,7 @@ import numpy as np
 
 from tdprof.annotating.places import Places, sum_cost
 from tdprof.code import CodePart, Instruction
-from tdprof.frames import module_names, printable
+from tdprof.frames import module_names
 from tdprof.function_choice import ChosenFunction
 from tdprof.model import FileKind, Locations, MappedFile, Unknown
 from tdprof.naming import base_name
@@ -18,6 +18,7 @@ from tdprof.report.annotation import Code, CodeLine
 from tdprof.report.summary import REASONS
 from tdprof.symbolize import Symbolizer, demangle
 from tdprof.symbolize.elf_symbols import ElfSymbols
+from tdprof.text import printable
 
 
 @dataclass(frozen=True, slots=True)

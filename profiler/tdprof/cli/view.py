@@ -24,11 +24,11 @@ from tdprof.cli.local_server import HOST, Document, LocalServer
 from tdprof.cli.output import standard_output, waiting
 from tdprof.errors import TdprofError
 from tdprof.export.speedscope import write_speedscope
-from tdprof.frames import printable
 from tdprof.pipeline import SymbolOptions
 from tdprof.report.html import write_html
 from tdprof.report.page_data import Page
 from tdprof.stage1 import with_categories
+from tdprof.text import printable
 
 SPEEDSCOPE = "speedscope@1.25.0"
 PAGE = "page.html"

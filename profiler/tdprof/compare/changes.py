@@ -29,7 +29,7 @@ from tdprof.findings import Findings, MetricTable
 from tdprof.frames import frame_stacks
 from tdprof.model import I64
 from tdprof.profile import Profile
-from tdprof.words import few
+from tdprof.text import few
 
 F64 = NDArray[np.float64]
 

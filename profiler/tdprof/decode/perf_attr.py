@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tdprof.decode.perf_layout import RecordLayout
-from tdprof.perf_abi import ATTR_FLAGS, SampleType
+from tdprof.linux.perf_abi import ATTR_FLAGS, SampleType
 
 SMALLEST_ATTR = 64  # PERF_ATTR_SIZE_VER0
 

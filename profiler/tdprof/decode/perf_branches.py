@@ -13,8 +13,8 @@ from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf_attr import Attr
 from tdprof.decode.perf_groups import WHOLE_RECORDING_NS, Changes, Intervals, NativeTable, SumTable, native_samples
 from tdprof.decode.perf_layout import BRANCH_CALL_STACK, NOT_RECORDED, U64, Samples, Table
+from tdprof.linux.perf_abi import SampleType
 from tdprof.model import KERNEL_ADDRESS, distinct
-from tdprof.perf_abi import SampleType
 
 # Bits of struct perf_branch_entry in linux/perf_event.h, as a little-endian machine has them.
 _MISPREDICTED, _PREDICTED = np.uint64(1), np.uint64(2)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tdprof.capture.schema import CGROUPS, NAMESPACES
 from tdprof.decode.perf_layout import SideBand, Table
-from tdprof.perf_abi import RecordType
+from tdprof.linux.perf_abi import RecordType
 
 # The order of the kernel's NET_NS_INDEX and so on in linux/perf_event.h, in the words of /proc/PID/ns.
 _NAMESPACES = ("net", "uts", "ipc", "pid", "user", "mnt", "cgroup")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tdprof.errors import TdprofError
-from tdprof.perf_abi import SampleType
+from tdprof.linux.perf_abi import SampleType
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]

@@ -37,7 +37,7 @@ from tdprof.decode.perf_layout import (
     locate_ids,
 )
 from tdprof.decode.perf_side_band_python import begin_row, fill_row
-from tdprof.perf_abi import ReadFormat, RecordType, SampleType
+from tdprof.linux.perf_abi import ReadFormat, RecordType, SampleType
 
 _FIRST_TOOL_TYPE = 64
 _LAST_TOOL_TYPE = 95

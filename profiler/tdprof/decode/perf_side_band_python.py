@@ -5,7 +5,7 @@ from typing import Any
 
 from tdprof.decode.perf_cursor import Cursor
 from tdprof.decode.perf_layout import MISC_MMAP_BUILD_ID, NOT_RECORDED, SIDE_BAND, RecordLayout
-from tdprof.perf_abi import RecordType, SampleType
+from tdprof.linux.perf_abi import RecordType, SampleType
 
 _SAMPLE_ID_FIELDS = (
     SampleType.TID | SampleType.TIME | SampleType.ID | SampleType.STREAM_ID | SampleType.CPU | SampleType.IDENTIFIER

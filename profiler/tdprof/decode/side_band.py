@@ -11,7 +11,7 @@ import pyarrow as pa
 from tdprof.capture.schema import MAPPINGS, PROCESSES, SPE_SPANS
 from tdprof.decode.perf_layout import MISC_COMM_EXEC, SideBand, Table
 from tdprof.linux.file_bytes import open_own
-from tdprof.perf_abi import RecordType
+from tdprof.linux.perf_abi import RecordType
 
 _LOST_TYPES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 

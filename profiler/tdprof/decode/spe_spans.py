@@ -21,7 +21,7 @@ from tdprof.decode.perf_layout import Table
 from tdprof.decode.spe_switches import Switches, switch_rows, switches_of
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
-from tdprof.perf_abi import RecordType
+from tdprof.linux.perf_abi import RecordType
 
 # PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
 TRUNCATED, PARTIAL, COLLISION = 0x01, 0x04, 0x08

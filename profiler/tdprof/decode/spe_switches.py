@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tdprof.capture.schema import SWITCHES
 from tdprof.decode.perf_layout import MISC_SWITCH_OUT, NOT_RECORDED, SideBand, Table
-from tdprof.perf_abi import RecordType
+from tdprof.linux.perf_abi import RecordType
 
 NO_TID = 1 << 32
 """Where no thread is known: above every thread's number."""

@@ -7,9 +7,10 @@ from pathlib import PurePath
 import numpy as np
 
 from tdprof.export import pprof_pb2 as pb
-from tdprof.frames import NO_STACK, printable
+from tdprof.frames import NO_STACK
 from tdprof.model import U64, FileKind
 from tdprof.profile import Profile
+from tdprof.text import printable
 
 
 class StringTable:

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from tdprof import __version__
 from tdprof.findings import Findings
-from tdprof.frames import frame_stacks, function_names, group_rows, merge_stacks, printable, thread_labels
+from tdprof.frames import frame_stacks, function_names, group_rows, merge_stacks, thread_labels
 from tdprof.model import I64, Unit
 from tdprof.profile import Profile
+from tdprof.text import printable
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 UNITS = {Unit.NANOSECONDS: "nanoseconds", Unit.BYTES: "bytes", Unit.COUNT: "none"}

@@ -10,7 +10,7 @@ from typing import Any
 
 from tdprof.catalog.entries import Catalog, Event
 from tdprof.errors import TdprofError
-from tdprof.words import few
+from tdprof.text import few
 
 # perf's generic names and the events that Linux gives them on PMUv3 (drivers/perf/arm_pmuv3.c, armv8_pmuv3_perf_map).
 # `branches` is left out: it is PC_WRITE_RETIRED or BR_RETIRED, by kernel version.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from tdprof.catalog.entries import CPU_CYCLES, Catalog, Metric
-from tdprof.words import few
+from tdprof.text import few
 
 MIN_COUNTERS, MAX_COUNTERS = 2, 31  # PMCR_EL0.N is five bits; below two no ratio can be measured
 TOPDOWN_L1 = "Topdown_L1"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tdprof.elf import build_id_of, read_build_id
+from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.foreign_files import Budget, copy_file, hold_mapped, open_below

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tdprof.capture.spool import RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
-from tdprof.perf_abi import ReadFormat, SampleType
+from tdprof.linux.perf_abi import ReadFormat, SampleType
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import perf_event_paranoid, read_setting

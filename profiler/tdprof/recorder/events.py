@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tdprof.errors import TdprofError
+from tdprof.linux.perf_abi import ReadFormat
 from tdprof.measured import Unit
-from tdprof.perf_abi import ReadFormat
 from tdprof.recorder import perf_event as pe
 
 SYSFS_PMUS = Path("/sys/bus/event_source/devices")

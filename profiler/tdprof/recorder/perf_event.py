@@ -11,7 +11,7 @@ import platform
 import struct
 from dataclasses import dataclass
 
-from tdprof.perf_abi import ATTR_FLAGS, ReadFormat
+from tdprof.linux.perf_abi import ATTR_FLAGS, ReadFormat
 
 PERF_TYPE_HARDWARE = 0
 PERF_TYPE_SOFTWARE = 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
-from tdprof.elf import read_build_id
+from tdprof.linux.elf import read_build_id
 from tdprof.recorder.host import read_text
 
 _PROC = Path("/proc")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tdprof.capture.spool import AUX_FILE, SPE_RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
+from tdprof.linux.perf_abi import SampleType
 from tdprof.native import load_native
-from tdprof.perf_abi import SampleType
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.attach import RING_BYTES, Target, open_error, restrict_to_permitted
 from tdprof.recorder.capabilities import is_privileged_for_perf

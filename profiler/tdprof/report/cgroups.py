@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tdprof.frames import group_rows, printable
+from tdprof.frames import group_rows
 from tdprof.model import U64, EventInfo
 from tdprof.report.csv import write_rows
 from tdprof.report.hotspots import effective_number, wilson_half_width
 from tdprof.report.summary import format_value
+from tdprof.text import printable
 
 
 @dataclass(frozen=True, slots=True)

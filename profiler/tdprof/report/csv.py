@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from tdprof.findings import Findings, MetricTable, MetricValue
-from tdprof.frames import function_names, module_names, printable
+from tdprof.frames import function_names, module_names
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, share_half_width
 from tdprof.report.metric_text import metrics_of
 from tdprof.report.topdown_tree import tree_lines
+from tdprof.text import printable
 
 
 def write_rows(heading: Sequence[str], rows: Iterator[Sequence[Any]]) -> Iterator[str]:

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from tdprof.findings import Findings
-from tdprof.frames import function_names, module_names, printable
+from tdprof.frames import function_names, module_names
 from tdprof.profile import Profile
 from tdprof.report.findings_json import function_json, metrics_json, program_json
 from tdprof.report.hotspots import Hotspots, UnknownSamples
+from tdprof.text import printable
 
 
 def render_json(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
 
-from tdprof.frames import printable
 from tdprof.model import EventInfo, Losses, Unit, Unknown, distinct
 from tdprof.profile import Profile
 from tdprof.report.hotspots import UnknownSamples
+from tdprof.text import printable
 
 LOSSES = {
     "samples_map_full": "samples lost: the table in the kernel was full (sample less often: -F)",

@@ -10,11 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tdprof.findings import Findings, MetricTable
-from tdprof.frames import function_names, module_names, printable
+from tdprof.frames import function_names, module_names
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, plural
+from tdprof.text import printable
 
 # Narrower tables keep their shares and names whole and leave the rest out.
 WIDE_COLUMNS = 80

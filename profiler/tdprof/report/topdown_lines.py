@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tdprof.findings import Findings
-from tdprof.frames import function_names, printable
+from tdprof.frames import function_names
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.metric_text import (
@@ -22,6 +22,7 @@ from tdprof.report.metric_text import (
 )
 from tdprof.report.summary import plural
 from tdprof.report.topdown_text import as_text, header_lines
+from tdprof.text import printable
 
 # Below this the columns of single metrics leave no room for names.
 _WIDE_COLUMNS = 120

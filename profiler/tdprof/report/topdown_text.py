@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
 from tdprof.findings import Diagnosis, Findings, MetricValue
-from tdprof.frames import function_names, module_names, printable
+from tdprof.frames import function_names, module_names
 from tdprof.measured import EventInfo, TopdownInfo
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
@@ -28,6 +28,7 @@ from tdprof.report.metric_text import (
     short_units,
 )
 from tdprof.report.summary import doubts, facts, plural
+from tdprof.text import printable
 
 # Of a group in a hotspot's block; --function shows all.
 _MOST_METRICS = 6

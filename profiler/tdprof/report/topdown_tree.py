@@ -9,13 +9,14 @@ from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
 from tdprof.findings import Findings
-from tdprof.frames import function_names, printable
+from tdprof.frames import function_names
 from tdprof.function_choice import ChosenFunction
 from tdprof.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples
 from tdprof.report.metric_text import CodeMetrics, aligned, doubt_legend, level_1_bar, metric_cell, metrics_of
 from tdprof.report.summary import format_value
 from tdprof.report.topdown_text import Shares, advice_lines, as_text, header_lines, level_1_lines, path_lines
+from tdprof.text import printable
 
 # Narrower ones leave out units, and the metrics of a function with its callees.
 _WIDE_COLUMNS = 100

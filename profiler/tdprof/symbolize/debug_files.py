@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tdprof.elf import Elf, ElfError, is_build_id, open_elf, parse_elf
+from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf, parse_elf
 
 if TYPE_CHECKING:  # slow to load, and few need it
     from tdprof.symbolize.debuginfod import Debuginfod

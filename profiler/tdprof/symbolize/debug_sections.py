@@ -4,7 +4,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from tdprof.elf import SHF_COMPRESSED, Elf, Section
+from tdprof.linux.elf import SHF_COMPRESSED, Elf, Section
 from tdprof.symbolize.dwarf import SECTIONS, Buffer
 
 _COMPRESSION_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: type, reserved, size, alignment

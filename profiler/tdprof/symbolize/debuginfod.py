@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tdprof.elf import ElfError, is_build_id, open_elf
+from tdprof.linux.elf import ElfError, is_build_id, open_elf
 
 Kind = Literal["debuginfo", "executable"]
 

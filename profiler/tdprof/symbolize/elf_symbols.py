@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tdprof.code import CodePart
-from tdprof.elf import PF_X, PT_LOAD, SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError
+from tdprof.linux.elf import PF_X, PT_LOAD, SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError
 from tdprof.model import U64, Locations, Unknown, distinct
 from tdprof.symbolize import dwarf
 from tdprof.symbolize.cache import CachedSymbols, SymbolCache

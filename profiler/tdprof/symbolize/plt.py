@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tdprof.elf import Elf, Section
+from tdprof.linux.elf import Elf, Section
 from tdprof.symbolize.symbol_table import read_name
 
 _EM_X86_64, _EM_AARCH64 = 62, 183

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.elf import Elf, ElfError, open_elf
+from tdprof.linux.elf import Elf, ElfError, open_elf
 from tdprof.symbolize.debug_files import DebugDirs, under
 from tdprof.symbolize.debug_sections import DebugDataError, read_debug_sections, read_section
 from tdprof.symbolize.dwarf import Buffer, Sections, SplitUnit

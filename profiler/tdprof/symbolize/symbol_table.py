@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, Section
+from tdprof.linux.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, Section
 from tdprof.model import I32, I64, U8, U64, distinct
 
 _SYMBOL = np.dtype(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tdprof.elf import Elf, ElfError, is_build_id, open_elf
+from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf
 from tdprof.model import DELETED, U64, FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX

@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from tdprof.elf import PF_X, SHF_COMPRESSED, SHF_EXECINSTR, SHT_DYNSYM, Elf, Section
+from tdprof.linux.elf import PF_X, SHF_COMPRESSED, SHF_EXECINSTR, SHT_DYNSYM, Elf, Section
 from tdprof.unwind import binding
 
 EM_X86_64, EM_AARCH64 = 62, 183

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from tdprof.elf import Elf, ElfError, open_elf
+from tdprof.linux.elf import Elf, ElfError, open_elf
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.user_cache import CacheFolder, cache_folder
 from tdprof.unwind import binding

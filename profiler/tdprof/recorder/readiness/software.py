@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tdprof.elf import ElfError, open_elf
+from tdprof.linux.elf import ElfError, open_elf
 from tdprof.native import load_native
 from tdprof.recorder.readiness.check import Check, Status
 from tdprof.recorder.readiness.machine import Machine

@@ -1,0 +1,20 @@
+"""Text for people: without what would steer a terminal, and lists that fit a line."""
+
+from collections.abc import Sequence
+
+
+def few(names: Sequence[str], most: int = 6) -> str:
+    """The names joined by commas; of more than fit one line only the first, and how many more there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+
+
+# C0 and C1 controls would let a symbol name move the terminal's cursor or break a line-based format; overrides of the
+# direction of writing would let it show itself, and what stands behind it, as something else.
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A)), "�")
+
+
+def printable(text: str) -> str:
+    """Text for any terminal, JSON reader or UTF-8 file: no controls or overrides of direction, no undecodable bytes."""
+    return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
