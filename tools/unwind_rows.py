@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from builders.unwind_table import UnwindTable, read_table
 from tdprof.linux.elf import ElfError, open_elf
-from tdprof.unwind import binding, sections
+from tdprof.native import unwind_api as binding
+from tdprof.unwind import sections
 
 _SHOWN = 5  # disagreements of a file
 _FRAME_POINTER = {sections.EM_X86_64: "rbp", sections.EM_AARCH64: "x29"}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Python (tdprof/unwind/binding.py), the recorder and the fuzz targets call: tables are built from a file's
+/* What Python (tdprof/native/unwind_api.py), the recorder and the fuzz targets call: tables are built from a file's
  * sections, put into the arrays of a session, and walked. The formats are those of bpf/unwind.h. */
 #ifndef TDPROF_UNWIND_API_H
 #define TDPROF_UNWIND_API_H

@@ -11,13 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.model import I32, I64, U32, U64, MappedFile
-from tdprof.native import load_native
+from tdprof.native.library import load_native
+from tdprof.native.stacks import StackMerge
 from tdprof.profile import FunctionTable, Profile, StackTable
 from tdprof.text import printable
 
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
-
-_pointer, _u64 = ctypes.c_void_p, ctypes.c_uint64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +46,8 @@ def frame_stacks(profile: Profile) -> FrameStacks:
     count = len(stack_start) - 1
     start = np.empty(count + 1, np.int64)
     given = (stack_start.ctypes.data, location.ctypes.data, count, frame_start.ctypes.data)
-    library.tdprof_count_frames.argtypes = [_pointer, _pointer, _u64, _pointer, _pointer]
-    library.tdprof_count_frames.restype = None
     library.tdprof_count_frames(*given, start.ctypes.data)
     expanded = FrameStacks(start, np.empty(start[-1], np.int32), np.empty(start[-1], np.uint32))
-    library.tdprof_expand_frames.argtypes = [_pointer, _pointer, _u64, *[_pointer] * 6]
-    library.tdprof_expand_frames.restype = None
     library.tdprof_expand_frames(
         *given,
         functions.ctypes.data,
@@ -159,7 +154,7 @@ def merge_stacks(stacks: FrameStacks) -> tuple[I64, I64]:
     slots = np.zeros(1 << (count * 4 // 3 + 1).bit_length(), np.uint64)
     merged, representative = np.empty(count, np.int64), np.empty(count, np.int64)
     start, function = np.ascontiguousarray(stacks.start, np.int64), np.ascontiguousarray(stacks.function, np.int32)
-    table = _Merge(
+    table = StackMerge(
         start=start.ctypes.data,
         function=function.ctypes.data,
         stacks=count,
@@ -169,24 +164,7 @@ def merge_stacks(stacks: FrameStacks) -> tuple[I64, I64]:
         merged=merged.ctypes.data,
         representative=representative.ctypes.data,
     )
-    library.tdprof_merge_stacks.argtypes = [_pointer]
-    library.tdprof_merge_stacks.restype = _u64
     return merged, representative[: library.tdprof_merge_stacks(ctypes.byref(table))]
-
-
-class _Merge(ctypes.Structure):
-    """``struct stack_merge``."""
-
-    _fields_ = [
-        ("start", _pointer),
-        ("function", _pointer),
-        ("stacks", _u64),
-        ("slots", _pointer),
-        ("slot_mask", _u64),
-        ("seed", _u64),
-        ("merged", _pointer),
-        ("representative", _pointer),
-    ]
 
 
 def _merge_in_numpy(stacks: FrameStacks) -> tuple[I64, I64]:

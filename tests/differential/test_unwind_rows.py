@@ -11,7 +11,8 @@ from elftools.elf.elffile import ELFFile
 from builders.cfi_programs import compile_frames
 from builders.unwind_table import read_table
 from tdprof.linux.elf import open_elf
-from tdprof.unwind import binding, sections
+from tdprof.native import unwind_api as binding
+from tdprof.unwind import sections
 
 ROOT = Path(__file__).parents[2]
 FP = {"x86_64": 6, "aarch64": 29}

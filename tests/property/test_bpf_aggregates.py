@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from builders.bpf_spool import BUSY, DISCARD, rows_frame, stack_record
 from tdprof.decode import bpf_aggregates
 from tdprof.decode.bpf_aggregates import Damage, StackBatch, decode_stacks_python, read_rows, read_stacks
-from tdprof.native import load_native
+from tdprof.native.library import load_native
 
 u64 = st.integers(0, 2**64 - 1) | st.just(0)
 u32 = st.integers(0, 2**32 - 1)

@@ -14,7 +14,7 @@ from tdprof.attribute import places
 from tdprof.export import folded_lines
 from tdprof.export.folded import write_folded
 from tdprof.frames import FrameStacks, frame_stacks, function_names, merge_stacks, thread_labels
-from tdprof.native import load_native
+from tdprof.native.library import load_native
 from tdprof.profile import Profile
 from tdprof.text import printable
 

@@ -1,4 +1,4 @@
-"""profiler/native/dwarf_api.h and tdprof.symbolize.dwarf agree: the C compiler says where things are."""
+"""profiler/native/dwarf_api.h and tdprof.native.dwarf_api agree: the C compiler says where things are."""
 
 import ctypes
 import re
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.symbolize import dwarf
+from tdprof.native import dwarf_api
 
 HEADER = Path(__file__).parents[2] / "profiler" / "native" / "dwarf_api.h"
 STRUCTS = {
-    "dwarf_section": dwarf._Section,
-    "dwarf_skeleton": dwarf._Skeleton,
-    "dwarf_sizes": dwarf._Sizes,
-    "dwarf_columns": dwarf._Columns,
+    "dwarf_section": dwarf_api.DwarfSection,
+    "dwarf_skeleton": dwarf_api.DwarfSkeleton,
+    "dwarf_sizes": dwarf_api.DwarfSizes,
+    "dwarf_columns": dwarf_api.DwarfColumns,
 }
 
 
@@ -39,4 +39,4 @@ def test_structs(tmp_path):
 
 def test_sections_stand_in_the_same_order():
     enumerators = re.findall(r"^\tSECTION_(\w+),", HEADER.read_text(), re.MULTILINE)
-    assert tuple(name.lower() for name in enumerators) == dwarf.SECTIONS
+    assert tuple(name.lower() for name in enumerators) == dwarf_api.SECTIONS

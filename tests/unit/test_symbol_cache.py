@@ -11,7 +11,7 @@ from builders.llvm_symbolizer import our_stacks
 from builders.programs import compile_program
 from tdprof.linux.elf import PF_X, open_elf, read_build_id
 from tdprof.model import MappedFile
-from tdprof.native import load_native
+from tdprof.native.library import load_native
 from tdprof.symbolize import SymbolCache, Symbolizer, dwarf
 
 needs_native = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")

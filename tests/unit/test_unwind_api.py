@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from builders import unwind_table
-from tdprof.unwind import binding, sections
+from tdprof.native import unwind_api as binding
+from tdprof.unwind import sections
 
 ROOT = Path(__file__).parents[2]
 STRUCTS: dict[str, type[ctypes.Structure]] = {

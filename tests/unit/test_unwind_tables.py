@@ -12,7 +12,8 @@ from builders.elf import ElfFile
 from builders.unwind_table import UnwindTable, read_table
 from tdprof.linux.elf import open_elf, parse_elf
 from tdprof.linux.user_cache import CacheFolder
-from tdprof.unwind import binding, sections, tables
+from tdprof.native import unwind_api as binding
+from tdprof.unwind import sections, tables
 
 pytestmark = pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built")
 

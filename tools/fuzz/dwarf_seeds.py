@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from tdprof.linux.elf import Elf, open_elf
+from tdprof.native.dwarf_api import SECTIONS
 from tdprof.symbolize.debug_sections import read_debug_sections
-from tdprof.symbolize.dwarf import SECTIONS
 
 SOURCE = """
 static inline int square(int x) { return x * x; }

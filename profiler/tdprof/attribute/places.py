@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model import I32, I64, U32, U64
-from tdprof.native import load_native
+from tdprof.native.library import load_native
+from tdprof.native.stacks import StackPlaces
 
-_pointer, _u64 = ctypes.c_void_p, ctypes.c_uint64
 _FIRST_CAPACITY = 3 << 12  # places; three quarters of the slots
 
 
@@ -32,20 +32,6 @@ class Places:
     context: U32
 
 
-class _Table(ctypes.Structure):
-    """``struct stack_places``."""
-
-    _fields_ = [
-        ("slots", _pointer),
-        ("slot_mask", _u64),
-        ("address", _pointer),
-        ("context", _pointer),
-        ("rows", _u64),
-        ("capacity", _u64),
-        ("seed", _u64),
-    ]
-
-
 def number_places(offsets: I32, addresses: U64, rows: I64, context: U32) -> Places:
     """Number the distinct places of some chains.
 
@@ -64,14 +50,10 @@ def number_places(offsets: I32, addresses: U64, rows: I64, context: U32) -> Plac
 def _number_in_c(offsets: I32, addresses: U64, rows: I64, context: U32, start: I64) -> Places:
     library = load_native()
     number, rehash = library.tdprof_number_places, library.tdprof_rehash_places  # type: ignore[union-attr]
-    number.argtypes = [*[_pointer] * 5, _u64, _u64, _pointer, _pointer]
-    number.restype = _u64
-    rehash.argtypes = [_pointer, _pointer, _u64]
-    rehash.restype = None
     offsets, addresses = np.ascontiguousarray(offsets), np.ascontiguousarray(addresses)
     rows, context = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(context, np.uint32)
     place = np.empty(start[-1], np.int32)
-    table = _Table(seed=int.from_bytes(os.urandom(8), "little"))
+    table = StackPlaces(seed=int.from_bytes(os.urandom(8), "little"))
     slots, of_address, of_context = np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint32)
     done = 0
     capacity = _FIRST_CAPACITY
@@ -124,8 +106,6 @@ def cut_chains(places: Places, outside: NDArray[np.bool_]) -> tuple[I64, NDArray
     lengths = np.empty(len(places.start) - 1, np.int64)
     used = np.zeros(len(places.address), bool)
     if (library := load_native()) is not None:
-        library.tdprof_cut_chains.argtypes = [_pointer, _pointer, _u64, *[_pointer] * 3]
-        library.tdprof_cut_chains.restype = None
         flags = np.ascontiguousarray(outside, bool)
         library.tdprof_cut_chains(
             places.start.ctypes.data,
@@ -163,8 +143,6 @@ def gather_numbered(places: Places, lengths: I64, number: I32, rows: I64) -> tup
     flat = np.ascontiguousarray(rows, np.int64).reshape(-1)
     if (library := load_native()) is not None:
         number = np.ascontiguousarray(number, np.int32)
-        library.tdprof_gather_numbered.argtypes = [*[_pointer] * 5, _u64, _pointer]
-        library.tdprof_gather_numbered.restype = None
         library.tdprof_gather_numbered(
             places.start.ctypes.data,
             lengths.ctypes.data,

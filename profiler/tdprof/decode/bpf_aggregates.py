@@ -1,7 +1,6 @@
 """What the BPF rung spooled: rows of aggregated samples, and call stacks. Layouts: bpf/sample.h, capture/spool.py."""
 
 import ctypes
-import functools
 import os
 import zlib
 from collections.abc import Iterator
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 from tdprof.capture.spool import FRAME_HEADER, FRAME_MAGIC, MAX_FRAME_ROWS, frame_checksum
 from tdprof.linux.file_bytes import FileBytes, open_own, open_regular
 from tdprof.model import U8, U64
-from tdprof.native import load_native
+from tdprof.native.bpf_stacks import BpfStacksResult
+from tdprof.native.library import load_native
 
 MAX_STACK_DEPTH = 127
 _RING_HEADER, _STACK_HEADER = 8, 16
@@ -127,7 +127,7 @@ def read_stacks(path: Path, damage: Damage, chunk_bytes: int = 8 << 20) -> Itera
     """Every whole stack of ``stacks.bpf``, a chunk of the file at a time; what is left over at its end is damage."""
     if not path.exists():
         return
-    decode = _decode_native if _native() else decode_stacks_python
+    decode = _decode_native if load_native() else decode_stacks_python
     with open_own(path) as file:
         rest = b""
         while chunk := file.read(chunk_bytes):
@@ -169,36 +169,14 @@ def decode_stacks_python(data: bytes) -> tuple[StackBatch, int, int]:
     return batch, at, damaged
 
 
-class _Result(ctypes.Structure):
-    """struct bpf_stacks_result."""
-
-    _fields_ = [(name, ctypes.c_uint64) for name in ("consumed", "stacks", "addresses", "damaged")]
-    consumed: int
-    stacks: int
-    addresses: int
-    damaged: int
-
-
-@functools.cache
-def _native() -> ctypes.CDLL | None:
-    library = load_native()
-    if library is not None:
-        pointer = ctypes.c_void_p
-        library.tdprof_bpf_stacks.argtypes = [
-            ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, pointer, pointer, pointer, pointer, pointer,
-        ]  # fmt: skip
-        library.tdprof_bpf_stacks.restype = None
-    return library
-
-
 def _decode_native(data: bytes) -> tuple[StackBatch, int, int]:
     """As ``decode_stacks_python``, compiled."""
-    library = _native()
+    library = load_native()
     assert library is not None
     capacity = len(data) // (_RING_HEADER + _STACK_HEADER) + 1
     hashes, kinds = np.empty(capacity, np.uint64), np.empty(capacity, np.uint8)
     starts, addresses = np.empty(capacity + 1, np.uint64), np.empty(len(data) // 8 + 1, np.uint64)
-    result = _Result()
+    result = BpfStacksResult()
     library.tdprof_bpf_stacks(
         data,
         len(data),

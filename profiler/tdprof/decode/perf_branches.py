@@ -11,10 +11,11 @@ import pyarrow as pa
 from tdprof.capture.schema import BRANCHES
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf_attr import Attr
-from tdprof.decode.perf_groups import WHOLE_RECORDING_NS, Changes, Intervals, NativeTable, SumTable, native_samples
+from tdprof.decode.perf_groups import WHOLE_RECORDING_NS, Changes, Intervals, SumTable, native_samples
 from tdprof.decode.perf_layout import BRANCH_CALL_STACK, NOT_RECORDED, U64, Samples, Table
 from tdprof.linux.perf_abi import SampleType
 from tdprof.model import KERNEL_ADDRESS, distinct
+from tdprof.native.perf_records import PerfBranchSums
 
 # Bits of struct perf_branch_entry in linux/perf_event.h, as a little-endian machine has them.
 _MISPREDICTED, _PREDICTED = np.uint64(1), np.uint64(2)
@@ -58,19 +59,13 @@ _KEYS = ["time_ns", "event", "pid", "from", "to", "kind"]
 _COUNTS = ("count", "stacks", "mispredicted", "predicted", "cycles", "with_cycles", "cycles_at_limit")
 
 
-class _NativeTable(NativeTable):
-    """``struct perf_branch_sums``."""
-
-    _fields_ = [("samples", ctypes.c_uint64), ("unknown_events", ctypes.c_uint64)]  # noqa: RUF012  # as ctypes has it
-
-
 class BranchSums(SumTable):
     """Adds entries of branch stacks up; full tables come out while adding, the last one from ``flush``."""
 
-    _table: _NativeTable
+    _table: PerfBranchSums
 
     def __init__(self, intervals: Intervals) -> None:
-        super().__init__(intervals, SUM, _NativeTable)
+        super().__init__(intervals, SUM, PerfBranchSums)
 
     @property
     def unknown_events(self) -> int:
@@ -86,8 +81,6 @@ class BranchSums(SumTable):
         columns, _held = native_samples(samples)
         branches = np.ascontiguousarray(branches)
         add = self._library.tdprof_perf_sum_branches
-        add.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
-        add.restype = ctypes.c_uint64
         done, sums = 0, ctypes.byref(self._table)
         while (done := add(sums, ctypes.byref(columns), branches.ctypes.data, len(branches), done)) < len(branches):
             yield from self.flush()

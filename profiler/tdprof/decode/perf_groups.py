@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tdprof.decode.perf_layout import NOT_RECORDED, SAMPLE_COLUMNS, U32, U64, Samples, Table
-from tdprof.decode.perf_records import SampleColumns
-from tdprof.native import load_native
+from tdprof.native.library import load_native
+from tdprof.native.perf_records import PerfGroups, PerfIntervals, PerfSamples
 
 INTERVAL_NS = 1_000_000_000
 WHOLE_RECORDING_NS = 2**63  # an interval that no recording leaves
@@ -55,19 +55,6 @@ def sorted_changes(pid: U32, time_ns: U64) -> Changes:
     return Changes(np.ascontiguousarray(pid[order]), np.ascontiguousarray(time_ns[order]))
 
 
-class NativeIntervals(ctypes.Structure):
-    """``struct perf_intervals``."""
-
-    _fields_ = [
-        ("event_number", ctypes.c_void_p),
-        ("events", ctypes.c_uint64),
-        ("interval_ns", ctypes.c_uint64),
-        ("change_pid", ctypes.c_void_p),
-        ("change_ns", ctypes.c_void_p),
-        ("changes", ctypes.c_uint64),
-    ]
-
-
 class Intervals:
     """Which samples may be added up: those of one event and of one stretch of their process's time.
 
@@ -82,9 +69,9 @@ class Intervals:
         self._changes = changes
         self._interval_ns = interval_ns
 
-    def native(self) -> NativeIntervals:
+    def native(self) -> PerfIntervals:
         """The same for compiled code, as long as this object lives."""
-        return NativeIntervals(
+        return PerfIntervals(
             event_number=self.event_numbers.ctypes.data,
             events=len(self.event_numbers),
             interval_ns=self._interval_ns,
@@ -113,23 +100,9 @@ class Intervals:
         return end
 
 
-class NativeTable(ctypes.Structure):
-    """``struct perf_groups``, and the beginning of ``struct perf_branch_sums``."""
-
-    _fields_ = [
-        ("rows", ctypes.c_void_p),
-        ("slots", ctypes.c_void_p),
-        ("slot_mask", ctypes.c_uint64),
-        ("count", ctypes.c_uint64),
-        ("capacity", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-        ("intervals", NativeIntervals),
-    ]
-
-
-def native_samples(samples: Samples) -> tuple[SampleColumns, list[npt.NDArray[np.generic]]]:
+def native_samples(samples: Samples) -> tuple[PerfSamples, list[npt.NDArray[np.generic]]]:
     """The columns for compiled code, and what must be kept as long as they are used."""
-    columns = SampleColumns(rows=len(samples))
+    columns = PerfSamples(rows=len(samples))
     held = [np.ascontiguousarray(getattr(samples, name)) for name in SAMPLE_COLUMNS]
     for name, column in zip(SAMPLE_COLUMNS, held, strict=True):
         setattr(columns, name, column.ctypes.data)
@@ -145,7 +118,7 @@ class SumTable:
         native: the table for compiled code.
     """
 
-    def __init__(self, intervals: Intervals, row: np.dtype[np.void], native: type[NativeTable]) -> None:
+    def __init__(self, intervals: Intervals, row: np.dtype[np.void], native: type[PerfGroups]) -> None:
         self._intervals = intervals
         self._library = load_native()
         self._pending: list[Table] = []
@@ -173,7 +146,7 @@ class SampleGroups(SumTable):
     """Adds samples up; full tables come out while adding, the last one from ``flush``."""
 
     def __init__(self, intervals: Intervals) -> None:
-        super().__init__(intervals, GROUP, NativeTable)
+        super().__init__(intervals, GROUP, PerfGroups)
 
     def add(self, samples: Samples) -> Iterator[Table]:
         """Add samples; yields rows of ``GROUP`` whenever the table is full."""
@@ -182,8 +155,6 @@ class SampleGroups(SumTable):
             return
         columns, _held = native_samples(samples)
         group = self._library.tdprof_perf_group
-        group.argtypes = [ctypes.POINTER(NativeTable), ctypes.POINTER(SampleColumns), ctypes.c_uint64]
-        group.restype = ctypes.c_uint64
         done = 0
         while (done := group(ctypes.byref(self._table), ctypes.byref(columns), done)) < len(samples):
             yield from self.flush()

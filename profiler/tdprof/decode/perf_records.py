@@ -30,98 +30,10 @@ from tdprof.decode.perf_layout import (
     locate_ids,
 )
 from tdprof.decode.perf_records_python import PythonRecordDecoder
-from tdprof.native import load_native
+from tdprof.native.library import load_native
+from tdprof.native.perf_records import DAMAGE_KEPT, NO_WORD, PerfDecoder, PerfLayout, Stop
 
 ByteOrder = Literal["little", "big"]
-
-_STOP_END, _STOP_TOOL_RECORD, _STOP_SAMPLES, _STOP_READS, _STOP_BRANCHES = range(5)
-_STOP_SIDE_BAND, _STOP_NAMES, _STOP_CHAINS, _STOP_FRAMES = range(5, 9)
-_NO_WORD = -(2**31)
-_TYPES = 64
-_DAMAGE_KEPT = 64
-
-_u64, _u32, _i32, _ptr = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32, ctypes.c_void_p
-
-
-class _Layout(ctypes.Structure):
-    _fields_ = [
-        ("sample_type", _u64),
-        ("read_format", _u64),
-        ("branch_sample_type", _u64),
-        ("fixed_period", _u64),
-        ("regs_user_count", _u32),
-        ("regs_intr_count", _u32),
-        ("user_pc", _i32),
-        ("sample_id_all", _u32),
-    ]
-
-
-class SampleColumns(ctypes.Structure):
-    """``struct perf_samples``."""
-
-    _fields_ = [*((name, _ptr) for name in SAMPLE_COLUMNS), ("rows", _u64), ("capacity", _u64)]
-
-
-class _Chains(ctypes.Structure):
-    _fields_ = [
-        ("slots", _ptr),
-        ("offsets", _ptr),
-        ("frames", _ptr),
-        ("slot_mask", _u64),
-        ("rows", _u64),
-        ("capacity", _u64),
-        ("frame_capacity", _u64),
-        ("seed", _u64),
-    ]
-
-
-class _Damage(ctypes.Structure):
-    _fields_ = [("offset", _u64), ("bytes", _u64)]
-
-
-class _Losses(ctypes.Structure):
-    _fields_ = [
-        ("by_type", _u64 * _TYPES),
-        ("unknown_types", _u64),
-        ("malformed", _u64),
-        ("malformed_bytes", _u64),
-        ("unknown_ids", _u64),
-        ("guest_frames", _u64),
-        ("unknown_contexts", _u64),
-        ("deferred_chains", _u64),
-        ("damage", _Damage * _DAMAGE_KEPT),
-    ]
-
-
-class _Decoder(ctypes.Structure):
-    _fields_ = [
-        ("layouts", _ptr),
-        ("ids", _ptr),
-        ("id_mask", _u64),
-        ("layout_count", _u32),
-        ("swap", _u32),
-        ("sample_id_word", _i32),
-        ("trailer_id_word", _i32),
-        ("mixed_layouts", _u32),
-        ("keep_branches", _u32),
-        ("searching", _u32),
-        ("skip_samples", _u32),
-        ("samples", SampleColumns),
-        ("reads", _ptr),
-        ("read_rows", _u64),
-        ("read_capacity", _u64),
-        ("branches", _ptr),
-        ("branch_rows", _u64),
-        ("branch_capacity", _u64),
-        ("side_band", _ptr),
-        ("side_band_rows", _u64),
-        ("side_band_capacity", _u64),
-        ("names", _ptr),
-        ("name_bytes", _u64),
-        ("name_capacity", _u64),
-        ("chains", _Chains),
-        ("losses", _Losses),
-    ]
 
 
 _ID = np.dtype([("id", "u8"), ("event", "u4"), ("pad", "u4")])
@@ -169,16 +81,12 @@ class RecordDecoder:
         if library is None:
             raise RuntimeError("tdprof's compiled library is missing")
         self._decode = library.tdprof_perf_decode
-        self._decode.argtypes = [ctypes.POINTER(_Decoder), _ptr, _u64, _u64, ctypes.c_int, ctypes.POINTER(_u64)]
-        self._decode.restype = ctypes.c_int
         self._rehash = library.tdprof_perf_rehash
-        self._rehash.argtypes = [ctypes.POINTER(_Chains), _ptr, _u64]
-        self._rehash.restype = None
 
         ids = locate_ids(layouts)
-        self._layouts = (_Layout * len(layouts))(
+        self._layouts = (PerfLayout * len(layouts))(
             *(
-                _Layout(
+                PerfLayout(
                     layout.sample_type,
                     layout.read_format,
                     layout.branch_sample_type,
@@ -193,14 +101,14 @@ class RecordDecoder:
         )
         self._id_table = _id_table(layouts)
         self._big = byteorder == "big"
-        self._d = _Decoder(
+        self._d = PerfDecoder(
             layouts=ctypes.addressof(self._layouts),
             ids=self._id_table.ctypes.data,
             id_mask=len(self._id_table) - 1,
             layout_count=len(layouts),
             swap=byteorder != sys.byteorder,
-            sample_id_word=_NO_WORD if ids.sample is None else ids.sample,
-            trailer_id_word=_NO_WORD if ids.trailer is None else ids.trailer,
+            sample_id_word=NO_WORD if ids.sample is None else ids.sample,
+            trailer_id_word=NO_WORD if ids.trailer is None else ids.trailer,
             mixed_layouts=ids.mixed,
             keep_branches=keep_branches,
             skip_samples=skip_samples,
@@ -218,7 +126,7 @@ class RecordDecoder:
 
     def feed(self, data: Buffer, *, final: bool = False) -> int:
         view = np.frombuffer(data, np.uint8)
-        consumed, done = _u64(), 0
+        consumed, done = ctypes.c_uint64(), 0
         while True:
             stop = self._decode(
                 ctypes.byref(self._d),
@@ -230,8 +138,8 @@ class RecordDecoder:
             )
             done += consumed.value
             self._offset += consumed.value
-            if stop in (_STOP_END, _STOP_TOOL_RECORD):
-                self._tool_record = stop == _STOP_TOOL_RECORD
+            if stop in (Stop.END, Stop.TOOL_RECORD):
+                self._tool_record = stop == Stop.TOOL_RECORD
                 return done
             self._make_room(stop)
 
@@ -291,30 +199,30 @@ class RecordDecoder:
             unknown_contexts=losses.unknown_contexts,
             deferred_chains=losses.deferred_chains,
             damage=tuple(
-                Damage(damage.offset, damage.bytes) for damage in losses.damage[: min(losses.malformed, _DAMAGE_KEPT)]
+                Damage(damage.offset, damage.bytes) for damage in losses.damage[: min(losses.malformed, DAMAGE_KEPT)]
             ),
         )
 
     def _make_room(self, stop: int) -> None:
         d = self._d
-        if stop == _STOP_SAMPLES:
+        if stop == Stop.SAMPLES:
             self._grow_samples(2 * d.samples.capacity)
-        elif stop == _STOP_READS:
+        elif stop == Stop.READS:
             self._reads = _grown(self._reads)
             d.reads, d.read_capacity = self._reads.ctypes.data, len(self._reads)
-        elif stop == _STOP_BRANCHES:
+        elif stop == Stop.BRANCHES:
             self._branches = _grown(self._branches)
             d.branches, d.branch_capacity = self._branches.ctypes.data, len(self._branches)
-        elif stop == _STOP_SIDE_BAND:
+        elif stop == Stop.SIDE_BAND:
             self._side_band = _grown(self._side_band)
             d.side_band, d.side_band_capacity = self._side_band.ctypes.data, len(self._side_band)
-        elif stop == _STOP_NAMES:
+        elif stop == Stop.NAMES:
             self._names = _grown(self._names)
             d.names, d.name_capacity = self._names.ctypes.data, len(self._names)
-        elif stop == _STOP_FRAMES:
+        elif stop == Stop.FRAMES:
             self._frames = _grown(self._frames)
             self._point_to_chains()
-        elif stop == _STOP_CHAINS:
+        elif stop == Stop.CHAINS:
             old = self._slots
             self._slots = np.zeros(2 * len(old), np.uint64)
             self._chain_offsets = _grown(self._chain_offsets)

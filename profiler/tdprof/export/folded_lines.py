@@ -10,33 +10,11 @@ from numpy.typing import NDArray
 
 from tdprof.frames import FrameStacks
 from tdprof.model import I64, U32, U64
-from tdprof.native import load_native
+from tdprof.native.library import load_native
+from tdprof.native.stacks import FoldedColumns, StackNames
 
-_pointer, _u64 = ctypes.c_void_p, ctypes.c_uint64
 _CHUNK_BYTES = 1 << 20
 _ROWS_AT_ONCE = 1 << 14  # where nothing was compiled
-
-
-class _Names(ctypes.Structure):
-    """``struct stack_names``."""
-
-    _fields_ = [("start", _pointer), ("text", _pointer), ("inner_rank", _pointer), ("leaf_rank", _pointer)]
-
-
-class _Rows(ctypes.Structure):
-    """``struct folded_rows``."""
-
-    _fields_ = [
-        ("start", _pointer),
-        ("function", _pointer),
-        ("names", _Names),
-        ("thread_start", _pointer),
-        ("thread_text", _pointer),
-        ("thread", _pointer),
-        ("stack", _pointer),
-        ("weight", _pointer),
-        ("rows", _u64),
-    ]
 
 
 class Labels:
@@ -63,10 +41,10 @@ class Labels:
         self.inner_rank = np.array([rank[text] for text in self.texts], np.uint32)
         self.leaf_rank = np.array([rank[text] for text in leaves], np.uint32)
 
-    def as_native(self) -> _Names:
+    def as_native(self) -> StackNames:
         """Pointers into this object, which has to stay."""
         columns = (self.start, self.text, self.inner_rank, self.leaf_rank)
-        return _Names(*(column.ctypes.data for column in columns))
+        return StackNames(*(column.ctypes.data for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +83,6 @@ def rank_stacks(stacks: FrameStacks, functions: Labels) -> tuple[U32, U32]:
         ranks = len(number_of)
     else:
         names = functions.as_native()
-        library.tdprof_rank_stacks.argtypes = [*[_pointer] * 4, _u64, _pointer]
-        library.tdprof_rank_stacks.restype = _u64
         start, function = _held(stacks)
         ranks = library.tdprof_rank_stacks(
             start.ctypes.data, function.ctypes.data, ctypes.byref(names), order.ctypes.data, count, rank.ctypes.data
@@ -135,7 +111,7 @@ def write_lines(rows: FoldedRows, out: BinaryIO) -> None:
 def _native_lines(rows: FoldedRows, library: Any) -> Iterator[memoryview]:
     start, function = _held(rows.stacks)
     thread, stack, weight = (np.ascontiguousarray(column) for column in (rows.thread, rows.stack, rows.weight))
-    given = _Rows(
+    given = FoldedColumns(
         start=start.ctypes.data,
         function=function.ctypes.data,
         names=rows.functions.as_native(),
@@ -147,9 +123,7 @@ def _native_lines(rows: FoldedRows, library: Any) -> Iterator[memoryview]:
         rows=len(thread),
     )
     write = library.tdprof_folded_lines
-    write.argtypes = [_pointer, _u64, _pointer, _u64, _pointer]
-    write.restype = _u64
-    done, written = 0, _u64()
+    done, written = 0, ctypes.c_uint64()
     buffer = np.empty(_CHUNK_BYTES, np.uint8)
     while done < len(thread):
         done = write(ctypes.byref(given), done, buffer.ctypes.data, len(buffer), ctypes.byref(written))

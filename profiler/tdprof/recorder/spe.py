@@ -5,7 +5,6 @@ describes them. Raw bytes are kept; decoding is for later.
 """
 
 import contextlib
-import ctypes
 import errno
 import os
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from tdprof.capture.spool import AUX_FILE, SPE_RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
-from tdprof.native import load_native
+from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.attach import RING_BYTES, Target, open_error, restrict_to_permitted
 from tdprof.recorder.capabilities import is_privileged_for_perf
@@ -187,8 +186,6 @@ class SpeEvents:
         self.notes: list[str] = []
         self._closing = contextlib.ExitStack()
         self._counter = getattr(load_native(), "tdprof_read_counter", None)
-        if self._counter is not None:
-            self._counter.restype = ctypes.c_uint64
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for pmu in pmus:

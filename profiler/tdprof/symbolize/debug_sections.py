@@ -5,7 +5,8 @@ import zlib
 from collections.abc import Sequence
 
 from tdprof.linux.elf import SHF_COMPRESSED, Elf, Section
-from tdprof.symbolize.dwarf import SECTIONS, Buffer
+from tdprof.native.dwarf_api import SECTIONS
+from tdprof.symbolize.dwarf import Buffer
 
 _COMPRESSION_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: type, reserved, size, alignment
 _OLD_HEADER = struct.Struct(">4sQ")  # of .zdebug_*: "ZLIB", size

@@ -2,57 +2,18 @@
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tdprof.model import U64
-from tdprof.native import load_native
+from tdprof.native.dwarf_api import COLUMNS, SECTIONS, DwarfColumns, DwarfSection, DwarfSizes, DwarfSkeleton
+from tdprof.native.library import load_native
 from tdprof.symbolize.code_index import CodeIndex
-
-# In the order of `enum section_id` in dwarf.h.
-SECTIONS = ("info", "abbrev", "line", "str", "line_str", "rnglists", "ranges", "addr", "str_offsets")
 
 Buffer = bytes | memoryview
 Sections = Mapping[str, Buffer]  # by a name of SECTIONS; what is absent is empty
-
-
-class _Section(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_uint64))
-
-
-class _Skeleton(ctypes.Structure):
-    _fields_ = (
-        ("unit", ctypes.c_uint64),
-        ("dwo_id", ctypes.c_uint64),
-        ("name", ctypes.c_char_p),
-        ("directory", ctypes.c_char_p),
-    )
-
-
-_SIZES = (
-    "ranges",
-    "nodes",
-    "functions",
-    "files",
-    "function_bytes",
-    "file_bytes",
-    "units",
-    "bad_units",
-    "first_bad_offset",
-)
-
-
-class _Sizes(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in _SIZES)
-
-
-_COLUMNS = [field.name for field in fields(CodeIndex)]
-
-
-class _Columns(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_void_p) for name in _COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +70,6 @@ def build_code_index(
     """
     library = load_native()
     assert library is not None, "is_available() was not asked"
-    _declare(library)
     alive: list[object] = []  # what C holds pointers into
     main = _section_array(sections, alive)
     other = _section_array(shared, alive) if shared is not None else None
@@ -134,18 +94,18 @@ def build_code_index(
 
 
 def _section_array(sections: Sections, alive: list[object]) -> Any:
-    array = (_Section * len(SECTIONS))()
+    array = (DwarfSection * len(SECTIONS))()
     for i, name in enumerate(SECTIONS):
         data = np.frombuffer(sections.get(name, b""), np.uint8)
         alive.append(data)
-        array[i] = _Section(data.ctypes.data, len(data))
+        array[i] = DwarfSection(data.ctypes.data, len(data))
     alive.append(array)
     return array
 
 
 def _split_units(library: ctypes.CDLL, handle: int) -> Iterable[tuple[int, SplitUnit]]:
     count = library.tdprof_dwarf_skeletons(handle, None, 0)
-    rows = (_Skeleton * count)()
+    rows = (DwarfSkeleton * count)()
     library.tdprof_dwarf_skeletons(handle, rows, count)
     for row in rows:
         name, directory = ((text or b"").decode("utf-8", "surrogateescape") for text in (row.name, row.directory))
@@ -153,7 +113,7 @@ def _split_units(library: ctypes.CDLL, handle: int) -> Iterable[tuple[int, Split
 
 
 def _copy_out(library: ctypes.CDLL, handle: int) -> DwarfResult:
-    sizes = _Sizes()
+    sizes = DwarfSizes()
     library.tdprof_dwarf_sizes(handle, ctypes.byref(sizes))
     counts = {
         "range": sizes.ranges,
@@ -164,27 +124,12 @@ def _copy_out(library: ctypes.CDLL, handle: int) -> DwarfResult:
         "file_text": sizes.file_bytes,
     }
     arrays: dict[str, Any] = {}
-    for name in _COLUMNS:
+    for name in COLUMNS:
         count = counts[name] if name in counts else counts[name.partition("_")[0]]
         wide = name in ("range_start", "function_name", "file_name")
         kind = np.uint8 if name.endswith("_text") else np.uint64 if wide else np.uint32
         arrays[name] = np.empty(count, kind)
-    library.tdprof_dwarf_copy(handle, ctypes.byref(_Columns(**{name: a.ctypes.data for name, a in arrays.items()})))
+    library.tdprof_dwarf_copy(handle, ctypes.byref(DwarfColumns(**{name: a.ctypes.data for name, a in arrays.items()})))
     arrays["function_text"] = arrays["function_text"].data
     arrays["file_text"] = arrays["file_text"].data
     return DwarfResult(CodeIndex(**arrays), sizes.units, sizes.bad_units, sizes.first_bad_offset)
-
-
-def _declare(library: ctypes.CDLL) -> None:
-    pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
-    for name, result, arguments in (
-        ("open", pointer, [pointer, pointer, u64, u64]),
-        ("skeletons", u64, [pointer, pointer, u64]),
-        ("add_split", ctypes.c_int, [pointer, u64, pointer]),
-        ("build", ctypes.c_int, [pointer, pointer, u64, ctypes.c_uint]),
-        ("sizes", None, [pointer, pointer]),
-        ("copy", None, [pointer, pointer]),
-        ("close", None, [pointer]),
-    ):
-        function = getattr(library, f"tdprof_dwarf_{name}")
-        function.restype, function.argtypes = result, arguments

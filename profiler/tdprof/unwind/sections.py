@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 
 from tdprof.linux.elf import PF_X, SHF_COMPRESSED, SHF_EXECINSTR, SHT_DYNSYM, Elf, Section
-from tdprof.unwind import binding
+from tdprof.native import unwind_api as binding
 
 EM_X86_64, EM_AARCH64 = 62, 183
 _PT_LOAD = 1

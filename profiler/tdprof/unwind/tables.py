@@ -15,7 +15,7 @@ from typing import Self
 from tdprof.linux.elf import Elf, ElfError, open_elf
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.user_cache import CacheFolder, cache_folder
-from tdprof.unwind import binding
+from tdprof.native import unwind_api as binding
 from tdprof.unwind.sections import file_identity, table_input
 
 MOST_FILES = 512

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tdprof.linux.elf import ElfError, open_elf
-from tdprof.native import load_native
+from tdprof.native.library import load_native
 from tdprof.recorder.readiness.check import Check, Status
 from tdprof.recorder.readiness.machine import Machine
 

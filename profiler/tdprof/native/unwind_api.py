@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tdprof.native import load_native
+from tdprof.native.library import load_native
 
 Buffer = bytes | memoryview
 

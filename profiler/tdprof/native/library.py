@@ -4,16 +4,21 @@ import ctypes
 import functools
 from pathlib import Path
 
+from tdprof.native import bpf_stacks, counter, dwarf_api, perf_records, stacks
+
 
 @functools.cache
 def load_native() -> ctypes.CDLL | None:
     """The compiled library, or None where it was not built; callers then take their Python path.
 
-    ``ctypes.CDLL`` releases the GIL for every call. Each user module sets ``argtypes`` for its own functions.
+    ``ctypes.CDLL`` releases the GIL for every call. The types of all functions are declared here, header by header.
     """
-    for path in sorted(Path(__file__).parent.glob("_native*.so")):
+    for path in sorted(Path(__file__).parents[1].glob("_native*.so")):
         try:
-            return ctypes.CDLL(str(path))
+            library = ctypes.CDLL(str(path))
         except OSError:  # built for another architecture or libc: same as not built
             continue
+        for header in (bpf_stacks, counter, dwarf_api, perf_records, stacks):
+            header.declare(library)
+        return library
     return None

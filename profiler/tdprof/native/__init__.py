@@ -1,0 +1,1 @@
+"""The compiled library (`profiler/native/*.c`) and its bindings, one module for each C header. Loads no NumPy."""
