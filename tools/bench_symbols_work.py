@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.model import MappedFile
+from tdprof.model.addresses import MappedFile
 from tdprof.symbolize import SymbolCache, Symbolizer
 
 mode, program, addresses = sys.argv[1:]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tdprof.cli.record_topdown import DEFAULT_HZ
 from tdprof.finishing import finish_capture
-from tdprof.measured import SampledGroup, TopdownInfo
+from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder import session
 from tdprof.recorder.attach import AttachedEvents, Rate, Target

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from tdprof.measured import EventInfo
-from tdprof.profile import Profile, SampleTable
+from tdprof.model.events import EventInfo
+from tdprof.model.profile import Profile, SampleTable
 
 
 def calibrated(profile: Profile) -> Profile:

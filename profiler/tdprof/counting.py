@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from tdprof.catalog.choose import CatalogChoice
 from tdprof.catalog.entries import Metric
-from tdprof.measured import Unit
 from tdprof.metrics.estimate import estimate_metric, exact
 from tdprof.metrics.schedule import CounterGroup
+from tdprof.model.events import Unit
+from tdprof.model.measurement import Measured, Measurement
 from tdprof.planning import plan_groups, why_not_countable
 from tdprof.recorder.counted_run import CountedRun, Snapshot, Subject, count_run
 from tdprof.recorder.events import Event
@@ -32,42 +33,6 @@ class Plan:
     metrics: tuple[Metric, ...]
     groups: tuple[tuple[CounterGroup, tuple[Event, ...]], ...]
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The count of an event, or the value of a metric, over a run.
-
-    Attributes:
-        value: a count is scaled up to the whole time; NaN where there is no value.
-        running_percent: the share of the time in which the events were counted; below 100 the value is an estimate.
-        standard_deviation: over repetitions; None for a single run.
-        reason: why there is no value, or empty.
-    """
-
-    value: float
-    units: str = ""
-    running_percent: float = 100.0
-    standard_deviation: float | None = None
-    reason: str = ""
-
-    @property
-    def is_known(self) -> bool:
-        return not math.isnan(self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """Counts and metrics of a run, an interval, or the mean of several runs."""
-
-    end_s: float
-    seconds: float
-    events: Mapping[str, Measured]
-    metrics: Mapping[str, Measured]
-
-    def values(self) -> dict[str, float]:
-        """Metric to value."""
-        return {name: metric.value for name, metric in self.metrics.items()}
 
 
 def plan_counting(

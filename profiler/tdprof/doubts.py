@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tdprof.measured import NEVER_REACHED, EventInfo, Losses, Unit
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.losses import NEVER_REACHED, Losses
 
 # Samples and exact totals differ by what the last period of each task leaves over, which is much of a few samples; more
 # than this has another cause.

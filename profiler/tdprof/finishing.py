@@ -21,7 +21,7 @@ from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.model import DELETED
+from tdprof.model.addresses import DELETED
 from tdprof.recorder.artefacts import (
     MappedProgram,
     save_files,

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.model import I32, I64, U32, U64, MappedFile
+from tdprof.model.addresses import MappedFile
+from tdprof.model.arrays import I32, I64, U32, U64
+from tdprof.model.profile import FunctionTable, Profile, StackTable
 from tdprof.native.library import load_native
 from tdprof.native.stacks import StackMerge
-from tdprof.profile import FunctionTable, Profile, StackTable
 from tdprof.text import printable
 
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read

@@ -10,8 +10,8 @@ import numpy as np
 
 from tdprof.errors import TdprofError
 from tdprof.frames import function_names, leaf_locations, module_names
+from tdprof.model.profile import Profile
 from tdprof.naming import base_name
-from tdprof.profile import Profile
 from tdprof.text import printable
 
 _MOST_CANDIDATES = 6

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tdprof.model import I32, I64, U32, U64, Locations, MappedFile, Unknown
-from tdprof.profile import FunctionTable, LocationTable
+from tdprof.model.addresses import Locations, MappedFile, Unknown
+from tdprof.model.arrays import I32, I64, U32, U64
+from tdprof.model.profile import FunctionTable, LocationTable
 
 Locate = Callable[[MappedFile, U64], Locations]
 Demangle = Callable[[Sequence[str]], list[str]]

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from tdprof.catalog.choose import CatalogChoice, catalog_names, keep_implemented, load_packaged
 from tdprof.catalog.entries import Catalog, Metric
 from tdprof.errors import TdprofError
-from tdprof.measured import SampledGroup, TopdownInfo
 from tdprof.metrics.schedule import CounterGroup, Schedule, schedule_metrics
+from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.recorder.events import Event
 from tdprof.recorder.pmu import CorePmu, Counters
 

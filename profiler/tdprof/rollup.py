@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.frames import frame_stacks, number_values
-from tdprof.model import I32, I64, U32
-from tdprof.profile import Profile
+from tdprof.model.arrays import I32, I64, U32
+from tdprof.model.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)

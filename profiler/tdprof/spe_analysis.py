@@ -35,13 +35,11 @@ from tdprof.metrics.spe import (
     record_weight,
     share_interval,
 )
+from tdprof.model.arrays import U64
+from tdprof.model.spe import QUANTILES, CodeKey, RatioColumn, RecordWeight, SpeReport
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, open_symbolizer
-from tdprof.report.spe import QUANTILES, CodeKey, RatioColumn, RecordWeight, SpeReport
 from tdprof.spe_rows import MAX_ROWS, AddressRows, BlockRows, CodeRows, Detail, Placement, SourceRows
 from tdprof.symbolize import demangle
-
-I64 = NDArray[np.int64]
-U64 = NDArray[np.uint64]
 
 
 class By(StrEnum):

@@ -13,17 +13,17 @@ from tdprof.catalog.choose import ARCHITECTURAL, find_by_midr, load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr
 from tdprof.decode.spe_capture import open_capture
-from tdprof.findings import Diagnosis, Findings, MetricTable
 from tdprof.frames import function_keys, function_names
 from tdprof.metrics.attribution import MIN_SAMPLES
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
+from tdprof.model.arrays import I64
+from tdprof.model.findings import Diagnosis, Findings, MetricTable
+from tdprof.model.profile import Profile
+from tdprof.model.spe import FunctionOperations, SpeReport
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions
-from tdprof.profile import Profile
-from tdprof.report.spe import FunctionOperations, SpeReport
 from tdprof.rollup import CodeRows, code_rows
 from tdprof.spe_analysis import By, analyse
 
-I64 = NDArray[np.int64]
 SOURCE = "spe"
 # A share known so well tells something even where it is no larger than its error.
 INFORMATIVE = 0.05

@@ -11,10 +11,11 @@ from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.tables import read_side_table
 from tdprof.decode.spe_capture import open_capture
 from tdprof.decode.spe_samples import LATENCIES, add_up_samples
-from tdprof.model import KERNEL_ADDRESS, EventInfo, Unit
-from tdprof.operations import RECORDS, SampledOperations
+from tdprof.model.addresses import KERNEL_ADDRESS
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.profile import NO_ID
+from tdprof.model.spe import RECORDS, SampledOperations
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, load_other_samples
-from tdprof.profile import NO_ID
 from tdprof.spe_rows import ThreadOwners
 
 # `go tool pprof` needs about a kilobyte for each label of each sample.

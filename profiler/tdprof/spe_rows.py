@@ -18,15 +18,12 @@ from tdprof.attribute.addresses import address_tables
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.capture.tables import read_side_table
 from tdprof.decode.spe_sources import encoding_of, sources
-from tdprof.decode.spe_switches import NO_TID
-from tdprof.model import MappedFile
+from tdprof.model.addresses import MappedFile
+from tdprof.model.arrays import I32, I64, U32, U64
+from tdprof.model.profile import NO_ID
+from tdprof.model.spe import NO_TID
 from tdprof.naming import Demangle, Locate, name_locations
-from tdprof.profile import NO_ID
 
-I32 = NDArray[np.int32]
-I64 = NDArray[np.int64]
-U32 = NDArray[np.uint32]
-U64 = NDArray[np.uint64]
 MAX_ROWS = 1 << 19
 """What comes after so many rows shares one, so that no input fills memory."""
 _ANY_TIME = 2**63 - 1

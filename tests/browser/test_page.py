@@ -16,10 +16,10 @@ from builders.topdown import EXAMPLE, Code, topdown_profile
 from tdprof.calibrate import calibrated
 from tdprof.cli.loading import load_with_findings, with_function_operations
 from tdprof.compare import Comparison, compare
-from tdprof.findings import Findings
 from tdprof.frames import function_names
+from tdprof.model.findings import Findings
+from tdprof.model.profile import Profile
 from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings
-from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots, share_half_width
 from tdprof.report.html import write_html
 from tdprof.report.page_data import MOST_NAME_CHARACTERS, Page

@@ -16,7 +16,7 @@ from browser.chromium import NEEDS, SCREENSHOTS, drive
 from builders.profiles import example
 from tdprof.cli import view
 from tdprof.frames import function_names
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 from tdprof.report.hotspots import find_hotspots
 
 UNIT_NS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "": 1}

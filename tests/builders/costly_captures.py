@@ -13,7 +13,8 @@ from builders.costly_files import builder
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
 from tdprof.capture.schema import KERNEL_SYMBOLS, SPE_SPANS, SYMBOLS
-from tdprof.measured import EventInfo, Losses, Unit
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.losses import Losses
 
 
 def write_capture(folder: Path, **tables: pa.Table) -> None:

@@ -23,7 +23,7 @@ _READ_ELF = """
 import sys
 import numpy as np
 from pathlib import Path
-from tdprof.model import MappedFile
+from tdprof.model.addresses import MappedFile
 from tdprof.symbolize import Symbolizer, demangle
 offsets = np.arange(0x1000, 0x2000, 4, dtype=np.uint64)
 with Symbolizer(debug_dirs=[Path(sys.argv[1]).parent]) as symbolizer:
@@ -36,7 +36,7 @@ _READ_RUN_TIME_CODE = """
 import sys
 import numpy as np
 from pathlib import Path
-from tdprof.model import FileKind, MappedFile
+from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.symbolize import Symbolizer
 with Symbolizer(perf_map_dir=Path(sys.argv[1])) as symbolizer:
     file = MappedFile("[anon]", kind=FileKind.ANONYMOUS, pid=42)

@@ -8,8 +8,8 @@ import numpy as np
 
 from builders.simulation import Program, Recording, Run, simulate
 from builders.topdown import EXAMPLE, SPECULATION_BOUND, Code
-from tdprof.findings import Findings, MetricValue
 from tdprof.frames import function_names
+from tdprof.model.findings import Findings, MetricValue
 from tdprof.pipeline import find_findings
 
 LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")

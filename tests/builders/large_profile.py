@@ -3,10 +3,11 @@
 import numpy as np
 
 from tdprof.catalog.choose import find_by_name
-from tdprof.measured import EventInfo, SampledGroup, TopdownInfo, Unit
 from tdprof.metrics.schedule import schedule_metrics
-from tdprof.model import FileKind, Losses, MappedFile
-from tdprof.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable
+from tdprof.model.addresses import FileKind, MappedFile
+from tdprof.model.events import EventInfo, SampledGroup, TopdownInfo, Unit
+from tdprof.model.losses import Losses
+from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable
 
 CORE = "neoverse-n3"
 COUNTERS = 6

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from builders.programs import need
-from tdprof.model import Locations
+from tdprof.model.addresses import Locations
 
 Stack = list[tuple[str, str]]  # function and "file:line" of each frame, innermost first
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from tdprof.model import EventInfo, FileKind, Losses, MappedFile, Unit, Unknown
-from tdprof.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable
+from tdprof.model.addresses import FileKind, MappedFile, Unknown
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.losses import Losses
+from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable
 
 CLOCK = EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999)
 

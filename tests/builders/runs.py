@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from builders.profiles import CLOCK, ProfileBuilder
-from tdprof.model import EventInfo
-from tdprof.profile import Profile
+from tdprof.model.events import EventInfo
+from tdprof.model.profile import Profile
 
 INTERVAL_NS = 1_000_000_000
 

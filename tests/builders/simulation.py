@@ -15,9 +15,9 @@ from builders.profiles import Call, Frame, ProfileBuilder
 from builders.topdown import Code, topdown_groups
 from tdprof.catalog.choose import find_by_name
 from tdprof.catalog.entries import Catalog
-from tdprof.measured import EventInfo, SampledGroup, TopdownInfo, Unit
 from tdprof.metrics.formula import evaluate
-from tdprof.profile import Profile, SampleTable
+from tdprof.model.events import EventInfo, SampledGroup, TopdownInfo, Unit
+from tdprof.model.profile import Profile, SampleTable
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

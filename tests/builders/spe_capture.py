@@ -11,8 +11,9 @@ from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State, write_manifest
 from tdprof.capture.schema import KERNEL_SYMBOLS, SPE_SPANS
 from tdprof.capture.tables import TableWriter, replace_table
-from tdprof.measured import SampledGroup, TopdownInfo
-from tdprof.model import EventInfo, Locations, Losses, MappedFile, Unit
+from tdprof.model.addresses import Locations, MappedFile
+from tdprof.model.events import EventInfo, SampledGroup, TopdownInfo, Unit
+from tdprof.model.losses import Losses
 from tdprof.symbolize.saved import make_symbol_table
 
 PID = 42

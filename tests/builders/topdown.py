@@ -8,10 +8,10 @@ import numpy as np
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.catalog.choose import find_by_name
 from tdprof.catalog.entries import Catalog
-from tdprof.measured import EventInfo, SampledGroup, TopdownInfo, Unit
 from tdprof.metrics.formula import evaluate
 from tdprof.metrics.schedule import schedule_metrics
-from tdprof.profile import Profile
+from tdprof.model.events import EventInfo, SampledGroup, TopdownInfo, Unit
+from tdprof.model.profile import Profile
 
 # Events for 1,000 cycles of unremarkable code on a Neoverse N3. Slot counts add up: STALL_SLOT is the sum of its parts.
 ORDINARY: Mapping[str, float] = {

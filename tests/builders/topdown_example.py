@@ -2,9 +2,9 @@
 
 from builders.findings import findings_of
 from builders.profiles import Frame, ProfileBuilder
-from tdprof.findings import Findings
-from tdprof.model import EventInfo, Unit
-from tdprof.profile import Profile
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.findings import Findings
+from tdprof.model.profile import Profile
 from tdprof.stage1 import with_categories
 
 CYCLES = 1_000_000

@@ -10,7 +10,7 @@ import pytest
 
 from builders.programs import C_SOURCE
 from tdprof.linux.elf import SHT_SYMTAB, open_elf
-from tdprof.model import FileKind, MappedFile
+from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.disassembly import disassemble
 from tdprof.symbolize.elf_symbols import ElfSymbols

@@ -18,8 +18,8 @@ from builders.spe_capture import write_spe_capture
 from builders.topdown_example import CYCLES, topdown_example
 from tdprof.export.pprof import write_pprof
 from tdprof.frames import function_names
+from tdprof.model.profile import Profile
 from tdprof.pipeline import load_profile
-from tdprof.profile import Profile
 from tdprof.report.hotspots import find_hotspots
 from tdprof.spe_operations import load_operations
 

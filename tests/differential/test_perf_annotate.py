@@ -12,8 +12,8 @@ import pytest
 from tdprof.annotating import annotate
 from tdprof.function_choice import choose_function
 from tdprof.importing import import_perf_data
+from tdprof.model.annotation import Annotation
 from tdprof.pipeline import DEFAULT_SYMBOLS, load_profile
-from tdprof.report.annotation import Annotation
 from tdprof.source_files import SourceFiles
 
 _NEEDED = ("perf", "g++", "objdump")

@@ -8,8 +8,8 @@ import pytest
 
 from builders.perf_tool import NO_PERF, find_perf, perf_shares
 from tdprof.importing import import_perf_data
+from tdprof.model.profile import Profile
 from tdprof.pipeline import load_profile
-from tdprof.profile import Profile
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(find_perf() is None, reason=NO_PERF)]
 

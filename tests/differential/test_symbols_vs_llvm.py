@@ -11,7 +11,7 @@ import pytest
 from builders.llvm_symbolizer import Stack, llvm_stacks, our_stacks, share_of_equal
 from builders.programs import compile_program, need
 from tdprof.linux.elf import PF_X, PT_LOAD, SHT_SYMTAB, open_elf, read_build_id
-from tdprof.model import Locations, MappedFile
+from tdprof.model.addresses import Locations, MappedFile
 from tdprof.native.library import load_native
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.symbol_table import read_elf_symbols

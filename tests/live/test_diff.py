@@ -9,7 +9,7 @@ import pytest
 
 from live.recording import record
 from tdprof.compare import Basis, Comparison, compare
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ import pytest
 
 from live.recording import Capture, record, run_record, user_function
 from tdprof.finishing import finish_capture
-from tdprof.measured import SampledGroup, TopdownInfo
+from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.recorder import session
 from tdprof.recorder.attach import Rate
 from tdprof.recorder.events import parse_event

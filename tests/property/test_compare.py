@@ -12,7 +12,7 @@ from builders.profiles import profiles
 from tdprof.compare import Basis, Comparison, Match, compare
 from tdprof.errors import TdprofError
 from tdprof.frames import frame_stacks
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 from tdprof.report.comparison import render_csv, render_json, render_text
 
 

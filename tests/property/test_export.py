@@ -15,7 +15,7 @@ from tdprof.export import pprof_pb2
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import write_pprof
 from tdprof.export.speedscope import write_speedscope
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 
 SPEEDSCOPE = Path(sys.prefix) / "share/tdprof/node_modules/speedscope/dist/release"
 

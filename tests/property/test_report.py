@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.profiles import profiles
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 from tdprof.report.hotspots import find_hotspots, unknown_samples
 from tdprof.report.json import render_json
 

@@ -14,8 +14,8 @@ from tdprof.attribute import places
 from tdprof.export import folded_lines
 from tdprof.export.folded import write_folded
 from tdprof.frames import FrameStacks, frame_stacks, function_names, merge_stacks, thread_labels
+from tdprof.model.profile import Profile
 from tdprof.native.library import load_native
-from tdprof.profile import Profile
 from tdprof.text import printable
 
 needs_native = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from builders.findings import findings_of, metric_table
 from builders.profiles import profiles
 from tdprof.frames import frame_stacks
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 from tdprof.stage1 import category_events, with_categories
 
 SLOTS = 8  # of Neoverse V2

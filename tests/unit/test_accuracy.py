@@ -8,8 +8,8 @@ import pytest
 
 from builders.coverage import BROKEN, KEPT, Case, measure
 from builders.simulation import simulate
-from tdprof.findings import Findings
 from tdprof.frames import function_names
+from tdprof.model.findings import Findings
 from tdprof.pipeline import find_findings
 
 RUNS = {1: 60, 3: 15}

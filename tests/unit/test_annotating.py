@@ -10,8 +10,8 @@ from tdprof.annotating import annotate
 from tdprof.calibrate import calibrated
 from tdprof.capture.tables import read_table, replace_table
 from tdprof.function_choice import choose_function
+from tdprof.model.annotation import Annotation, SourceLine
 from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings, load_profile
-from tdprof.report.annotation import Annotation, SourceLine
 from tdprof.source_files import SourceFiles
 from tdprof.spe_join import join_spe
 

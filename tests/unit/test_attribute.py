@@ -6,7 +6,7 @@ import pytest
 from builders.capture_tables import mappings, processes, samples, stacks
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
-from tdprof.model import FileKind
+from tdprof.model.addresses import FileKind
 
 APP, LIB, OLD = "/bin/app", "/lib/lib.so", "/bin/sh"
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tdprof.capture import manifest, schema
-from tdprof.measured import EventInfo, Losses, TopdownInfo
+from tdprof.model.events import EventInfo, TopdownInfo
+from tdprof.model.losses import Losses
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs/capture.md").read_text()
 TABLES = schema.TABLES | schema.OPTIONAL_TABLES

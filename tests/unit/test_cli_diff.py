@@ -17,8 +17,8 @@ from builders.runs import simulate_run
 from tdprof.capture.manifest import Host, Manifest, Rung, State, write_manifest
 from tdprof.cli.main import main
 from tdprof.errors import TdprofError
-from tdprof.measured import Losses
-from tdprof.profile import Profile
+from tdprof.model.losses import Losses
+from tdprof.model.profile import Profile
 
 PROGRAM = {"work": 0.5, "parse": 0.3, "hash": 0.2}
 Run = Callable[..., tuple[int, str, str]]

@@ -14,10 +14,11 @@ from tdprof.catalog.choose import load_packaged
 from tdprof.compare import Basis, Comparison, Match, compare
 from tdprof.compare.significance import holm, two_sided_p
 from tdprof.errors import TdprofError
-from tdprof.findings import Diagnosis, Findings, MetricTable
-from tdprof.model import EventInfo, MappedFile, Unit, Unknown
+from tdprof.model.addresses import MappedFile, Unknown
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.findings import Diagnosis, Findings, MetricTable
+from tdprof.model.profile import Profile
 from tdprof.pipeline import find_findings
-from tdprof.profile import Profile
 
 PROGRAM = {"work": 0.4, "parse": 0.25, "hash": 0.2, "copy": 0.1, "log": 0.05}
 

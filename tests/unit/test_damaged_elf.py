@@ -8,7 +8,7 @@ import pytest
 
 from builders.programs import compile_program
 from tdprof.linux.elf import ElfError, parse_elf, read_build_id
-from tdprof.model import MappedFile, Unknown
+from tdprof.model.addresses import MappedFile, Unknown
 from tdprof.symbolize import Symbolizer
 
 COPIES = 200

@@ -3,7 +3,8 @@
 import pytest
 
 from tdprof.doubts import count_doubt, cut_doubt, event_doubts, group_doubt
-from tdprof.measured import NEVER_REACHED, EventInfo, Losses, Unit
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.losses import NEVER_REACHED, Losses
 
 NO_LOSSES = Losses()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tdprof.errors import TdprofError
-from tdprof.model import Unit
+from tdprof.model.events import Unit
 from tdprof.recorder.events import core_pmus, parse_event, parse_events, split_events
 
 

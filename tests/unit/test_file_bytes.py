@@ -86,7 +86,7 @@ def test_a_sparse_section_takes_no_memory(tmp_path: Path) -> None:
     code = """
 import sys
 import numpy as np
-from tdprof.model import MappedFile, Unknown
+from tdprof.model.addresses import MappedFile, Unknown
 from tdprof.symbolize import Symbolizer
 with Symbolizer() as symbolizer:
     found = symbolizer.locate(MappedFile(sys.argv[1], "ab" * 20), np.array([0x1001], np.uint64))

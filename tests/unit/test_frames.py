@@ -4,7 +4,7 @@ import numpy as np
 
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.frames import NO_STACK, frame_stacks, function_names, group_rows, merge_stacks
-from tdprof.model import MappedFile
+from tdprof.model.addresses import MappedFile
 from tdprof.text import printable
 
 

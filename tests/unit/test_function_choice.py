@@ -5,7 +5,7 @@ import pytest
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.errors import TdprofError
 from tdprof.function_choice import choose_function
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 
 
 def profile() -> Profile:

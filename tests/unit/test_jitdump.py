@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from builders.llvm_symbolizer import our_stacks
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.model import FileKind, MappedFile
+from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.recorder.artefacts import save_run_time_code
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.jitdump import parse_jitdump

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, read_manifest, write_manifest
 from tdprof.errors import TdprofError
-from tdprof.measured import EventInfo, Losses, Unit
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.losses import Losses
 
 MANIFEST = Manifest(
     host=HOST,

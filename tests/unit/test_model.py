@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tdprof.model import distinct
+from tdprof.model.arrays import distinct
 
 
 @given(st.lists(st.integers(0, 2**64 - 1)))

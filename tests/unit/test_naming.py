@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tdprof.model import U64, Locations, MappedFile, Unknown
+from tdprof.model.addresses import Locations, MappedFile, Unknown
+from tdprof.model.arrays import U64
+from tdprof.model.profile import FunctionTable, LocationTable
 from tdprof.naming import name_locations
-from tdprof.profile import FunctionTable, LocationTable
 
 FILES = [MappedFile("/bin/app"), MappedFile("/lib/x.so")]
 STRINGS = ("f", "g", "a.c", "f", "a.c")  # a source may hold a text twice

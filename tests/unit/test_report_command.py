@@ -15,8 +15,8 @@ from builders.topdown import topdown_profile
 from tdprof.calibrate import calibrated
 from tdprof.cli import report
 from tdprof.errors import TdprofError
+from tdprof.model.profile import Profile
 from tdprof.pipeline import find_findings
-from tdprof.profile import Profile
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tdprof.model import FileKind, Locations, MappedFile, Unknown
+from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.locations import combine_locations
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table

@@ -10,10 +10,10 @@ from builders.spe_capture import PID, load, records, write_spe_capture
 from tdprof.decode.perf_auxtrace import TimeConversion
 from tdprof.decode.spe_samples import NO_LATENCY, _round_down, add_up_samples
 from tdprof.decode.spe_spans import AuxLosses, AuxSpan, SpeInput
-from tdprof.decode.spe_switches import NO_TID, Switches
+from tdprof.decode.spe_switches import Switches
 from tdprof.export.pprof import build_pprof
 from tdprof.frames import frame_stacks, function_names
-from tdprof.operations import SampledOperations
+from tdprof.model.spe import NO_TID, SampledOperations
 from tdprof.pipeline import load_profile
 from tdprof.spe_operations import load_operations
 

@@ -14,8 +14,9 @@ from arm_spe.tally import NO_ROW, NOTHING, OTHERS
 from builders.capture_tables import table
 from tdprof.capture.schema import MAPPINGS, PROCESSES
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.spe_switches import NO_TID
-from tdprof.model import U64, Locations, MappedFile, Unknown
+from tdprof.model.addresses import Locations, MappedFile, Unknown
+from tdprof.model.arrays import U64
+from tdprof.model.spe import NO_TID
 from tdprof.spe_rows import BlockRows, CodeRows, Detail, Placement, SourceRows
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled decoder is not built")

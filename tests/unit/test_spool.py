@@ -10,7 +10,8 @@ from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf_layout import RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
-from tdprof.measured import EventInfo, Losses, Unit
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.losses import Losses
 
 
 def decode(folder: Path, stacks: bytes, rows: bytes, **changes: object) -> Decoded:

@@ -8,8 +8,8 @@ from builders.findings import findings_of
 from builders.profiles import ProfileBuilder
 from builders.topdown_example import CYCLES, topdown_example
 from tdprof.frames import frame_stacks, function_names
-from tdprof.model import EventInfo, Unit
-from tdprof.profile import Profile
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.profile import Profile
 from tdprof.stage1 import category_events, with_categories
 
 SLOTS = 8  # of Neoverse V2

@@ -10,7 +10,7 @@ from builders.elf import ElfFile, Symbol
 from builders.llvm_symbolizer import our_stacks
 from builders.programs import compile_program
 from tdprof.linux.elf import PF_X, open_elf, read_build_id
-from tdprof.model import MappedFile
+from tdprof.model.addresses import MappedFile
 from tdprof.native.library import load_native
 from tdprof.symbolize import SymbolCache, Symbolizer, dwarf
 

@@ -12,7 +12,7 @@ import pytest
 from builders.elf import ElfFile, Symbol
 from builders.programs import compile_program
 from tdprof.linux.elf import SHT_SYMTAB, open_elf, read_build_id
-from tdprof.model import FileKind, Locations, MappedFile, Unknown
+from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize import KernelSymbols, Symbolizer
 from tdprof.symbolize.symbol_table import read_elf_symbols
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tdprof.frames import frame_stacks, function_names
 from tdprof.function_choice import ChosenFunction
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 
 _MOST_NAMED = 4
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from tdprof.frames import leaf_locations
 from tdprof.function_choice import ChosenFunction
-from tdprof.model import U64
-from tdprof.profile import Profile
-from tdprof.report.annotation import Cost
+from tdprof.model.annotation import Cost
+from tdprof.model.arrays import U64
+from tdprof.model.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)

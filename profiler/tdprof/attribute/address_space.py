@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.model import I64, U64, distinct
+from tdprof.model.arrays import I64, U64, distinct
 
 _NONE = -1
 

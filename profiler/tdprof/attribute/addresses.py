@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.schema import SAMPLES, STACKS
-from tdprof.model import KERNEL_ADDRESS, U32, U64
+from tdprof.model.addresses import KERNEL_ADDRESS
+from tdprof.model.arrays import U32, U64
 
 
 def address_tables(addresses: U64, pids: U32, time_ns: U64) -> tuple[pa.Table, pa.Table]:

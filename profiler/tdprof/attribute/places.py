@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model import I32, I64, U32, U64
+from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.native.library import load_native
 from tdprof.native.stacks import StackPlaces
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
-from tdprof.measured import EventInfo, Losses, TopdownInfo
+from tdprof.model.events import EventInfo, TopdownInfo
+from tdprof.model.losses import Losses
 
 MANIFEST_FILE = "capture.json"
 # Raised whenever an older reader would misread a newer capture; added columns and keys do not raise it.

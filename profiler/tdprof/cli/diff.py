@@ -18,9 +18,9 @@ from tdprof.compare import Basis, Comparison, compare
 from tdprof.compare.conditions import find_breaches, parse_condition
 from tdprof.compare.significance import DEFAULT_NOISE_PERCENT
 from tdprof.errors import TdprofError
-from tdprof.findings import Findings
+from tdprof.model.findings import Findings
+from tdprof.model.profile import Profile
 from tdprof.pipeline import SymbolOptions
-from tdprof.profile import Profile
 from tdprof.report.comparison import describe_breach, render_csv, render_json, render_text
 
 FAIL_ON_HELP = (

@@ -22,10 +22,10 @@ from tdprof.cli.loading import (
 )
 from tdprof.cli.output import replaced_file, standard_output, waiting
 from tdprof.errors import TdprofError
-from tdprof.findings import Findings
-from tdprof.operations import SampledOperations
+from tdprof.model.findings import Findings
+from tdprof.model.profile import Profile
+from tdprof.model.spe import SampledOperations
 from tdprof.pipeline import SymbolOptions
-from tdprof.profile import Profile
 from tdprof.stage1 import with_categories
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.errors import TdprofError
-from tdprof.findings import Findings
+from tdprof.model.findings import Findings
+from tdprof.model.profile import Profile
 from tdprof.pipeline import SymbolOptions, find_findings, load_profile
-from tdprof.profile import Profile
 
 if TYPE_CHECKING:
-    from tdprof.report.spe import FunctionOperations
+    from tdprof.model.spe import FunctionOperations
 
 capture_argument = click.argument(
     "capture", type=click.Path(path_type=Path), default=DEFAULT_OUTPUT, metavar=f"[CAPTURE={DEFAULT_OUTPUT}]"

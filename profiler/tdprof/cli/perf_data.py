@@ -9,7 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from tdprof.capture.manifest import Manifest
 from tdprof.importing import import_perf_data
-from tdprof.measured import Losses
+from tdprof.model.losses import Losses
 
 _PROGRESS_AFTER_S = 2.0
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from tdprof.catalog.entries import CPU_CYCLES, INST_RETIRED, Catalog
 from tdprof.cli.columns import format_columns
-from tdprof.counting import Measured, Measurement
 from tdprof.metrics.advice import advise
 from tdprof.metrics.topdown import Bottleneck, find_bottleneck, tree_rows
+from tdprof.model.measurement import Measured, Measurement
 
 CSV_FIELDS = ("time_s", "kind", "name", "value", "units", "standard_deviation", "running_percent", "reason")
 

@@ -25,13 +25,11 @@ from tdprof.compare.significance import (
     two_sided_p,
 )
 from tdprof.errors import TdprofError
-from tdprof.findings import Findings, MetricTable
 from tdprof.frames import frame_stacks
-from tdprof.model import I64
-from tdprof.profile import Profile
+from tdprof.model.arrays import F64, I64
+from tdprof.model.findings import Findings, MetricTable
+from tdprof.model.profile import Profile
 from tdprof.text import few
-
-F64 = NDArray[np.float64]
 
 _PERCENT = "percent of samples"
 _TOPDOWN_EVENTS = (CPU_CYCLES, "INST_RETIRED")

@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tdprof.compare.matching import MatchedFunctions
 from tdprof.compare.significance import Counts
 from tdprof.frames import FrameStacks
-from tdprof.model import I32
-from tdprof.profile import Profile
+from tdprof.model.arrays import F64, I32
+from tdprof.model.profile import Profile
 from tdprof.rollup import rows_in_stacks
-
-F64 = NDArray[np.float64]
 
 _TOLERANCE = 0.1  # as doubts.event_doubts has it
 _MOST_PIECES = 32

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.frames import FrameStacks, function_names, module_names
-from tdprof.model import I32, FileKind
+from tdprof.model.addresses import FileKind
+from tdprof.model.arrays import I32
+from tdprof.model.profile import Profile
 from tdprof.naming import base_name
-from tdprof.profile import Profile
 
 # Two functions of one file are one that was renamed if their sampled lines cover at least this much of each other.
 _RENAMED_OVERLAP = 0.5

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from tdprof.model.arrays import F64
 
 Z_95 = 1.96  # two-sided 95 % of the normal distribution
 FAMILY_ERROR = 0.05  # chance that anything at all is called significant where nothing changed

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tdprof.capture.spool import FRAME_HEADER, FRAME_MAGIC, MAX_FRAME_ROWS, frame_checksum
 from tdprof.linux.file_bytes import FileBytes, open_own, open_regular
-from tdprof.model import U8, U64
+from tdprof.model.arrays import U8, U64
 from tdprof.native.bpf_stacks import BpfStacksResult
 from tdprof.native.library import load_native
 

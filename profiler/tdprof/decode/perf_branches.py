@@ -12,9 +12,10 @@ from tdprof.capture.schema import BRANCHES
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf_attr import Attr
 from tdprof.decode.perf_groups import WHOLE_RECORDING_NS, Changes, Intervals, SumTable, native_samples
-from tdprof.decode.perf_layout import BRANCH_CALL_STACK, NOT_RECORDED, U64, Samples, Table
+from tdprof.decode.perf_layout import BRANCH_CALL_STACK, NOT_RECORDED, Samples, Table
 from tdprof.linux.perf_abi import SampleType
-from tdprof.model import KERNEL_ADDRESS, distinct
+from tdprof.model.addresses import KERNEL_ADDRESS
+from tdprof.model.arrays import U64, distinct
 from tdprof.native.perf_records import PerfBranchSums
 
 # Bits of struct perf_branch_entry in linux/perf_event.h, as a little-endian machine has them.

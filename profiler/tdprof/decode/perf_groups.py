@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tdprof.decode.perf_layout import NOT_RECORDED, SAMPLE_COLUMNS, U32, U64, Samples, Table
+from tdprof.decode.perf_layout import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
+from tdprof.model.arrays import U32, U64
 from tdprof.native.library import load_native
 from tdprof.native.perf_records import PerfGroups, PerfIntervals, PerfSamples
 

@@ -22,8 +22,9 @@ from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, Chains, Samples, S
 from tdprof.decode.perf_reads import ReadDeltas
 from tdprof.decode.side_band import side_band_tables
 from tdprof.linux.perf_abi import RecordType, SampleType
-from tdprof.measured import EventInfo, Losses, Unit
-from tdprof.model import I64, U64, distinct
+from tdprof.model.arrays import I64, U64, distinct
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.losses import Losses
 
 _MISC_MMAP_DATA = 1 << 13
 _KEPT_TYPES = (

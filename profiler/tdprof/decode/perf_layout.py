@@ -14,11 +14,8 @@ import numpy.typing as npt
 
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
+from tdprof.model.arrays import I32, U16, U32, U64
 
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
-U16 = npt.NDArray[np.uint16]
-I32 = npt.NDArray[np.int32]
 Table = npt.NDArray[np.void]
 Buffer = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tdprof.decode.perf_layout import NOT_RECORDED, SAMPLE_COLUMNS, U64, Samples, Table
+from tdprof.decode.perf_layout import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
+from tdprof.model.arrays import U64
 
 
 class ReadDeltas:

@@ -15,11 +15,11 @@ from arm_spe.native import NotCompiledError, need_native
 from arm_spe.tally import Key, Place, Rules, Tallied, Tally, operation_lanes
 from tdprof.decode.spe_sources import encoding_of, fill_source_rules
 from tdprof.decode.spe_spans import MOST_WORKERS, AuxSpan, SpeInput
-from tdprof.decode.spe_switches import NO_TID
 from tdprof.decode.spe_table import time_ns
 from tdprof.errors import TdprofError
+from tdprof.model.arrays import U64
+from tdprof.model.spe import NO_TID
 
-U64 = NDArray[np.uint64]
 LINE_BYTES = 64
 PAGE_BYTES = 4096
 _BATCH_RECORDS = 1 << 14

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arm_spe import ColumnMemory, RecordDecoder
 from tdprof.decode.spe_spans import SpeInput, open_raw
+from tdprof.model.arrays import U64
 
-U64 = NDArray[np.uint64]
 _KERNEL = np.uint64(1 << 63)
 _BATCH_RECORDS = 1 << 14
 _MERGED_BATCHES = 64  # sorting what was found again and again would cost more than decoding

@@ -14,8 +14,8 @@ from arm_spe import Kind, RecordBatch, RecordDecoder
 from tdprof.decode.spe_counting import thread_of
 from tdprof.decode.spe_sources import LEVEL_ORDER, Level, encoding_of, source_codes, sources
 from tdprof.decode.spe_spans import AuxSpan, SpeInput
+from tdprof.model.arrays import I64
 
-I64 = NDArray[np.int64]
 LATENCIES = {"total_latency": Kind.TOT, "issue_latency": Kind.ISSUE, "translation_latency": Kind.XLAT}
 NO_LATENCY = -1
 _KEYS = ("tid", "pc", *LATENCIES, "source")

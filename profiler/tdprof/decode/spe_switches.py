@@ -7,21 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tdprof.capture.schema import SWITCHES
 from tdprof.decode.perf_layout import MISC_SWITCH_OUT, NOT_RECORDED, SideBand, Table
 from tdprof.linux.perf_abi import RecordType
-
-NO_TID = 1 << 32
-"""Where no thread is known: above every thread's number."""
+from tdprof.model.arrays import U64
+from tdprof.model.spe import NO_TID
 
 _LOSSES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 _SWITCHES = (RecordType.SWITCH, RecordType.SWITCH_CPU_WIDE)
 _TYPES = (*_SWITCHES, *_LOSSES)
 _FIELDS = ("time_ns", "type", "cpu", "tid", "ptid", "misc")
 _ROW = np.dtype([(name, "u8" if name == "time_ns" else "u4") for name in _FIELDS])
-U64 = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,8 +19,9 @@ from tdprof.decode.perf_records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
 from tdprof.decode.spe_switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.linux.file_bytes import open_own
-from tdprof.measured import NEVER_REACHED, Losses, Unit
-from tdprof.model import I64, U64, distinct
+from tdprof.model.arrays import I64, U64, distinct
+from tdprof.model.events import Unit
+from tdprof.model.losses import NEVER_REACHED, Losses
 
 _CHUNK_BYTES = 16 << 20
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tdprof.export.folded_lines import FoldedRows, Labels, rank_stacks, write_lines
 from tdprof.frames import frame_stacks, function_names, group_rows, thread_labels
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 
 
 def write_folded(profile: Profile, out: BinaryIO) -> None:

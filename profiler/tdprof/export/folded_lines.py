@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.frames import FrameStacks
-from tdprof.model import I64, U32, U64
+from tdprof.model.arrays import I64, U32, U64
 from tdprof.native.library import load_native
 from tdprof.native.stacks import FoldedColumns, StackNames
 

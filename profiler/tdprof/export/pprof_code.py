@@ -8,8 +8,9 @@ import numpy as np
 
 from tdprof.export import pprof_pb2 as pb
 from tdprof.frames import NO_STACK
-from tdprof.model import U64, FileKind
-from tdprof.profile import Profile
+from tdprof.model.addresses import FileKind
+from tdprof.model.arrays import U64
+from tdprof.model.profile import Profile
 from tdprof.text import printable
 
 

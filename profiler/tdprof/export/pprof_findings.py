@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tdprof.findings import Findings, MetricTable
-from tdprof.model import I64
+from tdprof.model.arrays import I64
+from tdprof.model.findings import Findings, MetricTable
 
 BOTTLENECK = "bottleneck"
 PATH = "topdown_path"

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from tdprof.calibrate import calibrated, scaled_total
 from tdprof.catalog.entries import CPU_CYCLES, Catalog, Metric
-from tdprof.findings import CallPaths, Findings, MetricTable
 from tdprof.frames import frame_stacks, merge_stacks
-from tdprof.measured import EventInfo, TopdownInfo
 from tdprof.metrics.diagnosis import diagnose
-from tdprof.metrics.formula import F64, evaluate_with_gradient
+from tdprof.metrics.formula import evaluate_with_gradient
 from tdprof.metrics.noise import UNSEEN_SAMPLES, Z_95, student_95, variance_between
 from tdprof.metrics.observations import CodeSamples, Entries, EventSums, sample_entries, sum_by_row
-from tdprof.model import I64, U64
-from tdprof.profile import Profile
+from tdprof.model.arrays import F64, I64, U64
+from tdprof.model.events import EventInfo, TopdownInfo
+from tdprof.model.findings import CallPaths, Findings, MetricTable
+from tdprof.model.profile import Profile
 from tdprof.rollup import CodeRows, code_rows
 
 # With fewer the intervals miss the truth too often: the errors of ratios are skewed (docs/accuracy.md has the table).

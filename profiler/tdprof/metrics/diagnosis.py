@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.catalog.entries import Catalog
-from tdprof.findings import Diagnosis, MetricTable
-from tdprof.metrics.formula import F64
-from tdprof.model import I64
+from tdprof.model.arrays import F64, I64
+from tdprof.model.findings import Diagnosis, MetricTable
 
 _NOTHING = Diagnosis((), (), "")
 

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tdprof.catalog.entries import Metric
-from tdprof.metrics.formula import F64, evaluate, evaluate_with_gradient
+from tdprof.metrics.formula import evaluate, evaluate_with_gradient
+from tdprof.model.arrays import F64
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tdprof.catalog.expression import Expression, Name, Number, Operation, Operator
-
-F64 = NDArray[np.float64]
+from tdprof.model.arrays import F64
 
 
 def evaluate(expression: Expression, counts: Mapping[str, ArrayLike]) -> F64:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tdprof.metrics.formula import F64
+from tdprof.model.arrays import F64
 
 Z_95 = 1.959964  # two-sided 95 % of the normal distribution
 

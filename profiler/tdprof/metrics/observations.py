@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.metrics.formula import F64
-from tdprof.model import I64
-from tdprof.profile import Profile
+from tdprof.model.arrays import F64, I64
+from tdprof.model.profile import Profile
 
 # Enough to see how values change over time; more would only cost time and memory.
 MAX_INTERVALS = 32

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from tdprof.model.arrays import F64
+
 Z_95 = 1.96  # two-sided 95 % of the normal distribution
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import ReadFormat
-from tdprof.measured import Unit
+from tdprof.model.events import Unit
 from tdprof.recorder import perf_event as pe
 
 SYSFS_PMUS = Path("/sys/bus/event_source/devices")

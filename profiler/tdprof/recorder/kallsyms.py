@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.model import U64, distinct
+from tdprof.model.arrays import U64, distinct
 
 KALLSYMS = Path("/proc/kallsyms")
 

@@ -13,7 +13,8 @@ from tdprof import __version__
 from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, write_manifest
 from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
-from tdprof.measured import EventInfo, Losses, TopdownInfo
+from tdprof.model.events import EventInfo, TopdownInfo
+from tdprof.model.losses import Losses
 from tdprof.recorder import bpf_sampler
 from tdprof.recorder.attach import AttachedEvents, Rate, Target, threads_of
 from tdprof.recorder.events import Event

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tdprof.report.annotation import Annotation, CodeLine, Cost, SourceLine
+from tdprof.model.annotation import Annotation, CodeLine, Cost, SourceLine
 from tdprof.report.csv import write_rows
 
 _CSV_COLUMNS = (

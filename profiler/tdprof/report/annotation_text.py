@@ -6,7 +6,7 @@ from pathlib import PurePath
 from rich.console import Console
 from rich.text import Text
 
-from tdprof.report.annotation import Annotation, Code, CodeLine, Cost, SourceLine, SourcePart
+from tdprof.model.annotation import Annotation, Code, CodeLine, Cost, SourceLine, SourcePart
 from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import format_value, plural
 from tdprof.text import printable

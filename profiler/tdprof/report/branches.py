@@ -1,74 +1,20 @@
 """Branch stacks for people and machines: from where to where, how often, how often mispredicted, how many cycles."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tdprof.model import I64, U64
+from tdprof.model.branches import BranchEnd, BranchReport
 from tdprof.report.csv import write_rows
-from tdprof.report.spe import RatioColumn
 
 # Narrower tables leave more room to the places.
 WIDE_COLUMNS = 110
-
-
-class BranchEnd(NamedTuple):
-    """Where a branch comes from or goes to."""
-
-    function: str
-    module: str  # path of the mapped file
-    file: str  # source file, "" where unknown
-    line: int  # 0 where unknown
-    address: int | None  # in the mapped file, where the line does not tell
-
-
-@dataclass(frozen=True, slots=True)
-class BranchReport:
-    """One row for each branch that stacks had, or for each function.
-
-    Attributes:
-        events: names of the capture's events.
-        event: int64[n], whose samples had the stacks.
-        source, target: of each row; None where the hardware did not record it. ``target`` is None where a row is all
-            branches of a function.
-        type: of each row; None where it is not told, or the row has several.
-        counts: uint64[n] by name, as the columns of the capture's table; of ``in_transaction``, ``aborted`` and
-            ``wrong_path`` the entries that are so; of ``stacks`` at least how many samples the entries are from.
-        mispredict: of the entries of which the hardware tells.
-        notes: what a reader of the numbers should know, a sentence each.
-    """
-
-    events: Sequence[str]
-    event: I64
-    source: Sequence[BranchEnd | None]
-    target: Sequence[BranchEnd | None] | None
-    type: Sequence[str | None]
-    counts: Mapping[str, U64]
-    mispredict: RatioColumn
-    notes: Sequence[str]
-
-    def order(self, limit: int = 0) -> list[int]:
-        """Row numbers, most entries first, ties in the order of their places; at most ``limit`` (0: all)."""
-        rows: list[int] = np.argsort(-self.counts["count"].astype(np.int64), kind="stable").tolist()
-        return rows[: limit or None]
-
-    def totals(self) -> U64:
-        """uint64[events]: entries of each event."""
-        total = np.zeros(len(self.events), np.uint64)
-        np.add.at(total, self.event, self.counts["count"])
-        return total
-
-    def mean_cycles(self, row: int) -> float | None:
-        """Cycles since the branch before, of the entries that have them; None without any."""
-        entries = int(self.counts["with_cycles"][row])
-        return int(self.counts["cycles"][row]) / entries if entries else None
 
 
 def branch_notes(report: BranchReport) -> list[str]:

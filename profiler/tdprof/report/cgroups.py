@@ -2,45 +2,21 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tdprof.frames import group_rows
-from tdprof.model import U64, EventInfo
+from tdprof.model.cgroups import CgroupReport
+from tdprof.model.events import EventInfo
 from tdprof.report.csv import write_rows
 from tdprof.report.hotspots import effective_number, wilson_half_width
 from tdprof.report.summary import format_value
 from tdprof.text import printable
-
-
-@dataclass(frozen=True, slots=True)
-class CgroupReport:
-    """One row for each event and control group, most weight of an event first.
-
-    Attributes:
-        events: of the capture.
-        event: int64[n].
-        cgroup: the kernel's id, None where the sample has none.
-        path: None where the recording does not tell the id's path.
-        count, weight: uint64[n], samples, and what they stand for in the event's unit.
-        share, half_width: float64[n], of the event's weight, and half its 95 % interval.
-    """
-
-    events: Sequence[EventInfo]
-    event: Sequence[int]
-    cgroup: Sequence[int | None]
-    path: Sequence[str | None]
-    count: U64
-    weight: U64
-    share: NDArray[np.float64]
-    half_width: NDArray[np.float64]
 
 
 def add_up_cgroups(events: Sequence[EventInfo], samples: pa.Table, paths: Mapping[int, str]) -> CgroupReport:

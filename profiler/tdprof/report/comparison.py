@@ -14,8 +14,8 @@ from rich.text import Text
 
 from tdprof.compare import Basis, Changes, Comparison, Match
 from tdprof.compare.conditions import Breach
-from tdprof.model import Unit
-from tdprof.profile import Profile
+from tdprof.model.events import Unit
+from tdprof.model.profile import Profile
 from tdprof.report.csv import write_rows
 from tdprof.report.summary import doubts, facts, format_value, plural
 from tdprof.text import printable

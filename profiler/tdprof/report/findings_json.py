@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tdprof.findings import Diagnosis, Findings, MetricTable, MetricValue
+from tdprof.model.findings import Diagnosis, Findings, MetricTable, MetricValue
 from tdprof.report.topdown_tree import tree_lines
 
 Json = dict[str, Any]

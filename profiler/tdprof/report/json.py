@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tdprof.findings import Findings
 from tdprof.frames import function_names, module_names
-from tdprof.profile import Profile
+from tdprof.model.findings import Findings
+from tdprof.model.profile import Profile
 from tdprof.report.findings_json import function_json, metrics_json, program_json
 from tdprof.report.hotspots import Hotspots, UnknownSamples
 from tdprof.text import printable

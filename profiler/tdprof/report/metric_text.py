@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
-from tdprof.findings import MetricTable, MetricValue
+from tdprof.model.findings import MetricTable, MetricValue
 
 # Before what too few samples tell, which a terminal shows grey, too. In front, so that digits stay aligned.
 FEW = "~"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,104 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tdprof.model.spe import LATENCIES, RatioColumn, SpeReport, mean_latency
 from tdprof.report.csv import write_rows
 
-U64 = NDArray[np.uint64]
-F64 = NDArray[np.float64]
-QUANTILES = (0.5, 0.9, 0.99)
 _QUANTILE_NAMES = ("p50", "p90", "p99")
-LATENCIES = {"total_latency": "TOTAL", "issue_latency": "ISSUE", "translation_latency": "TRANSLATION"}
 # Shown as columns of the text: the others are in the JSON.
 _TEXT_RATIOS = ("branch_misprediction_ratio", "l1d_cache_miss_ratio", "dtlb_walk_ratio")
-
-
-@dataclass(frozen=True, slots=True)
-class RatioColumn:
-    """A ratio with its 95 % interval, float64[n] each, in the metric's units; NaN where there is none."""
-
-    value: F64
-    low: F64
-    high: F64
-
-
-@dataclass(frozen=True, slots=True)
-class RecordWeight:
-    """Operations of the program that one record stands for.
-
-    Attributes:
-        value: the estimate.
-        relative_standard_error: of it; None where it is the interval alone, which collisions make too low by a share
-            that nobody counted.
-        source: what it was estimated from.
-    """
-
-    value: float
-    relative_standard_error: float | None
-    source: str
-
-
-class CodeKey(NamedTuple):
-    """What a row of code is, told apart as people tell it apart."""
-
-    function: str
-    file: str
-    module: str  # path of the mapped file
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SpeReport:
-    """Rows of a report, n of them.
-
-    Attributes:
-        names: of the rows.
-        counts: uint64[n] by name: OPERATIONS are all records; the rest is of retired ones.
-        levels: uint64[n] by level of the memory hierarchy: loads served from it.
-        latencies: float64[n, len(QUANTILES)] by name, in cycles; NaN where none was measured.
-        ratios: by the catalog's metric name, or a name of their own where it has none.
-        threads: uint64[n], threads that touched the address; None in other reports.
-        sharing: "true", "false" or "" for each cache line; None in other reports.
-        notes: what a reader should know, a sentence each.
-        total_operations: records in all, with those in no row.
-        weight: operations that one record stands for; None where the recording does not tell.
-        code: of each row, in reports by function or line whose code has names; else None.
-    """
-
-    names: Sequence[str]
-    counts: Mapping[str, U64]
-    levels: Mapping[str, U64]
-    latencies: Mapping[str, F64]
-    ratios: Mapping[str, RatioColumn]
-    threads: U64 | None
-    sharing: Sequence[str] | None
-    notes: Sequence[str]
-    total_operations: int
-    weight: RecordWeight | None = None
-    code: Sequence[CodeKey] | None = None
-
-    def order(self) -> NDArray[np.int64]:
-        """Rows by operations, most first; equal ones by name."""
-        return np.lexsort((np.array(self.names, object), -self.counts["OPERATIONS"].astype(np.int64)))
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionOperations:
-    """SPE's report by function for a profile of the same recording.
-
-    Attributes:
-        function: int64[rows], function id as in ``frames.FrameStacks``; below -1 for code that no sample has.
-        report: the rows.
-    """
-
-    function: NDArray[np.int64]
-    report: SpeReport
-
-
-def mean_latency(report: SpeReport, latency: str) -> F64:
-    """float64[rows]: cycles, of those operations that have this latency; NaN without any."""
-    cycles, count = (report.counts[f"{LATENCIES[latency]}_{what}"].astype(float) for what in ("CYCLES", "COUNT"))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(cycles / count)
 
 
 def _number(value: float) -> float | None:

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
 
-from tdprof.model import EventInfo, Losses, Unit, Unknown, distinct
-from tdprof.profile import Profile
+from tdprof.model.addresses import Unknown
+from tdprof.model.arrays import distinct
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.losses import Losses
+from tdprof.model.profile import Profile
 from tdprof.report.hotspots import UnknownSamples
 from tdprof.text import printable
 

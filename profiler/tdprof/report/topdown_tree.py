@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
-from tdprof.findings import Findings
 from tdprof.frames import function_names
 from tdprof.function_choice import ChosenFunction
-from tdprof.profile import Profile
+from tdprof.model.findings import Findings
+from tdprof.model.profile import Profile
 from tdprof.report.hotspots import Hotspots, UnknownSamples
 from tdprof.report.metric_text import CodeMetrics, aligned, doubt_legend, level_1_bar, metric_cell, metrics_of
 from tdprof.report.summary import format_value

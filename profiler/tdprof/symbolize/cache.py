@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from tdprof.linux.user_cache import user_cache
-from tdprof.model import U64
+from tdprof.model.arrays import U64
 from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model import I64, U32, U64
+from tdprof.model.arrays import I64, U32, U64
 from tdprof.symbolize.symbol_table import read_names
 
 NO_ID = np.uint32(0xFFFFFFFF)  # absent: no function, no file, no parent

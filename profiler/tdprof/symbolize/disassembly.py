@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import capstone
 from capstone import arm64_const, x86_const
 
-from tdprof.code import CodePart, Instruction
+from tdprof.model.machine_code import CodePart, Instruction
 
 EM_X86_64, EM_AARCH64 = 62, 183
 _MODES = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tdprof.model import U64
+from tdprof.model.arrays import U64
 from tdprof.native.dwarf_api import COLUMNS, SECTIONS, DwarfColumns, DwarfSection, DwarfSizes, DwarfSkeleton
 from tdprof.native.library import load_native
 from tdprof.symbolize.code_index import CodeIndex

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.code import CodePart
 from tdprof.linux.elf import PF_X, PT_LOAD, SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError
-from tdprof.model import U64, Locations, Unknown, distinct
+from tdprof.model.addresses import Locations, Unknown
+from tdprof.model.arrays import U64, distinct
+from tdprof.model.machine_code import CodePart
 from tdprof.symbolize import dwarf
 from tdprof.symbolize.cache import CachedSymbols, SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tdprof.model import U64
+from tdprof.model.arrays import U64
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, make_table, pack_names
 
 

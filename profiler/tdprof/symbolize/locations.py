@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model import I32, I64, U64, Locations, Unknown
+from tdprof.model.addresses import Locations, Unknown
+from tdprof.model.arrays import I32, I64, U64
 from tdprof.symbolize.code_index import NO_ID, CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
 

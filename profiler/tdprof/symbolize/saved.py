@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.schema import SYMBOLS
-from tdprof.model import I64, U64, FileKind, Locations, MappedFile, Unknown
+from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
+from tdprof.model.arrays import I64, U64
 from tdprof.symbolize.locations import combine_locations, unknown_locations
 
 _FRAME = SYMBOLS.field("frames").type.value_type

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.linux.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, Section
-from tdprof.model import I32, I64, U8, U64, distinct
+from tdprof.model.arrays import I32, I64, U8, U64, distinct
 
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf
-from tdprof.model import DELETED, U64, FileKind, Locations, MappedFile, Unknown
+from tdprof.model.addresses import DELETED, FileKind, Locations, MappedFile, Unknown
+from tdprof.model.arrays import U64
 from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.debug_files import DebugDirs, programs_by_build_id, under

@@ -18,8 +18,9 @@ from tdprof.export.folded import write_folded
 from tdprof.export.pprof import build_pprof, write_pprof
 from tdprof.export.speedscope import _rows_in_time, write_speedscope
 from tdprof.frames import NO_STACK
-from tdprof.model import EventInfo, FileKind, MappedFile, Unit
-from tdprof.profile import Profile
+from tdprof.model.addresses import FileKind, MappedFile
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.profile import Profile
 
 
 def written(write: Callable[[Profile, BinaryIO], None], profile: Profile) -> bytes:

@@ -13,7 +13,7 @@ from builders.topdown_example import topdown_example
 from tdprof import __version__
 from tdprof.export import pprof_findings, pprof_pb2
 from tdprof.export.pprof import build_pprof, write_pprof
-from tdprof.findings import Findings
+from tdprof.model.findings import Findings
 
 
 def labels_by_leaf(findings: Findings) -> dict[str, dict[str, object]]:

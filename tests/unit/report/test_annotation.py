@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tdprof.code import Instruction
-from tdprof.findings import MetricValue
-from tdprof.model import EventInfo, Unit
-from tdprof.report.annotation import Annotation, Code, CodeLine, Cost, Latency, SourceLine, SourcePart
+from tdprof.model.annotation import Annotation, Code, CodeLine, Cost, Latency, SourceLine, SourcePart
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.findings import MetricValue
+from tdprof.model.machine_code import Instruction
 from tdprof.report.annotation_json import render_csv, render_json
 from tdprof.report.annotation_text import render_text
 

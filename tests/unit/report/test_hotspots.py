@@ -5,8 +5,9 @@ import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder, example
 from tdprof.frames import NO_STACK, function_names
-from tdprof.model import EventInfo, Unit, Unknown
-from tdprof.profile import Profile
+from tdprof.model.addresses import Unknown
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.profile import Profile
 from tdprof.report.hotspots import Hotspots, find_hotspots, share_half_width, unknown_samples
 
 

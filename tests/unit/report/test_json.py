@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 from builders.profiles import Frame, ProfileBuilder, example
-from tdprof.profile import Profile
+from tdprof.model.profile import Profile
 from tdprof.report.hotspots import find_hotspots, unknown_samples
 from tdprof.report.json import render_json
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from tdprof.errors import TdprofError
-from tdprof.model import I32, U8, U32, U64, EventInfo, Losses, MappedFile, TopdownInfo
+from tdprof.model.addresses import MappedFile
+from tdprof.model.arrays import I32, U8, U32, U64
+from tdprof.model.events import EventInfo, TopdownInfo
+from tdprof.model.losses import Losses
 
 NO_ID = 0xFFFFFFFF  # a process or thread that the recording does not tell
 

@@ -1,38 +1,15 @@
-"""The values and column sets that flow between stages, with their units."""
+"""Code addresses: the files they lie in, what was found for them, and why nothing was."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tdprof.measured import EventInfo as EventInfo
-from tdprof.measured import Losses as Losses
-from tdprof.measured import TopdownInfo as TopdownInfo
-from tdprof.measured import Unit as Unit
-
-U64 = NDArray[np.uint64]
-U32 = NDArray[np.uint32]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-U8 = NDArray[np.uint8]
+from tdprof.model.arrays import I32, U8, U32
 
 # From here on addresses are the kernel's on the 64-bit machines that perf and SPE know.
 KERNEL_ADDRESS = np.uint64(1 << 63)
-
-_Number = TypeVar("_Number", bound=np.integer)
-
-
-def distinct(values: NDArray[_Number]) -> NDArray[_Number]:
-    """The different values, in order. As ``np.unique``, which since NumPy 2.3 takes thirty times as long for integers,
-    and loads NumPy's masked arrays."""
-    ordered = np.sort(values)
-    is_first = np.ones(len(ordered), bool)
-    is_first[1:] = ordered[1:] != ordered[:-1]
-    found: NDArray[_Number] = ordered[is_first]
-    return found
 
 
 DELETED = " (deleted)"

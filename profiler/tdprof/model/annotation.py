@@ -1,16 +1,12 @@
-"""An annotated function: what each of its source lines and instructions took, as columns that renderers share."""
+"""An annotated function: what each of its source lines and instructions took."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tdprof.code import Instruction
-from tdprof.findings import MetricValue
-from tdprof.model import U64, EventInfo
-
-F64 = NDArray[np.float64]
+from tdprof.model.arrays import U64
+from tdprof.model.events import EventInfo
+from tdprof.model.findings import MetricValue
+from tdprof.model.machine_code import Instruction
 
 
 @dataclass(frozen=True, slots=True)

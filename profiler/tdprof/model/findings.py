@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.catalog.entries import Catalog
-from tdprof.model import I32, I64, U32, U64
-
-F64 = NDArray[np.float64]
+from tdprof.model.arrays import F64, I32, I64, U32, U64
 
 
 @dataclass(frozen=True, slots=True)

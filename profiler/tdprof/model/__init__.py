@@ -1,0 +1,1 @@
+"""The values that flow between stages, and nothing else."""
