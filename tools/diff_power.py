@@ -16,7 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from builders.runs import simulate_run
-from tdprof.compare import Comparison, compare
+from tdprof.profile.compare import Comparison, compare
 
 SHARES = (0.40, 0.20, 0.12, 0.08, 0.06, 0.05, 0.04, 0.02, 0.015, 0.01, 0.003, 0.002)
 PROGRAM = {f"f{share:g}": share for share in SHARES}

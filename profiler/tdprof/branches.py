@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from tdprof.capture.manifest import read_manifest
 from tdprof.capture.tables import has_table, read_table
 from tdprof.errors import TdprofError
-from tdprof.frames import frame_stacks, function_names, group_of_row, group_rows, leaf_locations, module_names
 from tdprof.metrics.spe import share_interval
 from tdprof.model.arrays import I64, U64
 from tdprof.model.branches import BranchEnd, BranchReport
 from tdprof.model.profile import Profile
 from tdprof.model.spe import RatioColumn
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, branch_ends, load_other_samples
+from tdprof.profile.frames import frame_stacks, function_names, group_of_row, group_rows, leaf_locations, module_names
 from tdprof.text import printable
 
 NOT_RECORDED = -1  # the place of an address that the hardware left out

@@ -15,17 +15,17 @@ from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.capture.manifest import Manifest, State, read_manifest
 from tdprof.capture.tables import has_table, read_side_table, read_table, replace_table
 from tdprof.catalog.choose import find_by_name
-from tdprof.doubts import container_doubts, count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.errors import TdprofError
 from tdprof.finishing import finish_capture, tables_of
-from tdprof.frames import group_of_row, group_rows
 from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
 from tdprof.model.arrays import I64, U64, distinct
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings
 from tdprof.model.profile import LocationTable, Profile, SampleTable, StackTable
-from tdprof.naming import name_locations
+from tdprof.profile.frames import group_of_row, group_rows
+from tdprof.profile.naming import name_locations
+from tdprof.profile.reliability import container_doubts, count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.recorder.artefacts import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer, demangle
 from tdprof.symbolize.debuginfod import Debuginfod

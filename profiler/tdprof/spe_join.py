@@ -13,7 +13,6 @@ from tdprof.catalog.choose import ARCHITECTURAL, find_by_midr, load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr
 from tdprof.decode.spe_capture import open_capture
-from tdprof.frames import function_keys, function_names
 from tdprof.metrics.attribution import MIN_SAMPLES
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
 from tdprof.model.arrays import I64
@@ -21,7 +20,8 @@ from tdprof.model.findings import Diagnosis, Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.model.spe import FunctionOperations, SpeReport
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions
-from tdprof.rollup import CodeRows, code_rows
+from tdprof.profile.frames import function_keys, function_names
+from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.spe_analysis import By, analyse
 
 SOURCE = "spe"

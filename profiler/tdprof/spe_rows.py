@@ -22,7 +22,7 @@ from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.profile import NO_ID
 from tdprof.model.spe import NO_TID
-from tdprof.naming import Demangle, Locate, name_locations
+from tdprof.profile.naming import Demangle, Locate, name_locations
 
 MAX_ROWS = 1 << 19
 """What comes after so many rows shares one, so that no input fills memory."""

@@ -13,14 +13,14 @@ from browser.chromium import NEEDS, SCREENSHOTS, drive
 from builders.profiles import HOSTILE_NAMES, example, hostile
 from builders.spe_capture import write_spe_capture
 from builders.topdown import EXAMPLE, Code, topdown_profile
-from tdprof.calibrate import calibrated
 from tdprof.cli.loading import load_with_findings, with_function_operations
-from tdprof.compare import Comparison, compare
-from tdprof.frames import function_names
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings
-from tdprof.report.hotspots import find_hotspots, share_half_width
+from tdprof.profile.calibrate import calibrated
+from tdprof.profile.compare import Comparison, compare
+from tdprof.profile.frames import function_names
+from tdprof.profile.hotspots import find_hotspots, share_half_width
 from tdprof.report.html import write_html
 from tdprof.report.page_data import MOST_NAME_CHARACTERS, Page
 from tdprof.text import printable

@@ -15,9 +15,9 @@ import pytest
 from browser.chromium import NEEDS, SCREENSHOTS, drive
 from builders.profiles import example
 from tdprof.cli import view
-from tdprof.frames import function_names
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import find_hotspots
+from tdprof.profile.frames import function_names
+from tdprof.profile.hotspots import find_hotspots
 
 UNIT_NS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "": 1}
 ROOT = Path(__file__).parents[2]

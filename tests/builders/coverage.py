@@ -8,9 +8,9 @@ import numpy as np
 
 from builders.simulation import Program, Recording, Run, simulate
 from builders.topdown import EXAMPLE, SPECULATION_BOUND, Code
-from tdprof.frames import function_names
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.pipeline import find_findings
+from tdprof.profile.frames import function_names
 
 LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
 # Metrics of every kind: sums, differences, ratios of the frequent and of the rare; three groups on six counters.

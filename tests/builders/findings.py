@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tdprof.catalog.choose import load_packaged
-from tdprof.frames import frame_stacks
 from tdprof.model.findings import Diagnosis, Findings, MetricTable
 from tdprof.model.profile import Profile
+from tdprof.profile.frames import frame_stacks
 
 Value = tuple[float, float]  # value, half width
 SIGNIFICANT_SAMPLES = 30

@@ -5,7 +5,7 @@ from builders.profiles import Frame, ProfileBuilder
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.stage1 import with_categories
+from tdprof.profile.categories import with_categories
 
 CYCLES = 1_000_000
 EVENTS = (

@@ -17,10 +17,10 @@ from builders.profiles import example
 from builders.spe_capture import write_spe_capture
 from builders.topdown_example import CYCLES, topdown_example
 from tdprof.export.pprof import write_pprof
-from tdprof.frames import function_names
 from tdprof.model.profile import Profile
 from tdprof.pipeline import load_profile
-from tdprof.report.hotspots import find_hotspots
+from tdprof.profile.frames import function_names
+from tdprof.profile.hotspots import find_hotspots
 from tdprof.spe_operations import load_operations
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed: tools/setup test")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tdprof.annotating import annotate
-from tdprof.function_choice import choose_function
 from tdprof.importing import import_perf_data
 from tdprof.model.annotation import Annotation
 from tdprof.pipeline import DEFAULT_SYMBOLS, load_profile
+from tdprof.profile.choice import choose_function
 from tdprof.source_files import SourceFiles
 
 _NEEDED = ("perf", "g++", "objdump")

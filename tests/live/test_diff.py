@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from live.recording import record
-from tdprof.compare import Basis, Comparison, compare
 from tdprof.model.profile import Profile
+from tdprof.profile.compare import Basis, Comparison, compare
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.slow]
 

@@ -22,11 +22,11 @@ from live_aarch64.neoverse_sim import Region, Simulation, write_regions
 from tdprof.catalog.choose import load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.cli.loading import load_with_findings
-from tdprof.frames import function_names
 from tdprof.metrics.formula import evaluate
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
 from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings, load_profile
+from tdprof.profile.frames import function_names
 
 Simulate = Callable[..., Simulation]
 LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from rich.console import Console
 
 from builders.profiles import profiles
-from tdprof.compare import Basis, Comparison, Match, compare
 from tdprof.errors import TdprofError
-from tdprof.frames import frame_stacks
 from tdprof.model.profile import Profile
+from tdprof.profile.compare import Basis, Comparison, Match, compare
+from tdprof.profile.frames import frame_stacks
 from tdprof.report.comparison import render_csv, render_json, render_text
 
 

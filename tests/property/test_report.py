@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from builders.profiles import profiles
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import find_hotspots, unknown_samples
+from tdprof.profile.hotspots import find_hotspots, unknown_samples
 from tdprof.report.json import render_json
 
 Identity = tuple[str, str, str]

@@ -13,9 +13,9 @@ from builders.profiles import profiles
 from tdprof.attribute import places
 from tdprof.export import folded_lines
 from tdprof.export.folded import write_folded
-from tdprof.frames import FrameStacks, frame_stacks, function_names, merge_stacks, thread_labels
 from tdprof.model.profile import Profile
 from tdprof.native.library import load_native
+from tdprof.profile.frames import FrameStacks, frame_stacks, function_names, merge_stacks, thread_labels
 from tdprof.text import printable
 
 needs_native = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
@@ -67,7 +67,7 @@ def test_chains_become_places(chains: list[list[int]], data: st.DataObject) -> N
 def test_stacks_of_frames(profile: Profile) -> None:
     stacks = frame_stacks(profile)
     merged, representative = merge_stacks(stacks)
-    with patch("tdprof.frames.load_native", return_value=None):
+    with patch("tdprof.profile.frames.load_native", return_value=None):
         reference = frame_stacks(profile)
         others, _ = merge_stacks(stacks)
     assert stacks.start.tolist() == reference.start.tolist()

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from builders.findings import findings_of, metric_table
 from builders.profiles import profiles
-from tdprof.frames import frame_stacks
 from tdprof.model.profile import Profile
-from tdprof.stage1 import category_events, with_categories
+from tdprof.profile.categories import category_events, with_categories
+from tdprof.profile.frames import frame_stacks
 
 SLOTS = 8  # of Neoverse V2
 ROOTS = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")

@@ -7,11 +7,11 @@ import pytest
 
 from builders.spe_capture import write_spe_capture
 from tdprof.annotating import annotate
-from tdprof.calibrate import calibrated
 from tdprof.capture.tables import read_table, replace_table
-from tdprof.function_choice import choose_function
 from tdprof.model.annotation import Annotation, SourceLine
 from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings, load_profile
+from tdprof.profile.calibrate import calibrated
+from tdprof.profile.choice import choose_function
 from tdprof.source_files import SourceFiles
 from tdprof.spe_join import join_spe
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tdprof.doubts import count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
+from tdprof.profile.reliability import count_doubt, cut_doubt, event_doubts, group_doubt
 
 NO_LOSSES = Losses()
 

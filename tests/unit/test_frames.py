@@ -3,8 +3,8 @@
 import numpy as np
 
 from builders.profiles import Call, Frame, ProfileBuilder
-from tdprof.frames import NO_STACK, frame_stacks, function_names, group_rows, merge_stacks
 from tdprof.model.addresses import MappedFile
+from tdprof.profile.frames import NO_STACK, frame_stacks, function_names, group_rows, merge_stacks
 from tdprof.text import printable
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.errors import TdprofError
-from tdprof.function_choice import choose_function
 from tdprof.model.profile import Profile
+from tdprof.profile.choice import choose_function
 
 
 def profile() -> Profile:

@@ -8,7 +8,7 @@ import numpy as np
 from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.profile import FunctionTable, LocationTable
-from tdprof.naming import name_locations
+from tdprof.profile.naming import name_locations
 
 FILES = [MappedFile("/bin/app"), MappedFile("/lib/x.so")]
 STRINGS = ("f", "g", "a.c", "f", "a.c")  # a source may hold a text twice

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 
 from builders.profiles import ProfileBuilder
 from builders.topdown import topdown_profile
-from tdprof.calibrate import calibrated
 from tdprof.cli import report
 from tdprof.errors import TdprofError
 from tdprof.model.profile import Profile
 from tdprof.pipeline import find_findings
+from tdprof.profile.calibrate import calibrated
 
 
 @pytest.fixture(autouse=True)

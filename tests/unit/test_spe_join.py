@@ -11,10 +11,10 @@ from builders.hosts import HOST
 from builders.profiles import ProfileBuilder
 from builders.spe_capture import write_spe_capture
 from tdprof.capture.manifest import read_manifest, write_manifest
-from tdprof.frames import function_names
 from tdprof.metrics.spe import share_interval
 from tdprof.model.findings import Findings, MetricTable
 from tdprof.pipeline import load_profile
+from tdprof.profile.frames import function_names
 from tdprof.spe_join import catalog_of, count_functions, disagreements, join_spe
 
 

@@ -12,9 +12,9 @@ from tdprof.decode.spe_samples import NO_LATENCY, _round_down, add_up_samples
 from tdprof.decode.spe_spans import AuxLosses, AuxSpan, SpeInput
 from tdprof.decode.spe_switches import Switches
 from tdprof.export.pprof import build_pprof
-from tdprof.frames import frame_stacks, function_names
 from tdprof.model.spe import NO_TID, SampledOperations
 from tdprof.pipeline import load_profile
+from tdprof.profile.frames import frame_stacks, function_names
 from tdprof.spe_operations import load_operations
 
 V1 = 0x410FD400

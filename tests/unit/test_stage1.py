@@ -7,10 +7,10 @@ import numpy as np
 from builders.findings import findings_of
 from builders.profiles import ProfileBuilder
 from builders.topdown_example import CYCLES, topdown_example
-from tdprof.frames import frame_stacks, function_names
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.profile import Profile
-from tdprof.stage1 import category_events, with_categories
+from tdprof.profile.categories import category_events, with_categories
+from tdprof.profile.frames import frame_stacks, function_names
 
 SLOTS = 8  # of Neoverse V2
 

@@ -13,13 +13,13 @@ from tdprof.capture.manifest import read_manifest
 from tdprof.decode.spe_capture import open_capture
 from tdprof.errors import TdprofError
 from tdprof.finishing import tables_of
-from tdprof.function_choice import ChosenFunction
 from tdprof.model.addresses import FileKind, Unknown
 from tdprof.model.annotation import Annotation, Latency, SourceLine, SourcePart
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
-from tdprof.naming import base_name
 from tdprof.pipeline import SymbolOptions, open_symbolizer
+from tdprof.profile.choice import ChosenFunction
+from tdprof.profile.naming import base_name
 from tdprof.report.summary import REASONS
 from tdprof.source_files import SourceFiles
 from tdprof.spe_analysis import By, analyse

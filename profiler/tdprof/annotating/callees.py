@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 
-from tdprof.frames import frame_stacks, function_names
-from tdprof.function_choice import ChosenFunction
 from tdprof.model.profile import Profile
+from tdprof.profile.choice import ChosenFunction
+from tdprof.profile.frames import frame_stacks, function_names
 
 _MOST_NAMED = 4
 

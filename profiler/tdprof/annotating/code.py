@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from tdprof.annotating.places import Places, sum_cost
-from tdprof.frames import module_names
-from tdprof.function_choice import ChosenFunction
 from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
 from tdprof.model.annotation import Code, CodeLine
 from tdprof.model.machine_code import CodePart, Instruction
 from tdprof.model.profile import Profile
-from tdprof.naming import base_name
+from tdprof.profile.choice import ChosenFunction
+from tdprof.profile.frames import module_names
+from tdprof.profile.naming import base_name
 from tdprof.report.summary import REASONS
 from tdprof.symbolize import Symbolizer, demangle
 from tdprof.symbolize.elf_symbols import ElfSymbols

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tdprof.frames import leaf_locations
-from tdprof.function_choice import ChosenFunction
 from tdprof.model.annotation import Cost
 from tdprof.model.arrays import U64
 from tdprof.model.profile import Profile
+from tdprof.profile.choice import ChosenFunction
+from tdprof.profile.frames import leaf_locations
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.places import Places, cut_chains, gather_numbered, number_places
-from tdprof.frames import number_values
 from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
+from tdprof.profile.frames import number_values
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 # Paths that the kernel gives to memory that has no file behind it.

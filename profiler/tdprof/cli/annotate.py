@@ -8,8 +8,8 @@ import click
 
 from tdprof.cli.loading import as_capture, find_event, load_capture_with_findings, symbol_options
 from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output, waiting
-from tdprof.function_choice import choose_function
 from tdprof.pipeline import SymbolOptions
+from tdprof.profile.choice import choose_function
 from tdprof.source_files import SourceFiles, parse_source_map
 
 

@@ -14,13 +14,13 @@ from tdprof.capture.manifest import Host, Manifest, State, read_manifest
 from tdprof.cli.loading import as_capture, load_capture_with_findings, symbol_options
 from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT
-from tdprof.compare import Basis, Comparison, compare
-from tdprof.compare.conditions import find_breaches, parse_condition
-from tdprof.compare.significance import DEFAULT_NOISE_PERCENT
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline import SymbolOptions
+from tdprof.profile.compare import Basis, Comparison, compare
+from tdprof.profile.compare.conditions import find_breaches, parse_condition
+from tdprof.profile.compare.significance import DEFAULT_NOISE_PERCENT
 from tdprof.report.comparison import describe_breach, render_csv, render_json, render_text
 
 FAIL_ON_HELP = (

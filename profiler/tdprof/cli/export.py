@@ -26,7 +26,7 @@ from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.model.spe import SampledOperations
 from tdprof.pipeline import SymbolOptions
-from tdprof.stage1 import with_categories
+from tdprof.profile.categories import with_categories
 
 if TYPE_CHECKING:
     from tdprof.report.page_data import Page
@@ -203,7 +203,7 @@ def _with_changes(page: "Page", capture: Path, older: Path, symbols: SymbolOptio
     """A page with what changed since an older capture."""
     # Only now: what finds changes is not needed for anything else here.
     from tdprof.cli.diff import reasons_against
-    from tdprof.compare import compare
+    from tdprof.profile.compare import compare
 
     with as_capture(older) as folder:
         profile, findings = load_capture_with_findings(folder, symbols, older)

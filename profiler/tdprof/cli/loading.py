@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tdprof.calibrate import calibrated
 from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
@@ -18,6 +17,7 @@ from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline import SymbolOptions, find_findings, load_profile
+from tdprof.profile.calibrate import calibrated
 
 if TYPE_CHECKING:
     from tdprof.model.spe import FunctionOperations

@@ -13,13 +13,13 @@ from tdprof.catalog.entries import CPU_CYCLES
 from tdprof.cli.loading import capture_argument, find_event, load_with_findings, symbol_options
 from tdprof.cli.output import PIPE_COLUMNS, print_rendered, standard_output
 from tdprof.errors import TdprofError
-from tdprof.function_choice import choose_function
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions
+from tdprof.profile.choice import choose_function
+from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
 from tdprof.report.csv import hotspot_csv, metric_csv, tree_csv
 from tdprof.report.findings_json import tree_json
-from tdprof.report.hotspots import Hotspots, find_hotspots, unknown_samples
 from tdprof.report.json import render_json
 from tdprof.report.text import render_text
 from tdprof.report.topdown_lines import render_topdown_lines

@@ -14,8 +14,9 @@ from tdprof.cli.output import print_rendered, standard_output, waiting
 from tdprof.errors import TdprofError
 from tdprof.finishing import tables_of
 from tdprof.pipeline import SymbolOptions
+from tdprof.profile.cgroups import add_up_cgroups
 from tdprof.report.branches import render_branches, render_branches_csv, render_branches_json
-from tdprof.report.cgroups import add_up_cgroups, render_cgroups, render_cgroups_csv, render_cgroups_json
+from tdprof.report.cgroups import render_cgroups, render_cgroups_csv, render_cgroups_json
 
 
 @dataclass(frozen=True, slots=True)

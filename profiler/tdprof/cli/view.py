@@ -25,9 +25,9 @@ from tdprof.cli.output import standard_output, waiting
 from tdprof.errors import TdprofError
 from tdprof.export.speedscope import write_speedscope
 from tdprof.pipeline import SymbolOptions
+from tdprof.profile.categories import with_categories
 from tdprof.report.html import write_html
 from tdprof.report.page_data import Page
-from tdprof.stage1 import with_categories
 from tdprof.text import printable
 
 SPEEDSCOPE = "speedscope@1.25.0"

@@ -5,8 +5,8 @@ from typing import BinaryIO
 import numpy as np
 
 from tdprof.export.folded_lines import FoldedRows, Labels, rank_stacks, write_lines
-from tdprof.frames import frame_stacks, function_names, group_rows, thread_labels
 from tdprof.model.profile import Profile
+from tdprof.profile.frames import frame_stacks, function_names, group_rows, thread_labels
 
 
 def write_folded(profile: Profile, out: BinaryIO) -> None:

@@ -8,10 +8,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.frames import FrameStacks
 from tdprof.model.arrays import I64, U32, U64
 from tdprof.native.library import load_native
 from tdprof.native.stacks import FoldedColumns, StackNames
+from tdprof.profile.frames import FrameStacks
 
 _CHUNK_BYTES = 1 << 20
 _ROWS_AT_ONCE = 1 << 14  # where nothing was compiled

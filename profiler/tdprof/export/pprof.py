@@ -12,13 +12,13 @@ from tdprof import __version__
 from tdprof.export import pprof_pb2 as pb
 from tdprof.export.pprof_code import StackIds, StringTable, add_code
 from tdprof.export.pprof_findings import Label, function_labels, summary
-from tdprof.frames import frame_stacks, group_of_row, group_rows
 from tdprof.model.arrays import I32, I64
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Findings
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.model.spe import RECORDS, SampledOperations
-from tdprof.stage1 import category_events
+from tdprof.profile.categories import category_events
+from tdprof.profile.frames import frame_stacks, group_of_row, group_rows
 
 COMPRESSION_LEVEL = 6
 

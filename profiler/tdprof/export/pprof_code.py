@@ -7,10 +7,10 @@ from pathlib import PurePath
 import numpy as np
 
 from tdprof.export import pprof_pb2 as pb
-from tdprof.frames import NO_STACK
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import U64
 from tdprof.model.profile import Profile
+from tdprof.profile.frames import NO_STACK
 from tdprof.text import printable
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof import __version__
-from tdprof.frames import frame_stacks, function_names, group_rows, merge_stacks, thread_labels
 from tdprof.model.arrays import I64
 from tdprof.model.events import Unit
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
+from tdprof.profile.frames import frame_stacks, function_names, group_rows, merge_stacks, thread_labels
 from tdprof.text import printable
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"

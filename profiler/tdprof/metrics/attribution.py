@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.calibrate import calibrated, scaled_total
 from tdprof.catalog.entries import CPU_CYCLES, Catalog, Metric
-from tdprof.frames import frame_stacks, merge_stacks
 from tdprof.metrics.diagnosis import diagnose
 from tdprof.metrics.formula import evaluate_with_gradient
 from tdprof.metrics.noise import UNSEEN_SAMPLES, Z_95, student_95, variance_between
@@ -22,7 +20,9 @@ from tdprof.model.arrays import F64, I64, U64
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.findings import CallPaths, Findings, MetricTable
 from tdprof.model.profile import Profile
-from tdprof.rollup import CodeRows, code_rows
+from tdprof.profile.calibrate import calibrated, scaled_total
+from tdprof.profile.frames import frame_stacks, merge_stacks
+from tdprof.profile.rows import CodeRows, code_rows
 
 # With fewer the intervals miss the truth too often: the errors of ratios are skewed (docs/accuracy.md has the table).
 MIN_SAMPLES = 30

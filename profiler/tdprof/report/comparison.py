@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tdprof.compare import Basis, Changes, Comparison, Match
-from tdprof.compare.conditions import Breach
 from tdprof.model.events import Unit
 from tdprof.model.profile import Profile
+from tdprof.profile.compare import Basis, Changes, Comparison, Match
+from tdprof.profile.compare.conditions import Breach
 from tdprof.report.csv import write_rows
 from tdprof.report.summary import doubts, facts, format_value, plural
 from tdprof.text import printable

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tdprof.frames import function_names, module_names
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
+from tdprof.profile.frames import function_names, module_names
+from tdprof.profile.hotspots import Hotspots, UnknownSamples
 from tdprof.report.findings_json import function_json, metrics_json, program_json
-from tdprof.report.hotspots import Hotspots, UnknownSamples
 from tdprof.text import printable
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.compare import Basis, Changes, Comparison, Match
+from tdprof.profile.compare import Basis, Changes, Comparison, Match
 
 MOST_GONE = 200
 

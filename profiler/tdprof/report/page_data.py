@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from tdprof import __version__
 from tdprof.catalog.entries import CPU_CYCLES, Catalog
-from tdprof.compare import Comparison
-from tdprof.frames import FrameStacks, call_tree, frame_stacks, function_names, group_rows, module_names
 from tdprof.model.arrays import I64
 from tdprof.model.findings import Diagnosis, Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.model.spe import LATENCIES, QUANTILES, FunctionOperations, mean_latency
-from tdprof.report.hotspots import effective_samples, unknown_samples
+from tdprof.profile.compare import Comparison
+from tdprof.profile.frames import FrameStacks, call_tree, frame_stacks, function_names, group_rows, module_names
+from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.report.page_change import change_columns
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
 from tdprof.text import printable

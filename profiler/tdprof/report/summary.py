@@ -11,7 +11,7 @@ from tdprof.model.arrays import distinct
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import UnknownSamples
+from tdprof.profile.hotspots import UnknownSamples
 from tdprof.text import printable
 
 LOSSES = {

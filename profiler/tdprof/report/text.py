@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tdprof.frames import function_names, module_names
 from tdprof.model.findings import Findings, MetricTable
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.profile.frames import function_names, module_names
+from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, plural
 from tdprof.text import printable

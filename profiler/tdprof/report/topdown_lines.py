@@ -6,10 +6,10 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from tdprof.frames import function_names
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.profile.frames import function_names
+from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.metric_text import (
     CodeMetrics,
     aligned,

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
-from tdprof.frames import function_names, module_names
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.findings import Diagnosis, Findings, MetricValue
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.profile.frames import function_names, module_names
+from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.metric_text import (
     CodeMetrics,
     bar_legend,

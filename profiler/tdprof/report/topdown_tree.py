@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
-from tdprof.frames import function_names
-from tdprof.function_choice import ChosenFunction
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import Hotspots, UnknownSamples
+from tdprof.profile.choice import ChosenFunction
+from tdprof.profile.frames import function_names
+from tdprof.profile.hotspots import Hotspots, UnknownSamples
 from tdprof.report.metric_text import CodeMetrics, aligned, doubt_legend, level_1_bar, metric_cell, metrics_of
 from tdprof.report.summary import format_value
 from tdprof.report.topdown_text import Shares, advice_lines, as_text, header_lines, level_1_lines, path_lines

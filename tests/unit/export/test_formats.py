@@ -17,10 +17,10 @@ from tdprof.export import pprof_pb2, speedscope
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import build_pprof, write_pprof
 from tdprof.export.speedscope import _rows_in_time, write_speedscope
-from tdprof.frames import NO_STACK
 from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.profile import Profile
+from tdprof.profile.frames import NO_STACK
 
 
 def written(write: Callable[[Profile, BinaryIO], None], profile: Profile) -> bytes:

@@ -12,13 +12,13 @@ import numpy as np
 
 from builders.topdown import EXAMPLE, topdown_profile, true_metrics
 from builders.topdown_example import topdown_example
-from tdprof.calibrate import calibrated
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline import find_findings
+from tdprof.profile.calibrate import calibrated
+from tdprof.profile.hotspots import find_hotspots, unknown_samples
 from tdprof.report.csv import hotspot_csv, metric_csv, tree_csv
 from tdprof.report.findings_json import metrics_json, tree_json
-from tdprof.report.hotspots import find_hotspots, unknown_samples
 from tdprof.report.json import render_json
 
 NUMBER_OR_NULL = {"type": ["number", "null"]}

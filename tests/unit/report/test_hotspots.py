@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder, example
-from tdprof.frames import NO_STACK, function_names
 from tdprof.model.addresses import Unknown
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import Hotspots, find_hotspots, share_half_width, unknown_samples
+from tdprof.profile.frames import NO_STACK, function_names
+from tdprof.profile.hotspots import Hotspots, find_hotspots, share_half_width, unknown_samples
 
 
 def by_name(profile: Profile, hotspots: Hotspots) -> dict[str, tuple[int, int, int]]:

@@ -17,13 +17,13 @@ from hypothesis import given
 
 from builders.profiles import ProfileBuilder, example, hostile, profiles
 from builders.topdown import topdown_profile
-from tdprof.calibrate import calibrated
-from tdprof.compare import Basis, compare
-from tdprof.frames import function_names
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline import find_findings
-from tdprof.report.hotspots import find_hotspots
+from tdprof.profile.calibrate import calibrated
+from tdprof.profile.compare import Basis, compare
+from tdprof.profile.frames import function_names
+from tdprof.profile.hotspots import find_hotspots
 from tdprof.report.html import write_html
 from tdprof.report.page_data import Page, page_document
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from builders.profiles import Frame, ProfileBuilder, example
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import find_hotspots, unknown_samples
+from tdprof.profile.hotspots import find_hotspots, unknown_samples
 from tdprof.report.json import render_json
 
 

@@ -12,7 +12,7 @@ from tdprof.model.addresses import Unknown
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.model.profile import Profile
-from tdprof.report.hotspots import find_hotspots, unknown_samples
+from tdprof.profile.hotspots import find_hotspots, unknown_samples
 from tdprof.report.summary import LOSSES, REASONS, format_value
 from tdprof.report.text import render_text
 

@@ -11,13 +11,13 @@ import pytest
 from rich.console import Console
 
 from builders.topdown import topdown_profile
-from tdprof.calibrate import calibrated
 from tdprof.catalog.entries import CPU_CYCLES
-from tdprof.function_choice import choose_function
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
 from tdprof.pipeline import find_findings
-from tdprof.report.hotspots import Hotspots, find_hotspots, unknown_samples
+from tdprof.profile.calibrate import calibrated
+from tdprof.profile.choice import choose_function
+from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
 from tdprof.report.metric_text import format_metric, level_1_bar, marked_metric, metrics_of
 from tdprof.report.topdown_lines import render_topdown_lines
 from tdprof.report.topdown_text import render_topdown

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tdprof.compare.changes import Basis, Changes, Comparison
-from tdprof.compare.significance import FAMILY_ERROR, holm
 from tdprof.errors import TdprofError
-from tdprof.naming import base_name
+from tdprof.profile.compare.changes import Basis, Changes, Comparison
+from tdprof.profile.compare.significance import FAMILY_ERROR, holm
+from tdprof.profile.naming import base_name
 
 _GRAMMAR = re.compile(
     r"\s*(?P<what>.+?)\s*(?P<relation>[<>])\s*(?P<limit>[+-]?(?:\d+\.?\d*|\.\d+))\s*(?P<percent>%?)\s*", re.DOTALL

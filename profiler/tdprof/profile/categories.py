@@ -6,10 +6,10 @@ import numpy as np
 
 from tdprof.catalog.entries import CPU_CYCLES, Catalog
 from tdprof.catalog.units import PERCENT_OF_SLOTS
-from tdprof.frames import frame_stacks
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile, SampleTable
+from tdprof.profile.frames import frame_stacks
 
 # A function's slots are split only where each of its fractions is known to these points, for the average of the
 # program would be wrong for it; the others' are in a category of their own.

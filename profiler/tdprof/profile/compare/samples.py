@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tdprof.compare.matching import MatchedFunctions
-from tdprof.compare.significance import Counts
-from tdprof.frames import FrameStacks
 from tdprof.model.arrays import F64, I32
 from tdprof.model.profile import Profile
-from tdprof.rollup import rows_in_stacks
+from tdprof.profile.compare.matching import MatchedFunctions
+from tdprof.profile.compare.significance import Counts
+from tdprof.profile.frames import FrameStacks
+from tdprof.profile.rows import rows_in_stacks
 
 _TOLERANCE = 0.1  # as doubts.event_doubts has it
 _MOST_PIECES = 32

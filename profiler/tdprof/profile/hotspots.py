@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.frames import function_names
 from tdprof.model.addresses import Unknown
 from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.profile import Profile
-from tdprof.rollup import code_rows
+from tdprof.profile.frames import function_names
+from tdprof.profile.rows import code_rows
 
 Z_95 = 1.96  # two-sided 95 % of the normal distribution
 

@@ -9,11 +9,11 @@ from pathlib import PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.frames import FrameStacks, function_names, module_names
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import I32
 from tdprof.model.profile import Profile
-from tdprof.naming import base_name
+from tdprof.profile.frames import FrameStacks, function_names, module_names
+from tdprof.profile.naming import base_name
 
 # Two functions of one file are one that was renamed if their sampled lines cover at least this much of each other.
 _RENAMED_OVERLAP = 0.5

@@ -9,9 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.catalog.entries import CPU_CYCLES
-from tdprof.compare.counting import Side, count_samples
-from tdprof.compare.matching import MatchedFunctions, match_functions
-from tdprof.compare.significance import (
+from tdprof.errors import TdprofError
+from tdprof.model.arrays import F64, I64
+from tdprof.model.findings import Findings, MetricTable
+from tdprof.model.profile import Profile
+from tdprof.profile.compare.matching import MatchedFunctions, match_functions
+from tdprof.profile.compare.samples import Side, count_samples
+from tdprof.profile.compare.significance import (
     DEFAULT_NOISE_PERCENT,
     FAMILY_ERROR,
     Z_95,
@@ -24,11 +28,7 @@ from tdprof.compare.significance import (
     test_total,
     two_sided_p,
 )
-from tdprof.errors import TdprofError
-from tdprof.frames import frame_stacks
-from tdprof.model.arrays import F64, I64
-from tdprof.model.findings import Findings, MetricTable
-from tdprof.model.profile import Profile
+from tdprof.profile.frames import frame_stacks
 from tdprof.text import few
 
 _PERCENT = "percent of samples"

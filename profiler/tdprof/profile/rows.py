@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.frames import frame_stacks, number_values
 from tdprof.model.arrays import I32, I64, U32
 from tdprof.model.profile import Profile
+from tdprof.profile.frames import frame_stacks, number_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from pathlib import PurePath
 import numpy as np
 
 from tdprof.errors import TdprofError
-from tdprof.frames import function_names, leaf_locations, module_names
 from tdprof.model.profile import Profile
-from tdprof.naming import base_name
+from tdprof.profile.frames import function_names, leaf_locations, module_names
+from tdprof.profile.naming import base_name
 from tdprof.text import printable
 
 _MOST_CANDIDATES = 6
