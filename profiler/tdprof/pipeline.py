@@ -12,6 +12,7 @@ from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.addresses import address_tables
 from tdprof.attribute.containers import foreign_paths
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
+from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.manifest import Manifest, State, read_manifest
 from tdprof.capture.tables import has_table, read_side_table, read_table, replace_table
 from tdprof.catalog.choose import find_by_name
@@ -26,7 +27,6 @@ from tdprof.model.profile import LocationTable, Profile, SampleTable, StackTable
 from tdprof.profile.frames import group_of_row, group_rows
 from tdprof.profile.naming import name_locations
 from tdprof.profile.reliability import container_doubts, count_doubt, cut_doubt, event_doubts, group_doubt
-from tdprof.recorder.artefacts import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer, demangle
 from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table

@@ -10,12 +10,12 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
+from tdprof.capture.files import MANIFEST_FILE
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 
-MANIFEST_FILE = "capture.json"
 # Raised whenever an older reader would misread a newer capture; added columns and keys do not raise it.
 SCHEMA_VERSION = 1
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
+from tdprof.capture.files import MANIFEST_FILE
+from tdprof.capture.manifest import read_manifest
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.errors import TdprofError

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from arm_spe import Damage, DecodeCounts, dump_packets
-from tdprof.capture.manifest import MANIFEST_FILE, read_manifest
+from tdprof.capture.files import MANIFEST_FILE
+from tdprof.capture.manifest import read_manifest
 from tdprof.cli.memory import keep_process_small, take_memory_from_the_system
 from tdprof.cli.output import print_rendered, refuse_two_forms, replaced_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT

@@ -13,16 +13,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.foreign_files import Budget, copy_file, hold_mapped, open_below
 from tdprof.recorder.identity import CannotBecomeError, HeldProcess, Identity, call_as
 
-VDSO_FILE = "vdso.so"
-PERF_MAP_FOLDER = "perf-maps"
-FILES_FOLDER = "files"
-"""Programs and libraries, named by their build-id."""
 _LARGEST_FILE, _MOST_BYTES_OF_FILES = 1 << 30, 2 << 30
 _LARGEST_CODE_FILE, _MOST_BYTES_OF_CODE = 256 << 20, 1 << 30
 _COPY_PATIENCE_S = 60.0
