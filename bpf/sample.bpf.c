@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Runs at every overflow of a sampled event: takes the call chains, the thread and the sample's period and adds
- * them up in the kernel. User space swaps two tables and reads the one at rest (tdprof/recorder/bpf_sampler.py).
+ * them up in the kernel. User space swaps two tables and reads the one at rest (tdprof/recorder/bpf/sampler.py).
  *
  * Compile-time settings, all integers:
  *   ROWS            capacity of each of the two tables of rows

@@ -18,7 +18,7 @@ from tdprof.finishing import finish_capture
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder import session
-from tdprof.recorder.attach import AttachedEvents, Rate, Target
+from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget
 from tdprof.recorder.events import Event, parse_event
 
 EVENTS = 7
@@ -42,7 +42,7 @@ class TakingTurns(AttachedEvents):
         programs: Sequence[int] | None,
     ) -> None:
         super()._open_group(events, rates, places, programs)
-        self._target = Target(self._target.tasks)  # the first group starts at exec, the others in their turn
+        self._target = SamplingTarget(self._target.tasks)  # the first group starts at exec, the others in their turn
 
     def _take_turns(self) -> None:
         present = 0

@@ -12,7 +12,7 @@ from tdprof.metrics.schedule import CounterGroup
 from tdprof.model.events import Unit
 from tdprof.model.measurement import Measured, Measurement
 from tdprof.planning import plan_groups, why_not_countable
-from tdprof.recorder.counted_run import CountedRun, Snapshot, Subject, count_run
+from tdprof.recorder.counted_run import CountedRun, CountedSpan, Subject, count_run
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.pmu import CorePmu, Counters
@@ -101,21 +101,21 @@ def measure(
     return _mean(measurements), replace(run, exit_status=exit_status)
 
 
-def _join(runs: Sequence[CountedRun], passes: Sequence[range], groups: int) -> Snapshot:
+def _join(runs: Sequence[CountedRun], passes: Sequence[range], groups: int) -> CountedSpan:
     """One snapshot from the passes of one repetition; the times are those of the mean pass."""
     counts: list[dict[str, Count]] = [{} for _ in range(groups)]
     for run, indices in zip(runs, passes, strict=False):
         for index, group in zip(indices, run.total.counts, strict=True):
             counts[index] = group
     seconds = statistics.fmean(run.total.seconds for run in runs)
-    return Snapshot(seconds, seconds, tuple(counts))
+    return CountedSpan(seconds, seconds, tuple(counts))
 
 
 def _refusals(runs: Iterable[CountedRun]) -> dict[str, str]:
     return {name: reason for run in runs for name, reason in run.refused.items()}
 
 
-def _evaluate(plan: Plan, snapshot: Snapshot, refused: Mapping[str, str]) -> Measurement:
+def _evaluate(plan: Plan, snapshot: CountedSpan, refused: Mapping[str, str]) -> Measurement:
     """Metrics from the counts of the group that each is scheduled in, events from all groups that hold them."""
     first = len(plan.plain)
     events: dict[str, Measured] = {}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.recorder import compiler_process
-from tdprof.recorder.bpf_object import LoadError, load_program
-from tdprof.recorder.bpf_sampler import BpfLoad, BpfSampler, TableSizes
+from tdprof.recorder.bpf import compiler_process
+from tdprof.recorder.bpf.object_file import LoadError, load_program
+from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, TableSizes
 
 pytestmark = pytest.mark.needs_bpf
 SIZES = TableSizes.for_rate(1000)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tdprof.recorder.readiness import pmus, software
 from tdprof.recorder.readiness import settings as system
-from tdprof.recorder.readiness.check import Status
+from tdprof.recorder.readiness.check import CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 
 PMU = "sys/bus/event_source/devices/armv8_pmuv3_0"
@@ -69,5 +69,5 @@ def test_no_content_is_too_odd(files: dict[str, bytes]) -> None:
         ]
     for check in checks:
         # A finding that says something is missing says what is missed by it.
-        assert check.cost or check.status in (Status.OK, Status.UNKNOWN)
+        assert check.cost or check.status in (CheckStatus.OK, CheckStatus.UNKNOWN)
         assert check.detail

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tdprof.linux.user_cache import user_cache
-from tdprof.recorder.bpf_cache import MOST_FILES, BpfCache
-from tdprof.recorder.bpf_compiler import replace_maps
-from tdprof.recorder.bpf_object import BpfObject, Compiler, MapSpec, Program
+from tdprof.recorder.bpf.cache import MOST_FILES, BpfCache
+from tdprof.recorder.bpf.compiler import replace_maps
+from tdprof.recorder.bpf.object_file import BpfObject, Compiler, MapSpec, Program
 
 KEY = {"text": "int f;", "settings": {"ROWS": 1}}
 LOAD_MAP_1 = struct.pack("<BBhiQ", 0x18, 0x12, 0, 1, 0)

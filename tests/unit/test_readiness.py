@@ -8,7 +8,7 @@ import pytest
 from tdprof.capture.manifest import Rung
 from tdprof.linux.elf import open_elf
 from tdprof.recorder.readiness import pmus, settings, software
-from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 from tdprof.recorder.readiness.trial import Trial, check_bpf, check_recording
 
@@ -35,47 +35,47 @@ def put(machine: Machine, **files: str) -> None:
 @pytest.mark.parametrize(
     ("value", "status", "can_record", "expected", "fix"),
     [
-        ("-1", USER, True, Status.OK, ""),
-        ("0", USER, True, Status.OK, ""),
-        ("1", USER, True, Status.WARN, "sudo sysctl kernel.perf_event_paranoid=0"),
-        ("2", USER, True, Status.WARN, "sudo sysctl kernel.perf_event_paranoid=0"),
-        ("4", USER, False, Status.FAIL, "sudo sysctl kernel.perf_event_paranoid=0"),
+        ("-1", USER, True, CheckStatus.OK, ""),
+        ("0", USER, True, CheckStatus.OK, ""),
+        ("1", USER, True, CheckStatus.WARN, "sudo sysctl kernel.perf_event_paranoid=0"),
+        ("2", USER, True, CheckStatus.WARN, "sudo sysctl kernel.perf_event_paranoid=0"),
+        ("4", USER, False, CheckStatus.FAIL, "sudo sysctl kernel.perf_event_paranoid=0"),
         # A kernel without the distributions' level 3 treats it as 2: what was tried counts.
-        ("3", USER, True, Status.WARN, "sudo sysctl kernel.perf_event_paranoid=0"),
-        ("4", ROOT, True, Status.OK, ""),
-        ("2", BPF_AND_PERFMON, True, Status.OK, ""),
+        ("3", USER, True, CheckStatus.WARN, "sudo sysctl kernel.perf_event_paranoid=0"),
+        ("4", ROOT, True, CheckStatus.OK, ""),
+        ("2", BPF_AND_PERFMON, True, CheckStatus.OK, ""),
         # Debian's kernels ask for CAP_SYS_ADMIN at their level 3, others for CAP_PERFMON: again, what was tried counts.
-        ("3", BPF_AND_PERFMON, True, Status.OK, ""),
-        ("3", BPF_AND_PERFMON, False, Status.FAIL, "sudo sysctl kernel.perf_event_paranoid=2"),
-        ("3", ROOT, False, Status.OK, ""),
-        ("much", USER, True, Status.UNKNOWN, ""),
-        ("9" * 5000, USER, True, Status.UNKNOWN, ""),
+        ("3", BPF_AND_PERFMON, True, CheckStatus.OK, ""),
+        ("3", BPF_AND_PERFMON, False, CheckStatus.FAIL, "sudo sysctl kernel.perf_event_paranoid=2"),
+        ("3", ROOT, False, CheckStatus.OK, ""),
+        ("much", USER, True, CheckStatus.UNKNOWN, ""),
+        ("9" * 5000, USER, True, CheckStatus.UNKNOWN, ""),
     ],
 )
-def test_paranoid(machine: Machine, value: str, status: str, can_record: bool, expected: Status, fix: str) -> None:
+def test_paranoid(machine: Machine, value: str, status: str, can_record: bool, expected: CheckStatus, fix: str) -> None:
     put(machine, **{PARANOID: value, STATUS: status})
     check = settings.check_paranoid(machine, can_record=can_record)
     assert (check.status, check.fix) == (expected, fix)
-    assert bool(check.cost) == (expected in (Status.WARN, Status.FAIL))
+    assert bool(check.cost) == (expected in (CheckStatus.WARN, CheckStatus.FAIL))
 
 
 def test_kernel_without_perf_events_differs_from_hidden_proc(machine: Machine) -> None:
-    assert settings.check_paranoid(machine, can_record=False).status is Status.UNKNOWN
+    assert settings.check_paranoid(machine, can_record=False).status is CheckStatus.UNKNOWN
     put(machine, **{"proc/sys/kernel/osrelease": "6.1.0"})
-    assert settings.check_paranoid(machine, can_record=False).status is Status.FAIL
+    assert settings.check_paranoid(machine, can_record=False).status is CheckStatus.FAIL
 
 
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (ROOT, (Status.OK, "CAP_SYS_ADMIN")),
-        (BPF_AND_PERFMON, (Status.OK, "CAP_BPF and CAP_PERFMON")),
-        (f"CapEff:\t{1 << 39:016x}\n", (Status.WARN, "without CAP_PERFMON")),
-        (USER, (Status.WARN, "without CAP_BPF and CAP_PERFMON")),
-        ("", (Status.UNKNOWN, "/proc/self/status does not show them")),
+        (ROOT, (CheckStatus.OK, "CAP_SYS_ADMIN")),
+        (BPF_AND_PERFMON, (CheckStatus.OK, "CAP_BPF and CAP_PERFMON")),
+        (f"CapEff:\t{1 << 39:016x}\n", (CheckStatus.WARN, "without CAP_PERFMON")),
+        (USER, (CheckStatus.WARN, "without CAP_BPF and CAP_PERFMON")),
+        ("", (CheckStatus.UNKNOWN, "/proc/self/status does not show them")),
     ],
 )
-def test_capabilities(machine: Machine, status: str, expected: tuple[Status, str]) -> None:
+def test_capabilities(machine: Machine, status: str, expected: tuple[CheckStatus, str]) -> None:
     put(machine, **{STATUS: status})
     check = settings.check_capabilities(machine)
     assert (check.status, check.detail) == expected
@@ -84,7 +84,7 @@ def test_capabilities(machine: Machine, status: str, expected: tuple[Status, str
 def test_sampling_rate_below_the_default_costs_the_default(machine: Machine) -> None:
     put(machine, **{"proc/sys/kernel/perf_event_max_sample_rate": "500\n"})
     check = settings.check_sampling_rate(machine)
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     assert "500" in check.cost
     assert check.fix.startswith("sudo sysctl kernel.perf_event_max_sample_rate=")
 
@@ -93,38 +93,38 @@ def test_locked_memory_counts_what_the_kernel_counts(machine: Machine) -> None:
     put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": "516", PARANOID: "2", STATUS: USER})
     page_kb = resource.getpagesize() >> 10
     if page_kb == 4:  # the kernel's default is made for this page size
-        assert settings.check_locked_memory(machine, 64, 0).status is Status.OK
+        assert settings.check_locked_memory(machine, 64, 0).status is CheckStatus.OK
     put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": "100"})
     check = settings.check_locked_memory(machine, 64, 1 << 20)
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     # The fix must be enough by the check's own arithmetic, even with nothing left of RLIMIT_MEMLOCK.
     put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": check.fix.rpartition("=")[2]})
-    assert settings.check_locked_memory(machine, 64, 0).status is Status.OK
+    assert settings.check_locked_memory(machine, 64, 0).status is CheckStatus.OK
     put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": "0"})
-    assert settings.check_locked_memory(machine, 64, resource.RLIM_INFINITY).status is Status.OK
+    assert settings.check_locked_memory(machine, 64, resource.RLIM_INFINITY).status is CheckStatus.OK
     put(machine, **{PARANOID: "-1"})
-    assert settings.check_locked_memory(machine, 64, 0).status is Status.OK
+    assert settings.check_locked_memory(machine, 64, 0).status is CheckStatus.OK
 
 
 @pytest.mark.parametrize(
     ("kallsyms", "status", "paranoid", "expected", "fix"),
     [
-        ("ffffffff81000000 T _stext\n", ROOT, "2", Status.OK, ""),
+        ("ffffffff81000000 T _stext\n", ROOT, "2", CheckStatus.OK, ""),
         # Per-CPU offsets are not addresses of code.
         (
             "0000000000000000 T _stext\n0000000000001000 A per_cpu\n",
             USER,
             "2",
-            Status.WARN,
+            CheckStatus.WARN,
             "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
         ),
-        ("0000000000000000 T _stext\n", USER, "1", Status.WARN, "sudo sysctl kernel.kptr_restrict=0"),
-        ("0000000000000000 T _stext\n", ROOT, "2", Status.WARN, "sudo sysctl kernel.kptr_restrict=0"),
-        ("\x00\xffnonsense", USER, "0", Status.WARN, "sudo sysctl kernel.kptr_restrict=0"),
+        ("0000000000000000 T _stext\n", USER, "1", CheckStatus.WARN, "sudo sysctl kernel.kptr_restrict=0"),
+        ("0000000000000000 T _stext\n", ROOT, "2", CheckStatus.WARN, "sudo sysctl kernel.kptr_restrict=0"),
+        ("\x00\xffnonsense", USER, "0", CheckStatus.WARN, "sudo sysctl kernel.kptr_restrict=0"),
     ],
 )
 def test_kernel_symbols(
-    machine: Machine, kallsyms: str, status: str, paranoid: str, expected: Status, fix: str
+    machine: Machine, kallsyms: str, status: str, paranoid: str, expected: CheckStatus, fix: str
 ) -> None:
     put(machine, **{"proc/kallsyms": kallsyms, STATUS: status, PARANOID: paranoid})
     check = settings.check_kernel_symbols(machine)
@@ -133,22 +133,22 @@ def test_kernel_symbols(
 
 def test_container_matters_only_where_it_hinders(machine: Machine) -> None:
     put(machine, **{".dockerenv": "", STATUS: ROOT})
-    assert settings.check_container(machine, is_hindered=False).status is Status.OK
+    assert settings.check_container(machine, is_hindered=False).status is CheckStatus.OK
     assert "docker run" in settings.check_container(machine, is_hindered=True).fix
     bounded = ROOT.replace("CapBnd:\t000001ffffffffff", "CapBnd:\t00000000a80425fb").replace(
         "Seccomp:\t0", "Seccomp:\t2"
     )
     put(machine, **{STATUS: bounded})
     check = settings.check_container(machine, is_hindered=False)
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     assert "with a seccomp filter" in check.detail
 
 
 def test_seccomp_filter_outside_a_container(machine: Machine) -> None:
     put(machine, **{STATUS: ROOT.replace("Seccomp:\t0", "Seccomp:\t2")})
-    assert settings.check_container(machine, is_hindered=False).status is Status.OK
+    assert settings.check_container(machine, is_hindered=False).status is CheckStatus.OK
     check = settings.check_container(machine, is_hindered=True)
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     assert "docker" not in check.fix
 
 
@@ -166,26 +166,26 @@ def arm_pmu(machine: Machine, *events: str, cpus: str = "0-3") -> None:
 
 def test_core_pmu_tells_how_many_counters_run_together(machine: Machine) -> None:
     arm_pmu(machine, "cpu_cycles", "inst_retired")
-    [check] = pmus.check_core_pmus(machine, lambda _machine, _pmu: pmus.Counters(7))
-    assert (check.name, check.status) == ("pmu:armv8_pmuv3_0", Status.OK)
+    [check] = pmus.check_core_pmus(machine, lambda _machine, _pmu: pmus.LargestGroup(7))
+    assert (check.name, check.status) == ("pmu:armv8_pmuv3_0", CheckStatus.OK)
     assert check.detail == "2 named events on CPUs 0-3; 7 counters run together"
-    [check] = pmus.check_core_pmus(machine, lambda _machine, _pmu: pmus.Counters(None, "Permission denied"))
-    assert check.status is Status.UNKNOWN
+    [check] = pmus.check_core_pmus(machine, lambda _machine, _pmu: pmus.LargestGroup(None, "Permission denied"))
+    assert check.status is CheckStatus.UNKNOWN
     assert "0 counters" not in check.detail
-    [check] = pmus.check_core_pmus(machine, lambda _machine, _pmu: pmus.Counters(0))
-    assert check.status is Status.WARN
+    [check] = pmus.check_core_pmus(machine, lambda _machine, _pmu: pmus.LargestGroup(0))
+    assert check.status is CheckStatus.WARN
     put(machine, **{"proc/sys/kernel/nmi_watchdog": "1"})
-    [check] = pmus.check_core_pmus(machine, lambda _machine, _pmu: pmus.Counters(6))
-    assert check.status is Status.OK
+    [check] = pmus.check_core_pmus(machine, lambda _machine, _pmu: pmus.LargestGroup(6))
+    assert check.status is CheckStatus.OK
     assert "6 counters run together; the NMI watchdog may hold one more" in check.detail
 
 
 def test_no_core_pmu_is_not_zero_counters(machine: Machine) -> None:
     [check] = pmus.check_core_pmus(machine, pmus.count_together)
-    assert (check.name, check.status) == ("pmu", Status.UNKNOWN)
+    assert (check.name, check.status) == ("pmu", CheckStatus.UNKNOWN)
     put(machine, **{"sys/bus/event_source/devices/software/type": "1"})
     [check] = pmus.check_core_pmus(machine, pmus.count_together)
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     put(machine, **{"proc/cpuinfo": "flags\t\t: fpu vme hypervisor lm\n"})
     [check] = pmus.check_core_pmus(machine, pmus.count_together)
     assert "virtual machine" in check.detail
@@ -195,7 +195,7 @@ def test_counting_on_a_pmu_that_cannot_be_used_is_unknown(machine: Machine) -> N
     arm_pmu(machine)
     assert pmus.count_together(machine, "armv8_pmuv3_0").together is None
     arm_pmu(machine, "cpu_cycles", cpus="4000-4001")
-    assert pmus.count_together(machine, "armv8_pmuv3_0") == pmus.Counters(None, "none of its CPUs is ours to use")
+    assert pmus.count_together(machine, "armv8_pmuv3_0") == pmus.LargestGroup(None, "none of its CPUs is ours to use")
     put(machine, **{"sys/bus/event_source/devices/armv8_pmuv3_0/type": "nonsense"})
     assert "cannot be read" in pmus.count_together(machine, "armv8_pmuv3_0").why
 
@@ -248,7 +248,7 @@ DEVICE = "sys/bus/platform/devices/arm,spe-v1/uevent"
 def test_why_spe_is_missing(machine: Machine, files: dict[str, str], detail: str, fix: str) -> None:
     put(machine, **files)
     check = pmus.check_spe(machine, "aarch64")
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     assert detail in check.detail
     assert fix in check.fix
     assert check.cost
@@ -258,7 +258,7 @@ def test_spe_is_described(machine: Machine) -> None:
     folder = "sys/bus/event_source/devices/arm_spe_0"
     put(machine, **{f"{folder}/type": "9", f"{folder}/cpumask": "0-63", f"{folder}/caps/min_interval": "1024"})
     check = pmus.check_spe(machine, "aarch64")
-    assert (check.status, check.detail) == (Status.OK, "arm_spe_0 on CPUs 0-63, minimum interval 1024")
+    assert (check.status, check.detail) == (CheckStatus.OK, "arm_spe_0 on CPUs 0-63, minimum interval 1024")
     assert "arm_spe_0" not in pmus.check_other_pmus(machine).detail
 
 
@@ -276,7 +276,7 @@ def test_missing_bcc_names_the_distributions_package(machine: Machine, tmp_path:
     without.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'bcc'\" >&2; exit 1\n")
     without.chmod(0o755)
     check = software.check_bcc(machine, [str(without), str(tmp_path / "nowhere")])
-    assert (check.status, check.fix) == (Status.WARN, fix)
+    assert (check.status, check.fix) == (CheckStatus.WARN, fix)
     assert "No module named 'bcc'" in check.detail
 
 
@@ -285,21 +285,25 @@ def test_bcc_of_the_second_interpreter_counts(machine: Machine, tmp_path: Path) 
     with_bcc.write_text("#!/bin/sh\necho 0.29.1\n")
     with_bcc.chmod(0o755)
     check = software.check_bcc(machine, ["/bin/false", str(with_bcc)])
-    assert (check.status, check.detail) == (Status.OK, f"0.29.1 through {with_bcc}")
+    assert (check.status, check.detail) == (CheckStatus.OK, f"0.29.1 through {with_bcc}")
 
 
 def test_debug_data_without_a_libc_in_sight_is_unknown(machine: Machine) -> None:
-    assert software.check_debug_data(machine).status is Status.UNKNOWN
+    assert software.check_debug_data(machine).status is CheckStatus.UNKNOWN
     put(machine, **{"proc/self/maps": "7f00-7f01 r-xp 0 fe:00 1 /lib/libc.so.6\n", "lib/libc.so.6": "no ELF"})
-    assert software.check_debug_data(machine).status is Status.UNKNOWN
+    assert software.check_debug_data(machine).status is CheckStatus.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("servers", "placed", "status"),
-    [("", False, Status.WARN), ("https://one https://two", False, Status.UNKNOWN), ("", True, Status.OK)],
+    [
+        ("", False, CheckStatus.WARN),
+        ("https://one https://two", False, CheckStatus.UNKNOWN),
+        ("", True, CheckStatus.OK),
+    ],
 )
 def test_debug_data_of_the_c_library(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, servers: str, placed: bool, status: Status
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, servers: str, placed: bool, status: CheckStatus
 ) -> None:
     libc = software.own_libc(Machine())
     if libc is None:
@@ -315,21 +319,21 @@ def test_debug_data_of_the_c_library(
     monkeypatch.setenv("DEBUGINFOD_URLS", servers)
     check = software.check_debug_data(machine)
     assert check.status is status
-    assert check.fix == ("sudo apt-get install libc6-dbg" if status is Status.WARN else "")
+    assert check.fix == ("sudo apt-get install libc6-dbg" if status is CheckStatus.WARN else "")
 
 
 def test_bpf_fix_follows_its_cause() -> None:
     ring = Trial(Rung.RING_BUFFER, "no BPF: why", "cpu-clock", "1 byte")
-    no_bcc = Check("bcc", Status.WARN, "", "", "sudo apt-get install python3-bpfcc")
-    bcc = Check("bcc", Status.OK, "0.26")
+    no_bcc = Check("bcc", CheckStatus.WARN, "", "", "sudo apt-get install python3-bpfcc")
+    bcc = Check("bcc", CheckStatus.OK, "0.26")
     assert "setpriv" in check_bpf(ring, is_allowed=False, bcc=bcc).fix
     assert check_bpf(ring, is_allowed=True, bcc=no_bcc).fix == no_bcc.fix
     assert "dmesg" in check_bpf(ring, is_allowed=True, bcc=bcc).fix
-    assert check_bpf(Trial(Rung.BPF_PMU, "", "", ""), is_allowed=True, bcc=bcc).status is Status.OK
+    assert check_bpf(Trial(Rung.BPF_PMU, "", "", ""), is_allowed=True, bcc=bcc).status is CheckStatus.OK
 
 
 def test_recording_blames_the_container_first() -> None:
     refused = Trial(None, "not allowed", "cpu-clock", "", "sudo sysctl kernel.perf_event_paranoid=2")
-    assert check_recording(refused, Check("container", Status.OK, "")).fix == refused.fix
-    check = check_recording(refused, Check("container", Status.WARN, "", "", "docker run …"))
-    assert (check.status, check.fix) == (Status.FAIL, "docker run …")
+    assert check_recording(refused, Check("container", CheckStatus.OK, "")).fix == refused.fix
+    check = check_recording(refused, Check("container", CheckStatus.WARN, "", "", "docker run …"))
+    assert (check.status, check.fix) == (CheckStatus.FAIL, "docker run …")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tdprof.decode import bpf_aggregates
-from tdprof.recorder import bpf_sampler
+from tdprof.recorder.bpf import sampler as bpf_sampler
 
 HEADER = Path(__file__).parents[2] / "bpf" / "sample.h"
 

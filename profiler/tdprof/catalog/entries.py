@@ -21,7 +21,7 @@ class Access(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class CatalogEvent:
     """One PMU event.
 
     Attributes:
@@ -107,20 +107,20 @@ class Catalog:
     products: tuple[str, ...]
     slots: int | None
     counters: int
-    events: Mapping[str, Event]
+    events: Mapping[str, CatalogEvent]
     metrics: Mapping[str, Metric]
     groups: Mapping[str, MetricGroup]
     roots: tuple[str, ...]
     tree: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
 
-    def find_event(self, name: str) -> Event | None:
+    def find_event(self, name: str) -> CatalogEvent | None:
         """The event of this name or alias, whatever its case."""
         wanted = name.upper()
         if wanted in self.events:
             return self.events[wanted]
         return next((e for e in self.events.values() if wanted in (alias.upper() for alias in e.aliases)), None)
 
-    def find_event_by_code(self, code: int) -> Event | None:
+    def find_event_by_code(self, code: int) -> CatalogEvent | None:
         """The event with this number."""
         return next((e for e in self.events.values() if e.code == code), None)

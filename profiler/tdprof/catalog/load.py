@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tdprof.catalog.entries import Access, Catalog, Event, Metric, MetricGroup
+from tdprof.catalog.entries import Access, Catalog, CatalogEvent, Metric, MetricGroup
 from tdprof.catalog.expression import Expression, FormulaError, event_names, parse_formula
 from tdprof.catalog.midr import Revision, parse_revision
 from tdprof.catalog.units import units_of
@@ -129,14 +129,14 @@ def _read_parts(configuration: _Entry, extension: _Entry) -> frozenset[tuple[int
     return frozenset((entry.number("implementer", 0, 0xFF), entry.number("part_num", 0, 0xFFF)) for entry in entries)
 
 
-def _read_events(root: _Entry, extension: _Entry) -> dict[str, Event]:
+def _read_events(root: _Entry, extension: _Entry) -> dict[str, CatalogEvent]:
     amu = _Entry(root.path, f"{extension.place}.amu", extension.value.get("amu", {}))
     group_of: dict[str, str] = {}
     for name, group in root.child("groups").child("function").children("function group"):
         members = group.names("events")
         _check_known(root, group.place, members, root.child("events").value, "event")
         group_of |= dict.fromkeys(members, name)
-    events: dict[str, Event] = {}
+    events: dict[str, CatalogEvent] = {}
     owner: dict[int, str] = {}
     for name, entry in root.child("events").children("event"):
         if entry.value.get("system") is True:
@@ -152,7 +152,7 @@ def _read_events(root: _Entry, extension: _Entry) -> dict[str, Event]:
             accesses = frozenset(Access(access) for access in entry.value.get("accesses", ["PMU"]))
         except (ValueError, TypeError) as error:
             raise entry.error(f"'accesses' is {entry.value['accesses']!r}") from error
-        events[name] = Event(
+        events[name] = CatalogEvent(
             name=name,
             code=code,
             title=entry.text("title", ""),
@@ -209,7 +209,7 @@ def _read_revision(extension: _Entry, revision: Revision | None) -> tuple[dict[s
 def _read_metrics(
     section: _Entry,
     extension: _Entry,
-    events: Mapping[str, Event],
+    events: Mapping[str, CatalogEvent],
     groups: Mapping[str, MetricGroup],
     formulas: Mapping[str, str],
 ) -> dict[str, Metric]:

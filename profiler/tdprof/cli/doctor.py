@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tdprof.capture.manifest import Rung
 from tdprof.cli.output import refuse_two_forms, standard_output
-from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.examination import Examination, examine
 from tdprof.recorder.readiness.machine import Machine
 from tdprof.report.csv import write_rows
@@ -21,7 +21,12 @@ RUNG_TEXT = {
     Rung.BPF_SOFTWARE: "BPF on a software clock: where the time goes, no hardware events",
     Rung.RING_BUFFER: "perf ring buffers without BPF",
 }
-_STYLE = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red", Status.UNKNOWN: "cyan"}
+_STYLE = {
+    CheckStatus.OK: "green",
+    CheckStatus.WARN: "yellow",
+    CheckStatus.FAIL: "bold red",
+    CheckStatus.UNKNOWN: "cyan",
+}
 
 
 @click.command("doctor")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tdprof.catalog.choose import catalog_names, format_cpus, load_packaged
-from tdprof.catalog.entries import Catalog, Event, Metric, MetricGroup
+from tdprof.catalog.entries import Catalog, CatalogEvent, Metric, MetricGroup
 from tdprof.catalog.midr import read_core_types
 from tdprof.cli.columns import format_columns
 from tdprof.cli.core_options import core_options, required_catalog
@@ -131,7 +131,7 @@ def _events(catalog: Catalog) -> list[Json]:
     return [_event(event, users.get(event.name, [])) for event in catalog.events.values()]
 
 
-def _event(event: Event, metrics: list[str]) -> Json:
+def _event(event: CatalogEvent, metrics: list[str]) -> Json:
     return {
         "name": event.name,
         "code": event.code,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from tdprof.catalog.entries import Catalog, Event
+from tdprof.catalog.entries import Catalog, CatalogEvent
 from tdprof.errors import TdprofError
 from tdprof.text import few
 
@@ -100,7 +100,7 @@ def parse_counts(text: str, catalog: Catalog, source: str) -> CountFile:
     return CountFile(counts, tuple(notes))
 
 
-def find_perf_event(text: str, catalog: Catalog) -> tuple[Event | None, str]:
+def find_perf_event(text: str, catalog: Catalog) -> tuple[CatalogEvent | None, str]:
     """The catalog's event for a name as perf writes it, and its modifiers ("u", "k" or both)."""
     name, modifiers = text.strip(), ""
     if found := re.fullmatch(r"[\w.-]+/(.*)/:?(\w*)|([^:]+):(\w+)", name):

@@ -24,7 +24,7 @@ RING_SAMPLE_TYPE = SIDE_BAND_SAMPLE_TYPE | SampleType.IP | SampleType.PERIOD | S
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SamplingTarget:
     """What to record: tasks, and whether they wait for an exec.
 
     Attributes:
@@ -78,7 +78,7 @@ class AttachedEvents:
     def __init__(
         self,
         events: Sequence[Event],
-        target: Target,
+        target: SamplingTarget,
         rates: Sequence[Rate],
         cpus: Sequence[int],
         programs: Sequence[int] | None,
@@ -338,7 +338,7 @@ def _sampling_attr(event: Event, rate: Rate, *, to_ring: bool) -> pe.PerfEventAt
     return attr
 
 
-def open_error(what: str, error: OSError, target: Target, rate: Rate | None = None) -> TdprofError:
+def open_error(what: str, error: OSError, target: SamplingTarget, rate: Rate | None = None) -> TdprofError:
     """The kernel's refusal in words: what it means and the command that changes it."""
     paranoid = perf_event_paranoid()
     code = error.errno

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.attach import threads_of
-from tdprof.recorder.counting import CounterSet, Target
+from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.stop_signals import StopSignals
@@ -20,7 +20,7 @@ _GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CountedSpan:
     """Counts over a span of time: one dict per group of events.
 
     Attributes:
@@ -42,7 +42,7 @@ class CountedRun:
         user_only: whether the kernel's share was left out for want of permission.
     """
 
-    total: Snapshot
+    total: CountedSpan
     exit_status: int | None
     refused: dict[str, str]
     user_only: bool
@@ -63,7 +63,7 @@ def count_run(
     groups: Sequence[Sequence[Event]],
     *,
     interval_s: float | None = None,
-    on_interval: Callable[[Snapshot], None] = lambda _: None,
+    on_interval: Callable[[CountedSpan], None] = lambda _: None,
 ) -> CountedRun:
     """Count until the command or all processes end, or until the user interrupts.
 
@@ -78,7 +78,7 @@ def count_run(
         workload = stack.enter_context(Workload(subject.command)) if subject.command else None
         follows_command = workload is not None and not subject.pids and not subject.cpus
         tids = (workload.pid,) if workload and follows_command else tuple(threads_of(subject.pids))
-        target = Target(tids, () if tids else subject.cpus, starts_on_exec=follows_command)
+        target = CountingTarget(tids, () if tids else subject.cpus, starts_on_exec=follows_command)
         counters = stack.enter_context(CounterSet(groups, target))
         signals = stack.enter_context(StopSignals())
         # Where a command merely sets the duration, its end is what counts, as in perf stat.
@@ -101,7 +101,9 @@ def count_run(
 class _Ticker:
     """Reads the counters at intervals and keeps what was read last."""
 
-    def __init__(self, counters: CounterSet, interval_s: float | None, on_interval: Callable[[Snapshot], None]) -> None:
+    def __init__(
+        self, counters: CounterSet, interval_s: float | None, on_interval: Callable[[CountedSpan], None]
+    ) -> None:
         self.counters, self.interval_s, self.on_interval = counters, interval_s, on_interval
         self.start = self.last_s = time.monotonic()
         self.last: list[dict[str, Count]] | None = None
@@ -120,14 +122,14 @@ class _Ticker:
                 {name: _difference(count, old.get(name)) for name, count in group.items()}
                 for group, old in zip(counts, before, strict=True)
             )
-            self.on_interval(Snapshot(now - self.start, now - self.last_s, span))
+            self.on_interval(CountedSpan(now - self.start, now - self.last_s, span))
         self.last, self.last_s = counts, now
         return counts
 
-    def finish(self) -> Snapshot:
+    def finish(self) -> CountedSpan:
         counts = self.tick()
         seconds = self.last_s - self.start
-        return Snapshot(seconds, seconds, tuple(counts))
+        return CountedSpan(seconds, seconds, tuple(counts))
 
 
 def _difference(count: Count, before: Count | None) -> Count:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tdprof.capture.manifest import Rung
 from tdprof.recorder.attach import can_open, restrict_to_permitted
-from tdprof.recorder.bpf_sampler import BpfLoad, BpfSampler, BpfUnavailableError, TableSizes
+from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, BpfUnavailableError, TableSizes
 from tdprof.recorder.capabilities import may_load_bpf
 from tdprof.recorder.events import Event, core_pmus, parse_event
 from tdprof.recorder.host import perf_event_paranoid

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder.counting import not_permitted
+from tdprof.recorder.counter_set import not_permitted
 from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus
 
 INST_RETIRED_CODE = 0x0008

@@ -15,8 +15,8 @@ from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
-from tdprof.recorder import bpf_sampler
-from tdprof.recorder.attach import AttachedEvents, Rate, Target, threads_of
+from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget, threads_of
+from tdprof.recorder.bpf import sampler as bpf_sampler
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import describe_host, online_cpus
 from tdprof.recorder.hotplug import CpuFollower
@@ -115,12 +115,12 @@ def record(options: RecordOptions) -> Outcome:
         if control:
             rates = [Rate(period=period) for period in control.periods]
 
-        def attach(target: Target, groups: list[list[int]] | None) -> AttachedEvents:
+        def attach(target: SamplingTarget, groups: list[list[int]] | None) -> AttachedEvents:
             # Who ran when, for SPE records that no context packet names the thread of.
             has_switches = options.spe is not None and target.is_system_wide
             return AttachedEvents(choice.events, target, rates, cpus, programs, groups, has_switches=has_switches)
 
-        target = Target([workload.pid], starts_at_exec=True) if workload else Target(tasks)
+        target = SamplingTarget([workload.pid], starts_at_exec=True) if workload else SamplingTarget(tasks)
         attached = first.enter_context(attach(target, passes[0]))
         spe = stack.enter_context(SpeEvents(find_spe_pmus(), options.spe, target, cpus)) if options.spe else None
         spool = stack.enter_context(open_spool(options.output))
@@ -160,7 +160,7 @@ def record(options: RecordOptions) -> Outcome:
             options.on_pass(number, len(passes))
             with (
                 Workload(options.command) as workload,
-                attach(Target([workload.pid], starts_at_exec=True), groups) as attached,
+                attach(SamplingTarget([workload.pid], starts_at_exec=True), groups) as attached,
             ):
                 outcome = run.again(workload, attached, _period_control(options))
         return outcome

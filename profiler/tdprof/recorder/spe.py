@@ -17,10 +17,9 @@ from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder.attach import RING_BYTES, Target, open_error, restrict_to_permitted
+from tdprof.recorder.attach import RING_BYTES, SamplingTarget, open_error, restrict_to_permitted
 from tdprof.recorder.capabilities import is_privileged_for_perf
-from tdprof.recorder.counting import CounterSet
-from tdprof.recorder.counting import Target as CountingTarget
+from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus, parse_event, split_events
 from tdprof.recorder.host import online_cpus, parse_cpu_list, read_setting, read_text
 from tdprof.recorder.ring import AuxRing
@@ -100,7 +99,7 @@ def parse_spe_options(text: str) -> SpeOptions:
 SAMPLING_EVENTS = {"SAMPLE_POP": 0x4000, "SAMPLE_FEED": 0x4001, "SAMPLE_FILTRATE": 0x4002, "SAMPLE_COLLISION": 0x4003}
 
 
-def open_sampling_counters(target: Target, modifiers: str) -> CounterSet | None:
+def open_sampling_counters(target: SamplingTarget, modifiers: str) -> CounterSet | None:
     """Counters of SPE's sampling on the cores' PMU, as one group; None where there is no PMU to count them.
 
     Args:
@@ -169,7 +168,9 @@ def spe_event(pmu: SpePmu, options: SpeOptions, pmus: Path = SYSFS_PMUS) -> Even
 class SpeEvents:
     """Open SPE events and their buffers. Use as a context manager: leaving it closes them."""
 
-    def __init__(self, pmus: Sequence[SpePmu], options: SpeOptions, target: Target, cpus: Sequence[int]) -> None:
+    def __init__(
+        self, pmus: Sequence[SpePmu], options: SpeOptions, target: SamplingTarget, cpus: Sequence[int]
+    ) -> None:
         """Open everything, stopped.
 
         Raises:

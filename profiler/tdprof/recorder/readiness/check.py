@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """How a check went."""
 
     OK = "ok"
@@ -26,7 +26,7 @@ class Check:
     """
 
     name: str
-    status: Status
+    status: CheckStatus
     detail: str
     cost: str = ""
     fix: str = ""

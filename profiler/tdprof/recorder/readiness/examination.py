@@ -5,11 +5,11 @@ import platform
 from dataclasses import dataclass, replace
 
 from tdprof.capture.manifest import Rung
+from tdprof.recorder.bpf.compiler_process import bpf_interpreters
 from tdprof.recorder.capabilities import may_load_bpf
-from tdprof.recorder.compiler_process import bpf_interpreters
 from tdprof.recorder.host import online_cpus
 from tdprof.recorder.readiness import pmus, settings, software
-from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 from tdprof.recorder.readiness.trial import check_bpf, check_recording, try_recording
 
@@ -35,7 +35,7 @@ def examine(machine: Machine) -> Examination:
     trial = try_recording()
     bcc = software.check_bcc(machine, bpf_interpreters())
     is_allowed = may_load_bpf()
-    is_hindered = trial.rung is None or (trial.rung is Rung.RING_BUFFER and is_allowed and bcc.status is Status.OK)
+    is_hindered = trial.rung is None or (trial.rung is Rung.RING_BUFFER and is_allowed and bcc.status is CheckStatus.OK)
     container = settings.check_container(machine, is_hindered=is_hindered)
     checks = [
         settings.check_kernel(machine, architecture),

@@ -12,7 +12,7 @@ from tdprof.errors import TdprofError
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.events import Event, core_pmus, parse_event
 from tdprof.recorder.host import parse_cpu_list
-from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 
 SYSFS_PMUS = "/sys/bus/event_source/devices"
@@ -38,7 +38,7 @@ _SPIN_NS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class LargestGroup:
     """How many events of a PMU count at the same time.
 
     Attributes:
@@ -92,16 +92,16 @@ def _has_run(fd: int) -> bool:
     return len(data) == 24 and struct.unpack("=QQQ", data)[2] > 0
 
 
-def count_together(machine: Machine, pmu: str) -> Counters:
+def count_together(machine: Machine, pmu: str) -> LargestGroup:
     """Try it out on one of the PMU's own CPUs, with what other users leave free at this moment."""
     folder = machine.path(SYSFS_PMUS)
     names = [name for name in _COMMON_EVENTS if machine.has(f"{SYSFS_PMUS}/{pmu}/events/{name}")]
     if not names:
-        return Counters(None, "it names none of the usual events")
+        return LargestGroup(None, "it names none of the usual events")
     try:
         events = [parse_event(f"{pmu}/{name}/", folder) for name in names]
     except (TdprofError, ValueError) as error:
-        return Counters(None, f"its sysfs files cannot be read: {error}")
+        return LargestGroup(None, f"its sysfs files cannot be read: {error}")
     before = os.sched_getaffinity(0)
     cpus = set(parse_cpu_list(machine.text(f"{SYSFS_PMUS}/{pmu}/cpus"))) or before
     try:
@@ -109,59 +109,61 @@ def count_together(machine: Machine, pmu: str) -> Counters:
         # Cycles first, on the counter that only it may use; the others repeat when there are more counters.
         together = largest_group(lambda size: group_runs([events[n % len(events)] for n in range(size)]))
     except (OSError, ValueError) as error:
-        return Counters(None, error.strerror or "" if isinstance(error, OSError) else "none of its CPUs is ours to use")
+        return LargestGroup(
+            None, error.strerror or "" if isinstance(error, OSError) else "none of its CPUs is ours to use"
+        )
     finally:
         os.sched_setaffinity(0, before)
-    return Counters(together)
+    return LargestGroup(together)
 
 
-def check_core_pmus(machine: Machine, count: Callable[[Machine, str], Counters]) -> list[Check]:
+def check_core_pmus(machine: Machine, count: Callable[[Machine, str], LargestGroup]) -> list[Check]:
     """One check for each PMU of the cores, or one that says there is none."""
     pmus = core_pmus(machine.path(SYSFS_PMUS))
     if pmus:
         return [_check_core_pmu(machine, pmu, count(machine, pmu)) for pmu in pmus]
     cost = "no cycles, no instructions, no Topdown: cpu-clock is sampled instead"
     if not machine.names(SYSFS_PMUS):
-        return [Check("pmu", Status.UNKNOWN, f"{SYSFS_PMUS} is not visible here", cost)]
+        return [Check("pmu", CheckStatus.UNKNOWN, f"{SYSFS_PMUS} is not visible here", cost)]
     if guest := machine.hypervisor():
         return [
             Check(
                 "pmu",
-                Status.WARN,
+                CheckStatus.WARN,
                 f"the CPU cores show no PMU; this is a virtual machine ({guest})",
                 cost,
                 "let the hypervisor pass the PMU through (QEMU: -cpu host,pmu=on), or use a bare-metal machine",
             )
         ]
-    return [Check("pmu", Status.WARN, "the CPU cores show no PMU", cost, "sudo dmesg | grep -iE 'pmu|perf'")]
+    return [Check("pmu", CheckStatus.WARN, "the CPU cores show no PMU", cost, "sudo dmesg | grep -iE 'pmu|perf'")]
 
 
-def _check_core_pmu(machine: Machine, pmu: str, counters: Counters) -> Check:
+def _check_core_pmu(machine: Machine, pmu: str, counters: LargestGroup) -> Check:
     name = f"pmu:{pmu}"
     cpus = machine.text(f"{SYSFS_PMUS}/{pmu}/cpus")
     detail = f"{len(machine.names(f'{SYSFS_PMUS}/{pmu}/events'))} named events"
     detail += f" on CPUs {cpus}; " if cpus else "; "
     if counters.together is None:
         detail += f"how many counters run together could not be tried: {counters.why}"
-        return Check(name, Status.UNKNOWN, detail)
+        return Check(name, CheckStatus.UNKNOWN, detail)
     if counters.together == 0:
         cost = "no event of it counts now: something holds every counter"
-        return Check(name, Status.WARN, f"{detail}no counter is free", cost, "end other profilers, then try again")
+        return Check(name, CheckStatus.WARN, f"{detail}no counter is free", cost, "end other profilers, then try again")
     detail += f"{counters.together} counters run together"
     if machine.number("/proc/sys/kernel/nmi_watchdog") == 1:
         # It takes one where it is built on perf; other hard-lockup detectors answer to the same setting.
         detail += "; the NMI watchdog may hold one more (sudo sysctl kernel.nmi_watchdog=0)"
-    return Check(name, Status.OK, detail)
+    return Check(name, CheckStatus.OK, detail)
 
 
 def check_other_pmus(machine: Machine) -> Check:
     """What else is registered: system PMUs, breakpoints, tracepoints."""
     pmus = machine.names(SYSFS_PMUS)
     if not pmus:
-        return Check("other-pmus", Status.UNKNOWN, f"{SYSFS_PMUS} is not visible here")
+        return Check("other-pmus", CheckStatus.UNKNOWN, f"{SYSFS_PMUS} is not visible here")
     core = core_pmus(machine.path(SYSFS_PMUS))
     others = [name for name in pmus if name not in core and not name.startswith("arm_spe_")]
-    return Check("other-pmus", Status.OK, ", ".join(others) or "none")
+    return Check("other-pmus", CheckStatus.OK, ", ".join(others) or "none")
 
 
 def check_spe(machine: Machine, architecture: str) -> Check:
@@ -173,12 +175,12 @@ def check_spe(machine: Machine, architecture: str) -> Check:
             cpus = machine.text(f"{SYSFS_PMUS}/{pmu}/cpumask") or "unknown"
             interval = machine.number(f"{SYSFS_PMUS}/{pmu}/caps/min_interval")
             described.append(f"{pmu} on CPUs {cpus}" + (f", minimum interval {interval}" if interval else ""))
-        return Check("spe", Status.OK, "; ".join(described))
+        return Check("spe", CheckStatus.OK, "; ".join(described))
     cost = "no exact addresses and latencies of loads, stores and branches"
     if architecture != "aarch64":
-        return Check("spe", Status.WARN, f"SPE is a part of Arm cores; this is {architecture}", cost)
+        return Check("spe", CheckStatus.WARN, f"SPE is a part of Arm cores; this is {architecture}", cost)
     detail, fix = _why_no_spe(machine)
-    return Check("spe", Status.WARN, detail, cost, fix)
+    return Check("spe", CheckStatus.WARN, detail, cost, fix)
 
 
 def _why_no_spe(machine: Machine) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from tdprof.recorder.attach import RING_BYTES
 from tdprof.recorder.capabilities import CAP_BPF, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYSLOG
-from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 
 DEFAULT_FREQUENCY_HZ = 999
@@ -24,8 +24,8 @@ def check_kernel(machine: Machine, architecture: str) -> Check:
     release = machine.text("/proc/sys/kernel/osrelease") or "release unknown"
     detail = f"Linux {release} on {architecture}"
     if architecture not in ("x86_64", "aarch64"):
-        return Check("kernel", Status.WARN, detail, "tdprof is made and tested for x86-64 and aarch64 only")
-    return Check("kernel", Status.OK, detail)
+        return Check("kernel", CheckStatus.WARN, detail, "tdprof is made and tested for x86-64 and aarch64 only")
+    return Check("kernel", CheckStatus.OK, detail)
 
 
 def capabilities_of(machine: Machine, kind: str = "CapEff") -> int | None:
@@ -45,14 +45,14 @@ def check_capabilities(machine: Machine) -> Check:
     """CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN: what loading BPF programs takes."""
     capabilities = capabilities_of(machine)
     if capabilities is None:
-        return Check("capabilities", Status.UNKNOWN, "/proc/self/status does not show them")
+        return Check("capabilities", CheckStatus.UNKNOWN, "/proc/self/status does not show them")
     if _has(capabilities, *_NEEDED):
         held = "CAP_SYS_ADMIN" if capabilities >> CAP_SYS_ADMIN & 1 else "CAP_BPF and CAP_PERFMON"
-        return Check("capabilities", Status.OK, held)
+        return Check("capabilities", CheckStatus.OK, held)
     missing = " and ".join(name for bit, name in _NEEDED.items() if not capabilities >> bit & 1)
     return Check(
         "capabilities",
-        Status.WARN,
+        CheckStatus.WARN,
         f"without {missing}",
         "no BPF: samples go through ring buffers; other users' processes and -a only as far as"
         " kernel.perf_event_paranoid allows",
@@ -70,37 +70,41 @@ def check_paranoid(machine: Machine, *, can_record: bool) -> Check:
     name, value = "perf-event-paranoid", machine.number("/proc/sys/kernel/perf_event_paranoid")
     if value is None:
         if machine.names("/proc/sys/kernel") and not can_record:
-            return Check(name, Status.FAIL, "absent: the kernel was built without perf events", "nothing is recorded")
-        return Check(name, Status.UNKNOWN, "/proc/sys is not visible here")
+            return Check(
+                name, CheckStatus.FAIL, "absent: the kernel was built without perf events", "nothing is recorded"
+            )
+        return Check(name, CheckStatus.UNKNOWN, "/proc/sys is not visible here")
     fix = "sudo sysctl kernel.perf_event_paranoid=0"
     if value < 0:
-        return Check(name, Status.OK, f"{value}")
+        return Check(name, CheckStatus.OK, f"{value}")
     if _has(capabilities_of(machine), CAP_PERFMON):
         if value > 2 and not can_record and not _has(capabilities_of(machine), CAP_SYS_ADMIN):
             detail = f"{value}: CAP_PERFMON may not be enough, Debian's kernels then ask for CAP_SYS_ADMIN"
-            return Check(name, Status.FAIL, detail, "nothing is recorded", "sudo sysctl kernel.perf_event_paranoid=2")
-        return Check(name, Status.OK, f"{value}; not binding for this process")
+            return Check(
+                name, CheckStatus.FAIL, detail, "nothing is recorded", "sudo sysctl kernel.perf_event_paranoid=2"
+            )
+        return Check(name, CheckStatus.OK, f"{value}; not binding for this process")
     if value > 2 and not can_record:  # a level of Debian's and Ubuntu's kernels; to others it is no more than 2
-        return Check(name, Status.FAIL, f"{value}: ordinary users may record nothing", "nothing is recorded", fix)
+        return Check(name, CheckStatus.FAIL, f"{value}: ordinary users may record nothing", "nothing is recorded", fix)
     if value >= 2:
         return Check(
-            name, Status.WARN, f"{value}: your own programs, user space only", "no kernel functions, no -a", fix
+            name, CheckStatus.WARN, f"{value}: your own programs, user space only", "no kernel functions, no -a", fix
         )
     if value == 1:
-        return Check(name, Status.WARN, f"{value}: your own programs with their kernel part", "no -a", fix)
-    return Check(name, Status.OK, f"{value}: your own programs and the whole system")
+        return Check(name, CheckStatus.WARN, f"{value}: your own programs with their kernel part", "no -a", fix)
+    return Check(name, CheckStatus.OK, f"{value}: your own programs and the whole system")
 
 
 def check_sampling_rate(machine: Machine) -> Check:
     """kernel.perf_event_max_sample_rate, which the kernel itself lowers when interrupts take too long."""
     name, limit = "sampling-rate", machine.number("/proc/sys/kernel/perf_event_max_sample_rate")
     if limit is None:
-        return Check(name, Status.UNKNOWN, "kernel.perf_event_max_sample_rate is not visible here")
+        return Check(name, CheckStatus.UNKNOWN, "kernel.perf_event_max_sample_rate is not visible here")
     detail = f"up to {limit} samples per second and CPU"
     if limit < DEFAULT_FREQUENCY_HZ:
         cost = f"-F above {limit} is refused, and so is the default of {DEFAULT_FREQUENCY_HZ}"
-        return Check(name, Status.WARN, detail, cost, "sudo sysctl kernel.perf_event_max_sample_rate=100000")
-    return Check(name, Status.OK, detail)
+        return Check(name, CheckStatus.WARN, detail, cost, "sudo sysctl kernel.perf_event_max_sample_rate=100000")
+    return Check(name, CheckStatus.OK, detail)
 
 
 def check_locked_memory(machine: Machine, cpus: int, memlock_bytes: int) -> Check:
@@ -113,20 +117,20 @@ def check_locked_memory(machine: Machine, cpus: int, memlock_bytes: int) -> Chec
     """
     name, kilobytes = "locked-memory", machine.number("/proc/sys/kernel/perf_event_mlock_kb")
     if kilobytes is None:
-        return Check(name, Status.UNKNOWN, "kernel.perf_event_mlock_kb is not visible here")
+        return Check(name, CheckStatus.UNKNOWN, "kernel.perf_event_mlock_kb is not visible here")
     limit = "unlimited" if memlock_bytes == resource.RLIM_INFINITY else f"{memlock_bytes >> 10} kB"
     detail = f"{kilobytes} kB a CPU for ring buffers, then ulimit -l: {limit}"
     paranoid = machine.number("/proc/sys/kernel/perf_event_paranoid")
     is_free = _has(capabilities_of(machine), CAP_IPC_LOCK) or (paranoid is not None and paranoid < 0)
     if is_free or memlock_bytes == resource.RLIM_INFINITY:
-        return Check(name, Status.OK, detail)
+        return Check(name, CheckStatus.OK, detail)
     # kernel/events/core.c::perf_mmap counts a ring's header page, too.
     wanted_bytes = (RING_BYTES + mmap.PAGESIZE) * cpus
     if (kilobytes << 10) * cpus + memlock_bytes >= wanted_bytes:
-        return Check(name, Status.OK, detail)
+        return Check(name, CheckStatus.OK, detail)
     wanted = (RING_BYTES + mmap.PAGESIZE) >> 10
     cost = "smaller ring buffers: samples are lost sooner when the machine is busy"
-    return Check(name, Status.WARN, detail, cost, f"sudo sysctl kernel.perf_event_mlock_kb={wanted}")
+    return Check(name, CheckStatus.WARN, detail, cost, f"sudo sysctl kernel.perf_event_mlock_kb={wanted}")
 
 
 def memlock_limit_bytes() -> int:
@@ -145,21 +149,21 @@ def check_kernel_symbols(machine: Machine) -> Check:
             is_shown = any(re.match(r"0*[1-9a-f][0-9a-f]* [tT] ", line) for line in islice(file, 5000))
     except OSError as error:
         why = f"/proc/kallsyms cannot be read: {error.strerror}; {setting}"
-        return Check(name, Status.WARN, why, "kernel functions have no names")
+        return Check(name, CheckStatus.WARN, why, "kernel functions have no names")
     if is_shown:
-        return Check(name, Status.OK, f"readable; {setting}")
+        return Check(name, CheckStatus.OK, f"readable; {setting}")
     fix = "sudo sysctl kernel.kptr_restrict=0"
     paranoid = machine.number("/proc/sys/kernel/perf_event_paranoid")
     if not _has(capabilities_of(machine), CAP_SYSLOG) and (paranoid is None or paranoid > 1):
         fix += " kernel.perf_event_paranoid=1"  # kernel/kallsyms.c::kallsyms_show_value asks for both
-    return Check(name, Status.WARN, f"addresses are hidden; {setting}", "kernel functions have no names", fix)
+    return Check(name, CheckStatus.WARN, f"addresses are hidden; {setting}", "kernel functions have no names", fix)
 
 
 def check_btf(machine: Machine) -> Check:
     """The kernel's type data. tdprof's own programs read no kernel structure and do without."""
     if machine.has("/sys/kernel/btf/vmlinux"):
-        return Check("btf", Status.OK, "/sys/kernel/btf/vmlinux")
-    return Check("btf", Status.OK, "absent; tdprof's BPF programs do not need it")
+        return Check("btf", CheckStatus.OK, "/sys/kernel/btf/vmlinux")
+    return Check("btf", CheckStatus.OK, "absent; tdprof's BPF programs do not need it")
 
 
 def check_container(machine: Machine, *, is_hindered: bool) -> Check:
@@ -172,21 +176,23 @@ def check_container(machine: Machine, *, is_hindered: bool) -> Check:
     mark = machine.container()
     match = re.search(r"^Seccomp:\s*(\d)$", machine.text("/proc/self/status"), re.MULTILINE)
     if not mark and match is None:
-        return Check("container", Status.UNKNOWN, "/proc/self/status does not tell of seccomp; no sign of a container")
+        return Check(
+            "container", CheckStatus.UNKNOWN, "/proc/self/status does not tell of seccomp; no sign of a container"
+        )
     filtered = match is not None and match[1] != "0"
     detail = f"in a container ({mark})" if mark else "no container"
     detail += ", with a seccomp filter" if filtered else ", no seccomp filter"
     bounds = capabilities_of(machine, "CapBnd")
     is_bounded = bounds is not None and not _has(bounds, *_NEEDED)
     if not ((is_hindered or is_bounded) and (mark or filtered)):
-        return Check("container", Status.OK, detail)
+        return Check("container", CheckStatus.OK, detail)
     if mark:
         return Check(
             "container",
-            Status.WARN,
+            CheckStatus.WARN,
             detail,
             "it may hide system calls and capabilities; kernel settings are the host's, change them there",
             "docker run --cap-add PERFMON --cap-add BPF --cap-add SYSLOG --security-opt seccomp=unconfined IMAGE",
         )
     cost = "it may hide perf_event_open and bpf"
-    return Check("container", Status.WARN, detail, cost, "run tdprof outside the sandbox that set the filter")
+    return Check("container", CheckStatus.WARN, detail, cost, "run tdprof outside the sandbox that set the filter")

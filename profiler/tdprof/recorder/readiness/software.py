@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tdprof.linux.elf import ElfError, open_elf
 from tdprof.native.library import load_native
-from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 
 _IMPORT_TIMEOUT_S = 20
@@ -33,13 +33,13 @@ def check_bcc(machine: Machine, interpreters: Sequence[str]) -> Check:
             tried.append(f"{interpreter}: {error}")
             continue
         if result.returncode == 0:
-            return Check("bcc", Status.OK, f"{result.stdout.strip()} through {interpreter}")
+            return Check("bcc", CheckStatus.OK, f"{result.stdout.strip()} through {interpreter}")
         last_line = result.stderr.strip().rpartition("\n")[2]
         tried.append(f"{interpreter}: {last_line or f'status {result.returncode}'}")
     fix = machine.install_command("bcc") or "install your distribution's Python package of bcc"
     return Check(
         "bcc",
-        Status.WARN,
+        CheckStatus.WARN,
         "; ".join(tried) or "no Python interpreter found",
         "no BPF: samples go through ring buffers",
         fix,
@@ -62,10 +62,10 @@ def check_compiled_parts() -> Check:
     if folder and not any(_loads(path) for path in folder.glob("_native*.so")):
         missing.append("arm_spe")
     if not missing:
-        return Check("compiled-parts", Status.OK, "present")
+        return Check("compiled-parts", CheckStatus.OK, "present")
     return Check(
         "compiled-parts",
-        Status.WARN,
+        CheckStatus.WARN,
         f"not built for {' and '.join(missing)}: there was no working C compiler at installation",
         "decoding runs in Python, with the same results, many times slower",
         f"install gcc, then {sys.executable} -m pip install --force-reinstall --no-deps --no-cache-dir PATH_OF_TDPROF",
@@ -85,21 +85,21 @@ def check_debug_data(machine: Machine) -> Check:
     """Whether debug data of system libraries is at hand, with this process's C library as the example."""
     name, libc = "debug-data", own_libc(machine)
     if libc is None:
-        return Check(name, Status.UNKNOWN, "the C library of this process could not be found in /proc/self/maps")
+        return Check(name, CheckStatus.UNKNOWN, "the C library of this process could not be found in /proc/self/maps")
     try:
         elf = open_elf(libc)
     except (OSError, ElfError) as error:
-        return Check(name, Status.UNKNOWN, f"{libc} cannot be read: {error}")
+        return Check(name, CheckStatus.UNKNOWN, f"{libc} cannot be read: {error}")
     if any(section.name in (".debug_info", ".zdebug_info") for section in elf.sections):
-        return Check(name, Status.OK, f"{libc.name} carries its own")
+        return Check(name, CheckStatus.OK, f"{libc.name} carries its own")
     if elf.build_id:
         place = f"/usr/lib/debug/.build-id/{elf.build_id[:2]}/{elf.build_id[2:]}.debug"
         if machine.has(place):
-            return Check(name, Status.OK, f"of {libc.name}: {place}")
+            return Check(name, CheckStatus.OK, f"of {libc.name}: {place}")
     detail = f"none of {libc.name} here, and no debuginfod server named"
     if servers := sum("://" in url for url in os.environ.get("DEBUGINFOD_URLS", "").split()):
         asked = f"none of {libc.name} here; a report asks the {servers} of $DEBUGINFOD_URLS, which was not tried"
-        return Check(name, Status.UNKNOWN, asked)
+        return Check(name, CheckStatus.UNKNOWN, asked)
     fix = machine.install_command("debug") or "install your distribution's debug package of the C library"
     cost = "inside system libraries no lines, no inlined frames, and no names of functions they do not export"
-    return Check(name, Status.WARN, detail, cost, fix)
+    return Check(name, CheckStatus.WARN, detail, cost, fix)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tdprof.capture.manifest import Rung
 from tdprof.errors import TdprofError
-from tdprof.recorder.attach import MAX_SAMPLE_RATE, AttachedEvents, Rate, Target
-from tdprof.recorder.bpf_sampler import TableSizes
+from tdprof.recorder.attach import MAX_SAMPLE_RATE, AttachedEvents, Rate, SamplingTarget
+from tdprof.recorder.bpf.sampler import TableSizes
 from tdprof.recorder.host import online_cpus, read_setting
 from tdprof.recorder.ladder import BpfAttempt, choose_events
-from tdprof.recorder.readiness.check import Check, Status
+from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.settings import AS_USER_WITH_CAPABILITIES, DEFAULT_FREQUENCY_HZ
 
 _RUN_NS = 50_000_000
@@ -52,7 +52,7 @@ def try_recording() -> Trial:
             programs = sampler.programs if sampler else None
             attached = stack.enter_context(
                 AttachedEvents(
-                    choice.events, Target([os.getpid()]), [rate] * len(choice.events), online_cpus(), programs
+                    choice.events, SamplingTarget([os.getpid()]), [rate] * len(choice.events), online_cpus(), programs
                 )
             )
             attached.enable()
@@ -82,9 +82,9 @@ def try_recording() -> Trial:
 def check_recording(trial: Trial, container: Check) -> Check:
     """Whether anything can be recorded; a container that hinders is the likelier cause than the kernel's settings."""
     if trial.rung is None:
-        fix = container.fix if container.status is Status.WARN else trial.fix
-        return Check("recording", Status.FAIL, trial.reason, "nothing is recorded", fix)
-    return Check("recording", Status.OK, f"{trial.rung}: {trial.event}, {trial.evidence}")
+        fix = container.fix if container.status is CheckStatus.WARN else trial.fix
+        return Check("recording", CheckStatus.FAIL, trial.reason, "nothing is recorded", fix)
+    return Check("recording", CheckStatus.OK, f"{trial.rung}: {trial.event}, {trial.evidence}")
 
 
 def check_bpf(trial: Trial, *, is_allowed: bool, bcc: Check) -> Check:
@@ -96,13 +96,15 @@ def check_bpf(trial: Trial, *, is_allowed: bool, bcc: Check) -> Check:
         bcc: the check of bcc, whose fix is this one's where it failed.
     """
     if trial.rung in (Rung.BPF_PMU, Rung.BPF_SOFTWARE):
-        return Check("bpf", Status.OK, "the sampling program loads and counts")
+        return Check("bpf", CheckStatus.OK, "the sampling program loads and counts")
     if trial.rung is None:
-        return Check("bpf", Status.UNKNOWN, "not tried to the end, for nothing can be recorded")
+        return Check("bpf", CheckStatus.UNKNOWN, "not tried to the end, for nothing can be recorded")
     if not is_allowed:
         fix = AS_USER_WITH_CAPABILITIES
-    elif bcc.status is not Status.OK:
+    elif bcc.status is not CheckStatus.OK:
         fix = bcc.fix
     else:
         fix = "sudo dmesg | grep -iE 'bpf|lockdown'"
-    return Check("bpf", Status.WARN, trial.reason, "samples go through ring buffers, which lose more under load", fix)
+    return Check(
+        "bpf", CheckStatus.WARN, trial.reason, "samples go through ring buffers, which lose more under load", fix
+    )

@@ -20,7 +20,7 @@ _KERNEL_EVENTS = {SOFTWARE_EVENTS[name] for name in ("context-switches", "cpu-mi
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CountingTarget:
     """What to count.
 
     Attributes:
@@ -54,7 +54,7 @@ class CounterSet:
         user_only: whether the kernel's share is left out because this user may not count it.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Event]], target: Target) -> None:
+    def __init__(self, groups: Sequence[Sequence[Event]], target: CountingTarget) -> None:
         """Open everything, counting nothing yet.
 
         Raises:
@@ -87,7 +87,7 @@ class CounterSet:
             self.close()
             raise
 
-    def _open(self, groups: Sequence[Sequence[Event]], target: Target) -> None:
+    def _open(self, groups: Sequence[Sequence[Event]], target: CountingTarget) -> None:
         self._fds = [{name: [] for name in names} for names in self._groups]
         for pid, cpu in target.places:
             for group, names, fds in zip(groups, self._groups, self._fds, strict=True):
@@ -103,7 +103,9 @@ class CounterSet:
                         self._leaders.append(fd)
                     fds[name].append(fd)
 
-    def _open_event(self, event: Event, name: str, pid: int, cpu: int, leader: int, target: Target) -> int | None:
+    def _open_event(
+        self, event: Event, name: str, pid: int, cpu: int, leader: int, target: CountingTarget
+    ) -> int | None:
         attr = event.attr()
         attr.inherit = pid >= 0
         # A group's members follow their leader; only the leader waits for exec or for enable().

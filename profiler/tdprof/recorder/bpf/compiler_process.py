@@ -23,7 +23,7 @@ def bpf_interpreters() -> list[str]:
 
 
 class CompilerProcess:
-    """Runs ``bpf_compiler.py``, which imports bcc at once and then waits to be asked.
+    """Runs ``compiler.py``, which imports bcc at once and then waits to be asked.
 
     Use as a context manager: leaving it ends a child that nobody asked.
     """
@@ -36,14 +36,14 @@ class CompilerProcess:
     def _spawn(self) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self._process = subprocess.Popen(
-            [self._interpreters.pop(0), "-I", str(Path(__file__).with_name("bpf_compiler.py"))],
+            [self._interpreters.pop(0), "-I", str(Path(__file__).with_name("compiler.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
         )
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Say what to compile; see ``bpf_compiler.py`` for the keys."""
+        """Say what to compile; see ``compiler.py`` for the keys."""
         self._request = json.dumps(request).encode() + b"\n"
         self._send()
 

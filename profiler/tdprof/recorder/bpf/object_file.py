@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tdprof.recorder.bpf_compiler import INSTRUCTION, replace_maps
-from tdprof.recorder.bpf_map import bpf
+from tdprof.recorder.bpf.compiler import INSTRUCTION, replace_maps
+from tdprof.recorder.bpf.maps import bpf
 from tdprof.recorder.limits import unlimited_locked_memory
 
 BPF_MAP_CREATE = 0

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from tdprof.capture.spool import STACKS_FILE, SpoolWriter
 from tdprof.linux.user_cache import user_cache
-from tdprof.recorder import bpf_map
-from tdprof.recorder.bpf_cache import BpfCache
-from tdprof.recorder.bpf_object import BpfObject, LoadError, load_object
+from tdprof.recorder.bpf import maps as bpf_map
+from tdprof.recorder.bpf.cache import BpfCache
+from tdprof.recorder.bpf.object_file import BpfObject, LoadError, load_object
 from tdprof.recorder.ring import BpfRing
 
 if TYPE_CHECKING:
-    from tdprof.recorder.compiler_process import CompilerProcess
+    from tdprof.recorder.bpf.compiler_process import CompilerProcess
 
 KEY_BYTES, VALUE_BYTES = 48, 16  # struct sample_key, struct sample_value
 # enum counter of bpf/sample.h, in order
@@ -93,7 +93,7 @@ class BpfLoad:
         }
 
     def _start_compiler(self) -> None:
-        from tdprof.recorder.compiler_process import CompilerProcess  # what it needs is slow to load
+        from tdprof.recorder.bpf.compiler_process import CompilerProcess  # what it needs is slow to load
 
         self._compiler = CompilerProcess()
         self._compiler.ask(self._request)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.user_cache import CacheFolder
-from tdprof.recorder.bpf_object import BpfObject
+from tdprof.recorder.bpf.object_file import BpfObject
 
 MOST_FILES = 16
 MOST_BYTES = 8 << 20
