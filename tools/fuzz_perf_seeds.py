@@ -14,8 +14,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "profiler")]
 
 from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter  # noqa: E402  # the builders are the tests'
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Read, RecordWriter, Sample  # noqa: E402
-from tdprof.decode.perf_data import PerfData  # noqa: E402
-from tdprof.decode.perf_layout import RecordLayout  # noqa: E402
+from tdprof.decode.perf.data import PerfData  # noqa: E402
+from tdprof.decode.perf.layout import RecordLayout  # noqa: E402
 from tdprof.errors import TdprofError  # noqa: E402
 from tdprof.importing import import_perf_data  # noqa: E402
 from tdprof.linux.perf_abi import RecordType, SampleType  # noqa: E402

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
 from tdprof.capture.spool import SPE_FOLDER, SPOOL_FOLDER
 from tdprof.capture.tables import TableWriter, read_table
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder

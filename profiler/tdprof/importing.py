@@ -12,11 +12,11 @@ import pyarrow as pa
 from tdprof import __version__
 from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.perf_attr import Attr
-from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
-from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_groups import INTERVAL_NS, WHOLE_RECORDING_NS
-from tdprof.decode.perf_import import (
+from tdprof.decode.perf.attr import Attr
+from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE
+from tdprof.decode.perf.data import PerfData
+from tdprof.decode.perf.groups import INTERVAL_NS, WHOLE_RECORDING_NS
+from tdprof.decode.perf.imported import (
     Imported,
     KernelMapping,
     host_of,

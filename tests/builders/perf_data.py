@@ -8,7 +8,7 @@ from typing import Literal
 import zstandard
 
 from builders.perf_records import RecordWriter
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 
 ATTR_BYTES = 128  # PERF_ATTR_SIZE_VER7, the newest that perf 6.1 accepts
 COMPRESSED, COMPRESSED2, AUXTRACE_INFO, AUXTRACE, TIME_CONV = 81, 83, 70, 71, 79

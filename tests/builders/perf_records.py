@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.linux.perf_abi import ReadFormat, RecordType, SampleType
 
 CONTEXT_HV = 2**64 - 32

@@ -16,7 +16,7 @@ from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import Sample, branch_flags
 from builders.perf_tool import NO_PERF, find_perf, perf_shares
 from tdprof.capture.tables import read_table
-from tdprof.decode.perf_layout import BRANCH_HW_INDEX, RecordLayout
+from tdprof.decode.perf.layout import BRANCH_HW_INDEX, RecordLayout
 from tdprof.importing import import_perf_data
 from tdprof.linux.perf_abi import SampleType
 

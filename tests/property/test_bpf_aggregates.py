@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from builders.bpf_spool import BUSY, DISCARD, rows_frame, stack_record
 from tdprof.decode import bpf_aggregates
-from tdprof.decode.bpf_aggregates import Damage, StackBatch, decode_stacks_python, read_rows, read_stacks
+from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, decode_stacks_python, read_rows, read_stacks
 from tdprof.native.library import load_native
 
 u64 = st.integers(0, 2**64 - 1) | st.just(0)
@@ -71,7 +71,7 @@ def test_rows_survive_damage_around_them(tmp_path: Path, frames, data) -> None:
         at = data.draw(st.integers(0, len(parts[victim]) - 1))
         parts[victim] = parts[victim][:at] + bytes([parts[victim][at] ^ 0x55]) + parts[victim][at + 1 :]
     path.write_bytes(b"".join(parts))
-    damage = Damage()
+    damage = SpoolDamage()
     read = [(batch.time_ns, len(batch.keys)) for batch in read_rows(path, damage)]
     assert read == [(time_ns, len(rows)) for index, (time_ns, rows) in enumerate(frames) if index != victim]
     assert damage.bytes == (len(parts[victim]) if victim >= 0 else 0)
@@ -80,7 +80,7 @@ def test_rows_survive_damage_around_them(tmp_path: Path, frames, data) -> None:
 def test_fields_are_where_the_header_says(tmp_path: Path) -> None:
     path = tmp_path / "rows.bpf"
     path.write_bytes(rows_frame(5, [(1, 2, 3, 4, 6, b"name", 7, 8)]))
-    (batch,) = read_rows(path, Damage())
+    (batch,) = read_rows(path, SpoolDamage())
     assert batch.time_ns == 5
     assert batch.keys[["user_stack", "kernel_stack", "pid", "tid", "event", "comm"]].tolist() == [
         (1, 2, 3, 4, 6, b"name")
@@ -92,7 +92,7 @@ def test_a_cut_file_keeps_what_is_whole_and_counts_the_rest(tmp_path: Path) -> N
     records = [stack_record(n, [n] * 5) for n in range(1, 4)]
     path = tmp_path / "stacks.bpf"
     path.write_bytes(b"".join(records)[:-3])
-    damage = Damage()
+    damage = SpoolDamage()
     batches = list(read_stacks(path, damage, chunk_bytes=50))
     assert [identity for batch in batches for identity in batch.hash.tolist()] == [1, 2]
     assert damage.bytes == len(records[2]) - 3
@@ -100,4 +100,4 @@ def test_a_cut_file_keeps_what_is_whole_and_counts_the_rest(tmp_path: Path) -> N
 
 
 def test_missing_files_are_empty(tmp_path: Path) -> None:
-    assert list(read_rows(tmp_path / "no", Damage())) == list(read_stacks(tmp_path / "no", Damage())) == []
+    assert list(read_rows(tmp_path / "no", SpoolDamage())) == list(read_stacks(tmp_path / "no", SpoolDamage())) == []

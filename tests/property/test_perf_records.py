@@ -15,9 +15,9 @@ from builders.perf_records import (
     RecordWriter,
     Sample,
 )
-from tdprof.decode.perf_layout import RecordLayout, RecordStream
-from tdprof.decode.perf_records import RecordDecoder
-from tdprof.decode.perf_records_python import PythonRecordDecoder
+from tdprof.decode.perf.layout import RecordLayout, RecordStream
+from tdprof.decode.perf.records import CompiledRecordDecoder
+from tdprof.decode.perf.records_python import PythonRecordDecoder
 from tdprof.linux.perf_abi import RecordType, SampleType
 
 u64 = st.integers(0, 2**64 - 1)
@@ -132,7 +132,7 @@ def both(
     layouts: list[RecordLayout], byteorder: Literal["little", "big"], chunks: list[bytes]
 ) -> tuple[list[object], list[object]]:
     return (
-        everything(RecordDecoder(layouts, byteorder, keep_branches=True), chunks),
+        everything(CompiledRecordDecoder(layouts, byteorder, keep_branches=True), chunks),
         everything(PythonRecordDecoder(layouts, byteorder, keep_branches=True), chunks),
     )
 
@@ -178,6 +178,6 @@ def test_chunks_do_not_matter(
         RecordType.SWITCH, writer.sample_id()
     )
     chunks = [whole[at : at + size] for at in range(0, len(whole), size)]
-    assert everything(RecordDecoder(layouts, byteorder), chunks) == everything(
-        RecordDecoder(layouts, byteorder), [whole]
+    assert everything(CompiledRecordDecoder(layouts, byteorder), chunks) == everything(
+        CompiledRecordDecoder(layouts, byteorder), [whole]
     )

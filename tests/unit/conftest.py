@@ -2,7 +2,7 @@
 
 import pytest
 
-from tdprof.decode import perf_groups
+from tdprof.decode.perf import groups as perf_groups
 
 
 @pytest.fixture(params=["compiled", "python"])

@@ -11,7 +11,7 @@ from builders.imported import imported, run_report
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import Sample, branch_flags
 from tdprof.capture.tables import has_table, read_table
-from tdprof.decode.perf_layout import BRANCH_CALL_STACK, BRANCH_COUNTERS, BRANCH_HW_INDEX, RecordLayout
+from tdprof.decode.perf.layout import BRANCH_CALL_STACK, BRANCH_COUNTERS, BRANCH_HW_INDEX, RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.importing import import_perf_data
 from tdprof.linux.perf_abi import SampleType

@@ -9,7 +9,7 @@ import pytest
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_USER, Sample
 from tdprof.capture.manifest import read_manifest
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.linux.perf_abi import SampleType
 
 LAYOUT = RecordLayout(SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.CALLCHAIN, ids=(1,))

@@ -8,7 +8,7 @@ import pytest
 
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_USER, Sample
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.linux.perf_abi import SampleType
 
 SECOND = 1_000_000_000

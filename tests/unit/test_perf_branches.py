@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.perf_records import branch_flags
-from tdprof.decode import perf_groups
-from tdprof.decode.perf_branches import SUM, BranchSums, branch_table
-from tdprof.decode.perf_groups import WHOLE_RECORDING_NS, Changes, Intervals, sorted_changes
-from tdprof.decode.perf_layout import BRANCH, NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
+from tdprof.decode.perf import groups as perf_groups
+from tdprof.decode.perf.branches import SUM, BranchSums, branch_table
+from tdprof.decode.perf.groups import WHOLE_RECORDING_NS, Intervals, ProcessChanges, sorted_changes
+from tdprof.decode.perf.layout import BRANCH, NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
 
-NO_CHANGES = Changes(np.empty(0, np.uint32), np.empty(0, np.uint64))
+NO_CHANGES = ProcessChanges(np.empty(0, np.uint32), np.empty(0, np.uint64))
 KEYS = ("time_ns", "event", "pid", "from", "to", "kind")
 COUNTS = ("count", "stacks", "mispredicted", "predicted", "cycles", "with_cycles", "cycles_at_limit")
 
@@ -26,7 +26,7 @@ def entries(*rows: tuple[int, int, int, int]) -> Table:
     return np.array(list(rows), BRANCH)
 
 
-def intervals(changes: Changes = NO_CHANGES, numbers: tuple[int, ...] = (0,)) -> Intervals:
+def intervals(changes: ProcessChanges = NO_CHANGES, numbers: tuple[int, ...] = (0,)) -> Intervals:
     return Intervals(numbers, changes, WHOLE_RECORDING_NS)
 
 

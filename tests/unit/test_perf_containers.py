@@ -12,7 +12,7 @@ from builders.perf_records import Sample
 from tdprof.attribute.containers import foreign_paths
 from tdprof.capture.schema import table_file
 from tdprof.capture.tables import has_table, read_table
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.importing import import_perf_data
 from tdprof.linux.perf_abi import SampleType

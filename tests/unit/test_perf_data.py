@@ -7,9 +7,9 @@ import pytest
 
 from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter
 from builders.perf_records import CONTEXT_USER, Sample
-from tdprof.decode.perf_auxtrace import SpeCpu, TimeConversion
-from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.auxtrace import SpeCpu, TimeConversion
+from tdprof.decode.perf.data import PerfData
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 

@@ -5,20 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tdprof.decode import perf_groups
-from tdprof.decode.perf_groups import (
+from tdprof.decode.perf import groups as perf_groups
+from tdprof.decode.perf.groups import (
     GROUP,
     INTERVAL_NS,
     WHOLE_RECORDING_NS,
-    Changes,
     Intervals,
+    ProcessChanges,
     SampleGroups,
     sorted_changes,
 )
-from tdprof.decode.perf_layout import NOT_RECORDED, READ, SAMPLE_COLUMNS, Samples
-from tdprof.decode.perf_reads import ReadDeltas
+from tdprof.decode.perf.layout import NOT_RECORDED, READ, SAMPLE_COLUMNS, Samples
+from tdprof.decode.perf.reads import ReadDeltas
 
-NO_CHANGES = Changes(np.empty(0, np.uint32), np.empty(0, np.uint64))
+NO_CHANGES = ProcessChanges(np.empty(0, np.uint32), np.empty(0, np.uint64))
 
 
 KEYS = ("time_ns", "event", "pid", "tid", "user_chain", "kernel_chain", "cgroup")

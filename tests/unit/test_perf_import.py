@@ -11,7 +11,7 @@ from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Sample
 from tdprof.capture.manifest import Manifest, Rung, read_manifest
 from tdprof.capture.tables import read_table
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.importing import import_perf_data
 from tdprof.linux.perf_abi import RecordType, SampleType

@@ -15,10 +15,10 @@ from builders.perf_records import (
     RecordWriter,
     Sample,
 )
-from tdprof.decode import perf_layout as layout_
-from tdprof.decode.perf_layout import NOT_RECORDED, RecordLayout, RecordStream
-from tdprof.decode.perf_records import RecordDecoder
-from tdprof.decode.perf_records_python import PythonRecordDecoder
+from tdprof.decode.perf import layout as layout_
+from tdprof.decode.perf.layout import NOT_RECORDED, RecordLayout, RecordStream
+from tdprof.decode.perf.records import CompiledRecordDecoder
+from tdprof.decode.perf.records_python import PythonRecordDecoder
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import ReadFormat, RecordType, SampleType
 
@@ -26,7 +26,7 @@ Open = Callable[..., RecordStream]
 USUAL = SampleType.IDENTIFIER | SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.CPU | SampleType.PERIOD
 
 
-@pytest.fixture(params=[RecordDecoder, PythonRecordDecoder], ids=["compiled", "python"])
+@pytest.fixture(params=[CompiledRecordDecoder, PythonRecordDecoder], ids=["compiled", "python"])
 def open_(request: pytest.FixtureRequest) -> Open:
     decoder: Open = request.param
     return decoder
@@ -373,7 +373,7 @@ def test_goes_on_after_damage(open_: Open, byteorder: Literal["little", "big"], 
     assert decoder.take_samples().ip.tolist() == [1, 2, 3, 4, 5] * 2
     losses = decoder.losses
     assert losses.malformed_bytes == len(damage)
-    assert losses.damage == (layout_.Damage(len(good), len(damage)),)
+    assert losses.damage == (layout_.DamagedRecords(len(good), len(damage)),)
 
 
 def test_a_wrong_size_costs_one_sample_at_most(open_: Open) -> None:

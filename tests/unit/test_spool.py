@@ -8,7 +8,7 @@ from builders.bpf_spool import rows_frame, stack_record
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import TableWriter, read_table
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses

@@ -67,7 +67,7 @@ class StackBatch:
     address: U64
 
 
-class Damage:
+class SpoolDamage:
     """Counts what could not be read of a spool."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Damage:
         self.stacks = 0
 
 
-def read_rows(path: Path, damage: Damage) -> Iterator[RowBatch]:
+def read_rows(path: Path, damage: SpoolDamage) -> Iterator[RowBatch]:
     """Every whole frame of ``rows.bpf``; a bad one is counted and the next is searched for."""
     if not path.exists():
         return
@@ -123,7 +123,7 @@ def _read_frame(data: FileBytes, at: int) -> tuple[RowBatch | None, int]:
     return RowBatch(time_ns, keys, values), FRAME_HEADER.size + size
 
 
-def read_stacks(path: Path, damage: Damage, chunk_bytes: int = 8 << 20) -> Iterator[StackBatch]:
+def read_stacks(path: Path, damage: SpoolDamage, chunk_bytes: int = 8 << 20) -> Iterator[StackBatch]:
     """Every whole stack of ``stacks.bpf``, a chunk of the file at a time; what is left over at its end is damage."""
     if not path.exists():
         return

@@ -13,8 +13,8 @@ from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import SPE_SPANS, table_file
 from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
 from tdprof.capture.tables import COPY_AGAIN, TableWriter, read_table
-from tdprof.decode.perf_auxtrace import TimeConversion
-from tdprof.decode.perf_layout import NOT_RECORDED
+from tdprof.decode.perf.auxtrace import TimeConversion
+from tdprof.decode.perf.layout import NOT_RECORDED
 from tdprof.decode.spe_spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
 from tdprof.decode.spe_switches import switches_of_table, switches_table
 from tdprof.errors import TdprofError

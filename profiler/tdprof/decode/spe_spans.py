@@ -15,9 +15,9 @@ from typing import IO
 
 import numpy as np
 
-from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo, TimeConversion
-from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_layout import Table
+from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo, TimeConversion
+from tdprof.decode.perf.data import PerfData
+from tdprof.decode.perf.layout import Table
 from tdprof.decode.spe_switches import Switches, switch_rows, switches_of
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.schema import SWITCHES
-from tdprof.decode.perf_layout import MISC_SWITCH_OUT, NOT_RECORDED, SideBand, Table
+from tdprof.decode.perf.layout import MISC_SWITCH_OUT, NOT_RECORDED, SideBand, Table
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.arrays import U64
 from tdprof.model.spe import NO_TID

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
 from arm_spe.arrow import record_schema, to_arrow
-from tdprof.decode.perf_auxtrace import TimeConversion
+from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.decode.spe_sources import encoding_of, source_codes, sources
 from tdprof.decode.spe_spans import MOST_WORKERS, AuxSpan, SpeInput
 

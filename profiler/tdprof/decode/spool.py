@@ -13,9 +13,9 @@ from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.spool import INITIAL_FILE, ROWS_FILE, SPOOL_FOLDER, STACKS_FILE
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.bpf_aggregates import Damage, RowBatch, StackBatch, read_rows, read_stacks
-from tdprof.decode.perf_layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
-from tdprof.decode.perf_records import open_record_stream
+from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
+from tdprof.decode.perf.layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
+from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
 from tdprof.decode.spe_switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.linux.file_bytes import open_own
@@ -55,7 +55,7 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
     Memory grows with the distinct stacks and with the side-band, not with the samples.
     """
     spool = folder / SPOOL_FOLDER
-    damage = Damage()
+    damage = SpoolDamage()
     stacks, samples = _StackWriter(writer), _SampleTotals()
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):
         stacks.add_bpf(stack_batch)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tdprof.decode.perf_layout import (
+from tdprof.decode.perf.layout import (
     BRANCH,
     NOT_RECORDED,
     READ,
@@ -19,7 +19,7 @@ from tdprof.decode.perf_layout import (
     SIDE_BAND,
     Buffer,
     Chains,
-    Damage,
+    DamagedRecords,
     RecordLayout,
     RecordLosses,
     RecordStream,
@@ -29,7 +29,7 @@ from tdprof.decode.perf_layout import (
     little_endian_branch_flags,
     locate_ids,
 )
-from tdprof.decode.perf_records_python import PythonRecordDecoder
+from tdprof.decode.perf.records_python import PythonRecordDecoder
 from tdprof.native.library import load_native
 from tdprof.native.perf_records import DAMAGE_KEPT, NO_WORD, PerfDecoder, PerfLayout, Stop
 
@@ -53,7 +53,7 @@ def _id_table(layouts: Sequence[RecordLayout]) -> Table:
     return table
 
 
-class RecordDecoder:
+class CompiledRecordDecoder:
     """A stream of perf records into columns, in compiled code (see ``RecordStream`` for the methods).
 
     Memory grows with the rows of one batch (what is fed between two ``take_`` calls) and with the distinct call chains.
@@ -199,7 +199,8 @@ class RecordDecoder:
             unknown_contexts=losses.unknown_contexts,
             deferred_chains=losses.deferred_chains,
             damage=tuple(
-                Damage(damage.offset, damage.bytes) for damage in losses.damage[: min(losses.malformed, DAMAGE_KEPT)]
+                DamagedRecords(damage.offset, damage.bytes)
+                for damage in losses.damage[: min(losses.malformed, DAMAGE_KEPT)]
             ),
         )
 
@@ -261,5 +262,5 @@ def open_record_stream(
     skip_samples: bool = False,
 ) -> RecordStream:
     """The compiled decoder, or the Python one where it was not built; both give the same columns."""
-    decoder = PythonRecordDecoder if load_native() is None else RecordDecoder
+    decoder = PythonRecordDecoder if load_native() is None else CompiledRecordDecoder
     return decoder(layouts, byteorder, keep_branches=keep_branches, skip_samples=skip_samples)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tdprof.decode.perf_layout import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
+from tdprof.decode.perf.layout import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
 from tdprof.model.arrays import U32, U64
 from tdprof.native.library import load_native
 from tdprof.native.perf_records import PerfGroups, PerfIntervals, PerfSamples
@@ -37,7 +37,7 @@ _KEYS = ["time_ns", "event", "pid", "tid", "user_chain", "kernel_chain", "cgroup
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ProcessChanges:
     """When a process's mappings or its threads' names changed: intervals end there, so that time tells which held.
 
     Attributes:
@@ -48,12 +48,12 @@ class Changes:
     time_ns: U64
 
 
-def sorted_changes(pid: U32, time_ns: U64) -> Changes:
+def sorted_changes(pid: U32, time_ns: U64) -> ProcessChanges:
     """Changes in any order; those at time 0 were before the recording and end no interval."""
     kept = time_ns > 0
     pid, time_ns = pid[kept], time_ns[kept]
     order = np.lexsort((time_ns, pid))
-    return Changes(np.ascontiguousarray(pid[order]), np.ascontiguousarray(time_ns[order]))
+    return ProcessChanges(np.ascontiguousarray(pid[order]), np.ascontiguousarray(time_ns[order]))
 
 
 class Intervals:
@@ -65,7 +65,7 @@ class Intervals:
         interval_ns: how long intervals are.
     """
 
-    def __init__(self, event_numbers: Sequence[int], changes: Changes, interval_ns: int = INTERVAL_NS) -> None:
+    def __init__(self, event_numbers: Sequence[int], changes: ProcessChanges, interval_ns: int = INTERVAL_NS) -> None:
         self.event_numbers = np.array(event_numbers, np.uint32)
         self._changes = changes
         self._interval_ns = interval_ns

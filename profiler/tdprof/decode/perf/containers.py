@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.schema import CGROUPS, NAMESPACES
-from tdprof.decode.perf_layout import SideBand, Table
+from tdprof.decode.perf.layout import SideBand, Table
 from tdprof.linux.perf_abi import RecordType
 
 # The order of the kernel's NET_NS_INDEX and so on in linux/perf_event.h, in the words of /proc/PID/ns.

@@ -12,14 +12,14 @@ import pyarrow as pa
 from tdprof.capture.manifest import Host
 from tdprof.capture.schema import PROCESSES, SAMPLE_CGROUP, SAMPLES, STACKS
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.perf_attr import Attr
-from tdprof.decode.perf_auxtrace import ARM_SPE_AUXTRACE
-from tdprof.decode.perf_branches import BranchTable
-from tdprof.decode.perf_containers import cgroup_table, namespace_table
-from tdprof.decode.perf_data import PerfData
-from tdprof.decode.perf_groups import INTERVAL_NS, Changes, Intervals, SampleGroups, sorted_changes
-from tdprof.decode.perf_layout import NO_CHAIN, NOT_RECORDED, Chains, Samples, SideBand, Table
-from tdprof.decode.perf_reads import ReadDeltas
+from tdprof.decode.perf.attr import Attr
+from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE
+from tdprof.decode.perf.branches import BranchTable
+from tdprof.decode.perf.containers import cgroup_table, namespace_table
+from tdprof.decode.perf.data import PerfData
+from tdprof.decode.perf.groups import INTERVAL_NS, Intervals, ProcessChanges, SampleGroups, sorted_changes
+from tdprof.decode.perf.layout import NO_CHAIN, NOT_RECORDED, Chains, Samples, SideBand, Table
+from tdprof.decode.perf.reads import ReadDeltas
 from tdprof.decode.side_band import side_band_tables
 from tdprof.linux.perf_abi import RecordType, SampleType
 from tdprof.model.arrays import I64, U64, distinct
@@ -225,7 +225,7 @@ def _with_build_ids(mappings: pa.Table, data: PerfData) -> pa.Table:
     )
 
 
-def _changes(batches: list[SideBand]) -> Changes:
+def _changes(batches: list[SideBand]) -> ProcessChanges:
     rows = [batch.rows[np.isin(batch.rows["type"], _CHANGE_TYPES)] for batch in batches]
     pid = np.concatenate([row["pid"] for row in rows]) if rows else np.empty(0, np.uint32)
     time_ns = np.concatenate([row["time_ns"] for row in rows]) if rows else np.empty(0, np.uint64)

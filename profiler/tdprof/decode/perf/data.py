@@ -21,8 +21,8 @@ from typing import IO
 
 import zstandard
 
-from tdprof.decode.perf_attr import SMALLEST_ATTR, Attr, default_name, parse_attr
-from tdprof.decode.perf_auxtrace import (
+from tdprof.decode.perf.attr import SMALLEST_ATTR, Attr, default_name, parse_attr
+from tdprof.decode.perf.auxtrace import (
     AuxBuffer,
     AuxtraceInfo,
     TimeConversion,
@@ -30,9 +30,9 @@ from tdprof.decode.perf_auxtrace import (
     parse_auxtrace_info,
     parse_time_conversion,
 )
-from tdprof.decode.perf_features import FEATURE_BITS, Features, add_build_id, add_feature, is_wanted
-from tdprof.decode.perf_layout import MISC_CPUMODE_MASK, Chains, RecordLosses, RecordStream, Samples, SideBand, Table
-from tdprof.decode.perf_records import ByteOrder, open_record_stream
+from tdprof.decode.perf.features import FEATURE_BITS, Features, add_build_id, add_feature, is_wanted
+from tdprof.decode.perf.layout import MISC_CPUMODE_MASK, Chains, RecordLosses, RecordStream, Samples, SideBand, Table
+from tdprof.decode.perf.records import ByteOrder, open_record_stream
 from tdprof.errors import TdprofError
 
 _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}

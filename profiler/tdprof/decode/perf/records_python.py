@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tdprof.decode.perf_cursor import Cursor, Malformed
-from tdprof.decode.perf_layout import (
+from tdprof.decode.perf.cursor import Cursor, Malformed
+from tdprof.decode.perf.layout import (
     BRANCH,
     BRANCH_COUNTERS,
     BRANCH_HW_INDEX,
@@ -27,7 +27,7 @@ from tdprof.decode.perf_layout import (
     SIDE_BAND,
     Buffer,
     Chains,
-    Damage,
+    DamagedRecords,
     RecordLayout,
     RecordLosses,
     Samples,
@@ -36,7 +36,7 @@ from tdprof.decode.perf_layout import (
     little_endian_branch_flags,
     locate_ids,
 )
-from tdprof.decode.perf_side_band_python import begin_row, fill_row
+from tdprof.decode.perf.side_band_python import begin_row, fill_row
 from tdprof.linux.perf_abi import ReadFormat, RecordType, SampleType
 
 _FIRST_TOOL_TYPE = 64
@@ -80,7 +80,7 @@ class PythonRecordDecoder:
             ("unknown_types", "malformed", "malformed_bytes", "unknown_ids"), 0
         ) | dict.fromkeys(("guest_frames", "unknown_contexts", "deferred_chains"), 0)
         self._by_type: dict[int, int] = {}
-        self._damage: list[Damage] = []
+        self._damage: list[DamagedRecords] = []
         self.forget_chains()
 
     # --- the record loop
@@ -169,10 +169,10 @@ class PythonRecordDecoder:
         offset, damage = self._offset + at, self._damage
         self._counts["malformed_bytes"] += size_bytes
         if 0 < self._counts["malformed"] <= _DAMAGE_KEPT and damage[-1].offset + damage[-1].size_bytes == offset:
-            damage[-1] = Damage(damage[-1].offset, damage[-1].size_bytes + size_bytes)
+            damage[-1] = DamagedRecords(damage[-1].offset, damage[-1].size_bytes + size_bytes)
             return
         if self._counts["malformed"] < _DAMAGE_KEPT:
-            damage.append(Damage(offset, size_bytes))
+            damage.append(DamagedRecords(offset, size_bytes))
         self._counts["malformed"] += 1
 
     def _event(self, cursor: Cursor, word: int | None) -> int:

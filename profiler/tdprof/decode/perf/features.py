@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from tdprof.decode.perf_attr import SMALLEST_ATTR
+from tdprof.decode.perf.attr import SMALLEST_ATTR
 
 FEATURE_BITS = 256
 _MISC_BUILD_ID_SIZE = 1 << 15

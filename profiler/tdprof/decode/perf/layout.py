@@ -281,7 +281,7 @@ class SideBand:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedRecords:
     """A stretch that is no valid record: its offset in the stream and how many bytes were given up."""
 
     offset: int
@@ -311,7 +311,7 @@ class RecordLosses:
     guest_frames: int = 0
     unknown_contexts: int = 0
     deferred_chains: int = 0
-    damage: tuple[Damage, ...] = field(default=())
+    damage: tuple[DamagedRecords, ...] = field(default=())
 
 
 class RecordStream(Protocol):

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tdprof.capture.schema import BRANCHES
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.perf_attr import Attr
-from tdprof.decode.perf_groups import WHOLE_RECORDING_NS, Changes, Intervals, SumTable, native_samples
-from tdprof.decode.perf_layout import BRANCH_CALL_STACK, NOT_RECORDED, Samples, Table
+from tdprof.decode.perf.attr import Attr
+from tdprof.decode.perf.groups import WHOLE_RECORDING_NS, Intervals, ProcessChanges, SumTable, native_samples
+from tdprof.decode.perf.layout import BRANCH_CALL_STACK, NOT_RECORDED, Samples, Table
 from tdprof.linux.perf_abi import SampleType
 from tdprof.model.addresses import KERNEL_ADDRESS
 from tdprof.model.arrays import U64, distinct
@@ -169,7 +169,9 @@ class BranchTable:
         notes: what a reader of the numbers should know, a sentence each.
     """
 
-    def __init__(self, attrs: Sequence[Attr], numbers: Sequence[int], changes: Changes, writer: TableWriter) -> None:
+    def __init__(
+        self, attrs: Sequence[Attr], numbers: Sequence[int], changes: ProcessChanges, writer: TableWriter
+    ) -> None:
         recorded = [bool(attr.sample_type & SampleType.BRANCH_STACK) for attr in attrs]
         # perf record --call-graph lbr has the hardware drop a call when it returns.
         wanted = [

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tdprof.decode.perf_layout import RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.linux.perf_abi import ATTR_FLAGS, SampleType
 
 SMALLEST_ATTR = 64  # PERF_ATTR_SIZE_VER0

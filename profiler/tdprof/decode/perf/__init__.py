@@ -1,0 +1,1 @@
+"""perf's records and perf.data into columns."""
