@@ -67,7 +67,7 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
         if is_same_boot:
             addresses = decoded.kernel_addresses
             if manifest.spe is not None:
-                from tdprof.decode.spe_kernel import kernel_addresses_of_files  # only SPE needs the decoder
+                from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_files  # only SPE needs the decoder
 
                 addresses = np.union1d(addresses, kernel_addresses_of_files((source / SPE_FOLDER).glob("*.aux")))
             symbols = read_kernel_symbols(addresses)

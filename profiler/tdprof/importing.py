@@ -24,9 +24,9 @@ from tdprof.decode.perf.imported import (
     is_system_wide,
     start_realtime_ns,
 )
-from tdprof.decode.spe_capture import store_spe
-from tdprof.decode.spe_kernel import kernel_addresses
-from tdprof.decode.spe_spans import SpeInput, spe_input_of
+from tdprof.decode.spe.capture import store_spe
+from tdprof.decode.spe.kernel_addresses import kernel_addresses
+from tdprof.decode.spe.spans import SpeInput, spe_input_of
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso

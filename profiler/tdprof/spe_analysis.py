@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from arm_spe.tally import LATENCIES, Key, Lane, Tallied
 from tdprof.capture.manifest import SpeInfo
-from tdprof.decode.spe_counting import (
+from tdprof.decode.spe.counting import (
     LINE_BYTES,
     NOTHING,
     PAGE_BYTES,
@@ -23,8 +23,8 @@ from tdprof.decode.spe_counting import (
     count_records,
     count_words,
 )
-from tdprof.decode.spe_sources import LEVEL_ORDER
-from tdprof.decode.spe_spans import SpeInput
+from tdprof.decode.spe.data_sources import LEVEL_ORDER
+from tdprof.decode.spe.spans import SpeInput
 from tdprof.importing import import_perf_data
 from tdprof.metrics.spe import (
     RATIOS,

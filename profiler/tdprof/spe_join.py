@@ -12,7 +12,7 @@ from tdprof.capture.manifest import Host, Manifest, read_manifest
 from tdprof.catalog.choose import ARCHITECTURAL, find_by_midr, load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr
-from tdprof.decode.spe_capture import open_capture
+from tdprof.decode.spe.capture import open_capture
 from tdprof.metrics.attribution import MIN_SAMPLES
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
 from tdprof.model.arrays import I64

@@ -9,8 +9,8 @@ import pyarrow as pa
 from tdprof.capture.manifest import read_manifest
 from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.tables import read_side_table
-from tdprof.decode.spe_capture import open_capture
-from tdprof.decode.spe_samples import LATENCIES, add_up_samples
+from tdprof.decode.spe.capture import open_capture
+from tdprof.decode.spe.samples import LATENCIES, add_up_samples
 from tdprof.model.addresses import KERNEL_ADDRESS
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.profile import NO_ID

@@ -17,7 +17,7 @@ from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.addresses import address_tables
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.capture.tables import read_side_table
-from tdprof.decode.spe_sources import encoding_of, sources
+from tdprof.decode.spe.data_sources import encoding_of, sources
 from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.profile import NO_ID

@@ -25,7 +25,7 @@ from arm_spe.tally import (
     operation_lanes,
 )
 from builders import spe
-from tdprof.decode.spe_sources import encoding_of, fill_source_rules, source_codes, sources
+from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules, source_codes, sources
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled decoder is not built")
 N1 = 0x410FD0C0

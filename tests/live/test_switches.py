@@ -10,7 +10,7 @@ import pytest
 from tdprof.capture.spool import SpoolWriter
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import open_record_stream
-from tdprof.decode.spe_switches import switch_rows, switches_of
+from tdprof.decode.spe.switches import switch_rows, switches_of
 from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE, AttachedEvents, Rate, SamplingTarget
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.host import online_cpus

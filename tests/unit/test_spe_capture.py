@@ -13,9 +13,9 @@ from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import SPE_SPANS
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.spe_capture import conversion_of, open_capture, pairs_of, store_spe
-from tdprof.decode.spe_spans import AuxSpan, SpeInput
-from tdprof.decode.spe_table import time_ns
+from tdprof.decode.spe.capture import conversion_of, open_capture, pairs_of, store_spe
+from tdprof.decode.spe.spans import AuxSpan, SpeInput
+from tdprof.decode.spe.table import time_ns
 from tdprof.errors import TdprofError
 from tdprof.spe_analysis import weight_of
 

@@ -7,8 +7,8 @@ from builders import spe
 from builders.perf_data import AUXTRACE_INFO, Event, PerfDataWriter
 from builders.perf_records import RecordLayout
 from tdprof.capture.tables import read_table
-from tdprof.decode.spe_capture import open_capture
-from tdprof.decode.spe_kernel import kernel_addresses_of_files
+from tdprof.decode.spe.capture import open_capture
+from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_files
 from tdprof.importing import import_perf_data
 from tdprof.spe_analysis import By, analyse
 

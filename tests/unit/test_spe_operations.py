@@ -8,9 +8,9 @@ import pytest
 from builders import spe
 from builders.spe_capture import PID, load, records, write_spe_capture
 from tdprof.decode.perf.auxtrace import TimeConversion
-from tdprof.decode.spe_samples import NO_LATENCY, _round_down, add_up_samples
-from tdprof.decode.spe_spans import AuxLosses, AuxSpan, SpeInput
-from tdprof.decode.spe_switches import Switches
+from tdprof.decode.spe.samples import NO_LATENCY, _round_down, add_up_samples
+from tdprof.decode.spe.spans import AuxLosses, AuxSpan, SpeInput
+from tdprof.decode.spe.switches import Switches
 from tdprof.export.pprof import build_pprof
 from tdprof.model.spe import NO_TID, SampledOperations
 from tdprof.pipeline import load_profile

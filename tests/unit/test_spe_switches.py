@@ -15,7 +15,7 @@ from tdprof.capture.tables import TableWriter, read_table
 from tdprof.cli.import_ import command as import_command
 from tdprof.cli.spe import command
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT, NOT_RECORDED, SIDE_BAND
-from tdprof.decode.spe_switches import Switches, switch_rows, switches_of, switches_of_table, switches_table
+from tdprof.decode.spe.switches import Switches, switch_rows, switches_of, switches_of_table, switches_table
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.spe import NO_TID
 

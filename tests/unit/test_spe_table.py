@@ -14,8 +14,8 @@ from arm_spe import DecodeCounts
 from builders import spe
 from builders.spe_perf_data import perf_data
 from tdprof.cli.spe import _held_back
-from tdprof.decode.spe_spans import open_perf_data
-from tdprof.decode.spe_table import decode_spans
+from tdprof.decode.spe.spans import open_perf_data
+from tdprof.decode.spe.table import decode_spans
 
 SIZES = (700, 1, 90, 300)
 

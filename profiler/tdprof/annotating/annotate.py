@@ -10,7 +10,7 @@ from tdprof.annotating.callees import why_no_samples
 from tdprof.annotating.code import find_code, lines_with_code, read_code
 from tdprof.annotating.places import Places, find_places, sum_cost
 from tdprof.capture.manifest import read_manifest
-from tdprof.decode.spe_capture import open_capture
+from tdprof.decode.spe.capture import open_capture
 from tdprof.errors import TdprofError
 from tdprof.finishing import tables_of
 from tdprof.model.addresses import FileKind, Unknown

@@ -25,10 +25,10 @@ from tdprof.cli.memory import keep_process_small, take_memory_from_the_system
 from tdprof.cli.output import print_rendered, refuse_two_forms, replaced_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.usage import SuggestingGroup
-from tdprof.decode.spe_capture import open_capture
-from tdprof.decode.spe_csv import CsvWriter
-from tdprof.decode.spe_spans import AuxSpan, SpeInput, open_perf_data, open_raw
-from tdprof.decode.spe_table import Piece, decode_spans, spe_schema
+from tdprof.decode.spe.capture import open_capture
+from tdprof.decode.spe.csv_rows import CsvWriter
+from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_perf_data, open_raw
+from tdprof.decode.spe.table import DecodedPiece, decode_spans, spe_schema
 from tdprof.errors import TdprofError
 from tdprof.export.parquet import ParquetWriter
 from tdprof.report.spe import render_csv, render_json, render_text
@@ -206,7 +206,9 @@ def _held_back() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _with_progress(pieces: Iterator[Piece[pa.Buffer]], total_bytes: int, *, quiet: bool) -> Iterator[Piece[pa.Buffer]]:
+def _with_progress(
+    pieces: Iterator[DecodedPiece[pa.Buffer]], total_bytes: int, *, quiet: bool
+) -> Iterator[DecodedPiece[pa.Buffer]]:
     console = Console(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress("decoding", *columns, console=console, transient=True, disable=True) as bar:

@@ -17,7 +17,7 @@ from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read
 from tdprof.decode.perf.layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
-from tdprof.decode.spe_switches import switch_rows, switches_of, switches_table, without_switches
+from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.linux.file_bytes import open_own
 from tdprof.model.arrays import I64, U64, distinct
 from tdprof.model.events import Unit

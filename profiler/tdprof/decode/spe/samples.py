@@ -11,9 +11,9 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from arm_spe import Kind, RecordBatch, RecordDecoder
-from tdprof.decode.spe_counting import thread_of
-from tdprof.decode.spe_sources import LEVEL_ORDER, Level, encoding_of, source_codes, sources
-from tdprof.decode.spe_spans import AuxSpan, SpeInput
+from tdprof.decode.spe.counting import thread_of
+from tdprof.decode.spe.data_sources import LEVEL_ORDER, Level, encoding_of, source_codes, sources
+from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.model.arrays import I64
 
 LATENCIES = {"total_latency": Kind.TOT, "issue_latency": Kind.ISSUE, "translation_latency": Kind.XLAT}
@@ -44,7 +44,7 @@ _SNOOP = pa.array([None, *([None, "Hit"] * len(LEVEL_ORDER))], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
-class Detail:
+class LatencyDetail:
     """What is kept of latencies: the highest bits of each, and which.
 
     Attributes:
@@ -67,7 +67,13 @@ class Detail:
 
 # Finest first: a long recording has more distinct records than any viewer opens.
 _ALL, _TOTAL = tuple(LATENCIES), ("total_latency",)
-DETAILS = (Detail(0, _ALL), Detail(3, _ALL), Detail(2, _TOTAL), Detail(1, _TOTAL), Detail(0, ()))
+DETAILS = (
+    LatencyDetail(0, _ALL),
+    LatencyDetail(3, _ALL),
+    LatencyDetail(2, _TOTAL),
+    LatencyDetail(1, _TOTAL),
+    LatencyDetail(0, ()),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ class AddedUp:
     """
 
     table: pa.Table
-    detail: Detail
+    detail: LatencyDetail
 
 
 def add_up_samples(source: SpeInput, *, most_rows: int, progress: Callable[[str], None] = lambda _: None) -> AddedUp:
@@ -141,7 +147,7 @@ def _sources(batch: RecordBatch, span: AuxSpan) -> NDArray[np.int64]:
     return found
 
 
-def _grouped(parts: list[pa.Table], detail: Detail) -> pa.Table:
+def _grouped(parts: list[pa.Table], detail: LatencyDetail) -> pa.Table:
     table = pa.concat_tables(parts)
     for name in LATENCIES:
         cycles = table[name].to_numpy()

@@ -15,8 +15,8 @@ from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
 from tdprof.capture.tables import COPY_AGAIN, TableWriter, read_table
 from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.decode.perf.layout import NOT_RECORDED
-from tdprof.decode.spe_spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
-from tdprof.decode.spe_switches import switches_of_table, switches_table
+from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
+from tdprof.decode.spe.switches import switches_of_table, switches_table
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
 from arm_spe.arrow import record_schema, to_arrow
 from tdprof.decode.perf.auxtrace import TimeConversion
-from tdprof.decode.spe_sources import encoding_of, source_codes, sources
-from tdprof.decode.spe_spans import MOST_WORKERS, AuxSpan, SpeInput
+from tdprof.decode.spe.data_sources import encoding_of, source_codes, sources
+from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
 
 BATCH_RECORDS = 1 << 16
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def span_table(batch: RecordBatch, span: AuxSpan, conversion: TimeConversion | N
 
 
 @dataclass(frozen=True, slots=True)
-class Piece(Generic[T]):
+class DecodedPiece(Generic[T]):
     """What became of one batch of records.
 
     Attributes:
@@ -94,7 +94,7 @@ def decode_spans(
     *,
     workers: int,
     batch_records: int = BATCH_RECORDS,
-) -> Iterator[Piece[T]]:
+) -> Iterator[DecodedPiece[T]]:
     """All records of an input in the order of its spans, a batch at a time, converted by the threads that decode.
 
     One thread decodes at a time, in order, which takes a small part of what a conversion does; these run in parallel,
@@ -127,7 +127,7 @@ def decode_spans(
             counts.add(decoder.counts)
             current.clear()
 
-    def work() -> tuple[int, Piece[T] | None]:
+    def work() -> tuple[int, DecodedPiece[T] | None]:
         memory = free.pop()  # as many as threads
         try:
             with lock:
@@ -136,13 +136,13 @@ def decode_spans(
                 return number, None
             span, batch = decoded
             value = convert(span_table(batch, span, source.time_conversion))
-            return number, Piece(span, int(batch["offset"][-1]), len(batch), value)
+            return number, DecodedPiece(span, int(batch["offset"][-1]), len(batch), value)
         finally:
             free.append(memory)
 
     with ThreadPoolExecutor(workers) as pool:
         running = deque(pool.submit(work) for _ in range(workers + 1))
-        done: dict[int, Piece[T] | None] = {}
+        done: dict[int, DecodedPiece[T] | None] = {}
         for wanted in itertools.count():
             while wanted not in done:
                 number, piece = running.popleft().result()

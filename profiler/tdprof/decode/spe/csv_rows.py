@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from tdprof.decode.spe_table import spe_schema
+from tdprof.decode.spe.table import spe_schema
 
 HEX_COLUMNS = ("pc", "events", "va", "pa", "branch_target", "previous_branch_target")
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)

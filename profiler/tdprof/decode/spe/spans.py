@@ -18,7 +18,7 @@ import numpy as np
 from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo, TimeConversion
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.layout import Table
-from tdprof.decode.spe_switches import Switches, switch_rows, switches_of
+from tdprof.decode.spe.switches import Switches, switch_rows, switches_of
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.perf_abi import RecordType

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from arm_spe import ColumnMemory, RecordDecoder
-from tdprof.decode.spe_spans import SpeInput, open_raw
+from tdprof.decode.spe.spans import SpeInput, open_raw
 from tdprof.model.arrays import U64
 
 _KERNEL = np.uint64(1 << 63)

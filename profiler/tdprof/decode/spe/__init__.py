@@ -1,0 +1,1 @@
+"""SPE data into columns, sums and samples, by means of `arm_spe`."""
