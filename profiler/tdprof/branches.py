@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from tdprof.attribute.addresses import branch_ends
 from tdprof.capture.manifest import read_manifest
 from tdprof.capture.tables import has_table, read_table
 from tdprof.errors import TdprofError
@@ -16,7 +17,7 @@ from tdprof.model.arrays import I64, U64
 from tdprof.model.branches import BranchEnd, BranchReport
 from tdprof.model.profile import Profile
 from tdprof.model.spe import RatioColumn
-from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, branch_ends, load_other_samples
+from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, load_other_samples
 from tdprof.profile.frames import frame_stacks, function_names, group_of_row, group_rows, leaf_locations, module_names
 from tdprof.text import printable
 

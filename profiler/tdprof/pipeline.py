@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tdprof.attribute.address_space import AddressSpaces
-from tdprof.attribute.addresses import address_tables
+from tdprof.attribute.addresses import branch_ends
 from tdprof.attribute.containers import foreign_paths
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
@@ -20,11 +20,10 @@ from tdprof.errors import TdprofError
 from tdprof.finishing import finish_capture, tables_of
 from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
-from tdprof.model.arrays import I64, U64, distinct
+from tdprof.model.arrays import U64, distinct
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings
 from tdprof.model.profile import LocationTable, Profile, SampleTable, StackTable
-from tdprof.profile.frames import group_of_row, group_rows
 from tdprof.profile.naming import name_locations
 from tdprof.profile.reliability import container_doubts, count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer, demangle
@@ -119,24 +118,6 @@ def archive_symbols(
             f"cannot write the symbols into {folder}: {error.strerror}", hint="check its permissions and the disk"
         ) from error
     return [(file, locations) for file, _, locations in found]
-
-
-def branch_ends(branches: pa.Table) -> tuple[I64, pa.Table, pa.Table]:
-    """The ends of a capture's branches as samples and stacks.
-
-    Returns:
-        int64[2n], the sample of all sources, and then of all targets; -1 where it was not recorded.
-        samples, stacks: tables, a sample for each end that differs from the others.
-    """
-    addresses = np.concatenate([branches[name].fill_null(0).to_numpy() for name in ("from_address", "to_address")])
-    known = np.flatnonzero(addresses)
-    keys = [np.tile(branches[name].to_numpy(), 2)[known] for name in ("pid", "time_ns")]
-    order, start = group_rows(*keys, addresses[known])
-    end = np.full(len(addresses), -1, np.int64)
-    end[known] = group_of_row(order, start)
-    first = known[order[start]]
-    pid, time_ns = (np.tile(branches[name].to_numpy(), 2)[first] for name in ("pid", "time_ns"))
-    return end, *address_tables(addresses[first], pid, time_ns)
 
 
 def load_profile(

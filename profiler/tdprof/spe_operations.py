@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from tdprof.attribute.threads import ThreadOwners
 from tdprof.capture.manifest import read_manifest
 from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.tables import read_side_table
@@ -16,7 +17,6 @@ from tdprof.model.events import EventInfo, Unit
 from tdprof.model.profile import NO_ID
 from tdprof.model.spe import RECORDS, SampledOperations
 from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, load_other_samples
-from tdprof.spe_rows import ThreadOwners
 
 # `go tool pprof` needs about a kilobyte for each label of each sample.
 MOST_ROWS = 50_000

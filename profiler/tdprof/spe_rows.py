@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from arm_spe.groups import GroupTable
@@ -16,12 +15,12 @@ from arm_spe.tally import NO_ROW, NOTHING, OTHERS
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.addresses import address_tables
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
+from tdprof.attribute.threads import ThreadOwners
 from tdprof.capture.tables import read_side_table
 from tdprof.decode.spe.data_sources import encoding_of, sources
 from tdprof.model.addresses import MappedFile
-from tdprof.model.arrays import I32, I64, U32, U64
+from tdprof.model.arrays import I32, I64, U64
 from tdprof.model.profile import NO_ID
-from tdprof.model.spe import NO_TID
 from tdprof.profile.naming import Demangle, Locate, name_locations
 
 MAX_ROWS = 1 << 19
@@ -155,28 +154,6 @@ class _Function(NamedTuple):
     linkage_name: str
     source_file: str
     mapped_file: MappedFile | None
-
-
-class ThreadOwners:
-    """Which process a thread belongs to.
-
-    A thread that side-band does not name is taken for a process's first; a record without a thread belongs to the only
-    process there is, if there is one.
-
-    Args:
-        mappings, processes: a capture's tables.
-    """
-
-    def __init__(self, mappings: pa.Table, processes: pa.Table) -> None:
-        self._pid_of = dict(zip(processes["tid"].to_pylist(), processes["pid"].to_pylist(), strict=True))
-        mapped = set(mappings["pid"].to_pylist())
-        self._pid_of[NO_TID] = mapped.pop() if len(mapped) == 1 else NO_ID
-
-    def pids(self, tids: U64) -> U32:
-        """uint32[n]: the process of each thread, ``NO_ID`` where nothing tells."""
-        distinct, which = np.unique(tids, return_inverse=True)
-        pids: U32 = np.array([self._pid_of.get(tid, tid) for tid in distinct.tolist()], np.uint32)
-        return pids[which.reshape(-1)]
 
 
 class CodeRows:

@@ -14,8 +14,8 @@ from tdprof.symbolize.cache import CachedSymbols, SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex
 from tdprof.symbolize.debug_files import DebugDirs, DebugFile, find_debug_file, find_shared_file, read_mini_debug_info
 from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, read_debug_sections
+from tdprof.symbolize.demangling import split_clone_tags
 from tdprof.symbolize.locations import find_locations
-from tdprof.symbolize.names import split_clone_tags
 from tdprof.symbolize.plt import read_plt
 from tdprof.symbolize.split_units import SplitFinder
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, join_tables, read_elf_symbols
