@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tdprof.cli.record_topdown import DEFAULT_HZ
-from tdprof.finishing import finish_capture
 from tdprof.model.events import SampledGroup, TopdownInfo
+from tdprof.pipeline.finish import finish_capture
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder import session
 from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget

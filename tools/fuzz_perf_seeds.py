@@ -17,8 +17,8 @@ from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Read, RecordWrit
 from tdprof.decode.perf.data import PerfData  # noqa: E402
 from tdprof.decode.perf.layout import RecordLayout  # noqa: E402
 from tdprof.errors import TdprofError  # noqa: E402
-from tdprof.importing import import_perf_data  # noqa: E402
 from tdprof.linux.perf_abi import RecordType, SampleType  # noqa: E402
+from tdprof.pipeline.import_perf import import_perf_data  # noqa: E402
 
 IDENTIFIER = SampleType.IDENTIFIER
 

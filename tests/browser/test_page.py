@@ -16,7 +16,8 @@ from builders.topdown import EXAMPLE, Code, topdown_profile
 from tdprof.cli.loading import load_with_findings, with_function_operations
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings
+from tdprof.pipeline.load import find_findings
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Comparison, compare
 from tdprof.profile.frames import function_names

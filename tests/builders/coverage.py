@@ -9,7 +9,7 @@ import numpy as np
 from builders.simulation import Program, Recording, Run, simulate
 from builders.topdown import EXAMPLE, SPECULATION_BOUND, Code
 from tdprof.model.findings import Findings, MetricValue
-from tdprof.pipeline import find_findings
+from tdprof.pipeline.load import find_findings
 from tdprof.profile.frames import function_names
 
 LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")

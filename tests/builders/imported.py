@@ -5,7 +5,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from tdprof.cli import report
-from tdprof.importing import import_perf_data
+from tdprof.pipeline.import_perf import import_perf_data
 
 
 def imported(folder: Path, data: bytes) -> Path:

@@ -18,10 +18,10 @@ from builders.spe_capture import write_spe_capture
 from builders.topdown_example import CYCLES, topdown_example
 from tdprof.export.pprof import write_pprof
 from tdprof.model.profile import Profile
-from tdprof.pipeline import load_profile
+from tdprof.pipeline.load import load_profile
+from tdprof.pipeline.spe_samples import load_operations
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots
-from tdprof.spe_operations import load_operations
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed: tools/setup test")
 

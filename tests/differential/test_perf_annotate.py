@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.annotating import annotate
-from tdprof.importing import import_perf_data
 from tdprof.model.annotation import Annotation
-from tdprof.pipeline import DEFAULT_SYMBOLS, load_profile
+from tdprof.pipeline.annotate.function import annotate
+from tdprof.pipeline.annotate.source_files import SourceFiles
+from tdprof.pipeline.import_perf import import_perf_data
+from tdprof.pipeline.load import load_profile
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS
 from tdprof.profile.choice import choose_function
-from tdprof.source_files import SourceFiles
 
 _NEEDED = ("perf", "g++", "objdump")
 pytestmark = [

@@ -17,8 +17,8 @@ from builders.perf_records import Sample, branch_flags
 from builders.perf_tool import NO_PERF, find_perf, perf_shares
 from tdprof.capture.tables import read_table
 from tdprof.decode.perf.layout import BRANCH_HW_INDEX, RecordLayout
-from tdprof.importing import import_perf_data
 from tdprof.linux.perf_abi import SampleType
+from tdprof.pipeline.import_perf import import_perf_data
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(find_perf() is None, reason=NO_PERF)]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from builders.perf_tool import NO_PERF, find_perf, perf_shares
-from tdprof.importing import import_perf_data
 from tdprof.model.profile import Profile
-from tdprof.pipeline import load_profile
+from tdprof.pipeline.import_perf import import_perf_data
+from tdprof.pipeline.load import load_profile
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(find_perf() is None, reason=NO_PERF)]
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tdprof.model.profile import Profile
-from tdprof.pipeline import load_profile
+from tdprof.pipeline.load import load_profile
 
 TDPROF = (sys.executable, "-c", "from tdprof.cli.main import main; main()")
 # How long anything may take on a machine that is busy with other work; nothing waits this long unless it hangs.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from live.recording import PATIENCE_S, TDPROF, has_spooled, record, start_record, wait_until
 from tdprof.errors import TdprofError
-from tdprof.pipeline import load_profile
+from tdprof.pipeline.load import load_profile
 
 pytestmark = pytest.mark.needs_perf
 

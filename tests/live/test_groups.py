@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from live.recording import Capture, record, run_record, user_function
-from tdprof.finishing import finish_capture
 from tdprof.model.events import SampledGroup, TopdownInfo
+from tdprof.pipeline.finish import finish_capture
 from tdprof.recorder import session
 from tdprof.recorder.attach import Rate
 from tdprof.recorder.events import parse_event

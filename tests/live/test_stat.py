@@ -16,9 +16,9 @@ from builders.catalogs import event, metric, small_catalog, write_catalog
 from builders.perf_tool import NO_PERF, find_perf
 from tdprof.catalog.choose import CatalogChoice
 from tdprof.catalog.load import load_catalog
-from tdprof.counting import Plan, measure, plan_counting
 from tdprof.errors import TdprofError
 from tdprof.model.measurement import Measurement
+from tdprof.pipeline.count import Plan, measure, plan_counting
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.counted_run import Subject
 from tdprof.recorder.events import parse_events

@@ -25,7 +25,8 @@ from tdprof.cli.loading import load_with_findings
 from tdprof.metrics.formula import evaluate
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
-from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings, load_profile
+from tdprof.pipeline.load import find_findings, load_profile
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS
 from tdprof.profile.frames import function_names
 
 Simulate = Callable[..., Simulation]

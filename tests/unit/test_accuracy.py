@@ -9,7 +9,7 @@ import pytest
 from builders.coverage import BROKEN, KEPT, Case, measure
 from builders.simulation import simulate
 from tdprof.model.findings import Findings
-from tdprof.pipeline import find_findings
+from tdprof.pipeline.load import find_findings
 from tdprof.profile.frames import function_names
 
 RUNS = {1: 60, 3: 15}

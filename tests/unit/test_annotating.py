@@ -6,14 +6,15 @@ import pyarrow.compute as pc
 import pytest
 
 from builders.spe_capture import write_spe_capture
-from tdprof.annotating import annotate
 from tdprof.capture.tables import read_table, replace_table
 from tdprof.model.annotation import Annotation, SourceLine
-from tdprof.pipeline import DEFAULT_SYMBOLS, find_findings, load_profile
+from tdprof.pipeline.annotate.function import annotate
+from tdprof.pipeline.annotate.source_files import SourceFiles
+from tdprof.pipeline.load import find_findings, load_profile
+from tdprof.pipeline.spe_columns import join_spe
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.choice import choose_function
-from tdprof.source_files import SourceFiles
-from tdprof.spe_join import join_spe
 
 
 def annotated(capture: Path, function: str, *, has_code: bool = False) -> Annotation:

@@ -13,7 +13,7 @@ from tdprof.metrics.attribution import MIN_SAMPLES, attribute_metrics
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile, SampleTable
-from tdprof.pipeline import find_findings
+from tdprof.pipeline.load import find_findings
 from tdprof.profile.frames import function_names
 
 LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")

@@ -13,10 +13,10 @@ from builders.perf_records import Sample, branch_flags
 from tdprof.capture.tables import has_table, read_table
 from tdprof.decode.perf.layout import BRANCH_CALL_STACK, BRANCH_COUNTERS, BRANCH_HW_INDEX, RecordLayout
 from tdprof.errors import TdprofError
-from tdprof.importing import import_perf_data
 from tdprof.linux.perf_abi import SampleType
 from tdprof.metrics.spe import share_interval
-from tdprof.pipeline import archive_symbols
+from tdprof.pipeline.import_perf import import_perf_data
+from tdprof.pipeline.symbols import archive_symbols
 
 SOURCE = """
 __attribute__((noinline)) int callee(int x) { return x * 3; }

@@ -118,8 +118,8 @@ def test_a_group_by_itself_is_its_help(typed: tuple[str, ...]) -> None:
     ("module", "unwanted"),
     [
         ("tdprof.cli.record", {"numpy", "pyarrow", "rich", "subprocess", "tdprof.catalog"}),
-        ("tdprof.finishing", {"rich", "tdprof.symbolize", "tdprof.attribute", "tdprof.metrics"}),
-        ("tdprof.pipeline", {"urllib.request", "http.client", "rich"}),
+        ("tdprof.pipeline.finish", {"rich", "tdprof.symbolize", "tdprof.attribute", "tdprof.metrics"}),
+        ("tdprof.pipeline.load", {"urllib.request", "http.client", "rich"}),
     ],
 )
 def test_what_starts_and_ends_a_recording_loads_no_more_than_it_needs(module: str, unwanted: set[str]) -> None:

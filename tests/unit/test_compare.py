@@ -15,7 +15,7 @@ from tdprof.model.addresses import MappedFile, Unknown
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Diagnosis, Findings, MetricTable
 from tdprof.model.profile import Profile
-from tdprof.pipeline import find_findings
+from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Basis, Comparison, Match, compare
 from tdprof.profile.compare.significance import holm, two_sided_p

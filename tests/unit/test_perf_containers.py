@@ -14,9 +14,9 @@ from tdprof.capture.schema import table_file
 from tdprof.capture.tables import has_table, read_table
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
-from tdprof.importing import import_perf_data
 from tdprof.linux.perf_abi import SampleType
-from tdprof.pipeline import load_profile
+from tdprof.pipeline.import_perf import import_perf_data
+from tdprof.pipeline.load import load_profile
 
 FIELDS = SampleType.IDENTIFIER | SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.PERIOD
 OWN, OTHER = 4026531832, 4026532177

@@ -13,8 +13,8 @@ from tdprof.capture.manifest import Manifest, Rung, read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
-from tdprof.importing import import_perf_data
 from tdprof.linux.perf_abi import RecordType, SampleType
+from tdprof.pipeline.import_perf import import_perf_data
 
 SAMPLE_TYPE = (
     SampleType.IDENTIFIER
@@ -187,7 +187,7 @@ def test_why_the_kernel_has_no_names_is_said_as_it_is(tmp_path: Path, monkeypatc
     cut = next(note for note in manifest.notes if note.startswith("header sections that are damaged or cut off"))
     assert "hostname, osrelease" in cut
     here = {"/proc/sys/kernel/hostname": "arm-box", "/proc/sys/kernel/osrelease": "5.10.0"}
-    monkeypatch.setattr("tdprof.importing.read_text", lambda path: here[path])
+    monkeypatch.setattr("tdprof.pipeline.import_perf.read_text", lambda path: here[path])
     made.features.pop(2)
     _, manifest = imported(tmp_path / "restarted", made.file(data))
     assert kernel_note(manifest).startswith("this machine was started again since the recording, or hides ")

@@ -14,7 +14,7 @@ from tdprof.cli import record_topdown
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown
 from tdprof.errors import TdprofError
 from tdprof.model.events import SampledGroup, TopdownInfo
-from tdprof.planning import SamplingPlan, plan_groups, plan_sampling, sampled_metrics
+from tdprof.pipeline.plan import SamplingPlan, plan_groups, plan_sampling, sampled_metrics
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.pmu import CorePmu, Counters

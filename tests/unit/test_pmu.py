@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tdprof.catalog.choose import CatalogChoice, load_packaged
-from tdprof.counting import Plan, plan_counting
 from tdprof.errors import TdprofError
+from tdprof.pipeline.count import Plan, plan_counting
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.events import parse_events
 from tdprof.recorder.pmu import CPU_CYCLES_CODE, CorePmu, Counters, find_arm_pmu, parse_cpus, probe_counters

@@ -15,7 +15,7 @@ from builders.topdown import topdown_profile
 from tdprof.cli import report
 from tdprof.errors import TdprofError
 from tdprof.model.profile import Profile
-from tdprof.pipeline import find_findings
+from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tdprof.errors import TdprofError
-from tdprof.source_files import SourceFiles, parse_source_map
+from tdprof.pipeline.annotate.source_files import SourceFiles, parse_source_map
 
 
 def write(path: Path, text: str = "one\ntwo\n") -> Path:

@@ -17,7 +17,7 @@ from tdprof.decode.spe.capture import conversion_of, open_capture, pairs_of, sto
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.decode.spe.table import time_ns
 from tdprof.errors import TdprofError
-from tdprof.spe_analysis import weight_of
+from tdprof.pipeline.spe_report import weight_of
 
 SPE = SpeInfo(4096, [])
 MANIFEST = Manifest(HOST, [], [], False, [], Rung.BPF_PMU, "", 0, 0, 0, None, spe=SPE, state=State.COMPLETE)  # type: ignore[arg-type]

@@ -163,8 +163,8 @@ def test_report_by_source_adds_up(tmp_path: Path, jobs: int) -> None:
 
 
 def test_rows_without_room_are_one_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tdprof.spe_rows.Placement.__init__.__defaults__", (2,))
-    monkeypatch.setattr("tdprof.spe_analysis.MAX_ROWS", 2)
+    monkeypatch.setattr("tdprof.pipeline.spe_rows.Placement.__init__.__defaults__", (2,))
+    monkeypatch.setattr("tdprof.pipeline.spe_report.MAX_ROWS", 2)
     accesses = [access(1, 0x1000 * line, is_store=bool(line & 1)) for line in (1, 2, 3, 4, 4, 1)]
     stream, _ = spe.write_stream(accesses, spe.packed_record)
     (tmp_path / "aux").write_bytes(stream)

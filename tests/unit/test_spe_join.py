@@ -13,9 +13,9 @@ from builders.spe_capture import write_spe_capture
 from tdprof.capture.manifest import read_manifest, write_manifest
 from tdprof.metrics.spe import share_interval
 from tdprof.model.findings import Findings, MetricTable
-from tdprof.pipeline import load_profile
+from tdprof.pipeline.load import load_profile
+from tdprof.pipeline.spe_columns import catalog_of, count_functions, disagreements, join_spe
 from tdprof.profile.frames import function_names
-from tdprof.spe_join import catalog_of, count_functions, disagreements, join_spe
 
 
 def values(table: MetricTable, row: int, metric: str) -> tuple[float, float, int, bool]:

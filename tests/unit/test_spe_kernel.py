@@ -9,8 +9,8 @@ from builders.perf_records import RecordLayout
 from tdprof.capture.tables import read_table
 from tdprof.decode.spe.capture import open_capture
 from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_files
-from tdprof.importing import import_perf_data
-from tdprof.spe_analysis import By, analyse
+from tdprof.pipeline.import_perf import import_perf_data
+from tdprof.pipeline.spe_report import By, analyse
 
 BASE = 0xFFFF_8000_0800_0000
 KALLSYMS = [

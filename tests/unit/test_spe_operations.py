@@ -13,9 +13,9 @@ from tdprof.decode.spe.spans import AuxLosses, AuxSpan, SpeInput
 from tdprof.decode.spe.switches import Switches
 from tdprof.export.pprof import build_pprof
 from tdprof.model.spe import NO_TID, SampledOperations
-from tdprof.pipeline import load_profile
+from tdprof.pipeline.load import load_profile
+from tdprof.pipeline.spe_samples import load_operations
 from tdprof.profile.frames import frame_stacks, function_names
-from tdprof.spe_operations import load_operations
 
 V1 = 0x410FD400
 

@@ -17,7 +17,7 @@ from tdprof.capture.tables import TableWriter
 from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.spe import NO_TID
-from tdprof.spe_rows import BlockRows, CodeRows, Detail, Placement, SourceRows
+from tdprof.pipeline.spe_rows import BlockRows, CodeDetail, Placement, SourceRows, SymbolizedRows
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled decoder is not built")
 PROGRAM, LIBRARY = 0x400000, 0x7F0000000000
@@ -65,11 +65,11 @@ def demangle(names: Sequence[str]) -> list[str]:
     return [name and f"{name}()" for name in names]
 
 
-def code(tables: Path, detail: Detail) -> CodeRows:
-    return CodeRows(tables, detail, locate, demangle)
+def code(tables: Path, detail: CodeDetail) -> SymbolizedRows:
+    return SymbolizedRows(tables, detail, locate, demangle)
 
 
-def named(rows: CodeRows, groups: list[tuple[int, int]], cuts: Sequence[int] = ()) -> list[str]:
+def named(rows: SymbolizedRows, groups: list[tuple[int, int]], cuts: Sequence[int] = ()) -> list[str]:
     """The row's name of each group, placed in pieces."""
     first, second = (np.array(column, np.uint64) for column in zip(*groups, strict=True))
     edges = [0, *sorted(min(cut, len(groups)) for cut in cuts), len(groups)]
@@ -85,13 +85,13 @@ def test_code_by_function_line_and_instruction(tables: Path) -> None:
         (PROGRAM + 0x410, 10), (LIBRARY + 0x9000, 20), (PROGRAM, 20), (1 << 20, 77),
     ]  # fmt: skip
     unknown = ["[no symbol] library+0x9000", "[no mapping]", "[no mapping]"]
-    functions = code(tables, Detail.FUNCTION)
+    functions = code(tables, CodeDetail.FUNCTION)
     assert named(functions, groups) == ["f2()"] * 4 + ["f4()", *unknown]
     assert len(functions.names()) == 5  # f2 of the program is not the library's
-    assert named(code(tables, Detail.LINE), groups) == [
+    assert named(code(tables, CodeDetail.LINE), groups) == [
         "f2() a.c:34", "f2() a.c:48", "f2() a.c:34", "f2() a.c:34", "f4() ??:66", *(f"{name} ??:?" for name in unknown),
     ]  # fmt: skip
-    assert named(code(tables, Detail.INSTRUCTION), groups) == [
+    assert named(code(tables, CodeDetail.INSTRUCTION), groups) == [
         "f2() 0x210", "f2() 0x2f0", "f2() 0x210", "f2() 0x214", "f4() 0x410", "[no symbol] library+0x9000 0x9000",
         "[no mapping] 0x400000", "[no mapping] 0x100000",
     ]  # fmt: skip
@@ -108,11 +108,11 @@ GROUPS = st.tuples(
 @given(
     groups=st.lists(GROUPS, min_size=1, max_size=60, unique=True),
     cuts=st.lists(st.integers(0, 60), max_size=3),
-    detail=st.sampled_from(Detail),
+    detail=st.sampled_from(CodeDetail),
 )
 @settings(max_examples=40, deadline=None)
 def test_rows_do_not_depend_on_when_groups_come(
-    tables: Path, groups: list[tuple[int, int]], cuts: list[int], detail: Detail
+    tables: Path, groups: list[tuple[int, int]], cuts: list[int], detail: CodeDetail
 ) -> None:
     whole, pieces = code(tables, detail), code(tables, detail)
     assert named(whole, groups) == named(pieces, groups, cuts)

@@ -8,9 +8,9 @@ import click
 
 from tdprof.cli.loading import as_capture, find_event, load_capture_with_findings, symbol_options
 from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output, waiting
-from tdprof.pipeline import SymbolOptions
+from tdprof.pipeline.annotate.source_files import SourceFiles, parse_source_map
+from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.choice import choose_function
-from tdprof.source_files import SourceFiles, parse_source_map
 
 
 @click.command("annotate")
@@ -69,7 +69,7 @@ def command(
         chosen = choose_function(profile, function, leading)
 
         # Only now: what is typed wrong is said at once.
-        from tdprof.annotating import annotate
+        from tdprof.pipeline.annotate.function import annotate
         from tdprof.report.annotation_json import render_csv, render_json
         from tdprof.report.annotation_text import render_text
 

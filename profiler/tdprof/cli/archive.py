@@ -7,7 +7,7 @@ import click
 
 from tdprof.cli.loading import capture_argument, symbol_options
 from tdprof.cli.output import waiting
-from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, archive_symbols
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, archive_symbols
 
 
 @click.command("archive")

@@ -17,7 +17,7 @@ from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.pipeline import SymbolOptions
+from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.compare import Basis, Comparison, compare
 from tdprof.profile.compare.conditions import find_breaches, parse_condition
 from tdprof.profile.compare.significance import DEFAULT_NOISE_PERCENT

@@ -25,7 +25,7 @@ from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.model.spe import SampledOperations
-from tdprof.pipeline import SymbolOptions
+from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.categories import with_categories
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _prepare(capture: Path, target: Format, event: str | None, older: Path | Non
     operations = None
     if target.has_operations and event is None and has_spe(capture):
         # Only now: SPE's part of the program is not needed for anything else here.
-        from tdprof.spe_operations import load_operations
+        from tdprof.pipeline.spe_samples import load_operations
 
         with waiting("adding up SPE records") as say:
             try:

@@ -38,7 +38,7 @@ def command(what: str, cpu: str, catalog_file: Path | None, as_json: bool, as_cs
     tdprof list tree --cpu n3             which metric leads to which
     """
     refuse_two_forms(as_json=as_json, as_csv=as_csv)
-    form = Form.JSON if as_json else Form.CSV if as_csv else Form.TEXT
+    form = ListForm.JSON if as_json else ListForm.CSV if as_csv else ListForm.TEXT
     if what == "cpus":
         _print(_cpus(), _cpu_lines, form)
         return
@@ -49,7 +49,7 @@ def command(what: str, cpu: str, catalog_file: Path | None, as_json: bool, as_cs
     _print(objects(choice.catalog), lines, form)
 
 
-class Form(Enum):
+class ListForm(Enum):
     """How a list is printed."""
 
     TEXT = "text"
@@ -57,14 +57,14 @@ class Form(Enum):
     CSV = "csv"
 
 
-def _print(objects: list[Json], lines: Callable[[list[Json]], list[str]], form: Form) -> None:
+def _print(objects: list[Json], lines: Callable[[list[Json]], list[str]], form: ListForm) -> None:
     with standard_output():
         match form:
-            case Form.TEXT:
+            case ListForm.TEXT:
                 click.echo("\n".join(lines(objects)))
-            case Form.JSON:
+            case ListForm.JSON:
                 click.echo(json.dumps(objects, indent=1, ensure_ascii=False))
-            case Form.CSV:
+            case ListForm.CSV:
                 heading = list(dict.fromkeys(key for each in objects for key in each))
                 sys.stdout.writelines(
                     write_rows(heading, ([_cell(each.get(key)) for key in heading] for each in objects))

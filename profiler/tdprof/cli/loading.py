@@ -17,7 +17,8 @@ from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.pipeline import SymbolOptions, find_findings, load_profile
+from tdprof.pipeline.load import find_findings, load_profile
+from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.calibrate import calibrated
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def load_capture_with_findings(
         findings = find_findings(profile)
         if with_spe:
             # Only now: SPE's part of the program is not needed for anything else.
-            from tdprof.spe_join import join_spe
+            from tdprof.pipeline.spe_columns import join_spe
 
             try:
                 findings = join_spe(findings, folder, profile, symbols, say)
@@ -147,7 +148,7 @@ def with_function_operations(
     """
     if not has_spe(capture):
         return profile, None
-    from tdprof.spe_join import count_functions
+    from tdprof.pipeline.spe_columns import count_functions
 
     with waiting("adding up SPE records") as say:
         try:

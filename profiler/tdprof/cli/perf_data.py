@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from tdprof.capture.manifest import Manifest
-from tdprof.importing import import_perf_data
 from tdprof.model.losses import Losses
+from tdprof.pipeline.import_perf import import_perf_data
 
 _PROGRESS_AFTER_S = 2.0
 

@@ -149,7 +149,7 @@ def command(
     outcome = record(options)
     # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
     from tdprof.cli.memory import keep_process_small
-    from tdprof.finishing import finish_capture
+    from tdprof.pipeline.finish import finish_capture
 
     keep_process_small()
     if outcome.failure is None:

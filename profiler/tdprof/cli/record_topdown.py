@@ -11,7 +11,7 @@ import click
 from tdprof.errors import TdprofError
 
 if TYPE_CHECKING:
-    from tdprof.planning import SamplingPlan
+    from tdprof.pipeline.plan import SamplingPlan
     from tdprof.recorder.pmu import CorePmu, Counters
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -103,7 +103,7 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
     """
     from tdprof.catalog.choose import choose_catalog, name_of
     from tdprof.catalog.midr import read_core_types
-    from tdprof.planning import (
+    from tdprof.pipeline.plan import (
         SamplingPlan,
         check_names,
         plan_groups,

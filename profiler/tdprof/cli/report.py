@@ -15,7 +15,7 @@ from tdprof.cli.output import PIPE_COLUMNS, print_rendered, standard_output
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile.choice import choose_function
 from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
 from tdprof.report.csv import hotspot_csv, metric_csv, tree_csv
@@ -127,9 +127,9 @@ def command(
     _refuse_ignored(imported, sort, symbols)
     if is_branches or by == "cgroup":
         # Only now: a recording of perf that has these is rare.
-        from tdprof.cli.report_imported import Form, report_branches, report_cgroups
+        from tdprof.cli.report_imported import TableForm, report_branches, report_cgroups
 
-        form = Form(as_json, as_csv, limit, DEFAULT_LIMIT, may_page=not no_pager)
+        form = TableForm(as_json, as_csv, limit, DEFAULT_LIMIT, may_page=not no_pager)
         if is_branches:
             report_branches(capture, symbols, form, by_function=by == "function")
         else:

@@ -7,20 +7,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tdprof.branches import load_branches
 from tdprof.capture.tables import has_table, read_table
 from tdprof.cli.loading import as_capture
 from tdprof.cli.output import print_rendered, standard_output, waiting
 from tdprof.errors import TdprofError
-from tdprof.finishing import tables_of
-from tdprof.pipeline import SymbolOptions
+from tdprof.pipeline.branches import load_branches
+from tdprof.pipeline.finish import tables_of
+from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.cgroups import add_up_cgroups
 from tdprof.report.branches import render_branches, render_branches_csv, render_branches_json
 from tdprof.report.cgroups import render_cgroups, render_cgroups_csv, render_cgroups_json
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TableForm:
     """How a table is printed; ``limit`` is the most rows, 0 for all, None for as many as usual."""
 
     as_json: bool
@@ -30,7 +30,7 @@ class Form:
     may_page: bool
 
 
-def report_branches(capture: Path, symbols: SymbolOptions, form: Form, *, by_function: bool) -> None:
+def report_branches(capture: Path, symbols: SymbolOptions, form: TableForm, *, by_function: bool) -> None:
     """Print a capture's branch stacks, or those of perf.data.
 
     Raises:
@@ -46,7 +46,7 @@ def report_branches(capture: Path, symbols: SymbolOptions, form: Form, *, by_fun
     )
 
 
-def report_cgroups(capture: Path, form: Form) -> None:
+def report_cgroups(capture: Path, form: TableForm) -> None:
     """Print a capture's samples by control group, or those of perf.data.
 
     Raises:
@@ -69,7 +69,7 @@ def report_cgroups(capture: Path, form: Form) -> None:
 
 
 def _print(
-    form: Form,
+    form: TableForm,
     json: Callable[[int], Iterable[str]],
     csv: Callable[[int], Iterable[str]],
     text: Callable[[Console, int], str],

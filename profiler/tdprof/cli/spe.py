@@ -31,8 +31,8 @@ from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_perf_data, open_raw
 from tdprof.decode.spe.table import DecodedPiece, decode_spans, spe_schema
 from tdprof.errors import TdprofError
 from tdprof.export.parquet import ParquetWriter
+from tdprof.pipeline.spe_report import By, analyse, tables_of_perf_data
 from tdprof.report.spe import render_csv, render_json, render_text
-from tdprof.spe_analysis import By, analyse, tables_of_perf_data
 
 _PROGRESS_AFTER_S = 2.0
 # Addresses and times compress best as differences; dictionaries serve only what is a word already.

@@ -14,13 +14,13 @@ from tdprof.cli import stat_print
 from tdprof.cli.core_options import chosen_catalog, core_options, required_catalog
 from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.cli.stat_print import Selection
-from tdprof.counting import evaluate_counts, measure, plan_counting
 from tdprof.errors import TdprofError
 from tdprof.metrics.advice import doubts
 from tdprof.metrics.counts import parse_counts
 from tdprof.metrics.schedule import MAX_COUNTERS, MIN_COUNTERS
 from tdprof.model.measurement import Measurement
-from tdprof.planning import select_metrics
+from tdprof.pipeline.count import evaluate_counts, measure, plan_counting
+from tdprof.pipeline.plan import select_metrics
 from tdprof.recorder.counted_run import CountedRun, Subject
 from tdprof.recorder.events import Event, core_pmus, parse_events
 from tdprof.recorder.pmu import find_arm_pmu, parse_cpus, probe_counters

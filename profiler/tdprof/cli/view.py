@@ -24,7 +24,7 @@ from tdprof.cli.local_server import HOST, Document, LocalServer
 from tdprof.cli.output import standard_output, waiting
 from tdprof.errors import TdprofError
 from tdprof.export.speedscope import write_speedscope
-from tdprof.pipeline import SymbolOptions
+from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.categories import with_categories
 from tdprof.report.html import write_html
 from tdprof.report.page_data import Page

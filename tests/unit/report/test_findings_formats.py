@@ -14,7 +14,7 @@ from builders.topdown import EXAMPLE, topdown_profile, true_metrics
 from builders.topdown_example import topdown_example
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.pipeline import find_findings
+from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.hotspots import find_hotspots, unknown_samples
 from tdprof.report.csv import hotspot_csv, metric_csv, tree_csv

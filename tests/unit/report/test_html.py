@@ -19,7 +19,7 @@ from builders.profiles import ProfileBuilder, example, hostile, profiles
 from builders.topdown import topdown_profile
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.pipeline import find_findings
+from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Basis, compare
 from tdprof.profile.frames import function_names

@@ -10,10 +10,10 @@ from rich.console import Console
 from builders.spe_capture import write_spe_capture
 from tdprof.cli.report import command
 from tdprof.errors import TdprofError
-from tdprof.pipeline import load_profile
+from tdprof.pipeline.load import load_profile
+from tdprof.pipeline.spe_columns import join_spe
 from tdprof.profile.hotspots import find_hotspots
 from tdprof.report.text import render_text
-from tdprof.spe_join import join_spe
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from builders.topdown import topdown_profile
 from tdprof.catalog.entries import CPU_CYCLES
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
-from tdprof.pipeline import find_findings
+from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.choice import choose_function
 from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples

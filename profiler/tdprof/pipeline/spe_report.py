@@ -25,7 +25,6 @@ from tdprof.decode.spe.counting import (
 )
 from tdprof.decode.spe.data_sources import LEVEL_ORDER
 from tdprof.decode.spe.spans import SpeInput
-from tdprof.importing import import_perf_data
 from tdprof.metrics.spe import (
     RATIOS,
     Ratio,
@@ -37,8 +36,9 @@ from tdprof.metrics.spe import (
 )
 from tdprof.model.arrays import U64
 from tdprof.model.spe import QUANTILES, CodeKey, RatioColumn, RecordWeight, SpeReport
-from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, open_symbolizer
-from tdprof.spe_rows import MAX_ROWS, AddressRows, BlockRows, CodeRows, Detail, Placement, SourceRows
+from tdprof.pipeline.import_perf import import_perf_data
+from tdprof.pipeline.spe_rows import MAX_ROWS, AddressRows, BlockRows, CodeDetail, Placement, SourceRows, SymbolizedRows
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, open_symbolizer
 from tdprof.symbolize import demangle
 
 
@@ -80,7 +80,7 @@ def analyse(
         first = int(not counted.tallied.lanes[:1, Lane.OPERATIONS].any())
         names = placement.names()[first:]
     notes = _notes(counted, source)
-    if isinstance(rows, CodeRows):
+    if isinstance(rows, SymbolizedRows):
         notes = [*rows.unreadable, *notes]
         if rows.unknown_processes:
             notes.append(f"{rows.unknown_processes} addresses belong to no known process")
@@ -93,7 +93,7 @@ def analyse(
     total_operations = counted.counts.records
     sharing: list[str] | None = None
     code: list[CodeKey] | None = None
-    if isinstance(rows, CodeRows) and by is not By.INSTRUCTION:
+    if isinstance(rows, SymbolizedRows) and by is not By.INSTRUCTION:
         places = [("(others)", "", "", 0)] * (1 - first) + rows.places()[:MAX_ROWS]
         code = [CodeKey(*place) for place in places]
     threads: U64 | None = None
@@ -127,13 +127,13 @@ _GROUPS = {
     By.ADDRESS: GroupBy(Key.ADDRESS, LINE_BYTES),
     By.PAGE: GroupBy(Key.ADDRESS, PAGE_BYTES),
 }
-_DETAILS = {By.FUNCTION: Detail.FUNCTION, By.LINE: Detail.LINE, By.INSTRUCTION: Detail.INSTRUCTION}
+_DETAILS = {By.FUNCTION: CodeDetail.FUNCTION, By.LINE: CodeDetail.LINE, By.INSTRUCTION: CodeDetail.INSTRUCTION}
 _LANE_COUNTS = tuple(lane for lane in Lane if lane < Lane.LOADS_BY_LEVEL)
 
 
 def _rows(
     by: By, tables: Path | None, symbols: SymbolOptions, stack: contextlib.ExitStack
-) -> SourceRows | BlockRows | AddressRows | CodeRows:
+) -> SourceRows | BlockRows | AddressRows | SymbolizedRows:
     if by is By.SOURCE:
         return SourceRows()
     if by in (By.ADDRESS, By.PAGE):
@@ -141,7 +141,7 @@ def _rows(
     if tables is None:
         return AddressRows()
     symbolizer = stack.enter_context(open_symbolizer(tables, symbols))
-    rows = CodeRows(tables, _DETAILS[by], symbolizer.locate, demangle)
+    rows = SymbolizedRows(tables, _DETAILS[by], symbolizer.locate, demangle)
     rows.unreadable += symbolizer.unreadable
     return rows
 

@@ -11,7 +11,7 @@ from tdprof.metrics.estimate import estimate_metric, exact
 from tdprof.metrics.schedule import CounterGroup
 from tdprof.model.events import Unit
 from tdprof.model.measurement import Measured, Measurement
-from tdprof.planning import plan_groups, why_not_countable
+from tdprof.pipeline.plan import plan_groups, why_not_countable
 from tdprof.recorder.counted_run import CountedRun, CountedSpan, Subject, count_run
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count

@@ -141,7 +141,7 @@ class AddressRows:
         return [f"0x{address:x}" for address in self._addresses.first.tolist()]
 
 
-class Detail(Enum):
+class CodeDetail(Enum):
     """What a row of code is."""
 
     FUNCTION = 0
@@ -156,7 +156,7 @@ class _Function(NamedTuple):
     mapped_file: MappedFile | None
 
 
-class CodeRows:
+class SymbolizedRows:
     """Rows by function, line or instruction; inlined code belongs to the function that was inlined.
 
     Args:
@@ -173,7 +173,7 @@ class CodeRows:
     def __init__(
         self,
         tables: Path,
-        detail: Detail,
+        detail: CodeDetail,
         locate: Locate,
         demangle: Demangle,
     ) -> None:
@@ -220,9 +220,9 @@ class CodeRows:
         ]
         function = np.array(numbers, np.int64)[which.reshape(-1)]
         columns = {
-            Detail.FUNCTION: [function],
-            Detail.LINE: [function, locations.frame_line[innermost].astype(np.int64)],
-            Detail.INSTRUCTION: [
+            CodeDetail.FUNCTION: [function],
+            CodeDetail.LINE: [function, locations.frame_line[innermost].astype(np.int64)],
+            CodeDetail.INSTRUCTION: [
                 function,
                 np.array([self._files.setdefault(file, len(self._files)) for file in files])[locations.mapped_file],
                 locations.address.view(np.int64),
@@ -253,9 +253,9 @@ class CodeRows:
     def names(self) -> list[str]:
         """Of the functions, with file and line or the address where rows are these."""
         functions = list(self._functions)
-        if self._detail is Detail.FUNCTION:
+        if self._detail is CodeDetail.FUNCTION:
             return [functions[number].name for (number,) in self._rows]
-        if self._detail is Detail.LINE:
+        if self._detail is CodeDetail.LINE:
             return [
                 f"{functions[number].name} {functions[number].source_file or '??'}:{line or '?'}"
                 for number, line in self._rows

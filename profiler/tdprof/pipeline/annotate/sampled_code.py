@@ -13,7 +13,7 @@ from tdprof.profile.frames import leaf_locations
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SampledCode:
     """The code addresses at which samples fell into the function, itself or inlined into others.
 
     Attributes:
@@ -31,7 +31,7 @@ class Places:
     samples: U64
 
 
-def find_places(profile: Profile, function: ChosenFunction) -> Places:
+def find_sampled_code(profile: Profile, function: ChosenFunction) -> SampledCode:
     locations, events = profile.locations, len(profile.events)
     at = leaf_locations(profile)[profile.samples.stack]
     known = at >= 0
@@ -46,7 +46,7 @@ def find_places(profile: Profile, function: ChosenFunction) -> Places:
     location, first = np.unique(frame_location[frames], return_index=True)
     frames = frames[first]
     functions = locations.frame_function[frames].tolist()
-    return Places(
+    return SampledCode(
         location=location.tolist(),
         line=locations.frame_line[frames].tolist(),
         file=[profile.functions.file[each] for each in functions],
@@ -56,7 +56,7 @@ def find_places(profile: Profile, function: ChosenFunction) -> Places:
     )
 
 
-def sum_cost(places: Places, rows: Sequence[int] | range, events: int) -> Cost:
+def sum_cost(places: SampledCode, rows: Sequence[int] | range, events: int) -> Cost:
     own = [row for row in rows if places.is_own[row]]
     inlined = [row for row in rows if not places.is_own[row]]
     sums = [

@@ -1,5 +1,1 @@
 """A function of a capture beside its source and its instructions: finds both, and adds the samples up."""
-
-from tdprof.annotating.annotate import annotate
-
-__all__ = ["annotate"]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.annotating.places import Places, sum_cost
 from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
 from tdprof.model.annotation import Code, CodeLine
 from tdprof.model.machine_code import CodePart, Instruction
 from tdprof.model.profile import Profile
+from tdprof.pipeline.annotate.sampled_code import SampledCode, sum_cost
 from tdprof.profile.choice import ChosenFunction
 from tdprof.profile.frames import module_names
 from tdprof.profile.naming import base_name
@@ -31,7 +31,9 @@ class FoundCode:
     locations: Locations
 
 
-def find_code(profile: Profile, places: Places, symbolizer: Symbolizer, function: ChosenFunction) -> list[FoundCode]:
+def find_code(
+    profile: Profile, places: SampledCode, symbolizer: Symbolizer, function: ChosenFunction
+) -> list[FoundCode]:
     """The symbols that samples of the function fell into, with the pieces split off from them."""
     # One file can be mapped as several: processes that ran before the recording show it without its build-id.
     files: dict[Path, MappedFile] = {}
@@ -53,7 +55,9 @@ def find_code(profile: Profile, places: Places, symbolizer: Symbolizer, function
     return found
 
 
-def _rows_in_files(profile: Profile, places: Places, symbolizer: Symbolizer) -> Iterator[tuple[int, tuple[Path, int]]]:
+def _rows_in_files(
+    profile: Profile, places: SampledCode, symbolizer: Symbolizer
+) -> Iterator[tuple[int, tuple[Path, int]]]:
     """Row of ``places``, and (file, offset in it) for each address in a file that can be read here."""
     for row, location in enumerate(places.location):
         number = int(profile.locations.mapped_file[location])
@@ -90,7 +94,7 @@ def lines_with_code(found: Sequence[FoundCode], function: ChosenFunction) -> Map
 
 
 def read_code(
-    profile: Profile, places: Places, found: Sequence[FoundCode], symbolizer: Symbolizer, notes: list[str]
+    profile: Profile, places: SampledCode, found: Sequence[FoundCode], symbolizer: Symbolizer, notes: list[str]
 ) -> Iterator[Code]:
     """The instructions of pieces of code with their samples; then samples at all other addresses of the function.
 
@@ -153,7 +157,7 @@ def _shown_targets(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _bare_addresses(profile: Profile, places: Places, rows: Sequence[int], notes: list[str]) -> Iterator[Code]:
+def _bare_addresses(profile: Profile, places: SampledCode, rows: Sequence[int], notes: list[str]) -> Iterator[Code]:
     """Samples at addresses whose code is not at hand, or is that of other functions that this one is inlined into."""
     modules = module_names(profile)
     by_module: dict[str, list[int]] = defaultdict(list)

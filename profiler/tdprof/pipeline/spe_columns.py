@@ -19,10 +19,10 @@ from tdprof.model.arrays import I64
 from tdprof.model.findings import Diagnosis, Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.model.spe import FunctionOperations, SpeReport
-from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions
+from tdprof.pipeline.spe_report import By, analyse
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile.frames import function_keys, function_names
 from tdprof.profile.rows import CodeRows, code_rows
-from tdprof.spe_analysis import By, analyse
 
 SOURCE = "spe"
 # A share known so well tells something even where it is no larger than its error.

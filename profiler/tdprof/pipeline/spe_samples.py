@@ -16,7 +16,8 @@ from tdprof.model.addresses import KERNEL_ADDRESS
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.profile import NO_ID
 from tdprof.model.spe import RECORDS, SampledOperations
-from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, load_other_samples
+from tdprof.pipeline.load import load_other_samples
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 
 # `go tool pprof` needs about a kilobyte for each label of each sample.
 MOST_ROWS = 50_000

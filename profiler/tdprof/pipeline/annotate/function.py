@@ -6,23 +6,23 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tdprof.annotating.callees import why_no_samples
-from tdprof.annotating.code import find_code, lines_with_code, read_code
-from tdprof.annotating.places import Places, find_places, sum_cost
 from tdprof.capture.manifest import read_manifest
 from tdprof.decode.spe.capture import open_capture
 from tdprof.errors import TdprofError
-from tdprof.finishing import tables_of
 from tdprof.model.addresses import FileKind, Unknown
 from tdprof.model.annotation import Annotation, Latency, SourceLine, SourcePart
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
-from tdprof.pipeline import SymbolOptions, open_symbolizer
+from tdprof.pipeline.annotate.callees import why_no_samples
+from tdprof.pipeline.annotate.listing import find_code, lines_with_code, read_code
+from tdprof.pipeline.annotate.sampled_code import SampledCode, find_sampled_code, sum_cost
+from tdprof.pipeline.annotate.source_files import SourceFiles
+from tdprof.pipeline.finish import tables_of
+from tdprof.pipeline.spe_report import By, analyse
+from tdprof.pipeline.symbols import SymbolOptions, open_symbolizer
 from tdprof.profile.choice import ChosenFunction
 from tdprof.profile.naming import base_name
 from tdprof.report.summary import REASONS
-from tdprof.source_files import SourceFiles
-from tdprof.spe_analysis import By, analyse
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.elf_symbols import ElfSymbols
 from tdprof.text import printable
@@ -55,7 +55,7 @@ def annotate(
         has_code: whether instructions are wanted.
         event: the one that leads.
     """
-    places = find_places(profile, function)
+    places = find_sampled_code(profile, function)
     whole = sum_cost(places, range(len(places.location)), len(profile.events))
     notes = [] if places.location else [why_no_samples(profile, function, event)]
     with tables_of(folder) as (tables, _), open_symbolizer(tables, symbols, progress) as symbolizer:
@@ -93,12 +93,12 @@ def annotate(
     )
 
 
-def _of_file(places: Places, path: str) -> int:
+def _of_file(places: SampledCode, path: str) -> int:
     rows = [row for row, file in enumerate(places.file) if file == path]
     return int(places.samples[rows].sum())
 
 
-def _why_no_lines(profile: Profile, places: Places, function: ChosenFunction) -> Iterator[str]:
+def _why_no_lines(profile: Profile, places: SampledCode, function: ChosenFunction) -> Iterator[str]:
     if all(path and line for path, line in zip(places.file, places.line, strict=True)):
         return
     kinds = {profile.mapped_files[row].kind if row >= 0 else None for row in _mapped_files(profile, places)}
@@ -114,7 +114,7 @@ def _why_no_lines(profile: Profile, places: Places, function: ChosenFunction) ->
         yield f"no lines are known: compile {name} with -g, or name a folder with its debug data: --debug-dir"
 
 
-def _mapped_files(profile: Profile, places: Places) -> set[int]:
+def _mapped_files(profile: Profile, places: SampledCode) -> set[int]:
     return {int(profile.locations.mapped_file[location]) for location in places.location}
 
 
@@ -131,7 +131,7 @@ def _source_part(
     path: str,
     with_code: Sequence[int],
     text: Sequence[str] | None,
-    places: Places,
+    places: SampledCode,
     events: int,
     metrics: Mapping[tuple[str, int], Sequence[tuple[str, MetricValue]]],
     latencies: Mapping[tuple[str, int], Latency],

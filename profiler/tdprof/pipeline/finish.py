@@ -1,6 +1,6 @@
 """Connects the stages at the end of a recording: its spool into a capture's tables.
 
-Apart from `pipeline`, so that a recording ends without loading all that reads symbols.
+Apart from `load`, so that a recording ends without loading all that reads symbols.
 """
 
 import contextlib

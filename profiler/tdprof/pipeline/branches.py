@@ -17,7 +17,8 @@ from tdprof.model.arrays import I64, U64
 from tdprof.model.branches import BranchEnd, BranchReport
 from tdprof.model.profile import Profile
 from tdprof.model.spe import RatioColumn
-from tdprof.pipeline import DEFAULT_SYMBOLS, SymbolOptions, load_other_samples
+from tdprof.pipeline.load import load_other_samples
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile.frames import frame_stacks, function_names, group_of_row, group_rows, leaf_locations, module_names
 from tdprof.text import printable
 

@@ -1,0 +1,1 @@
+"""Joins the stages; nothing else knows two of them. `load` is the file to read first."""
