@@ -8,7 +8,7 @@
 #include "hash.h"
 #include "perf_intervals.h"
 
-/* The bits of struct perf_branch_entry in linux/perf_event.h, as perf_layout.py names them. */
+/* The bits of struct perf_branch_entry in linux/perf_event.h, as decode/perf/layout.py names them. */
 #define MISPREDICTED (1ULL << 0)
 #define PREDICTED (1ULL << 1)
 #define CYCLES_SHIFT 4

@@ -85,7 +85,7 @@ class CodeSamples:
         """An entry counts for each row that its stack belongs to.
 
         Args:
-            row, stack: int64[pairs], sorted by stack, as in `rollup.CodeRows`.
+            row, stack: int64[pairs], sorted by stack, as in `rows.CodeRows`.
             n: number of rows.
         """
         self.n = n

@@ -1,4 +1,4 @@
-"""Binding to the compiled DWARF reader (``profiler/native/dwarf*.c``): sections in, a ``CodeIndex`` out."""
+"""The compiled DWARF reader (``profiler/native/dwarf*.c``): sections in, a ``CodeIndex`` out."""
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping

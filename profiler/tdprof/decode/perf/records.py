@@ -1,4 +1,4 @@
-"""The compiled decoder of perf records (``native/perf_records.c``): its binding, and the columns it fills."""
+"""The compiled decoder of perf records (``native/perf_records.c``), and the columns it fills."""
 
 from __future__ import annotations
 

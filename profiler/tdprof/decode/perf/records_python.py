@@ -1,4 +1,4 @@
-"""The reference decoder of perf records: what ``perf_records.py`` does, readable and slow.
+"""The reference decoder of perf records: what ``records.py`` does, readable and slow.
 
 Used where the compiled library was not built; a property test holds the two equal.
 """
@@ -52,7 +52,7 @@ _CONTEXT_GUEST = {2**64 - 2048, 2**64 - 2176, 2**64 - 2560}
 
 
 class PythonRecordDecoder:
-    """Same arguments, methods and results as ``perf_records.RecordDecoder``."""
+    """Same arguments, methods and results as ``records.CompiledRecordDecoder``."""
 
     def __init__(
         self,

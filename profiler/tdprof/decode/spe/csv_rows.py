@@ -16,7 +16,7 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 class CsvWriter:
-    """Writes rows of `spe_table.spe_schema`: batches encoded by any thread, appended by one in their order."""
+    """Writes rows of `table.spe_schema`: batches encoded by any thread, appended by one in their order."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -59,7 +59,7 @@ def csv_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def csv_rows(records: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of `spe_table.spe_schema` without lists, words as words, addresses and bit sets as 0x and 16 digits."""
+    """A batch of `table.spe_schema` without lists, words as words, addresses and bit sets as 0x and 16 digits."""
     schema = csv_schema(records.schema)
     columns = []
     for field in schema:

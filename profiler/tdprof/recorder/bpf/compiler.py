@@ -5,7 +5,7 @@ interpreter can import the distribution's bcc, so it uses the standard library a
 
 It imports bcc, then reads one line, a JSON object: ``text`` (the C source), ``include`` and ``headers`` (folders) and
 ``settings`` (defines). No line: nobody needs it any more. It answers with one line, a JSON object: ``maps``,
-``programs`` and ``compiler`` as ``BpfObject`` of bpf_object.py takes them, or ``{"error": text, "stage": "import" |
+``programs`` and ``compiler`` as ``BpfObject`` of object_file.py takes them, or ``{"error": text, "stage": "import" |
 "compile"}``. What bcc and clang print goes to standard error.
 """
 

@@ -148,7 +148,7 @@ class BpfLoad:
 
 
 def _request(with_kernel: Sequence[bool]) -> dict[str, Any]:
-    """What the compiler is asked; see bpf_compiler.py for the keys."""
+    """What the compiler is asked; see compiler.py for the keys."""
     folder = files("tdprof") / "bpf"
     lines = [f"SAMPLE_PROGRAM({event}, {int(kernel)})\n" for event, kernel in enumerate(with_kernel)]
     # The load decides how large tables are, so that one object serves them all.

@@ -1,0 +1,23 @@
+"""The map of the program in docs/internals.md names every folder, and none that is gone."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "profiler/tdprof"
+
+
+def folders():
+    return {str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py")} - {"."}
+
+
+def test_the_map_names_every_folder():
+    table = re.search(r"\n\| Folder .*?\n\n", (ROOT / "docs/internals.md").read_text(), re.DOTALL)
+    assert table
+    first_cells = [line.split("|")[1] for line in table[0].strip().splitlines()[2:]]
+    named = {name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)}
+    assert named - {"arm_spe", "spe/"} == folders()
+
+
+def test_no_module_is_loose_at_the_root():
+    assert {path.stem for path in PACKAGE.glob("*.py")} == {"__init__", "__main__", "errors", "text"}
