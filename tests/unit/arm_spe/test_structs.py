@@ -13,7 +13,7 @@ from arm_spe.groups import Groups
 from arm_spe.native import Columns, Decoder, Dumper, Sync
 from arm_spe.packet import HAS_DUPLICATE, HAS_OTHER, Kind
 
-NATIVE = Path(__file__).parents[2] / "spe/native"
+NATIVE = Path(__file__).parents[3] / "spe/native"
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "spe_decoder": Decoder,
     "spe_columns": Columns,

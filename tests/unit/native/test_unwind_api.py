@@ -12,7 +12,7 @@ from builders import unwind_table
 from tdprof.native import unwind_api as binding
 from tdprof.unwind import sections
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "unwind_rule": binding.Rule,
     "unwind_segment": binding.Segment,

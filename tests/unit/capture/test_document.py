@@ -16,7 +16,7 @@ from tdprof.capture import manifest, schema
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 
-DOCUMENT = (Path(__file__).resolve().parents[2] / "docs/capture.md").read_text()
+DOCUMENT = (Path(__file__).resolve().parents[3] / "docs/capture.md").read_text()
 TABLES = schema.TABLES | schema.OPTIONAL_TABLES
 TYPES = {
     pa.uint8(): "uint8",

@@ -21,7 +21,7 @@ tdprof.cli.loading.has_spe = lambda _: False
 from tdprof.cli.main import main
 main()
 """
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 

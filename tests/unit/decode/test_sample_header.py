@@ -10,7 +10,7 @@ import pytest
 from tdprof.decode import bpf_aggregates
 from tdprof.recorder.bpf import sampler as bpf_sampler
 
-HEADER = Path(__file__).parents[2] / "bpf" / "sample.h"
+HEADER = Path(__file__).parents[3] / "bpf" / "sample.h"
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from tdprof.native import dwarf_api
 
-HEADER = Path(__file__).parents[2] / "profiler" / "native" / "dwarf_api.h"
+HEADER = Path(__file__).parents[3] / "profiler" / "native" / "dwarf_api.h"
 STRUCTS = {
     "dwarf_section": dwarf_api.DwarfSection,
     "dwarf_skeleton": dwarf_api.DwarfSkeleton,

@@ -19,7 +19,7 @@ from tdprof.cli import stat as stat_command
 from tdprof.errors import TdprofError
 from tdprof.metrics.formula import evaluate
 
-ARM = Path(__file__).resolve().parents[2] / "tools" / "catalog_sources" / "arm"
+ARM = Path(__file__).resolve().parents[3] / "tools" / "catalog_sources" / "arm"
 Json = dict[str, Any]
 
 
