@@ -89,7 +89,7 @@ struct unit {
 /* --- dwarf_abbrev.c --- */
 const struct abbrev *find_abbrev(const struct abbrev_table *table, uint64_t code);
 const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t offset, const struct unit *unit,
-					     bool *exhausted);
+					     struct budget *budget);
 /* An attribute of no name, for values that stand outside DIEs. */
 struct attribute make_attribute(uint16_t form, const struct unit *unit);
 struct value read_value(struct cursor *c, const struct attribute *attribute, const struct unit *unit);
@@ -104,19 +104,23 @@ static inline void skip_values(struct cursor *c, const struct abbrev *abbrev, co
 }
 
 /* --- dwarf_value.c --- */
+#define STRING_BYTES_A_STEP 64 /* that are searched for their end */
+
 struct range {
 	uint64_t start, end;
 };
 
 struct ranges {
 	VECTOR(struct range) list;
-	uint64_t budget; /* entries that may still be read */
-	bool exhausted;	 /* no memory */
+	uint64_t entries_left;	/* that may still be read */
+	struct budget *budget;
 };
 
-const char *value_string(const struct unit *unit, const struct value *value);
+/* The string that a value stands for; NULL if it is no string, is longer than any name, or lies outside its section.
+ * Adds to `steps` what the search for its end took. */
+const char *value_string(const struct unit *unit, const struct value *value, uint64_t *steps);
 uint64_t value_address(const struct unit *unit, const struct value *value, bool *bad);
-/* Append the ranges of low_pc and high_pc, or of a range list; false if it breaks a rule or the budget. */
+/* Append the ranges of low_pc and high_pc, or of a range list; false if it breaks a rule or has too many entries. */
 bool value_ranges(const struct unit *unit, const struct value *low, const struct value *high, const struct value *list,
 		  struct ranges *out);
 /* The unit and offset that a reference points at; NULL if it points nowhere. */
@@ -124,10 +128,11 @@ const struct unit *value_reference(const struct unit *unit, const struct value *
 
 /* --- dwarf_unit.c --- */
 /* All unit headers of .debug_info with their root DIEs. */
-void scan_units(struct debug_file *file, bool *exhausted);
+void scan_units(struct debug_file *file, struct budget *budget);
 const struct unit *unit_at(const struct debug_file *file, uint64_t offset);
-/* The linkage name of a function's DIE, through its origin and declaration; else its plain name; else NULL. */
-const char *function_name(const struct unit *unit, uint64_t offset);
+/* The linkage name of a function's DIE, through its origin and declaration; else its plain name; else NULL.
+ * Adds to `steps` what that took. */
+const char *function_name(const struct unit *unit, uint64_t offset, uint64_t *steps);
 
 /* --- dwarf_line.c --- */
 struct line_row {
@@ -154,7 +159,7 @@ struct line_table {
 	VECTOR(const char *) directories;
 	uint64_t text_start, text_end;
 	uint16_t version;
-	bool exhausted; /* no memory */
+	struct budget *budget;
 };
 
 /* Rows and sequences outside [text_start, text_end) belong to code that the linker discarded, and are left out. */
@@ -193,7 +198,7 @@ struct worker {
 	VECTOR(char) file_text;
 	struct map function_by_name, function_by_die, file_by_hash;
 	uint64_t bad_units, first_bad_offset;
-	bool exhausted;
+	struct budget budget;
 	struct function_scratch *scratch;
 	/* set when the workers' findings are merged */
 	uint32_t first_node, first_function;
@@ -207,7 +212,8 @@ struct dwarf_index {
 	const uint64_t *wanted; /* sorted addresses; NULL: everything is wanted */
 	uint64_t wanted_count;
 	uint32_t next_unit; /* handed out to threads */
-	bool exhausted;
+	struct common_budget common_budget;
+	struct budget budget; /* while no other thread runs */
 	struct worker *workers;
 	unsigned worker_count;
 	VECTOR(struct placed_run) runs; /* of all workers, by start */

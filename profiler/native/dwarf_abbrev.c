@@ -3,7 +3,7 @@
 #include "dwarf.h"
 
 /* A DIE has at most a few dozen attributes; far more is damage, and would make each DIE slow. */
-#define MOST_ATTRIBUTES 4096
+#define MOST_ATTRIBUTES 512
 
 /* Bytes of a value of this form in a unit, or FORM_VARIES. Unknown forms vary too: reading one fails. */
 static uint8_t form_size(uint16_t form, const struct unit *unit)
@@ -56,7 +56,7 @@ static uint8_t form_size(uint16_t form, const struct unit *unit)
 }
 
 static bool parse_abbrev(struct cursor *c, struct abbrev_table *table, struct abbrev *abbrev, const struct unit *unit,
-			 bool *exhausted)
+			 struct budget *budget)
 {
 	bool has_addresses = false;
 
@@ -82,7 +82,7 @@ static bool parse_abbrev(struct cursor *c, struct abbrev_table *table, struct ab
 		else if (abbrev->size >= 0)
 			abbrev->size += attribute.size;
 		has_addresses |= name == DW_AT_low_pc || name == DW_AT_ranges;
-		if (!PUSH(table->attributes, exhausted, attribute))
+		if (!PUSH(table->attributes, budget, attribute))
 			return false;
 		if (table->attributes.count - abbrev->first > MOST_ATTRIBUTES)
 			return false;
@@ -103,7 +103,7 @@ static int compare_codes(const void *a, const void *b)
 /* The table at an offset, parsed on first use. NULL if it is damaged or if the file makes us read too much:
  * overlapping tables could otherwise cost the square of the section's size. */
 const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t offset, const struct unit *unit,
-					     bool *exhausted)
+					     struct budget *budget)
 {
 	const struct dwarf_section *section = &file->sections[SECTION_ABBREV];
 	/* Sizes of values depend on these three. */
@@ -120,10 +120,10 @@ const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t o
 		return file->tables.items[known];
 	if (c.bad)
 		return NULL;
-	table = calloc(1, sizeof(*table));
-	if (!table || !PUSH(file->tables, exhausted, table)) {
+	table = take_memory(budget, sizeof(*table)) ? calloc(1, sizeof(*table)) : NULL;
+	if (!table || !PUSH(file->tables, budget, table)) {
 		free(table);
-		*exhausted = true;
+		budget->exhausted = true;
 		return NULL;
 	}
 	while (fine) {
@@ -131,7 +131,7 @@ const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t o
 
 		if (c.bad || !abbrev.code)
 			break;
-		fine = parse_abbrev(&c, table, &abbrev, unit, exhausted) && PUSH(table->abbrevs, exhausted, abbrev);
+		fine = parse_abbrev(&c, table, &abbrev, unit, budget) && PUSH(table->abbrevs, budget, abbrev);
 		if (table->abbrevs.count > 1 && fine)
 			sorted &= abbrev.code > table->abbrevs.items[table->abbrevs.count - 2].code;
 		fine = fine && (uint64_t)(c.at - start) <= file->abbrev_budget;
@@ -144,7 +144,7 @@ const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t o
 	} else if (!sorted) {
 		qsort(table->abbrevs.items, table->abbrevs.count, sizeof(*table->abbrevs.items), compare_codes);
 	}
-	map_add(&file->table_by_key, key, file->tables.count - 1, exhausted);
+	map_add(&file->table_by_key, key, file->tables.count - 1, budget);
 	return table;
 }
 

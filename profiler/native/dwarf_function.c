@@ -7,7 +7,11 @@
 bool open_worker(struct worker *worker, struct dwarf_index *index)
 {
 	*worker = (struct worker){ .index = index, .scratch = calloc(1, sizeof(struct function_scratch)) };
-	return worker->scratch != NULL;
+	worker->budget.common = &index->common_budget;
+	if (!worker->scratch)
+		return false;
+	worker->scratch->lines.budget = worker->scratch->ranges.budget = &worker->budget;
+	return true;
 }
 
 void close_worker(struct worker *worker)
@@ -136,7 +140,7 @@ static uint32_t add_candidate(struct worker *worker, const struct unit *unit, co
 		candidate.named_by = origin;
 		candidate.named_at = offset;
 	}
-	if (!PUSH(scratch->candidates, &worker->exhausted, candidate))
+	if (!PUSH(scratch->candidates, &worker->budget, candidate))
 		return NO_ID;
 	for (uint32_t i = 0; i < scratch->ranges.list.count; i++) {
 		struct interval interval = { scratch->ranges.list.items[i].start, scratch->ranges.list.items[i].end,
@@ -144,7 +148,7 @@ static uint32_t add_candidate(struct worker *worker, const struct unit *unit, co
 
 		/* Tombstones of discarded code lie outside the text. */
 		if (interval.start >= worker->index->text_start && interval.end <= worker->index->text_end)
-			PUSH(scratch->intervals, &worker->exhausted, interval);
+			PUSH(scratch->intervals, &worker->budget, interval);
 	}
 	return scratch->candidates.count - 1;
 }
@@ -161,7 +165,7 @@ static bool walk(struct worker *worker, const struct unit *unit, bool may_skip)
 
 	scope[0] = NO_ID;
 	scratch->candidates.count = scratch->intervals.count = 0;
-	while (cursor_left(&c) && !worker->exhausted) {
+	while (cursor_left(&c) && !worker->budget.exhausted && !worker->budget.is_spent) {
 		uint64_t offset = (uint64_t)(c.at - info), code = read_uleb(&c), next;
 		const struct abbrev *abbrev;
 		uint32_t self;
@@ -238,11 +242,11 @@ static bool add_gaps(struct worker *worker)
 
 	scratch->covered.count = 0;
 	for (uint32_t i = scratch->first_run; i < worker->runs.count; i++)
-		PUSH(scratch->covered, &worker->exhausted,
+		PUSH(scratch->covered, &worker->budget,
 		     (struct range){ worker->runs.items[i].start, worker->runs.items[i].end });
 	if (scratch->covered.count)
 		qsort(scratch->covered.items, scratch->covered.count, sizeof(struct range), compare_ranges);
-	for (uint32_t i = 0; i < lines->sequences.count && !worker->exhausted; i++) {
+	for (uint32_t i = 0; i < lines->sequences.count && !worker->budget.exhausted; i++) {
 		const struct line_sequence *sequence = &lines->sequences.items[i];
 		uint64_t at = sequence->start;
 
@@ -300,14 +304,16 @@ bool index_unit(struct worker *worker, const struct unit *unit, uint32_t number)
 	struct function_scratch *scratch = worker->scratch;
 	const struct unit *full = unit->split ? unit->split : unit;
 	uint32_t segments = worker->segments.count, runs = worker->runs.count;
+	uint64_t entries;
 	bool fine;
 
 	/* A list of ranges belongs to one DIE, so a unit has no more entries than bytes to write them in. Damage that
 	 * sends many DIEs to one long list would cost the square of the size. */
-	scratch->ranges.budget = cursor_left(&full->dies) + full->file->sections[SECTION_RNGLISTS].size +
-				 unit->file->sections[SECTION_RANGES].size;
+	entries = cursor_left(&full->dies) + full->file->sections[SECTION_RNGLISTS].size +
+		  unit->file->sections[SECTION_RANGES].size;
+	scratch->ranges.entries_left = entries;
 	if (!unit_is_wanted(worker, unit))
-		return true;
+		return spend_work(&worker->budget, entries - scratch->ranges.entries_left);
 	scratch->unit = full;
 	scratch->line_unit = unit;
 	scratch->unit_number = number;
@@ -322,7 +328,6 @@ bool index_unit(struct worker *worker, const struct unit *unit, uint32_t number)
 		fine = walk(worker, full, false);
 		add_gaps(worker);
 	}
-	if (scratch->ranges.exhausted)
-		worker->exhausted = true;
-	return fine && scratch->lines_fine && scratch->segment_budget;
+	spend_work(&worker->budget, entries - scratch->ranges.entries_left);
+	return fine && scratch->lines_fine && scratch->segment_budget && !worker->budget.is_spent;
 }

@@ -7,13 +7,29 @@
 #define EXPORT __attribute__((visibility("default")))
 #define MOST_THREADS 64
 
+/* What reading may take. Real debug data needs a third of its size in memory and a few steps a byte. */
+#define MEMORY_SPARE (48u << 20)
+#define MEMORY_TO_DATA 2
+#define MEMORY_TO_FILE 6
+#define WORK_SPARE (1u << 24)
+#define WORK_TO_DATA 64
+
+static uint64_t data_size(const struct dwarf_section *sections)
+{
+	uint64_t size = 0;
+
+	for (int i = 0; sections && i < SECTION_COUNT; i++)
+		size += sections[i].size;
+	return size;
+}
+
 static void open_file(struct debug_file *file, const struct dwarf_section *sections, const struct debug_file *shared,
-		      bool *exhausted)
+		      struct budget *budget)
 {
 	memcpy(file->sections, sections, sizeof(file->sections));
 	file->shared = shared;
 	file->abbrev_budget = 4 * sections[SECTION_ABBREV].size + 4096;
-	scan_units(file, exhausted);
+	scan_units(file, budget);
 }
 
 static void close_file(struct debug_file *file)
@@ -47,18 +63,24 @@ EXPORT void tdprof_dwarf_close(struct dwarf_index *index)
 }
 
 EXPORT struct dwarf_index *tdprof_dwarf_open(const struct dwarf_section *sections, const struct dwarf_section *shared,
-					     uint64_t text_start, uint64_t text_end)
+					     uint64_t text_start, uint64_t text_end, uint64_t file_bytes)
 {
 	struct dwarf_index *index = calloc(1, sizeof(*index));
 
 	if (!index)
 		return NULL;
+	index->common_budget = (struct common_budget){
+		.memory = MEMORY_SPARE + MEMORY_TO_DATA * (data_size(sections) + data_size(shared)) +
+			  MEMORY_TO_FILE * file_bytes,
+		.work = WORK_SPARE + WORK_TO_DATA * (data_size(sections) + data_size(shared)),
+	};
+	index->budget.common = &index->common_budget;
 	index->text_start = text_start;
 	index->text_end = text_end;
 	if (shared)
-		open_file(&index->shared, shared, NULL, &index->exhausted);
-	open_file(&index->main, sections, shared ? &index->shared : NULL, &index->exhausted);
-	if (index->exhausted) {
+		open_file(&index->shared, shared, NULL, &index->budget);
+	open_file(&index->main, sections, shared ? &index->shared : NULL, &index->budget);
+	if (index->budget.exhausted) {
 		tdprof_dwarf_close(index);
 		return NULL;
 	}
@@ -83,6 +105,8 @@ EXPORT uint64_t tdprof_dwarf_skeletons(const struct dwarf_index *index, struct d
 
 EXPORT int tdprof_dwarf_add_split(struct dwarf_index *index, uint64_t number, const struct dwarf_section *sections)
 {
+	/* Not those that the units of a package share. */
+	uint64_t own_bytes = sections[SECTION_INFO].size + sections[SECTION_ABBREV].size;
 	struct debug_file *file;
 	struct unit *skeleton;
 
@@ -90,11 +114,13 @@ EXPORT int tdprof_dwarf_add_split(struct dwarf_index *index, uint64_t number, co
 		return -1;
 	skeleton = &index->main.units.items[number];
 	file = calloc(1, sizeof(*file));
-	if (!file || !PUSH(index->splits, &index->exhausted, file)) {
+	if (!file || !PUSH(index->splits, &index->budget, file)) {
 		free(file);
 		return -1;
 	}
-	open_file(file, sections, NULL, &index->exhausted);
+	index->common_budget.memory += (MEMORY_TO_DATA + MEMORY_TO_FILE) * own_bytes;
+	index->common_budget.work += WORK_TO_DATA * own_bytes;
+	open_file(file, sections, NULL, &index->budget);
 	for (uint32_t i = 0; i < file->units.count; i++) {
 		struct unit *unit = &file->units.items[i];
 
@@ -121,9 +147,11 @@ static void *run_worker(void *argument)
 		if (number >= index->main.units.count)
 			return NULL;
 		unit = &index->main.units.items[number];
+		if (worker->budget.exhausted)
+			return NULL;
 		if (unit->is_type_unit)
 			continue;
-		if (unit->is_bad || !index_unit(worker, unit, number)) {
+		if (unit->is_bad || worker->budget.is_spent || !index_unit(worker, unit, number)) {
 			worker->bad_units++;
 			if (unit->offset < worker->first_bad_offset || worker->bad_units == 1)
 				worker->first_bad_offset = unit->offset;
@@ -216,14 +244,16 @@ static void merge(struct dwarf_index *index)
 
 	for (unsigned w = 0; w < index->worker_count; w++) {
 		struct worker *worker = &index->workers[w];
+		uint64_t bytes;
 
 		worker->first_node = index->node_count;
 		worker->first_function = index->function_count;
 		index->node_count += worker->nodes.count;
 		index->function_count += worker->functions.count;
-		worker->file_ids = malloc(((size_t)worker->files.count + 1) * sizeof(*worker->file_ids));
+		bytes = ((size_t)worker->files.count + 1) * sizeof(*worker->file_ids);
+		worker->file_ids = take_memory(&index->budget, bytes) ? malloc(bytes) : NULL;
 		if (!worker->file_ids) {
-			index->exhausted = true;
+			index->budget.exhausted = true;
 			return;
 		}
 		for (uint32_t i = 0; i < worker->files.count; i++) {
@@ -232,10 +262,11 @@ static void merge(struct dwarf_index *index)
 			worker->file_ids[i] = w ? intern_file(all, text, strlen(text)) : i;
 		}
 		for (uint32_t i = 0; i < worker->runs.count; i++)
-			PUSH(index->runs, &index->exhausted, (struct placed_run){ &worker->runs.items[i], worker });
+			if (!PUSH(index->runs, &index->budget, (struct placed_run){ &worker->runs.items[i], worker }))
+				return;
 		for (uint32_t i = 0; i < worker->functions.count; i++)
 			index->function_bytes += strlen(worker->functions.items[i]) + 1;
-		index->exhausted |= worker->exhausted;
+		index->budget.exhausted |= worker->budget.exhausted;
 	}
 	if (index->runs.count)
 		qsort(index->runs.items, index->runs.count, sizeof(*index->runs.items), compare_runs);
@@ -265,7 +296,7 @@ EXPORT int tdprof_dwarf_build(struct dwarf_index *index, const uint64_t *wanted,
 		pthread_join(ids[--started], NULL);
 	merge(index);
 	index->wanted = NULL;
-	return index->exhausted ? -1 : 0;
+	return index->budget.exhausted ? -1 : 0;
 }
 
 EXPORT void tdprof_dwarf_sizes(const struct dwarf_index *index, struct dwarf_sizes *sizes)
@@ -284,6 +315,7 @@ EXPORT void tdprof_dwarf_sizes(const struct dwarf_index *index, struct dwarf_siz
 		const struct worker *worker = &index->workers[w];
 
 		sizes->bad_units += worker->bad_units;
+		sizes->is_spent |= worker->budget.is_spent;
 		if (worker->bad_units && worker->first_bad_offset < sizes->first_bad_offset)
 			sizes->first_bad_offset = worker->first_bad_offset;
 	}

@@ -45,7 +45,7 @@ static bool add_file(struct line_table *out, const char *name, uint64_t director
 			file.directory = out->directories.items[directory - 1];
 		file.below_unit_directory = true;
 	}
-	return PUSH(out->files, &out->exhausted, file);
+	return PUSH(out->files, out->budget, file);
 }
 
 /* The lists of a DWARF 5 header describe their own format (6.2.4, 14 to 21). */
@@ -62,7 +62,7 @@ static bool read_entries(struct cursor *c, const struct unit *strings, bool are_
 		struct cursor format = description;
 		const uint8_t *before = c->at;
 		const char *name = NULL;
-		uint64_t directory = 0;
+		uint64_t directory = 0, steps = 1u + formats;
 
 		for (unsigned i = 0; i < formats; i++) {
 			uint64_t content = read_uleb(&format), form = read_uleb(&format);
@@ -70,13 +70,14 @@ static bool read_entries(struct cursor *c, const struct unit *strings, bool are_
 			struct value value = read_value(c, &attribute, strings);
 
 			if (content == DW_LNCT_path)
-				name = value_string(strings, &value);
+				name = value_string(strings, &value, &steps);
 			else if (content == DW_LNCT_directory_index)
 				directory = value.number;
 		}
-		if (c->bad || c->at == before) /* entries of no bytes could go on for ever */
+		/* Entries of no bytes could go on for ever. */
+		if (c->bad || c->at == before || !spend_work(out->budget, steps))
 			return false;
-		if (!(are_files ? add_file(out, name, directory) : PUSH(out->directories, &out->exhausted, name)))
+		if (!(are_files ? add_file(out, name, directory) : PUSH(out->directories, out->budget, name)))
 			return false;
 	}
 	return !c->bad;
@@ -87,14 +88,14 @@ static bool read_old_entries(struct cursor *c, struct line_table *out)
 	const char *text;
 
 	while ((text = read_string(c)) && *text)
-		if (!PUSH(out->directories, &out->exhausted, text))
+		if (!spend_work(out->budget, 1 + strlen(text) / STRING_BYTES_A_STEP) || !PUSH(out->directories, out->budget, text))
 			return false;
 	while ((text = read_string(c)) && *text) {
 		uint64_t directory = read_uleb(c);
 
 		skip_leb(c); /* time */
 		skip_leb(c); /* length */
-		if (!add_file(out, text, directory))
+		if (!spend_work(out->budget, 1 + strlen(text) / STRING_BYTES_A_STEP) || !add_file(out, text, directory))
 			return false;
 	}
 	return !c->bad;
@@ -155,7 +156,7 @@ static void close_sequence(struct line_state *state, uint64_t end, struct line_t
 	if (sequence.last > sequence.first) {
 		sequence.start = out->rows.items[sequence.first].address;
 		if (sequence.start >= out->text_start && end <= out->text_end && sequence.start < end)
-			PUSH(out->sequences, &out->exhausted, sequence);
+			PUSH(out->sequences, out->budget, sequence);
 		else
 			out->rows.count = sequence.first;
 	}
@@ -178,7 +179,7 @@ static void add_row(struct line_state *state, struct line_table *out)
 		if (last->address > row.address)
 			close_sequence(state, last->address, out);
 	}
-	PUSH(out->rows, &out->exhausted, row);
+	PUSH(out->rows, out->budget, row);
 }
 
 static bool run_program(struct line_header *header, struct line_table *out)
@@ -187,7 +188,7 @@ static bool run_program(struct line_header *header, struct line_table *out)
 	struct line_state state = { 0, 1, 1, out->rows.count };
 	unsigned opcode_base = header->opcode_base;
 
-	while (cursor_left(c) && !out->exhausted) {
+	while (cursor_left(c) && !out->budget->exhausted) {
 		unsigned opcode = *c->at++;
 
 		if (opcode >= opcode_base) {
@@ -296,7 +297,9 @@ bool read_lines(const struct unit *unit, uint64_t text_start, uint64_t text_end,
 	out->rows.count = out->sequences.count = out->files.count = out->directories.count = 0;
 	if (!unit->has_lines)
 		return true;
-	fine = read_header(unit, &header, out) && run_program(&header, out);
+	/* Units may share a program, and each runs it. */
+	fine = read_header(unit, &header, out) && spend_work(out->budget, cursor_left(&header.program)) &&
+	       run_program(&header, out);
 	order_sequences(out);
-	return fine && !out->exhausted;
+	return fine && !out->budget->exhausted;
 }

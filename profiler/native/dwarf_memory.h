@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Growing arrays and a hash map for the DWARF index. How much a binary holds is not known before it is read, so
- * these allocate, unlike the decoders that fill the caller's columns. Running out of memory sets a flag that the
- * caller checks once at the end; what could not be stored is left out. */
+ * these allocate, unlike the decoders that fill the caller's columns. They do so, and work, within a budget in
+ * proportion to the input. Running out of memory sets a flag that the caller checks once at the end; what could not
+ * be stored is left out. */
 #ifndef TDPROF_DWARF_MEMORY_H
 #define TDPROF_DWARF_MEMORY_H
 
@@ -9,10 +10,59 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+/* What all threads together may still take. */
+struct common_budget {
+	uint64_t memory; /* bytes */
+	uint64_t work;	 /* steps of some nanoseconds */
+};
+
+/* One thread's part of it, refilled by BUDGET_PART. */
+struct budget {
+	struct common_budget *common; /* NULL: there is no limit but the system's */
+	uint64_t memory, work;
+	bool exhausted; /* there was no memory, or more was asked for than is left */
+	bool is_spent;	/* the same for work */
+};
+
+#define BUDGET_PART (1u << 20)
+
+static inline bool take_part(uint64_t *mine, uint64_t *common, uint64_t amount)
+{
+	uint64_t left = __atomic_load_n(common, __ATOMIC_RELAXED), part;
+
+	if (amount <= *mine) {
+		*mine -= amount;
+		return true;
+	}
+	amount -= *mine;
+	do {
+		if (left < amount)
+			return false;
+		part = left - amount < BUDGET_PART ? left : amount + BUDGET_PART;
+	} while (!__atomic_compare_exchange_n(common, &left, left - part, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	*mine = part - amount;
+	return true;
+}
+
+static inline bool take_memory(struct budget *budget, uint64_t bytes)
+{
+	if (budget->common)
+		budget->exhausted |= !take_part(&budget->memory, &budget->common->memory, bytes);
+	return !budget->exhausted;
+}
+
+static inline bool spend_work(struct budget *budget, uint64_t steps)
+{
+	if (budget->common)
+		budget->is_spent |= !take_part(&budget->work, &budget->common->work, steps);
+	return !budget->is_spent;
+}
+
 #define VECTOR(type) struct { type *items; uint32_t count, capacity; }
 
-/* Room for `needed` items; false, and *exhausted set, if there is no memory. */
-static inline bool grow_vector(void **items, uint32_t *capacity, uint64_t needed, size_t item_bytes, bool *exhausted)
+/* Room for `needed` items; false, and the budget exhausted, if there is no memory. */
+static inline bool grow_vector(void **items, uint32_t *capacity, uint64_t needed, size_t item_bytes,
+			       struct budget *budget)
 {
 	uint64_t wanted = *capacity ? (uint64_t)*capacity * 2 : 64;
 	void *moved;
@@ -21,9 +71,11 @@ static inline bool grow_vector(void **items, uint32_t *capacity, uint64_t needed
 		return true;
 	if (wanted < needed)
 		wanted = needed;
+	if (!take_memory(budget, (wanted - *capacity) * item_bytes))
+		return false;
 	moved = wanted < UINT32_MAX ? realloc(*items, wanted * item_bytes) : NULL;
 	if (!moved) {
-		*exhausted = true;
+		budget->exhausted = true;
 		return false;
 	}
 	*items = moved;
@@ -32,10 +84,10 @@ static inline bool grow_vector(void **items, uint32_t *capacity, uint64_t needed
 }
 
 /* Append; evaluates to false if there was no memory. */
-#define PUSH(vector, exhausted, ...)                                                                            \
+#define PUSH(vector, budget, ...)                                                                               \
 	(((vector).count < (vector).capacity ||                                                                 \
 	  grow_vector((void **)&(vector).items, &(vector).capacity, (uint64_t)(vector).count + 1,               \
-		      sizeof(*(vector).items), (exhausted))) &&                                                 \
+		      sizeof(*(vector).items), (budget))) &&                                                    \
 	 ((vector).items[(vector).count++] = (__VA_ARGS__), true))
 
 #define RELEASE(vector) (free((vector).items), (vector).items = NULL, (vector).count = (vector).capacity = 0)
@@ -78,14 +130,16 @@ static inline void map_place(struct map *map, uint64_t key, uint32_t value)
 }
 
 /* Add a key that is not there yet. */
-static inline void map_add(struct map *map, uint64_t key, uint32_t value, bool *exhausted)
+static inline void map_add(struct map *map, uint64_t key, uint32_t value, struct budget *budget)
 {
 	if ((uint64_t)map->count * 2 >= map->size) {
 		struct map bigger = { NULL, map->size ? map->size * 2 : 256, map->count };
 
+		if (!take_memory(budget, (uint64_t)(bigger.size - map->size) * sizeof(*bigger.slots)))
+			return;
 		bigger.slots = bigger.size > map->size ? malloc((size_t)bigger.size * sizeof(*bigger.slots)) : NULL;
 		if (!bigger.slots) {
-			*exhausted = true;
+			budget->exhausted = true;
 			return;
 		}
 		for (uint32_t i = 0; i < bigger.size; i++)

@@ -26,7 +26,7 @@ struct function_scratch {
 	const struct unit *unit, *line_unit;
 	uint32_t unit_number, first_run;
 	bool has_skipped;
-	uint64_t segment_budget; /* that the unit may still add */
+	uint64_t segment_budget; /* that the unit may still look at */
 	VECTOR(uint32_t) file_ids; /* of the unit's file numbers; FILE_UNRESOLVED until asked for */
 	VECTOR(struct candidate) candidates;
 	VECTOR(struct interval) intervals;

@@ -20,17 +20,17 @@ uint32_t intern_file(struct worker *worker, const char *text, size_t length)
 	id = map_find(&worker->file_by_hash, hash);
 	if (id != MAP_NOTHING && !strcmp(worker->file_text.items + worker->files.items[id], text))
 		return id;
-	if (!PUSH(worker->files, &worker->exhausted, worker->file_text.count))
+	if (!PUSH(worker->files, &worker->budget, worker->file_text.count))
 		return NO_ID;
 	if (!grow_vector((void **)&worker->file_text.items, &worker->file_text.capacity,
-			 (uint64_t)worker->file_text.count + length + 1, 1, &worker->exhausted)) {
+			 (uint64_t)worker->file_text.count + length + 1, 1, &worker->budget)) {
 		worker->files.count--;
 		return NO_ID;
 	}
 	memcpy(worker->file_text.items + worker->file_text.count, text, length + 1);
 	worker->file_text.count += (uint32_t)length + 1;
 	if (id == MAP_NOTHING) /* two paths of one hash: the second is found anew each time, which is still right */
-		map_add(&worker->file_by_hash, hash, worker->files.count - 1, &worker->exhausted);
+		map_add(&worker->file_by_hash, hash, worker->files.count - 1, &worker->budget);
 	return worker->files.count - 1;
 }
 
@@ -56,7 +56,7 @@ static uint32_t compose_file(struct worker *worker, const struct line_file *file
 	else if (*second != '/' && file->below_unit_directory && unit_directory)
 		first = unit_directory;
 	length = snprintf(path, sizeof(path), "%s%s%s%s%s", first, separator(first), second, separator(second), file->name);
-	if (length < 0 || (size_t)length >= sizeof(path))
+	if (length < 0 || (size_t)length >= sizeof(path) || !spend_work(&worker->budget, (uint64_t)length))
 		return NO_ID;
 	return intern_file(worker, path, (size_t)length);
 }
@@ -79,21 +79,23 @@ static uint32_t function_id(struct worker *worker, const struct unit *unit, uint
 	/* Where the DIE stands in memory tells it from those of every other file. */
 	uint64_t die = (uint64_t)(uintptr_t)unit->file->sections[SECTION_INFO].data + offset;
 	uint32_t id = map_find(&worker->function_by_die, die);
+	uint64_t steps = 0;
 	const char *name;
 
 	if (id != MAP_NOTHING)
 		return id;
-	name = function_name(unit, offset);
-	if (!name || !*name)
+	name = function_name(unit, offset, &steps);
+	if (!spend_work(&worker->budget, steps) || !name || !*name)
 		return NO_ID;
 	id = map_find(&worker->function_by_name, (uint64_t)(uintptr_t)name);
 	if (id == MAP_NOTHING) {
 		id = worker->functions.count;
-		if (!PUSH(worker->functions, &worker->exhausted, name))
+		/* The names are copied in the end: those that are ends of one text, too. */
+		if (!take_memory(&worker->budget, strlen(name) + 1) || !PUSH(worker->functions, &worker->budget, name))
 			return NO_ID;
-		map_add(&worker->function_by_name, (uint64_t)(uintptr_t)name, id, &worker->exhausted);
+		map_add(&worker->function_by_name, (uint64_t)(uintptr_t)name, id, &worker->budget);
 	}
-	map_add(&worker->function_by_die, die, id, &worker->exhausted);
+	map_add(&worker->function_by_die, die, id, &worker->budget);
 	return id;
 }
 
@@ -108,7 +110,7 @@ static uint32_t node_of(struct worker *worker, uint32_t number)
 	node.parent = candidate->parent == NO_ID ? NO_ID : node_of(worker, candidate->parent);
 	node.call_file = node.parent == NO_ID ? NO_ID : file_id(worker, candidate->call_file);
 	node.call_line = candidate->call_line;
-	if (!PUSH(worker->nodes, &worker->exhausted, node))
+	if (!PUSH(worker->nodes, &worker->budget, node))
 		return NO_ID;
 	candidate->node = worker->nodes.count - 1;
 	return candidate->node;
@@ -127,10 +129,10 @@ void load_lines(struct worker *worker)
 		read_lines(scratch->line_unit, worker->index->text_start, worker->index->text_end, &scratch->lines);
 	scratch->file_ids.count = 0;
 	for (uint32_t i = 0; i < scratch->lines.files.count; i++)
-		PUSH(scratch->file_ids, &worker->exhausted, FILE_UNRESOLVED);
+		PUSH(scratch->file_ids, &worker->budget, FILE_UNRESOLVED);
 	/* Functions hardly overlap, so rows are used once. Damage that lays many functions over the same rows would
 	 * cost their product. */
-	scratch->segment_budget = cursor_left(&scratch->unit->dies) + 16 * (uint64_t)scratch->lines.rows.count;
+	scratch->segment_budget = 64 + cursor_left(&scratch->unit->dies) + 16 * (uint64_t)scratch->lines.rows.count;
 }
 
 static void add_segment(struct worker *worker, uint64_t start, uint32_t node, uint32_t file, uint32_t line,
@@ -142,8 +144,7 @@ static void add_segment(struct worker *worker, uint64_t start, uint32_t node, ui
 		if (last->node == node && last->file == file && last->line == line)
 			return;
 	}
-	if (worker->scratch->segment_budget && worker->scratch->segment_budget--)
-		PUSH(worker->segments, &worker->exhausted, (struct segment){ start, node, file, line });
+	PUSH(worker->segments, &worker->budget, (struct segment){ start, node, file, line });
 }
 
 /* The last sequence that starts at or below `address`, or -1. */
@@ -178,12 +179,18 @@ uint32_t row_at(const struct line_table *lines, const struct line_sequence *sequ
 	return low;
 }
 
+/* Each row that is looked at counts, also one that adds nothing. */
+static bool spend_segment(struct function_scratch *scratch)
+{
+	return scratch->segment_budget && --scratch->segment_budget;
+}
+
 /* Segments of the line rows from `start` to `end`, all belonging to `node`. */
 static void add_lines(struct worker *worker, uint64_t start, uint64_t end, uint32_t node, uint32_t run_first)
 {
 	const struct line_table *lines = &worker->scratch->lines;
 
-	while (start < end) {
+	while (start < end && spend_segment(worker->scratch)) {
 		int64_t number = sequence_at(lines, start);
 		const struct line_sequence *sequence = number < 0 ? NULL : &lines->sequences.items[number];
 		uint64_t stop = end;
@@ -200,7 +207,7 @@ static void add_lines(struct worker *worker, uint64_t start, uint64_t end, uint3
 		for (uint32_t i = row_at(lines, sequence, start); i < sequence->last; i++) {
 			const struct line_row *row = &lines->rows.items[i];
 
-			if (row->address >= stop)
+			if (row->address >= stop || !spend_segment(worker->scratch))
 				break;
 			add_segment(worker, row->address < start ? start : row->address, node,
 				    file_id(worker, row->file), row->line, run_first);
@@ -214,7 +221,7 @@ static void close_run(struct worker *worker, uint64_t start, uint64_t end, uint3
 	struct run run = { start, end, first, worker->segments.count, worker->scratch->unit_number, is_gap };
 
 	if (run.last > run.first)
-		PUSH(worker->runs, &worker->exhausted, run);
+		PUSH(worker->runs, &worker->budget, run);
 }
 
 void add_gap(struct worker *worker, uint64_t start, uint64_t end)
@@ -276,14 +283,14 @@ static uint32_t next_free(uint32_t *free_cells, uint32_t cell)
 
 /* Cut the intervals at each other's edges and find who owns each cell between two edges: the last DIE in reading
  * order, so the innermost. Backwards and skipping owned cells, so that each cell is visited once whatever the input. */
-static bool paint(struct function_scratch *scratch, bool *exhausted)
+static bool paint(struct function_scratch *scratch, struct budget *budget)
 {
 	uint32_t cells = 0;
 
 	scratch->edges.count = 0;
 	for (uint32_t i = 0; i < scratch->intervals.count; i++)
-		if (!PUSH(scratch->edges, exhausted, scratch->intervals.items[i].start) ||
-		    !PUSH(scratch->edges, exhausted, scratch->intervals.items[i].end))
+		if (!PUSH(scratch->edges, budget, scratch->intervals.items[i].start) ||
+		    !PUSH(scratch->edges, budget, scratch->intervals.items[i].end))
 			return false;
 	sort_addresses(scratch->edges.items, scratch->edges.count);
 	for (uint32_t i = 0; i < scratch->edges.count; i++)
@@ -292,7 +299,7 @@ static bool paint(struct function_scratch *scratch, bool *exhausted)
 	scratch->edges.count = cells;
 	scratch->owners.count = scratch->free_cells.count = 0;
 	for (uint32_t i = 0; i < cells; i++)
-		if (!PUSH(scratch->owners, exhausted, NO_ID) || !PUSH(scratch->free_cells, exhausted, i))
+		if (!PUSH(scratch->owners, budget, NO_ID) || !PUSH(scratch->free_cells, budget, i))
 			return false;
 	for (uint32_t i = scratch->intervals.count; i--;) {
 		const struct interval *interval = &scratch->intervals.items[i];
@@ -315,7 +322,7 @@ void finish_function(struct worker *worker)
 	uint64_t run_start = 0;
 	bool in_run = false;
 
-	if (scratch->intervals.count && paint(scratch, &worker->exhausted)) {
+	if (scratch->intervals.count && paint(scratch, &worker->budget)) {
 		load_lines(worker);
 		/* The last edge ends the last cell, and owns nothing. */
 		for (uint32_t cell = 0; cell < scratch->edges.count; cell++) {

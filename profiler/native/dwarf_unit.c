@@ -10,7 +10,7 @@
 #define DWARF64_ESCAPE 0xffffffffu
 #define LONGEST_NAME_CHAIN 16 /* inlined call, abstract function, declaration: three in practice */
 
-static void read_root(struct unit *unit)
+static void read_root(struct unit *unit, uint64_t *steps)
 {
 	struct cursor c = unit->dies;
 	const struct abbrev *abbrev = find_abbrev(unit->table, read_uleb(&c));
@@ -68,8 +68,8 @@ static void read_root(struct unit *unit)
 		return;
 	}
 	/* Only now, since the bases may stand after what needs them. */
-	unit->directory = value_string(unit, &directory);
-	unit->dwo_name = value_string(unit, &dwo_name);
+	unit->directory = value_string(unit, &directory, steps);
+	unit->dwo_name = value_string(unit, &dwo_name, steps);
 	if (low.form) {
 		bool bad = false;
 		uint64_t address = value_address(unit, &low, &bad);
@@ -79,7 +79,7 @@ static void read_root(struct unit *unit)
 }
 
 /* Read one header; false if no further unit can be found after it. */
-static bool read_unit(struct debug_file *file, struct cursor *info, struct unit *unit, bool *exhausted)
+static bool read_unit(struct debug_file *file, struct cursor *info, struct unit *unit, struct budget *budget)
 {
 	const struct dwarf_section *section = &file->sections[SECTION_INFO];
 	uint64_t length, abbrev_offset;
@@ -116,24 +116,26 @@ static bool read_unit(struct debug_file *file, struct cursor *info, struct unit 
 		       (unit->address_size != 8 && unit->address_size != 4);
 	if (unit->is_bad || unit->is_type_unit)
 		return true;
-	unit->table = load_abbrev_table(file, abbrev_offset, unit, exhausted);
+	unit->table = load_abbrev_table(file, abbrev_offset, unit, budget);
 	unit->is_bad = !unit->table;
 	return true;
 }
 
 
-void scan_units(struct debug_file *file, bool *exhausted)
+void scan_units(struct debug_file *file, struct budget *budget)
 {
 	const struct dwarf_section *section = &file->sections[SECTION_INFO];
 	struct cursor info = cursor_over(section->data, section->size, 0);
 	struct unit unit;
+	uint64_t steps = 0;
 
-	while (cursor_left(&info) && read_unit(file, &info, &unit, exhausted))
-		if (!PUSH(file->units, exhausted, unit))
+	while (cursor_left(&info) && read_unit(file, &info, &unit, budget))
+		if (!PUSH(file->units, budget, unit))
 			break;
 	for (uint32_t i = 0; i < file->units.count; i++)
 		if (!file->units.items[i].is_bad && !file->units.items[i].is_type_unit)
-			read_root(&file->units.items[i]);
+			read_root(&file->units.items[i], &steps);
+	spend_work(budget, steps);
 }
 
 const struct unit *unit_at(const struct debug_file *file, uint64_t offset)
@@ -151,7 +153,7 @@ const struct unit *unit_at(const struct debug_file *file, uint64_t offset)
 	return low ? &file->units.items[low - 1] : NULL;
 }
 
-const char *function_name(const struct unit *unit, uint64_t offset)
+const char *function_name(const struct unit *unit, uint64_t offset, uint64_t *steps)
 {
 	const char *plain = NULL;
 
@@ -160,6 +162,7 @@ const char *function_name(const struct unit *unit, uint64_t offset)
 		struct value reference = { 0 };
 		const struct abbrev *abbrev;
 		const char *name = NULL;
+		const uint8_t *start;
 		struct cursor c;
 
 		if (unit->is_bad || unit->is_type_unit || offset < (uint64_t)(unit->dies.at - section->data))
@@ -168,6 +171,8 @@ const char *function_name(const struct unit *unit, uint64_t offset)
 		abbrev = c.bad ? NULL : find_abbrev(unit->table, read_uleb(&c));
 		if (!abbrev)
 			break;
+		start = c.at;
+		*steps += 1 + abbrev->count;
 		for (uint32_t i = 0; i < abbrev->count; i++) {
 			const struct attribute *attribute = &unit->table->attributes.items[abbrev->first + i];
 			struct value value;
@@ -176,13 +181,15 @@ const char *function_name(const struct unit *unit, uint64_t offset)
 			case DW_AT_linkage_name:
 			case DW_AT_MIPS_linkage_name:
 				value = read_value(&c, attribute, unit);
-				name = value_string(unit, &value);
-				if (name && !c.bad)
+				name = value_string(unit, &value, steps);
+				if (name && !c.bad) {
+					*steps += (uint64_t)(c.at - start) / STRING_BYTES_A_STEP;
 					return name;
+				}
 				break;
 			case DW_AT_name:
 				value = read_value(&c, attribute, unit);
-				name = value_string(unit, &value);
+				name = value_string(unit, &value, steps);
 				break;
 			case DW_AT_abstract_origin:
 			case DW_AT_specification:
@@ -192,6 +199,7 @@ const char *function_name(const struct unit *unit, uint64_t offset)
 				skip_value(&c, attribute, unit);
 			}
 		}
+		*steps += (uint64_t)(c.at - start) / STRING_BYTES_A_STEP;
 		if (c.bad)
 			break;
 		/* The deepest name is that of the declaration; what refers to it rarely repeats it. */

@@ -2,18 +2,26 @@
 /* What the value of an attribute means in its unit: strings, addresses, range lists, references. */
 #include "dwarf.h"
 
-static const char *section_string(const struct debug_file *file, enum section_id id, uint64_t offset)
+#define LONGEST_STRING (1u << 16) /* C++ has names of some thousand bytes */
+
+static const char *section_string(const struct debug_file *file, enum section_id id, uint64_t offset, uint64_t *steps)
 {
+	const char *text;
 	struct cursor c;
 
 	if (!file)
 		return NULL;
 	c = cursor_over(file->sections[id].data, file->sections[id].size, offset);
-	return c.bad ? NULL : read_string(&c);
+	if (c.bad)
+		return NULL;
+	if (cursor_left(&c) > LONGEST_STRING)
+		c.end = c.at + LONGEST_STRING;
+	text = read_string(&c);
+	*steps += 1 + (text ? (uint64_t)((const char *)c.at - text) : LONGEST_STRING) / STRING_BYTES_A_STEP;
+	return text;
 }
 
-/* The string that a value stands for; NULL if it is no string, or lies outside its section. */
-const char *value_string(const struct unit *unit, const struct value *value)
+const char *value_string(const struct unit *unit, const struct value *value, uint64_t *steps)
 {
 	const struct dwarf_section *offsets = &unit->file->sections[SECTION_STR_OFFSETS];
 	struct cursor c;
@@ -23,12 +31,12 @@ const char *value_string(const struct unit *unit, const struct value *value)
 	case DW_FORM_string:
 		return value->text;
 	case DW_FORM_strp:
-		return section_string(unit->file, SECTION_STR, value->number);
+		return section_string(unit->file, SECTION_STR, value->number, steps);
 	case DW_FORM_line_strp:
-		return section_string(unit->file, SECTION_LINE_STR, value->number);
+		return section_string(unit->file, SECTION_LINE_STR, value->number, steps);
 	case DW_FORM_strp_sup:
 	case DW_FORM_GNU_strp_alt:
-		return section_string(unit->file->shared, SECTION_STR, value->number);
+		return section_string(unit->file->shared, SECTION_STR, value->number, steps);
 	case DW_FORM_strx:
 	case DW_FORM_strx1:
 	case DW_FORM_strx2:
@@ -40,7 +48,7 @@ const char *value_string(const struct unit *unit, const struct value *value)
 		c = cursor_over(offsets->data, offsets->size,
 				unit->str_offsets_base + value->number * unit->offset_size);
 		offset = read_fixed(&c, unit->offset_size);
-		return c.bad ? NULL : section_string(unit->file, SECTION_STR, offset);
+		return c.bad ? NULL : section_string(unit->file, SECTION_STR, offset, steps);
 	default:
 		return NULL;
 	}
@@ -81,10 +89,10 @@ uint64_t value_address(const struct unit *unit, const struct value *value, bool 
 
 static bool add_range(struct ranges *out, uint64_t start, uint64_t end)
 {
-	if (!out->budget)
+	if (!out->entries_left)
 		return false;
-	out->budget--;
-	return end <= start || PUSH(out->list, &out->exhausted, (struct range){ start, end });
+	out->entries_left--;
+	return end <= start || PUSH(out->list, out->budget, (struct range){ start, end });
 }
 
 /* A list of .debug_ranges (DWARF 2 to 4, 2.17.3): pairs of offsets from a base that pairs of their own may set. */

@@ -15,7 +15,7 @@ static void add_entries(struct unwind_table *table, const struct unwind_input *i
 	sort_entries(&entries);
 	table->header.entries = entries.fdes.count;
 	table->header.bad_entries = entries.bad;
-	for (uint32_t i = 0; i < entries.fdes.count && !entries.exhausted; i++) {
+	for (uint32_t i = 0; i < entries.fdes.count && !entries.budget.exhausted; i++) {
 		const struct fde *fde = &entries.fdes.items[i];
 		bool is_good;
 
@@ -29,7 +29,7 @@ static void add_entries(struct unwind_table *table, const struct unwind_input *i
 			is_good = run_fde(table, &entries.cies.items[fde->cie], fde, input->machine);
 		table->header.bad_entries += !is_good;
 	}
-	table->exhausted = table->exhausted || entries.exhausted;
+	table->budget.exhausted = table->budget.exhausted || entries.budget.exhausted;
 	RELEASE(entries.cies);
 	RELEASE(entries.fdes);
 }
@@ -46,7 +46,7 @@ EXPORT struct unwind_table *tdprof_unwind_build(const struct unwind_input *input
 		add_entries(table, input);
 		finish_table(table);
 	}
-	if (!is_open || table->exhausted) {
+	if (!is_open || table->budget.exhausted) {
 		tdprof_unwind_close(table);
 		return NULL;
 	}

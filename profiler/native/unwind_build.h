@@ -45,7 +45,7 @@ struct unwind_table {
 	uint32_t next_stretch;
 	const struct unwind_stretch *stretches;
 	uint32_t stretch_count;
-	bool exhausted; /* no memory */
+	struct budget budget; /* without limit */
 };
 
 bool open_table(struct unwind_table *table, const struct unwind_input *input);
@@ -108,7 +108,7 @@ struct entries {
 	VECTOR(struct cie) cies;
 	VECTOR(struct fde) fdes;
 	uint32_t bad;
-	bool exhausted;
+	struct budget budget;
 	uint16_t machine;
 };
 

@@ -182,7 +182,7 @@ static void read_cie(struct reader *reader, struct piece *piece)
 	if (ra != RA_REGISTER(reader->entries->machine))
 		cie.initial.ra.kind = SAVED_OTHERWISE;
 	reader->entries->bad += cie.is_bad;
-	PUSH(reader->entries->cies, &reader->entries->exhausted, cie);
+	PUSH(reader->entries->cies, &reader->entries->budget, cie);
 }
 
 /* CIEs come in the order of their offsets. */
@@ -238,7 +238,7 @@ static void read_fde(struct reader *reader, struct piece *piece)
 
 	fde.end = (place_t)(end < most ? end : most);
 	fde.program = *c;
-	PUSH(entries->fdes, &entries->exhausted, fde);
+	PUSH(entries->fdes, &entries->budget, fde);
 }
 
 void read_entries(struct entries *entries, const struct unwind_table *table, const struct unwind_section *section,
@@ -312,7 +312,7 @@ void sort_entries(struct entries *entries)
 	for (uint32_t i = 1; i < entries->fdes.count && is_sorted; i++)
 		is_sorted = fdes[i - 1].start <= fdes[i].start;
 	if (!is_sorted && !sort_by_start(entries)) {
-		entries->exhausted = true;
+		entries->budget.exhausted = true;
 		return;
 	}
 	fdes = entries->fdes.items;

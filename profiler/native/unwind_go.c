@@ -101,7 +101,7 @@ static void read_go_function(struct entries *entries, const struct unwind_table 
 		fde.cie = GO_OUTERMOST;
 	else if (flag & FLAG_WRITES_SP)
 		fde.cie = GO_SWITCH;
-	PUSH(entries->fdes, &entries->exhausted, fde);
+	PUSH(entries->fdes, &entries->budget, fde);
 }
 
 void read_go_functions(struct entries *entries, const struct unwind_table *table, const struct unwind_input *input)

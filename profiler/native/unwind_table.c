@@ -52,11 +52,11 @@ bool open_table(struct unwind_table *table, const struct unwind_input *input)
 	table->stretches = input->stretches;
 	table->stretch_count = input->stretch_count;
 	table->covered = input->segment_count ? segment_start(&table->segments[0]) : 0;
-	PUSH(table->rules, &table->exhausted, NONE);
-	PUSH(table->rules, &table->exhausted, UNWIND_UNSUPPORTED);
-	map_add(&table->rule_numbers, NONE, UNWIND_RULE_NONE, &table->exhausted);
-	map_add(&table->rule_numbers, UNWIND_UNSUPPORTED, RULE_UNSUPPORTED, &table->exhausted);
-	return !table->exhausted;
+	PUSH(table->rules, &table->budget, NONE);
+	PUSH(table->rules, &table->budget, UNWIND_UNSUPPORTED);
+	map_add(&table->rule_numbers, NONE, UNWIND_RULE_NONE, &table->budget);
+	map_add(&table->rule_numbers, UNWIND_UNSUPPORTED, RULE_UNSUPPORTED, &table->budget);
+	return !table->budget.exhausted;
 }
 
 bool find_place(const struct unwind_table *table, uint64_t address, place_t *place)
@@ -91,8 +91,8 @@ static uint32_t rule_number(struct unwind_table *table, packed_rule rule)
 	if (table->rules.count >= UNWIND_MOST_RULES)
 		return RULE_UNSUPPORTED;
 	number = table->rules.count;
-	if (PUSH(table->rules, &table->exhausted, rule))
-		map_add(&table->rule_numbers, rule, number, &table->exhausted);
+	if (PUSH(table->rules, &table->budget, rule))
+		map_add(&table->rule_numbers, rule, number, &table->budget);
 	return number;
 }
 
@@ -109,7 +109,7 @@ void add_row(struct unwind_table *table, place_t place, packed_rule rule)
 	if (rule == table->last_rule && !is_first)
 		return;
 	number_buckets(table, (place >> UNWIND_BUCKET_SHIFT) + 1);
-	PUSH(table->rows, &table->exhausted, UNWIND_ROW(place & 0xff, rule_number(table, rule)));
+	PUSH(table->rows, &table->budget, UNWIND_ROW(place & 0xff, rule_number(table, rule)));
 	table->last_rule = rule;
 	if ((rule & 0xff) == UNWIND_UNSUPPORTED)
 		table->header.unsupported_rows++;

@@ -34,6 +34,12 @@ def allowed_bytes(size_bytes: int) -> int:
     return 300 * MB + 50 * size_bytes
 
 
+def is_affordable(cost: Cost, size_bytes: int) -> bool:
+    """Whether a file was read, or refused in a line, for what it may cost."""
+    ended = cost.status == 0 or (cost.status == 1 and cost.errors.startswith("tdprof: "))
+    return ended and cost.seconds <= allowed_seconds(size_bytes) and cost.peak_bytes <= allowed_bytes(size_bytes)
+
+
 # A process counts the memory of the one that it was forked from as its own, so a small one stands between.
 _LAUNCHER = """
 import os, resource, sys

@@ -50,7 +50,7 @@ static void check_columns(const struct dwarf_index *index)
 static void read_once(const struct dwarf_section *sections, const struct dwarf_section *shared, int split, const uint64_t *wanted,
 		      uint64_t wanted_count)
 {
-	struct dwarf_index *index = tdprof_dwarf_open(sections, shared, 1, (uint64_t)1 << 47);
+	struct dwarf_index *index = tdprof_dwarf_open(sections, shared, 1, (uint64_t)1 << 47, 0);
 	struct dwarf_skeleton rows[4];
 	uint64_t count;
 

@@ -33,6 +33,7 @@ _SIZES = (
     "units",
     "bad_units",
     "first_bad_offset",
+    "is_spent",
 )
 
 
@@ -68,7 +69,7 @@ def declare(library: ctypes.CDLL) -> None:
     """Types of the functions."""
     pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
     for name, result, arguments in (
-        ("open", pointer, [pointer, pointer, u64, u64]),
+        ("open", pointer, [pointer, pointer, u64, u64, u64]),
         ("skeletons", u64, [pointer, pointer, u64]),
         ("add_split", ctypes.c_int, [pointer, u64, pointer]),
         ("build", ctypes.c_int, [pointer, pointer, u64, ctypes.c_uint]),

@@ -39,6 +39,7 @@ class DwarfResult:
     units: int
     bad_units: int
     first_bad_offset: int  # in .debug_info, if there are bad units
+    is_spent: bool  # reading all would take too long for a file of this size: later units count as bad
 
 
 def is_available() -> bool:
@@ -54,6 +55,7 @@ def build_code_index(
     find_split: Callable[[SplitUnit], Sections | None] = lambda unit: None,
     wanted: U64 | None = None,
     threads: int = 1,
+    file_bytes: int = 0,
 ) -> DwarfResult:
     """Read a file's DWARF.
 
@@ -64,16 +66,17 @@ def build_code_index(
         find_split: the ``.dwo`` sections of a split unit, or None if they cannot be found.
         wanted: uint64[n], sorted: read only the functions that these addresses fall into. None reads all.
         threads: how many to use.
+        file_bytes: what the sections take in their files, to which the memory for reading them is in proportion.
 
     Raises:
-        MemoryError: there was not enough.
+        MemoryError: there was not enough, or it would take more than such a file may ask for.
     """
     library = load_native()
     assert library is not None, "is_available() was not asked"
     alive: list[object] = []  # what C holds pointers into
     main = _section_array(sections, alive)
     other = _section_array(shared, alive) if shared is not None else None
-    handle = library.tdprof_dwarf_open(main, other, text[0], text[1])
+    handle = library.tdprof_dwarf_open(main, other, text[0], text[1], file_bytes)
     if not handle:
         raise MemoryError("not enough memory for the debug data")
     try:
@@ -132,4 +135,4 @@ def _copy_out(library: ctypes.CDLL, handle: int) -> DwarfResult:
     library.tdprof_dwarf_copy(handle, ctypes.byref(DwarfColumns(**{name: a.ctypes.data for name, a in arrays.items()})))
     arrays["function_text"] = arrays["function_text"].data
     arrays["file_text"] = arrays["file_text"].data
-    return DwarfResult(CodeIndex(**arrays), sizes.units, sizes.bad_units, sizes.first_bad_offset)
+    return DwarfResult(CodeIndex(**arrays), sizes.units, sizes.bad_units, sizes.first_bad_offset, bool(sizes.is_spent))

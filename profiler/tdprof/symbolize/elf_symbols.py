@@ -25,6 +25,7 @@ NOT_COMPILED = (
     "install gcc, then pip install tdprof again"
 )
 LARGEST_CODE_BYTES = 1 << 22  # of one function; a symbol that claims more is damaged, or no function
+MOST_CODE_BYTES = 4 * LARGEST_CODE_BYTES  # of a function and its pieces, which may lie over each other
 NOWHERE = np.uint64(2**64 - 1)  # the ELF address of a file offset that no segment loads; no symbol covers it
 
 
@@ -93,20 +94,30 @@ class ElfSymbols:
         found = distinct(self._table.lookup(addresses))
         found = found[found >= 0]
         names = self._table.names(range(len(self._table)))
-        homes = [(*split_clone_tags(names[row]), int(self._table.file[row])) for row in found.tolist()]
-        bases = {base for base, _, _ in homes}
+        # Of each function's base name the files that its pieces were compiled from: of all, and of those with tags.
+        homes: dict[str, tuple[set[int], set[int]]] = {}
+        for row in found.tolist():
+            base, tags = split_clone_tags(names[row])
+            every, tagged = homes.setdefault(base, (set(), set()))
+            every.add(int(self._table.file[row]))
+            if tags:
+                tagged.add(int(self._table.file[row]))
         chosen = set(found.tolist())
         for row, name in enumerate(names):
             base, tags = split_clone_tags(name)
-            if base in bases:
+            if base in homes:
                 # Pieces are local symbols of the file that the function was compiled from; -1: that is not noted.
                 file = int(self._table.file[row])
-                if any(
-                    base == home and (tags or home_tags) and (file == home_file or min(file, home_file) < 0)
-                    for home, home_tags, home_file in homes
-                ):
+                files = homes[base][0 if tags else 1]
+                if files and (file < 0 or -1 in files or file in files):
                     chosen.add(row)
-        return [part for row in sorted(chosen) if (part := self._part(row, names[row])) is not None]
+        parts, left_bytes = [], MOST_CODE_BYTES
+        for row in sorted(chosen):
+            part = self._part(row, names[row], left_bytes)
+            if part is not None:
+                parts.append(part)
+                left_bytes -= len(part.data)
+        return parts
 
     def name_targets(self, addresses: U64) -> list[str]:
         """Linkage name and distance of what stands at each ELF address, or "" where that is not known."""
@@ -120,13 +131,15 @@ class ElfSymbols:
             result.append(name + (f"+{distance:#x}" if distance else ""))
         return result
 
-    def _part(self, row: int, name: str) -> CodePart | None:
-        """A symbol's code; None where the file has no bytes for it."""
+    def _part(self, row: int, name: str, most_bytes: int) -> CodePart | None:
+        """A symbol's code; None where the file has no bytes for it, or none may be read any more."""
         start, end = int(self._table.start[row]), int(self._table.end[row])
         for segment in self._elf.segments:
             if segment.type == PT_LOAD and segment.flags & PF_X and start - segment.address in range(segment.file_size):
                 offset = start - segment.address + segment.offset
-                size = min(end - start, segment.file_size - (start - segment.address), LARGEST_CODE_BYTES)
+                size = min(end - start, segment.file_size - (start - segment.address), LARGEST_CODE_BYTES, most_bytes)
+                if not size:
+                    return None
                 return CodePart(name, start, offset, bytes(self._elf.content.read(offset, size)), self._elf.machine)
         return None
 
@@ -149,6 +162,7 @@ class ElfSymbols:
     def _read(self, wanted: U64 | None) -> CodeIndex:
         assert self._debug is not None
         splits = SplitFinder((self._path, self._debug.path), self._dirs)
+        elfs = [file.elf for file in (self._debug, self._shared) if file]
         try:
             result = dwarf.build_code_index(
                 read_debug_sections(self._debug.elf),
@@ -157,11 +171,22 @@ class ElfSymbols:
                 find_split=splits.find,
                 wanted=wanted,
                 threads=os.cpu_count() or 1,
+                file_bytes=sum(elf.content.size for elf in elfs),
             )
         except DebugDataError as error:
             self.notes.append(f"no lines and inlined functions, since {error}")
             return EMPTY_INDEX
-        if result.bad_units:
+        except MemoryError:
+            self.notes.append(
+                "no lines and inlined functions, since reading its debug data takes more memory than there is or "
+                "than a file of its size may ask for"
+            )
+            return EMPTY_INDEX
+        if result.is_spent:
+            self.notes.append(
+                f"{result.bad_units} of {result.units} units of debug data are not read, since it is too complex"
+            )
+        elif result.bad_units:
             self.notes.append(
                 f"{result.bad_units} of {result.units} units of debug data are damaged, the first at "
                 f"{result.first_bad_offset:#x} of .debug_info"
