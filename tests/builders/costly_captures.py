@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -12,7 +13,7 @@ from builders.cost import MB, tdprof
 from builders.costly_files import builder
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
-from tdprof.capture.schema import KERNEL_SYMBOLS, SPE_SPANS, SYMBOLS
+from tdprof.capture.schema import KERNEL_SYMBOLS, MAPPINGS, PROCESSES, SAMPLES, SPE_SPANS, STACKS, SYMBOLS
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
 
@@ -101,3 +102,112 @@ def symbols_of_long_paths(folder: Path, size: int) -> list[str]:
 def zlib_proof(length: int) -> str:
     """Text that does not shrink by much."""
     return random.Random(1).randbytes(length // 2 + 1).hex()[:length]
+
+
+@builder
+def mappings_inside_each_other(folder: Path, size: int) -> list[str]:
+    """Mappings of which each lies within the one before."""
+    count = size // 8
+    rows = np.arange(count, dtype=np.uint64)
+    columns = {
+        "time_ns": np.zeros(count, np.uint64),
+        "pid": np.full(count, 42, np.uint32),
+        "address": 0x1000 + rows,
+        "length": 2 * count - 2 * rows,
+        "file_offset": rows,
+        "path": pa.repeat(pa.scalar("/nowhere"), count),
+        "build_id": pa.nulls(count, pa.string()),
+    }
+    write_capture(folder, mappings=pa.table(columns).cast(MAPPINGS))
+    return _report(folder)
+
+
+@builder
+def forks_of_forks(folder: Path, size: int) -> list[str]:
+    """Processes of which each is forked from the one before, all sampled."""
+    count = size // 20
+    child = np.arange(count, dtype=np.uint32) + 43
+    nothing = pa.nulls(count, pa.string())
+    columns = [
+        child.astype(np.uint64),
+        pa.repeat(pa.scalar("fork"), count),
+        child,
+        child,
+        child - 1,
+        child - 1,
+        nothing,
+    ]
+    processes = pa.table(columns, names=PROCESSES.names).cast(PROCESSES)
+    write_capture(folder, processes=processes, samples=_samples_of(child, np.ones(count, np.uint64)))
+    return _report(folder)
+
+
+def _samples_of(pid: np.ndarray, user_stack: np.ndarray, kernel_stack: np.ndarray | None = None) -> pa.Table:
+    count = len(pid)
+    ones = np.ones(count, np.uint64)
+    columns = {
+        "time_ns": np.full(count, 2**40, np.uint64),
+        "event": np.zeros(count, np.uint32),
+        "pid": pid,
+        "tid": pid,
+        "thread_name": pa.repeat(pa.scalar("app"), count),
+        "user_stack": user_stack,
+        "kernel_stack": pa.nulls(count, pa.uint64()) if kernel_stack is None else kernel_stack,
+        "count": ones,
+        "weight": ones,
+    }
+    return pa.table(columns).cast(SAMPLES)
+
+
+@builder
+def one_stack_in_many_processes(folder: Path, size: int) -> list[str]:
+    """A stack as long as half of the file, sampled in as many processes as the other half names."""
+    length, count = size // 4, size // 16
+    addresses = np.random.default_rng(1).integers(0x1000, 0x2000, length).astype(np.uint64)
+    lists = pa.ListArray.from_arrays(pa.array([0, length], pa.int32()), pa.array(addresses))
+    columns = [pa.array([1], pa.uint64()), pa.array([False]), lists]
+    pid = np.arange(count, dtype=np.uint32) + 1
+    mappings = pa.table(
+        {
+            "time_ns": np.zeros(count, np.uint64),
+            "pid": pid,
+            "address": np.full(count, 0x1000, np.uint64),
+            "length": np.full(count, 0x1000, np.uint64),
+            "file_offset": np.zeros(count, np.uint64),
+            "path": pa.repeat(pa.scalar("/nowhere"), count),
+            "build_id": pa.nulls(count, pa.string()),
+        }
+    )
+    stacks = pa.table(columns, names=STACKS.names)
+    samples = _samples_of(pid, np.ones(count, np.uint64))
+    write_capture(folder, stacks=stacks, samples=samples, mappings=mappings.cast(MAPPINGS))
+    return _report(folder)
+
+
+@builder
+def user_stacks_below_one_of_the_kernel(folder: Path, size: int) -> list[str]:
+    """Small user stacks, each in a sample of one long kernel stack."""
+    length, count = size // 4, size // 16
+    kernel = np.random.default_rng(1).integers(0x1000, 0x2000, length).astype(np.uint64)
+    offsets = np.concatenate([[0], length + np.arange(count + 1)]).astype(np.int32)
+    user = np.full(count, 0x1010, np.uint64)
+    lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate([kernel, user])))
+    identity = np.arange(count + 1, dtype=np.uint64) + 1
+    stacks = pa.table([identity, pa.array([True] + [False] * count), lists], names=STACKS.names)
+    samples = _samples_of(np.full(count, 42, np.uint32), identity[1:], np.ones(count, np.uint64))
+    write_capture(folder, stacks=stacks, samples=samples)
+    return _report(folder)
+
+
+@builder
+def threads_with_names_of_their_own(folder: Path, size: int) -> list[str]:
+    """Threads, each named and sampled."""
+    count = size // 12
+    tid = np.arange(count, dtype=np.uint32) + 1
+    names = pa.repeat(pa.scalar("thread"), count)
+    none = pa.nulls(count, pa.uint32())
+    columns = [np.zeros(count, np.uint64), pa.repeat(pa.scalar("name"), count), tid, tid, none, none, names]
+    samples = _samples_of(tid, np.ones(count, np.uint64))
+    samples = samples.set_column(4, SAMPLES.field("thread_name"), pa.nulls(count, pa.string()).dictionary_encode())
+    write_capture(folder, processes=pa.table(columns, names=PROCESSES.names).cast(PROCESSES), samples=samples)
+    return _report(folder)

@@ -14,6 +14,11 @@ from numpy.typing import NDArray
 from tdprof.model.arrays import I64, U64, distinct
 
 _NONE = -1
+# Mappings cut each other to pieces, and look-ups follow forks back: of real processes hardly, of made-up ones up to
+# the square of their number. So many pieces and steps for each, and so many besides; what exceeds that is left out.
+_PIECES_EACH, _SPARE_PIECES = 64, 1 << 20
+_FORKS_EACH, _SPARE_FORKS = 32, 1 << 18
+_SPARE_COMPARISONS = 1 << 27
 
 
 @dataclass(slots=True)
@@ -70,6 +75,9 @@ class AddressSpaces:
         self._name_changes: dict[int, list[tuple[int, str]]] = defaultdict(list)
         self.process_names: dict[int, str] = {}
         self._follow(mappings, processes)
+        self._pieces_left = _PIECES_EACH * len(mappings) + _SPARE_PIECES
+        self._forks_left = _FORKS_EACH * len(self._spaces) + _SPARE_FORKS
+        self.is_cut = False  # whether mappings or forks were left out, since there are too many to follow
 
     def _follow(self, mappings: pa.Table, processes: pa.Table) -> None:
         """Replay what happened, in time order; at equal times processes come before mappings."""
@@ -150,8 +158,9 @@ class AddressSpaces:
             elif numbers:
                 several.append(index)
         result[:] = spaces[which]
+        rows_of = _rows_by_number(which, len(distinct))
         for index in several:
-            rows = np.flatnonzero(which == index)
+            rows = rows_of[index]
             names = None if thread_name is None else thread_name[rows]
             result[rows] = self._among(self._of_pid[int(distinct[index])], time_ns[rows], time_ns, names)
         return result
@@ -161,7 +170,7 @@ class AddressSpaces:
     ) -> NDArray[np.int32]:
         starts = np.array([self._spaces[number].start_ns for number in numbers], np.uint64)
         at = np.maximum(np.searchsorted(starts, time_ns, side="right") - 1, 0)
-        if names is not None:
+        if names is not None and len(numbers) * len(names) <= _SPARE_COMPARISONS:
             ends = distinct(interval_ends)
             before = np.searchsorted(ends, time_ns) - 1
             interval_start = np.where(before >= 0, ends[np.maximum(before, 0)], 0)
@@ -173,7 +182,7 @@ class AddressSpaces:
 
     def is_time_dependent(self, space: int) -> bool:
         """Whether the same address meant different files at different times in a space or those it was forked from."""
-        while space != _NONE:
+        while space != _NONE and self._may_follow():
             if self._segments(space).is_ambiguous:
                 return True
             space = self._spaces[space].base
@@ -191,7 +200,7 @@ class AddressSpaces:
             int64[n], row of the mapping table, -1 where nothing was mapped.
         """
         found = _look_up(self._segments(space), addresses, time_ns, or_later=True)
-        while (base := self._spaces[space].base) != _NONE:
+        while (base := self._spaces[space].base) != _NONE and self._may_follow():
             rest = np.flatnonzero(found == _NONE)
             # What the parent mapped after the fork is not the child's.
             time_ns = np.minimum(time_ns, np.uint64(self._spaces[space].start_ns))
@@ -199,10 +208,21 @@ class AddressSpaces:
             space = base
         return found
 
+    def _may_follow(self) -> bool:
+        """Whether one more space that another was forked from may be looked at."""
+        self._forks_left -= 1
+        self.is_cut |= self._forks_left < 0
+        return self._forks_left >= 0
+
     def _segments(self, number: int) -> _Segments:
         space = self._spaces[number]
         if space.segments is None:
             rows = np.array(space.rows, np.int64)
+            pieces = np.cumsum(_pieces(self._start[rows], self._end[rows]))
+            kept = int(np.searchsorted(pieces, self._pieces_left, "right"))
+            self._pieces_left -= int(pieces[kept - 1]) if kept else 0
+            self.is_cut |= kept < len(rows)
+            rows = rows[:kept]
             space.segments = _cut(self._start[rows], self._end[rows], self._time[rows], rows)
         return space.segments
 
@@ -210,15 +230,27 @@ class AddressSpaces:
         """The name each thread had at a time, from side-band; None where that never said."""
         result: list[str | None] = [None] * len(tid)
         distinct, which = np.unique(tid, return_inverse=True)
-        for index, number in enumerate(distinct.tolist()):
+        for number, rows in zip(distinct.tolist(), _rows_by_number(which, len(distinct)), strict=True):
             changes = self._name_changes.get(number)
             if changes:
-                rows = np.flatnonzero(which == index)
                 times = np.array([change[0] for change in changes], np.uint64)
                 at = np.maximum(np.searchsorted(times, time_ns[rows], side="right") - 1, 0)
                 for row, position in zip(rows.tolist(), at.tolist(), strict=True):
                     result[row] = changes[position][1]
         return result
+
+
+def _rows_by_number(numbers: I64, count: int) -> list[I64]:
+    """For each number below ``count`` the rows that have it."""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.searchsorted(numbers[order], np.arange(1, count))) if count else []
+
+
+def _pieces(start: U64, end: U64) -> I64:
+    """int64[n]: into how many pieces each mapping is cut at the borders of all."""
+    border = distinct(np.concatenate([start, end]))
+    counts: I64 = np.maximum(np.searchsorted(border, end) - np.searchsorted(border, start), 0)
+    return counts
 
 
 def _cut(start: U64, end: U64, time_ns: U64, rows: I64) -> _Segments:

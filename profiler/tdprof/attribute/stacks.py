@@ -18,6 +18,7 @@ KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 _ANY_TIME = 2**63 - 1
 _KERNEL_CONTEXT = 2**32 - 1  # of kernel addresses, which mean the same everywhere
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
+_PLACES_EACH, _SPARE_PLACES = 8, 2 << 20
 _NOT_FILES = ("//", "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]")
 
 
@@ -36,6 +37,7 @@ class AttributedStacks:
         sample_stack: int32[n], the stack of each sample.
         is_cut: bool[n], samples whose user call chain left every mapping, as a walk along frame pointers does in code
             built without them; what follows is no caller, and left out.
+        left_out: samples that have no stack here, or only its kernel part, since all together are too many.
     """
 
     mapped_files: list[MappedFile]
@@ -46,6 +48,7 @@ class AttributedStacks:
     stack_location: I32
     sample_stack: I32
     is_cut: NDArray[np.bool_]
+    left_out: int = 0
 
 
 def attribute_stacks(
@@ -61,6 +64,9 @@ def attribute_stacks(
     kernel_of, kernel_rows = _chains_of(samples["kernel_stack"], stacks, is_kernel=True)
     contexts = _contexts(samples, spaces)
     user_of, user_rows, context = _by_context(_chains_of(samples["user_stack"], stacks, is_kernel=False), contexts)
+    fitting = _fitting(np.diff(lists.offsets.to_numpy().astype(np.int64))[user_rows], len(lists.values))
+    is_left_out = user_of >= fitting
+    user_of, user_rows, context = np.where(is_left_out, -1, user_of), user_rows[:fitting], context[:fitting]
     places = number_places(
         lists.offsets.to_numpy(),
         lists.values.to_numpy(),
@@ -76,6 +82,9 @@ def attribute_stacks(
     pairs, sample_stack = number_values((kernel_of + 1).astype(np.uint64) << _HALF | (user_of + 1).astype(np.uint64))
     chain_rows = np.stack([pairs >> _HALF, pairs & _LOWER], axis=1).astype(np.int64) - 1
     chain_rows[:, 1] += np.where(chain_rows[:, 1] < 0, 0, len(kernel_rows))
+    fitting = _fitting(np.append(lengths, 0)[chain_rows].sum(axis=1), len(samples))
+    chain_rows[fitting:] = -1
+    is_left_out |= sample_stack >= fitting
     stack_start, stack_location = gather_numbered(places, lengths, location, chain_rows)
 
     is_cut = np.append((lengths < np.diff(places.start))[len(kernel_rows) :], False)
@@ -91,7 +100,16 @@ def attribute_stacks(
         stack_location,
         sample_stack,
         is_cut[user_of],
+        int(samples["count"].to_numpy()[is_left_out].sum()),
     )
+
+
+def _fitting(lengths: I64, size: int) -> int:
+    """How many of some chains of these lengths are taken: a few times as many places as the tables have rows.
+
+    A chain stands again for each process and time that it was sampled in, and for each chain of the kernel before it.
+    """
+    return int(np.searchsorted(np.cumsum(lengths), _SPARE_PLACES + _PLACES_EACH * (len(lengths) + size), "right"))
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.Array:

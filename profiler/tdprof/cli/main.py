@@ -86,6 +86,9 @@ def main() -> None:
         if error.hint:
             print(f"  try: {error.hint}", file=sys.stderr)
         status = error.status
+    except MemoryError:
+        print("tdprof: there is not enough memory for this", file=sys.stderr)
+        status = 1
     except (click.Abort, KeyboardInterrupt):
         print("tdprof: interrupted", file=sys.stderr)
         status = 130

@@ -67,6 +67,10 @@ class StackBatch:
     address: U64
 
 
+# What a frame's rows may become when they are unpacked; they shrink to a tenth.
+_ROWS_TO_FRAME, _SPARE_ROW_BYTES = 64, 1 << 14
+
+
 class SpoolDamage:
     """Counts what could not be read of a spool."""
 
@@ -111,6 +115,8 @@ def _read_frame(data: FileBytes, at: int) -> tuple[RowBatch | None, int]:
     if magic != FRAME_MAGIC or rows > MAX_FRAME_ROWS or frame_checksum(header, payload) != checksum:
         return None, 0
     want = rows * (KEY.itemsize + VALUE.itemsize)
+    if want > _ROWS_TO_FRAME * size + _SPARE_ROW_BYTES:
+        return None, 0
     unpacker = zlib.decompressobj()
     try:
         raw = unpacker.decompress(payload, want + 1)

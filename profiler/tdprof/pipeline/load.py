@@ -97,7 +97,13 @@ def _place(tables: Path, samples: pa.Table, stacks: pa.Table) -> _Placed:
     processes, no_processes = read_side_table(tables, "processes")
     spaces = AddressSpaces(mappings, processes)
     attributed = attribute_stacks(samples, stacks, mappings, spaces)
-    return _Placed(attributed, spaces, not no_mappings, tuple(filter(None, [no_mappings, no_processes])))
+    too_many = []
+    if attributed.left_out:
+        too_many.append(f"{attributed.left_out} samples have no callers here: their call chains are too many to follow")
+    if spaces.is_cut:
+        too_many.append("mappings or forks are too many to follow: of some processes functions may have no names")
+    unreadable = tuple(filter(None, [no_mappings, no_processes, *too_many]))
+    return _Placed(attributed, spaces, not no_mappings, unreadable)
 
 
 def _make_profile(

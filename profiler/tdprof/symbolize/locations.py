@@ -8,6 +8,8 @@ from tdprof.model.arrays import I32, I64, U64
 from tdprof.symbolize.code_index import NO_ID, CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
 
+# Frames of all addresses together: real calls are inlined a few deep, damaged data says a thousand.
+_FRAMES_EACH, _SPARE_FRAMES = 32, 1 << 18
 UNNAMED = "(unnamed)"  # a function that debug data describes without a name
 
 
@@ -62,6 +64,7 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
     node[ranges >= 0] = index.range_node[ranges[ranges >= 0]]
     found = (node != NO_ID) | (symbols >= 0)
     depth = np.where(found, 1, 0).astype(np.uint32)
+    most = _FRAMES_EACH * len(addresses) + _SPARE_FRAMES
     # Level by level: who is inlined into whom.
     levels = [(np.flatnonzero(found), node[found])]
     while len(levels[-1][0]):
@@ -69,7 +72,9 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
         parents = np.full(len(nodes), NO_ID, np.uint32)
         inside = nodes != NO_ID
         parents[inside] = index.node_parent[nodes[inside]]
-        deeper = parents != NO_ID
+        # Calls nested deeper than all together may be end here, at what the symbol table names.
+        most -= len(nodes)
+        deeper = (parents != NO_ID) & (most > 0)
         depth[rows[deeper]] += 1
         levels.append((rows[deeper], parents[deeper]))
     frame_start = np.zeros(len(addresses) + 1, np.uint32)

@@ -15,6 +15,9 @@ from tdprof.symbolize.debug_files import DebugDirs, under
 from tdprof.symbolize.debug_sections import DebugDataError, read_debug_sections, read_section
 from tdprof.symbolize.dwarf import Buffer, Sections, SplitUnit
 
+_MOST_COLUMNS = 32  # there are eight kinds
+# Units that a program names may all lead to one file: so many times the bytes of all distinct files are read.
+_READ_AGAIN = 4
 _INDEX_HEADER = struct.Struct("<IIII")  # version, columns, units, slots
 # What a column of the index holds (DW_SECT_*), by the reader's names.
 _COLUMNS = {
@@ -65,6 +68,8 @@ def _read_index(data: Buffer) -> Iterator[tuple[int, dict[str, slice]]]:
     names = _COLUMNS.get(version & 0xFFFF)
     if names is None:
         raise DebugDataError(f".debug_cu_index has an unknown version ({version & 0xFFFF})")
+    if columns > _MOST_COLUMNS:
+        raise DebugDataError(f".debug_cu_index has {columns} columns")
     for dwo_id, row in zip(ids.tolist(), rows.tolist(), strict=True):
         if 0 < row <= units:
             start, size = offsets[row - 1].tolist(), sizes[row - 1].tolist()
@@ -90,6 +95,8 @@ class SplitFinder:
         self._folder = paths[0].parent
         self._dirs = dirs
         self._package = next(filter(None, (_open_package(path) for path in paths)), None)
+        self._opened: dict[Path, Sections | None] = {}
+        self._bytes_left = _READ_AGAIN * _unit_bytes(self._package.sections) if self._package else 0
         self.missing = 0
         self.example = ""  # the name of a missing one
 
@@ -97,11 +104,20 @@ class SplitFinder:
         """The unit's sections, or None, counted in ``missing``."""
         sections = self._package.unit(unit.dwo_id) if self._package else None
         if sections is None:
-            sections = next(filter(None, map(_read_dwo, self._places(unit))), None)
-        if sections is None:
+            sections = next(filter(None, map(self._open_dwo, self._places(unit))), None)
+        if sections is not None:
+            self._bytes_left -= _unit_bytes(sections)
+        if sections is None or self._bytes_left < 0:
+            sections = None
             self.missing += 1
             self.example = unit.name
         return sections
+
+    def _open_dwo(self, path: Path) -> Sections | None:
+        if path not in self._opened:
+            self._opened[path] = sections = _read_dwo(path)
+            self._bytes_left += _READ_AGAIN * _unit_bytes(sections) if sections else 0
+        return self._opened[path]
 
     def _places(self, unit: SplitUnit) -> Iterator[Path]:
         # Where it was built; else beside the program, for files that were copied together.
@@ -110,6 +126,11 @@ class SplitFinder:
         yield self._folder / Path(unit.name).name
         for root in self._dirs.roots:
             yield root / Path(unit.name).name
+
+
+def _unit_bytes(sections: Sections) -> int:
+    """Bytes that are read anew for each unit."""
+    return sum(len(sections.get(name, b"")) for name in ("info", "abbrev"))
 
 
 def _open_package(path: Path) -> Package | None:

@@ -40,6 +40,9 @@ _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
 _WINDOW_BYTES = 2 << 20  # of records decoded into one batch
 # zstd may blow up input by 2^15; slices of this size keep what one step can yield at some tens of MB.
 _COMPRESSED_SLICE_BYTES = 1 << 10
+# What all compressed records may become: so many times their size, and something for small files. Records of one
+# program that stands still shrink to a thirtieth.
+_MOST_TO_COMPRESSED, _SPARE_INFLATED_BYTES = 48, 64 << 20
 _SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
 _NOT_PERF_DATA = "perf record -o perf.data -- CMD, or tdprof record -o DIR -- CMD"
 
@@ -383,6 +386,7 @@ class _Inflater:
         self._failed = False
         self._rest = b""
         self._fed_bytes = 0
+        self._may_become = _SPARE_INFLATED_BYTES
 
     def feed(self, payload: memoryview) -> Iterator[None]:
         """Decode a payload; pauses whenever a batch's worth of records came out of it."""
@@ -392,7 +396,11 @@ class _Inflater:
             try:
                 if self._failed:
                     raise zstandard.ZstdError("the stream broke before")
-                self._decode(self._zstd.decompress(payload[at : at + _COMPRESSED_SLICE_BYTES]))
+                if self._may_become < 0:
+                    raise zstandard.ZstdError("too large")
+                records = self._zstd.decompress(payload[at : at + _COMPRESSED_SLICE_BYTES])
+                self._may_become += _MOST_TO_COMPRESSED * _COMPRESSED_SLICE_BYTES - len(records)
+                self._decode(records)
             except zstandard.ZstdError:
                 self._failed = True
                 self._losses.compressed_bytes += len(payload) - at

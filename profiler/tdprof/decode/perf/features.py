@@ -192,4 +192,5 @@ def add_feature(features: Features, bit: int, data: bytes, byteorder: str) -> Fe
     try:
         return _PARSERS[feature](_Section(data, "<" if byteorder == "little" else ">"), features)
     except (ValueError, struct.error):
-        return replace(features, unreadable=(*features.unreadable, feature.name.lower()))
+        unreadable = dict.fromkeys([*features.unreadable, feature.name.lower()])
+        return replace(features, unreadable=tuple(unreadable))

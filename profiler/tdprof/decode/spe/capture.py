@@ -81,10 +81,13 @@ def open_capture(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
         spans = []
         for cpu, buffer, rows in _runs(table, is_per_task=not manifest.is_system_wide):
             data = _mapped(folder / SPE_FOLDER / aux_file(cpu, buffer), stack)
-            for tid, start, end in rows:
-                if end > len(data):
-                    losses.cut_buffers += 1
-                if start < len(data):
+            read_to = 0
+            for tid, wanted, end in rows:
+                # Spans lie side by side; what damage lays over others is read once.
+                start = max(wanted, read_to)
+                losses.cut_buffers += end > len(data) or start > wanted
+                read_to = max(read_to, end)
+                if start < min(end, len(data)):
                     known_cpu = None if cpu == NOT_RECORDED else cpu
                     spans.append(AuxSpan(data[start:end], start, known_cpu, tid, _midr_of(manifest, known_cpu)))
         has_switches = (folder / table_file("switches")).exists()

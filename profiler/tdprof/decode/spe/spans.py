@@ -22,6 +22,7 @@ from tdprof.decode.spe.switches import Switches, switch_rows, switches_of
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.perf_abi import RecordType
+from tdprof.model.arrays import U64, distinct
 
 # PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
 TRUNCATED, PARTIAL, COLLISION = 0x01, 0x04, 0x08
@@ -144,8 +145,9 @@ def spe_input_of(data: PerfData) -> SpeInput:
         raise TdprofError(f"the AUX data in {data.path} is not of SPE (its tracer has number {info.type})")
     aux: Table = np.concatenate(rows)
     spans: list[AuxSpan] = []
+    unfinished = _unfinished(aux)
     for buffer in data.aux_buffers:
-        spans += _spans_of(buffer, data.aux_data(buffer), aux, _midr_of(buffer.cpu, info, data.features.cpuid))
+        spans += _spans_of(buffer, data.aux_data(buffer), unfinished, _midr_of(buffer.cpu, info, data.features.cpuid))
     return SpeInput(spans, data.time_conversion, _losses(aux, data), switches_of(switches) if has_own_clock else {})
 
 
@@ -162,12 +164,29 @@ def _midr_of(cpu: int | None, info: AuxtraceInfo, cpuid: str) -> int | None:
         return None
 
 
-def _spans_of(buffer: AuxBuffer, data: memoryview, aux: Table, midr: int | None) -> Iterator[AuxSpan]:
+def _unfinished(aux: Table) -> dict[tuple[str, int], U64]:
+    """Where in its AUX stream the kernel left records unfinished, sorted: by CPU and by thread."""
+    partial = aux[(aux["flags"] & PARTIAL) != 0]
+    ends = partial["addr"] + partial["len"]
+    found = {}
+    for owner in ("cpu", "tid"):
+        order = np.lexsort((ends, partial[owner]))
+        numbers, first = np.unique(partial[owner][order], return_index=True)
+        for number, part in zip(numbers.tolist(), np.split(ends[order], first[1:]), strict=bool(len(numbers))):
+            found[owner, number] = distinct(part)
+    return found
+
+
+def _spans_of(
+    buffer: AuxBuffer, data: memoryview, unfinished: Mapping[tuple[str, int], U64], midr: int | None
+) -> Iterator[AuxSpan]:
     """The buffer, cut where the kernel says that a record was left unfinished."""
-    owner, number = ("cpu", buffer.cpu) if buffer.cpu is not None else ("tid", buffer.tid)
-    partial = aux[((aux["flags"] & PARTIAL) != 0) & (aux[owner] == number)]
-    ends = np.unique(partial["addr"] + partial["len"])
-    inside = [int(end) - buffer.aux_offset for end in ends if 0 < int(end) - buffer.aux_offset < len(data)]
+    owner = ("cpu", buffer.cpu) if buffer.cpu is not None else ("tid", buffer.tid or 0)
+    ends = unfinished.get(owner, np.empty(0, np.uint64))
+    last = min(buffer.aux_offset + len(data), 2**64 - 1)
+    low, high = np.searchsorted(ends, np.array([buffer.aux_offset, last], np.uint64))
+    inside = [int(end) - buffer.aux_offset for end in ends[low:high]]
+    inside = [end for end in inside if 0 < end < len(data)]
     for start, end in zip([0, *inside], [*inside, len(data)], strict=True):
         yield AuxSpan(data[start:end], buffer.aux_offset + start, buffer.cpu, buffer.tid, midr)
 

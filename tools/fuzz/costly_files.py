@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that once cost a product of two of their sizes, read by tdprof within what they may cost.
+
+    .venv/bin/python tools/fuzz/costly_files.py [BYTES] [NAME...]     one MB each, all of them, by default
+
+Prints processor time and the largest resident size of each beside what is allowed, and fails if any is above that.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from builders import costly_captures, costly_debug_data  # noqa: F401  # register their builders
+from builders.cost import MB, allowed_bytes, allowed_seconds, is_affordable, measure
+from builders.costly_files import BUILDERS
+
+
+def main() -> None:
+    size_bytes = int(float(sys.argv[1])) if sys.argv[1:] else MB
+    failed = []
+    for name in sys.argv[2:] or BUILDERS:
+        with tempfile.TemporaryDirectory() as folder:
+            command = BUILDERS[name](Path(folder), size_bytes)
+            size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+            cost = measure(command, size)
+        if not is_affordable(cost, size):
+            failed.append(name)
+        print(
+            f"{'ok  ' if name not in failed else 'FAIL'} {name}: {size / MB:.2f} MB, {cost.seconds:.1f} of "
+            f"{allowed_seconds(size):.0f} s, {cost.peak_bytes / MB:.0f} of {allowed_bytes(size) / MB:.0f} MB",
+            flush=True,
+        )
+    if failed:
+        sys.exit(f"costly_files: too costly: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
