@@ -18,6 +18,8 @@ MAX_RATES = 120
 
 
 class _Rate(ctypes.Structure):
+    """struct nsim_rate."""
+
     _fields_ = [("event", ctypes.c_uint32), ("per_million", ctypes.c_uint32)]
 
 
@@ -42,14 +44,18 @@ class _Region(ctypes.Structure):
 
 
 class _Truth(ctypes.Structure):
+    """struct nsim_truth."""
+
     _fields_ = [(name, ctypes.c_uint64) for name in ("start", "cycles", "samples", "records")]
 
 
 class _Fault(ctypes.Structure):
+    """struct nsim_fault."""
+
     _fields_ = [
         ("cpu", ctypes.c_int32),
         ("kind", ctypes.c_uint32),
-        ("after", ctypes.c_uint32),
+        ("after_records", ctypes.c_uint32),
         ("amount", ctypes.c_uint32),
     ]
 

@@ -59,6 +59,8 @@ class Header(ctypes.Structure):
 
 
 class _Section(ctypes.Structure):
+    """``struct unwind_section``."""
+
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_uint64), ("address", ctypes.c_uint64))
 
 
@@ -69,6 +71,8 @@ class Stretch(ctypes.Structure):
 
 
 class _Input(ctypes.Structure):
+    """``struct unwind_input``."""
+
     _fields_ = (
         ("eh_frame", _Section),
         ("debug_frame", _Section),

@@ -1,6 +1,5 @@
 """bpf/unwind.h, profiler/native/unwind_api.h and Python agree; the shared code compiles for BPF."""
 
-import ctypes
 import re
 import shutil
 import subprocess
@@ -13,23 +12,11 @@ from tdprof.native import unwind_api as binding
 from tdprof.unwind import sections
 
 ROOT = Path(__file__).parents[3]
-STRUCTS: dict[str, type[ctypes.Structure]] = {
-    "unwind_rule": binding.Rule,
-    "unwind_segment": binding.Segment,
-    "unwind_header": binding.Header,
-    "unwind_section": binding._Section,
-    "unwind_stretch": binding.Stretch,
-    "unwind_input": binding._Input,
-}
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
-def test_layouts_and_numbers(tmp_path: Path) -> None:
+def test_numbers(tmp_path: Path) -> None:
     asked: dict[str, int] = {}
-    for name, structure in STRUCTS.items():
-        asked[f"sizeof(struct {name})"] = ctypes.sizeof(structure)
-        for field in structure._fields_:
-            asked[f"offsetof(struct {name}, {field[0]})"] = getattr(structure, field[0]).offset
     asked.update(UNWIND_MOST_SEGMENTS=binding.MOST_SEGMENTS)
     for name in ("CFA_SP", "CFA_PLT", "STOP", "SIGNAL", "FP_RECORD", "RA_CFA", "RA_LR", "RA_SLOT", "FP_SAME"):
         asked[f"UNWIND_{name}"] = getattr(sections, name)
