@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a page takes to be seen, in a Chromium of its own; for tools/bench_page.
+// How long a page takes to be seen, in a Chromium of its own; for tools/bench/page.
 //   node bench.mjs CHROMIUM URL KIND
 // Prints {"first paint", "graph drawn"}: milliseconds from the navigation. The graph of speedscope is drawn when its
 // tool bar shows the profile's views.

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(find_perf() is None, reason=NO_PERF)
 @pytest.fixture(scope="module", params=["slots", "packed", "wide"])
 def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("corpus") / f"{request.param}.data"
-    generator = [sys.executable, ROOT / "tools/spe_corpus.py", path, "--layout", request.param]
+    generator = [sys.executable, ROOT / "tools/bench/spe_corpus.py", path, "--layout", request.param]
     subprocess.run([*generator, "--records", str(RECORDS)], check=True, capture_output=True)
     return path
 

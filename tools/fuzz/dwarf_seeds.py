@@ -1,4 +1,4 @@
-"""Writes seeds for tools/fuzz_symbols: the debug sections of small programs, compiled in several ways."""
+"""Writes seeds for tools/fuzz/symbols: the debug sections of small programs, compiled in several ways."""
 
 import shutil
 import subprocess

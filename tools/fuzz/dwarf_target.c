@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* libFuzzer target: arbitrary bytes as debug sections, read whole, for some addresses, with a shared file and with a
- * split unit; checks that the columns that come out are in order and within bounds. Run by tools/fuzz_symbols. */
+ * split unit; checks that the columns that come out are in order and within bounds. Run by tools/fuzz/symbols. */
 #include "dwarf_api.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds for tools/fuzz_spe: the vectors of the tests, and some records in every layout."""
+"""Seeds for tools/fuzz/spe: the vectors of the tests, and some records in every layout."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* libFuzzer target: arbitrary bytes as a span of AUX data, decoded in batches of two sizes, dumped, and added up in
  * tables with little room. Checks that all give the same records, that every byte and every record is accounted for, and
- * that each call makes progress. Run by tools/fuzz_spe. */
+ * that each call makes progress. Run by tools/fuzz/spe. */
 #include <assert.h>
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 /* Fuzz target of the tables of call stacks: bytes become call chains, which go all the way to folded lines.
  *
  * Every table is as small as it may be, so that the sanitizer sees the first byte written or read too far, and what
- * comes out is compared with what the chains say. Run by tools/fuzz_perf_data. */
+ * comes out is compared with what the chains say. Run by tools/fuzz/perf-data. */
 #include "stacks.h"
 
 #include <stdbool.h>

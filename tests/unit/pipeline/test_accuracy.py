@@ -1,4 +1,4 @@
-"""Estimates and their intervals on simulated recordings; tools/accuracy does the same a thousand times.
+"""Estimates and their intervals on simulated recordings; tools/bench/accuracy does the same a thousand times.
 
 Runs are seeded, so a failure is no chance. The bounds are far enough from what is expected, 95 to 97 %, that fewer than
 one in 10,000 choices of seeds would miss them: values of one run move together, hence they count as few.

@@ -130,7 +130,7 @@ class Flame {
     const first = Math.max(0, Math.floor(top / ROW));
     const last = Math.min(this.rows.length, Math.ceil((top + height) / ROW));
     for (let depth = first; depth < last; depth++) this.drawRow(this.rows[depth], depth * ROW - top);
-    if (!performance.getEntriesByName("tdprof-drawn").length) performance.mark("tdprof-drawn"); // for tools/bench_page
+    if (!performance.getEntriesByName("tdprof-drawn").length) performance.mark("tdprof-drawn"); // for tools/bench/page
   }
 
   drawRow(row, y) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write seeded SPE recordings for benches: perf.data that perf accepts, and an ELF file that its samples fall into.
 
-    tools/spe_corpus.py OUT.data --layout slots --records 4000000 [--damage 0.001] [--seed 1]
+    tools/bench/spe_corpus.py OUT.data --layout slots --records 4000000 [--damage 0.001] [--seed 1]
 
 Layouts: slots (64 bytes, Neoverse N1), packed (back to back), wide (8-byte events, SVE and SME operations, packed).
 Shares no code with the decoder.

@@ -2,7 +2,7 @@
 /* Fuzz target of the perf record decoder: the first bytes choose events and byte order, the rest are records.
  *
  * Every column starts at one row and grows to exactly what is asked for, so that the sanitizer sees the first byte
- * written or read too far. What comes out is checked, too. Run by tools/fuzz_perf_data. */
+ * written or read too far. What comes out is checked, too. Run by tools/fuzz/perf-data. */
 #include "perf_records.h"
 
 #include <stdlib.h>

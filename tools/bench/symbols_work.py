@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tools/bench_symbols times: a process of its own that locates addresses. Loads only what a report needs for that.
+"""What tools/bench/symbols times: a process of its own that locates addresses. Loads only what a report needs for that.
 
-bench_symbols_work.py cold|cached PROGRAM OFFSETS.npy
+symbols_work.py cold|cached PROGRAM OFFSETS.npy
 """
 
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds for the record fuzzer, and damaged perf.data files for the container reader (see tools/fuzz_perf_data)."""
+"""Seeds for the record fuzzer, and damaged perf.data files for the container reader (see tools/fuzz/perf-data)."""
 
 import random
 import shutil
@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "profiler")]
 
 from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter  # noqa: E402  # the builders are the tests'
@@ -24,7 +24,7 @@ IDENTIFIER = SampleType.IDENTIFIER
 
 
 def record_seeds(folder: Path) -> None:
-    """One input for each sample field and side-band type, in both byte orders, as fuzz_perf_records.c reads them."""
+    """One input for each sample field and side-band type, in both byte orders, as perf_records_target.c reads them."""
     number = 0
     for bit in [0, *SampleType, 0x1FFFFFF]:
         for big in (False, True):

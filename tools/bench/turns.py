@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records a command as `tdprof record --topdown` would, with seven software events a group standing in for a PMU's.
 
-bench_turns.py GROUPS OUTPUT COMMAND…
+turns.py GROUPS OUTPUT COMMAND…
 
 The kernel never makes software events take turns, so here every group but one is stopped and they are changed over
 every four milliseconds, as the kernel does with groups that do not fit the counters together. This costs the recorded

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a command under an event that overflows and keeps nothing: what the timer interrupt alone costs.
 
-bench_floor.py HZ COMMAND…
+floor.py HZ COMMAND…
 """
 
 import sys
