@@ -39,7 +39,7 @@ class ElfFile:
 
     def to_bytes(self) -> bytes:
         out = bytearray(self.TEXT_OFFSET)
-        rows = [(b"", 0, 0, 0, 0, 0, 0, 0, 0, 0)]
+        rows: list[tuple[str, int, int, int, int, int, int, int, int, int]] = [("", 0, 0, 0, 0, 0, 0, 0, 0, 0)]
         names = bytearray(b"\0")
 
         def add(name: str, kind: int, data: bytes, *, flags=0, address=0, link=0, entry=0) -> None:
@@ -73,9 +73,7 @@ class ElfFile:
                 names.extend(str(name).encode() + b"\0")
             headers.append((offset, *rest))
         shstrndx = len(headers) - 1
-        row = list(headers[shstrndx])
-        row[4], row[5] = len(out), len(names)
-        headers[shstrndx] = tuple(row)
+        headers[shstrndx] = (*headers[shstrndx][:4], len(out), len(names), *headers[shstrndx][6:])
         out.extend(names)
         while len(out) % 8:
             out.append(0)

@@ -188,7 +188,7 @@ def profiles(draw: st.DrawFn) -> Profile:
         st.sampled_from(Unknown),
     )
     calls = draw(st.lists(call, min_size=1, max_size=6))
-    events = [EventInfo(f"event{i}", unit) for i, unit in enumerate(draw(st.permutations(Unit))[:2])]
+    events = [EventInfo(f"event{i}", unit) for i, unit in enumerate(draw(st.permutations(list(Unit)))[:2])]
     builder = ProfileBuilder(events)
     for _ in range(draw(st.integers(0, 12))):
         builder.add(

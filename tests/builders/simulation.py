@@ -114,7 +114,7 @@ def simulate(program: Program, recording: Recording, seed: int) -> Run:
         for name in events
     }
     path = _walk(program, recording, len(groups), random)
-    counts = {name: path.cycles * rates[name][path.kind] for name in events}
+    counts: dict[str, F64] = {name: path.cycles * rates[name][path.kind] for name in events}
 
     infos: list[EventInfo] = []
     rows: list[tuple[I64, I64, F64]] = []  # of each event: interval, code and weight of its samples
@@ -126,7 +126,7 @@ def simulate(program: Program, recording: Recording, seed: int) -> Run:
             infos.append(replace(info, running_ns=running_ns, enabled_ns=int(path.end[-1] / 3)))
             rows.append(row)
 
-    own = {name: np.bincount(path.code, counts[name], len(program.codes)) for name in events}
+    own = {name: np.bincount(path.code, counts[name], len(program.codes)).astype(np.float64) for name in events}
     inclusive = _inclusive(program.codes, own)
     names = [code.name for code in program.codes]
     return Run(
@@ -239,10 +239,10 @@ def _credit_intervals(
     at = np.arange(random.random() * period, path.end[-1], period)
     segment = np.searchsorted(path.end, at)
     into = np.interp(at, path.end, np.arange(len(path.end)))
-    credited = {}
+    credited: dict[str, F64] = {}
     for name in group.names:
         read = np.interp(into, np.arange(len(path.end)), np.cumsum(counts[name]))
-        credited[name] = np.bincount(path.code[segment[1:]], np.diff(read), len(codes))
+        credited[name] = np.bincount(path.code[segment[1:]], np.diff(read), len(codes)).astype(np.float64)
     known = [name for name in recording.metrics if set(catalog.metrics[name].events) <= set(group.names)]
     return _metrics(catalog, known, credited, [code.name for code in codes])
 
@@ -256,8 +256,8 @@ def _profile(
         builder.add(*callers, Call((Frame(code.name, code.line, f"{code.name}.c"),)))
     template = builder.build(topdown=topdown, rung="pmu-bpf", rung_reason="")
     event = np.repeat(np.arange(len(rows)), [len(code) for _, code, _ in rows])
-    interval, code, weight = (np.concatenate([row[i] for row in rows]) for i in range(3))
-    key = (event * 1000 + interval) * len(program.codes) + code
+    interval, code_number, weight = (np.concatenate([row[i] for row in rows]) for i in range(3))
+    key = (event * 1000 + interval) * len(program.codes) + code_number
     distinct, place = np.unique(key, return_inverse=True)
     n = len(distinct)
     ones = np.ones(n, np.uint32)

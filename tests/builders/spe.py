@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 PC, TARGET, VA, PA, PREVIOUS_TARGET = range(5)
 TOTAL, ISSUE, TRANSLATION, ALT_ISSUE = 0, 1, 2, 4
@@ -140,7 +141,7 @@ def program(count: int, seed: int, *, timestamps: bool = True) -> Iterable[Truth
         pc = 0x80 << 56 | 0xAAAA_0000_0000 + 4 * rng.randrange(20000)
         kind = rng.choices(("load", "store", "branch", "other"), (35, 15, 20, 30))[0]
         issue = rng.choice((1, 2, 3, 5, 9, 30))
-        common = {
+        common: dict[str, Any] = {
             "pc": pc,
             "issue": issue,
             "total": min(issue + rng.choice((1, 2, 4, 8, 40, 300, 1000)), 4095),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,14 @@ RETIRED, ACCESS, REFILL, TLB, WALK, NOT_TAKEN, MISPREDICTED = (1 << bit for bit 
 
 def load(pc: int, *, misses: bool = False, **more: int | None) -> spe.Truth:
     events = RETIRED | ACCESS | TLB | (REFILL if misses else 0)
-    fields = {"total": 20, "issue": 3, "va": 0xFFFF_0000_1000, "translation": 1, "context_el2": PID, "timestamp": 1000}
+    fields: dict[str, Any] = {
+        "total": 20,
+        "issue": 3,
+        "va": 0xFFFF_0000_1000,
+        "translation": 1,
+        "context_el2": PID,
+        "timestamp": 1000,
+    }
     return spe.Truth(pc=0x80 << 56 | pc, op_class=1, op=0, events=events, **{**fields, **more})
 
 

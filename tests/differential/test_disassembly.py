@@ -38,7 +38,7 @@ def test_instructions_and_targets_are_those_of_objdump(tmp_path: Path, machine: 
     if built.returncode:
         pytest.skip(f"{compiler} {' '.join(flags)}: {built.stderr.decode().splitlines()[:1]}")
     program = tmp_path / "program"
-    command = [objdump, "-d", "--no-show-raw-insn", "-j", ".text", program]
+    command = [objdump, "-d", "--no-show-raw-insn", "-j", ".text", str(program)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     theirs = {int(address, 16): (mnemonic, target) for address, mnemonic, target in _LINE.findall(listing)}
 

@@ -66,7 +66,7 @@ def our_samples(path: Path) -> list[RawSample]:
     def of(chain: int) -> list[int]:
         return [] if chain == NO_CHAIN or not with_chains else frames[offsets[chain] : offsets[chain + 1]]
 
-    return sorted(RawSample(*row[:7], chain=(*of(row[7]), *of(row[8]))) for row in rows)
+    return sorted(RawSample(*row[:7], chain=(*of(row[7]), *of(row[8]))) for row in rows)  # type: ignore[misc]  # seven of nine
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())

@@ -1,6 +1,7 @@
 """Adding records up in compiled code, against a record at a time in Python."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def lanes_of(batch: RecordBatch, i: int, midr: int | None) -> set[int]:
     events = {bit for bit in range(64) if int(batch["events"][i]) >> bit & 1}
     if 1 not in events:
         return {Lane.OPERATIONS}
-    lanes = {Lane.OPERATIONS, Lane.RETIRED}
+    lanes: set[int] = {Lane.OPERATIONS, Lane.RETIRED}
     op_class, op = int(batch["op_class"][i]), int(batch["op"][i])
     load, store = op_class == 1 and not op & 1, op_class == 1 and op & 1
     lanes |= {Lane.LOADS} if load else {Lane.STORES} if store else {Lane.BRANCHES} if op_class == 2 else {Lane.OTHERS}
@@ -87,7 +88,7 @@ def lanes_of(batch: RecordBatch, i: int, midr: int | None) -> set[int]:
     if load:
         codes, _ = source_codes(batch, encoding_of(midr))
         source = sources(encoding_of(midr))[codes[i]]
-        lanes |= {Lane.LOADS_BY_LEVEL + list(type(source.level)).index(source.level)}
+        lanes |= {Lane.LOADS_BY_LEVEL + tuple(type(source.level).__members__.values()).index(source.level)}
         lanes |= {Lane.SNOOPED} if source.is_snooped else set()
     for kind, packet in enumerate((Kind.TOT, Kind.ISSUE, Kind.XLAT)):
         lanes |= {Lane.TOTAL_COUNT + kind} if batch["present"][i] >> packet & 1 else set()
@@ -130,9 +131,10 @@ def test_rows_are_those_of_a_record_at_a_time(
     batch.columns["events"][:] = rng.integers(0, 1 << 26, count)
     batch.columns["op"][:] = rng.integers(0, 256, count)
     batch.columns["total_latency"][:] = rng.choice([0, 15, 31, 32, 33, 500, 65535], count)
-    batch.columns["present"][:] &= rng.integers(0, 1 << 15, count).astype(np.uint32) | 1 << Kind.PC
+    present: Any = batch.columns["present"]
+    present &= rng.integers(0, 1 << 15, count).astype(np.uint32) | 1 << Kind.PC
     for kind, column in enumerate(LATENCIES):  # a missing field is 0
-        batch.columns[column][batch["present"] >> (Kind.TOT + kind) & 1 == 0] = 0
+        batch.columns[column][present >> (Kind.TOT + kind) & 1 == 0] = 0
     threads = rng.integers(0, 5, count).astype(np.uint64) if has_threads else None
     tally = Tally(place)
     tally.add(batch, rules_of(key, midr), threads)

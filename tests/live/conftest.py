@@ -46,7 +46,7 @@ def build() -> Iterator[Callable[[str], Path]]:
 
     def compiled(name: str) -> Path:
         source = WORKLOADS / name
-        target = folder / source.stem
+        target = programs / source.stem
         compiler = "g++" if source.suffix == ".cpp" else "gcc"
         if not target.exists():
             if not shutil.which(compiler):
@@ -58,8 +58,8 @@ def build() -> Iterator[Callable[[str], Path]]:
         return target
 
     with tempfile.TemporaryDirectory(prefix="tdprof-programs-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+        programs = Path(name)
+        programs.chmod(0o755)
         yield compiled
 
 

@@ -182,7 +182,7 @@ def test_csv(program: Path) -> None:
 def test_perf_data_itself(program: Path, tmp_path: Path) -> None:
     if find_perf() is None:
         pytest.skip(NO_PERF)
-    command = ["perf", "record", "-q", "-o", "perf.data", "--", program / "steps", "800"]
+    command = ["perf", "record", "-q", "-o", "perf.data", "--", str(program / "steps"), "800"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     if result.returncode:
         pytest.skip(f"perf record: {result.stderr.decode()}")

@@ -20,7 +20,7 @@ def significant(comparison: Comparison) -> list[str]:
     return [
         name
         for table, rows in zip(tables, names, strict=True)
-        for name, is_marked in zip(rows, table.is_significant.any(axis=1).tolist(), strict=True)
+        for name, is_marked in zip(rows, np.asarray(table.is_significant.any(axis=1)).tolist(), strict=True)
         if is_marked
     ]
 

@@ -46,6 +46,7 @@ def test_every_event_of_every_group_samples(build: Build, folder: Path, use_bpf:
     pids = []
     for row, event in enumerate(profile.events):
         assert event.total
+        assert event.running_ns
         assert event.enabled_ns == event.running_ns
         own = profile.samples.event == row
         pids.append(set(profile.samples.pid[own].tolist()))

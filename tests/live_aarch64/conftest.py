@@ -59,5 +59,9 @@ def paranoid() -> Iterator[Callable[[int], None]]:
     """Set kernel.perf_event_paranoid for this test."""
     setting = Path("/proc/sys/kernel/perf_event_paranoid")
     before = setting.read_text()
-    yield lambda level: setting.write_text(str(level)) and None
+
+    def set_level(level: int) -> None:
+        setting.write_text(str(level))
+
+    yield set_level
     setting.write_text(before)

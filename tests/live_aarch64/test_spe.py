@@ -95,7 +95,8 @@ def test_same_shares_as_perf(simulate: Simulate, workload: Path, symbols: dict[s
     simulation.clear()
     event = "arm_spe_0/ts_enable=1,jitter=1/u"
     subprocess.run(
-        ["perf", "record", "-q", "-o", tmp_path / "perf.data", "-e", event, "-c", "4096", *command], check=True
+        ["perf", "record", "-q", "-o", tmp_path / "perf.data", "-e", event, "-c", "4096", *map(str, command)],
+        check=True,
     )
     text = subprocess.run(
         ["perf", "script", "-i", tmp_path / "perf.data", "--itrace=i1i", "-F", "ip"],

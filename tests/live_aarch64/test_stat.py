@@ -72,7 +72,7 @@ def stat(tmp_path: Path, workload: Path, simulate: Callable[..., Any]) -> Callab
             "-n",
             str(rounds),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(out.read_text()), done.stderr
 

@@ -138,7 +138,7 @@ def check_findings(profile: Profile, core: Core, metrics: Sequence[str]) -> Find
     """All metrics of all functions within their intervals, as the top of this file says, and the right bottlenecks."""
     findings = find_findings(profile)
     assert findings is not None
-    offs = {}
+    offs: dict[tuple[str, str], float] = {}
     for function in core.functions:
         truth, values = core.truth(function), values_of(profile, findings, function)
         assert set(metrics) <= set(values)

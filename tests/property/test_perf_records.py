@@ -28,7 +28,7 @@ word = st.one_of(
     st.just(0),
     st.sampled_from([CONTEXT_USER, CONTEXT_KERNEL, CONTEXT_GUEST, CONTEXT_USER_DEFERRED, 2**64 - 4095]),
 )
-byteorders = st.sampled_from(["little", "big"])
+byteorders: st.SearchStrategy[Literal["little", "big"]] = st.sampled_from(["little", "big"])
 IDS = ((1, 2), (3,), (2**40,))
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import spe
 
 from arm_spe import DecodeCounts, Kind, RecordBatch, RecordDecoder, dump_packets
 from arm_spe.dump import dump_reference
 from arm_spe.native import load_native
 from arm_spe.reference import decode_reference
+from builders import spe
 
 needs_native = pytest.mark.skipif(load_native() is None, reason="the compiled decoder is not built")
 

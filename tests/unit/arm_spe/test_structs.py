@@ -30,7 +30,7 @@ def test_numbers(tmp_path: Path) -> None:
         f"int main(void) {{\n{lines}return 0;\n}}\n"
     )
     program = tmp_path / "layout"
-    build = ["gcc", "-std=gnu11", "-I", NATIVE, source, NATIVE / "frame.c", "-o", program]
+    build = ["gcc", "-std=gnu11", "-I", str(NATIVE), str(source), str(NATIVE / "frame.c"), "-o", str(program)]
     subprocess.run(build, check=True)
     found = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
     assert dict(zip(asked, map(int, found), strict=True)) == asked

@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Run:
         environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
         environment |= {"PYTHONPATH": str(TESTS), "TERM": "xterm-256color", **options.pop("env", {})}  # type: ignore[dict-item]
         settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path, **options}
-        return subprocess.run([sys.executable, "-c", PRELUDE, *arguments], env=environment, check=False, **settings)  # type: ignore[call-overload, no-any-return]
+        return subprocess.run([sys.executable, "-c", PRELUDE, *arguments], env=environment, check=False, **settings)  # type: ignore[call-overload]
 
     return run
 

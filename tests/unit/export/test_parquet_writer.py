@@ -103,7 +103,7 @@ def test_statistics_choose_row_groups() -> None:
 
 
 NUMBERS = {I16: 16, I32: 32, I64: 64}
-values = st.deferred(
+values: st.SearchStrategy[Any] = st.deferred(
     lambda: st.one_of(
         *(
             st.tuples(st.just(kind), st.integers(-(1 << bits - 1), (1 << bits - 1) - 1))
@@ -118,7 +118,7 @@ values = st.deferred(
         st.tuples(st.just(STRUCT), structs),
     )
 )
-structs = st.dictionaries(st.integers(1, 1 << 14), values, max_size=6)
+structs: st.SearchStrategy[Any] = st.dictionaries(st.integers(1, 1 << 14), values, max_size=6)
 
 
 @given(structs)

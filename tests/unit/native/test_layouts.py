@@ -103,8 +103,8 @@ def compiled_layout(folder: Path, struct: str, names: list[str]) -> tuple[int, l
         f'int main(void) {{\n{lines}printf("%zu\\n", sizeof(struct {struct}));\nreturn 0;\n}}\n'
     )
     includes = [f"-I{ROOT / name}" for name in FOLDERS]
-    build = ["gcc", "-std=gnu11", *includes, "-ffunction-sections", "-Wl,--gc-sections", "-o", folder / "layout"]
-    subprocess.run([*build, folder / "layout.c"], check=True)
+    build = ["gcc", "-std=gnu11", *includes, "-ffunction-sections", "-Wl,--gc-sections", "-o", str(folder / "layout")]
+    subprocess.run([*build, str(folder / "layout.c")], check=True)
     output = subprocess.run([folder / "layout"], check=True, capture_output=True, text=True).stdout
     *rows, size = output.splitlines()
     return int(size), [(name, *map(int, row.split())) for name, row in zip(names, rows, strict=True)]  # type: ignore[misc]

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from builders.imported import imported, run_report
@@ -75,7 +76,7 @@ def test_branches_have_functions_lines_and_ratios(tmp_path: Path, program: tuple
     assert (call["type"], call["count"], call["stacks"], call["share"]) == ("call", 8, 2, 8 / 11)
     assert call["mean_cycles"] == (3 * 10 + 30 + 4 * 0xFFFF) / 8
     # Eight entries of two stacks are two observations.
-    share = share_interval([3 / 8 * 2], [2])
+    share = share_interval(np.array([3 / 8 * 2]), np.array([2]))
     assert call["mispredict"] == {"value": 3 / 8, "low": share.low[0], "high": share.high[0]}
     ends = {(row["type"], (row["from"] or {}).get("function"), (row["to"] or {}).get("function")) for row in rest}
     assert ends == {
@@ -140,7 +141,7 @@ def test_alike_branches_of_a_sample_are_one_observation(
     (tmp_path / "perf.data").write_bytes(made.file(data))
     [row] = json.loads(run_report(str(tmp_path / "perf.data"), "--branches", "--json", *by).stdout)["rows"]
     assert (row["count"], row["stacks"]) == (160, 10)
-    share = share_interval([5], [10])
+    share = share_interval(np.array([5]), np.array([10]))
     assert row["mispredict"] == {"value": 0.5, "low": share.low[0], "high": share.high[0]}
 
 

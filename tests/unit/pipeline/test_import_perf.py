@@ -3,6 +3,7 @@
 import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -78,7 +79,7 @@ def recording(made: PerfDataWriter) -> bytes:
     )
 
 
-def imported(tmp_path: Path, content: bytes, **options: Path) -> tuple[Path, Manifest]:
+def imported(tmp_path: Path, content: bytes, **options: Any) -> tuple[Path, Manifest]:
     tmp_path.mkdir(exist_ok=True)
     source, folder = tmp_path / "perf.data", tmp_path / "capture"
     source.write_bytes(content)
@@ -231,7 +232,7 @@ def test_big_endian_recordings_make_the_same_capture(tmp_path: Path) -> None:
     tables: list[pa.Table] = []
     for order in ("little", "big"):
         made = writer()
-        made.byteorder = order  # type: ignore[assignment]
+        made.byteorder = order
         made.features = {}
         (tmp_path / order).mkdir()
         folder, _ = imported(tmp_path / order, made.pipe(recording(made)))

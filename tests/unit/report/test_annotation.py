@@ -19,7 +19,7 @@ EVENTS = [EventInfo("cpu-clock", Unit.NANOSECONDS), EventInfo("cache-misses", Un
 
 
 def cost(own: int, inlined: int = 0) -> Cost:
-    def column(value: int) -> np.ndarray:  # type: ignore[type-arg]
+    def column(value: int) -> np.ndarray:
         return np.array([value, 0], np.uint64)
 
     return Cost(column(own * 1000), column(own), column(inlined * 1000), column(inlined))

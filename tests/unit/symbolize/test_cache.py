@@ -65,7 +65,12 @@ def test_changed_debug_data_is_read_again(program, cache):
     calls = []
     real = dwarf.build_code_index
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dwarf, "build_code_index", lambda *a, **k: calls.append(1) or real(*a, **k))
+
+        def counted(*arguments, **options):
+            calls.append(1)
+            return real(*arguments, **options)
+
+        patch.setattr(dwarf, "build_code_index", counted)
         stacks(program, cache)
     assert calls == [1]
 

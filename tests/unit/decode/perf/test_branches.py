@@ -110,12 +110,14 @@ words = st.integers(0, 2**64 - 1)
 )
 @settings(max_examples=200, deadline=None)
 def test_compiled_equals_python(
-    of_samples: list[tuple[int, ...]], of_branches: list[tuple[int, ...]], of_changes: list[tuple[int, int]]
+    of_samples: list[tuple[int, ...]], of_branches: list[tuple[int, int, int, int]], of_changes: list[tuple[int, int]]
 ) -> None:
     time_ns, event, pid = (list(column) for column in zip(*of_samples, strict=True))
     batch = samples(time_ns=time_ns, event=event, pid=pid)
     # As the decoder has them: the entries of one sample stand together.
-    of_branches = sorted(((*row[:3], row[3] % len(of_samples)) for row in of_branches), key=lambda row: row[3])
+    of_branches = sorted(
+        ((a, b, c, sample % len(of_samples)) for a, b, c, sample in of_branches), key=lambda row: row[3]
+    )
     pids, change_ns = zip(*of_changes, strict=True) if of_changes else ((), ())
     held = intervals(sorted_changes(np.array(pids, np.uint32), np.array(change_ns, np.uint64)), (0, 1, NOT_RECORDED))
     batches = [(batch, entries(*of_branches)), (batch, entries(*of_branches[:3]))]

@@ -242,7 +242,8 @@ def test_branch_stacks_have_one_bit_order(open_: Open) -> None:
     layout = RecordLayout(sample_type=USUAL | SampleType.BRANCH_STACK)
     little = 0b01 | 1234 << 4 | 3 << 20  # mispredicted, 1234 cycles, type indirect
     big = 1 << 63 | 1234 << 44 | 3 << 40
-    for order, flags in (("little", little), ("big", big)):
+    orders: list[tuple[Literal["little", "big"], int]] = [("little", little), ("big", big)]
+    for order, flags in orders:
         decoder = open_([layout], order, keep_branches=True)
         decoder.feed(RecordWriter([layout], order).sample(Sample(branches=[(0x10, 0x20, flags), (0x30, 0x40, 0)])))
         rows = decoder.take_branches()
