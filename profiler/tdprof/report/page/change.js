@@ -2,7 +2,12 @@
 
 class Change {
   constructor(model) {
-    Object.assign(this, model.header.change, { model });
+    const { since, basis, events, gone } = model.header.change;
+    this.since = since;
+    this.basis = basis;
+    this.events = events;
+    this.gone = gone;
+    this.model = model;
   }
 
   // {a, b, low, high, isSignificant} of a function's own samples ("self") or with all it calls ("total"); null if unknown.

@@ -27,7 +27,7 @@ function scaleOf(stops) {
 }
 
 // A fill, and black or white, which contrasts more: 4.58 to 1 at least (WCAG's relative luminance).
-function paint([red, green, blue]) {
+function paint(/** @type {number[]} */ [red, green, blue]) {
   const part = (value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
   const luminance = 0.2126 * part(red) + 0.7152 * part(green) + 0.0722 * part(blue);
   return { fill: `rgb(${red} ${green} ${blue})`, ink: luminance > 0.179 ? "#000000" : "#ffffff" };
@@ -90,18 +90,18 @@ function makeColouring(model, choice, scope) {
   if (choice.key === "bottleneck") return byBottleneck(model);
   if (choice.key === "module") return byModule(model);
   if (choice.key === "change") return byChange(model, scope);
-  const valueOf =
+  const valueFor =
     choice.key === "self"
       ? (f) => ({ value: 100 * model.share(model.functions.self[f]), isSignificant: true })
       : (f) => model.findings.ofFunction(f, choice.metric, scope);
-  return byValue(model, choice, valueOf);
+  return byValue(model, choice, valueFor);
 }
 
-function byValue(model, choice, valueOf) {
+function byValue(model, choice, valueFor) {
   const values = new Float64Array(model.functionCount).fill(NaN);
   let highest = 0;
   for (let f = 0; f < model.functionCount; f++) {
-    const found = valueOf(f);
+    const found = valueFor(f);
     if (!found?.isSignificant) continue;
     values[f] = found.value;
     if (found.value > highest) highest = found.value;
@@ -144,7 +144,7 @@ function byModule(model) {
   for (let f = 0; f < model.functionCount; f++) weight[model.moduleIndex(f)] += model.functions.self[f];
   const order = [...weight.keys()].filter((i) => model.modules[i]).sort((a, b) => weight[b] - weight[a]);
   const paints = model.modules.map(() => OTHER);
-  order.slice(0, CATEGORIES.length).forEach((row, rank) => (paints[row] = CATEGORIES[rank]));
+  for (const [rank, row] of order.slice(0, CATEGORIES.length).entries()) paints[row] = CATEGORIES[rank];
   const entries = order.slice(0, CATEGORIES.length).map((row) => [baseName(model.modules[row]), paints[row]]);
   if (paints.includes(OTHER)) entries.push(["others", OTHER]);
   return { of: (f) => paints[model.moduleIndex(f)], legend: { kind: "categories", entries } };

@@ -72,10 +72,10 @@ function tableOf(findings, f) {
 const figure = (label, value, doubt) =>
   el("div", {}, el("dt", {}, label), el("dd", {}, value, doubt ? el("span", { class: "plusminus" }, ` ${doubt}`) : null));
 
-function stageOneTable(findings, valueOf, program, heading) {
+function stageOneTable(findings, valueFor, program, heading) {
   const { roots } = findings;
   const rows = roots.map((metric) => {
-    const found = valueOf(metric);
+    const found = valueFor(metric);
     return metricRow(findings, metric, found, program ? program(metric) : found, levelOneColour(metric.name, roots).fill);
   });
   return metricTable("Stage 1, with 95 % intervals", rows, Boolean(program), heading);
@@ -85,7 +85,7 @@ function stageOneTable(findings, valueOf, program, heading) {
 function explorationOf(findings, f) {
   const table = f < 0 ? "program" : tableOf(findings, f);
   // SPE's records have no call stack: what it measures is of a function's own instructions.
-  const valueOf = (metric) =>
+  const valueFor = (metric) =>
     f < 0 ? findings.program(metric) : findings.ofFunction(f, metric, metric.source === "spe" ? "self" : table);
   const diagnosis = f < 0 || findings.rowOf[f] >= 0 ? findings.diagnosis(f) : null;
   const first = diagnosis?.groups ?? [];
@@ -99,7 +99,7 @@ function explorationOf(findings, f) {
     const group = findings.catalog.groups[name];
     const metrics = measured.filter((metric) => group?.metrics.includes(metric.name) && !roots.has(metric.name));
     const rows = metrics
-      .map((metric) => [metric, valueOf(metric)])
+      .map((metric) => [metric, valueFor(metric)])
       .filter(([, found]) => found)
       .map(([metric, found]) => metricRow(findings, metric, found, f < 0 ? found : findings.program(metric)));
     if (!rows.length) continue;

@@ -1,5 +1,6 @@
 // Small words for making elements. Text reaches the page as text nodes and attribute values only, never as markup.
 
+/** @returns {any} an element of page.html, whose kind is known where it is used */
 const byId = (id) => document.getElementById(id);
 
 function el(name, properties = {}, ...children) {
@@ -61,6 +62,7 @@ function showShare(share) {
 }
 
 function showAmount(amount, unit) {
+  /** @type {[number, string][]} */
   const steps =
     unit === "nanoseconds"
       ? [[1e9, " s"], [1e6, " ms"], [1e3, " µs"], [1, " ns"]]

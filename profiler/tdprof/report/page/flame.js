@@ -7,11 +7,15 @@ const MANY = -1; // stands for calls too narrow to be drawn one by one
 class Flame {
   // on: {select(node), zoom(node), hover(node, event)}; a node of MANY is never given.
   constructor(model, on) {
-    Object.assign(this, { model, on, zoomed: 0, cursor: 0, hovered: 0, selected: -1, matches: null });
+    this.model = model;
+    this.on = on;
+    this.zoomed = this.cursor = this.hovered = 0;
+    this.selected = -1;
+    this.matches = null;
     this.box = byId("flame");
     this.canvas = byId("flame-canvas");
     this.context = this.canvas.getContext("2d");
-    this.colourOf = () => OTHER;
+    this.colourOf = (_node) => OTHER;
     this.rows = [];
     this.box.addEventListener("scroll", () => this.requestDraw());
     this.box.addEventListener("pointermove", (event) => this.hover(this.nodeAt(event), event));
@@ -40,7 +44,10 @@ class Flame {
 
   show({ zoomed, selected, matches, colourOf }) {
     const isMoved = zoomed !== this.zoomed;
-    Object.assign(this, { zoomed, selected, matches, colourOf });
+    this.zoomed = zoomed;
+    this.selected = selected;
+    this.matches = matches;
+    this.colourOf = colourOf;
     if (isMoved) {
       this.box.scrollTop = 0;
       this.cursor = zoomed;

@@ -50,7 +50,8 @@ class Page {
     byId("scope").addEventListener("change", (event) => this.go({ s: event.target.value === "total" ? "total" : null }));
     byId("search").addEventListener("input", (event) => this.go({ q: event.target.value }, { isReplaced: true }));
     addEventListener("keydown", (event) => {
-      if (event.key !== "/" || event.target.matches?.("input, select, textarea")) return;
+      const { target } = event;
+      if (event.key !== "/" || (target instanceof Element && target.matches("input, select, textarea"))) return;
       event.preventDefault();
       byId("search").focus();
     });

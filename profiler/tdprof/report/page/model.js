@@ -33,9 +33,12 @@ const Z_95 = 1.96;
 
 class Model {
   constructor(header, columns) {
-    Object.assign(this, { header, columns, events: header.events });
+    this.header = header;
+    this.columns = columns;
+    this.events = header.events;
     const { names, modules, module, files, file } = header.functions;
-    Object.assign(this, { names, functionCount: names.length });
+    this.names = names;
+    this.functionCount = names.length;
     this.module = (f) => modules[module[f]];
     this.file = (f) => files[file[f]];
     this.moduleIndex = (f) => module[f];
@@ -193,10 +196,19 @@ class Model {
 class Metrics {
   constructor(model) {
     const { columns, header } = model;
-    Object.assign(this, header.findings, { columns });
+    const { core, metrics, catalog, diagnoses, programDiagnosis, disagreements } = header.findings;
+    this.core = core;
+    this.metrics = metrics;
+    this.catalog = catalog;
+    this.diagnoses = diagnoses;
+    this.programDiagnosis = programDiagnosis;
+    this.disagreements = disagreements;
+    this.columns = columns;
     this.rows = columns.metricFunction.length;
     this.rowOf = new Int32Array(model.functionCount).fill(-1);
-    columns.metricFunction.forEach((f, row) => (this.rowOf[f] = row));
+    columns.metricFunction.forEach((f, row) => {
+      this.rowOf[f] = row;
+    });
     this.lineRows = new Map();
     columns.metricLineFunction.forEach((f, row) => this.lineRows.set(`${f}:${columns.metricLineNumber[row]}`, row));
   }

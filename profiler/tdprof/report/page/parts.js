@@ -16,10 +16,10 @@ function bar({ value, halfWidth, top, mark = NaN, fill = "", isDoubtful = false 
 
 const rootTitle = (findings, metric) => findings.title(metric.name);
 
-// Level 1 as one bar of 100 parts; valueOf gives a metric's value. Null where there is nothing to show.
-function stageOneBar(findings, valueOf, { isSmall = false } = {}) {
+// Level 1 as one bar of 100 parts; valueFor gives a metric's value. Null where there is nothing to show.
+function stageOneBar(findings, valueFor, { isSmall = false } = {}) {
   const { roots } = findings;
-  const found = roots.map((metric) => [metric, valueOf(metric)]).filter(([, value]) => value);
+  const found = roots.map((metric) => [metric, valueFor(metric)]).filter(([, value]) => value);
   if (!found.length) return isSmall ? el("span", { class: "muted" }, "unknown") : null;
   const isDoubtful = found.some(([, value]) => !value.isSignificant);
   const sum = found.reduce((all, [, value]) => all + Math.max(0, value.value), 0);
@@ -106,6 +106,6 @@ function diagnosisText(findings, diagnosis, { whose }) {
   // The trail names the metric already.
   const advice = diagnosis.advice.replace(`${findings.title(diagnosis.path[diagnosis.path.length - 1])}: `, "");
   return el("div", { class: "advice", style: { "--edge": levelOneColour(diagnosis.path[0], roots).fill } },
-    el("p", { class: "trail" }, diagnosis.path.map((name, i) => [i ? el("span", { "aria-hidden": "true" }, " › ") : null, i ? hiddenText(", then ") : null, findings.title(name)]).flat()),
+    el("p", { class: "trail" }, diagnosis.path.flatMap((name, i) => [i ? el("span", { "aria-hidden": "true" }, " › ") : null, i ? hiddenText(", then ") : null, findings.title(name)])),
     el("p", {}, advice));
 }

@@ -2,9 +2,21 @@
 
 const ROWS = 50;
 
+/**
+ * value sorts and, without a writer of its own, is shown; change and of give what stands behind it.
+ * @typedef {{key: string, title: string, text?: boolean, minor?: boolean, value?: (f: number) => number,
+ *   change?: (f: number) => any, of?: (f: number) => any}} Column
+ */
+
 class FunctionTable {
   constructor(model, onSelect) {
-    Object.assign(this, { model, onSelect, sortKey: "self", isDescending: true, most: ROWS, selected: -1, matches: null });
+    this.model = model;
+    this.onSelect = onSelect;
+    this.sortKey = "self";
+    this.isDescending = true;
+    this.most = ROWS;
+    this.selected = -1;
+    this.matches = this.choice = this.colouring = this.scope = null;
     this.table = byId("functions");
     byId("more").addEventListener("click", () => {
       this.most += 4 * ROWS;
@@ -14,13 +26,18 @@ class FunctionTable {
 
   show({ selected, matches, choice, colouring, scope }) {
     if (matches !== this.matches) this.most = ROWS;
-    Object.assign(this, { selected, matches, choice, colouring, scope });
+    this.selected = selected;
+    this.matches = matches;
+    this.choice = choice;
+    this.colouring = colouring;
+    this.scope = scope;
     this.draw();
   }
 
   get columns() {
     const { model } = this;
     const { functions, findings } = model;
+    /** @type {Column[]} */
     const columns = [
       { key: "name", title: "Function", text: true },
       { key: "self", title: "Self ± 95 %", value: (f) => functions.self[f] },
@@ -57,7 +74,7 @@ class FunctionTable {
     this.isDescending = this.sortKey === column.key ? !this.isDescending : !column.text;
     this.sortKey = column.key;
     this.draw();
-    this.table.querySelector(`[data-key="${column.key}"]`).focus();
+    /** @type {HTMLElement} */ (this.table.querySelector(`[data-key="${column.key}"]`)).focus();
   }
 
   draw() {
