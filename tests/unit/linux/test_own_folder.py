@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_a_new_folder_and_its_files_are_for_nobody_else(tmp_path: Path, parent: 
 def test_what_is_there_already_is_no_new_folder(tmp_path: Path, parent: int, kind: str) -> None:
     path = tmp_path / "new"
     (tmp_path / "empty").mkdir()
-    make = {
+    make: dict[str, Callable[[], None]] = {
         "folder": path.mkdir,
         "file": path.touch,
         "link": lambda: path.symlink_to(tmp_path / "empty"),
@@ -71,7 +72,7 @@ def test_a_file_that_fails_leaves_the_older_one(tmp_path: Path) -> None:
         with folder.replacing("name") as file:
             file.write(b"old")
         with pytest.raises(TypeError), folder.replacing("name") as file:
-            file.write("no bytes")
+            file.write("no bytes")  # type: ignore[call-overload]  # that is the point
         assert folder.names() == ["name"]
         assert folder.read("name", 3) == b"old"
         with pytest.raises(OSError, match="too large"):

@@ -30,7 +30,7 @@ def test_numbers(tmp_path: Path) -> None:
     )
     program = tmp_path / "layout"
     folders = ["-I", ROOT / "profiler/native", "-I", ROOT / "bpf"]
-    subprocess.run(["gcc", "-std=gnu11", *folders, source, "-o", program], check=True)
+    subprocess.run(["gcc", "-std=gnu11", *map(str, folders), source, "-o", program], check=True)
     found = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
     assert dict(zip(asked, map(int, found), strict=True)) == asked
 
@@ -59,4 +59,4 @@ def test_the_step_compiles_for_bpf(machine, tmp_path):
     )
     multiarch = next(Path("/usr/include").glob("*-linux-gnu"), Path("/usr/include"))
     compiler = ["clang", "-target", "bpf", "-O2", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "bpf", "-I", multiarch]
-    subprocess.run([*compiler, "-c", source, "-o", tmp_path / "step.o"], check=True)
+    subprocess.run([*map(str, compiler), "-c", source, "-o", tmp_path / "step.o"], check=True)
