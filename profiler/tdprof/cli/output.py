@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DEFAULT_OUTPUT = "tdprof.capture"
-# Wide enough for any name: what reads a pipe does its own cutting.
+# Wide enough for any name: whoever reads a pipe cuts lines as it likes.
 PIPE_COLUMNS = 100_000
 
 

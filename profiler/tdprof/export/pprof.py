@@ -138,7 +138,7 @@ def _add_samples(
 
 
 def _add_operations(message: pb.Profile, operations: SampledOperations, events: int, strings: StringTable) -> None:
-    """Add sampled operations; their values are behind those of the events, whose they have none."""
+    """Add sampled operations. Their values follow those of the events, of which they have none."""
     profile, samples = operations.profile, operations.profile.samples
     stacks = add_code(message, profile, strings)
     of_thread: dict[tuple[int, int, int], list[pb.Label]] = {}
