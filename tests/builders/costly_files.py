@@ -147,7 +147,7 @@ def mini_debug_info(folder: Path, size: int) -> list[str]:
 @builder
 def jitdump_moves(folder: Path, size: int) -> list[str]:
     """A function with a long name and many lines that moves again and again."""
-    from unit.test_jitdump import HEADER, debug, load, move
+    from unit.symbolize.test_jitdump import HEADER, debug, load, move
 
     lines = [(0x1000 + i, i, b"\xff") for i in range(size // 3 // 18)]
     moves = b"".join(move(0x1000 + i, 0x1001 + i, 16, 1) for i in range(size // 3 // 72))
