@@ -127,6 +127,14 @@ def test_side_band_tables(tmp_path: Path) -> None:
     assert manifest.losses.throttled == 1
 
 
+@pytest.mark.parametrize("time_ns", [(1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_times_up_to_the_last_that_a_clock_has(tmp_path: Path, time_ns: int) -> None:
+    made = writer()
+    late = made.records.comm(7, 7, b"late", trailer=made.records.sample_id(pid=7, tid=7, time_ns=time_ns, id_=1))
+    folder, _ = imported(tmp_path, made.file(recording(made) + late))
+    assert [row["time_ns"] for row in rows(folder, "processes") if row["name"] == "late"] == [time_ns]
+
+
 def test_manifest_says_where_it_is_from(tmp_path: Path) -> None:
     made = writer()
     _, manifest = imported(tmp_path, made.file(recording(made)))

@@ -208,7 +208,7 @@ def _write_side_band(batches: list[SideBand], data: PerfData, writer: TableWrite
 def _recorders(processes: pa.Table, command: Sequence[str]) -> set[int]:
     """Processes that were perf before the recording began: itself, or its child that was to become the command."""
     names = {"perf", "perf-exec", *(word.rpartition("/")[2][:_COMM_BYTES] for word in command[:1])}
-    before = processes.filter(pa.compute.equal(processes["time_ns"], 0))
+    before = processes.filter(pa.compute.equal(processes["time_ns"], pa.scalar(0, pa.uint64())))
     return {row["pid"] for row in before.select(["pid", "name"]).to_pylist() if row["name"] in names}
 
 
