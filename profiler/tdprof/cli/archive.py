@@ -1,12 +1,12 @@
 """`tdprof archive`: make a capture carry its symbols."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from tdprof.cli.loading import capture_argument, symbol_options
 from tdprof.cli.output import waiting
+from tdprof.cli.standard_error import say
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, archive_symbols
 
 
@@ -30,14 +30,13 @@ def command(capture: Path, symbols: SymbolOptions) -> None:
 
 def archive_with_progress(capture: Path, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, quiet: bool = False) -> None:
     """Archive, with a line about what was found; while that lasts another says so, if stderr is a terminal."""
-    with waiting(f"reading {capture}", quiet=quiet) as say:
-        found = archive_symbols(capture, symbols, say)
+    with waiting(f"reading {capture}", quiet=quiet) as show:
+        found = archive_symbols(capture, symbols, show)
     if quiet:
         return
     places = sum(len(locations.reason) for _, locations in found)
     unknown = sum(int((locations.reason != 0).sum()) for _, locations in found)
-    print(
+    say(
         f"tdprof: {capture} carries the symbols of {places - unknown} places in {len(found)} files"
         f"{f'; {unknown} are not known (tdprof report says why)' if unknown else ''}",
-        file=sys.stderr,
     )

@@ -8,12 +8,12 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from tdprof.capture.manifest import Host, Manifest, State, read_manifest
 from tdprof.cli.loading import as_capture, load_capture_with_findings, symbol_options
-from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output
+from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output, waiting
 from tdprof.cli.report import DEFAULT_LIMIT
+from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
@@ -91,7 +91,7 @@ def command(
             raise TdprofError(f"cannot judge --fail-on: {doubts[0]}", hint="record both again, on one kind of machine")
         chosen = Basis(basis) if basis else None
         a_side, b_side = loaded
-        with Console(stderr=True).status("comparing", spinner="line"):
+        with waiting("comparing"):
             comparison = compare(
                 a_side.profile,
                 b_side.profile,
@@ -115,7 +115,7 @@ def command(
             lambda console: render_text(comparison, sides, console, limit=rows, event=leading), may_page=not no_pager
         )
     for breach in breaches:
-        print(f"tdprof: --fail-on {describe_breach(breach)}", file=sys.stderr)
+        say(f"tdprof: --fail-on {describe_breach(breach)}")
     return 1 if breaches else 0
 
 

@@ -21,6 +21,7 @@ from tdprof.cli.loading import (
     with_function_operations,
 )
 from tdprof.cli.output import replaced_file, standard_output, waiting
+from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
@@ -166,8 +167,8 @@ def command(
         return
     with waiting(f"writing {output}"), replaced_file(output) as file:
         target.write(what, file)
-    print(f"tdprof: wrote {output}", file=sys.stderr)
-    print(f"  next: {target.next_step.format(output)}", file=sys.stderr)
+    say(f"tdprof: wrote {output}")
+    say(f"  next: {target.next_step.format(output)}")
 
 
 def _prepare(capture: Path, target: Format, event: str | None, older: Path | None, symbols: SymbolOptions) -> Export:

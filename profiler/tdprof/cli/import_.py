@@ -1,6 +1,5 @@
 """`tdprof import`: a capture out of what `perf record` wrote."""
 
-import sys
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ from tdprof.capture.tables import has_table
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.perf_data import import_with_progress, say_losses
 from tdprof.cli.record import default_output
+from tdprof.cli.standard_error import say
 
 OUTPUT_HELP = "The capture to make (tdprof.capture; an older one there becomes tdprof.capture.old)."
 
@@ -47,10 +47,10 @@ def _say(manifest: Manifest, folder: Path) -> None:
     """One line about what was imported, and what the user should know before trusting the numbers."""
     names = ", ".join(event.name for event in manifest.events)
     seconds = manifest.duration_ns / 1e9
-    print(f"tdprof: imported {names} over {seconds:.1f} s ({manifest.rung_reason}) into {folder}", file=sys.stderr)
+    say(f"tdprof: imported {names} over {seconds:.1f} s ({manifest.rung_reason}) into {folder}")
     say_losses(manifest.losses)
     for note in manifest.notes:
-        print(f"tdprof: note: {note}", file=sys.stderr)
+        say(f"tdprof: note: {note}")
     views = {"branches": "--branches", "cgroups": "--by cgroup"}
     more = "".join(f" [{option}]" for table, option in views.items() if has_table(folder, table))
-    print(f"tdprof: see it with: tdprof report {folder}{more}", file=sys.stderr)
+    say(f"tdprof: see it with: tdprof report {folder}{more}")

@@ -15,6 +15,7 @@ from tdprof.catalog.midr import read_core_types
 from tdprof.cli.columns import format_columns
 from tdprof.cli.core_options import core_options, required_catalog
 from tdprof.cli.output import refuse_two_forms, standard_output
+from tdprof.cli.standard_error import say
 from tdprof.metrics.topdown import tree_rows
 from tdprof.report.csv import write_rows
 
@@ -44,7 +45,7 @@ def command(what: str, cpu: str, catalog_file: Path | None, as_json: bool, as_cs
         return
     choice = required_catalog(cpu, catalog_file)
     for note in choice.notes:
-        click.echo(f"tdprof: {choice.catalog.title}: {note}", err=True)
+        say(f"tdprof: {choice.catalog.title}: {note}")
     objects, lines = _VIEWS[what]
     _print(objects(choice.catalog), lines, form)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import read_manifest
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
+from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
@@ -165,7 +165,7 @@ def has_spe(capture: Path) -> bool:
 def say_unreadable(profile: Profile) -> None:
     """On stderr, what of a capture could not be read, for a command whose output has no place for it."""
     for reason in profile.unreadable:
-        print(f"tdprof: {reason}", file=sys.stderr)
+        say(f"tdprof: {reason}")
 
 
 def find_event(profile: Profile, name: str | None) -> int:

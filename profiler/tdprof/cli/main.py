@@ -1,7 +1,9 @@
 """The `tdprof` command: finds the subcommand's module only when it is asked for."""
 
 import contextlib
+import errno
 import importlib
+import resource
 import sys
 from traceback import walk_tb
 
@@ -9,9 +11,11 @@ import click
 
 from tdprof import __version__
 from tdprof.cli.output import standard_output
+from tdprof.cli.standard_error import open_standard_streams, say
 from tdprof.cli.usage import SuggestingGroup, is_help, usage_error
 from tdprof.errors import TdprofError
 
+_LEAST_DESCRIPTORS = 64
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "sample a command, processes or the whole system into a capture"),
@@ -73,23 +77,38 @@ def _run() -> object:
 
 def main() -> None:
     """Entry point: every TdprofError becomes one line, its hint and an exit status."""
+    open_standard_streams()
     try:
         try:
+            _check_descriptors()
             status = _run()
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise _too_many_files("too many open files") from error
             # Help and version are click's to print; an error from elsewhere is a mistake of ours.
             is_clicks = any(frame.f_code is click.echo.__code__ for frame, _ in walk_tb(error.__traceback__))
             with standard_output() if is_clicks else contextlib.nullcontext():
                 raise
     except TdprofError as error:
-        print(f"tdprof: {error.message}", file=sys.stderr)
+        say(f"tdprof: {error.message}")
         if error.hint:
-            print(f"  try: {error.hint}", file=sys.stderr)
+            say(f"  try: {error.hint}")
         status = error.status
     except MemoryError:
         print("tdprof: there is not enough memory for this", file=sys.stderr)
         status = 1
     except (click.Abort, KeyboardInterrupt):
-        print("tdprof: interrupted", file=sys.stderr)
+        say("tdprof: interrupted")
         status = 130
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _check_descriptors() -> None:
+    """With fewer, what cannot be opened would be taken for what is not there: a PMU, a library, a file's symbols."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_DESCRIPTORS:
+        raise _too_many_files(f"only {limit} files may be open at once, {_LEAST_DESCRIPTORS} are needed")
+
+
+def _too_many_files(message: str) -> TdprofError:
+    return TdprofError(message, hint="ulimit -n 1024, or more for many threads and CPUs")

@@ -1,6 +1,5 @@
 """A recording of the perf tool as a subcommand's input."""
 
-import sys
 import time
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from tdprof.capture.manifest import Manifest
+from tdprof.cli.standard_error import say
 from tdprof.model.losses import Losses
 from tdprof.pipeline.import_perf import import_perf_data
 
@@ -39,4 +39,4 @@ def say_losses(losses: Losses) -> None:
     lost = {"samples lost in perf's buffers": losses.samples_ring_full, "bytes damaged": losses.bytes_damaged}
     for reason, count in (lost | losses.by_reason).items():
         if count:
-            print(f"tdprof: lost: {count} {reason}", file=sys.stderr)
+            say(f"tdprof: lost: {count} {reason}")

@@ -1,7 +1,6 @@
 """`tdprof record`: sample a command, processes or the whole system."""
 
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
+from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.recorder.attach import Rate
 from tdprof.recorder.events import parse_events
@@ -185,11 +185,10 @@ def _say(manifest: "Manifest", folder: Path) -> None:
         groups = len(manifest.topdown.groups)
         names = f"{len(manifest.events)} events in {groups} counter group{'s' if groups > 1 else ''}"
     seconds = manifest.duration_ns / 1e9
-    print(
+    say(
         f"tdprof: recorded {names} for {seconds:.1f} s with {RUNG_TEXT[manifest.rung]} ({manifest.rung_reason})"
         f" into {folder}",
-        file=sys.stderr,
     )
     for note in manifest.notes:
-        print(f"tdprof: note: {note}", file=sys.stderr)
-    print(f"tdprof: see it with: tdprof report {folder}", file=sys.stderr)
+        say(f"tdprof: note: {note}")
+    say(f"tdprof: see it with: tdprof report {folder}")

@@ -1,13 +1,13 @@
 """What `tdprof record --topdown` samples: from its options and this machine to events in groups."""
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 
 if TYPE_CHECKING:
@@ -158,4 +158,4 @@ def _without(cause: str) -> str:
 def show_pass(number: int, total: int) -> None:
     """Progress of repeated runs, for somebody who watches."""
     if total > 1 and os.isatty(2):
-        print(f"tdprof: run {number} of {total}", file=sys.stderr)
+        say(f"tdprof: run {number} of {total}")

@@ -24,6 +24,7 @@ from tdprof.capture.manifest import read_manifest
 from tdprof.cli.memory import keep_process_small, take_memory_from_the_system
 from tdprof.cli.output import print_rendered, refuse_two_forms, replaced_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT
+from tdprof.cli.standard_error import say
 from tdprof.cli.usage import SuggestingGroup
 from tdprof.decode.spe.capture import open_capture
 from tdprof.decode.spe.csv_rows import CsvWriter
@@ -139,7 +140,7 @@ def decode(
         cut_after = _write(source, counts, output, is_csv=is_csv, workers=workers, quiet=quiet)
         if not quiet:
             if cut_after is None:
-                print(f"tdprof: {counts.records} records of {len(source.spans)} spans into {output}", file=sys.stderr)
+                say(f"tdprof: {counts.records} records of {len(source.spans)} spans into {output}")
             _say_what_is_missing(counts, source)
     if cut_after is not None:
         raise TdprofError(f"interrupted: {output} holds the first {cut_after} records", status=130)
@@ -243,7 +244,7 @@ def _say_what_is_missing(counts: DecodeCounts, source: SpeInput) -> None:
     }
     lines += [f"{count} {text}" for text, count in notes.items() if count]
     for line in lines:
-        print(f"tdprof: {line}", file=sys.stderr)
+        say(f"tdprof: {line}")
 
 
 @command.command()

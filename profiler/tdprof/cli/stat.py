@@ -13,6 +13,7 @@ from tdprof.catalog.choose import CatalogChoice
 from tdprof.cli import stat_print
 from tdprof.cli.core_options import chosen_catalog, core_options, required_catalog
 from tdprof.cli.output import refuse_two_forms, standard_output
+from tdprof.cli.standard_error import say
 from tdprof.cli.stat_print import Selection
 from tdprof.errors import TdprofError
 from tdprof.metrics.advice import doubts
@@ -187,7 +188,7 @@ class _Writer:
         """Tell the user, and keep the notes for the result."""
         self.notes += notes
         for note in notes:
-            click.echo(f"tdprof: {note}", err=True)
+            say(f"tdprof: {note}")
 
     def write_interval(self, measurement: Measurement) -> None:
         if self.given.as_json:
@@ -311,4 +312,4 @@ def _late_notes(run: CountedRun, *, groups: int) -> list[str]:
 def _show_run(number: int, total: int) -> None:
     """Progress of repeated runs, for somebody who watches."""
     if total > 1 and os.isatty(2):
-        click.echo(f"tdprof: run {number} of {total}", err=True)
+        say(f"tdprof: run {number} of {total}")

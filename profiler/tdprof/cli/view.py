@@ -22,6 +22,7 @@ from tdprof.cli.loading import (
 )
 from tdprof.cli.local_server import HOST, Document, LocalServer
 from tdprof.cli.output import standard_output, waiting
+from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.export.speedscope import write_speedscope
 from tdprof.pipeline.symbols import SymbolOptions
@@ -78,7 +79,7 @@ def command(capture: Path, opened: str | None, port: int, no_browser: bool, symb
         try:
             _serve(server, urls, first, is_browser_wanted=not no_browser)
         except KeyboardInterrupt:
-            print("tdprof: stopped", file=sys.stderr)
+            say("tdprof: stopped")
 
 
 def _serve(server: LocalServer, urls: dict[str, str], first: str, *, is_browser_wanted: bool) -> None:
@@ -87,11 +88,11 @@ def _serve(server: LocalServer, urls: dict[str, str], first: str, *, is_browser_
         for path, url in urls.items():
             print(f"{'page' if path == PAGE else 'speedscope':<10}  {url}")
     if SPEEDSCOPE_PAGE not in urls:
-        print(f"tdprof: speedscope is not installed: {_how_to_install()}", file=sys.stderr)
+        say(f"tdprof: speedscope is not installed: {_how_to_install()}")
     if not (is_browser_wanted and _has_display() and webbrowser.open(urls[first])):
         port = server.server_port
-        print(f"  from another machine: ssh -L {port}:{HOST}:{port} and this one's name", file=sys.stderr)
-    print("tdprof: serving until Ctrl-C", file=sys.stderr)
+        say(f"  from another machine: ssh -L {port}:{HOST}:{port} and this one's name")
+    say("tdprof: serving until Ctrl-C")
     server.serve_forever()
 
 

@@ -80,7 +80,7 @@ def load_branches(
         type=[words[number] for number in type_[first].tolist()],
         counts=counts,
         mispredict=_mispredict(counts),
-        notes=[*manifest.notes, *profile.notes],
+        notes=[*map(printable, [*manifest.notes, *profile.notes])],
     )
 
 

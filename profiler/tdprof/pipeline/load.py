@@ -26,6 +26,7 @@ from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, ignore_progr
 from tdprof.profile.naming import name_locations
 from tdprof.profile.reliability import container_doubts, count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.symbolize import demangle
+from tdprof.text import printable
 
 
 def load_profile(
@@ -133,7 +134,7 @@ def _make_profile(
             notes += _container_doubts(tables, namespaces, attributed.mapped_files, locations)
     thread_name, thread_names = _thread_names(samples, spaces)
     return Profile(
-        events=manifest.events,
+        events=[replace(event, name=printable(event.name)) for event in manifest.events],
         mapped_files=attributed.mapped_files,
         mapped_file_ranges=attributed.ranges,
         functions=functions,
@@ -153,12 +154,14 @@ def _make_profile(
         process_names=spaces.process_names,
         command=manifest.command,
         rung=manifest.rung,
-        rung_reason=manifest.rung_reason,
-        losses=manifest.losses,
+        rung_reason=printable(manifest.rung_reason),
+        losses=replace(
+            manifest.losses, by_reason={printable(why): count for why, count in manifest.losses.by_reason.items()}
+        ),
         start_realtime_ns=manifest.start_realtime_ns,
         duration_ns=manifest.duration_ns,
-        notes=[*unreadable, *manifest.notes, *notes],
-        unreadable=unreadable,
+        notes=[*map(printable, [*unreadable, *manifest.notes, *notes])],
+        unreadable=[*map(printable, unreadable)],
         is_whole_run=manifest.ran_to_end,
         topdown=manifest.topdown,
     )

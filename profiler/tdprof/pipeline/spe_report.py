@@ -40,6 +40,7 @@ from tdprof.pipeline.import_perf import import_perf_data
 from tdprof.pipeline.spe_rows import MAX_ROWS, AddressRows, BlockRows, CodeDetail, Placement, SourceRows, SymbolizedRows
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, open_symbolizer
 from tdprof.symbolize import demangle
+from tdprof.text import printable
 
 
 class By(StrEnum):
@@ -115,7 +116,7 @@ def analyse(
         ratios={ratio.name: _ratio_column(ratio, by_name) for ratio in RATIOS},
         threads=threads,
         sharing=sharing,
-        notes=notes,
+        notes=[*map(printable, notes)],
         total_operations=total_operations,
         weight=weight_of(recorded, total_operations) if recorded else None,
         code=code,

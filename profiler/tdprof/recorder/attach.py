@@ -340,8 +340,10 @@ def _sampling_attr(event: Event, rate: Rate, *, to_ring: bool) -> pe.PerfEventAt
 
 def open_error(what: str, error: OSError, target: SamplingTarget, rate: Rate | None = None) -> TdprofError:
     """The kernel's refusal in words: what it means and the command that changes it."""
-    paranoid = perf_event_paranoid()
     code = error.errno
+    if code in (errno.EMFILE, errno.ENFILE):
+        return TdprofError("too many open files for this many events, threads and CPUs", hint="ulimit -n 65536")
+    paranoid = perf_event_paranoid()
     if paranoid is None or code == errno.ENOSYS:
         return TdprofError(
             "perf events are not available: the kernel lacks them, or a container's seccomp filter hides them",
@@ -365,8 +367,6 @@ def open_error(what: str, error: OSError, target: SamplingTarget, rate: Rate | N
         )
     if code == errno.ESRCH:
         return TdprofError("the process ended before it could be recorded")
-    if code == errno.EMFILE:
-        return TdprofError("too many open files for this many events, threads and CPUs", hint="ulimit -n 65536")
     limit = read_setting(MAX_SAMPLE_RATE)
     if code == errno.EINVAL and rate and limit is not None and rate.frequency_hz > limit:
         return TdprofError(

@@ -1,5 +1,6 @@
 """Facts about this machine, read from /proc and /sys."""
 
+import errno
 import mmap
 import os
 import platform
@@ -12,10 +13,16 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 
 def read_text(path: str | Path) -> str:
-    """A small system file's text without its line end, or "" where it does not exist or may not be read."""
+    """A small system file's text without its line end, or "" where it does not exist or may not be read.
+
+    Raises:
+        OSError: we have too many files open to say.
+    """
     try:
         return Path(path).read_text(errors="replace").strip()
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         return ""
 
 

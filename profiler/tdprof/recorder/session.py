@@ -411,7 +411,8 @@ class _Run:
     def _write_failure(self, error: OSError) -> TdprofError:
         cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
         self.spool.release_reserve()
+        cures = {errno.ENOSPC: "free some space; ", errno.EDQUOT: "free some space; ", errno.EMFILE: "ulimit -n 1024; "}
         return TdprofError(
             f"recording stopped early: cannot write into {self.options.output}: {cause}",
-            hint=f"free some space; tdprof report {self.options.output} shows what was kept",
+            hint=f"{cures.get(error.errno or 0, '')}tdprof report {self.options.output} shows what was kept",
         )
