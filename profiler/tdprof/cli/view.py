@@ -1,10 +1,13 @@
 """`tdprof view`: a capture in the browser, in speedscope or as tdprof's own page."""
 
+import contextlib
+import html
 import io
 import mimetypes
 import os
 import shlex
 import sys
+import tempfile
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -89,11 +92,31 @@ def _serve(server: LocalServer, urls: dict[str, str], first: str, *, is_browser_
             print(f"{'page' if path == PAGE else 'speedscope':<10}  {url}")
     if SPEEDSCOPE_PAGE not in urls:
         say(f"tdprof: speedscope is not installed: {_how_to_install()}")
-    if not (is_browser_wanted and _has_display() and webbrowser.open(urls[first])):
+    with contextlib.ExitStack() as stack:
+        is_open = is_browser_wanted and _has_display() and _open_browser(urls[first], stack)
+        _serve_until_stopped(server, is_open=is_open)
+
+
+def _serve_until_stopped(server: LocalServer, *, is_open: bool) -> None:
+    if not is_open:
         port = server.server_port
         say(f"  from another machine: ssh -L {port}:{HOST}:{port} and this one's name")
     say("tdprof: serving until Ctrl-C")
     server.serve_forever()
+
+
+def _open_browser(url: str, stack: contextlib.ExitStack) -> bool:
+    """Let a file that nobody else can read lead the browser there: every user can see a process's arguments.
+
+    The file stays until the stack is closed.
+    """
+    page = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tdprof-")), "open.html")
+    page.touch(0o600)
+    page.write_text(
+        f'<!DOCTYPE html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>tdprof</title>'
+        f'<meta http-equiv="refresh" content="0; url={html.escape(url)}"><a href="{html.escape(url)}">tdprof</a>\n'
+    )
+    return webbrowser.open(page.as_uri())
 
 
 def find_speedscope() -> Path | None:

@@ -97,13 +97,19 @@ def test_asking_for_speedscope_without_it_is_refused_with_both_ways_out(start: S
 def test_the_browser_is_given_the_address(start: Start, tmp_path: Path) -> None:
     browser = tmp_path / "browser"
     browser.write_text(
-        f'#!/bin/sh\necho "$1" >{tmp_path / "opened.part"}\nmv {tmp_path / "opened.part"} {tmp_path / "opened"}\n'
+        f'#!/bin/sh\ncp -p "${{1#file://}}" {tmp_path}/page\n'
+        f'echo "$1" >{tmp_path}/opened.part\nmv {tmp_path}/opened.part {tmp_path}/opened\n'
     )
     browser.chmod(0o755)
     process = start("--html", BROWSER=str(browser))
     _, url = first_line(process)
     stop(process)
-    assert (tmp_path / "opened").read_text().strip() == url
+    opened = (tmp_path / "opened").read_text().strip()
+    # What everybody sees of a process is no key to the page; what leads there is for nobody else.
+    assert url.split("/")[3] not in opened
+    assert f'content="0; url={url}"' in (tmp_path / "page").read_text()
+    assert (tmp_path / "page").stat().st_mode & 0o777 == 0o600
+    assert not Path(opened.removeprefix("file://")).parent.exists()
 
 
 def test_a_browser_is_not_opened_where_none_is_wanted(start: Start, tmp_path: Path) -> None:
