@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders import capture_tables
+from builders.captures import write_manifest
 from builders.cost import MB, tdprof
 from builders.costly_files import builder
 from builders.hosts import HOST
-from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
+from tdprof.capture.manifest import Manifest, Rung, State
 from tdprof.capture.schema import KERNEL_SYMBOLS, MAPPINGS, PROCESSES, SAMPLES, SPE_SPANS, STACKS, SYMBOLS
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses

@@ -8,10 +8,10 @@ import numpy as np
 
 from builders import spe
 from builders.capture_tables import mappings, processes, samples, stacks, table
+from builders.captures import replace_table, table_writer, write_manifest
 from builders.hosts import HOST
-from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State, write_manifest
+from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import KERNEL_SYMBOLS, SPE_SPANS
-from tdprof.capture.tables import TableWriter, replace_table
 from tdprof.model.addresses import Locations, MappedFile
 from tdprof.model.events import EventInfo, SampledGroup, TopdownInfo, Unit
 from tdprof.model.losses import Losses
@@ -114,7 +114,7 @@ def write_spe_capture(
         for event, (period, each) in enumerate(zip(periods, weights, strict=True))
         for stack, weight in enumerate(each, 1)
     ]
-    with TableWriter(folder) as writer:
+    with table_writer(folder) as writer:
         writer.write("samples", samples(*(rows if has_samples else ())))
         writer.write("stacks", stacks((1, False, [0x401000]), (2, False, [0x401100, 0x401005])))
         writer.write("mappings", mappings((0, PID, BASE, 0x10000, OFFSET, APP.path, APP.build_id)))

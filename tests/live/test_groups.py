@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from live.recording import Capture, record, run_record, user_function
+from tdprof.capture.output_folder import OutputFolder
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.pipeline.finish import finish_capture
 from tdprof.recorder import session
@@ -28,7 +29,6 @@ def test_every_event_of_every_group_samples(build: Build, folder: Path, use_bpf:
     groups = [SampledGroup([0, 1], NAMES, []), SampledGroup([2, 3], NAMES, [])]
     passes: list[tuple[int, int]] = []
     options = session.RecordOptions(
-        output=folder,
         events=[parse_event(name) for name in NAMES * 2],
         rate=Rate(frequency_hz=HZ),
         command=[str(build("split.c")), "0.8"],
@@ -36,9 +36,10 @@ def test_every_event_of_every_group_samples(build: Build, folder: Path, use_bpf:
         topdown=TopdownInfo("neoverse-n3", groups, is_pass_per_group),
         on_pass=lambda number, total: passes.append((number, total)),
     )
-    outcome = session.record(options)
-    assert outcome.failure is None
-    finish_capture(folder)
+    with OutputFolder(folder) as output:
+        outcome = session.record(options, output)
+        assert outcome.failure is None
+        finish_capture(output.folder)
     capture = Capture(folder)
     assert capture.losses() == {}
     assert passes == ([(1, 2), (2, 2)] if is_pass_per_group else [(1, 1)])
@@ -74,14 +75,14 @@ def test_threads_started_later_are_sampled_with_the_corrected_period(folder: Pat
         "[thread.join() for thread in threads]\n"
     )
     options = session.RecordOptions(
-        output=folder,
         events=[parse_event(name) for name in NAMES],
         rate=Rate(frequency_hz=HZ),
         command=[sys.executable, "-c", script],
         topdown=TopdownInfo("neoverse-n3", [SampledGroup([0, 1], NAMES, [])]),
     )
-    session.record(options)
-    finish_capture(folder)
+    with OutputFolder(folder) as output:
+        session.record(options, output)
+        finish_capture(output.folder)
     samples = Capture(folder).profile.samples
     threads = sorted(set(samples.tid.tolist()))
     assert len(threads) == 4

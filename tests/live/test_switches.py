@@ -11,6 +11,7 @@ from tdprof.capture.spool import SpoolWriter
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.spe.switches import switch_rows, switches_of
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE, AttachedEvents, Rate, SamplingTarget
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.host import online_cpus
@@ -30,7 +31,7 @@ def test_samples_are_of_the_thread_that_was_switched_to(tmp_path: Path) -> None:
     workers = [threading.Thread(target=nap) for _ in range(4)]
     with (
         AttachedEvents(events, SamplingTarget([-1]), [Rate(2000)], online_cpus(), None, has_switches=True) as attached,
-        SpoolWriter(tmp_path) as spool,
+        SpoolWriter(OwnFolder.open(tmp_path)) as spool,
     ):
         attached.enable()
         for worker in workers:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import types
 import typing
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 
@@ -109,11 +109,10 @@ class Manifest:
         return self.end_monotonic_ns - self.start_monotonic_ns
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: OwnFolder, manifest: Manifest) -> None:
     """Replace capture.json as one step, so that a reader never sees half of it."""
-    temporary = folder / f".{MANIFEST_FILE}.{os.getpid()}"
-    temporary.write_text(json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
-    temporary.replace(folder / MANIFEST_FILE)
+    with folder.replacing(MANIFEST_FILE) as file:
+        file.write(json.dumps(dataclasses.asdict(manifest), indent=1).encode() + b"\n")
 
 
 def read_manifest(folder: Path) -> Manifest:

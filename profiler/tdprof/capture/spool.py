@@ -13,7 +13,8 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
 import os
 import struct
 import zlib
-from pathlib import Path
+
+from tdprof.linux.own_folder import OwnFolder
 
 SPOOL_FOLDER = "spool"
 SPE_FOLDER = "spe"  # of the capture, not of the spool: raw AUX bytes are kept
@@ -43,26 +44,34 @@ def frame_checksum(header: bytes, payload: bytes) -> int:
 class SpoolWriter:
     """Append-only files of one recording. Use as a context manager."""
 
-    def __init__(self, capture_folder: Path) -> None:
-        self.folder = capture_folder / SPOOL_FOLDER
-        self.folder.mkdir()
-        (self.folder / RESERVE_FILE).write_bytes(bytes(RESERVE_BYTES))
-        self._descriptors: dict[Path, int] = {}
+    def __init__(self, capture: OwnFolder) -> None:
+        self._capture = capture
+        self._folders: dict[str, OwnFolder] = {}
+        self._descriptors: dict[tuple[str, str], int] = {}
+        with self._folder(SPOOL_FOLDER).replacing(RESERVE_FILE) as file:
+            file.write(bytes(RESERVE_BYTES))
+
+    def _folder(self, name: str) -> OwnFolder:
+        if name not in self._folders:
+            self._folders[name] = self._capture.subfolder(name, make=True)
+        return self._folders[name]
 
     def descriptor(self, name: str) -> int:
         """The descriptor of a file of the spool, created at first use."""
-        return self.descriptor_at(self.folder / name)
+        return self._descriptor(SPOOL_FOLDER, name)
 
-    def descriptor_at(self, path: Path) -> int:
-        """The same for a file that stays in the capture when the spool goes."""
-        if path not in self._descriptors:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._descriptors[path] = os.open(path, flags, 0o644)
-        return self._descriptors[path]
+    def aux_descriptor(self, name: str) -> int:
+        """The same for SPE's bytes, which stay in the capture when the spool goes."""
+        return self._descriptor(SPE_FOLDER, name)
+
+    def _descriptor(self, folder: str, name: str) -> int:
+        if (folder, name) not in self._descriptors:
+            self._descriptors[folder, name] = self._folder(folder).create(name, flags=os.O_APPEND)
+        return self._descriptors[folder, name]
 
     def release_reserve(self) -> None:
         """Give back the space that was kept for the manifest of a recording that fills its disk."""
-        (self.folder / RESERVE_FILE).unlink(missing_ok=True)
+        self._folder(SPOOL_FOLDER).remove(RESERVE_FILE)
 
     def append_rows(self, time_ns: int, keys: bytes, values: bytes, rows: int) -> None:
         """Append a batch of aggregated rows that fell into the interval that ended at ``time_ns``."""
@@ -80,3 +89,6 @@ class SpoolWriter:
         for fd in self._descriptors.values():
             os.close(fd)
         self._descriptors.clear()
+        for folder in self._folders.values():
+            folder.close()
+        self._folders.clear()

@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from tdprof.capture.table_size import stated_bytes, text_bytes
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.memory_limit import memory_limit
+from tdprof.linux.own_folder import OwnFolder
 
 COPY_AGAIN = "copy the capture again, whole"
 # How large a table may be in memory: its file times this, and something for small ones. A sample of a program that
@@ -38,46 +40,41 @@ class TableWriter:
     Use as a context manager: leaving it normally publishes the tables, an exception removes what was written.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: OwnFolder) -> None:
         self._folder = folder
         self._writers: dict[str, pq.ParquetWriter] = {}
-
-    def _temporary(self, name: str) -> Path:
-        return self._folder / f".{table_file(name)}.part"
+        self._files = contextlib.ExitStack()
 
     def write(self, name: str, table: pa.Table) -> None:
         """Append rows to a table; its columns are cast to the schema. The first rows decide on optional columns."""
         if name not in self._writers:
             schema = _with_columns(name, table.column_names)
-            self._writers[name] = pq.ParquetWriter(self._temporary(name), schema, compression="zstd")
+            file = self._files.enter_context(self._folder.replacing(table_file(name)))
+            self._writers[name] = pq.ParquetWriter(file, schema, compression="zstd")
         self._writers[name].write_table(table.cast(self._writers[name].schema))
 
     def __enter__(self) -> "TableWriter":
         return self
 
-    def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
+        if kind is not None:
+            for writer in self._writers.values():
+                with contextlib.suppress(OSError):
+                    writer.close()
+            self._files.__exit__(kind, error, traceback)
+            return
+        with self._files:  # whatever fails from here on removes them all
             for name, schema in TABLES.items():
                 if name not in self._writers:
                     self.write(name, schema.empty_table())
-        for name, writer in self._writers.items():
-            with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
+            for writer in self._writers.values():
                 writer.close()
-            if kind is None:
-                self._temporary(name).replace(self._folder / table_file(name))
-            else:
-                self._temporary(name).unlink(missing_ok=True)
 
 
-def replace_table(folder: Path, name: str, table: pa.Table) -> None:
+def replace_table(folder: OwnFolder, name: str, table: pa.Table) -> None:
     """Write one table of a finished capture, in place of an older one of that name."""
-    temporary = folder / f".{table_file(name)}.part"
-    try:
-        pq.write_table(table.cast(_SCHEMAS[name]), temporary, compression="zstd")
-        temporary.replace(folder / table_file(name))
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    with folder.replacing(table_file(name)) as file:
+        pq.write_table(table.cast(_SCHEMAS[name]), file, compression="zstd")
 
 
 def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Table:

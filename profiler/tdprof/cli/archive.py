@@ -4,9 +4,12 @@ from pathlib import Path
 
 import click
 
+from tdprof.capture.manifest import read_manifest
 from tdprof.cli.loading import capture_argument, symbol_options
 from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
+from tdprof.errors import TdprofError
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, archive_symbols
 
 
@@ -25,18 +28,27 @@ def command(capture: Path, symbols: SymbolOptions) -> None:
 
     Run it on the recorded machine, before its programs are updated.
     """
-    archive_with_progress(capture, symbols)
+    read_manifest(capture)
+    try:
+        folder = OwnFolder.open(capture)
+    except OSError as error:
+        why = error.strerror or ""
+        raise TdprofError(
+            f"cannot write into {capture}: {why}", hint="archive it as the user whose capture it is, or copy it first"
+        ) from error
+    with folder:
+        archive_with_progress(folder, symbols)
 
 
-def archive_with_progress(capture: Path, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, quiet: bool = False) -> None:
+def archive_with_progress(capture: OwnFolder, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, quiet: bool = False) -> None:
     """Archive, with a line about what was found; while that lasts another says so, if stderr is a terminal."""
-    with waiting(f"reading {capture}", quiet=quiet) as show:
+    with waiting(f"reading {capture.shown}", quiet=quiet) as show:
         found = archive_symbols(capture, symbols, show)
     if quiet:
         return
     places = sum(len(locations.reason) for _, locations in found)
     unknown = sum(int((locations.reason != 0).sum()) for _, locations in found)
     say(
-        f"tdprof: {capture} carries the symbols of {places - unknown} places in {len(found)} files"
+        f"tdprof: {capture.shown} carries the symbols of {places - unknown} places in {len(found)} files"
         f"{f'; {unknown} are not known (tdprof report says why)' if unknown else ''}",
     )

@@ -20,7 +20,7 @@ from tdprof.cli.loading import (
     symbol_options,
     with_function_operations,
 )
-from tdprof.cli.output import replaced_file, standard_output, waiting
+from tdprof.cli.output import result_file, standard_output, waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
@@ -165,7 +165,7 @@ def command(
         with standard_output():
             target.write(what, sys.stdout.buffer)
         return
-    with waiting(f"writing {output}"), replaced_file(output) as file:
+    with waiting(f"writing {output}"), result_file(output) as file:
         target.write(what, file)
     say(f"tdprof: wrote {output}")
     say(f"  next: {target.next_step.format(output)}")

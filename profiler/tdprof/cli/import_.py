@@ -7,8 +7,8 @@ import click
 from tdprof.capture.manifest import Manifest
 from tdprof.capture.tables import has_table
 from tdprof.cli.memory import keep_process_small
+from tdprof.cli.output import DEFAULT_OUTPUT
 from tdprof.cli.perf_data import import_with_progress, say_losses
-from tdprof.cli.record import default_output
 from tdprof.cli.standard_error import say
 
 OUTPUT_HELP = "The capture to make (tdprof.capture; an older one there becomes tdprof.capture.old)."
@@ -37,8 +37,8 @@ def command(source: str, output: Path | None, kallsyms: Path | None, quiet: bool
     when the capture is reported.
     """
     keep_process_small()
-    folder = output or default_output()
-    manifest = import_with_progress(source, folder, kallsyms=kallsyms, is_quiet=quiet)
+    folder = output or Path(DEFAULT_OUTPUT)
+    manifest = import_with_progress(source, folder, kallsyms=kallsyms, is_quiet=quiet, replaces_older=output is None)
     if not quiet:
         _say(manifest, folder)
 

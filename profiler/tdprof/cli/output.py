@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from tdprof.errors import TdprofError
+from tdprof.linux.output_file import replaced_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,23 +108,14 @@ def waiting(text: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]
 
 
 @contextlib.contextmanager
-def replaced_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of ``path`` once it is complete; a device or a pipe is written directly.
+def result_file(path: Path) -> Iterator[BinaryIO]:
+    """``replaced_file``, whose failures name the file.
 
     Raises:
         TdprofError: the file cannot be written; what was there before stays.
     """
-    is_special = path.exists() and not path.is_file()
-    final = path.resolve()  # a symbolic link stays one
-    partial = final if is_special else final.with_name(f".{final.name}.{os.getpid()}.partial")
     try:
-        with partial.open("wb") as file:
+        with replaced_file(path) as file:
             yield file
-        if not is_special:
-            partial.replace(final)
     except OSError as error:
         raise TdprofError(f"cannot write {path}: {error.strerror}", hint="another file with -o") from error
-    finally:
-        if not is_special:
-            with contextlib.suppress(OSError):
-                partial.unlink()

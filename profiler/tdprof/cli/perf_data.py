@@ -15,7 +15,13 @@ _PROGRESS_AFTER_S = 2.0
 
 
 def import_with_progress(
-    source: str, folder: Path, *, kallsyms: Path | None = None, keeps_time: bool = True, is_quiet: bool = False
+    source: str,
+    folder: Path,
+    *,
+    kallsyms: Path | None = None,
+    keeps_time: bool = True,
+    is_quiet: bool = False,
+    replaces_older: bool = False,
 ) -> Manifest:
     """``import_perf_data`` with a bar on stderr when it takes long, if that is a terminal."""
     console = Console(stderr=True)
@@ -31,7 +37,9 @@ def import_with_progress(
                 bar.start()
             bar.update(task, completed=done, total=total)
 
-        return import_perf_data(source, folder, kallsyms=kallsyms, keeps_time=keeps_time, progress=show)
+        return import_perf_data(
+            source, folder, kallsyms=kallsyms, keeps_time=keeps_time, progress=show, replaces_older=replaces_older
+        )
 
 
 def say_losses(losses: Losses) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tdprof.capture.output_folder import OutputFolder
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
@@ -133,7 +134,6 @@ def command(
     plan = plan_topdown(topdown) if topdown.is_wanted else None
     is_planned = plan is not None and plan.topdown is not None
     options = RecordOptions(
-        output=output or default_output(),
         events=plan.events if plan else parse_events(events) if events is not None else (),
         rate=_rate(frequency_hz, period, TOPDOWN_HZ if is_planned else DEFAULT_HZ),
         topdown=plan.topdown if plan else None,
@@ -146,36 +146,25 @@ def command(
         use_bpf=not no_bpf,
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )
-    outcome = record(options)
-    # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
-    from tdprof.cli.memory import keep_process_small
-    from tdprof.pipeline.finish import finish_capture
+    path = output or Path(DEFAULT_OUTPUT)
+    with OutputFolder(path, replaces_older=output is None) as made:
+        outcome = record(options, made)
+        # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
+        from tdprof.cli.memory import keep_process_small
+        from tdprof.pipeline.finish import finish_capture
 
-    keep_process_small()
-    if outcome.failure is None:
+        keep_process_small()
+        if outcome.failure is not None:
+            raise outcome.failure
         with waiting("writing the capture's tables", quiet=quiet):
-            manifest = finish_capture(options.output)
+            manifest = finish_capture(made.folder)
         if not quiet:
-            _say(manifest, options.output)
+            _say(manifest, path)
         if with_symbols:
             from tdprof.cli.archive import archive_with_progress
 
-            archive_with_progress(options.output, quiet=quiet)
-    else:
-        raise outcome.failure
+            archive_with_progress(made.folder, quiet=quiet)
     return manifest.exit_status or 0
-
-
-def default_output() -> Path:
-    """The default folder, out of whose way an older capture is moved, as perf does with perf.data."""
-    path = Path(DEFAULT_OUTPUT)
-    if (path / "capture.json").exists():
-        import shutil
-
-        old = path.with_name(f"{DEFAULT_OUTPUT}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        path.rename(old)
-    return path
 
 
 def _say(manifest: "Manifest", folder: Path) -> None:

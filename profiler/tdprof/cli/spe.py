@@ -22,7 +22,7 @@ from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import read_manifest
 from tdprof.cli.memory import keep_process_small, take_memory_from_the_system
-from tdprof.cli.output import print_rendered, refuse_two_forms, replaced_file, standard_output
+from tdprof.cli.output import print_rendered, refuse_two_forms, result_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.standard_error import say
 from tdprof.cli.usage import SuggestingGroup
@@ -156,7 +156,7 @@ def _write(
             stack.enter_context(standard_output())
             sink: Any = stack.enter_context(_whole_writes(sys.stdout.buffer))
         else:
-            sink = stack.enter_context(replaced_file(Path(output)))
+            sink = stack.enter_context(result_file(Path(output)))
         writer = CsvWriter(sink) if is_csv else ParquetWriter(sink, spe_schema(), **_PARQUET)
         stack.enter_context(writer)
         try:

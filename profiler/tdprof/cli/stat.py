@@ -1,11 +1,12 @@
 """`tdprof stat`: counts events and prints the metrics as the methodology tree."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -16,6 +17,7 @@ from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.cli.standard_error import say
 from tdprof.cli.stat_print import Selection
 from tdprof.errors import TdprofError
+from tdprof.linux.output_file import new_file
 from tdprof.metrics.advice import doubts
 from tdprof.metrics.counts import parse_counts
 from tdprof.metrics.schedule import MAX_COUNTERS, MIN_COUNTERS
@@ -178,11 +180,13 @@ class _Writer:
         self.selection = Selection(choice.catalog, is_guided, stage) if choice else None
         self.notes: list[str] = []
         self.has_written = False
+        self._file: BinaryIO | None = None
 
     def prepare(self) -> None:
         """Make the file before the command runs: a wrong name must not cost its run."""
         if self.given.output is not None:
-            self._write_file(self.given.output, "w", "")
+            with self._named_failures():
+                self._file = new_file(self.given.output)
 
     def say(self, notes: Sequence[str]) -> None:
         """Tell the user, and keep the notes for the result."""
@@ -235,19 +239,20 @@ class _Writer:
 
     def _put(self, text: str) -> None:
         self.has_written = True
-        if self.given.output is None:
+        if self._file is None:
             with standard_output():
                 click.echo(text)
         else:
-            self._write_file(self.given.output, "a", text + "\n")
+            with self._named_failures():
+                self._file.write(f"{text}\n".encode())
+                self._file.flush()
 
-    @staticmethod
-    def _write_file(path: Path, mode: str, text: str) -> None:
+    @contextlib.contextmanager
+    def _named_failures(self) -> Iterator[None]:
         try:
-            with path.open(mode, encoding="utf-8") as file:
-                file.write(text)
+            yield
         except OSError as error:
-            raise TdprofError(f"cannot write {path}: {error.strerror}", hint="-o FILE") from error
+            raise TdprofError(f"cannot write {self.given.output}: {error.strerror}", hint="-o FILE") from error
 
 
 def _describe(subject: Subject) -> str:

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from tdprof.linux.sudo import invoking_user
+from tdprof.linux.walk import user_name
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -20,7 +23,8 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 class OwnFolder:
     """An open folder that belongs to this user. Use as a context manager, or close it.
 
-    Names are those of files in it, never paths. Every method raises OSError for what cannot be had.
+    Names are those of files in it, never paths. Every method raises OSError for what cannot be had. In a folder of who
+    called sudo, what root makes is his as well.
 
     Attributes:
         fd: its descriptor.
@@ -30,23 +34,29 @@ class OwnFolder:
     def __init__(self, fd: int, shown: Path) -> None:
         self.fd = fd
         self.shown = shown
+        user = invoking_user()
+        self._heir = user if user and os.fstat(fd).st_uid == user.uid else None
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """An existing folder.
 
         Raises:
-            OSError: it is not there, a link, or (PermissionError) another user's.
+            OSError: it is not there, a link, or (PermissionError) another user's; that of who called sudo will do.
         """
-        return cls._checked(os.open(path, _FOLDER), path)
+        return cls._checked(os.open(path, _FOLDER), path, allows_caller=True)
 
     @classmethod
-    def below(cls, parent: int, name: str, shown: Path, *, make: bool = False) -> Self:
-        """The folder ``name`` in the one whose descriptor is ``parent``; with ``make`` created where it is missing."""
+    def below(cls, parent: int, name: str, shown: Path, *, make: bool = False, allows_caller: bool = False) -> Self:
+        """The folder ``name`` in the one whose descriptor is ``parent``; with ``make`` created where it is missing.
+
+        Raises:
+            OSError: as ``open``; that of who called sudo only where ``allows_caller``.
+        """
         if make:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(_plain(name), 0o700, dir_fd=parent)
-        return cls._checked(os.open(_plain(name), _FOLDER, dir_fd=parent), shown)
+        return cls._checked(os.open(_plain(name), _FOLDER, dir_fd=parent), shown, allows_caller=allows_caller)
 
     @classmethod
     def make(cls, name: str, parent: int, shown: Path) -> Self:
@@ -64,11 +74,11 @@ class OwnFolder:
         return found
 
     @classmethod
-    def _checked(cls, fd: int, shown: Path) -> Self:
-        status = os.fstat(fd)
-        if status.st_uid != os.geteuid():
+    def _checked(cls, fd: int, shown: Path, *, allows_caller: bool = False) -> Self:
+        uid, user = os.fstat(fd).st_uid, invoking_user() if allows_caller else None
+        if uid != os.geteuid() and not (user and user.uid == uid):
             os.close(fd)
-            raise PermissionError(errno.EPERM, "it belongs to another user", str(shown))
+            raise PermissionError(errno.EPERM, f"it belongs to {user_name(uid)}", str(shown))
         return cls(fd, shown)
 
     @property
@@ -78,11 +88,19 @@ class OwnFolder:
 
     def subfolder(self, name: str, *, make: bool = False) -> "OwnFolder":
         """A folder in it; with ``make`` created where it is missing."""
-        return OwnFolder.below(self.fd, name, self.shown / name, make=make)
+        shown = self.shown / name
+        found = OwnFolder.below(self.fd, name, shown, make=make, allows_caller=self._heir is not None)
+        # Not empty, it could be one of root's that was moved here.
+        if make and self._heir and not found.names():
+            self._heir.give(found.fd)
+        return found
 
     def create(self, name: str, *, flags: int = 0) -> int:
         """The descriptor of a new file, for writing; ``flags`` of open(2) are added."""
-        return os.open(_plain(name), _NEW_FILE | flags, 0o600, dir_fd=self.fd)
+        fd = os.open(_plain(name), _NEW_FILE | flags, 0o600, dir_fd=self.fd)
+        if self._heir:
+            self._heir.give(fd)
+        return fd
 
     def append(self, name: str) -> BinaryIO:
         """A file to append to, new or begun before."""
@@ -154,6 +172,15 @@ class OwnFolder:
     def remove_tree(self, name: str) -> None:
         """Remove a folder with all that is in it, as far as it can be; links in it are not followed."""
         shutil.rmtree(_plain(name), ignore_errors=True, dir_fd=self.fd)
+
+    def remove_all(self) -> None:
+        """Remove all that is in it, as far as it can be."""
+        for name in self.names():
+            with contextlib.suppress(OSError):
+                if stat.S_ISDIR(self.stat(name).st_mode):
+                    self.remove_tree(name)
+                else:
+                    self.remove(name)
 
     def close(self) -> None:
         os.close(self.fd)

@@ -13,19 +13,20 @@ Check = Callable[[os.stat_result, str], None]
 """Told the status of a name on the way and how to call it; raises OSError where it is not to be passed."""
 
 
-def open_folder(path: Path, check: Check, *, make: bool = False) -> int:
+def open_folder(path: Path, check: Check, *, make: bool = False, start: int | None = None) -> int:
     """A descriptor (O_PATH) of a folder; the caller closes it.
 
     Args:
-        path: where; relative to the current folder, which is taken as it is, unless absolute.
+        path: where; unless absolute, relative to ``start``, which is taken as it is.
         check: asked about every folder and every link on the way, before it is entered or followed.
         make: create what is missing, for this user alone (0700).
+        start: descriptor of a folder; None: the current one.
 
     Raises:
         OSError: a name is missing, no folder, or refused by ``check``.
     """
     left = list(reversed(path.parts))
-    fd, links, shown = os.open(".", _FOLDER), 0, Path()
+    fd, links, shown = os.open(".", _FOLDER, dir_fd=start), 0, Path()
     try:
         while left:
             name = left.pop()

@@ -5,7 +5,6 @@ Apart from `load`, so that a recording ends without loading all that reads symbo
 
 import contextlib
 import errno
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,27 +33,27 @@ from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import read_kernel_symbols
 
 
-def finish_capture(folder: Path) -> Manifest:
+def finish_capture(folder: OwnFolder) -> Manifest:
     """Make a recording's tables out of its spool and remove the spool.
 
     Raises:
         TdprofError: the disk is full or the folder is not writable; the spool stays and ``load_profile`` reads it.
     """
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder.path)
     try:
-        manifest = make_tables(folder, folder, manifest)
+        manifest = make_tables(folder.path, folder, manifest)
         write_manifest(folder, manifest)
     except OSError as error:
         cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
         raise TdprofError(
-            f"cannot write the tables of {folder}: {cause}; the raw recording is kept",
-            hint=f"free some space, then tdprof report {folder}",
+            f"cannot write the tables of {folder.shown}: {cause}; the raw recording is kept",
+            hint=f"free some space, then tdprof report {folder.shown}",
         ) from error
-    shutil.rmtree(folder / SPOOL_FOLDER, ignore_errors=True)
+    folder.remove_tree(SPOOL_FOLDER)
     return manifest
 
 
-def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
+def make_tables(source: Path, target: OwnFolder, manifest: Manifest) -> Manifest:
     """Decode ``source``'s spool into tables in ``target``; returns the complete manifest.
 
     Kernel symbols, the vDSO and perf maps are added where this still is the boot that was recorded.
@@ -73,17 +72,15 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
             symbols = read_kernel_symbols(addresses)
             columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
             writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
-            with OwnFolder.open(target) as own:
-                save_vdso(own)
+            save_vdso(target)
     unkept: list[str] = []
     if is_same_boot:
-        mappings = read_table(target, "mappings")
+        mappings = read_table(target.path, "mappings")
         lists = (mappings[name].to_pylist() for name in MappedProgram._fields)
         mapped = [MappedProgram(*row) for row in zip(*lists, strict=True)]
         pids = {program.pid for program in mapped}
-        with OwnFolder.open(target) as own:
-            dumps = ((program.pid, program.path) for program in mapped)
-            unkept = save_run_time_code(own, pids, dumps, max(manifest.end_monotonic_ns, decoded.end_ns))
+        dumps = ((program.pid, program.path) for program in mapped)
+        unkept = save_run_time_code(target, pids, dumps, max(manifest.end_monotonic_ns, decoded.end_ns))
         elsewhere = set(filter(sees_other_files, pids))
         unseen = [program for program in mapped if program.pid in elsewhere or program.path.endswith(DELETED)]
         unkept += _save_files(target, manifest, mappings, unseen) if unseen else []
@@ -98,7 +95,7 @@ def make_tables(source: Path, target: Path, manifest: Manifest) -> Manifest:
     )
 
 
-def _save_files(target: Path, manifest: Manifest, mappings: pa.Table, unseen: list[MappedProgram]) -> list[str]:
+def _save_files(target: OwnFolder, manifest: Manifest, mappings: pa.Table, unseen: list[MappedProgram]) -> list[str]:
     """Save the programs and libraries that were sampled and no path leads to here: of containers, and deleted ones.
 
     Args:
@@ -113,12 +110,13 @@ def _save_files(target: Path, manifest: Manifest, mappings: pa.Table, unseen: li
     from tdprof.attribute.address_space import AddressSpaces  # few recordings need them
     from tdprof.attribute.stacks import attribute_stacks
 
-    spaces = AddressSpaces(mappings, read_table(target, "processes"))
-    attributed = attribute_stacks(read_table(target, "samples"), read_table(target, "stacks"), mappings, spaces)
+    spaces = AddressSpaces(mappings, read_table(target.path, "processes"))
+    attributed = attribute_stacks(
+        read_table(target.path, "samples"), read_table(target.path, "stacks"), mappings, spaces
+    )
     sampled = {(file.path, file.build_id) for file in attributed.mapped_files}
     # Where SPE sampled is not known before its records are decoded.
-    with OwnFolder.open(target) as own:
-        return save_files(own, [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled])
+    return save_files(target, [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled])
 
 
 @contextlib.contextmanager
@@ -132,7 +130,8 @@ def tables_of(folder: Path) -> Iterator[tuple[Path, Manifest]]:
         raise TdprofError(f"{folder} has neither its tables nor a spool: nothing of the recording is left")
     with tempfile.TemporaryDirectory(prefix="tdprof-") as temporary:
         try:
-            manifest = make_tables(folder, Path(temporary), manifest)
+            with OwnFolder.open(Path(temporary)) as target:
+                manifest = make_tables(folder, target, manifest)
         except OSError as error:
             raise TdprofError(f"cannot make tables of the interrupted recording {folder}: {error.strerror}") from error
         interrupted = "the recording was interrupted; losses in the kernel's tables since the last drain are not known"

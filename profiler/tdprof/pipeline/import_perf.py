@@ -1,6 +1,5 @@
 """perf.data into a capture folder: the tables, and what this machine can still add to them."""
 
-import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from tdprof import __version__
 from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
+from tdprof.capture.output_folder import OutputFolder
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf.attr import Attr
 from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE
@@ -32,7 +32,6 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import KALLSYMS, read_kernel_symbols
-from tdprof.recorder.output_folder import make_output_folder
 
 _KERNEL_PATH = "[kernel.kallsyms]"
 _NT_GNU_BUILD_ID = 3
@@ -46,6 +45,7 @@ def import_perf_data(
     keeps_time: bool = True,
     has_spe: bool = True,
     progress: Callable[[int, int], None] = lambda *_: None,
+    replaces_older: bool = False,
 ) -> Manifest:
     """Make a capture of a recording of the perf tool.
 
@@ -56,13 +56,14 @@ def import_perf_data(
         keeps_time: samples are added up within a second; False: over the whole recording, for a reader of sums alone.
         has_spe: copy SPE's AUX bytes too.
         progress: called with bytes done and bytes in all.
+        replaces_older: whether an older capture of that name is moved out of the way, once this one is complete.
 
     Raises:
         TdprofError: not a perf.data file, or the folder cannot be made. Then, or when interrupted, no folder is left.
     """
-    make_output_folder(folder)
-    try:
-        with PerfData(path, keep_branches=True) as data, TableWriter(folder) as writer:
+    with OutputFolder(folder, replaces_older=replaces_older) as output:
+        made = output.make()
+        with PerfData(path, keep_branches=True) as data, TableWriter(made) as writer:
             interval_ns = INTERVAL_NS if keeps_time else WHOLE_RECORDING_NS
             imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes), interval_ns)
             spe = _spe_of(data)
@@ -73,16 +74,13 @@ def import_perf_data(
             symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
             manifest = _manifest(path, data, imported, symbols_from)
             if spe is not None and has_spe:
-                manifest = _with_spe(manifest, folder, data, spe, writer)
+                manifest = _with_spe(manifest, made, data, spe, writer)
         if symbols_from == KALLSYMS:
-            with OwnFolder.open(folder) as own:
-                save_vdso(own)
-                unused = save_run_time_code(own, imported.pids)
+            save_vdso(made)
+            unused = save_run_time_code(made, imported.pids)
             manifest = replace(manifest, notes=[*manifest.notes, *unused])
-        write_manifest(folder, manifest)
-    except BaseException:
-        shutil.rmtree(folder)
-        raise
+        write_manifest(made, manifest)
+        output.publish()
     return manifest
 
 
@@ -135,7 +133,7 @@ def _spe_events(data: PerfData) -> list[Attr]:
     return [attr for attr in data.attrs if attr.name.startswith("arm_spe")]
 
 
-def _with_spe(manifest: Manifest, folder: Path, data: PerfData, spe: SpeInput, writer: TableWriter) -> Manifest:
+def _with_spe(manifest: Manifest, folder: OwnFolder, data: PerfData, spe: SpeInput, writer: TableWriter) -> Manifest:
     """Copy the file's SPE data into the capture; what the kernel said was lost of it joins the losses."""
     event = next(iter(_spe_events(data)), None)
     info = store_spe(

@@ -232,5 +232,6 @@ def _notes(counted: Counted, source: SpeInput) -> list[str]:
 def tables_of_perf_data(path: str) -> Iterator[Path]:
     """The tables that a capture of this perf.data would have, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="tdprof-") as folder:
-        import_perf_data(path, Path(folder), has_spe=False)
-        yield Path(folder)
+        tables = Path(folder, "capture")
+        import_perf_data(path, tables, has_spe=False)
+        yield tables

@@ -13,6 +13,7 @@ from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.manifest import State, read_manifest
 from tdprof.capture.tables import has_table, read_side_table, read_table, replace_table
 from tdprof.errors import TdprofError
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import FileKind, Locations, MappedFile
 from tdprof.model.arrays import U64, distinct
 from tdprof.pipeline.finish import finish_capture
@@ -72,7 +73,7 @@ def open_symbolizer(
 
 
 def archive_symbols(
-    folder: Path, options: SymbolOptions = DEFAULT_SYMBOLS, progress: Callable[[str], None] = ignore_progress
+    capture: OwnFolder, options: SymbolOptions = DEFAULT_SYMBOLS, progress: Callable[[str], None] = ignore_progress
 ) -> list[tuple[MappedFile, Locations]]:
     """Put the symbols of all that a capture saw into it, so that it can be read where the binaries are not.
 
@@ -82,8 +83,9 @@ def archive_symbols(
     Raises:
         TdprofError: as ``load_profile``; or the capture cannot be written to.
     """
+    folder = capture.path
     if read_manifest(folder).state is not State.COMPLETE:
-        finish_capture(folder)
+        finish_capture(capture)
     mappings = read_table(folder, "mappings")
     spaces = AddressSpaces(mappings, read_table(folder, "processes"))
     recorded = [(read_table(folder, "samples"), read_table(folder, "stacks"))]
@@ -102,9 +104,10 @@ def archive_symbols(
             addresses = distinct(np.concatenate(parts))
             found.append((file, addresses, symbolizer.locate(file, addresses)))
     try:
-        replace_table(folder, "symbols", make_symbol_table(found))
+        replace_table(capture, "symbols", make_symbol_table(found))
     except OSError as error:
         raise TdprofError(
-            f"cannot write the symbols into {folder}: {error.strerror}", hint="check its permissions and the disk"
+            f"cannot write the symbols into {capture.shown}: {error.strerror}",
+            hint="check its permissions and the disk",
         ) from error
     return [(file, locations) for file, _, locations in found]

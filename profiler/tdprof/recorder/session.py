@@ -7,12 +7,13 @@ import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from tdprof import __version__
 from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, write_manifest
+from tdprof.capture.output_folder import OutputFolder
 from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget, threads_of
@@ -21,7 +22,6 @@ from tdprof.recorder.events import Event
 from tdprof.recorder.host import describe_host, online_cpus
 from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.ladder import BpfAttempt, choose_events
-from tdprof.recorder.output_folder import make_output_folder, open_spool, remove_empty
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
@@ -46,7 +46,6 @@ class RecordOptions:
         on_pass: told the number, from 1, of each run of the command, and how many there will be.
     """
 
-    output: Path
     events: Sequence[Event] = ()
     rate: Rate = field(default_factory=lambda: Rate(frequency_hz=999))
     command: Sequence[str] = ()
@@ -81,8 +80,12 @@ class Outcome:
     failure: TdprofError | None
 
 
-def record(options: RecordOptions) -> Outcome:
+def record(options: RecordOptions, output: OutputFolder) -> Outcome:
     """Record until the command or the processes end, the duration is over, or a signal asks to stop.
+
+    Args:
+        options: what to record.
+        output: where to; published once recording has begun.
 
     Raises:
         TdprofError: nothing could be recorded. Once recording has begun, failures are in the outcome instead.
@@ -93,9 +96,7 @@ def record(options: RecordOptions) -> Outcome:
         tasks = [-1] if options.is_system_wide else threads_of(options.pids)
         choice = choose_events(options.events)
         signals = stack.enter_context(StopSignals())
-        make_output_folder(options.output)
-        on_failure = stack.enter_context(contextlib.ExitStack())
-        on_failure.callback(remove_empty, options.output)
+        folder = output.make()
         first = stack.enter_context(contextlib.ExitStack())
         workload = first.enter_context(Workload(options.command)) if options.command else None
         cpus = online_cpus()
@@ -123,7 +124,7 @@ def record(options: RecordOptions) -> Outcome:
         target = SamplingTarget([workload.pid], starts_at_exec=True) if workload else SamplingTarget(tasks)
         attached = first.enter_context(attach(target, passes[0]))
         spe = stack.enter_context(SpeEvents(find_spe_pmus(), options.spe, target, cpus)) if options.spe else None
-        spool = stack.enter_context(open_spool(options.output))
+        spool = stack.enter_context(_open_spool(folder))
         manifest = Manifest(
             host=host,
             command=list(options.command),
@@ -147,11 +148,11 @@ def record(options: RecordOptions) -> Outcome:
         )
         if signals.received is not None:
             raise TdprofError("interrupted before recording began", status=128 + signals.received)
-        run = _Run(options, manifest, attached, sampler, spe, spool, workload, signals, control)
+        run = _Run(options, folder, manifest, attached, sampler, spe, spool, workload, signals, control)
         options.on_pass(1, len(passes))
         run.start()
         attempt.close()
-        on_failure.pop_all()
+        output.publish()
         outcome = run.until_stopped()
         first.close()
         for number, groups in enumerate(passes[1:], 2):
@@ -164,6 +165,14 @@ def record(options: RecordOptions) -> Outcome:
             ):
                 outcome = run.again(workload, attached, _period_control(options))
         return outcome
+
+
+def _open_spool(folder: OwnFolder) -> SpoolWriter:
+    try:
+        return SpoolWriter(folder)
+    except OSError as error:
+        hint = "name another folder with -o"
+        raise TdprofError(f"cannot write into {folder.shown}: {error.strerror}", hint=hint) from error
 
 
 def _spe_info(options: SpeOptions, spe: SpeEvents) -> SpeInfo:
@@ -200,6 +209,7 @@ class _Run:
     """The recording while it runs."""
 
     options: RecordOptions
+    folder: OwnFolder
     manifest: Manifest
     attached: AttachedEvents
     sampler: bpf_sampler.BpfSampler | None
@@ -220,9 +230,9 @@ class _Run:
         """
         try:
             if self.spe:
-                (self.options.output / SPE_FOLDER).mkdir()
+                self.folder.subfolder(SPE_FOLDER, make=True).close()
             self._note_clock()
-            write_manifest(self.options.output, self.manifest)
+            write_manifest(self.folder, self.manifest)
             if self.workload:
                 self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
                 self.workload.start()
@@ -236,7 +246,7 @@ class _Run:
             pids = running_pids() if self.options.is_system_wide else self.options.pids
             self.snapshot = SnapshotThread(pids, self.spool)
         except OSError as error:
-            raise TdprofError(f"cannot write into {self.options.output}: {error.strerror}") from error
+            raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}") from error
 
     def again(self, workload: Workload, attached: AttachedEvents, control: PeriodControl | None) -> Outcome:
         """Another run of the command, with other events, into the same capture."""
@@ -300,7 +310,7 @@ class _Run:
             ],
         )
         try:
-            write_manifest(self.options.output, self.manifest)
+            write_manifest(self.folder, self.manifest)
         except OSError as error:
             failure = failure or self._write_failure(error)
         return Outcome(self.manifest, failure)
@@ -334,7 +344,7 @@ class _Run:
                     self._drain()
                     self._follow_cpus(poller)
                     next_drain = time.monotonic_ns() + interval_ns
-                    write_manifest(self.options.output, self.manifest)
+                    write_manifest(self.folder, self.manifest)
                 elif ready or self.spe:  # SPE that ran out of room stands still until it is drained
                     self._drain_rings()
 
@@ -388,7 +398,7 @@ class _Run:
     def _drain_rings(self) -> None:
         self.attached.drain(self.spool)
         if self.spe:
-            self.spe.drain(self.spool, self.options.output / SPE_FOLDER)
+            self.spe.drain(self.spool)
             if not self.is_stopping:
                 self.spe.enable()
 
@@ -413,6 +423,6 @@ class _Run:
         self.spool.release_reserve()
         cures = {errno.ENOSPC: "free some space; ", errno.EDQUOT: "free some space; ", errno.EMFILE: "ulimit -n 1024; "}
         return TdprofError(
-            f"recording stopped early: cannot write into {self.options.output}: {cause}",
-            hint=f"{cures.get(error.errno or 0, '')}tdprof report {self.options.output} shows what was kept",
+            f"recording stopped early: cannot write into {self.folder.shown}: {cause}",
+            hint=f"{cures.get(error.errno or 0, '')}tdprof report {self.folder.shown} shows what was kept",
         )

@@ -269,12 +269,12 @@ class SpeEvents:
             for ring in rings:
                 pe.disable(ring.fd)
 
-    def drain(self, spool: SpoolWriter, folder: Path) -> None:
-        """Append records to the spool and AUX bytes to ``folder``, one file for each CPU and task."""
+    def drain(self, spool: SpoolWriter) -> None:
+        """Append records and AUX bytes to the spool, one file for each CPU and task."""
         for cpu, rings in self.rings.items():
             for number, ring in enumerate(rings):
                 ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=number)))
-                ring.drain_aux(spool.descriptor_at(folder / AUX_FILE.format(cpu=cpu, number=number)))
+                ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=number)))
 
     def clock_pair(self) -> tuple[int, int] | None:
         """(counter, CLOCK_MONOTONIC ns) of one moment, by which timestamps become times; None without native code."""

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.captures import write_manifest
 from builders.hosts import HOST
-from tdprof.capture.manifest import Manifest, Rung, read_manifest, write_manifest
+from tdprof.capture.manifest import Manifest, Rung, read_manifest
 from tdprof.errors import TdprofError
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses

@@ -10,8 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from builders.captures import write_manifest
 from builders.spe_capture import write_spe_capture
-from tdprof.capture.manifest import State, read_manifest, write_manifest
+from tdprof.capture.manifest import State, read_manifest
 from tdprof.cli.main import cli
 from tdprof.errors import TdprofError
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builders.captures import write_manifest
 from builders.hosts import HOST
 from builders.profiles import ProfileBuilder
 from builders.runs import simulate_run
-from tdprof.capture.manifest import Host, Manifest, Rung, State, write_manifest
+from tdprof.capture.manifest import Host, Manifest, Rung, State
 from tdprof.cli.main import main
 from tdprof.errors import TdprofError
 from tdprof.model.losses import Losses

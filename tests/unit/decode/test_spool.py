@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from builders.bpf_spool import rows_frame, stack_record
+from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung
-from tdprof.capture.tables import TableWriter, read_table
+from tdprof.capture.tables import read_table
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
 from tdprof.model.events import EventInfo, Unit
@@ -21,7 +22,7 @@ def decode(folder: Path, stacks: bytes, rows: bytes, **changes: object) -> Decod
     fields: dict = {"samples_counted": None, "losses": Losses()} | changes
     events = fields.pop("events", [EventInfo("cpu-clock", Unit.NANOSECONDS)])
     manifest = Manifest(HOST, [], [], False, events, Rung.BPF_SOFTWARE, "", 0, 0, 0, **fields)
-    with TableWriter(folder) as writer:
+    with table_writer(folder) as writer:
         return write_tables(folder, manifest, writer, [RecordLayout(0), RecordLayout(0)])
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from builders.captures import write_manifest
 from builders.elf import ElfFile, Symbol
 from builders.spe_capture import write_spe_capture
-from tdprof.capture.manifest import State, read_manifest, write_manifest
+from tdprof.capture.manifest import State, read_manifest
 from tdprof.linux.file_bytes import FileBytes, open_regular
 
 PATIENCE_S = 60

@@ -5,8 +5,9 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
+from builders.captures import replace_table
 from builders.spe_capture import write_spe_capture
-from tdprof.capture.tables import read_table, replace_table
+from tdprof.capture.tables import read_table
 from tdprof.model.annotation import Annotation, SourceLine
 from tdprof.pipeline.annotate.function import annotate
 from tdprof.pipeline.annotate.source_files import SourceFiles

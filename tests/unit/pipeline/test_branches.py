@@ -14,6 +14,7 @@ from builders.perf_records import Sample, branch_flags
 from tdprof.capture.tables import has_table, read_table
 from tdprof.decode.perf.layout import BRANCH_CALL_STACK, BRANCH_COUNTERS, BRANCH_HW_INDEX, RecordLayout
 from tdprof.errors import TdprofError
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import SampleType
 from tdprof.metrics.spe import share_interval
 from tdprof.pipeline.import_perf import import_perf_data
@@ -152,7 +153,7 @@ def test_archived_captures_name_branches_without_the_program(
     copy = tmp_path / "gone"
     shutil.copy(path, copy)
     capture = recording(tmp_path / "r", (copy, offsets))
-    archive_symbols(capture)
+    archive_symbols(OwnFolder.open(capture))
     copy.unlink()
     [first, *_] = json.loads(run_report(str(capture), "--branches", "--json").stdout)["rows"]
     assert (first["from"]["line"], first["to"]["function"]) == (3, "callee")

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builders.captures import write_manifest
 from builders.findings import findings_of
 from builders.hosts import HOST
 from builders.profiles import ProfileBuilder
 from builders.spe_capture import write_spe_capture
-from tdprof.capture.manifest import read_manifest, write_manifest
+from tdprof.capture.manifest import read_manifest
 from tdprof.metrics.spe import share_interval
 from tdprof.model.findings import Findings, MetricTable
 from tdprof.pipeline.load import load_profile

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from arm_spe.native import load_native
 from arm_spe.tally import NO_ROW, NOTHING, OTHERS
 from builders.capture_tables import table
+from builders.captures import table_writer
 from tdprof.capture.schema import MAPPINGS, PROCESSES
-from tdprof.capture.tables import TableWriter
 from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.spe import NO_TID
@@ -31,7 +31,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mappings = [(0, 10, PROGRAM, 0x10000, 0, "/bin/program", None)]
     mappings += [(0, pid, LIBRARY, 0x10000, 0, "/lib/library", None) for pid in (10, 20)]
     processes = [(0, "name", pid, tid, None, None, "p") for pid, tid in ((10, 10), (10, 11), (20, 20))]
-    with TableWriter(folder) as writer:
+    with table_writer(folder) as writer:
         writer.write("mappings", table(MAPPINGS, mappings))
         writer.write("processes", table(PROCESSES, processes))
     return folder

@@ -14,6 +14,7 @@ from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.decode.side_band import initial_tables
 from tdprof.errors import TdprofError
 from tdprof.linux.elf import read_build_id
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import snapshot
 from tdprof.recorder.host import parse_cpu_list
 from tdprof.recorder.kallsyms import read_kernel_symbols
@@ -58,14 +59,14 @@ def test_a_process_that_keeps_the_snapshot_waiting_is_left(tmp_path: Path, monke
     is_over = threading.Event()
     monkeypatch.setattr(snapshot, "read_build_id", lambda _: is_over.wait() and "")
     monkeypatch.setattr(snapshot, "_PATIENCE_S", 0.1)
-    with SpoolWriter(tmp_path) as spool:
+    with SpoolWriter(OwnFolder.open(tmp_path)) as spool:
         found = SnapshotThread([os.getpid(), os.getppid()], spool).finish()
     is_over.set()
     assert found == ["2 processes have no names: what they map could not be read in 0.1 seconds"]
 
 
 def test_a_snapshot_of_this_process_comes_back_as_tables(tmp_path: Path) -> None:
-    with SpoolWriter(tmp_path) as spool:
+    with SpoolWriter(OwnFolder.open(tmp_path)) as spool:
         assert SnapshotThread([os.getpid(), 2**22 + 1], spool).finish() == []  # the other one does not exist
     mappings, processes, damaged = initial_tables(tmp_path / "spool" / INITIAL_FILE)
     assert damaged == 0

@@ -19,6 +19,7 @@ from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, Au
 from tdprof.decode.spe.switches import switches_of_table, switches_table
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
+from tdprof.linux.own_folder import OwnFolder
 
 _GAP_BYTES = 8  # SPE padding between stored spans: none continues in the next
 _TIME_SHIFT = 24  # of the conversions made here: 2^-24 of a nanosecond a tick is far below any clock's drift
@@ -137,7 +138,7 @@ def _mapped(path: Path, stack: contextlib.ExitStack) -> memoryview:
     return view
 
 
-def store_spe(folder: Path, spe: SpeInput, writer: TableWriter, *, period: int, event: str) -> SpeInfo:
+def store_spe(folder: OwnFolder, spe: SpeInput, writer: TableWriter, *, period: int, event: str) -> SpeInfo:
     """Copy SPE data out of a perf.data file into a capture that is being made; returns what its manifest says of it.
 
     Args:
@@ -146,18 +147,18 @@ def store_spe(folder: Path, spe: SpeInput, writer: TableWriter, *, period: int, 
         writer: takes the tables of spans and of context switches.
         period, event: of the SPE event.
     """
-    (folder / SPE_FOLDER).mkdir()
     numbers: dict[tuple[int, int], int] = {}
     rows = []
-    for span in spe.spans:
-        cpu = NOT_RECORDED if span.cpu is None else span.cpu
-        tid = NOT_RECORDED if span.tid is None else span.tid
-        buffer = numbers.setdefault((cpu, tid), len(numbers))
-        with (folder / SPE_FOLDER / aux_file(cpu, buffer)).open("ab") as file:
-            offset = file.tell()
-            file.write(span.data)
-            file.write(bytes(_GAP_BYTES))
-        rows.append((0, cpu, buffer, NOT_RECORDED, tid, offset, len(span.data), 0))
+    with folder.subfolder(SPE_FOLDER, make=True) as aux:
+        for span in spe.spans:
+            cpu = NOT_RECORDED if span.cpu is None else span.cpu
+            tid = NOT_RECORDED if span.tid is None else span.tid
+            buffer = numbers.setdefault((cpu, tid), len(numbers))
+            with aux.append(aux_file(cpu, buffer)) as file:
+                offset = file.tell()
+                file.write(span.data)
+                file.write(bytes(_GAP_BYTES))
+            rows.append((0, cpu, buffer, NOT_RECORDED, tid, offset, len(span.data), 0))
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SPE_SPANS, strict=True)]
     if spe.switches:
         writer.write("switches", switches_table(spe.switches))

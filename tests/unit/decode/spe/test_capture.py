@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.capture_tables import table
+from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import SPE_SPANS
-from tdprof.capture.tables import TableWriter
 from tdprof.decode.spe.capture import conversion_of, open_capture, pairs_of, store_spe
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.decode.spe.table import time_ns
 from tdprof.errors import TdprofError
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.pipeline.spe_report import weight_of
 
 SPE = SpeInfo(4096, [])
@@ -27,7 +28,7 @@ def capture(folder: Path, files: dict[str, bytes], *rows: tuple) -> Path:
     (folder / "spe").mkdir()
     for name, data in files.items():
         (folder / "spe" / name).write_bytes(data)
-    with TableWriter(folder) as writer:
+    with table_writer(folder) as writer:
         writer.write("spe_spans", table(SPE_SPANS, rows))
     return folder
 
@@ -78,8 +79,8 @@ def test_a_capture_without_spe_says_so(tmp_path: Path) -> None:
 def test_what_is_stored_comes_back_piece_by_piece(tmp_path: Path) -> None:
     pieces = [AuxSpan(memoryview(b"one"), 0, 0, None, None), AuxSpan(memoryview(b"two"), 3, 0, None, None)]
     pieces.append(AuxSpan(memoryview(b"task"), 0, None, 99, None))
-    with TableWriter(tmp_path) as writer:
-        info = store_spe(tmp_path, SpeInput(pieces), writer, period=1024, event="arm_spe_0//")
+    with table_writer(tmp_path) as writer:
+        info = store_spe(OwnFolder.open(tmp_path), SpeInput(pieces), writer, period=1024, event="arm_spe_0//")
     manifest = replace(MANIFEST, spe=info)
     assert [(row[0], row[1], row[4]) for row in spans(tmp_path, manifest)] == [
         (0, None, b"one"),

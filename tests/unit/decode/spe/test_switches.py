@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from builders import spe
+from builders.captures import table_writer
 from builders.perf_data import AUXTRACE_INFO, TIME_CONV, Event, PerfDataWriter
 from builders.perf_records import RecordLayout
-from tdprof.capture.tables import TableWriter, read_table
+from tdprof.capture.tables import read_table
 from tdprof.cli.import_ import command as import_command
 from tdprof.cli.spe import command
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT, NOT_RECORDED, SIDE_BAND
@@ -66,7 +67,7 @@ def test_what_names_no_cpu_or_thread_tells_nothing() -> None:
 def test_a_capture_keeps_them(tmp_path: Path) -> None:
     found = switches_of([rows(wide(100, OUT, 7, 8), wide(150, OUT, 8, 9), wide(3, IN, 1, 2, cpu=6))])
     lost = Switches(np.array([5], np.uint64), np.array([NO_TID, 3], np.uint64))
-    with TableWriter(tmp_path) as writer:
+    with table_writer(tmp_path) as writer:
         writer.write("switches", switches_table({**found, 9: lost}))
     again = switches_of_table(read_table(tmp_path, "switches"))
     assert set(again) == {0, 6, 9}
