@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Self
 
-from tdprof.capture.manifest import MANIFEST_FILE
+from tdprof.capture.files import MANIFEST_FILE
 from tdprof.errors import TdprofError
 from tdprof.linux.output_file import no_links_of_others
 from tdprof.linux.own_folder import OwnFolder

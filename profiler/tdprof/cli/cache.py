@@ -65,6 +65,8 @@ def command(keep: str | None, as_json: bool, as_csv: bool) -> None:
             freed = sum(entry.size_bytes for entry in removed)
             print(f"removed {plural(len(removed), 'file', 's')}, {_shown(freed)}")
         held = f"{_shown(total)} of at most {_shown(cache.limit_bytes)}"
+        if why := cache.refusal():
+            print(f"not used: {why}")
         print(f"{cache.folder}: {plural(len(entries), 'file', 's')}, {held}")
         for entry in reversed(entries):
             used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used_s))

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tdprof.linux.user_cache import user_cache
+from tdprof.linux.user_cache import CacheFolder, user_cache
 from tdprof.model.arrays import U64
 from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
@@ -69,6 +69,7 @@ class SymbolCache:
 
     def __init__(self, folder: Path, limit_bytes: int = _DEFAULT_LIMIT_BYTES) -> None:
         self.folder = folder
+        self._own = CacheFolder(folder)
         self.limit_bytes = limit_bytes
 
     @classmethod
@@ -78,64 +79,67 @@ class SymbolCache:
 
     def load(self, build_id: str, source: str) -> CachedSymbols | None:
         """What is known of an executable, if it was read from the same source; None if not, or if it is damaged."""
-        path = self._path(build_id)
         try:
-            with path.open("rb") as file:
-                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            found = _decode(data, build_id)
+            with (
+                self._own.opened() as folder,
+                folder.subfolder(build_id[:2]) as part,
+                part.open_file(_file_name(build_id)) as file,
+            ):
+                found = _decode(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), build_id)
+                if found.source != source:
+                    return None
+                with contextlib.suppress(OSError):
+                    os.utime(file.fileno())
         except (OSError, ValueError, KeyError, TypeError, struct.error):
             return None
-        if found.source != source:
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)
         return found
 
     def store(self, build_id: str, symbols: CachedSymbols) -> None:
         """Replace what is known of an executable."""
-        import tempfile  # slow to load, and most runs store nothing
-
-        path = self._path(build_id)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-                try:
-                    file.writelines(_encode(build_id, symbols))
-                    file.close()
-                    os.replace(file.name, path)
-                except OSError:
-                    Path(file.name).unlink(missing_ok=True)
-                    raise
+            with (
+                self._own.opened(make=True) as folder,
+                folder.subfolder(build_id[:2], make=True) as part,
+                part.replacing(_file_name(build_id)) as file,
+            ):
+                file.writelines(_encode(build_id, symbols))
         except OSError:
             return
         self.prune(self.limit_bytes)
 
+    def refusal(self) -> str:
+        """Why the folder is not used, for people; "" if it is."""
+        return self._own.refusal()
+
     def entries(self) -> list[CacheEntry]:
         """The files of the cache, those used longest ago first."""
         found = []
-        for path in self.folder.glob("*/*.tds"):
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                if _NAME.fullmatch(path.name):
-                    found.append(CacheEntry(path, path.parent.name + path.stem, status.st_size, status.st_mtime))
+        with contextlib.suppress(OSError), self._own.opened() as folder:
+            for start in folder.names():
+                with contextlib.suppress(OSError), folder.subfolder(start) as part:
+                    for name in filter(_NAME.fullmatch, part.names()):
+                        status, path = part.stat(name), self.folder / start / name
+                        found.append(CacheEntry(path, start + path.stem, status.st_size, status.st_mtime))
         return sorted(found, key=lambda entry: entry.used_s)
 
     def prune(self, limit_bytes: int) -> list[CacheEntry]:
         """Remove the files used longest ago until the rest has at most that many bytes; returns what went."""
         entries = self.entries()
         total = sum(entry.size_bytes for entry in entries)
-        removed = []
-        for entry in entries:
-            if total <= limit_bytes:
-                break
-            with contextlib.suppress(OSError):
-                entry.path.unlink()
-                total -= entry.size_bytes
-                removed.append(entry)
+        removed: list[CacheEntry] = []
+        with contextlib.suppress(OSError), self._own.opened() as folder:
+            for entry in entries:
+                if total <= limit_bytes:
+                    break
+                with contextlib.suppress(OSError), folder.subfolder(entry.build_id[:2]) as part:
+                    part.remove(_file_name(entry.build_id))
+                    total -= entry.size_bytes
+                    removed.append(entry)
         return removed
 
-    def _path(self, build_id: str) -> Path:
-        return self.folder / build_id[:2] / f"{build_id[2:]}.tds"
+
+def _file_name(build_id: str) -> str:
+    return f"{build_id[2:]}.tds"
 
 
 def _columns(symbols: CachedSymbols) -> Iterable[tuple[str, np.ndarray[Any, Any]]]:

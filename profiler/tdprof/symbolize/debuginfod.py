@@ -8,12 +8,14 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from tdprof.linux.elf import ElfError, is_build_id, open_elf
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.linux.user_cache import CacheFolder, cache_home
 
 Kind = Literal["debuginfo", "executable"]
 
@@ -52,10 +54,9 @@ class Debuginfod:
         urls = [url for url in environment.get("DEBUGINFOD_URLS", "").split() if "://" in url]
         if not urls:
             return None
-        home = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return cls(
             urls,
-            Path(environment.get("DEBUGINFOD_CACHE_PATH") or home / "debuginfod_client"),
+            Path(environment.get("DEBUGINFOD_CACHE_PATH") or cache_home() / "debuginfod_client"),
             timeout_s=_number(environment.get("DEBUGINFOD_TIMEOUT"), _TIMEOUT_S),
             longest_s=_number(environment.get("DEBUGINFOD_MAXTIME"), 0),
             largest_bytes=int(_number(environment.get("DEBUGINFOD_MAXSIZE"), _LARGEST_BYTES)),
@@ -67,8 +68,11 @@ class Debuginfod:
         if not is_build_id(build_id):
             return None
         path = self.folder / build_id / kind
-        with contextlib.suppress(OSError):
-            status = path.stat()
+        if why := CacheFolder(self.folder).refusal():
+            self.failures |= dict.fromkeys(self.urls, f"not asked, as what it sends would not be safe: {why}")
+            return None
+        with contextlib.suppress(OSError), self._copies(build_id) as copies, copies.open_file(kind) as file:
+            status = os.fstat(file.fileno())
             # Other clients keep whatever a server sent: what is another file here is fetched anew.
             if status.st_size and not _what_is_wrong(path, build_id):
                 return path
@@ -83,7 +87,7 @@ class Debuginfod:
                 is_certain = False
                 continue
             try:
-                self._fetch(f"{url.rstrip('/')}/buildid/{build_id}/{kind}", path, build_id)
+                self._fetch(f"{url.rstrip('/')}/buildid/{build_id}/{kind}", kind, build_id)
                 return path
             except urllib.error.HTTPError as error:
                 error.close()
@@ -94,32 +98,33 @@ class Debuginfod:
                 self.failures[url] = str(getattr(error, "reason", error)) or type(error).__name__
                 is_certain = False
         if is_certain:
-            with contextlib.suppress(OSError):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(b"")
+            with (
+                contextlib.suppress(OSError),
+                self._copies(build_id, make=True) as copies,
+                copies.replacing(kind),
+            ):
+                pass
         return None
 
-    def _fetch(self, url: str, path: Path, build_id: str) -> None:
-        """Download to ``path``, which appears only when it is whole and the file that was asked for."""
-        import tempfile
+    @contextlib.contextmanager
+    def _copies(self, build_id: str, *, make: bool = False) -> Iterator[OwnFolder]:
+        """The folder of one build-id's copies. Whoever could change a name in it or on the way to it is this user."""
+        with CacheFolder(self.folder).opened(make=make) as folder, folder.subfolder(build_id, make=make) as copies:
+            yield copies
 
+    def _fetch(self, url: str, kind: Kind, build_id: str) -> None:
+        """Download a copy, which appears only when it is whole and the file that was asked for."""
         from tdprof.symbolize.download import DownloadError, Limits, download
 
         def say(size: int, total: int) -> None:
             of_total = f" of {total >> 20}" if total else ""
             self.progress(f"fetching {url}: {size >> 20}{of_total} MiB")
 
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-            try:
-                download(url, file.file, Limits(self.timeout_s, self.longest_s, self.largest_bytes), say)
-                file.close()
-                if why := _what_is_wrong(Path(file.name), build_id):
-                    raise DownloadError(why)
-                os.replace(file.name, path)
-            except BaseException:  # Ctrl-C as well must not leave a part behind
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        with self._copies(build_id, make=True) as copies, copies.replacing(kind) as file:
+            download(url, file, Limits(self.timeout_s, self.longest_s, self.largest_bytes), say)
+            file.flush()
+            if why := _what_is_wrong(Path(f"/proc/self/fd/{file.fileno()}"), build_id):
+                raise DownloadError(why)
 
 
 def _what_is_wrong(path: Path, build_id: str) -> str:
