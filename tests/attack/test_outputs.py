@@ -39,10 +39,10 @@ MANIFEST = Manifest(
 )
 
 
-def tdprof(*words: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def tdprof(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tdprof", *map(str, words)]
     return subprocess.run(
-        command, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False
     )
 
 
