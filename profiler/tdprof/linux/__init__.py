@@ -1,1 +1,1 @@
-"""What tdprof needs of Linux below all stages: files that only their owner can have written."""
+"""What tdprof needs of Linux below all stages: perf's numbers, ELF, and files that only their owner can write."""

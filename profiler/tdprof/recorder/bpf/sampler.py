@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tdprof.capture.spool import STACKS_FILE, SpoolWriter
 from tdprof.linux.user_cache import user_cache
-from tdprof.recorder.bpf import maps as bpf_map
+from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.cache import BpfCache
 from tdprof.recorder.bpf.object_file import BpfObject, LoadError, load_object
 from tdprof.recorder.ring import BpfRing
@@ -187,11 +187,11 @@ class BpfSampler:
         self._maps = maps
         self._common = common
         self._sizes = sizes
-        self._counters = bpf_map.PerCpuCounters(maps["counters"], len(COUNTERS))
-        self._reader = bpf_map.BatchReader(KEY_BYTES, VALUE_BYTES)
+        self._counters = bpf_maps.PerCpuCounters(maps["counters"], len(COUNTERS))
+        self._reader = bpf_maps.BatchReader(KEY_BYTES, VALUE_BYTES)
         self._use_b = 0
         # The map must stay open: the kernel empties an array of programs when nobody holds it any more.
-        bpf_map.update_u32(maps["common"], 0, common)
+        bpf_maps.update_u32(maps["common"], 0, common)
         self._samples_drained = 0
         self._closing = contextlib.ExitStack()
         self._stacks = self._closing.enter_context(BpfRing(maps["stacks"], sizes.ring_bytes))
@@ -213,7 +213,7 @@ class BpfSampler:
         self._samples_drained = self._counters.read()[0]
         resting = self._maps["rows_b" if self._use_b else "rows_a"]
         self._use_b ^= 1
-        bpf_map.update_u32(self._maps["active"], 0, self._use_b)
+        bpf_maps.update_u32(self._maps["active"], 0, self._use_b)
         time_ns = time.monotonic_ns()
         produced = self._stacks.produced
         wait_for_running_programs()
