@@ -78,8 +78,9 @@ struct saved {
 
 /* One row of call-frame information, as far as a walk needs it (6.4.1). */
 struct frame_row {
-	uint8_t cfa;	     /* enum unwind_cfa of an expression; UNWIND_NONE: by register */
-	uint32_t cfa_register;
+	uint8_t cfa;		   /* enum unwind_cfa of an expression; UNWIND_NONE: by register */
+	int64_t expression_offset; /* of the rule, with an expression */
+	uint32_t cfa_register;	   /* an expression leaves these two as they were */
 	int64_t cfa_offset;
 	struct saved ra, fp, sp;
 };
@@ -140,5 +141,15 @@ bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)
 #define FP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 6U : 29U)
 #define SP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 7U : 31U)
 #define RA_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 16U : 30U)
+
+/* The kind of a CFA that is register + offset. */
+static inline uint8_t cfa_by_register(uint32_t number, uint16_t machine)
+{
+	if (number == SP_REGISTER(machine))
+		return UNWIND_CFA_SP;
+	if (number == FP_REGISTER(machine))
+		return UNWIND_CFA_FP;
+	return machine == MACHINE_X86_64 && number < 16 ? (uint8_t)(UNWIND_CFA_REGISTER + number) : UNWIND_UNSUPPORTED;
+}
 
 #endif

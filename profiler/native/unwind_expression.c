@@ -165,7 +165,7 @@ static bool set_offsets(struct frame_row *row, int64_t before, int64_t after)
 {
 	if (after < 0 || after > 0xff || before < -(1 << 23) || before >= 1 << 23)
 		return false;
-	row->cfa_offset = (int64_t)((uint64_t)before << 8) | after;
+	row->expression_offset = (int64_t)((uint64_t)before << 8) | after;
 	return true;
 }
 
@@ -177,7 +177,7 @@ void set_cfa_expression(struct frame_row *row, struct cursor expression, uint16_
 	struct term term;
 
 	row->cfa = UNWIND_UNSUPPORTED;
-	if (machine == MACHINE_X86_64 && is_plt(expression, &row->cfa_offset)) {
+	if (machine == MACHINE_X86_64 && is_plt(expression, &row->expression_offset)) {
 		row->cfa = UNWIND_CFA_PLT;
 		return;
 	}
@@ -189,9 +189,8 @@ void set_cfa_expression(struct frame_row *row, struct cursor expression, uint16_
 	if (!evaluate(expression, &term))
 		return;
 	if (!term.is_read) {
-		row->cfa = UNWIND_NONE;
-		row->cfa_register = term.base;
-		row->cfa_offset = term.before;
+		row->cfa = cfa_by_register(term.base, machine);
+		row->expression_offset = term.before;
 		return;
 	}
 	if (!set_offsets(row, term.before, term.after))

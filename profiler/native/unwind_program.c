@@ -52,20 +52,6 @@ static int64_t factored(const struct run *run, int64_t value)
 	return (int64_t)((uint64_t)value * (uint64_t)run->cie->data_align);
 }
 
-/* The CFA's part of the rule; UNWIND_UNSUPPORTED if it has no form. */
-static uint8_t cfa_kind(const struct frame_row *row, uint16_t machine)
-{
-	if (row->cfa != UNWIND_NONE)
-		return row->cfa;
-	if (row->cfa_register == SP_REGISTER(machine))
-		return UNWIND_CFA_SP;
-	if (row->cfa_register == FP_REGISTER(machine))
-		return UNWIND_CFA_FP;
-	if (machine == MACHINE_X86_64 && row->cfa_register < 16)
-		return (uint8_t)(UNWIND_CFA_REGISTER + row->cfa_register);
-	return UNWIND_UNSUPPORTED;
-}
-
 static bool is_slot(int64_t offset)
 {
 	return !(offset & 7) && offset >= INT16_MIN && offset < (UNWIND_FP_SAME & ~7);
@@ -99,14 +85,16 @@ static bool fp_slot(const struct frame_row *row, uint16_t machine, int16_t *slot
 
 static packed_rule make_rule(const struct frame_row *row, uint16_t machine)
 {
-	uint8_t cfa = cfa_kind(row, machine), ra;
+	bool is_by_register = row->cfa == UNWIND_NONE;
+	uint8_t cfa = is_by_register ? cfa_by_register(row->cfa_register, machine) : row->cfa, ra;
+	int64_t offset = is_by_register ? row->cfa_offset : row->expression_offset;
 	bool has_fp = row->fp.kind == SAVED_AT_CFA;
 	int64_t distance;
 	int16_t fp;
 
 	if (row->ra.kind == SAVED_UNDEFINED)
 		return UNWIND_STOP;
-	if (cfa == UNWIND_UNSUPPORTED || row->cfa_offset != (int32_t)row->cfa_offset || !fp_slot(row, machine, &fp) ||
+	if (cfa == UNWIND_UNSUPPORTED || offset != (int32_t)offset || !fp_slot(row, machine, &fp) ||
 	    row->sp.kind > SAVED_SAME)
 		return UNWIND_UNSUPPORTED;
 	if (row->ra.kind == SAVED_AT_CFA && row->ra.offset == -8 && machine == MACHINE_X86_64) {
@@ -128,7 +116,7 @@ static packed_rule make_rule(const struct frame_row *row, uint16_t machine)
 	} else {
 		return UNWIND_UNSUPPORTED;
 	}
-	return pack_rule(cfa, ra, fp, (int32_t)row->cfa_offset);
+	return pack_rule(cfa, ra, fp, (int32_t)offset);
 }
 
 /* The row holds up to here. False if the place is behind the function's end or before the row. */

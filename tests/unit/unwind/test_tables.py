@@ -123,6 +123,12 @@ def test_expressions(expression):
     assert table.counts[2] == (EXPRESSIONS[expression] == "unsupported")
 
 
+def test_a_register_after_an_expression_has_the_offset_from_before():
+    table = build(frames((TEXT, 0x10, b"\x0e\x18" b"\x41\x0f\x03\x76\x78\x06" b"\x41\x0d\x06")))
+    assert table.text_at(TEXT + 1) == "[fp-8]+0 ra=cfa-8"
+    assert table.text_at(TEXT + 2) == "fp+24 ra=cfa-8"
+
+
 BAD_PROGRAMS = {
     "unknown instruction": b"\x3f",
     "restored, never remembered": b"\x0b",
