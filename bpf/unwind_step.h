@@ -196,7 +196,7 @@ UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind
 {
 	__u32 kind = rule->ra;
 	__s64 slot = rule->fp;
-	__u64 at = cfa - 8;
+	__u64 at = cfa - 8, saved;
 	int end;
 
 	*fp = state->fp;
@@ -206,9 +206,12 @@ UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind
 		__u64 fp_at = (slot & UNWIND_FP_BY_FP ? state->fp : slot & UNWIND_FP_BY_SP ? state->sp : cfa) +
 			      (slot & ~7LL);
 
-		end = unwind_read(memory, fp_at, fp);
-		if (end)
+		end = unwind_read(memory, fp_at, &saved);
+		/* Below SP, where copies of stacks do not reach: an epilogue has popped it, so FP is the caller's again. */
+		if (end && !(state->flags & UNWIND_EXACT && fp_at < state->sp))
 			return end;
+		if (!end)
+			*fp = saved;
 		if (kind >= UNWIND_RA_NEAR - 64)
 			at = fp_at + ((__s64)kind - UNWIND_RA_NEAR) * 8;
 	}

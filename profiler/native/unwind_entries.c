@@ -245,8 +245,11 @@ void read_entries(struct entries *entries, const struct unwind_table *table, con
 		  enum entry_kind kind)
 {
 	struct reader reader = { entries, table, section, kind, entries->cies.count, entries->cies.count };
-	struct cursor c = cursor_over(section->data, section->size, 0);
 	struct piece piece;
+
+	if (!section->size)
+		return;
+	struct cursor c = cursor_over(section->data, section->size, 0);
 
 	/* .debug_frame's FDEs may stand before their CIEs. */
 	for (int pass = kind == ENTRY_DEBUG_FRAME ? 0 : 1; pass < 2; pass++) {

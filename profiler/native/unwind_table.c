@@ -138,8 +138,10 @@ static void fill_gap(struct unwind_table *table, place_t end)
 		uint64_t base = segment->elf_address - segment_start(segment); /* may wrap: place + base is an address */
 		uint64_t from = stretch->start, to = stretch->end;
 
-		if (from < table->covered + base)
-			from = table->covered + base;
+		if (from < table->covered + base) {
+			/* What follows an outermost function that has an FDE is another function. */
+			from = stretch->rule.cfa == UNWIND_STOP ? to : table->covered + base;
+		}
 		if (to > end + base)
 			to = end + base;
 		if (from < to) {

@@ -1,6 +1,7 @@
 """Binding to the compiled builder of unwind tables and walker over copied stacks (``profiler/native/unwind_api.h``)."""
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +126,7 @@ def build_table(source: TableInput) -> bytes | None:
 
     Work and memory are linear in the sections' sizes, whatever they hold.
     """
-    library = _library()
+    native = library()
     alive: list[object] = []  # what C holds pointers into
     segments = (Segment * len(source.segments))(*source.segments)
     stretches = (Stretch * len(source.stretches))(*source.stretches)
@@ -142,22 +143,22 @@ def build_table(source: TableInput) -> bytes | None:
         identity_size=len(source.identity),
     )
     ctypes.memmove(given.identity, source.identity, len(source.identity))
-    handle = library.tdprof_unwind_build(ctypes.byref(given))
+    handle = native.tdprof_unwind_build(ctypes.byref(given))
     if not handle:
         return None
     try:
-        out = ctypes.create_string_buffer(library.tdprof_unwind_size(handle))
-        library.tdprof_unwind_write(handle, out)
+        out = ctypes.create_string_buffer(native.tdprof_unwind_size(handle))
+        native.tdprof_unwind_write(handle, out)
         return out.raw
     finally:
-        library.tdprof_unwind_close(handle)
+        native.tdprof_unwind_close(handle)
 
 
 def is_table(data: Buffer) -> bool:
     """Whether the bytes are a whole table of this version; reads each row once."""
     held: list[object] = []
     section = _section(Section(data), held)
-    return bool(_library().tdprof_unwind_check(section.data, section.size))
+    return bool(library().tdprof_unwind_check(section.data, section.size))
 
 
 def read_header(data: Buffer) -> Header:
@@ -168,7 +169,7 @@ def read_header(data: Buffer) -> Header:
 def end_words() -> tuple[str, ...]:
     """The word of each ``enum unwind_end``, by its number; that of 0 (not ended) is empty."""
     words = [""]
-    while (word := _library().tdprof_unwind_end_word(len(words))) is not None:
+    while (word := library().tdprof_unwind_end_word(len(words))) is not None:
         words.append(word.decode())
     return tuple(words)
 
@@ -185,9 +186,11 @@ def _section(section: Section, alive: list[object]) -> _Section:
     return _Section(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, len(data), section.address)
 
 
-def _library() -> ctypes.CDLL:
-    library = load_native()
-    assert library is not None, "is_available() was not asked"
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The compiled library with this binding's functions declared; ask ``is_available`` before."""
+    native = load_native()
+    assert native is not None, "is_available() was not asked"
     pointer, u64, u32 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
     functions: tuple[tuple[str, Any, list[Any]], ...] = (
         ("build", pointer, [pointer]),
@@ -201,6 +204,6 @@ def _library() -> ctypes.CDLL:
         ("end_word", ctypes.c_char_p, [u32]),
     )
     for name, result, arguments in functions:
-        function = getattr(library, f"tdprof_unwind_{name}")
+        function = getattr(native, f"tdprof_unwind_{name}")
         function.restype, function.argtypes = result, arguments
-    return library
+    return native

@@ -25,7 +25,7 @@ FP_SAME = 0x7FFF
 _ENDBR64 = b"\xf3\x0f\x1e\xfa"
 _BTI_C = b"\x5f\x24\x03\xd5"
 _ENTRY_BYTES = 16  # of a PLT
-_START_BYTES = 48  # of a _start without call-frame information; musl's have 22 and 28
+_START_BYTES = {EM_X86_64: 22, EM_AARCH64: 28}  # of musl's _start, which has no call-frame information
 _COMPRESSION_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: type, reserved, size, alignment
 _ELFCOMPRESS_ZLIB = 1
 _DEFLATE_MOST = 1032  # no deflated byte makes more than this many
@@ -128,7 +128,7 @@ def _start(elf: Elf, text: Section | None) -> Iterator[binding.Stretch]:
     """A program's first instructions, where nothing called from."""
     (entry,) = struct.unpack("<Q", elf.content.read(_E_ENTRY, 8))
     if text and text.address <= entry < text.address + text.size:
-        yield _stretch(entry, min(entry + _START_BYTES, text.address + text.size), STOP)
+        yield _stretch(entry, min(entry + _START_BYTES.get(elf.machine, 0), text.address + text.size), STOP)
 
 
 def _vdso_signal(elf: Elf) -> Iterator[binding.Stretch]:

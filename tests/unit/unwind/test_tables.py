@@ -124,7 +124,7 @@ def test_expressions(expression):
 
 
 def test_a_register_after_an_expression_has_the_offset_from_before():
-    table = build(frames((TEXT, 0x10, b"\x0e\x18" b"\x41\x0f\x03\x76\x78\x06" b"\x41\x0d\x06")))
+    table = build(frames((TEXT, 0x10, b"\x0e\x18\x41\x0f\x03\x76\x78\x06\x41\x0d\x06")))
     assert table.text_at(TEXT + 1) == "[fp-8]+0 ra=cfa-8"
     assert table.text_at(TEXT + 2) == "fp+24 ra=cfa-8"
 
@@ -189,10 +189,21 @@ def test_debug_frame_fills_what_eh_frame_leaves_open():
 def test_known_stretches_hold_where_no_function_does():
     stop = binding.Stretch(TEXT + 0x10, TEXT + 0x30, binding.Rule(sections.STOP, 0, 0, 0))
     far = binding.Stretch(TEXT + 0x3000, TEXT + 0x3010, binding.Rule(sections.STOP, 0, 0, 0))
-    table = build(frames((TEXT, 0x18, b"")), stretches=[stop, far])
+    plt = binding.Stretch(TEXT + 0x40, TEXT + 0x60, binding.Rule(sections.CFA_SP, 0, sections.FP_SAME, 16))
+    table = build(frames((TEXT + 0x18, 0x8, b""), (TEXT + 0x38, 0x10, b"")), stretches=[stop, plt, far])
+    assert table.text_at(TEXT + 0x10) == "stop"
+    assert table.text_at(TEXT + 0x18) == "sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 0x20) == "none"  # another function
+    assert table.text_at(TEXT + 0x47) == "sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 0x48) == table.text_at(TEXT + 0x5F) == "sp+16 ra=cfa-8"
+    assert table.text_at(TEXT + 0x60) == "guess"
+
+
+def test_only_the_first_function_is_the_outermost():
+    stop = binding.Stretch(TEXT + 0x10, TEXT + 0x30, binding.Rule(sections.STOP, 0, 0, 0))
+    table = build(frames((TEXT + 0x10, 0x10, b"")), stretches=[stop])
     assert table.text_at(TEXT + 0x10) == "sp+8 ra=cfa-8"
-    assert table.text_at(TEXT + 0x18) == "stop"
-    assert table.text_at(TEXT + 0x30) == "guess"
+    assert table.text_at(TEXT + 0x20) == "guess"
 
 
 def test_several_segments():

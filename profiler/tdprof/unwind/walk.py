@@ -1,0 +1,177 @@
+"""Walking stacks that were copied with their registers: many in one call of the compiled walker."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from tdprof.native.unwind_api import library
+
+EM_AARCH64 = 183
+MOST_FRAMES = 255
+# A sample's registers: x86-64 by DWARF number (rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip); aarch64 x29 x30 sp pc.
+X86_64_WORDS, AARCH64_WORDS = 17, 4
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+
+
+class MappingKind(IntEnum):
+    """``enum unwind_mapping_kind``."""
+
+    TABLE = 0
+    JIT = 1  # memory of no file
+    NO_TABLE = 2
+
+
+# struct unwind_mapping: an executable mapping; `table` is a number in the tables of a World.
+MAPPING = np.dtype(
+    [("start", "<u8"), ("end", "<u8"), ("file_offset", "<u8"), ("table", "<u4"), ("kind", "<u4")], align=True
+)
+
+
+class Samples(ctypes.Structure):
+    """``struct unwind_samples``."""
+
+    _fields_ = (
+        ("registers", ctypes.c_void_p),
+        ("space", ctypes.c_void_p),
+        ("stack_start", ctypes.c_void_p),
+        ("stack_bytes", ctypes.c_void_p),
+        ("stack", ctypes.c_void_p),
+        ("stack_total", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("is_leaf_known", ctypes.c_uint32),
+        ("machine", ctypes.c_uint16),
+        ("most_frames", ctypes.c_uint16),
+    )
+
+
+class Spaces(ctypes.Structure):
+    """``struct unwind_world``."""
+
+    _fields_ = (
+        ("first_mapping", ctypes.c_void_p),
+        ("mappings", ctypes.c_void_p),
+        ("tables", ctypes.c_void_p),
+        ("spaces", ctypes.c_uint32),
+        ("table_count", ctypes.c_uint32),
+    )
+
+
+class Stacks(ctypes.Structure):
+    """``struct unwind_stacks``."""
+
+    _fields_ = (
+        ("addresses", ctypes.c_void_p),
+        ("capacity", ctypes.c_uint64),
+        ("depth", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("methods", ctypes.c_void_p),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the walked threads had mapped.
+
+    Attributes:
+        spaces: of each address space its executable mappings (``MAPPING``), by address and not overlapping.
+        tables: checked tables (``unwind_api.is_table``), which ``MAPPING``'s ``table`` numbers.
+    """
+
+    spaces: Sequence[npt.NDArray[np.void]]
+    tables: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedStacks:
+    """Samples of one machine, as columns of n.
+
+    Attributes:
+        machine: ``e_machine``.
+        registers: uint64[n, X86_64_WORDS or AARCH64_WORDS].
+        space: uint32[n]: number of the address space in ``World.spaces``.
+        stack_start: uint64[n]: where in ``stack`` the copy begins; its first word was at the stack pointer.
+        stack_bytes: uint32[n].
+        stack: uint8[…]: all copies.
+        is_leaf_known: whether x86-64's registers are all there, and not rbp, rsp and rip only.
+    """
+
+    machine: int
+    registers: U64
+    space: U32
+    stack_start: U64
+    stack_bytes: U32
+    stack: npt.NDArray[np.uint8]
+    is_leaf_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """Call chains, as columns of n.
+
+    Attributes:
+        addresses: uint64[…]: one chain after the other, leaf first: the topmost instruction, then return addresses. An
+            instruction that a signal interrupted is its address + 1, so that callers are always looked up one before.
+        depth: uint32[n]: addresses of each.
+        end: uint8[n]: why it ended, an index of ``unwind_api.end_words()``.
+        methods: uint16[n, 3]: callers found by tables, frame pointers, and the link register.
+    """
+
+    addresses: U64
+    depth: U32
+    end: npt.NDArray[np.uint8]
+    methods: npt.NDArray[np.uint16]
+
+
+def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRAMES) -> Walked:
+    """Walk all samples; no sample costs anything in Python."""
+    count = len(samples.space)
+    words = AARCH64_WORDS if samples.machine == EM_AARCH64 else X86_64_WORDS
+    if samples.registers.shape != (count, words):
+        raise ValueError(f"registers of shape {samples.registers.shape}, not {(count, words)}")
+    columns = [
+        np.ascontiguousarray(column, kind)
+        for column, kind in (
+            (samples.registers, np.uint64),
+            (samples.space, np.uint32),
+            (samples.stack_start, np.uint64),
+            (samples.stack_bytes, np.uint32),
+            (samples.stack, np.uint8),
+        )
+    ]
+    first = np.cumsum([0, *(len(space) for space in world.spaces)], dtype=np.uint32)
+    mappings = np.concatenate([*world.spaces, np.empty(0, MAPPING)]).astype(MAPPING)
+    tables = (ctypes.c_char_p * max(len(world.tables), 1))(*world.tables)
+    spaces = Spaces(
+        first.ctypes.data, mappings.ctypes.data, ctypes.addressof(tables), len(world.spaces), len(world.tables)
+    )
+    depth, end = np.zeros(count, np.uint32), np.zeros(count, np.uint8)
+    methods = np.zeros((count, 3), np.uint16)
+    chunk = np.empty(max(most_frames * 64, 1 << 18), np.uint64)
+    addresses: list[U64] = []
+    done = 0
+    while done < count:
+        given = Samples(
+            columns[0][done:].ctypes.data,
+            columns[1][done:].ctypes.data,
+            columns[2][done:].ctypes.data,
+            columns[3][done:].ctypes.data,
+            columns[4].ctypes.data,
+            len(columns[4]),
+            count - done,
+            samples.is_leaf_known,
+            samples.machine,
+            most_frames,
+        )
+        out = Stacks(
+            chunk.ctypes.data, len(chunk), depth[done:].ctypes.data, end[done:].ctypes.data, methods[done:].ctypes.data
+        )
+        walked = library().tdprof_unwind_walk(ctypes.byref(given), ctypes.byref(spaces), ctypes.byref(out))
+        addresses.append(chunk[: int(depth[done : done + walked].sum())].copy())
+        done += walked
+    return Walked(np.concatenate([*addresses, np.empty(0, np.uint64)]), depth, end, methods)

@@ -1,0 +1,149 @@
+"""The program's walker and gdb over the same core file."""
+
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from builders.core_file import CoreFile, read_core
+from tdprof.native import unwind_api
+from tdprof.unwind import sections, tables, walk
+
+MOST_STACK = 1 << 23  # bytes
+
+# gdb's frames, without those that are not on the stack: of inlined calls, and of tail calls that it infers.
+GDB_SCRIPT = """
+import gdb
+for thread in gdb.selected_inferior().threads():
+    thread.switch()
+    frame, pcs = gdb.newest_frame(), []
+    while frame is not None and len(pcs) < 250:
+        if frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
+            pcs.append(frame.pc())
+        try:
+            frame = frame.older()
+        except gdb.error:
+            break
+    print("STACK", thread.ptid[1] or thread.ptid[0], *(hex(pc) for pc in pcs))
+"""
+
+
+@dataclass
+class Compared:
+    """One thread's stack by both.
+
+    Attributes:
+        ours, gdb: addresses, leaf first.
+        end: why ours ended.
+        methods: callers by tables, frame pointers, link register.
+    """
+
+    ours: list[int]
+    gdb: list[int]
+    end: str
+    methods: tuple[int, ...]
+
+
+def take_core(pid: int, path: Path) -> bool:
+    """Write the core file of a running process, which goes on then; beside it what gdb leaves out, since files hold it:
+    its mappings, and the vDSO."""
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    path.with_suffix(".maps").write_text(maps)
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in maps.splitlines():
+            if line.endswith("[vdso]"):
+                start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                path.with_suffix(".vdso").write_bytes(os.pread(memory.fileno(), end - start, start))
+    found = subprocess.run(
+        ["gdb", "-nx", "-batch", "-p", str(pid), "-ex", f"gcore {path}"], capture_output=True, check=False
+    )
+    return found.returncode == 0 and path.exists()
+
+
+def compare_core(path: Path, program: Path, gdb: str = "gdb", sysroot: Path | None = None) -> list[Compared]:
+    """Walk all threads."""
+    core = read_core(path)
+    world = core_world(path, sysroot)
+    found = []
+    truth = gdb_stacks(path, program, gdb, sysroot)
+    for tid, registers in core.threads:
+        walked = walk_thread(core, registers, world)
+        end = unwind_api.end_words()[walked.end[0]]
+        found.append(Compared(walked.addresses.tolist(), truth.get(tid, []), end, tuple(map(int, walked.methods[0]))))
+    return found
+
+
+def walk_thread(core: CoreFile, registers: list[int], world: walk.World) -> walk.Walked:
+    sp = registers[7 if core.machine == sections.EM_X86_64 else 2]
+    stack = np.frombuffer(core.read(sp, MOST_STACK), np.uint8)
+    return walk.walk_stacks(
+        walk.CopiedStacks(
+            core.machine,
+            np.array([registers], np.uint64),
+            np.zeros(1, np.uint32),
+            np.zeros(1, np.uint64),
+            np.array([len(stack)], np.uint32),
+            stack,
+        ),
+        world,
+    )
+
+
+def core_world(path: Path, sysroot: Path | None = None) -> walk.World:
+    """What a core file's process had mapped."""
+    return maps_world(path.with_suffix(".maps").read_text(), path.with_suffix(".vdso"), sysroot)
+
+
+def maps_world(maps: str, vdso: Path, sysroot: Path | None = None) -> walk.World:
+    """The tables of all files with executable mappings; memory of no file is generated code."""
+    numbers: dict[str, int] = {}
+    built: list[bytes] = []
+    rows = []
+    for line in maps.splitlines():
+        place, flags, offset, _, inode, *names = line.split(maxsplit=5)
+        if "x" not in flags:
+            continue
+        start, end = (int(part, 16) for part in place.split("-"))
+        name = names[0] if names and (inode != "0" or names[0] == "[vdso]") else ""
+        if name and name not in numbers:
+            table = _table(vdso if name == "[vdso]" else Path(name), sysroot)
+            numbers[name] = len(built) if table else -1
+            built += [table] if table else []
+        number = numbers.get(name, -1)
+        kind = walk.MappingKind.JIT if not name else walk.MappingKind.NO_TABLE if number < 0 else walk.MappingKind.TABLE
+        rows.append((start, end, int(offset, 16), max(number, 0), kind))
+    return walk.World([np.array(rows, walk.MAPPING)], built)
+
+
+def _table(path: Path, sysroot: Path | None) -> bytes | None:
+    return tables.build_file_table(sysroot / str(path).lstrip("/") if sysroot and not path.exists() else path)
+
+
+def gdb_stacks(path: Path, program: Path, gdb: str = "gdb", sysroot: Path | None = None) -> dict[int, list[int]]:
+    """The addresses of each thread's frames, by its tid."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        script.write(GDB_SCRIPT)
+        script.flush()
+        root = ["-iex", f"set sysroot {sysroot}"] if sysroot else []
+        command = [
+            gdb,
+            "-nx",
+            "-batch",
+            "-iex",
+            "set backtrace past-main on",
+            "-iex",
+            "set backtrace past-entry on",
+            *root,
+            str(program),
+            str(path),
+        ]
+        done = subprocess.run([*command, "-x", script.name], capture_output=True, text=True, check=True)
+    stacks = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("STACK "):
+            _, tid, *pcs = line.split()
+            stacks[int(tid)] = [int(pc, 16) for pc in pcs]
+    return stacks

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* libFuzzer target: arbitrary bytes as .eh_frame, .debug_frame and .gopclntab of both machines; the table that comes out
+ * must hold to its format, and a walk over arbitrary bytes of stack must end. Run by tools/fuzz_unwind. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unwind_api.h"
+
+enum { TEXT = 0x401000, MOST_FRAMES = 255 };
+
+static void walk(const uint8_t *table, uint16_t machine, const uint8_t *data, size_t size)
+{
+	struct unwind_mapping mapping = { 0x7f0000001000, 0x7f0000003000, 0x1000, 0, UNWIND_MAPPING_TABLE };
+	uint32_t first[] = { 0, 1 }, space = 0, depth, bytes = (uint32_t)size;
+	uint64_t registers[UNWIND_X86_64_WORDS] = { 0 }, start = 0, addresses[MOST_FRAMES];
+	uint8_t end;
+	uint16_t methods[UNWIND_METHODS];
+	struct unwind_world world = { first, &mapping, &table, 1, 1 };
+	struct unwind_samples samples = { registers, &space, &start, &bytes, data, size, 1, 1, machine, MOST_FRAMES };
+	struct unwind_stacks out = { addresses, MOST_FRAMES, &depth, &end, methods };
+
+	memcpy(registers, data, size < sizeof(registers) ? size : sizeof(registers));
+	registers[machine == 62 ? 16 : 3] = mapping.start + (size ? data[0] : 0) * 16;
+	registers[machine == 62 ? 7 : 2] &= ~7ULL;
+	assert(tdprof_unwind_walk(&samples, &world, &out) == 1);
+	assert(depth >= 1 && depth <= MOST_FRAMES && tdprof_unwind_end_word(end));
+}
+
+/* Input: two bytes that say where the sections end and which machine, then the sections. Each is copied to memory of
+ * exactly its size, so that reading one byte too far is seen. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct unwind_segment segments[] = { { TEXT, 0x1000, 0x2000, 0 }, { 0x500010, 0x4010, 0x800, 0 } };
+	struct unwind_stretch stretch = { TEXT + 0x100, TEXT + 0x200, { .cfa = UNWIND_STOP } };
+	struct unwind_input input = { .text_address = TEXT, .segments = segments, .segment_count = 2, .stretches = &stretch,
+				      .stretch_count = 1 };
+
+	if (size < 2)
+		return 0;
+	unsigned which = data[0] % 3;
+
+	input.machine = data[1] & 1 ? 183 : 62;
+	data += 2;
+	size -= 2;
+
+	uint8_t *copy = malloc(size);
+
+	memcpy(copy, data, size);
+	struct unwind_section *section = which == 0 ? &input.eh_frame : which == 1 ? &input.debug_frame : &input.gopclntab;
+
+	*section = (struct unwind_section){ copy, size, 0x480000 };
+	struct unwind_table *table = tdprof_unwind_build(&input);
+
+	if (table) {
+		uint64_t bytes = tdprof_unwind_size(table);
+		uint8_t *file = malloc(bytes);
+
+		tdprof_unwind_write(table, file);
+		assert(tdprof_unwind_check(file, bytes));
+		walk(file, input.machine, copy, size);
+		free(file);
+		tdprof_unwind_close(table);
+	}
+	tdprof_unwind_check(copy, size);
+	free(copy);
+	return 0;
+}
