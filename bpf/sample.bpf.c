@@ -3,27 +3,90 @@
  * Runs at every overflow of a sampled event: takes the call chains, the thread and the sample's period and adds
  * them up in the kernel. User space swaps two tables and reads the one at rest (tdprof/recorder/bpf/sampler.py).
  *
+ * A sample goes through up to 19 programs, each a tail call of the one before: sample_N, sample, walk as often as the
+ * user stack is deep, store. Unless `active` says so, there is no walk: the kernel walks the user stack along frame pointers.
+ *
  * Compile-time settings, all integers:
  *   ROWS            capacity of each of the two tables of rows
  *   STACK_SLOTS     slots of the cache of stacks already sent, a power of two
  *   RING_PAGES      pages of the ring buffer that carries new stacks, a power of two; PAGE_SIZE is theirs
  *   USE_PIDNS       1: number processes as in the pid namespace PIDNS_DEV, PIDNS_INO
+ *   LEAF_ONLY       1: no call chains, only where the sample was taken
+ *   HAS_TASK_REGISTERS  1: the kernel tells a thread's user registers while it runs kernel code (since Linux 5.15)
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
-#include "sample.h"
+#include "walk_state.h"
+
+/* Elements of the tables: large, because the kernel rounds each up to eight bytes. */
+#define PAGE_WORDS 1024
+struct page {
+	__u32 word[PAGE_WORDS];
+};
+
+struct rule_page {
+	struct unwind_rule rule[PAGE_WORDS / 2];
+};
 
 BPF_TABLE("hash", struct sample_key, struct sample_value, rows_a, ROWS);
 BPF_TABLE("hash", struct sample_key, struct sample_value, rows_b, ROWS);
 /* Direct-mapped: a slot holds the hash of the stack that used it last. No locks, so it is safe in an NMI. */
 BPF_TABLE("array", __u32, __u64, sent_stacks, STACK_SLOTS);
-BPF_TABLE("percpu_array", __u32, struct stack_record, scratch, 1);
+BPF_TABLE("percpu_array", __u32, struct walk, walks, 1);
 BPF_TABLE("percpu_array", __u32, __u64, counters, COUNTERS);
-BPF_TABLE("array", __u32, __u32, active, 1);
+BPF_TABLE("array", __u32, __u32, active, ACTIVE);
 /* What overflowed, from an event's own program to the common one. */
 BPF_TABLE("percpu_array", __u32, __u32, overflowed, 1);
-BPF_TABLE("prog", __u32, __u32, common, 1);
+BPF_TABLE("prog", __u32, __u32, steps, STEPS);
 BPF_RINGBUF_OUTPUT(stacks, RING_PAGES);
+
+/* What user space fills, through its own view of these pages: how to unwind, and which file is mapped where. */
+BPF_F_TABLE("array", __u32, struct page, unwind_rows, 1, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", __u32, struct page, unwind_buckets, 1, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", __u32, struct rule_page, unwind_rules, 1, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", __u32, struct sample_mapping, mappings, 1, BPF_F_MMAPABLE);
+/* By process. */
+BPF_TABLE("hash", __u32, struct address_space, spaces, 1);
+BPF_RINGBUF_OUTPUT(missing, RING_PAGES);
+
+static __always_inline int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *first_row)
+{
+	__u32 index = number / PAGE_WORDS;
+	const struct page *page = unwind_buckets.lookup(&index);
+
+	if (!page)
+		return 1;
+	tables->index = number;
+	*first_row = page->word[tables->index & (PAGE_WORDS - 1)];
+	return 0;
+}
+
+static __always_inline int unwind_row(struct unwind_tables *tables, __u32 number, __u32 *row)
+{
+	__u32 index = number / PAGE_WORDS;
+	const struct page *page = unwind_rows.lookup(&index);
+
+	if (!page)
+		return 1;
+	tables->index = number;
+	*row = page->word[tables->index & (PAGE_WORDS - 1)];
+	return 0;
+}
+
+static __always_inline const struct unwind_rule *unwind_rule_at(__u32 number)
+{
+	__u32 index = number / (PAGE_WORDS / 2);
+	const struct rule_page *page = unwind_rules.lookup(&index);
+
+	return page ? &page->rule[number & (PAGE_WORDS / 2 - 1)] : 0;
+}
+
+static __always_inline const struct sample_mapping *mapping_at(__u32 number)
+{
+	return mappings.lookup(&number);
+}
+
+#include "walk.h"
 
 /* Beside the event's index: whether its kernel call chain is taken. */
 #define WITH_KERNEL (1U << 31)
@@ -36,42 +99,29 @@ static __always_inline void count(__u32 which)
 		*value += 1;
 }
 
-/* Multiply and fold each address; 64 bits make an accidental match less likely than a memory error. */
+static __always_inline __u64 mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0xff51afd7ed558ccdULL;
+	return hash ^ hash >> 32;
+}
+
+/* Multiply and fold each word; 64 bits make an accidental match less likely than a memory error. */
 static __always_inline __u64 hash_stack(const struct stack_record *stack)
 {
-	__u64 hash = 0x9e3779b97f4a7c15ULL + stack->is_kernel;
+	const __u64 *header = (const __u64 *)stack;
+	__u64 hash = mix(mix(0x9e3779b97f4a7c15ULL, header[1]), header[2]);
 
 	for (__u32 i = 0; i < MAX_STACK_DEPTH; i++) {
 		if (i >= stack->depth)
 			break;
-		hash = (hash ^ stack->address[i]) * 0xff51afd7ed558ccdULL;
-		hash ^= hash >> 32;
+		hash = mix(hash, stack->address[i]);
 	}
 	return hash ? hash : 1;
 }
 
-/* Returns the hash of the current call chain, 0 if there is none, and sends it if it was not sent lately. */
-static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, __u32 is_kernel)
+/* Returns the hash of a call chain, and sends it if it was not sent lately. */
+static __always_inline __u64 send_stack(struct stack_record *stack)
 {
-	__u32 zero = 0;
-	struct stack_record *stack = scratch.lookup(&zero);
-
-	if (!stack)
-		return 0;
-	long bytes = bpf_get_stack(ctx, stack->address, sizeof(stack->address), is_kernel ? 0 : BPF_F_USER_STACK);
-
-	if (bytes < 0) {
-		count(is_kernel ? COUNTER_KERNEL_STACKS_UNREADABLE : COUNTER_USER_STACKS_UNREADABLE);
-		return 0;
-	}
-	if (bytes == 0)
-		return 0;
-	stack->depth = (__u32)bytes / sizeof(__u64);
-	stack->is_kernel = is_kernel;
-	/* A walk along frame pointers that has run into zeros is long, but not cut. */
-	if (stack->depth >= MAX_STACK_DEPTH && stack->address[MAX_STACK_DEPTH - 1])
-		count(COUNTER_STACKS_TRUNCATED);
-
 	__u64 hash = hash_stack(stack);
 	__u32 slot = hash & (STACK_SLOTS - 1);
 	__u64 *sent = sent_stacks.lookup(&slot);
@@ -79,11 +129,11 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, __u32 i
 	if (!sent || *sent == hash)
 		return hash;
 	stack->hash = hash;
-	__u64 size = sizeof(*stack) - sizeof(stack->address) + bytes;
+	__u64 size = sizeof(*stack) - sizeof(stack->address) + stack->depth * sizeof(stack->address[0]);
 
 	/*
-	 * For the verifier, which has lost the bound on `bytes`. The compiler must not see where `size` comes from: clang 19
-	 * and later then check one register and pass another.
+	 * For the verifier, which does not know the bound on `depth`. The compiler must not see where `size` comes from:
+	 * clang 19 and later then check one register and pass another.
 	 */
 	asm volatile("" : "+r"(size));
 	if (size > sizeof(*stack))
@@ -98,50 +148,59 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, __u32 i
 	return hash;
 }
 
-static __always_inline int add_sample(struct bpf_perf_event_data *ctx, __u32 event, int with_kernel)
+static __always_inline void begin_stack(struct stack_record *stack, __u32 is_kernel)
 {
-	struct sample_key key = {};
+	stack->depth = 0;
+	stack->is_kernel = is_kernel;
+	stack->end = 0;
+	stack->guessed_from = 0;
+	stack->by_table = 0;
+	stack->by_fp = 0;
+	stack->by_lr = 0;
+}
 
-	count(COUNTER_SAMPLES);
-#if USE_PIDNS
-	struct bpf_pidns_info ids = {};
+/* Returns the hash of the current call chain as the kernel walks it, 0 if there is none. `end`: 0 of the kernel's own. */
+static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct stack_record *stack, __u32 end)
+{
+	__u32 most = LEAF_ONLY ? 1 : MAX_KERNEL_WALK_DEPTH;
+	long bytes = bpf_get_stack(ctx, stack->address, most * sizeof(__u64), end ? BPF_F_USER_STACK : 0);
 
-	if (bpf_get_ns_current_pid_tgid(PIDNS_DEV, PIDNS_INO, &ids, sizeof(ids))) {
-		count(COUNTER_SAMPLES_OUTSIDE_NAMESPACE);
+	if (bytes < 0) {
+		count(end ? COUNTER_USER_STACKS_UNREADABLE : COUNTER_KERNEL_STACKS_UNREADABLE);
 		return 0;
 	}
-	key.pid = ids.tgid;
-	key.tid = ids.pid;
-#else
-	__u64 ids = bpf_get_current_pid_tgid();
+	if (bytes == 0)
+		return 0;
+	begin_stack(stack, !end);
+	stack->depth = (__u32)bytes / sizeof(__u64);
+	stack->end = end;
+	/* A walk along frame pointers that has run into zeros is long, but not cut. */
+	if (!LEAF_ONLY && stack->depth >= MAX_KERNEL_WALK_DEPTH && stack->address[MAX_KERNEL_WALK_DEPTH - 1])
+		count(COUNTER_STACKS_TRUNCATED);
+	return send_stack(stack);
+}
 
-	key.pid = ids >> 32;
-	key.tid = (__u32)ids;
-#endif
-	key.event = event;
-	bpf_get_current_comm(key.comm, sizeof(key.comm));
-	if (with_kernel)
-		key.kernel_stack = take_stack(ctx, 1);
-	key.user_stack = take_stack(ctx, 0);
-
+/* The last step: adds the sample up. */
+static __always_inline int add_sample(struct bpf_perf_event_data *ctx, struct sample_key *key)
+{
 	struct sample_value one = {.count = 1, .weight = ctx->sample_period};
-	__u32 zero = 0;
-	__u32 *use_b = active.lookup(&zero);
+	__u32 which = ACTIVE_ROWS;
+	__u32 *use_b = active.lookup(&which);
 	struct sample_value *value;
 
 	/* Another CPU may insert the row between our look-up and our insertion: then it is there to be added to. */
 	if (use_b && *use_b) {
-		value = rows_b.lookup(&key);
-		if (!value && rows_b.insert(&key, &one) == 0)
+		value = rows_b.lookup(key);
+		if (!value && rows_b.insert(key, &one) == 0)
 			return 0;
 		if (!value)
-			value = rows_b.lookup(&key);
+			value = rows_b.lookup(key);
 	} else {
-		value = rows_a.lookup(&key);
-		if (!value && rows_a.insert(&key, &one) == 0)
+		value = rows_a.lookup(key);
+		if (!value && rows_a.insert(key, &one) == 0)
 			return 0;
 		if (!value)
-			value = rows_a.lookup(&key);
+			value = rows_a.lookup(key);
 	}
 	if (!value) {
 		count(COUNTER_SAMPLES_MAP_FULL);
@@ -152,13 +211,148 @@ static __always_inline int add_sample(struct bpf_perf_event_data *ctx, __u32 eve
 	return 0;
 }
 
-/* The common program, which the loader puts into `common`. */
+/* Ask user space for the process's mappings, once until it answers. */
+static __always_inline void ask_for_mappings(__u32 pid)
+{
+	struct address_space *space = spaces.lookup(&pid);
+	struct address_space none = {.is_asked = 1};
+	struct missing_mapping question = {.pid = pid};
+
+	if (space && space->is_asked)
+		return;
+	if (space)
+		space->is_asked = 1;
+	else if (spaces.insert(&pid, &none))
+		return;
+	missing.ringbuf_output(&question, sizeof(question), BPF_RB_FORCE_WAKEUP);
+}
+
+/* Get ready for `walk`. */
+static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *ctx, struct walk *walk)
+{
+	__u32 which = ACTIVE_WALK;
+	__u32 *is_walked = active.lookup(&which);
+	enum walk_start start = is_walked && *is_walked ? begin_walk(ctx, walk) : WALK_BY_KERNEL;
+
+	begin_stack(&walk->stack, 0);
+	walk->memory.bytes = 0;
+	walk->mapping.bytes = 0;
+	walk->if_lost = UNWIND_END_NO_MAPPING;
+	walk->space.count = 0;
+	if (start == WALK_BEGUN) {
+		const struct address_space *space = spaces.lookup(&walk->key.pid);
+
+		if (space)
+			walk->space = *space;
+		if (!walk->space.count)
+			ask_for_mappings(walk->key.pid);
+	}
+	return start;
+}
+
+/* The common program: all that needs no walk. */
 int sample(struct bpf_perf_event_data *ctx)
 {
 	__u32 zero = 0;
 	__u32 *event = overflowed.lookup(&zero);
+	struct walk *walk = walks.lookup(&zero);
 
-	return event ? add_sample(ctx, *event & ~WITH_KERNEL, *event & WITH_KERNEL) : 0;
+	if (!event || !walk)
+		return 0;
+	struct sample_key *key = &walk->key;
+
+	count(COUNTER_SAMPLES);
+#if USE_PIDNS
+	struct bpf_pidns_info ids = {};
+
+	if (bpf_get_ns_current_pid_tgid(PIDNS_DEV, PIDNS_INO, &ids, sizeof(ids))) {
+		count(COUNTER_SAMPLES_OUTSIDE_NAMESPACE);
+		return 0;
+	}
+	key->pid = ids.tgid;
+	key->tid = ids.pid;
+#else
+	__u64 ids = bpf_get_current_pid_tgid();
+
+	key->pid = ids >> 32;
+	key->tid = (__u32)ids;
+#endif
+	key->event = *event & ~WITH_KERNEL;
+	bpf_get_current_comm(key->comm, sizeof(key->comm));
+	key->kernel_stack = *event & WITH_KERNEL ? take_stack(ctx, &walk->stack, 0) : 0;
+	key->user_stack = 0;
+	enum walk_start start = LEAF_ONLY ? WALK_BY_KERNEL : prepare_walk(ctx, walk);
+
+	__u32 end = UNWIND_END_FRAME_POINTERS_ONLY;
+
+	if (start == WALK_BEGUN && walk->space.count)
+		steps.call(ctx, STEP_WALK);
+	if (start == WALK_BEGUN) /* the process was never seen before */
+		end = UNWIND_END_NO_TABLE;
+	if (start != WALK_NO_USER_STACK)
+		key->user_stack = take_stack(ctx, &walk->stack, end);
+	return add_sample(ctx, key);
+}
+
+/* Some frames of a user stack; then itself once more, or the last step. */
+int walk(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0;
+	struct walk *walk = walks.lookup(&zero);
+	int end = 0;
+
+	if (!walk)
+		return 0;
+	for (int frame = 0; frame < FRAMES_PER_PROGRAM; frame++) {
+		end = walk_frame(walk);
+		if (end)
+			break;
+	}
+	if (!end)
+		steps.call(ctx, STEP_WALK);
+	walk->stack.end = end;
+	steps.call(ctx, STEP_STORE);
+	return 0;
+}
+
+/* A user stack that was walked to its end. */
+int store(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0;
+	struct walk *walk = walks.lookup(&zero);
+
+	if (!walk)
+		return 0;
+	struct stack_record *stack = &walk->stack;
+
+	stack->by_table = walk->state.methods[UNWIND_BY_TABLE];
+	stack->by_fp = walk->state.methods[UNWIND_BY_FP];
+	stack->by_lr = walk->state.methods[UNWIND_BY_LR];
+	/* The last caller is none where its address is in no mapping; so is a guess that led nowhere. */
+	if (stack->guessed_from >= stack->depth)
+		stack->guessed_from = 0;
+	if (stack->end == UNWIND_END_NO_MAPPING && !stack->guessed_from)
+		ask_for_mappings(walk->key.pid);
+	walk->key.user_stack = send_stack(stack);
+	return add_sample(ctx, &walk->key);
+}
+
+/* A process executes another program, or its first thread ends: what was mapped is not there any more. */
+int forget_mappings(struct bpf_raw_tracepoint_args *ctx)
+{
+#if USE_PIDNS
+	struct bpf_pidns_info ids = {};
+
+	if (bpf_get_ns_current_pid_tgid(PIDNS_DEV, PIDNS_INO, &ids, sizeof(ids)))
+		return 0;
+	__u32 pid = ids.tgid, tid = ids.pid;
+#else
+	__u64 ids = bpf_get_current_pid_tgid();
+	__u32 pid = ids >> 32, tid = (__u32)ids;
+#endif
+	if (pid == tid)
+		spaces.delete(&pid);
+	return 0;
 }
 
 static __always_inline int hand_over(struct bpf_perf_event_data *ctx, __u32 what)
@@ -169,7 +363,7 @@ static __always_inline int hand_over(struct bpf_perf_event_data *ctx, __u32 what
 	/* Nothing else can write here in between: the kernel lets no program run while another is interrupted. */
 	if (event)
 		*event = what;
-	common.call(ctx, 0);
+	steps.call(ctx, STEP_SAMPLE);
 	count(COUNTER_SAMPLES); /* it comes back only where there is no such program: seen, and nowhere in the tables */
 	return 0;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What sample.bpf.c and its reader (tdprof/decode/bpf_aggregates.py) share. Little-endian, no implicit padding. */
+/* What sample.bpf.c and its readers (tdprof/decode/bpf_aggregates.py, recorder) share. Little-endian, no implicit padding. */
 #ifndef TDPROF_SAMPLE_H
 #define TDPROF_SAMPLE_H
 
-/* The kernel's default for perf_event_max_stack; a stack this deep may have been cut. */
-#define MAX_STACK_DEPTH 127
+/* Of a user stack walked by tables. */
+#define MAX_STACK_DEPTH 255
+/* The kernel's default for perf_event_max_stack; a stack of its making that is this deep may have been cut. */
+#define MAX_KERNEL_WALK_DEPTH 127
 
 /* One aggregated row of an interval. */
 struct sample_key {
@@ -22,12 +24,58 @@ struct sample_value {
 	__u64 weight;		/* sum of the overflows' periods */
 };
 
-/* A call chain on its way to user space, leaf first; sent once and again only after its cache slot was taken. */
+/*
+ * A call chain on its way to user space, leaf first; sent once and again only after its cache slot was taken. All but
+ * `hash` enters the hash.
+ */
 struct stack_record {
 	__u64 hash;		/* what sample_key refers to it by */
-	__u32 depth;		/* addresses that follow */
-	__u32 is_kernel;
+	__u16 depth;		/* addresses that follow */
+	__u8 is_kernel;
+	__u8 end;		/* enum unwind_end of bpf/unwind.h; 0 of the kernel's stacks */
+	__u16 guessed_from;	/* index of the first address found by a guess; 0: none was */
+	__u16 by_table;		/* callers found by each way; their sum is at most depth */
+	__u16 by_fp;
+	__u16 by_lr;
+	__u32 reserved;		/* always 0 */
 	__u64 address[MAX_STACK_DEPTH];
+};
+
+/* Executable memory of a process; an address space is a run of these, sorted, that do not overlap. */
+struct sample_mapping {
+	__u64 start;		/* with a table: a multiple of 256 */
+	__u64 bytes;
+	__u32 first_bucket;	/* of the one that holds `start` */
+	__u32 otherwise;	/* 0: there is a table; else none, and the end where frame pointers lead nowhere */
+};
+
+/* Which mappings a process has. */
+struct address_space {
+	__u32 first;
+	__u32 count;
+	__u32 is_asked;		/* user space was told that a mapping is missing, and has not answered */
+	__u32 reserved;
+};
+
+/* To user space, which then reads the process's mappings again. */
+struct missing_mapping {
+	__u32 pid;
+	__u32 reserved;		/* always 0 */
+};
+
+/* Indices of the array of switches. */
+enum active {
+	ACTIVE_ROWS,	/* 1: the table rows_b, 0: rows_a */
+	ACTIVE_WALK,	/* 1: user stacks are walked by tables */
+	ACTIVE
+};
+
+/* Indices of the array of programs. */
+enum step {
+	STEP_SAMPLE,
+	STEP_WALK,
+	STEP_STORE,
+	STEPS
 };
 
 /* Indices of the per-CPU counters. */

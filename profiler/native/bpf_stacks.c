@@ -6,11 +6,22 @@
 
 enum {
 	RING_HEADER = 8,	/* u32 length with two flag bits, u32 page offset (kernel/bpf/ringbuf.c) */
-	STACK_HEADER = 16,	/* struct stack_record of bpf/sample.h before its addresses */
-	MAX_DEPTH = 127,
+	STACK_HEADER = 24,	/* struct stack_record of bpf/sample.h before its addresses */
+	OLD_STACK_HEADER = 16,	/* until stacks said how they ended: u64 hash, u32 depth, u32 is_kernel */
+	MAX_DEPTH = 255,
 };
 
+#define EXPORT __attribute__((visibility("default")))
+
 static const uint32_t RING_BUSY = 1u << 31, RING_DISCARD = 1u << 30;
+
+static uint16_t load16(const uint8_t *p)
+{
+	uint16_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
 
 static uint32_t load32(const uint8_t *p)
 {
@@ -28,13 +39,25 @@ static uint64_t load64(const uint8_t *p)
 	return v;
 }
 
+/* Bytes of a record before its addresses, 0 if it is none of a stack. */
+static uint64_t header_size(const uint8_t *record, uint64_t length)
+{
+	if (length < OLD_STACK_HEADER)
+		return 0;
+	uint64_t depth = load16(record + 8);
+
+	if (depth > MAX_DEPTH)
+		return 0;
+	return length == STACK_HEADER + 8 * depth || length == OLD_STACK_HEADER + 8 * depth ? length - 8 * depth : 0;
+}
+
 /*
  * Reads whole records from data[0..size) until the input ends or an output is full (room for `capacity` stacks of
  * MAX_DEPTH addresses each is the caller's promise). start[i] is where stack i's addresses begin; start has one more.
  */
-__attribute__((visibility("default"))) void tdprof_bpf_stacks(const uint8_t *data, uint64_t size, uint64_t capacity,
-							      uint64_t *hash, uint8_t *is_kernel, uint64_t *start,
-							      uint64_t *address, struct bpf_stacks_result *result)
+EXPORT void tdprof_bpf_stacks(const uint8_t *data, uint64_t size, uint64_t capacity, uint64_t *hash,
+			      struct bpf_stack_walk *walk, uint64_t *start, uint64_t *address,
+			      struct bpf_stacks_result *result)
 {
 	uint64_t at = 0, n = 0, total = 0, damaged = 0;
 
@@ -50,19 +73,25 @@ __attribute__((visibility("default"))) void tdprof_bpf_stacks(const uint8_t *dat
 		at += whole;
 		if (word & RING_DISCARD)
 			continue;
-		uint32_t depth = length >= STACK_HEADER ? load32(record + 8) : MAX_DEPTH + 1;
+		uint64_t header = header_size(record, length);
 
-		if (word & RING_BUSY || depth > MAX_DEPTH || STACK_HEADER + 8ull * depth != length) {
+		if (word & RING_BUSY || !header) {
 			damaged++;
 			continue;
 		}
-		hash[n] = load64(record);
-		is_kernel[n] = load32(record + 12) != 0;
-		start[n++] = total;
+		uint64_t depth = (length - header) / 8;
+
 		/* A frame pointer chain may end in a return address of 0, which is no frame. */
-		while (depth > 0 && load64(record + STACK_HEADER + 8ull * (depth - 1)) == 0)
+		while (depth > 0 && load64(record + header + 8 * (depth - 1)) == 0)
 			depth--;
-		memcpy(address + total, record + STACK_HEADER, 8ull * depth);
+		if (header == STACK_HEADER)
+			memcpy(&walk[n], record + 8, sizeof(walk[n]));
+		else
+			walk[n] = (struct bpf_stack_walk){.is_kernel = load32(record + 12) != 0};
+		walk[n].depth = (uint16_t)depth;
+		hash[n] = load64(record);
+		start[n++] = total;
+		memcpy(address + total, record + header, 8 * depth);
 		total += depth;
 	}
 	start[n] = total;

@@ -5,6 +5,15 @@
 
 #include <stdint.h>
 
+/* struct stack_record of bpf/sample.h after its hash; of kernel stacks, and of old recordings, only the first two. */
+struct bpf_stack_walk {
+	uint16_t depth;
+	uint8_t is_kernel;
+	uint8_t end;
+	uint16_t guessed_from, by_table, by_fp, by_lr;
+	uint32_t reserved;
+};
+
 /* What one call of tdprof_bpf_stacks reports besides its rows. */
 struct bpf_stacks_result {
 	uint64_t consumed;	/* bytes that were whole records */

@@ -7,8 +7,28 @@ from collections.abc import Sequence
 BUSY, DISCARD = 1 << 31, 1 << 30
 
 
-def stack_record(identity: int, addresses: Sequence[int], *, is_kernel: bool = False, flags: int = 0) -> bytes:
-    body = struct.pack(f"<QII{len(addresses)}Q", identity, len(addresses), is_kernel, *addresses)
+def stack_record(
+    identity: int,
+    addresses: Sequence[int],
+    *,
+    is_kernel: bool = False,
+    end: int = 0,
+    guessed_from: int = 0,
+    found: tuple[int, int, int] = (0, 0, 0),
+    flags: int = 0,
+) -> bytes:
+    """``found``: callers by table, along frame pointers, in the link register."""
+    header = struct.pack("<QHBBHHHHI", identity, len(addresses), is_kernel, end, guessed_from, *found, 0)
+    return _in_ring(header + struct.pack(f"<{len(addresses)}Q", *addresses), flags)
+
+
+def old_stack_record(identity: int, addresses: Sequence[int], *, is_kernel: bool = False, flags: int = 0) -> bytes:
+    """As recorders wrote them that did not say how a stack ended."""
+    header = struct.pack("<QII", identity, len(addresses), is_kernel)
+    return _in_ring(header + struct.pack(f"<{len(addresses)}Q", *addresses), flags)
+
+
+def _in_ring(body: bytes, flags: int) -> bytes:
     return struct.pack("<II", len(body) | flags, 0) + body
 
 

@@ -51,7 +51,9 @@ def load(sizes: TableSizes = SIZES) -> BpfSampler:
 def rewrite(path: Path, code: bytes) -> None:
     """Put other instructions into the file, with the checksum that goes with them."""
     content = json.loads(path.read_bytes().partition(b"\n")[2])
-    content["object"]["programs"][0]["code"] = code.hex()
+    for program in content["object"]["programs"]:
+        if program["name"] == "sample":
+            program["code"] = code.hex()
     body = json.dumps(content).encode()
     path.write_bytes(f"{zlib.crc32(body):08x}\n".encode() + body)
 

@@ -28,6 +28,7 @@ NAMES = [
     "btf",
     "bcc",
     "bpf",
+    "call-stacks",
     "other-pmus",
     "spe",
     "debug-data",

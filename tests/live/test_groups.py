@@ -14,6 +14,7 @@ from tdprof.pipeline.finish import finish_capture
 from tdprof.recorder import session
 from tdprof.recorder.attach import Rate
 from tdprof.recorder.events import parse_event
+from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.pmu import find_arm_pmu
 
 Build = Callable[[str], Path]
@@ -28,7 +29,7 @@ HZ = 499
 def test_every_event_of_every_group_samples(build: Build, folder: Path, use_bpf: bool, is_pass_per_group: bool) -> None:
     groups = [SampledGroup([0, 1], NAMES, []), SampledGroup([2, 3], NAMES, [])]
     passes: list[tuple[int, int]] = []
-    options = session.RecordOptions(
+    options = RecordOptions(
         events=[parse_event(name) for name in NAMES * 2],
         rate=Rate(frequency_hz=HZ),
         command=[str(build("split.c")), "0.8"],
@@ -74,7 +75,7 @@ def test_threads_started_later_are_sampled_with_the_corrected_period(folder: Pat
         "[thread.start() for thread in threads]\n"
         "[thread.join() for thread in threads]\n"
     )
-    options = session.RecordOptions(
+    options = RecordOptions(
         events=[parse_event(name) for name in NAMES],
         rate=Rate(frequency_hz=HZ),
         command=[sys.executable, "-c", script],

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builders.bpf_spool import BUSY, DISCARD, rows_frame, stack_record
+from builders.bpf_spool import BUSY, DISCARD, old_stack_record, rows_frame, stack_record
 from tdprof.decode import bpf_aggregates
 from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, decode_stacks_python, read_rows, read_stacks
 from tdprof.native.library import load_native
 
 u64 = st.integers(0, 2**64 - 1) | st.just(0)
 u32 = st.integers(0, 2**32 - 1)
-stack = st.tuples(u64, st.lists(u64, max_size=127), st.booleans(), st.sampled_from([0, 0, 0, BUSY, DISCARD]))
+stack = st.tuples(u64, st.lists(u64, max_size=255), st.booleans(), st.sampled_from([0, 0, 0, BUSY, DISCARD]))
+u16 = st.integers(0, 2**16 - 1)
+walk = st.tuples(st.integers(0, 255), u16, st.tuples(u16, u16, u16))
 row = st.tuples(u64, u64, u32, u32, u32, st.binary(max_size=15).filter(lambda b: not b.endswith(b"\0")), u64, u64)
 decode_native = pytest.param(
     bpf_aggregates._decode_native,
@@ -25,8 +27,9 @@ both = pytest.mark.parametrize("decode", [decode_native, pytest.param(decode_sta
 
 
 def as_lists(batch: StackBatch) -> list[tuple[int, bool, list[int]]]:
+    kinds, starts = batch.walk["is_kernel"], batch.start
     return [
-        (int(batch.hash[i]), bool(batch.is_kernel[i]), batch.address[batch.start[i] : batch.start[i + 1]].tolist())
+        (int(batch.hash[i]), bool(kinds[i]), batch.address[starts[i] : starts[i + 1]].tolist())
         for i in range(len(batch.hash))
     ]
 
@@ -37,13 +40,24 @@ def without_end(addresses: list[int]) -> list[int]:
 
 
 @both
+@pytest.mark.parametrize("write", [stack_record, old_stack_record])
 @given(st.lists(stack, max_size=20))
-def test_stacks_round_trip(decode, stacks) -> None:
-    data = b"".join(stack_record(h, a, is_kernel=k, flags=f) for h, a, k, f in stacks)
+def test_stacks_round_trip(decode, write, stacks) -> None:
+    data = b"".join(write(h, a, is_kernel=k, flags=f) for h, a, k, f in stacks)
     batch, consumed, damaged = decode(data)
     assert as_lists(batch) == [(h, k, without_end(a)) for h, a, k, f in stacks if f == 0]
     assert consumed == len(data)
     assert damaged == sum(f == BUSY for *_, f in stacks)
+
+
+@both
+@given(st.lists(st.tuples(st.lists(u64, max_size=9), walk), max_size=9))
+def test_how_a_stack_was_found_round_trips(decode, stacks) -> None:
+    data = b"".join(stack_record(1, a, end=e, guessed_from=g, found=f) for a, (e, g, f) in stacks)
+    batch, *_ = decode(data)
+    assert batch.walk["depth"].tolist() == np.diff(batch.start.astype(np.int64)).tolist()
+    names = ["end", "guessed_from", "by_table", "by_fp", "by_lr"]
+    assert batch.walk[names].tolist() == [(e, g, *f) for _, (e, g, f) in stacks]
 
 
 @pytest.mark.skipif(load_native() is None, reason="the compiled library was not built")
@@ -58,6 +72,7 @@ def test_compiled_equals_python_on_any_bytes(data: bytes, draw) -> None:
             broken[at] ^= draw.draw(st.integers(1, 255))
     compiled, python = bpf_aggregates._decode_native(bytes(broken)), decode_stacks_python(bytes(broken))
     assert as_lists(compiled[0]) == as_lists(python[0])
+    assert compiled[0].walk.tolist() == python[0].walk.tolist()
     assert compiled[1:] == python[1:]
 
 

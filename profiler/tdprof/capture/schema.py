@@ -32,6 +32,17 @@ STACKS = pa.schema(
     ]
 )
 
+# Columns that imported recordings, and those of older versions, do not have: how a user stack was found.
+STACK_WALK = (
+    pa.field(
+        "end", _TEXT
+    ),  # why it ended, `StackEnd.word` in tdprof.model.stack_ends; null: the kernel's stack, or not known
+    pa.field("guessed_from", pa.uint16()),  # index of the first address that is a guess (0: the leaf); null: none is
+    pa.field("by_table", pa.uint16()),  # callers found by the program's own unwind information
+    pa.field("by_fp", pa.uint16()),  # along frame pointers
+    pa.field("by_lr", pa.uint16()),  # in the link register
+)
+
 MAPPINGS = pa.schema(
     [
         pa.field("time_ns", pa.uint64(), nullable=False),  # 0: it was there before the recording
@@ -175,7 +186,7 @@ OPTIONAL_TABLES = {
     "namespaces": NAMESPACES,
 }
 # Columns that not every capture has, of tables that every one has.
-OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP,)}
+OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP,), "stacks": STACK_WALK}
 
 
 def table_file(name: str) -> str:

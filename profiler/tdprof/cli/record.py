@@ -14,8 +14,10 @@ from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, t
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.recorder.attach import Rate
+from tdprof.recorder.call_graph import CallGraph, parse_call_graph
 from tdprof.recorder.events import parse_events
-from tdprof.recorder.session import RecordOptions, record
+from tdprof.recorder.options import RecordOptions
+from tdprof.recorder.session import record
 from tdprof.recorder.spe import parse_spe_options
 
 if TYPE_CHECKING:
@@ -38,6 +40,11 @@ EVENT_HELP = (
 SPE_HELP = (
     "Also record Arm SPE: load, store, branch, min_latency=N, period=N, jitter=0, event=MASK, inv_event=MASK, pa, "
     "u or k, joined by commas; without options every kind of operation."
+)
+CALL_GRAPH_HELP = (
+    "How user call stacks are taken: auto (where BPF works by the programs' unwind tables, in the kernel), dwarf (the "
+    "same; perf's BYTES change nothing), fp (along frame pointers) or no (only where the sample was taken). "
+    "Default: auto."
 )
 OUTPUT_HELP = f"The capture to make ({DEFAULT_OUTPUT}; an older one there becomes {DEFAULT_OUTPUT}.old)."
 
@@ -86,6 +93,7 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> Rate
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=OUTPUT_HELP)
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @topdown_options
+@click.option("--call-graph", metavar="auto|fp|dwarf|no", help=CALL_GRAPH_HELP)
 @click.option("--no-bpf", is_flag=True, help="Use perf ring buffers even where BPF works.")
 @click.option("--with-symbols", is_flag=True, help="Put the symbols into the capture, to read it on another machine.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
@@ -99,6 +107,7 @@ def command(
     duration_s: float | None,
     output: Path | None,
     spe_text: str | None,
+    call_graph: str | None,
     no_bpf: bool,
     with_symbols: bool,
     quiet: bool,
@@ -144,6 +153,7 @@ def command(
         is_system_wide=is_system_wide,
         duration_s=duration_s,
         use_bpf=not no_bpf,
+        call_graph=CallGraph.AUTO if call_graph is None else parse_call_graph(call_graph),
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )
     path = output or Path(DEFAULT_OUTPUT)

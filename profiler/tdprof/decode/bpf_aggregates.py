@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from tdprof.capture.spool import FRAME_HEADER, FRAME_MAGIC, MAX_FRAME_ROWS, frame_checksum
 from tdprof.linux.file_bytes import FileBytes, open_own, open_regular
-from tdprof.model.arrays import U8, U64
+from tdprof.model.arrays import U64
 from tdprof.native.bpf_stacks import BpfStacksResult
 from tdprof.native.library import load_native
 
-MAX_STACK_DEPTH = 127
-_RING_HEADER, _STACK_HEADER = 8, 16
+MAX_STACK_DEPTH = 255
+_RING_HEADER, _STACK_HEADER = 8, 24
+_OLD_STACK_HEADER = 16  # until stacks said how they ended: hash, depth, is_kernel, as 64 and 32 bits
 _SEARCH_BYTES = 1 << 20
 _BUSY, _DISCARD = 1 << 31, 1 << 30
 
@@ -33,6 +34,19 @@ KEY = np.dtype(
     ]
 )
 VALUE = np.dtype([("count", "<u8"), ("weight", "<u8")])
+# `struct stack_record` after its hash.
+WALK = np.dtype(
+    [
+        ("depth", "<u2"),
+        ("is_kernel", "u1"),
+        ("end", "u1"),
+        ("guessed_from", "<u2"),
+        ("by_table", "<u2"),
+        ("by_fp", "<u2"),
+        ("by_lr", "<u2"),
+        ("reserved", "<u4"),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +70,13 @@ class StackBatch:
 
     Attributes:
         hash: uint64[n], what rows refer to it by.
-        is_kernel: uint8[n].
+        walk: ``WALK``[n], how each was found; its depth is that of ``start``.
         start: uint64[n + 1], addresses of stack i are ``address[start[i]:start[i + 1]]``, leaf first.
         address: uint64.
     """
 
     hash: U64
-    is_kernel: U8
+    walk: NDArray[np.void]
     start: U64
     address: U64
 
@@ -147,7 +161,7 @@ def read_stacks(path: Path, damage: SpoolDamage, chunk_bytes: int = 8 << 20) -> 
 
 def decode_stacks_python(data: bytes) -> tuple[StackBatch, int, int]:
     """The records at the beginning of ``data``: (stacks, bytes consumed, records damaged). Reference of the C."""
-    hashes, kinds, starts, addresses = [], [], [0], []
+    hashes, walks, starts, addresses = [], [], [0], []
     at = damaged = 0
     while len(data) - at >= _RING_HEADER:
         word = int.from_bytes(data[at : at + 4], "little")
@@ -159,28 +173,47 @@ def decode_stacks_python(data: bytes) -> tuple[StackBatch, int, int]:
         at += whole
         if word & _DISCARD:
             continue
-        depth = int.from_bytes(record[8:12], "little") if length >= _STACK_HEADER else MAX_STACK_DEPTH + 1
-        if word & _BUSY or depth > MAX_STACK_DEPTH or _STACK_HEADER + 8 * depth != length:
+        header = _header_size(record)
+        if word & _BUSY or not header:
             damaged += 1
             continue
-        hashes.append(int.from_bytes(record[:8], "little"))
-        kinds.append(record[12:16] != bytes(4))
         # A frame pointer chain may end in a return address of 0, which is no frame.
-        addresses.append(np.trim_zeros(np.frombuffer(record, "<u8", depth, _STACK_HEADER), "b"))
-        starts.append(starts[-1] + len(addresses[-1]))
+        chain = np.trim_zeros(np.frombuffer(record, "<u8", offset=header), "b")
+        walk = np.zeros(1, WALK)
+        if header == _STACK_HEADER:
+            walk = np.frombuffer(record, WALK, 1, offset=8).copy()
+        else:
+            walk["is_kernel"] = record[12:16] != bytes(4)
+        walk["depth"] = len(chain)
+        hashes.append(int.from_bytes(record[:8], "little"))
+        walks.append(walk)
+        addresses.append(chain)
+        starts.append(starts[-1] + len(chain))
     joined = np.concatenate(addresses) if addresses else np.empty(0, np.uint64)
     batch = StackBatch(
-        np.array(hashes, np.uint64), np.array(kinds, np.uint8), np.array(starts, np.uint64), joined.astype(np.uint64)
+        np.array(hashes, np.uint64),
+        np.concatenate(walks) if walks else np.empty(0, WALK),
+        np.array(starts, np.uint64),
+        joined.astype(np.uint64),
     )
     return batch, at, damaged
+
+
+def _header_size(record: bytes) -> int:
+    """Bytes before the addresses; 0 if the record is none of a stack."""
+    if len(record) >= _OLD_STACK_HEADER:
+        depth = int.from_bytes(record[8:10], "little")
+        if depth <= MAX_STACK_DEPTH and len(record) - 8 * depth in (_STACK_HEADER, _OLD_STACK_HEADER):
+            return len(record) - 8 * depth
+    return 0
 
 
 def _decode_native(data: bytes) -> tuple[StackBatch, int, int]:
     """As ``decode_stacks_python``, compiled."""
     library = load_native()
     assert library is not None
-    capacity = len(data) // (_RING_HEADER + _STACK_HEADER) + 1
-    hashes, kinds = np.empty(capacity, np.uint64), np.empty(capacity, np.uint8)
+    capacity = len(data) // (_RING_HEADER + _OLD_STACK_HEADER) + 1
+    hashes, walks = np.empty(capacity, np.uint64), np.empty(capacity, WALK)
     starts, addresses = np.empty(capacity + 1, np.uint64), np.empty(len(data) // 8 + 1, np.uint64)
     result = BpfStacksResult()
     library.tdprof_bpf_stacks(
@@ -188,11 +221,11 @@ def _decode_native(data: bytes) -> tuple[StackBatch, int, int]:
         len(data),
         capacity,
         hashes.ctypes.data,
-        kinds.ctypes.data,
+        walks.ctypes.data,
         starts.ctypes.data,
         addresses.ctypes.data,
         ctypes.addressof(result),
     )
     n, total = result.stacks, result.addresses
-    batch = StackBatch(hashes[:n].copy(), kinds[:n].copy(), starts[: n + 1].copy(), addresses[:total].copy())
+    batch = StackBatch(hashes[:n].copy(), walks[:n].copy(), starts[: n + 1].copy(), addresses[:total].copy())
     return batch, result.consumed, result.damaged

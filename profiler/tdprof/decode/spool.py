@@ -13,7 +13,7 @@ from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.spool import INITIAL_FILE, ROWS_FILE, SPOOL_FOLDER, STACKS_FILE
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
+from tdprof.decode.bpf_aggregates import WALK, RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
 from tdprof.decode.perf.layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
@@ -22,6 +22,7 @@ from tdprof.linux.file_bytes import open_own
 from tdprof.model.arrays import I64, U64, distinct
 from tdprof.model.events import Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
+from tdprof.model.stack_ends import StackEnd
 
 _CHUNK_BYTES = 16 << 20
 
@@ -223,7 +224,23 @@ def _content_hash(batch: StackBatch) -> U64:
     terms = (batch.address ^ (batch.address >> np.uint64(29))) * (2 * position.astype(np.uint64) + np.uint64(3))
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
     sums: U64 = total[batch.start[1:]] - total[batch.start[:-1]]
-    return sums + (lengths * 2 + batch.is_kernel).astype(np.uint64)
+    walk = np.ascontiguousarray(batch.walk).view(np.uint64).reshape(-1, 2)  # its depth, too
+    sums += walk[:, 0] * np.uint64(0x9E3779B97F4A7C15) + walk[:, 1] * np.uint64(0xC2B2AE3D27D4EB4F)
+    return sums
+
+
+def _how_found(walk: NDArray[np.void], lengths: I64) -> Iterator[tuple[str, pa.Array]]:
+    """The columns that say how stacks were found: null for the kernel's, and where it is not known."""
+    ends = sorted(StackEnd)
+    number = np.searchsorted(np.array(ends), walk["end"])
+    is_unknown = (walk["is_kernel"] != 0) | (number == len(ends)) | (walk["end"] == 0)
+    numbers = pa.array(number.astype(np.int32), mask=is_unknown)
+    yield "end", pa.DictionaryArray.from_arrays(numbers, pa.array([end.word for end in ends]))
+    yield "guessed_from", pa.array(walk["guessed_from"], mask=is_unknown | (walk["guessed_from"] == 0))
+    by_kernel = walk["end"] == StackEnd.FRAME_POINTERS_ONLY
+    by_fp = np.where(by_kernel, np.maximum(lengths - 1, 0), walk["by_fp"]).astype(np.uint16)
+    for name, counts in (("by_table", walk["by_table"]), ("by_fp", by_fp), ("by_lr", walk["by_lr"])):
+        yield name, pa.array(counts, mask=is_unknown)
 
 
 class _StackWriter:
@@ -260,23 +277,29 @@ class _StackWriter:
         at = np.searchsorted(self._known, identities[~known])
         self._known = np.insert(self._known, at, identities[~known])
         self._content = np.insert(self._content, at, expected[~known])
-        self._write(batch.hash[fresh], batch.is_kernel[fresh].astype(bool), batch.start, batch.address, fresh)
+        self._write(batch.hash[fresh], batch.walk[fresh], batch.start, batch.address, fresh)
 
     def add_chains(self, chains: Chains, kernel: set[int]) -> None:
         """Write the call chains of perf records."""
         numbers = np.arange(len(chains))
-        is_kernel = np.isin(numbers, list(kernel))
-        self._write(numbers.astype(np.uint64) + 1, is_kernel, chains.offsets, chains.frames, numbers)
+        walk = np.zeros(len(numbers), WALK)
+        walk["is_kernel"] = np.isin(numbers, list(kernel))
+        walk["end"] = np.where(walk["is_kernel"], 0, StackEnd.FRAME_POINTERS_ONLY)
+        self._write(numbers.astype(np.uint64) + 1, walk, chains.offsets, chains.frames, numbers)
 
-    def _write(self, identities: U64, is_kernel: NDArray[np.bool_], start: U64, address: U64, which: I64) -> None:
+    def _write(self, identities: U64, walk: NDArray[np.void], start: U64, address: U64, which: I64) -> None:
         if not len(which):
             return
+        is_kernel = walk["is_kernel"] != 0
         lengths = (start[which + 1] - start[which]).astype(np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         gathered = address[np.repeat(start[which].astype(np.int64) - offsets[:-1], lengths) + np.arange(offsets[-1])]
         self._kernel.append(distinct(gathered[np.repeat(is_kernel, lengths)]))
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(gathered))
-        self._writer.write("stacks", pa.table([identities, is_kernel, lists], names=STACKS.names).cast(STACKS))
+        stacks = pa.table([identities, is_kernel, lists], names=STACKS.names)
+        for name, column in _how_found(walk, lengths):
+            stacks = stacks.append_column(name, column)
+        self._writer.write("stacks", stacks)
 
     def kernel_addresses(self) -> U64:
         """Every distinct kernel address of the stacks written."""

@@ -11,6 +11,11 @@ _DATA_HEAD, _DATA_TAIL = 1024 // 8, 1032 // 8
 _AUX_HEAD, _AUX_TAIL, _AUX_OFFSET, _AUX_SIZE = 1056 // 8, 1064 // 8, 1072 // 8, 1080 // 8
 
 
+# kernel/bpf/ringbuf.c: a record begins with its length and two flag bits, and its offset in pages.
+RECORD_HEADER_BYTES = 8
+RECORD_IS_BUSY = 1 << 31
+
+
 class PerfRing:
     """A perf event's ring buffer of records. Owns its mapping, not the event.
 
@@ -133,6 +138,19 @@ class BpfRing:
             return
         write_ring(out_fd, self._data[: self.data_bytes], start, up_to - start)
         self._consumer[0] = up_to
+
+    def take(self) -> bytes:
+        """Remove what is there up to the first record that is still being written, headers included."""
+        start = end = self._consumer[0]
+        while end < self._producer[0]:
+            at = end % self.data_bytes
+            length = int.from_bytes(self._data[at : at + 4], "little")
+            if length & RECORD_IS_BUSY:
+                break
+            end += RECORD_HEADER_BYTES + (length + 7) // 8 * 8
+        found = bytes(self._data[start % self.data_bytes : start % self.data_bytes + end - start])
+        self._consumer[0] = end
+        return found
 
     def __enter__(self) -> Self:
         return self

@@ -5,8 +5,8 @@ import errno
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tdprof import __version__
 from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, write_manifest
@@ -18,15 +18,17 @@ from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget, threads_of
 from tdprof.recorder.bpf import sampler as bpf_sampler
-from tdprof.recorder.events import Event
+from tdprof.recorder.first_files import files_of_command
 from tdprof.recorder.host import describe_host, online_cpus
 from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.ladder import BpfAttempt, choose_events
+from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
+from tdprof.recorder.unwinding import Unwinding, start_unwinding
 from tdprof.recorder.workload import Workload, check_command
 
 DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
@@ -34,50 +36,6 @@ DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever 
 TURNS_INTERVAL_NS = 200_000_000
 MAX_CLOCK_PAIRS = 64
 TICK_MS = 100  # how often a table that fills too fast is noticed
-
-
-@dataclass(frozen=True, slots=True)
-class RecordOptions:
-    """What ``tdprof record`` was asked for. Exactly one of command, pids and is_system_wide is set.
-
-    Attributes:
-        topdown: which of the events to sample together as groups; None: each by itself.
-        notes: what the user should know of the plan, kept in the capture.
-        on_pass: told the number, from 1, of each run of the command, and how many there will be.
-    """
-
-    events: Sequence[Event] = ()
-    rate: Rate = field(default_factory=lambda: Rate(frequency_hz=999))
-    command: Sequence[str] = ()
-    pids: Sequence[int] = ()
-    is_system_wide: bool = False
-    duration_s: float | None = None
-    use_bpf: bool = True
-    spe: SpeOptions | None = None
-    topdown: TopdownInfo | None = None
-    notes: Sequence[str] = ()
-    on_pass: Callable[[int, int], None] = lambda _number, _total: None
-
-    @property
-    def passes(self) -> list[list[list[int]] | None]:
-        """The counter groups of each run of the command; None: no groups, every event by itself."""
-        if self.topdown is None:
-            return [None]
-        groups = [group.events for group in self.topdown.groups]
-        return [[group] for group in groups] if self.topdown.is_pass_per_group else [groups]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a recording ended.
-
-    Attributes:
-        manifest: as written.
-        failure: what stopped it early, with everything up to then kept; None if nothing did.
-    """
-
-    manifest: Manifest
-    failure: TdprofError | None
 
 
 def record(options: RecordOptions, output: OutputFolder) -> Outcome:
@@ -103,12 +61,16 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         passes = options.passes
         together = max(len(group) for group in passes[0]) if passes[0] else len(choice.events)
         sizes = bpf_sampler.TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * len(cpus) * together)
-        attempt = BpfAttempt(choice.events, sizes, is_wanted=options.use_bpf)
+        attempt = BpfAttempt(choice.events, sizes, options.call_graph, is_wanted=options.use_bpf)
         stack.callback(attempt.close)
         host = describe_host()
         sampler, rung, reason = attempt.finish(choice)
+        unwinding = None
         if sampler:
             stack.enter_context(sampler)
+            unwinding = start_unwinding(sampler)
+            if unwinding and options.command:
+                unwinding.prepare_files(files_of_command(options.command))
         programs = sampler.programs if sampler else None
 
         rates = [options.rate] * len(choice.events)
@@ -141,14 +103,16 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             end_monotonic_ns=time.monotonic_ns(),
             losses=Losses(),
             record_ids=attached.record_ids(),
-            notes=[*options.notes, *choice.notes, *(spe.notes if spe else [])],
+            notes=[*options.notes, *choice.notes, *(sampler.notes if sampler else []), *(spe.notes if spe else [])],
             spe=_spe_info(options.spe, spe) if options.spe and spe else None,
             topdown=options.topdown,
             tdprof_version=__version__,
         )
         if signals.received is not None:
             raise TdprofError("interrupted before recording began", status=128 + signals.received)
-        run = _Run(options, folder, manifest, attached, sampler, spe, spool, workload, signals, control)
+        run = _Run(
+            options, folder, manifest, attached, sampler, spe, spool, workload, signals, control, unwinding=unwinding
+        )
         options.on_pass(1, len(passes))
         run.start()
         attempt.close()
@@ -219,6 +183,7 @@ class _Run:
     signals: StopSignals
     control: PeriodControl | None = None
     cpus: CpuFollower | None = None
+    unwinding: Unwinding | None = None
     is_stopping: bool = False
     snapshot: SnapshotThread | None = None
 
@@ -236,7 +201,11 @@ class _Run:
             if self.workload:
                 self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
                 self.workload.start()
+                if self.unwinding:
+                    self.unwinding.add_processes([self.workload.pid])
                 return
+            if self.unwinding:
+                self.unwinding.add_processes(running_pids() if self.options.is_system_wide else self.options.pids)
             self.attached.enable()
             if self.spe:
                 self.spe.start()
@@ -254,6 +223,8 @@ class _Run:
         ids = [new or old for new, old in zip(attached.record_ids(), self.manifest.record_ids, strict=True)]
         self.manifest = replace(self.manifest, record_ids=ids)
         workload.start()
+        if self.unwinding:
+            self.unwinding.add_processes([workload.pid])
         return self.until_stopped()
 
     def until_stopped(self) -> Outcome:
@@ -305,6 +276,7 @@ class _Run:
             notes=[
                 *self.manifest.notes,
                 *idle_groups(self.manifest.topdown, totals),
+                *(self.unwinding.notes() if self.unwinding else ()),
                 *(self.cpus.notes() if self.cpus else []),
                 *([failure.message] if failure else []),
             ],
@@ -340,6 +312,10 @@ class _Run:
                     if fd in ending or mask & (select.POLLHUP | select.POLLERR):
                         poller.unregister(fd)
                 ending -= ready
+                if self.unwinding:
+                    if self.unwinding.fd in ready:
+                        self.unwinding.answer()
+                    self.unwinding.tick()
                 if time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
                     self._drain()
                     self._follow_cpus(poller)
@@ -353,6 +329,8 @@ class _Run:
         """What can wake the loop, and the descriptors whose readiness ends it once all have been ready."""
         poller = select.poll()
         poller.register(self.signals, select.POLLIN)
+        if self.unwinding:
+            poller.register(self.unwinding.fd, select.POLLIN)
         for ring in self.attached.rings.values():
             poller.register(ring.fd, select.POLLIN)
         for rings in self.spe.rings.values() if self.spe else ():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tdprof.decode import bpf_aggregates
+from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf import sampler as bpf_sampler
 
 HEADER = Path(__file__).parents[3] / "bpf" / "sample.h"
@@ -17,7 +18,7 @@ HEADER = Path(__file__).parents[3] / "bpf" / "sample.h"
 def layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     if not shutil.which("gcc"):
         pytest.skip("no gcc to ask for the layout")
-    stacks = [f"stack_record.{name}" for name in ("hash", "depth", "is_kernel", "address")]
+    stacks = [f"stack_record.{name}" for name in ("hash", *bpf_aggregates.WALK.names, "address")]
     lines = [
         f'printf("{item} %zu\\n", offsetof(struct {item.split(".")[0]}, {item.split(".")[1]}));' for item in stacks
     ]
@@ -37,9 +38,18 @@ def test_rows(layout: dict[str, int]) -> None:
 
 
 def test_stacks(layout: dict[str, int]) -> None:
-    fields = [layout[f"stack_record.{name}"] for name in ("hash", "depth", "is_kernel", "address")]
-    assert fields == [0, 8, 12, bpf_aggregates._STACK_HEADER]
+    assert bpf_aggregates.WALK.fields is not None
+    for name, (_, offset, *_) in bpf_aggregates.WALK.fields.items():
+        assert layout[f"stack_record.{name}"] == 8 + offset
+    assert layout["stack_record.address"] == bpf_aggregates._STACK_HEADER == 8 + bpf_aggregates.WALK.itemsize
     assert layout["MAX_STACK_DEPTH"] == bpf_aggregates.MAX_STACK_DEPTH
+
+
+def test_ends_of_stacks_have_the_same_numbers_and_words() -> None:
+    ends = re.findall(r'^\tX\((\w+), "([a-z-]+)"', HEADER.with_name("unwind.h").read_text(), re.MULTILINE)
+    assert [(name, number, word) for number, (name, word) in enumerate(ends, 1)] == [
+        (end.name, int(end), end.word) for end in StackEnd
+    ]
 
 
 def test_counters_stand_in_the_same_order(layout: dict[str, int]) -> None:

@@ -8,9 +8,10 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 
 from tdprof.recorder.bpf.compiler import INSTRUCTION, replace_maps
 from tdprof.recorder.bpf.maps import bpf
@@ -18,7 +19,9 @@ from tdprof.recorder.limits import unlimited_locked_memory
 
 BPF_MAP_CREATE = 0
 BPF_PROG_LOAD = 5
+BPF_RAW_TRACEPOINT_OPEN = 17
 BPF_PROG_TYPE_PERF_EVENT = 7
+BPF_PROG_TYPE_RAW_TRACEPOINT = 17
 _LOG_BYTES = 1 << 20
 
 
@@ -118,28 +121,40 @@ def _check_code(code: bytes, maps: int) -> None:
     replace_maps(code, {index: index for index in range(maps)})
 
 
-def load_object(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+class Loaded(NamedTuple):
+    """What the kernel took, by name: descriptors of maps and of programs, and why it refused optional ones."""
+
+    maps: dict[str, int]
+    programs: dict[str, int]
+    refused: dict[str, str]
+
+
+def load_object(
+    found: BpfObject,
+    entries: Mapping[str, int],
+    types: Mapping[str, int] = MappingProxyType({}),
+    optional: Collection[str] = (),
+) -> Loaded:
     """Create the maps and load the programs; the caller closes the descriptors.
 
     Args:
         found: what to load.
         entries: how many entries the maps of these names get (a ring buffer: bytes); the others as compiled.
-
-    Returns:
-        The maps' descriptors and the programs', by name.
+        types: the kernel's type of the programs of these names; the others are of perf events.
+        optional: names of programs that are left out where the kernel refuses them.
 
     Raises:
         LoadError: the kernel refuses a part; nothing stays open.
     """
     try:
-        return _load(found, entries)
+        return _load(found, entries, types, optional)
     except _NotPermittedError:
         # Until Linux 5.11 maps and programs counted as locked memory.
         with unlimited_locked_memory():
-            return _load(found, entries)
+            return _load(found, entries, types, optional)
 
 
-def _load(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+def _load(found: BpfObject, entries: Mapping[str, int], types: Mapping[str, int], optional: Collection[str]) -> Loaded:
     with contextlib.ExitStack() as on_failure:
         maps = {}
         for spec in found.maps:
@@ -148,13 +163,20 @@ def _load(found: BpfObject, entries: Mapping[str, int]) -> tuple[dict[str, int],
             except OSError as error:
                 raise _refusal(error)(f"map {spec.name}: {error.strerror}") from error
             on_failure.callback(os.close, maps[spec.name])
-        programs = {}
+        programs, refused = {}, {}
         for program in found.programs:
             code = replace_maps(program.code, dict(enumerate(maps.values())))
-            programs[program.name] = load_program(program.name, code)
+            try:
+                fd = load_program(program.name, code, types.get(program.name, BPF_PROG_TYPE_PERF_EVENT))
+            except LoadError as error:
+                if program.name not in optional or isinstance(error, _NotPermittedError):
+                    raise
+                refused[program.name] = str(error)
+                continue
+            programs[program.name] = fd
             on_failure.callback(os.close, programs[program.name])
         on_failure.pop_all()
-    return maps, programs
+    return Loaded(maps, programs, refused)
 
 
 def _refusal(error: OSError) -> type[LoadError]:
@@ -167,8 +189,14 @@ def create_map(spec: MapSpec, entries: int) -> int:
     return bpf(BPF_MAP_CREATE, bytearray(struct.pack("=7I16s", *sizes, spec.name.encode()[:15])))
 
 
-def load_program(name: str, code: bytes) -> int:
-    """The descriptor of a perf-event program.
+def attach_tracepoint(name: str, program_fd: int) -> int:
+    """Run a program at each of the kernel's tracepoints of a name, until the descriptor is closed. Raises OSError."""
+    text = ctypes.create_string_buffer(name.encode())
+    return bpf(BPF_RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QII", ctypes.addressof(text), program_fd, 0)))
+
+
+def load_program(name: str, code: bytes, kind: int = BPF_PROG_TYPE_PERF_EVENT) -> int:
+    """The descriptor of a program.
 
     Raises:
         LoadError: with the verifier's last word.
@@ -180,7 +208,7 @@ def load_program(name: str, code: bytes) -> int:
     def attempt(level: int) -> int:
         attr = struct.pack(
             "=IIQQIIQII16s",
-            BPF_PROG_TYPE_PERF_EVENT,
+            kind,
             len(code) // INSTRUCTION.size,
             ctypes.addressof(instructions),
             ctypes.addressof(licence),

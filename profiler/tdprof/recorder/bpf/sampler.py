@@ -7,16 +7,28 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tdprof.capture.spool import STACKS_FILE, SpoolWriter
 from tdprof.linux.user_cache import user_cache
+from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.cache import BpfCache
-from tdprof.recorder.bpf.object_file import BpfObject, LoadError, load_object
+from tdprof.recorder.bpf.compiler import INSTRUCTION
+from tdprof.recorder.bpf.object_file import (
+    BPF_PROG_TYPE_RAW_TRACEPOINT,
+    BpfObject,
+    Loaded,
+    LoadError,
+    attach_tracepoint,
+    load_object,
+    load_program,
+)
+from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
+from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.ring import BpfRing
 
 if TYPE_CHECKING:
@@ -34,6 +46,13 @@ COUNTERS = (
     "stacks_not_sent",
     "stacks_sent",
 )
+# enum active and enum step of bpf/sample.h
+ACTIVE_ROWS, ACTIVE_WALK = 0, 1
+STEPS = ("sample", "walk", "store")
+# Programs of other types than perf events', and where the kernel runs them.
+TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
+_QUESTIONS_BYTES = 64 << 10
+_BPF_FUNC_GET_CURRENT_TASK_BTF, _BPF_FUNC_TASK_PT_REGS = 158, 175
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of the kernel's proc_ns.h
 _MEMBARRIER = {"x86_64": 324, "aarch64": 283, "riscv64": 283}
 _MEMBARRIER_CMD_GLOBAL = 1
@@ -49,6 +68,7 @@ class TableSizes:
 
     rows: int
     ring_bytes: int
+    arrays: ArraySizes = field(default_factory=ArraySizes)
 
     @classmethod
     def for_rate(cls, samples_per_second: int) -> "TableSizes":
@@ -62,16 +82,18 @@ class TableSizes:
 class BpfLoad:
     """A load under way: compiled by an earlier run, or being compiled in another process while the caller prepares."""
 
-    def __init__(self, with_kernel: Sequence[bool], sizes: TableSizes) -> None:
+    def __init__(self, with_kernel: Sequence[bool], sizes: TableSizes, call_graph: CallGraph = CallGraph.AUTO) -> None:
         """Begin.
 
         Args:
             with_kernel: for each event, whether its kernel call chain is taken.
             sizes: capacities of the maps.
+            call_graph: how user stacks are taken.
         """
         self._sizes = sizes
-        self._programs = [f"sample_{event}" for event in range(len(with_kernel))]
-        self._request = _request(with_kernel)
+        self._call_graph = call_graph
+        self._events = len(with_kernel)
+        self._request = _request(with_kernel, call_graph)
         self._cache = BpfCache(user_cache("bpf"))
         self._to_store: BpfObject | None = None
         self._compiler: CompilerProcess | None = None
@@ -119,8 +141,11 @@ class BpfLoad:
 
     def _sampler(self, found: BpfObject) -> "BpfSampler":
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
-        maps, programs = load_object(found, sizes)
-        return BpfSampler(maps, [programs[name] for name in self._programs], programs["sample"], self._sizes)
+        sizes |= {"missing": _QUESTIONS_BYTES} | self._sizes.arrays.entries()
+        types = dict.fromkeys(TRACEPOINTS, BPF_PROG_TYPE_RAW_TRACEPOINT)
+        loaded = load_object(found, sizes, types, optional=("walk", *TRACEPOINTS))
+        walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
+        return BpfSampler(loaded, self._events, self._sizes, wants_walk=walks)
 
     def _compiled(self) -> BpfObject:
         assert self._compiler
@@ -147,12 +172,13 @@ class BpfLoad:
             self._compiler = None
 
 
-def _request(with_kernel: Sequence[bool]) -> dict[str, Any]:
+def _request(with_kernel: Sequence[bool], call_graph: CallGraph) -> dict[str, Any]:
     """What the compiler is asked; see compiler.py for the keys."""
     folder = files("tdprof") / "bpf"
     lines = [f"SAMPLE_PROGRAM({event}, {int(kernel)})\n" for event, kernel in enumerate(with_kernel)]
     # The load decides how large tables are, so that one object serves them all.
     settings = {"ROWS": 1, "STACK_SLOTS": 1 << 16, "RING_PAGES": 1, "PAGE_SIZE": mmap.PAGESIZE, "USE_PIDNS": 0}
+    settings |= {"LEAF_ONLY": int(call_graph is CallGraph.NONE), "HAS_TASK_REGISTERS": int(has_task_registers())}
     namespace = os.stat("/proc/self/ns/pid")
     if namespace.st_ino != INITIAL_PID_NAMESPACE:
         settings |= {"USE_PIDNS": 1, "PIDNS_DEV": namespace.st_dev, "PIDNS_INO": namespace.st_ino}
@@ -162,6 +188,25 @@ def _request(with_kernel: Sequence[bool]) -> dict[str, Any]:
         "headers": str(folder / "stand-in"),
         "settings": settings,
     }
+
+
+def has_task_registers() -> bool:
+    """Whether the kernel tells a program the user registers of a thread that runs kernel code."""
+    code = b"".join(
+        INSTRUCTION.pack(*instruction)
+        for instruction in (
+            (0x85, 0, 0, _BPF_FUNC_GET_CURRENT_TASK_BTF),  # call
+            (0xBF, 0x01, 0, 0),  # r1 = r0
+            (0x85, 0, 0, _BPF_FUNC_TASK_PT_REGS),
+            (0xB7, 0, 0, 0),  # r0 = 0
+            (0x95, 0, 0, 0),  # exit
+        )
+    )
+    try:
+        os.close(load_program("probe", code))
+    except LoadError:
+        return False
+    return True
 
 
 def wait_for_running_programs() -> None:
@@ -180,21 +225,57 @@ class BpfSampler:
 
     Attributes:
         programs: one for each event.
+        arrays: what unwinding needs; None where user stacks are walked along frame pointers, or not at all.
+        questions: the ring in which the programs ask for mappings, likewise.
+        notes: what the user should know of how stacks are taken.
     """
 
-    def __init__(self, maps: dict[str, int], programs: list[int], common: int, sizes: TableSizes) -> None:
-        self.programs = programs
+    def __init__(self, loaded: Loaded, events: int, sizes: TableSizes, *, wants_walk: bool) -> None:
+        """Take over what was loaded; ``wants_walk``: walk user stacks by tables, where the kernel took that program."""
+        maps, programs, refused = loaded
+        self.programs = [programs[f"sample_{event}"] for event in range(events)]
+        self.arrays: UnwindArrays | None = None
+        self.questions: BpfRing | None = None
+        self.notes: list[str] = []
         self._maps = maps
-        self._common = common
         self._sizes = sizes
         self._counters = bpf_maps.PerCpuCounters(maps["counters"], len(COUNTERS))
         self._reader = bpf_maps.BatchReader(KEY_BYTES, VALUE_BYTES)
         self._use_b = 0
-        # The map must stay open: the kernel empties an array of programs when nobody holds it any more.
-        bpf_maps.update_u32(maps["common"], 0, common)
         self._samples_drained = 0
         self._closing = contextlib.ExitStack()
+        for fd in (*maps.values(), *programs.values()):
+            self._closing.callback(os.close, fd)
+        # The map must stay open: the kernel empties an array of programs when nobody holds it any more.
+        for step, name in enumerate(STEPS):
+            if name in programs:
+                bpf_maps.update_u32(maps["steps"], step, programs[name])
         self._stacks = self._closing.enter_context(BpfRing(maps["stacks"], sizes.ring_bytes))
+        if wants_walk:
+            self._walk(programs, refused)
+
+    def _walk(self, programs: dict[str, int], refused: dict[str, str]) -> None:
+        """Let the programs walk by tables, unless something of it is missing."""
+        reason = next(iter(refused.values()), "") or ("" if load_native() else "tdprof was built without its C library")
+        tracepoints = [(name, program) for program, names in TRACEPOINTS.items() for name in names]
+        with contextlib.ExitStack() as on_failure:
+            for name, program in tracepoints if not reason else ():
+                try:
+                    on_failure.callback(os.close, attach_tracepoint(name, programs[program]))
+                except OSError as error:
+                    reason = f"the kernel's tracepoint {name}: {error.strerror}"
+            if reason:
+                self.notes.append(f"stacks: frame pointers only, so callers may be missing ({reason})")
+                return
+            self._closing.push(on_failure.pop_all())
+        self.arrays = UnwindArrays(self._maps, self._sizes.arrays)
+        self.questions = self._closing.enter_context(BpfRing(self._maps["missing"], _QUESTIONS_BYTES))
+        bpf_maps.update_u32(self._maps["active"], ACTIVE_WALK, 1)
+
+    @property
+    def questions_fd(self) -> int:
+        """Becomes readable when the programs ask for mappings."""
+        return self._maps["missing"]
 
     def counters(self) -> dict[str, int]:
         """What the programs counted so far, by the names in ``COUNTERS``."""
@@ -213,7 +294,7 @@ class BpfSampler:
         self._samples_drained = self._counters.read()[0]
         resting = self._maps["rows_b" if self._use_b else "rows_a"]
         self._use_b ^= 1
-        bpf_maps.update_u32(self._maps["active"], 0, self._use_b)
+        bpf_maps.update_u32(self._maps["active"], ACTIVE_ROWS, self._use_b)
         time_ns = time.monotonic_ns()
         produced = self._stacks.produced
         wait_for_running_programs()
@@ -227,5 +308,3 @@ class BpfSampler:
 
     def __exit__(self, *exception: object) -> None:
         self._closing.close()
-        for fd in (*self._maps.values(), *self.programs, self._common):
-            os.close(fd)

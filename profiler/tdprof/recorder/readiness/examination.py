@@ -11,7 +11,7 @@ from tdprof.recorder.host import online_cpus
 from tdprof.recorder.readiness import pmus, settings, software
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
-from tdprof.recorder.readiness.trial import check_bpf, check_recording, try_recording
+from tdprof.recorder.readiness.trial import check_bpf, check_recording, check_stacks, try_recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ def examine(machine: Machine) -> Examination:
         settings.check_btf(machine),
         bcc,
         check_bpf(trial, is_allowed=is_allowed, bcc=bcc),
+        check_stacks(trial),
         *pmus.check_core_pmus(machine, pmus.count_together),
         pmus.check_other_pmus(machine),
         pmus.check_spe(machine, architecture),

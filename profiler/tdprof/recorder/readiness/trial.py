@@ -9,6 +9,7 @@ from tdprof.capture.manifest import Rung
 from tdprof.errors import TdprofError
 from tdprof.recorder.attach import MAX_SAMPLE_RATE, AttachedEvents, Rate, SamplingTarget
 from tdprof.recorder.bpf.sampler import TableSizes
+from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import online_cpus, read_setting
 from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.readiness.check import Check, CheckStatus
@@ -27,6 +28,8 @@ class Trial:
         event: what was sampled.
         evidence: what arrived.
         fix: if there is no rung, what to try.
+        has_tables: whether the BPF programs walk stacks by unwind tables.
+        doubt: why they do not.
     """
 
     rung: Rung | None
@@ -34,6 +37,8 @@ class Trial:
     event: str
     evidence: str
     fix: str = ""
+    has_tables: bool = False
+    doubt: str = ""
 
 
 def try_recording() -> Trial:
@@ -42,7 +47,7 @@ def try_recording() -> Trial:
     event = ", ".join(event.name for event in choice.events)
     limit = read_setting(MAX_SAMPLE_RATE) or DEFAULT_FREQUENCY_HZ
     rate = Rate(frequency_hz=min(DEFAULT_FREQUENCY_HZ, limit))
-    attempt = BpfAttempt(choice.events, TableSizes.for_rate(DEFAULT_FREQUENCY_HZ), is_wanted=True)
+    attempt = BpfAttempt(choice.events, TableSizes.for_rate(DEFAULT_FREQUENCY_HZ), CallGraph.AUTO, is_wanted=True)
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(attempt.close)
@@ -76,7 +81,23 @@ def try_recording() -> Trial:
         return Trial(
             None, f"{event} opens, but no sample arrives", event, evidence, "tdprof record -e cpu-clock -- CMD"
         )
-    return Trial(rung, reason, event, evidence)
+    has_tables = sampler is not None and sampler.arrays is not None
+    return Trial(rung, reason, event, evidence, has_tables=has_tables, doubt=" ".join(sampler.notes) if sampler else "")
+
+
+def check_stacks(trial: Trial) -> Check:
+    """Whether call stacks are whole without frame pointers."""
+    if trial.rung is None:
+        return Check("call-stacks", CheckStatus.UNKNOWN, "not tried, for nothing can be recorded")
+    if trial.has_tables:
+        return Check("call-stacks", CheckStatus.OK, "walked by the programs' unwind tables, in the kernel")
+    return Check(
+        "call-stacks",
+        CheckStatus.WARN,
+        trial.doubt or "walked by the kernel, along frame pointers",
+        "programs built without frame pointers have callers missing, and which is not known",
+        "" if trial.doubt else "sudo tdprof record (unwinding by tables needs BPF)",
+    )
 
 
 def check_recording(trial: Trial, container: Check) -> Check:

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The walk of a user stack in BPF: what it reads, and a step of the loop. Who includes this has the maps, and gives their
+ * elements by unwind_bucket(), unwind_row(), unwind_rule_at() and mapping_at(): bcc takes maps in the main file only.
+ */
+#ifndef TDPROF_WALK_H
+#define TDPROF_WALK_H
+
+#include "walk_state.h"
+
+#ifdef __aarch64__
+#define UNWIND_MACHINE UNWIND_AARCH64
+#else
+#define UNWIND_MACHINE UNWIND_X86_64
+#endif
+
+#define PAGE_OFFSET_MASK 4095ULL /* of the smallest pages; larger ones are whole numbers of them */
+
+/* By number, because bcc leaves these out where it cannot see the kernel's symbols. */
+static long (*walk_read_user)(void *to, __u32 bytes, const void *from) = (void *)BPF_FUNC_probe_read_user;
+static long (*walk_read_kernel)(void *to, __u32 bytes, const void *from) = (void *)BPF_FUNC_probe_read_kernel;
+static void *(*walk_current_task)(void) = (void *)BPF_FUNC_get_current_task_btf;
+static void *(*walk_task_registers)(void *task) = (void *)BPF_FUNC_task_pt_regs;
+
+/* Read the stack from the frame's beginning on, unless enough of it is there. */
+static __always_inline void fill_window(struct unwind_memory *memory, __u64 sp)
+{
+	__u64 start = sp & ~7ULL;
+
+	if (start - memory->start < memory->bytes)
+		return;
+	memory->start = start;
+	memory->bytes = WINDOW_BYTES;
+	if (walk_read_user(memory->word, WINDOW_BYTES, (void *)start) == 0)
+		return;
+	/* The stack ends, or was swapped out, within the window: the rest of this page. */
+	__u32 rest = (PAGE_OFFSET_MASK + 1 - (start & PAGE_OFFSET_MASK)) & (WINDOW_BYTES - 1);
+
+	memory->bytes = walk_read_user(memory->word, rest, (void *)start) == 0 ? rest : 0;
+}
+
+static __always_inline int unwind_read(struct unwind_memory *memory, __u64 address, __u64 *word)
+{
+	__u64 offset = address - memory->start;
+
+	if (address & 7)
+		return UNWIND_END_BAD_SP;
+	if (offset < memory->bytes) {
+		memory->index = offset >> 3;
+		*word = memory->word[memory->index & (WINDOW_BYTES / 8 - 1)];
+		return 0;
+	}
+	return walk_read_user(word, sizeof(*word), (void *)address) ? UNWIND_END_UNREADABLE : 0;
+}
+
+#include "unwind_step.h"
+#include "walk_registers.h"
+
+/* Make `mapping` the one that holds `address`; 0 if none does. */
+static __always_inline int find_mapping(struct walk *walk, __u64 address)
+{
+	struct unwind_tables *range = &walk->tables;
+
+	range->first = walk->space.first;
+	range->end = walk->space.first + walk->space.count;
+	/* 4,096 mappings; a process that has more executable ones is not walked beyond them. */
+	for (int step = 0; step < 13; step++) {
+		__u32 first = range->first, end = range->end;
+
+		if (first >= end)
+			break;
+		__u32 middle = first + ((end - first) >> 1);
+		const struct sample_mapping *candidate = mapping_at(middle);
+
+		if (!candidate)
+			return 0;
+		if (address < candidate->start) {
+			range->end = middle;
+		} else if (address - candidate->start >= candidate->bytes) {
+			range->first = middle + 1;
+		} else {
+			walk->mapping = *candidate;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* One frame: note it, and make the state its caller's. Not 0: the enum unwind_end of the stack. */
+static __always_inline int walk_frame(struct walk *walk)
+{
+	struct unwind_state *state = &walk->state;
+	__u64 address = unwind_lookup_pc(state);
+	__u32 depth = walk->stack.depth;
+	struct unwind_rule rule = {.cfa = UNWIND_FP_GUESS};
+	int end;
+
+	if (address - walk->mapping.start >= walk->mapping.bytes && !find_mapping(walk, address)) {
+		return walk->if_lost;
+	}
+	if (depth >= MAX_STACK_DEPTH)
+		return UNWIND_END_TOO_DEEP;
+	/* As all callers, an interrupted instruction is looked for one byte before what stands here. */
+	walk->stack.address[depth & 255] = state->pc + (depth > 0 && state->flags & UNWIND_EXACT ? 1 : 0);
+	walk->stack.depth = depth + 1;
+
+	if (!walk->mapping.otherwise) {
+		__u32 bucket = walk->mapping.first_bucket + ((address - walk->mapping.start) >> UNWIND_BUCKET_SHIFT);
+		const struct unwind_rule *found = unwind_rule_at(unwind_search(&walk->tables, bucket, address & 0xff));
+
+		if (!found)
+			return UNWIND_END_NO_TABLE;
+		rule = *found;
+	}
+	walk->if_lost = UNWIND_END_NO_MAPPING;
+	fill_window(&walk->memory, state->sp);
+	end = unwind_step(&walk->memory, state, &rule);
+	if (rule.cfa == UNWIND_FP_GUESS) {
+		__u32 otherwise = walk->mapping.otherwise ? walk->mapping.otherwise : UNWIND_END_NO_UNWIND_INFO;
+
+		walk->if_lost = otherwise;
+		if (end == UNWIND_END_NO_UNWIND_INFO || end == UNWIND_END_NO_MAPPING)
+			end = otherwise;
+		if (!walk->stack.guessed_from)
+			walk->stack.guessed_from = depth + 1;
+	}
+	return end;
+}
+
+#endif

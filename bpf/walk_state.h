@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A sample on its way through the programs of sample.bpf.c. */
+#ifndef TDPROF_WALK_STATE_H
+#define TDPROF_WALK_STATE_H
+
+#include "sample.h"
+#include "unwind.h"
+
+/* Of one program; then it calls itself. The kernel lets it do so 33 times. */
+#define FRAMES_PER_PROGRAM 9
+/* Stack bytes read at once: a frame needs two words of them, and each read costs as much as several frames. */
+#define WINDOW_BYTES 2048
+
+/*
+ * Numbers on their way to becoming an index. What the verifier knows of a number it forgets when that is stored in a map
+ * and loaded again; else it would follow every way on which the number can come about, hundreds of thousands of them.
+ */
+struct unwind_tables {
+	volatile __u32 index;
+	volatile __u32 first, end;
+};
+
+/* Part of the stack, read in one go. */
+struct unwind_memory {
+	__u64 start;
+	__u64 bytes;		/* that hold; 0: nothing was read yet */
+	volatile __u64 index;	/* as unwind_tables.index */
+	__u64 word[WINDOW_BYTES / 8];
+};
+
+/* Each CPU has one. */
+struct walk {
+	struct sample_key key;
+	struct unwind_state state;
+	struct sample_mapping mapping;	/* the last one found: most callers are in the same */
+	struct address_space space;
+	__u32 if_lost;			/* enum unwind_end where the next address is in no mapping */
+	struct unwind_tables tables;
+	struct unwind_memory memory;
+	struct stack_record stack;
+};
+
+#endif

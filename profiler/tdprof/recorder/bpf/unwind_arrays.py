@@ -1,0 +1,228 @@
+"""The arrays by which the BPF programs unwind: tables of files, and what each process has mapped.
+
+Layouts are those of ``bpf/unwind.h``, ``bpf/sample.h`` and ``profiler/native/unwind_api.h``.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tdprof.native.library import load_native
+from tdprof.recorder.bpf import maps as bpf_map
+
+PAGE_BYTES = 4096  # of an element of the three arrays
+_MOST_RULES = 65536
+RULE_PAGES = _MOST_RULES * 8 // PAGE_BYTES
+_MAPPING = struct.Struct("<QQII")  # struct sample_mapping
+_SPACE = struct.Struct("<IIII")  # struct address_space
+MOST_MAPPINGS = 4096  # of one process that a search finds, as `find_mapping` in bpf/walk.h
+TABLE_BEGINNING_BYTES = 120 + 16 * 24  # struct unwind_header and the segments: all that `covered` reads
+# A program that has read where a process's mappings are may still read them for that long; it needs microseconds.
+_GRACE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySizes:
+    """How much fits.
+
+    Attributes:
+        row_pages, bucket_pages: of ``PAGE_BYTES``.
+        mappings: of all processes together.
+        spaces: processes.
+    """
+
+    row_pages: int = 1280
+    bucket_pages: int = 320
+    mappings: int = 1 << 14
+    spaces: int = 1 << 12
+
+    def entries(self) -> dict[str, int]:
+        """How many elements each map has."""
+        return {
+            "unwind_rows": self.row_pages,
+            "unwind_buckets": self.bucket_pages,
+            "unwind_rules": RULE_PAGES,
+            "mappings": self.mappings,
+            "spaces": self.spaces,
+        }
+
+
+class Extent(NamedTuple):
+    """Executable memory of a process: with a table (``otherwise`` is 0), or how a stack ends that is lost there."""
+
+    start: int
+    size: int
+    first_bucket: int
+    otherwise: int
+
+
+class _Session(ctypes.Structure):
+    """``struct unwind_session``."""
+
+    _fields_ = (
+        ("rules", ctypes.c_void_p),
+        ("rule_slots", ctypes.c_void_p),
+        ("buckets", ctypes.c_void_p),
+        ("rows", ctypes.c_void_p),
+        ("rule_count", ctypes.c_uint32),
+        ("bucket_count", ctypes.c_uint32),
+        ("row_count", ctypes.c_uint32),
+        ("bucket_capacity", ctypes.c_uint32),
+        ("row_capacity", ctypes.c_uint32),
+    )
+
+
+class _Extent(ctypes.Structure):
+    """``struct unwind_extent``."""
+
+    _fields_ = (
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("bucket", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    )
+
+
+def covered(table: bytes, start: int, end: int, file_offset: int) -> tuple[int, int, int] | None:
+    """The part of a mapping that a table covers: (first address, end, bucket counted from the table's first)."""
+    library = load_native()
+    assert library is not None
+    function = library.tdprof_unwind_extent
+    function.argtypes = [ctypes.c_char_p, *[ctypes.c_uint64] * 3, ctypes.c_void_p]
+    function.restype = ctypes.c_int
+    found = _Extent()
+    if function(table, start, end, file_offset, ctypes.addressof(found)):
+        return None
+    return found.start, found.end, found.bucket
+
+
+class UnwindArrays:
+    """User space's side of the arrays. Owns no descriptor.
+
+    Args:
+        maps: descriptors by name.
+        sizes: with which the maps were created.
+    """
+
+    def __init__(self, maps: Mapping[str, int], sizes: ArraySizes) -> None:
+        self._maps = maps
+        self._sizes = sizes
+        self._rule_slots = (ctypes.c_uint32 * (2 * _MOST_RULES))()
+        self._session = _Session(
+            rule_slots=ctypes.addressof(self._rule_slots),
+            bucket_capacity=sizes.bucket_pages * PAGE_BYTES // 4,
+            row_capacity=sizes.row_pages * PAGE_BYTES // 4,
+        )
+        self._extents = _Extents(sizes.mappings)
+        self._of_process: dict[int, tuple[int, int]] = {}
+
+    def place(self, table: bytes) -> int | None:
+        """Append a checked table; returns the number of its first bucket, None if there is no room."""
+        library = load_native()
+        assert library is not None
+        function = library.tdprof_unwind_place
+        function.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        function.restype = ctypes.c_int
+        first = ctypes.c_uint32()
+        # Mapped only meanwhile: what is mapped counts as memory of this process.
+        with (
+            self._mapped("unwind_rules", RULE_PAGES) as self._session.rules,
+            self._mapped("unwind_buckets", self._sizes.bucket_pages) as self._session.buckets,
+            self._mapped("unwind_rows", self._sizes.row_pages) as self._session.rows,
+        ):
+            failed = function(ctypes.addressof(self._session), table, ctypes.addressof(first))
+        return None if failed else first.value
+
+    @contextlib.contextmanager
+    def _mapped(self, name: str, pages: int) -> Iterator[int]:
+        with mmap.mmap(self._maps[name], pages * PAGE_BYTES) as area:
+            start = ctypes.c_char.from_buffer(area)
+            try:
+                yield ctypes.addressof(start)
+            finally:
+                del start  # else the area cannot be unmapped
+
+    def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
+        """Say what a process has mapped from now on; False if there is no room for it.
+
+        Args:
+            pid: as the programs number it.
+            extents: sorted, without overlap.
+        """
+        extents = extents[:MOST_MAPPINGS]
+        first = self._extents.take(len(extents))
+        if first is None:
+            return False
+        size = -(-self._sizes.mappings * _MAPPING.size // mmap.PAGESIZE) * mmap.PAGESIZE
+        with mmap.mmap(self._maps["mappings"], size) as area:
+            for number, extent in enumerate(extents, first):
+                _MAPPING.pack_into(area, number * _MAPPING.size, *extent)
+        try:
+            self._update(pid, first, len(extents), is_asked=False)
+        except OSError:
+            self._extents.give_back(first, len(extents))
+            return False
+        self.release(pid)
+        self._of_process[pid] = first, len(extents)
+        return True
+
+    def answer(self, pid: int) -> None:
+        """Let the programs ask again about a process of which nothing new was found."""
+        first, count = self._of_process.get(pid, (0, 0))
+        with contextlib.suppress(OSError):
+            self._update(pid, first, count, is_asked=False)
+
+    def has(self, pid: int) -> bool:
+        """Whether the programs know mappings of a process; they forget it at exec."""
+        key, value = ctypes.c_uint32(pid), ctypes.create_string_buffer(_SPACE.size)
+        attr = struct.pack("=IIQQQ", self._maps["spaces"], 0, ctypes.addressof(key), ctypes.addressof(value), 0)
+        try:
+            bpf_map.bpf(bpf_map.BPF_MAP_LOOKUP_ELEM, bytearray(attr))
+        except OSError:
+            return False
+        return bool(_SPACE.unpack(value)[1])
+
+    def release(self, pid: int) -> None:
+        """A process has ended, or has other mappings now: what told of the old ones is free."""
+        if pid in self._of_process:
+            self._extents.give_back(*self._of_process.pop(pid))
+
+    def _update(self, pid: int, first: int, count: int, *, is_asked: bool) -> None:
+        key = ctypes.c_uint32(pid)
+        value = ctypes.create_string_buffer(_SPACE.pack(first, count, is_asked, 0), _SPACE.size)
+        attr = struct.pack("=IIQQQ", self._maps["spaces"], 0, ctypes.addressof(key), ctypes.addressof(value), 0)
+        bpf_map.bpf(bpf_map.BPF_MAP_UPDATE_ELEM, bytearray(attr))
+
+
+class _Extents:
+    """Runs of elements of an array: taken, given back, and taken again when nobody reads them any more."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._used = 0
+        self._free: list[tuple[float, int, int]] = []  # since when, first, count
+
+    def take(self, count: int) -> int | None:
+        """The first of ``count`` elements; None if there are no more."""
+        now = time.monotonic()
+        for at, (since, first, free) in enumerate(self._free):
+            if now - since < _GRACE_S:
+                break
+            if free >= count:
+                del self._free[at]
+                if free > count:
+                    self._free.insert(0, (since, first + count, free - count))
+                return first
+        if self._size - self._used < count:
+            return None
+        self._used += count
+        return self._used - count
+
+    def give_back(self, first: int, count: int) -> None:
+        if count:
+            self._free.append((time.monotonic(), first, count))

@@ -1,0 +1,57 @@
+"""What a recording is asked for, and how it ended."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tdprof.capture.manifest import Manifest
+from tdprof.errors import TdprofError
+from tdprof.model.events import TopdownInfo
+from tdprof.recorder.attach import Rate
+from tdprof.recorder.call_graph import CallGraph
+from tdprof.recorder.events import Event
+from tdprof.recorder.spe import SpeOptions
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What ``tdprof record`` was asked for. Exactly one of command, pids and is_system_wide is set.
+
+    Attributes:
+        topdown: which of the events to sample together as groups; None: each by itself.
+        notes: what the user should know of the plan, kept in the capture.
+        on_pass: told the number, from 1, of each run of the command, and how many there will be.
+    """
+
+    events: Sequence[Event] = ()
+    rate: Rate = field(default_factory=lambda: Rate(frequency_hz=999))
+    command: Sequence[str] = ()
+    pids: Sequence[int] = ()
+    is_system_wide: bool = False
+    duration_s: float | None = None
+    use_bpf: bool = True
+    call_graph: CallGraph = CallGraph.AUTO
+    spe: SpeOptions | None = None
+    topdown: TopdownInfo | None = None
+    notes: Sequence[str] = ()
+    on_pass: Callable[[int, int], None] = lambda _number, _total: None
+
+    @property
+    def passes(self) -> list[list[list[int]] | None]:
+        """The counter groups of each run of the command; None: no groups, every event by itself."""
+        if self.topdown is None:
+            return [None]
+        groups = [group.events for group in self.topdown.groups]
+        return [[group] for group in groups] if self.topdown.is_pass_per_group else [groups]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a recording ended.
+
+    Attributes:
+        manifest: as written.
+        failure: what stopped it early, with everything up to then kept; None if nothing did.
+    """
+
+    manifest: Manifest
+    failure: TdprofError | None

@@ -1,0 +1,133 @@
+"""Call stacks of programs without frame pointers: whole, with the true path, and a reason where they are not."""
+
+import platform
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from live.recording import Capture, record, user_function
+
+Build = Callable[[str], Path]
+BOTTOM = ("__libc_start_call_main", "__libc_start_main", "_start")
+PATHS = {
+    ("leaf", "with_big_frame", "with_alloca", "variadic", "main"),
+    ("leaf", "compare", "msort_with_tmp", "qsort_r", "by_callback", "main"),
+    ("leaf", "deep", "main"),
+}
+
+
+@pytest.fixture(scope="session")
+def frameless(build: Build) -> Path:
+    """A program that is built as distributions build theirs."""
+    return build("paths.c")
+
+
+def ends(capture: Capture) -> Counter[str | None]:
+    """Samples by the end of their user call stack; None: it has none."""
+    stacks = pq.ParquetFile(capture.folder / "stacks.parquet").read().to_pylist()
+    end_of = {stack["stack"]: stack["end"] for stack in stacks if not stack["is_kernel"]}
+    counter: Counter[str | None] = Counter()
+    for sample in pq.ParquetFile(capture.folder / "samples.parquet").read().to_pylist():
+        counter[end_of.get(sample["user_stack"])] += sample["count"]
+    return counter
+
+
+def path_of(frames: tuple[str, ...]) -> tuple[str, ...]:
+    """A stack's functions without kernel and C library's start, recursion and splinters of a function once."""
+    names = [frame.split(" [")[0] for frame in frames if not frame.startswith("_")]
+    return tuple(name for at, name in enumerate(names) if not at or names[at - 1] != name)
+
+
+def whole_share(capture: Capture) -> float:
+    found = ends(capture)
+    return found["complete"] / found.total()
+
+
+@pytest.mark.needs_bpf
+def test_every_path_is_the_true_one(frameless: Path, folder: Path) -> None:
+    capture = record("-F", "1999", "--", frameless, "2", folder=folder)
+    assert whole_share(capture) >= 0.99, ends(capture)
+    in_leaf = capture.count(lambda sample: path_of(sample.frames) if user_function(sample) == "leaf" else None)
+    true = sum(count for path, count in in_leaf.items() if path[path.index("leaf") :] in PATHS)
+    assert true >= 0.99 * in_leaf.total(), in_leaf
+    wrong = sum(
+        count for path, count in in_leaf.items() if path[-1] == "main" and path[path.index("leaf") :] not in PATHS
+    )
+    assert wrong <= 0.003 * in_leaf.total(), in_leaf
+    assert in_leaf.total() >= 0.9 * capture.profile.total_samples().sum()
+
+
+@pytest.mark.needs_bpf
+def test_a_stack_is_as_deep_as_it_is(frameless: Path, folder: Path) -> None:
+    capture = record("-F", "1999", "--", frameless, "0.6", folder=folder)
+    deepest = max(len(sample.frames) for sample in capture.samples)
+    assert 181 + len(BOTTOM) < deepest <= 255
+
+
+@pytest.mark.needs_bpf
+def test_exec_is_followed(frameless: Path, folder: Path) -> None:
+    capture = record("--", frameless, "0.6", frameless, "0.6", folder=folder)
+    assert whole_share(capture) >= 0.95, ends(capture)
+    assert capture.profile.total_samples().sum() >= 1000
+
+
+@pytest.mark.needs_bpf
+def test_forked_processes_have_their_parents_mappings(frameless: Path, folder: Path) -> None:
+    code = (
+        "import os, time; [os.fork() for _ in range(2)]; end = time.process_time() + 0.5\n"
+        "while time.process_time() < end: sorted(range(999))"
+    )
+    capture = record("--", "/usr/bin/python3", "-c", code, folder=folder)
+    assert whole_share(capture) >= 0.95, ends(capture)
+    assert len({sample.pid for sample in capture.samples}) == 4
+
+
+@pytest.mark.needs_bpf
+def test_a_library_loaded_later_is_walked(build: Build, folder: Path) -> None:
+    capture = record("--", build("host.c"), build("plugin.c"), "0.6", folder=folder)
+    in_plugin = capture.count(
+        lambda sample: path_of(sample.frames)[-1] == "main" if user_function(sample) == "plugin_work" else None
+    )
+    assert in_plugin[True] >= 0.95 * in_plugin.total() > 300
+
+
+@pytest.mark.needs_bpf
+def test_a_running_process_is_walked_from_the_first_sample(frameless: Path, folder: Path) -> None:
+    with subprocess.Popen([frameless, "60"]) as process:
+        try:
+            capture = record("-p", process.pid, "--duration", "1", folder=folder)
+        finally:
+            process.kill()
+    assert whole_share(capture) >= 0.99, ends(capture)
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.parametrize("way", ["fp", "no"])
+def test_other_ways_of_taking_stacks(frameless: Path, folder: Path, way: str) -> None:
+    capture = record("--call-graph", way, "--", frameless, "0.6", folder=folder)
+    assert set(ends(capture)) <= {"frame-pointers-only", None}
+    depths: Counter[Any] = capture.count(lambda sample: len(sample.frames))
+    if way == "no":
+        assert max(depths) <= 2  # of the kernel and of user space one each
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its machine code is x86-64's")
+def test_what_is_incomplete_hangs_below_its_reason(folder: Path) -> None:
+    # A loop that is made at run time, with a frame pointer that leads nowhere.
+    code = (
+        "import ctypes, mmap, time\n"
+        "area = mmap.mmap(-1, 4096, prot=7)\n"
+        "area.write(bytes.fromhex('55' '31ed' '48c7c10084d717' '48ffc9' '75fb' '5dc3'))\n"  # 400 million times
+        "call = ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(area)))\n"
+        "call()\n"
+    )
+    capture = record("--", "/usr/bin/python3", "-c", code, folder=folder)
+    assert ends(capture)["jit"] >= 50
+    roots = capture.count(lambda sample: sample.frames[-1])
+    assert roots["[incomplete: jit]"] == ends(capture)["jit"]
