@@ -125,6 +125,17 @@ def cut_chains(places: Places, outside: NDArray[np.bool_]) -> tuple[I64, NDArray
     return lengths, used
 
 
+def with_single_places(places: Places, count: int) -> Places:
+    """The chains and ``count`` more, each of a place of its own that has no address."""
+    more = np.arange(count, dtype=np.int64)
+    return Places(
+        np.concatenate([places.start, places.start[-1] + 1 + more]),
+        np.concatenate([places.place, (len(places.address) + more).astype(np.int32)]),
+        np.concatenate([places.address, np.zeros(count, np.uint64)]),
+        np.concatenate([places.context, np.zeros(count, np.uint32)]),
+    )
+
+
 def gather_numbered(places: Places, lengths: I64, number: I32, rows: I64) -> tuple[U32, I32]:
     """Stacks put together out of beginnings of chains.
 

@@ -8,13 +8,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
-from tdprof.attribute.places import Places, cut_chains, gather_numbered, number_places
+from tdprof.attribute.places import Places, cut_chains, gather_numbered, number_places, with_single_places
 from tdprof.model.addresses import FileKind, MappedFile
-from tdprof.model.arrays import I32, I64, U32, U64, distinct
+from tdprof.model.arrays import I32, I64, U8, U32, U64, distinct
+from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.frames import number_values
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 # Paths that the kernel gives to memory that has no file behind it.
+# The outermost frame was reached; or how the kernel walks, which does not tell.
+_WHOLE = (StackEnd.COMPLETE, StackEnd.FRAME_POINTERS_ONLY)
 _ANY_TIME = 2**63 - 1
 _KERNEL_CONTEXT = 2**32 - 1  # of kernel addresses, which mean the same everywhere
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
@@ -29,7 +32,8 @@ class AttributedStacks:
     Attributes:
         mapped_files: distinct files.
         ranges: for each of them one mapping: (address, length, file offset).
-        location_file: int32[m], index into ``mapped_files``, -1: nothing was mapped there.
+        location_file: int32[m], index into ``mapped_files``, -1: nothing was mapped there, -2 - k: no address, but
+            ``markers[k]``.
         location_address: uint64[m], file offset; the run-time address for kernel, anonymous and unmapped code.
             Return addresses are one less than sampled, so that they fall into the call.
         stack_start: uint32[k + 1], locations of stack i are ``stack_location[stack_start[i]:stack_start[i + 1]]``.
@@ -37,6 +41,9 @@ class AttributedStacks:
         sample_stack: int32[n], the stack of each sample.
         is_cut: bool[n], samples whose user call chain left every mapping, as a walk along frame pointers does in code
             built without them; what follows is no caller, and left out.
+        sample_end: uint8[n], why each user call chain ended: a ``StackEnd``; 0: there is none, or it is not known.
+        is_guessed: bool[n], samples some of whose callers were guessed.
+        markers: texts that stand for what is missing, as the outermost frame of incomplete stacks.
         left_out: samples that have no stack here, or only its kernel part, since all together are too many.
     """
 
@@ -48,6 +55,9 @@ class AttributedStacks:
     stack_location: I32
     sample_stack: I32
     is_cut: NDArray[np.bool_]
+    sample_end: U8
+    is_guessed: NDArray[np.bool_]
+    markers: list[str]
     left_out: int = 0
 
 
@@ -85,7 +95,19 @@ def attribute_stacks(
     fitting = _fitting(np.append(lengths, 0)[chain_rows].sum(axis=1), len(samples))
     chain_rows[fitting:] = -1
     is_left_out |= sample_stack >= fitting
-    stack_start, stack_location = gather_numbered(places, lengths, location, chain_rows)
+    ends = np.append(_ends(stacks)[user_rows], np.uint8(0))
+    markers = [end for end in StackEnd if end not in _WHOLE and (ends == end).any()]
+    marked = with_single_places(places, len(markers))
+    marker_rows = np.full(len(chain_rows), -1, np.int64)
+    user_chain = np.where(chain_rows[:, 1] < 0, -1, chain_rows[:, 1] - len(kernel_rows))
+    for number, end in enumerate(markers):
+        marker_rows[ends[user_chain] == end] = len(lengths) + number
+    stack_start, stack_location = gather_numbered(
+        marked,
+        np.concatenate([lengths, np.ones(len(markers), np.int64)]),
+        np.concatenate([location, len(first) + np.arange(len(markers), dtype=np.int32)]),
+        np.column_stack([chain_rows, marker_rows]),
+    )
 
     is_cut = np.append((lengths < np.diff(places.start))[len(kernel_rows) :], False)
     files_used = distinct(file[first][file[first] >= 0])
@@ -94,12 +116,15 @@ def attribute_stacks(
     return AttributedStacks(
         [files.distinct[index] for index in files_used.tolist()],
         [files.ranges[index] for index in files_used.tolist()],
-        renumber[file[first]],
-        address[first],
+        np.concatenate([renumber[file[first]], -2 - np.arange(len(markers), dtype=np.int32)]),
+        np.concatenate([address[first], np.zeros(len(markers), np.uint64)]),
         stack_start,
         stack_location,
         sample_stack,
         is_cut[user_of],
+        ends[user_of],
+        np.append(_is_guessed(stacks)[user_rows], False)[user_of],
+        [f"[incomplete: {end.word}]" for end in markers],
         int(samples["count"].to_numpy()[is_left_out].sum()),
     )
 
@@ -110,6 +135,24 @@ def _fitting(lengths: I64, size: int) -> int:
     A chain stands again for each process and time that it was sampled in, and for each chain of the kernel before it.
     """
     return int(np.searchsorted(np.cumsum(lengths), _SPARE_PLACES + _PLACES_EACH * (len(lengths) + size), "right"))
+
+
+def _ends(stacks: pa.Table) -> U8:
+    """uint8[stacks]: a ``StackEnd``; 0 where the table does not tell, or tells what this version does not know."""
+    if "end" not in stacks.column_names:
+        return np.zeros(len(stacks), np.uint8)
+    encoded = _in_one(stacks["end"].cast(pa.string())).dictionary_encode()
+    known = {end.word: int(end) for end in StackEnd}
+    numbers = np.array([*(known.get(word, 0) for word in encoded.dictionary.to_pylist()), 0], np.uint8)
+    found: U8 = numbers[encoded.indices.fill_null(len(numbers) - 1).to_numpy()]
+    return found
+
+
+def _is_guessed(stacks: pa.Table) -> NDArray[np.bool_]:
+    if "guessed_from" not in stacks.column_names:
+        return np.zeros(len(stacks), bool)
+    found: NDArray[np.bool_] = _in_one(stacks["guessed_from"].is_valid()).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.Array:

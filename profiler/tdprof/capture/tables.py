@@ -129,16 +129,16 @@ def _open(path: str) -> pq.ParquetFile:
     return pq.ParquetFile(path, metadata=file.metadata, read_dictionary=text, **_FOOTER_LIMITS) if text else file
 
 
-def read_side_table(folder: Path, name: str) -> tuple[pa.Table, str]:
-    """A table that a profile can be made without.
+def read_side_table(folder: Path, name: str, optional: Sequence[str] = ()) -> tuple[pa.Table, str]:
+    """A table that a profile can be made without; arguments as of ``read_table``.
 
     Returns:
         The table and ""; or an empty one, and a sentence: why it cannot be read, and what therefore is not known.
     """
     try:
-        return read_table(folder, name), ""
+        return read_table(folder, name, optional), ""
     except TdprofError as error:
-        return _SCHEMAS[name].empty_table(), f"{error.message}; {_UNKNOWN_WITHOUT[name]}"
+        return _with_columns(name, optional).empty_table(), f"{error.message}; {_UNKNOWN_WITHOUT[name]}"
 
 
 def has_table(folder: Path, name: str) -> bool:

@@ -10,6 +10,7 @@ from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import I32, U8, U32, U64
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
+from tdprof.model.stack_ends import StackEnd
 
 NO_ID = 0xFFFFFFFF  # a process or thread that the recording does not tell
 
@@ -92,6 +93,24 @@ class SampleTable:
 
 
 @dataclass(frozen=True, slots=True)
+class StackWalks:
+    """How far the user call stacks reach. Each number counts samples.
+
+    Attributes:
+        ends: of the samples with a user call stack of which it is known: how many ended so, the commonest first.
+        guessed: those of them with callers that were guessed along frame pointers.
+    """
+
+    ends: dict[StackEnd, int]
+    guessed: int
+
+    @property
+    def total(self) -> int:
+        """Samples of which it is known how their stack ended."""
+        return sum(self.ends.values())
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """Everything a report or an exporter needs; symbols are already resolved."""
 
@@ -113,6 +132,7 @@ class Profile:
     notes: Sequence[str] = ()  # what else a reader of the numbers should know, a sentence each
     is_whole_run: bool = False  # a command, from its start to its end: amounts, not only shares, mean something
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
+    walks: StackWalks | None = None  # None: the recording does not tell
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read
 
     def without(self, reason: str) -> "Profile":

@@ -20,7 +20,8 @@ from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings
-from tdprof.model.profile import LocationTable, Profile, SampleTable, StackTable
+from tdprof.model.profile import LocationTable, Profile, SampleTable, StackTable, StackWalks
+from tdprof.model.stack_ends import StackEnd
 from tdprof.pipeline.finish import tables_of
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, ignore_progress, open_symbolizer
 from tdprof.profile.naming import name_locations
@@ -45,7 +46,7 @@ def load_profile(
     with tables_of(folder) as (tables, manifest):
         samples = read_table(tables, "samples")
         _check_samples(folder, samples, manifest)
-        stacks, no_stacks = read_side_table(tables, "stacks")
+        stacks, no_stacks = read_side_table(tables, "stacks", ("end", "guessed_from"))
         placed = _place(tables, samples, stacks)
         del stacks  # their addresses can be most of the memory
         profile = _make_profile(tables, manifest, samples, placed, symbols, progress)
@@ -56,7 +57,9 @@ def load_profile(
         *doubt_events(profile.events, total, profile.total_weight().tolist(), manifest.losses),
     ]
     if placed.has_mappings:
-        doubts += cut_doubt(int(profile.samples.count[placed.attributed.is_cut].sum()), sum(total))
+        # What a walk by tables leaves out has its reason beside it.
+        by_kernel = np.isin(placed.attributed.sample_end, [0, StackEnd.FRAME_POINTERS_ONLY])
+        doubts += cut_doubt(int(profile.samples.count[placed.attributed.is_cut & by_kernel].sum()), sum(total))
     profile = replace(profile, notes=[*profile.notes, *doubts])
     return profile.without(no_stacks) if no_stacks else profile
 
@@ -124,6 +127,7 @@ def _make_profile(
             attributed.location_address,
             symbolizer.locate,
             demangle,
+            attributed.markers,
         )
         namespaces, no_namespaces = None, ""
         if has_table(tables, "namespaces"):
@@ -164,7 +168,18 @@ def _make_profile(
         unreadable=[*map(printable, unreadable)],
         is_whole_run=manifest.ran_to_end,
         topdown=manifest.topdown,
+        walks=_walks(attributed, samples),
     )
+
+
+def _walks(attributed: AttributedStacks, samples: pa.Table) -> StackWalks | None:
+    count = samples["count"].to_numpy()
+    by_end = np.bincount(attributed.sample_end, count, len(StackEnd) + 1).astype(np.int64)[1:]
+    if not by_end.any():
+        return None
+    ends = {end: number for end, number in zip(StackEnd, by_end.tolist(), strict=True) if number}
+    ends = dict(sorted(ends.items(), key=lambda item: -item[1]))
+    return StackWalks(ends, int(count[attributed.is_guessed].sum()))
 
 
 def _container_doubts(

@@ -36,16 +36,22 @@ class _Function(NamedTuple):
 
 
 def name_locations(
-    mapped_files: Sequence[MappedFile], file: I32, address: U64, locate: Locate, demangle: Demangle
+    mapped_files: Sequence[MappedFile],
+    file: I32,
+    address: U64,
+    locate: Locate,
+    demangle: Demangle,
+    markers: Sequence[str] = (),
 ) -> tuple[FunctionTable, LocationTable]:
     """Symbolize every location.
 
     Args:
         mapped_files: distinct files.
-        file: int32[n], index into them, -1 where nothing was mapped.
+        file: int32[n], index into them, -1 where nothing was mapped, -2 - k where ``markers[k]`` stands for an address.
         address: uint64[n], as ``Locations`` are asked for.
         locate: looks distinct addresses of one file up.
         demangle: makes names readable.
+        markers: texts that stand for what is no address.
 
     Returns:
         Functions, and the n locations with at least one frame each. An unknown address of a file is a function
@@ -66,6 +72,11 @@ def name_locations(
             counts[rows[is_known]] = frames[is_known]
             parts.append(_Part(rows[is_known], functions.number(found, index), found.line))
             rows = rows[~is_known]
+        if index < -1:
+            reason[rows] = Unknown.KNOWN
+            numbers = functions.number_unknown([markers[-2 - index]] * len(rows), -1)
+            parts.append(_Part(rows, numbers, np.zeros(len(rows), np.uint32)))
+            continue
         texts = [f"[{REASON_TEXT[Unknown(number)]}]" for number in reason[rows].tolist()]
         if index >= 0:
             name = mapped_files[index].path.rpartition("/")[2]
@@ -81,7 +92,7 @@ def name_locations(
         at = np.repeat(frame_start[part.rows] - before, lengths) + np.arange(len(part.function))
         frame_function[at], frame_line[at] = part.function, part.line
     location_table = LocationTable(
-        mapped_file=file,
+        mapped_file=np.maximum(file, -1),
         address=address,
         reason=reason,
         frame_start=frame_start.astype(np.uint32),

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tdprof.model.findings import Findings
-from tdprof.model.profile import Profile
+from tdprof.model.profile import Profile, StackWalks
 from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples
 from tdprof.report.findings_json import function_json, metrics_json, program_json
@@ -63,6 +63,7 @@ def _header(profile: Profile, unknown: list[UnknownSamples]) -> dict[str, Any]:
             for i, event in enumerate(profile.events)
         ],
         "losses": asdict(profile.losses),
+        "stacks": _walks_json(profile.walks),
         "notes": [*profile.notes],
         "unknown": [
             {
@@ -72,6 +73,17 @@ def _header(profile: Profile, unknown: list[UnknownSamples]) -> dict[str, Any]:
             }
             for each in unknown
         ],
+    }
+
+
+def _walks_json(walks: StackWalks | None) -> dict[str, Any] | None:
+    """How many samples' user call stacks ended how; null where that is not known."""
+    if walks is None:
+        return None
+    return {
+        "samples": walks.total,
+        "ends": {end.word: count for end, count in walks.ends.items()},
+        "guessed": walks.guessed,
     }
 
 

@@ -10,7 +10,8 @@ from tdprof.model.addresses import Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
-from tdprof.model.profile import Profile
+from tdprof.model.profile import Profile, StackWalks
+from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.text import printable
 
@@ -54,7 +55,36 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
         ("measured", measured),
         ("sampled", f"{plural(len(distinct(pid)), 'process', 'es')}, {plural(len(distinct(tid)), 'thread', 's')}"),
         ("rung", rung),
+        *_stacks(profile.walks),
     ]
+
+
+def _stacks(walks: StackWalks | None) -> Iterator[tuple[str, str]]:
+    """How many samples have their whole user call stack, and the commonest reasons why others have not."""
+    if walks is None:
+        return
+    if list(walks.ends) == [StackEnd.FRAME_POINTERS_ONLY]:
+        yield "stacks", "frame pointers only: callers may be missing, and which is not known"
+        return
+    total = walks.total
+    parts = [f"{_share(walks.ends.get(StackEnd.COMPLETE, 0), total)} of samples have complete user stacks"]
+    others = [(end, count) for end, count in walks.ends.items() if end is not StackEnd.COMPLETE]
+    reasons = [f"{_share(count, total)} {end.word}: {end.meaning}" for end, count in others[:2]]
+    if rest := sum(count for _, count in others[2:]):
+        reasons.append(f"{_share(rest, total)} for other reasons")
+    if reasons:
+        parts[0] += f" ({'; '.join(reasons)})"
+    if walks.guessed:
+        parts.append(f"in {_share(walks.guessed, total)} some callers are guessed along frame pointers")
+    yield "stacks", "; ".join(parts)
+
+
+def _share(part: int, whole: int) -> str:
+    """Never rounded to all or nothing."""
+    percent = 100 * part / whole
+    if 0 < part < whole and not 0.05 <= percent < 99.95:
+        return "<0.1%" if percent < 1 else ">99.9%"
+    return f"{percent:.1f}%"
 
 
 def doubts(profile: Profile, unknown: list[UnknownSamples]) -> list[str]:

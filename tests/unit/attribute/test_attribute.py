@@ -1,12 +1,14 @@
 """Samples to address spaces, mappings and file offsets."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from builders.capture_tables import mappings, processes, samples, stacks
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.model.addresses import FileKind
+from tdprof.model.stack_ends import StackEnd
 
 APP, LIB, OLD = "/bin/app", "/lib/lib.so", "/bin/sh"
 
@@ -15,6 +17,23 @@ def find(spaces: AddressSpaces, pid: int, time_ns: int, address: int, name: str 
     names = None if name is None else np.array([name], object)
     space = spaces.space_of_samples(np.array([pid], np.uint32), np.array([time_ns], np.uint64), names)
     return int(spaces.find(int(space[0]), np.array([address], np.uint64), np.array([time_ns], np.uint64))[0])
+
+
+def test_incomplete_stacks_have_a_root_that_says_why() -> None:
+    maps = mappings((0, 7, 0x1000, 0x1000, 0, APP, None))
+    ends = ["complete", "bad-sp", None, "frame-pointers-only", "of a later version"]
+    chains = stacks(*((number, False, [0x1100, 0x1200]) for number in range(1, 6)))
+    chains = chains.append_column("end", pa.array(ends).dictionary_encode())
+    chains = chains.append_column("guessed_from", pa.array([None, 2, None, None, None], pa.uint16()))
+    taken = samples(*((1, 0, 7, 7, "app", number, None, 1, 1) for number in range(1, 6)))
+    found = attribute_stacks(taken, chains, maps, AddressSpaces(maps, processes()))
+    depths = np.diff(found.stack_start.astype(int))[found.sample_stack]
+    assert depths.tolist() == [2, 3, 2, 2, 2]
+    roots = found.stack_location[found.stack_start[1:].astype(int) - 1][found.sample_stack]
+    assert (found.location_file[roots] == -2).tolist() == [False, True, False, False, False]
+    assert found.markers == ["[incomplete: bad-sp]"]
+    assert found.sample_end.tolist() == [StackEnd.COMPLETE, StackEnd.BAD_SP, 0, StackEnd.FRAME_POINTERS_ONLY, 0]
+    assert found.is_guessed.tolist() == [False, True, False, False, False]
 
 
 def test_exec_replaces_every_mapping() -> None:

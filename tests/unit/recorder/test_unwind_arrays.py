@@ -25,7 +25,7 @@ def test_layouts_are_those_of_the_headers(tmp_path: Path) -> None:
     lines = [f'printf("%zu\\n", sizeof({name}));' for name in sizes]
     source = '#include <stdio.h>\n#include <linux/types.h>\n#include "sample.h"\n#include "unwind_api.h"\n'
     (tmp_path / "layout.c").write_text(source + f"int main(void) {{ {' '.join(lines)} return 0; }}\n")
-    command = ["gcc", f"-I{BPF}", f"-I{NATIVE}", "-o", tmp_path / "layout", tmp_path / "layout.c"]
+    command = ["gcc", f"-I{BPF}", f"-I{NATIVE}", "-o", str(tmp_path / "layout"), str(tmp_path / "layout.c")]
     subprocess.run(command, check=True)
     output = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout
     mapping, space, question, session, extent, header, segment = map(int, output.split())
