@@ -96,6 +96,11 @@ static __always_inline int walk_frame(struct walk *walk)
 	int end;
 
 	if (address - walk->mapping.start >= walk->mapping.bytes && !find_mapping(walk, address)) {
+		/* Where the sample was taken is known, whatever is mapped there. */
+		if (depth == 0) {
+			walk->stack.address[0] = state->pc;
+			walk->stack.depth = 1;
+		}
 		return walk->if_lost;
 	}
 	if (depth >= MAX_STACK_DEPTH)

@@ -77,6 +77,18 @@ def test_exec_is_followed(frameless: Path, folder: Path) -> None:
 
 
 @pytest.mark.needs_bpf
+def test_what_is_not_walked_still_has_where_it_ran(folder: Path) -> None:
+    # Many processes too short for their mappings to be known.
+    capture = record(
+        "-F", "4999", "--", "/bin/sh", "-c", "for i in $(seq 40); do /bin/ls / >/dev/null; done", folder=folder
+    )
+    assert capture.profile.total_samples().sum() >= 100
+    assert not [sample for sample in capture.samples if not sample.frames]
+    stacks = pq.ParquetFile(capture.folder / "stacks.parquet").read().to_pylist()
+    assert all(stack["addresses"] for stack in stacks)
+
+
+@pytest.mark.needs_bpf
 def test_forked_processes_have_their_parents_mappings(frameless: Path, folder: Path) -> None:
     code = (
         "import os, time; [os.fork() for _ in range(2)]; end = time.process_time() + 0.5\n"
