@@ -18,6 +18,7 @@ from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget, threads_of
 from tdprof.recorder.bpf import sampler as bpf_sampler
+from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
 from tdprof.recorder.first_files import files_of_command
 from tdprof.recorder.host import describe_host, online_cpus
 from tdprof.recorder.hotplug import CpuFollower
@@ -61,6 +62,8 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         passes = options.passes
         together = max(len(group) for group in passes[0]) if passes[0] else len(choice.events)
         sizes = bpf_sampler.TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * len(cpus) * together)
+        if options.is_system_wide:
+            sizes = replace(sizes, arrays=OF_A_MACHINE)
         attempt = BpfAttempt(choice.events, sizes, options.call_graph, is_wanted=options.use_bpf)
         stack.callback(attempt.close)
         host = describe_host()
