@@ -91,7 +91,7 @@ def test_level_1_is_one_group_of_six_counters_and_the_cycle_counter(stat: Callab
     assert sum(found["metrics"][name]["value"] for name in LEVEL_1) == pytest.approx(100, abs=0.1)
     assert all("running_percent" not in found["metrics"][name] for name in LEVEL_1)
     assert "took turns" not in told
-    assert found["bottleneck"] == ["retiring"]
+    assert found["bottleneck"] == "retiring"
 
 
 @pytest.mark.needs_perf

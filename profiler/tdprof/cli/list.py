@@ -12,11 +12,11 @@ import click
 from tdprof.catalog.choose import catalog_names, format_cpus, load_packaged
 from tdprof.catalog.entries import Catalog, CatalogEvent, Metric, MetricGroup
 from tdprof.catalog.midr import read_core_types
-from tdprof.cli.columns import format_columns
+from tdprof.catalog.tree import tree_nodes
 from tdprof.cli.core_options import core_options, required_catalog
 from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.cli.standard_error import say
-from tdprof.metrics.topdown import tree_rows
+from tdprof.report.columns import format_columns
 from tdprof.report.csv import write_rows
 
 Json = dict[str, Any]
@@ -217,7 +217,7 @@ def _tree(catalog: Catalog) -> list[Json]:
             "next": list(catalog.tree.get(row.name, ())),
             "advice": "" if row.is_group else catalog.metrics[row.name].advice,
         }
-        for row in tree_rows(catalog)
+        for row in tree_nodes(catalog)
     ]
 
 

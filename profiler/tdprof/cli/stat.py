@@ -11,16 +11,15 @@ from typing import Any, BinaryIO
 import click
 
 from tdprof.catalog.choose import CatalogChoice
-from tdprof.cli import stat_print
 from tdprof.cli.core_options import chosen_catalog, core_options, required_catalog
 from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.cli.standard_error import say
-from tdprof.cli.stat_print import Selection
 from tdprof.errors import TdprofError
 from tdprof.linux.output_file import new_file
-from tdprof.metrics.advice import doubts
 from tdprof.metrics.counts import parse_counts
+from tdprof.metrics.diagnosis import advice_along, diagnose_counts, doubts
 from tdprof.metrics.schedule import MAX_COUNTERS, MIN_COUNTERS
+from tdprof.model.findings import NO_DIAGNOSIS, Diagnosis
 from tdprof.model.measurement import Measurement
 from tdprof.pipeline.count import evaluate_counts, measure, plan_counting
 from tdprof.pipeline.plan import select_metrics
@@ -28,6 +27,8 @@ from tdprof.recorder.counted_run import CountedRun, Subject
 from tdprof.recorder.events import Event, core_pmus, parse_events
 from tdprof.recorder.pmu import find_arm_pmu, parse_cpus, probe_counters
 from tdprof.recorder.workload import check_command
+from tdprof.report import counts
+from tdprof.report.counts import Selection
 
 # perf stat's own defaults.
 SOFTWARE_EVENTS = "task-clock,context-switches,cpu-migrations,page-faults"
@@ -196,12 +197,12 @@ class _Writer:
 
     def write_interval(self, measurement: Measurement) -> None:
         if self.given.as_json:
-            found = stat_print.measurement_json(measurement, self.catalog, (), {})
-            self._put(stat_print.format_json(found, one_line=True))
+            found = self._json(measurement, (), {})
+            self._put(counts.format_json(found, one_line=True))
         elif self.given.as_csv:
-            self._put(stat_print.format_csv(measurement, with_header=not self.has_written))
+            self._put(counts.format_csv(measurement, with_header=not self.has_written))
         else:
-            events = stat_print.format_events(measurement, self.selection, only_counted=True)
+            events = counts.format_events(measurement, self.selection, only_counted=True)
             self._put("\n".join([f"{measurement.end_s:.3f} s", *events, *self._metrics(measurement), ""]))
 
     def write(self, measurement: Measurement, subject: Subject, exit_status: int | None) -> None:
@@ -212,26 +213,36 @@ class _Writer:
                 "exit_status": exit_status,
                 "repetitions": self.given.repeat,
             }
-            self._put(stat_print.format_json(stat_print.measurement_json(measurement, self.catalog, self.notes, extra)))
+            self._put(counts.format_json(self._json(measurement, self.notes, extra)))
         elif self.given.as_csv:
-            self._put(stat_print.format_csv(measurement, with_header=True))
+            self._put(counts.format_csv(measurement, with_header=True))
         else:
             parts = [_describe(subject), self.catalog.title if self.catalog else "", f"{measurement.seconds:.3f} s"]
             parts += [f"mean of {self.given.repeat} runs"] if self.given.repeat > 1 else []
-            events = stat_print.format_events(measurement, self.selection)
+            events = counts.format_events(measurement, self.selection)
             self._put("\n".join([", ".join(filter(None, parts)), "", *events, *self._metrics(measurement)]))
 
     def write_counts(self, measurement: Measurement) -> None:
         self._doubt(measurement)
         if self.given.as_json:
-            self._put(stat_print.format_json(stat_print.metrics_json(measurement)))
+            self._put(counts.format_json(counts.metrics_json(measurement)))
         elif self.given.as_csv:
-            self._put(stat_print.format_csv(measurement, with_header=True))
+            self._put(counts.format_csv(measurement, with_header=True))
         else:
             self._put("\n".join(self._metrics(measurement)).lstrip("\n"))
 
     def _metrics(self, measurement: Measurement) -> list[str]:
-        return stat_print.format_metrics(measurement, self.selection) if self.selection else []
+        if self.selection is None:
+            return []
+        diagnosis = self._diagnose(measurement)
+        advice = advice_along(self.selection.catalog, diagnosis.path)
+        return counts.format_metrics(measurement, self.selection, diagnosis, advice)
+
+    def _json(self, measurement: Measurement, notes: Sequence[str], extra: dict[str, Any]) -> dict[str, Any]:
+        return counts.measurement_json(measurement, self.catalog, self._diagnose(measurement), notes, extra)
+
+    def _diagnose(self, measurement: Measurement) -> Diagnosis:
+        return diagnose_counts(self.catalog, measurement.values()) if self.catalog else NO_DIAGNOSIS
 
     def _doubt(self, measurement: Measurement) -> None:
         if self.catalog:

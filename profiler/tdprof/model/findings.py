@@ -100,6 +100,9 @@ class Diagnosis:
         return self.path[0] if self.path else None
 
 
+NO_DIAGNOSIS = Diagnosis((), (), "")
+
+
 @dataclass(frozen=True, slots=True)
 class CallPaths:
     """Ways on which code was reached, of those with enough samples; highest self share first.

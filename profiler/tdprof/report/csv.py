@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tdprof.catalog.tree import tree_lines
 from tdprof.model.findings import Findings, MetricTable, MetricValue
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.hotspots import Hotspots, share_half_width
 from tdprof.report.metric_text import metrics_of
-from tdprof.report.topdown_tree import tree_lines
 from tdprof.text import printable
 
 

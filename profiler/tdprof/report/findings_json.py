@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tdprof.model.findings import Diagnosis, Findings, MetricTable, MetricValue
-from tdprof.report.topdown_tree import tree_lines
+from tdprof.catalog.tree import tree_lines
+from tdprof.model.findings import NO_DIAGNOSIS, Diagnosis, Findings, MetricTable, MetricValue
 
 Json = dict[str, Any]
 
@@ -53,9 +53,6 @@ def diagnosis_json(diagnosis: Diagnosis) -> Json:
         "groups": list(diagnosis.groups),
         "advice": diagnosis.advice or None,
     }
-
-
-NO_DIAGNOSIS = Diagnosis((), (), "")
 
 
 def program_json(findings: Findings) -> Json:

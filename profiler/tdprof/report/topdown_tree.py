@@ -1,13 +1,13 @@
 """The methodology tree with the metrics of the program, or of one function beside the program's, for people."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from rich.console import Console
 from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
+from tdprof.catalog.tree import tree_lines
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.profile.choice import ChosenFunction
@@ -21,42 +21,6 @@ from tdprof.text import printable
 # Narrower ones leave out units, and the metrics of a function with its callees.
 _WIDE_COLUMNS = 100
 _MOST_PATHS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class TreeLine:
-    """A node of the tree: a metric, or the title of a metric group whose metrics follow."""
-
-    name: str
-    depth: int
-    is_group: bool
-
-
-def tree_lines(catalog: Catalog) -> Iterator[TreeLine]:
-    """The tree in drill-down order, each group's metrics where it first appears; then what no node leads to."""
-    told: set[str] = set()
-
-    def visit(name: str, depth: int) -> Iterator[TreeLine]:
-        is_group, is_new = name in catalog.groups, name not in told
-        yield TreeLine(name, depth, is_group)
-        told.add(name)
-        if is_group and is_new:
-            members = catalog.groups[name].metrics
-            told.update(members)
-            yield from (TreeLine(member, depth + 1, False) for member in members)
-        elif not is_group:
-            for child in catalog.tree.get(name, ()):
-                yield from visit(child, depth + 1)
-
-    for root in catalog.roots:
-        yield from visit(root, 0)
-    for name, group in catalog.groups.items():
-        others = [member for member in group.metrics if member not in told]
-        if name not in told and others:
-            told.update(others)
-            yield TreeLine(name, 0, True)
-            yield from (TreeLine(member, 1, False) for member in others)
-    yield from (TreeLine(name, 0, False) for name in catalog.metrics if name not in told)
 
 
 def render_tree(profile: Profile, findings: Findings, unknown: list[UnknownSamples], console: Console) -> str:

@@ -8,8 +8,8 @@ import pytest
 from tdprof.catalog.choose import catalog_folder, catalog_names, find_by_midr, find_by_name, load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr, Revision
+from tdprof.catalog.tree import tree_nodes
 from tdprof.metrics.formula import evaluate
-from tdprof.metrics.topdown import tree_rows
 
 CORES = [name for name in catalog_names() if name.startswith("neoverse")]
 
@@ -219,7 +219,7 @@ def test_store_bound_is_of_the_backend() -> None:
 @pytest.mark.parametrize("name", ["neoverse-n3", "neoverse-v3"])
 def test_a_walk_of_the_tree_meets_every_stage_1_metric(name: str) -> None:
     catalog = load_packaged(name)
-    met = {row.name for row in tree_rows(catalog)}
+    met = {row.name for row in tree_nodes(catalog)}
     stage_1 = {metric.name for metric in catalog.metrics.values() if metric.stage == 1}
     assert len(stage_1) == 21
     assert stage_1 <= met  # backend_busy_bound hangs on no node of the published trees

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from builders.topdown import topdown_profile
 from tdprof.catalog.entries import CPU_CYCLES
+from tdprof.catalog.tree import tree_lines
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
@@ -21,7 +22,7 @@ from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
 from tdprof.report.metric_text import format_metric, level_1_bar, marked_metric, metrics_of
 from tdprof.report.topdown_lines import render_topdown_lines
 from tdprof.report.topdown_text import render_topdown
-from tdprof.report.topdown_tree import render_function, render_tree, tree_lines
+from tdprof.report.topdown_tree import render_function, render_tree
 
 
 @cache

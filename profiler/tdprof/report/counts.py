@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tdprof.catalog.entries import CPU_CYCLES, INST_RETIRED, Catalog
-from tdprof.cli.columns import format_columns
-from tdprof.metrics.advice import advise
-from tdprof.metrics.topdown import Bottleneck, find_bottleneck, tree_rows
+from tdprof.catalog.tree import tree_nodes
+from tdprof.model.findings import Diagnosis
 from tdprof.model.measurement import Measured, Measurement
+from tdprof.report.columns import format_columns
+from tdprof.report.findings_json import diagnosis_json
 
 CSV_FIELDS = ("time_s", "kind", "name", "value", "units", "standard_deviation", "running_percent", "reason")
 
@@ -51,23 +52,28 @@ def format_events(measurement: Measurement, selection: Selection | None, *, only
     return format_columns(rows, right=(0,), indent="  ")
 
 
-def format_metrics(measurement: Measurement, selection: Selection) -> list[str]:
-    """Stage 1 as the tree, then groups of Stage 2."""
-    bottleneck = find_bottleneck(selection.catalog, measurement.values())
-    lines = _stage_1(measurement, selection.catalog, bottleneck) if selection.stage != 2 else []
-    return lines + (_stage_2(measurement, selection, bottleneck) if selection.stage != 1 else [])
+def format_metrics(
+    measurement: Measurement, selection: Selection, diagnosis: Diagnosis, advice: Sequence[str]
+) -> list[str]:
+    """Stage 1 as the tree, then groups of Stage 2.
+
+    Args:
+        advice: what to say of the diagnosis' path, a line each.
+    """
+    lines = _stage_1(measurement, selection.catalog, diagnosis, advice) if selection.stage != 2 else []
+    return lines + (_stage_2(measurement, selection, diagnosis) if selection.stage != 1 else [])
 
 
-def _stage_1(measurement: Measurement, catalog: Catalog, bottleneck: Bottleneck) -> list[str]:
+def _stage_1(measurement: Measurement, catalog: Catalog, diagnosis: Diagnosis, advice: Sequence[str]) -> list[str]:
     """The tree's metrics, indented by depth, the largest of each level marked; then what that means."""
-    depths = {row.name: row.depth for row in tree_rows(catalog) if not row.is_group}
+    depths = {row.name: row.depth for row in tree_nodes(catalog) if not row.is_group}
     # A metric of Stage 1 that no node leads to still has its line.
     depths |= {name: 0 for name, metric in catalog.metrics.items() if metric.stage == 1 and name not in depths}
     rows = [
         [
             "  " * depth + name,
             *_cells(measurement.metrics[name]),
-            "<-- largest" if name in bottleneck.path else "",
+            "<-- largest" if name in diagnosis.path else "",
         ]
         for name, depth in depths.items()
         if name in measurement.metrics
@@ -75,19 +81,18 @@ def _stage_1(measurement: Measurement, catalog: Catalog, bottleneck: Bottleneck)
     if not rows:
         return []
     lines = ["", "Stage 1: Topdown analysis", *format_columns(rows, right=(1,), indent="  ")]
-    advice = advise(catalog, bottleneck)
     return [*lines, "", *(f"  {line}" for line in advice)] if advice else lines
 
 
-def _stage_2(measurement: Measurement, selection: Selection, bottleneck: Bottleneck) -> list[str]:
+def _stage_2(measurement: Measurement, selection: Selection, diagnosis: Diagnosis) -> list[str]:
     """Group by group; guided, only those that the bottleneck leads to, with advice."""
     catalog = selection.catalog
     heading = "Stage 2: exploration"
     groups = [group for group in catalog.groups.values() if group.stage != 1]
-    if selection.is_guided and bottleneck.groups:
-        groups = [catalog.groups[name] for name in bottleneck.groups]
+    if selection.is_guided and diagnosis.groups:
+        groups = [catalog.groups[name] for name in diagnosis.groups]
         heading += (
-            f", from {bottleneck.path[-1]}; beside each metric, what a high value means (--stage all: every group)"
+            f", from {diagnosis.path[-1]}; beside each metric, what a high value means (--stage all: every group)"
         )
     lines: list[str] = []
     for group in groups:
@@ -95,7 +100,7 @@ def _stage_2(measurement: Measurement, selection: Selection, bottleneck: Bottlen
         for name in group.metrics:
             value = measurement.metrics.get(name)
             # Without a way down there is no choice of groups; what has no value would bury what has one.
-            if value is not None and (value.is_known or not selection.is_guided or bottleneck.groups):
+            if value is not None and (value.is_known or not selection.is_guided or diagnosis.groups):
                 advice = catalog.metrics[name].advice if selection.is_guided and value.is_known else ""
                 rows.append([name, *_cells(value), advice])
         if rows:
@@ -134,10 +139,9 @@ def metrics_json(measurement: Measurement) -> dict[str, Any]:
 
 
 def measurement_json(
-    measurement: Measurement, catalog: Catalog | None, notes: Sequence[str], extra: dict[str, Any]
+    measurement: Measurement, catalog: Catalog | None, diagnosis: Diagnosis, notes: Sequence[str], extra: dict[str, Any]
 ) -> dict[str, Any]:
     """Everything of a live measurement; ``extra`` is what is known of the run as a whole."""
-    way = find_bottleneck(catalog, measurement.values()) if catalog else Bottleneck((), ())
     return {
         "cpu": catalog.name if catalog else None,
         "time_s": measurement.end_s,
@@ -145,8 +149,7 @@ def measurement_json(
         **extra,
         "events": {name: _json_of(value) for name, value in measurement.events.items()},
         "metrics": metrics_json(measurement),
-        "bottleneck": list(way.path),
-        "next_groups": list(way.groups),
+        **diagnosis_json(diagnosis),
         "notes": list(notes),
     }
 
