@@ -111,6 +111,25 @@ def test_a_containers_program_is_kept(program: Path, folder: Path, tmp_path: Pat
     assert set(re.findall("Build ID: ([0-9a-f]+)", kept.stdout)) == names
 
 
+DELETES_ITSELF = (
+    'cp "$0" "$1/app"; "$1/app" 3 & until [ "$(readlink /proc/$!/exe)" = "$1/app" ]; do sleep 0.02; done; sleep 0.3;'
+    ' rm "$1/app"; wait'
+)
+ENDED_NAMESPACE = 'exec unshare -m sh -c \'mount -t tmpfs none "$1" && cp "$0" "$1/app" && "$1/app" 3\' "$0" "$1"'
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("rung", [[], ["--no-bpf"]])
+@pytest.mark.parametrize("script", [DELETES_ITSELF, ENDED_NAMESPACE])
+def test_a_program_that_is_gone_when_recording_ends_is_kept(
+    program: Path, folder: Path, tmp_path: Path, script: str, rung: list[str]
+) -> None:
+    (tmp_path / "root").mkdir()
+    record("-F", "1999", *rung, "--", "sh", "-c", script, program, tmp_path / "root", folder=folder)
+    program.unlink()
+    assert "shapes::area(unsigned long)" in report(folder, "--lines", "--no-symbol-cache")
+
+
 @pytest.mark.needs_root
 def test_a_deleted_program_that_runs_is_kept(program: Path, folder: Path) -> None:
     running = subprocess.Popen([program, "60"])

@@ -166,8 +166,8 @@ def command(
         keep_process_small()
         if outcome.failure is not None:
             raise outcome.failure
-        with waiting("writing the capture's tables", quiet=quiet):
-            manifest = finish_capture(made.folder)
+        with outcome.held, waiting("writing the capture's tables", quiet=quiet):
+            manifest = finish_capture(made.folder, outcome.held)
         if not quiet:
             _say(manifest, path)
         if with_symbols:

@@ -5,6 +5,7 @@ Apart from `load`, so that a recording ends without loading all that reads symbo
 
 import contextlib
 import errno
+import functools
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
+from tdprof.linux.elf import read_build_id
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import DELETED
 from tdprof.recorder.artefacts import (
@@ -29,19 +31,24 @@ from tdprof.recorder.artefacts import (
     sees_other_files,
 )
 from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
+from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import read_kernel_symbols
 
 
-def finish_capture(folder: OwnFolder) -> Manifest:
+def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None) -> Manifest:
     """Make a recording's tables out of its spool and remove the spool.
+
+    Args:
+        folder: the capture.
+        held: what its recorder holds of the programs that were mapped.
 
     Raises:
         TdprofError: the disk is full or the folder is not writable; the spool stays and ``load_profile`` reads it.
     """
     manifest = read_manifest(folder.path)
     try:
-        manifest = make_tables(folder.path, folder, manifest)
+        manifest = make_tables(folder.path, folder, manifest, held)
         write_manifest(folder, manifest)
     except OSError as error:
         cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
@@ -53,7 +60,7 @@ def finish_capture(folder: OwnFolder) -> Manifest:
     return manifest
 
 
-def make_tables(source: Path, target: OwnFolder, manifest: Manifest) -> Manifest:
+def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldPrograms | None = None) -> Manifest:
     """Decode ``source``'s spool into tables in ``target``; returns the complete manifest.
 
     Kernel symbols, the vDSO and perf maps are added where this still is the boot that was recorded.
@@ -82,8 +89,16 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest) -> Manifest
         dumps = ((program.pid, program.path) for program in mapped)
         unkept = save_run_time_code(target, pids, dumps, max(manifest.end_monotonic_ns, decoded.end_ns))
         elsewhere = set(filter(sees_other_files, pids))
-        unseen = [program for program in mapped if program.pid in elsewhere or program.path.endswith(DELETED)]
-        unkept += _save_files(target, manifest, mappings, unseen) if unseen else []
+        build_id_here = functools.cache(read_build_id)
+
+        def is_unseen(program: MappedProgram) -> bool:
+            if program.pid in elsewhere or program.path.endswith(DELETED):
+                return True
+            is_held = held is not None and program.build_id is not None and program.build_id in held
+            return is_held and build_id_here(program.path) != program.build_id
+
+        unseen = list(filter(is_unseen, mapped))
+        unkept += _save_files(target, manifest, mappings, unseen, held) if unseen else []
     return replace(
         manifest,
         losses=decoded.losses,
@@ -91,11 +106,13 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest) -> Manifest
         samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
         end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
         state=State.COMPLETE,
-        notes=[*manifest.notes, *unkept],
+        notes=[*manifest.notes, *unkept, *(held.notes() if held else ())],
     )
 
 
-def _save_files(target: OwnFolder, manifest: Manifest, mappings: pa.Table, unseen: list[MappedProgram]) -> list[str]:
+def _save_files(
+    target: OwnFolder, manifest: Manifest, mappings: pa.Table, unseen: list[MappedProgram], held: HeldPrograms | None
+) -> list[str]:
     """Save the programs and libraries that were sampled and no path leads to here: of containers, and deleted ones.
 
     Args:
@@ -103,6 +120,7 @@ def _save_files(target: OwnFolder, manifest: Manifest, mappings: pa.Table, unsee
         manifest: of the recording.
         mappings: its mappings.
         unseen: those of them whose path may mean something else here.
+        held: programs whose processes may have ended.
 
     Returns:
         What is not kept though it is there, a sentence each.
@@ -116,7 +134,7 @@ def _save_files(target: OwnFolder, manifest: Manifest, mappings: pa.Table, unsee
     )
     sampled = {(file.path, file.build_id) for file in attributed.mapped_files}
     # Where SPE sampled is not known before its records are decoded.
-    return save_files(target, [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled])
+    return save_files(target, [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled], held)
 
 
 @contextlib.contextmanager

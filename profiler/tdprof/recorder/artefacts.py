@@ -18,6 +18,7 @@ from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.foreign_files import Budget, copy_file, hold_mapped, open_below
+from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.identity import CannotBecomeError, HeldProcess, Identity, call_as
 
 _LARGEST_FILE, _MOST_BYTES_OF_FILES = 1 << 30, 2 << 30
@@ -129,9 +130,9 @@ class MappedProgram(NamedTuple):
     length: int
 
 
-def save_files(folder: OwnFolder, mapped: Iterable[MappedProgram]) -> list[str]:
-    """Copy programs and libraries that running processes map, as far as their paths do not lead to them here, and as
-    far as the processes themselves may read them.
+def save_files(folder: OwnFolder, mapped: Iterable[MappedProgram], held: HeldPrograms | None = None) -> list[str]:
+    """Copy programs and libraries that running processes map, or that are held, as far as their paths do not lead to
+    them here, and as far as the processes themselves may read them.
 
     Returns:
         What is not kept though it is there, a sentence each.
@@ -143,8 +144,11 @@ def save_files(folder: OwnFolder, mapped: Iterable[MappedProgram]) -> list[str]:
         if not program.build_id or program.build_id in kept or build_id_here(program.path) == program.build_id:
             continue
         try:
-            with HeldProcess(program.pid) as process:
-                source = _open_program(process, program)
+            if held is not None and program.build_id in held:
+                source = held.open(program.build_id)
+            else:
+                with HeldProcess(program.pid) as process:
+                    source = _open_program(process, program)
             if call_as(Identity.own(), functools.partial(build_id_of, source)) == program.build_id:
                 _keep(folder, FILES_FOLDER, program.build_id, source, budget)
                 kept.add(program.build_id)

@@ -9,6 +9,7 @@ from tdprof.model.events import TopdownInfo
 from tdprof.recorder.attach import Rate
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.events import Event
+from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.spe import SpeOptions
 
 
@@ -51,7 +52,9 @@ class Outcome:
     Attributes:
         manifest: as written.
         failure: what stopped it early, with everything up to then kept; None if nothing did.
+        held: programs that may be gone by now; for ``finish_capture``, and to be closed after it.
     """
 
     manifest: Manifest
     failure: TdprofError | None
+    held: HeldPrograms

@@ -41,6 +41,14 @@ class PerfRing:
         self._view = memoryview(self._map)
         self._words = self._view[:PAGE_BYTES].cast("Q")
         self._data = self._view[PAGE_BYTES:]
+        self._looked = 0
+
+    def look(self) -> bytes:
+        """The records that came since the last look; they stay in the ring."""
+        head = self._words[_DATA_HEAD]
+        start, self._looked = max(self._looked, self._words[_DATA_TAIL]), head
+        first, size = start % self.data_bytes, head - start
+        return bytes(self._data[first : first + size]) + bytes(self._data[: max(0, first + size - self.data_bytes)])
 
     def drain(self, out_fd: int) -> int:
         """Append all complete records to a file; returns the number of bytes.

@@ -6,7 +6,7 @@ import os
 import select
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tdprof import __version__
 from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, write_manifest
@@ -20,6 +20,7 @@ from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget, threads
 from tdprof.recorder.bpf import sampler as bpf_sampler
 from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
 from tdprof.recorder.first_files import files_of_command
+from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import describe_host, online_cpus
 from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.ladder import BpfAttempt, choose_events
@@ -189,6 +190,7 @@ class _Run:
     unwinding: Unwinding | None = None
     is_stopping: bool = False
     snapshot: SnapshotThread | None = None
+    held: HeldPrograms = field(default_factory=HeldPrograms)
 
     def start(self) -> None:
         """Write the first manifest and let the events count.
@@ -288,7 +290,7 @@ class _Run:
             write_manifest(self.folder, self.manifest)
         except OSError as error:
             failure = failure or self._write_failure(error)
-        return Outcome(self.manifest, failure)
+        return Outcome(self.manifest, failure, self.held)
 
     def _loop(self) -> None:
         deadline = None if self.options.duration_s is None else time.monotonic() + self.options.duration_s
@@ -315,6 +317,9 @@ class _Run:
                     if fd in ending or mask & (select.POLLHUP | select.POLLERR):
                         poller.unregister(fd)
                 ending -= ready
+                # First: what was mapped may be gone in a moment.
+                for ring in self.attached.rings.values():
+                    self.held.look(ring.look())
                 if self.unwinding:
                     if self.unwinding.fd in ready:
                         self.unwinding.answer()

@@ -5,6 +5,7 @@ import errno
 import mmap
 import os
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from builders.elf import ElfFile
 from tdprof.linux.elf import ElfError, open_elf, read_build_id
 from tdprof.linux.file_bytes import FileBytes
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder import artefacts
+from tdprof.recorder import artefacts, held_programs
 from tdprof.recorder.artefacts import MappedProgram, save_files
 from tdprof.recorder.foreign_files import Budget, copy_file, open_below
+from tdprof.recorder.held_programs import HeldPrograms
 
 
 def open_file(root: Path, path: str) -> FileBytes:
@@ -172,3 +174,35 @@ def test_all_files_together_have_a_limit(
 def test_what_has_another_build_id_is_not_kept(tmp_path: Path, deleted: list[MappedProgram]) -> None:
     assert save(tmp_path / "capture", [deleted[0]._replace(build_id="abcdef")]) == []
     assert not (tmp_path / "capture/files").exists()
+
+
+def mmap2(program: MappedProgram, protection: int = mmap.PROT_READ | mmap.PROT_EXEC) -> bytes:
+    """A perf record of the mapping, as the kernel writes it with a build-id (linux/perf_event.h)."""
+    identity = bytes.fromhex(program.build_id or "")
+    path = program.path.encode() + b"\0"
+    body = struct.pack("<IIQQQ", program.pid, program.pid, program.address, program.length, 0)
+    body += struct.pack("<B3x20sII", len(identity), identity, protection, mmap.MAP_PRIVATE) + path
+    return struct.pack("<IHH", 10, 2 | 1 << 14, 8 + len(body)) + body
+
+
+def test_what_is_held_is_kept_when_its_process_is_gone(tmp_path: Path, deleted: list[MappedProgram]) -> None:
+    with HeldPrograms() as held, OwnFolder.open(tmp_path / "capture") as folder:
+        held.look(b"\x0a\0\0\0\x02\x40" * 3 + bytes(5) + mmap2(deleted[0]) + mmap2(deleted[1], mmap.PROT_READ))
+        gone = [program._replace(pid=2**22 + 1) for program in deleted]
+        assert save_files(folder, gone, held) == []
+        assert held.notes() == []
+    assert os.listdir(tmp_path / "capture/files") == [deleted[0].build_id]
+
+
+def test_no_more_programs_are_held_than_there_are_descriptors_for(
+    deleted: list[MappedProgram], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_programs, "_MOST_HELD", 1)
+    before = len(os.listdir("/proc/self/fd"))
+    with HeldPrograms() as held:
+        for _ in range(3):
+            held.look(mmap2(deleted[0]) + mmap2(deleted[1]))
+        assert len(os.listdir("/proc/self/fd")) == before + 1
+        assert [program.build_id in held for program in deleted] == [True, False]
+        assert held.notes() == ["1 programs were not held while they ran: those deleted since have no names"]
+    assert len(os.listdir("/proc/self/fd")) == before

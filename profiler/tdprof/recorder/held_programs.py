@@ -1,0 +1,92 @@
+"""Programs held from the moment they are mapped, since no path may lead to them when the recording has ended: the
+sandbox and its mounts are gone, or the program has deleted itself."""
+
+import contextlib
+import errno
+import os
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from tdprof.linux.file_bytes import FileBytes, reopen_regular
+from tdprof.recorder.foreign_files import hold_mapped
+from tdprof.recorder.identity import HeldProcess, Identity, call_as
+
+# Each holds a descriptor, and keeps a file system from being unmounted while the recording runs.
+_MOST_HELD = 512
+# struct perf_event_header of PERF_RECORD_MMAP2: type 10; misc PERF_RECORD_MISC_USER | PERF_RECORD_MISC_MMAP_BUILD_ID.
+# Searched for rather than walked to: rings hold samples, too. What only looks like a record leads to no file.
+_HEADER = re.compile(rb"\x0a\0\0\0\x02\x40", re.DOTALL)
+# After the header: pid, tid, addr, len, pgoff; build-id size, reserved, build-id; prot, flags; then the path.
+_RECORD = struct.Struct("<HIIQQQB3x20sII")
+_PROT_EXEC = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    fd: int  # O_PATH: opened for reading only when it is wanted, with the identity of who mapped it
+    identity: Identity
+
+
+class HeldPrograms:
+    """What was mapped, by build-id. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Held | None] = {}  # None: it could not be had, and need not be tried again
+        self._left_out: set[str] = set()
+
+    def look(self, records: bytes) -> None:
+        """Hold what perf records say was mapped, as far as it still is."""
+        for pid, address, length, build_id in _mapped_programs(records):
+            if build_id in self._held or len(self._left_out) >= _MOST_HELD:
+                continue
+            if len(self._held) >= _MOST_HELD:
+                self._left_out.add(build_id)
+                continue
+            self._held[build_id] = _hold(pid, address, length)
+
+    def notes(self) -> list[str]:
+        """What a user should know of it."""
+        if not self._left_out:
+            return []
+        return [f"{len(self._left_out)} programs were not held while they ran: those deleted since have no names"]
+
+    def __contains__(self, build_id: str) -> bool:
+        return self._held.get(build_id) is not None
+
+    def open(self, build_id: str) -> FileBytes:
+        """The program, with the rights of the process that mapped it.
+
+        Raises:
+            OSError: it is not held, or the process could not read it.
+        """
+        held = self._held.get(build_id)
+        if held is None:
+            raise FileNotFoundError(errno.ENOENT, "it is not held")
+        return call_as(held.identity, lambda: FileBytes(reopen_regular(held.fd)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for held in self._held.values():
+            if held:
+                os.close(held.fd)
+        self._held.clear()
+
+
+def _mapped_programs(records: bytes) -> Iterator[tuple[int, int, int, str]]:
+    """(pid, address, length, build-id) of the executable mappings of files among perf records."""
+    for found in _HEADER.finditer(records):
+        if found.end() + _RECORD.size < len(records):
+            _, pid, _, address, length, _, size, build_id, prot, _ = _RECORD.unpack_from(records, found.end())
+            if prot & _PROT_EXEC and 0 < size <= len(build_id) and records[found.end() + _RECORD.size] == ord("/"):
+                yield pid, address, length, build_id[:size].hex()
+
+
+def _hold(pid: int, address: int, length: int) -> _Held | None:
+    with contextlib.suppress(OSError), HeldProcess(pid) as process:
+        return _Held(hold_mapped(pid, address, length), process.identity)
+    return None
