@@ -63,23 +63,27 @@ def test_a_replaced_program_is_named_not_used(program: Path, folder: Path) -> No
     assert "shapes::" not in said
 
 
+# $2 and $3: a file that is not empty once the recording has begun, which the program waits for; or none.
 NAMESPACE = (
-    'exec unshare -m sh -c \'mount -t tmpfs none "$1" && cp "$0" "$1/app" && sleep $2 && exec "$1/app" 60\' "$@"'
+    'exec unshare -m sh -c \'mount -t tmpfs none "$1" && cp "$0" "$1/app" && until [ -s "$2" ]; do sleep 0.02; done'
+    ' && exec "$1/app" 60\' "$@"'
 )
-CHROOT = 'cp "$1" "$2/app" && sleep $3 && exec chroot "$2" /app 60'
+CHROOT = 'cp "$1" "$2/app" && until [ -s "$3" ]; do sleep 0.02; done && exec chroot "$2" /app 60'
 
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize(
-    ("script", "delay_s"),
+    ("script", "runs_before"),
     [
-        pytest.param(NAMESPACE, 0, id="running in another namespace"),
-        pytest.param(NAMESPACE, 0.4, id="started in another namespace"),
+        pytest.param(NAMESPACE, True, id="running in another namespace"),
+        pytest.param(NAMESPACE, False, id="started in another namespace"),
         # Of one that runs already /proc tells the path that we see.
-        pytest.param(CHROOT, 0.4, id="started in a chroot"),
+        pytest.param(CHROOT, False, id="started in a chroot"),
     ],
 )
-def test_a_containers_program_is_kept(program: Path, folder: Path, tmp_path: Path, script: str, delay_s: float) -> None:
+def test_a_containers_program_is_kept(
+    program: Path, folder: Path, tmp_path: Path, script: str, runs_before: bool
+) -> None:
     root = tmp_path / "root"
     root.mkdir()
     if script == CHROOT:
@@ -87,18 +91,17 @@ def test_a_containers_program_is_kept(program: Path, folder: Path, tmp_path: Pat
         for library in re.findall(r"/\S+", libraries):
             (root / library.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, root / library.lstrip("/"))
-    inside = subprocess.Popen(
-        ["sh", "-c", script, "sh", program, root, str(delay_s)], stderr=subprocess.PIPE, text=True
-    )
+    begun = program if runs_before else folder / "spool/initial.jsonl"  # written once the events count
+    inside = subprocess.Popen(["sh", "-c", script, "sh", program, root, begun], stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 30
-        wanted = "sleep" if delay_s else "app"
+        wanted = "app" if runs_before else "sleep"
         while wanted not in _names_below(inside.pid) and time.monotonic() < deadline:
             if inside.poll() is not None:
                 assert inside.stderr
                 pytest.skip(f"not possible here: {inside.stderr.read().strip()}")
             time.sleep(0.01)
-        record("-F", "1999", "-p", inside.pid, "--duration", str(delay_s + 0.4), folder=folder)
+        record("-F", "1999", "-p", inside.pid, "--duration", "0.4" if runs_before else "2", folder=folder)
     finally:
         inside.kill()
         inside.wait()
