@@ -165,6 +165,7 @@ def _write(
                 with _held_back():
                     writer.append(piece.value)
                     written += piece.records
+            source.files.check()
         except KeyboardInterrupt:
             return written
     return None

@@ -4,7 +4,7 @@ import ctypes
 import functools
 from pathlib import Path
 
-from tdprof.native import bpf_stacks, counter, dwarf_api, perf_records, stacks
+from tdprof.native import bpf_stacks, counter, dwarf_api, lost_pages, perf_records, stacks
 
 
 @functools.cache
@@ -18,7 +18,7 @@ def load_native() -> ctypes.CDLL | None:
             library = ctypes.CDLL(str(path))
         except OSError:  # built for another architecture or libc: same as not built
             continue
-        for header in (bpf_stacks, counter, dwarf_api, perf_records, stacks):
+        for header in (bpf_stacks, counter, dwarf_api, lost_pages, perf_records, stacks):
             header.declare(library)
         return library
     return None

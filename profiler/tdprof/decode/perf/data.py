@@ -21,6 +21,7 @@ from typing import IO
 
 import zstandard
 
+from tdprof.decode.mapped_files import MappedFiles, WatchedMap
 from tdprof.decode.perf.attr import SMALLEST_ATTR, Attr, default_name, parse_attr
 from tdprof.decode.perf.auxtrace import (
     AuxBuffer,
@@ -96,7 +97,7 @@ class FileLosses:
 
 
 class PerfData:
-    """An opened recording of perf; a context manager.
+    """An opened recording of perf; a context manager, which raises TdprofError if the file was cut short meanwhile.
 
     The file is mapped, not read: AUX buffers are offsets into it, and memory does not grow with its size. Attributes
     other than ``attrs`` and ``features`` are complete only after ``batches`` was run through.
@@ -108,6 +109,7 @@ class PerfData:
     Attributes:
         attrs: the events, in the order that ``Samples.event`` numbers.
         byteorder: of the recorded machine.
+        files: what is mapped of it; checked when records were read, and when the context ends.
         is_pipe: made by ``perf record -o -``.
         size_bytes, position: of the record data, for progress.
     """
@@ -125,10 +127,12 @@ class PerfData:
         self._copy = True
         self._prologue_bytes = 0
         self._names_by_id: dict[int, str] = {}
+        self.files = MappedFiles()
         self._files = _open_files(path)
         try:
-            self._maps = [_map(file) for file in self._files]
-            self._read_header()
+            self._maps = [self.files.add(file, str(path)) for file in self._files]
+            with self.files.checked():
+                self._read_header()
             self._stream = self._open_stream()
         except BaseException:
             self.close()
@@ -139,6 +143,7 @@ class PerfData:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+        self.files.check()
 
     def close(self) -> None:
         """Close the file; columns already taken stay valid."""
@@ -286,14 +291,18 @@ class PerfData:
         Args:
             skip_samples: whether only the side-band is wanted.
             copy: False where a batch's samples need to stay only until the next is asked for.
+
+        Raises:
+            TdprofError: the file was cut short meanwhile.
         """
         self._copy = copy
         self._stream = self._open_stream(skip_samples=skip_samples)
         self.losses = FileLosses(cut_bytes=self.losses.cut_bytes)
         self.aux_buffers = []
         self.position = 0
-        for number, data in enumerate(self._record_areas()):
-            yield from self._batches_of(number, data)
+        with self.files.checked():
+            for number, data in enumerate(self._record_areas()):
+                yield from self._batches_of(number, data)
 
     def aux_data(self, buffer: AuxBuffer) -> memoryview:
         """The bytes of an AUX buffer, mapped, not copied."""
@@ -337,7 +346,7 @@ class PerfData:
     def _drop_pages(self, file: int, start: int, end: int) -> None:
         """Let go of the pages that were read, so that a file's size never counts as this process's memory."""
         data, offset = self._maps[file], self._start if file == 0 else 0
-        if isinstance(data, mmap.mmap):
+        if isinstance(data, WatchedMap):
             first = (offset + start) // mmap.PAGESIZE * mmap.PAGESIZE
             data.madvise(mmap.MADV_DONTNEED, first, offset + end - first)
 
@@ -454,8 +463,3 @@ def _spooled(source: IO[bytes]) -> IO[bytes]:
     shutil.copyfileobj(source, file, 1 << 20)
     file.flush()
     return file
-
-
-def _map(file: IO[bytes]) -> mmap.mmap | bytes:
-    size = os.fstat(file.fileno()).st_size
-    return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b""

@@ -1,7 +1,6 @@
 """SPE data in a capture: the raw AUX bytes in its ``spe`` folder, and the table that says whose they are."""
 
 import contextlib
-import mmap
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import SPE_SPANS, table_file
 from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
 from tdprof.capture.tables import COPY_AGAIN, TableWriter, read_table
+from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.decode.perf.layout import NOT_RECORDED
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
@@ -21,6 +21,8 @@ from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.own_folder import OwnFolder
 
+# Copied before they are written: to write(2) what is gone of a mapped file is no signal, but a wrong address.
+_COPIED_BYTES = 1 << 20
 _GAP_BYTES = 8  # SPE padding between stored spans: none continues in the next
 _TIME_SHIFT = 24  # of the conversions made here: 2^-24 of a nanosecond a tick is far below any clock's drift
 
@@ -78,10 +80,11 @@ def open_capture(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
         partial=int(((flags & PARTIAL) != 0).sum()),
         collided=int(((flags & COLLISION) != 0).sum()),
     )
-    with contextlib.ExitStack() as stack:
+    files = MappedFiles()
+    with files.checked():
         spans = []
         for cpu, buffer, rows in _runs(table, is_per_task=not manifest.is_system_wide):
-            data = _mapped(folder / SPE_FOLDER / aux_file(cpu, buffer), stack)
+            data = _mapped(folder / SPE_FOLDER / aux_file(cpu, buffer), files)
             read_to = 0
             for tid, wanted, end in rows:
                 # Spans lie side by side; what damage lays over others is read once.
@@ -93,7 +96,7 @@ def open_capture(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
                     spans.append(AuxSpan(data[start:end], start, known_cpu, tid, _midr_of(manifest, known_cpu)))
         has_switches = (folder / table_file("switches")).exists()
         switches = switches_of_table(read_table(folder, "switches")) if has_switches else {}
-        yield SpeInput(spans, conversion_of(manifest.spe.clock_pairs), losses, switches)
+        yield SpeInput(spans, conversion_of(manifest.spe.clock_pairs), losses, switches, files)
 
 
 def _midr_of(manifest: Manifest, cpu: int | None) -> int | None:
@@ -127,15 +130,12 @@ def _runs(table: pa.Table, *, is_per_task: bool) -> Iterator[tuple[int, int, lis
         yield *current, pieces
 
 
-def _mapped(path: Path, stack: contextlib.ExitStack) -> memoryview:
+def _mapped(path: Path, files: MappedFiles) -> memoryview:
     try:
         with open_own(path) as file:
-            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-    except (OSError, ValueError):  # not there, or empty: the spans of it count as cut
+            return memoryview(files.add(file, str(path)))
+    except OSError:  # not there: the spans of it count as cut
         return memoryview(b"")
-    view = memoryview(mapped)
-    stack.callback(view.release)
-    return view
 
 
 def store_spe(folder: OwnFolder, spe: SpeInput, writer: TableWriter, *, period: int, event: str) -> SpeInfo:
@@ -156,7 +156,8 @@ def store_spe(folder: OwnFolder, spe: SpeInput, writer: TableWriter, *, period: 
             buffer = numbers.setdefault((cpu, tid), len(numbers))
             with aux.append(aux_file(cpu, buffer)) as file:
                 offset = file.tell()
-                file.write(span.data)
+                for at in range(0, len(span.data), _COPIED_BYTES):
+                    file.write(bytes(span.data[at : at + _COPIED_BYTES]))
                 file.write(bytes(_GAP_BYTES))
             rows.append((0, cpu, buffer, NOT_RECORDED, tid, offset, len(span.data), 0))
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SPE_SPANS, strict=True)]

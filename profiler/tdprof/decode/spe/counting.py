@@ -143,6 +143,7 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int) 
     workers = max(1, min(workers, len(source.spans), MOST_WORKERS))
     with ThreadPoolExecutor(workers) as pool:
         done = [future.result() for future in [pool.submit(work) for _ in range(workers)]]
+    source.files.check()
     for worker in done:
         counts.add(worker.counts)
         for origin, records in worker.threads_from.items():

@@ -109,6 +109,7 @@ def add_up_samples(source: SpeInput, *, most_rows: int, progress: Callable[[str]
                 progress(f"adding up SPE records: {records:,}")
                 table, level = _fit(parts, level, 2 * most_rows)
                 parts, rows, too_many = [table], len(table), max(too_many, 2 * len(table))
+    source.files.check()
     table, level = _fit(parts, level, most_rows)
     which = table["source"].combine_chunks()
     table = table.append_column("data_src", _DATA_SRC.take(which)).append_column("snoop_status", _SNOOP.take(which))

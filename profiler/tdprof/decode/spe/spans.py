@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import shutil
 import sys
@@ -15,6 +14,7 @@ from typing import IO
 
 import numpy as np
 
+from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo, TimeConversion
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.layout import Table
@@ -75,12 +75,14 @@ class SpeInput:
         time_conversion: timer ticks to perf's clock; None if the input has none.
         losses: what the kernel said.
         switches: context switches by CPU, in perf's clock; empty if they were not recorded.
+        files: where the spans lie; to be checked before what was made of them is shown.
     """
 
     spans: Sequence[AuxSpan]
     time_conversion: TimeConversion | None = None
     losses: AuxLosses = field(default_factory=AuxLosses)
     switches: Mapping[int, Switches] = field(default_factory=dict)
+    files: MappedFiles = field(default_factory=MappedFiles)
 
     @property
     def total_bytes(self) -> int:
@@ -106,12 +108,13 @@ def open_raw(path: str | Path, *, cpu: int | None = None, midr: int | None = Non
     except OSError as error:
         raise TdprofError(f"cannot read {path}: {error.strerror}") from error
     with file:
-        size = os.fstat(file.fileno()).st_size
+        files = MappedFiles()
         try:
-            data = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)) if size else memoryview(b"")
+            data = memoryview(files.add(file, str(path)))
         except OSError as error:
             raise TdprofError(f"cannot read {path}: {error.strerror}") from error
-        yield SpeInput([AuxSpan(data, cpu=cpu, midr=midr)] if size else [])
+        with files.checked():
+            yield SpeInput([AuxSpan(data, cpu=cpu, midr=midr)] if data else [], files=files)
 
 
 @contextlib.contextmanager
@@ -148,7 +151,8 @@ def spe_input_of(data: PerfData) -> SpeInput:
     unfinished = _unfinished(aux)
     for buffer in data.aux_buffers:
         spans += _spans_of(buffer, data.aux_data(buffer), unfinished, _midr_of(buffer.cpu, info, data.features.cpuid))
-    return SpeInput(spans, data.time_conversion, _losses(aux, data), switches_of(switches) if has_own_clock else {})
+    known_switches = switches_of(switches) if has_own_clock else {}
+    return SpeInput(spans, data.time_conversion, _losses(aux, data), known_switches, data.files)
 
 
 def _midr_of(cpu: int | None, info: AuxtraceInfo, cpuid: str) -> int | None:
