@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tdprof.catalog.entries import CPU_CYCLES, Catalog, Metric
 from tdprof.metrics.diagnosis import diagnose
 from tdprof.metrics.formula import evaluate_with_gradient
-from tdprof.metrics.noise import UNSEEN_SAMPLES, Z_95, student_95, variance_between
 from tdprof.metrics.observations import CodeSamples, Entries, EventSums, sample_entries, sum_by_row
 from tdprof.model.arrays import F64, I64, U64
 from tdprof.model.events import EventInfo, TopdownInfo
@@ -23,6 +22,7 @@ from tdprof.model.profile import Profile
 from tdprof.profile.calibrate import calibrated, scaled_total
 from tdprof.profile.frames import frame_stacks, merge_stacks
 from tdprof.profile.rows import CodeRows, code_rows
+from tdprof.profile.statistics import UNSEEN_SAMPLES, Z_95, satterthwaite, student_95, variance_between
 
 # With fewer the intervals miss the truth too often: the errors of ratios are skewed (docs/accuracy.md has the table).
 MIN_SAMPLES = 30
@@ -362,8 +362,7 @@ def _with_multiplexing(
     stands_out = between > sampling * (1 + 2 * np.sqrt(2 / freedom))
     excess = np.where(stands_out, unseen_time * (between - sampling), 0.0)
     variance = sampling + excess
-    with np.errstate(divide="ignore", invalid="ignore"):
-        total_freedom = np.where(stands_out, freedom * (variance / (unseen_time * between)) ** 2, np.inf)
+    total_freedom = np.where(stands_out, satterthwaite(variance, unseen_time * between, freedom), np.inf)
     return variance, student_95(total_freedom)
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import F64
-
-Z_95 = 1.96  # two-sided 95 % of the normal distribution
+from tdprof.profile.statistics import wilson_95
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Share:
     high: F64
 
 
-def share_interval(part: NDArray[np.generic], whole: NDArray[np.generic], z: float = Z_95) -> Share:
+def share_interval(part: NDArray[np.generic], whole: NDArray[np.generic]) -> Share:
     """Wilson's score interval of part / whole, element by element.
 
     It holds for samples that are independent of each other; SPE's jitter makes them nearly so.
@@ -63,8 +62,8 @@ def share_interval(part: NDArray[np.generic], whole: NDArray[np.generic], z: flo
     k, n = np.asarray(part, np.float64), np.asarray(whole, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         p = k / n
-        centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    centre, half = wilson_95(p, n)
+    with np.errstate(invalid="ignore"):
         # Rounding must not push a bound past 0, 1 or the value itself.
         low, high = np.clip(centre - half, 0, p), np.clip(centre + half, p, 1)
     return Share(p, low, high)

@@ -8,7 +8,8 @@ import pyarrow as pa
 from tdprof.model.cgroups import CgroupReport
 from tdprof.model.events import EventInfo
 from tdprof.profile.frames import group_rows
-from tdprof.profile.hotspots import effective_number, wilson_half_width
+from tdprof.profile.hotspots import effective_number
+from tdprof.profile.statistics import wilson_95
 
 
 def add_up_cgroups(events: Sequence[EventInfo], samples: pa.Table, paths: Mapping[int, str]) -> CgroupReport:
@@ -32,7 +33,7 @@ def add_up_cgroups(events: Sequence[EventInfo], samples: pa.Table, paths: Mappin
         if total:
             share[mine] = weights[mine] / total
             n = effective_number(weight[event == number], count[event == number])
-            half_width[mine] = wilson_half_width(share[mine], n)
+            half_width[mine] = wilson_95(share[mine], n)[1]
     by_weight = np.lexsort((ids, -weights.astype(np.float64), of_event))
     return CgroupReport(
         events=events,

@@ -11,8 +11,7 @@ from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
 from tdprof.profile.rows import code_rows
-
-Z_95 = 1.96  # two-sided 95 % of the normal distribution
+from tdprof.profile.statistics import wilson_95
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +118,9 @@ def effective_number(weight: U64, count: U64) -> float:
 def share_half_width(share: NDArray[np.float64], profile: Profile, event: int) -> NDArray[np.float64]:
     """Half the width of the 95 % interval of shares of an event's samples, as fractions (sampling error alone).
 
-    Wilson's score interval, which stays sensible for few samples and shares near 0 and 1. Samples of unequal
-    weight count as ``effective_samples``.
+    Samples of unequal weight count as ``effective_samples``.
     """
-    return wilson_half_width(share, effective_samples(profile, event))
-
-
-def wilson_half_width(share: NDArray[np.float64], n: float) -> NDArray[np.float64]:
-    """As `share_half_width`, of so many samples."""
-    if not n:
-        return np.full_like(share, np.nan)
-    return np.asarray(Z_95 / (1 + Z_95**2 / n) * np.sqrt(share * (1 - share) / n + (Z_95 / (2 * n)) ** 2))
+    return wilson_95(share, effective_samples(profile, event))[1]
 
 
 def _per_stack(profile: Profile, values: U64) -> U64:

@@ -18,6 +18,7 @@ from tdprof.model.spe import LATENCIES, QUANTILES, FunctionOperations, mean_late
 from tdprof.profile.compare import Comparison
 from tdprof.profile.frames import FrameStacks, call_tree, frame_stacks, function_names, group_rows, module_names
 from tdprof.profile.hotspots import effective_samples, unknown_samples
+from tdprof.profile.statistics import Z_95
 from tdprof.report.page_change import change_columns
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
 from tdprof.text import printable
@@ -85,6 +86,7 @@ def _header(profile: Profile) -> Header:
         "version": __version__,
         "facts": facts(profile),
         "doubts": doubts(profile, unknown_samples(profile)),
+        "quantile95": Z_95,
         "firstEvent": names.index(CPU_CYCLES) if CPU_CYCLES in names else 0,
         "events": [
             {

@@ -24,6 +24,7 @@ from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Basis, compare
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots
+from tdprof.profile.statistics import Z_95
 from tdprof.report.html import write_html
 from tdprof.report.page_data import Page, page_document
 
@@ -140,6 +141,7 @@ def test_metrics_reach_the_page_with_their_doubt() -> None:
     assert findings is not None
     header, columns = unpack(zlib.decompress(base64.b64decode(page(calibrated(profile), findings).texts["script"][0])))
     assert header["events"][header["firstEvent"]]["name"] == "CPU_CYCLES"
+    assert header["quantile95"] == Z_95
     metrics = header["findings"]["metrics"]["self"]
     assert [metric["name"] for metric in metrics] == list(findings.functions.metrics)
     shape = len(metrics), len(findings.function)

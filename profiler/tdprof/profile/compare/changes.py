@@ -18,17 +18,15 @@ from tdprof.profile.compare.samples import Side, count_samples
 from tdprof.profile.compare.significance import (
     DEFAULT_NOISE_PERCENT,
     FAMILY_ERROR,
-    Z_95,
     Counts,
     Noise,
     find_common_change,
     find_dispersion,
-    holm,
     test_counts,
     test_total,
-    two_sided_p,
 )
 from tdprof.profile.frames import frame_stacks
+from tdprof.profile.statistics import Z_95, holm, two_sided_p
 from tdprof.text import few
 
 _PERCENT = "percent of samples"

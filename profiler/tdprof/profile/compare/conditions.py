@@ -15,8 +15,9 @@ import numpy as np
 
 from tdprof.errors import TdprofError
 from tdprof.profile.compare.changes import Basis, Changes, Comparison
-from tdprof.profile.compare.significance import FAMILY_ERROR, holm
+from tdprof.profile.compare.significance import FAMILY_ERROR
 from tdprof.profile.naming import base_name
+from tdprof.profile.statistics import holm
 
 _GRAMMAR = re.compile(
     r"\s*(?P<what>.+?)\s*(?P<relation>[<>])\s*(?P<limit>[+-]?(?:\d+\.?\d*|\.\d+))\s*(?P<percent>%?)\s*", re.DOTALL

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import F64
+from tdprof.profile.statistics import Z_95, satterthwaite, two_sided_p
 
-Z_95 = 1.96  # two-sided 95 % of the normal distribution
 FAMILY_ERROR = 0.05  # chance that anything at all is called significant where nothing changed
 # Fewer samples of a function in both profiles together tell nothing, and would cost the others power.
 FEWEST_SAMPLES = 20
@@ -208,7 +208,7 @@ def test_counts(
     extra = noise.variance(counts)
     variance = chance + extra + change_variance
     z = distance * np.sqrt(independent / variance)
-    freedom = satterthwaite(variance, chance - counts.spread, dispersion)
+    freedom = satterthwaite(variance, chance - counts.spread, dispersion.freedom)
     p = np.where(counts.is_enough, two_sided_p(z, freedom), np.nan)
 
     a, b = counts.a * counts.unit_a, counts.b * counts.unit_b
@@ -244,32 +244,5 @@ def test_total(
     beyond = min(whole - change, whole, key=abs) if whole * (whole - change) > 0 else 0.0
     z = beyond / np.sqrt(variance + change_variance)
     half = Z_95 * math.sqrt(float(variance[0])) * (a + b) / 2
-    freedom = satterthwaite(variance, np.array([scatter]), dispersion)
+    freedom = satterthwaite(variance, np.array([scatter]), dispersion.freedom)
     return two_sided_p(z, freedom), np.array([b - a - half]), np.array([b - a + half])
-
-
-def satterthwaite(variance: F64, estimated: F64, dispersion: Dispersion) -> F64:
-    """Degrees of freedom of variances, of which a part was estimated and the rest is known (Satterthwaite 1946)."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(dispersion.freedom * (variance / np.maximum(estimated, 0)) ** 2)
-
-
-def two_sided_p(z: F64, freedom: F64) -> F64:
-    """The chance of a value of Student's t so far from 0 (Wallace's normal approximation, 1959)."""
-    few = np.minimum(freedom, 1e9)
-    normal = (8 * few + 1) / (8 * few + 3) * np.sqrt(few * np.log1p(z**2 / few))
-    return np.array([math.erfc(value / math.sqrt(2)) for value in normal.ravel().tolist()]).reshape(z.shape)
-
-
-def holm(p: F64) -> F64:
-    """p-values of a family of tests, adjusted by Holm (1979); NaN, no test, stays.
-
-    Among those at or below a level there is any false one with no more than that chance, however the tests depend on
-    each other.
-    """
-    adjusted = np.full(len(p), np.nan)
-    tests = np.flatnonzero(~np.isnan(p))
-    order = tests[np.argsort(p[tests], kind="stable")]
-    factors = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
-    return adjusted

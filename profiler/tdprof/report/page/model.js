@@ -29,8 +29,6 @@ function inOrder(packed, count) {
   return bytes;
 }
 
-const Z_95 = 1.96;
-
 class Model {
   constructor(header, columns) {
     this.header = header;
@@ -121,8 +119,9 @@ class Model {
   halfWidth(share) {
     const n = this.events[this.event].effectiveSamples;
     if (!n || Number.isNaN(share)) return NaN;
-    const spread = Math.sqrt((share * (1 - share)) / n + (Z_95 / (2 * n)) ** 2);
-    return (Z_95 / (1 + Z_95 ** 2 / n)) * spread;
+    const z = this.header.quantile95;
+    const spread = Math.sqrt((share * (1 - share)) / n + (z / (2 * n)) ** 2);
+    return (z / (1 + z ** 2 / n)) * spread;
   }
 
   // The share of the event whose stacks hold one of the functions.

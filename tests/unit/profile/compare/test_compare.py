@@ -19,7 +19,7 @@ from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Basis, Comparison, Match, compare
-from tdprof.profile.compare.significance import holm, two_sided_p
+from tdprof.profile.statistics import holm, two_sided_p
 
 PROGRAM = {"work": 0.4, "parse": 0.25, "hash": 0.2, "copy": 0.1, "log": 0.05}
 
