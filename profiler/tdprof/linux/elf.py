@@ -4,6 +4,7 @@
 Layouts: System V ABI, "Object Files"; build-id note: GNU ld's ``--build-id``.
 """
 
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -146,17 +147,21 @@ def _build_id_of(content: FileBytes | MemoryBytes, notes: list[tuple[int, int]])
     return ""
 
 
-def open_elf(path: str | Path) -> Elf:
+def open_elf(path: str | Path, *, follows_link: bool = True) -> Elf:
     """Open the file and parse its header tables.
+
+    Args:
+        path: of the file.
+        follows_link: whether the name may be a symbolic link; none of a folder that a stranger may have made.
 
     Raises:
         OSError: it cannot be opened.
         ElfError: it is no regular file, or not a 64-bit little-endian ELF file.
     """
-    return parse_elf(open_content(path))
+    return parse_elf(open_content(path, flags=0 if follows_link else os.O_NOFOLLOW))
 
 
-def open_content(path: str | Path) -> FileBytes:
+def open_content(path: str | Path, *, flags: int = 0) -> FileBytes:
     """The file's bytes.
 
     Raises:
@@ -164,7 +169,7 @@ def open_content(path: str | Path) -> FileBytes:
         ElfError: it is no regular file.
     """
     try:
-        return FileBytes(open_regular(path))
+        return FileBytes(open_regular(path, flags=flags))
     except NotRegularError as error:
         raise ElfError("not a regular file") from error
 

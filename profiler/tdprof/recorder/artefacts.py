@@ -68,7 +68,7 @@ def save_run_time_code(
                 for (root, owners), path in zip(roots, paths[-len(roots) :], strict=True):
                     try:
                         open_it = functools.partial(_open_code, root, path, owners, start)
-                        _keep(folder, PERF_MAP_FOLDER, name, call_as(identity, open_it), budget)
+                        _keep(folder, PERF_MAP_FOLDER, name, call_as(identity, open_it), budget, identity.uid)
                         break
                     except (FileNotFoundError, CannotBecomeError):
                         continue
@@ -104,9 +104,9 @@ def _open_code(root: int, path: str, owners: set[int], start: re.Pattern[bytes])
     return source
 
 
-def _keep(folder: OwnFolder, subfolder: str, name: str, source: FileBytes, budget: Budget) -> None:
+def _keep(folder: OwnFolder, subfolder: str, name: str, source: FileBytes, budget: Budget, uid: int) -> None:
     """Copy an open file into the capture, or raise OSError."""
-    budget.take(source)
+    budget.take(source, uid)
     with folder.subfolder(subfolder, make=True) as files, files.replacing(name) as target:
         # Its file system may be one that answers slowly, or never.
         call_as(Identity.own(), lambda: copy_file(source, target), _COPY_PATIENCE_S)
@@ -145,12 +145,12 @@ def save_files(folder: OwnFolder, mapped: Iterable[MappedProgram], held: HeldPro
             continue
         try:
             if held is not None and program.build_id in held:
-                source = held.open(program.build_id)
+                source, uid = held.open(program.build_id), held.user_of(program.build_id)
             else:
                 with HeldProcess(program.pid) as process:
-                    source = _open_program(process, program)
+                    source, uid = _open_program(process, program), process.identity.uid
             if call_as(Identity.own(), functools.partial(build_id_of, source)) == program.build_id:
-                _keep(folder, FILES_FOLDER, program.build_id, source, budget)
+                _keep(folder, FILES_FOLDER, program.build_id, source, budget, uid)
                 kept.add(program.build_id)
         except (FileNotFoundError, ProcessLookupError):
             continue

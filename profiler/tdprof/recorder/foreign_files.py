@@ -51,17 +51,30 @@ class Budget:
     def __init__(self, most_bytes: int, largest_bytes: int) -> None:
         self.left = most_bytes
         self.largest_bytes = largest_bytes
+        self._left_of_user: dict[int, int] = {}
 
-    def take(self, source: FileBytes) -> None:
+    def take(self, source: FileBytes, uid: int) -> None:
         """Count a file that is to be copied.
+
+        Whoever is neither root nor our user gets half of what was left when the first of his files came, so that
+        nobody's files use up what others' need.
+
+        Args:
+            source: the file.
+            uid: whose process names it.
 
         Raises:
             OSError: (EFBIG) it is too large, alone or after the others.
         """
         weight = sum(end - start for start, end in source.stretches(0, source.size))
-        if source.size > self.largest_bytes or weight > self.left:
+        left = self.left
+        if uid not in (0, os.geteuid()):
+            left = min(left, self._left_of_user.setdefault(uid, self.left // 2))
+        if source.size > self.largest_bytes or weight > left:
             raise OSError(errno.EFBIG, "too large to be kept")
         self.left -= weight
+        if uid in self._left_of_user:
+            self._left_of_user[uid] -= weight
 
 
 def copy_file(source: FileBytes, target: BinaryIO) -> None:

@@ -67,6 +67,12 @@ class HeldPrograms:
             raise FileNotFoundError(errno.ENOENT, "it is not held")
         return call_as(held.identity, lambda: FileBytes(reopen_regular(held.fd)))
 
+    def user_of(self, build_id: str) -> int:
+        """Whose process mapped a program that is held."""
+        held = self._held[build_id]
+        assert held is not None
+        return held.identity.uid
+
     def __enter__(self) -> Self:
         return self
 

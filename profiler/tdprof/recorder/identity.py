@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import platform
+import pwd
 import select
 import threading
 import time
@@ -24,6 +25,7 @@ _SETGROUPS = {"x86_64": 116, "aarch64": 159}.get(platform.machine())
 _CAPABILITY_VERSION_3 = 0x20080522
 _ALL_IDS = "0 0 4294967295"  # uid_map of the first user namespace
 _READS_ALL = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH (linux/capability.h)
+_NOBODY = 65534  # also the kernel's number for users that have none here (overflowuid)
 _PATIENCE_S = 5.0  # a file may lie in a file system whose server never answers
 
 
@@ -44,6 +46,20 @@ class Identity:
     gid: int
     groups: tuple[int, ...]
     reads_all: bool = False
+
+    @classmethod
+    def of_user(cls, uid: int) -> Self:
+        """A user's who need not be logged in; one without an entry in /etc/passwd may what everybody may."""
+        try:
+            user = pwd.getpwuid(uid)
+        except KeyError:
+            return cls(uid, _NOBODY, ())
+        return cls(uid, user.pw_gid, tuple(sorted(os.getgrouplist(user.pw_name, user.pw_gid))))
+
+    @classmethod
+    def nobody(cls) -> Self:
+        """Who owns nothing, and may what everybody may."""
+        return cls(_NOBODY, _NOBODY, ())
 
     @classmethod
     def own(cls) -> Self:

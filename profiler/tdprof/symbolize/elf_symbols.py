@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tdprof.linux.elf import PF_X, PT_LOAD, SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError
+from tdprof.linux.file_bytes import FileBytes
 from tdprof.model.addresses import Locations, Unknown
 from tdprof.model.arrays import U64, distinct
 from tdprof.model.machine_code import CodePart
@@ -61,6 +62,11 @@ class ElfSymbols:
     def path(self) -> Path:
         """The file that is read."""
         return self._path
+
+    @property
+    def owner(self) -> int | None:
+        """The user whose file it is; None if it is no file."""
+        return self._elf.content.owner() if isinstance(self._elf.content, FileBytes) else None
 
     def __init__(self, elf: Elf, path: Path, dirs: DebugDirs, cache: SymbolCache | None = None) -> None:
         self._elf = elf

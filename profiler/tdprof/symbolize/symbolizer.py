@@ -121,6 +121,17 @@ class Symbolizer:
             symbols = self._files[file] = self._open(file)
         return symbols
 
+    def is_carried(self, path: Path) -> bool:
+        """Whether a file is one that the capture brings along, and not this machine's."""
+        return path == self._vdso or path.parent == self._carried_files
+
+    def owner_of(self, file: MappedFile) -> int | None:
+        """The user on whose word names and lines of the file rest: its owner; None: whoever made the capture."""
+        symbols = self.file_of(file)
+        if self._saved is not None or not isinstance(symbols, ElfSymbols) or self.is_carried(symbols.path):
+            return None
+        return symbols.owner
+
     def _locate_in_files(self, file: MappedFile, file_offsets: U64) -> Locations:
         symbols = self.file_of(file)
         if isinstance(symbols, Unknown):
@@ -172,7 +183,7 @@ class Symbolizer:
         reason, detail = Unknown.NO_FILE, ""
         for path in self._places(file):
             try:
-                elf = open_elf(path)
+                elf = open_elf(path, follows_link=not self.is_carried(path))
             except OSError:
                 continue
             except ElfError as error:

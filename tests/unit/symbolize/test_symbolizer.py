@@ -54,7 +54,9 @@ def test_a_replaced_file_is_never_used(program):
 
 def test_what_is_no_build_id_is_part_of_no_path(tmp_path, monkeypatch):
     opened = []
-    monkeypatch.setattr("tdprof.symbolize.symbolizer.open_elf", lambda path: opened.append(str(path)) or open_elf(path))
+    monkeypatch.setattr(
+        "tdprof.symbolize.symbolizer.open_elf", lambda path, **more: opened.append(str(path)) or open_elf(path, **more)
+    )
     for build_id in ("../../../etc/passwd", "/etc/passwd", "ab", "abcg"):
         with Symbolizer(carried_files=tmp_path / "files", debug_dirs=[tmp_path / "debug"]) as symbolizer:
             found = symbolizer.locate(MappedFile("/no/such/program", build_id), offsets(0x1000))

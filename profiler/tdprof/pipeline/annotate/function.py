@@ -22,6 +22,7 @@ from tdprof.pipeline.spe_report import By, analyse
 from tdprof.pipeline.symbols import SymbolOptions, open_symbolizer
 from tdprof.profile.choice import ChosenFunction
 from tdprof.profile.naming import base_name
+from tdprof.recorder.identity import Identity
 from tdprof.report.summary import REASONS
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.elf_symbols import ElfSymbols
@@ -62,6 +63,7 @@ def annotate(
         found = find_code(profile, places, symbolizer, function)
         files = {path: list(lines) for path, lines in lines_with_code(found, function).items()}
         notes += _why_no_lines(profile, places, function)
+        sources.read_as(_reader(symbolizer, profile, places))
         built = _built_ns(symbolizer, profile, places.location[0]) if places.location else None
         code = list(read_code(profile, places, found, symbolizer, notes)) if has_code else []
     for path, line in zip(places.file, places.line, strict=True):
@@ -116,6 +118,18 @@ def _why_no_lines(profile: Profile, places: SampledCode, function: ChosenFunctio
 
 def _mapped_files(profile: Profile, places: SampledCode) -> set[int]:
     return {int(profile.locations.mapped_file[location]) for location in places.location}
+
+
+def _reader(symbolizer: Symbolizer, profile: Profile, places: SampledCode) -> Identity:
+    """With whose rights sources are read: to root those of who named them, since debug data may name any file."""
+    if os.geteuid() != 0:
+        return Identity.own()
+    files = [profile.mapped_files[number] for number in _mapped_files(profile, places) if number >= 0]
+    owners = {symbolizer.owner_of(file) for file in files if file.kind in (FileKind.ELF, FileKind.VDSO)}
+    only = owners.pop() if len(owners) == 1 else None
+    if only == 0:
+        return Identity.own()
+    return Identity.nobody() if only is None else Identity.of_user(only)
 
 
 def _built_ns(symbolizer: Symbolizer, profile: Profile, location: int) -> int | None:
