@@ -5,13 +5,15 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tdprof.recorder.bpf import compiler_process
+from tdprof.recorder.bpf import compiler_process, unwind_arrays
 from tdprof.recorder.bpf.object_file import LoadError, load_program
 from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, TableSizes
+from tdprof.unwind.tables import build_file_table
 
 pytestmark = pytest.mark.needs_bpf
 SIZES = TableSizes.for_rate(1000)
@@ -68,6 +70,22 @@ def test_the_second_load_needs_no_compiler(cached: Path, no_compiler: None) -> N
 def test_one_object_serves_tables_of_any_size(cached: Path, no_compiler: None) -> None:
     with load(TableSizes.for_rate(50_000)) as sampler:
         assert len(sampler.programs) == 2
+
+
+def test_room_for_tables_is_made_up_to_a_bound(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = build_file_table(Path("/proc/self/exe"))
+    assert table
+    monkeypatch.setattr(unwind_arrays, "MOST_TABLE_BYTES", 8 * len(table))
+    small = replace(SIZES, arrays=unwind_arrays.ArraySizes(row_pages=1, bucket_pages=1))
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with load(small) as sampler:
+        assert sampler.arrays
+        opened = len(os.listdir("/proc/self/fd"))
+        firsts = [sampler.arrays.place(table) for _ in range(9)]
+        assert firsts[:3] == sorted({first for first in firsts[:3] if first is not None})
+        assert firsts[-1] is None
+        assert len(os.listdir("/proc/self/fd")) == opened
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 def test_other_events_are_compiled(cached: Path, no_compiler: None) -> None:

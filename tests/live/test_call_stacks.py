@@ -2,6 +2,7 @@
 
 import platform
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,27 @@ def test_a_stack_is_as_deep_as_it_is(frameless: Path, folder: Path) -> None:
     capture = record("-F", "1999", "--", frameless, "0.6", folder=folder)
     deepest = max(len(sample.frames) for sample in capture.samples)
     assert 181 + len(BOTTOM) < deepest <= 255
+
+
+# Arrays for tables that a C library alone overfills.
+SMALL_ARRAYS = """
+from dataclasses import replace
+from tdprof.cli.main import main
+from tdprof.recorder.bpf.sampler import TableSizes
+from tdprof.recorder.bpf.unwind_arrays import ArraySizes
+for_rate = TableSizes.for_rate
+small = ArraySizes(row_pages=1, bucket_pages=1)
+TableSizes.for_rate = lambda rate: replace(for_rate(rate), arrays=small)
+main()
+"""
+
+
+@pytest.mark.needs_bpf
+def test_tables_grow_while_recording(frameless: Path, folder: Path) -> None:
+    command = [sys.executable, "-c", SMALL_ARRAYS, "record", "-o", str(folder), "--", str(frameless), "0.6"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "had no room" not in done.stderr
+    assert whole_share(Capture(folder)) >= 0.99
 
 
 @pytest.mark.needs_bpf

@@ -8,7 +8,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
@@ -152,6 +152,30 @@ def load_object(
         # Until Linux 5.11 maps and programs counted as locked memory.
         with unlimited_locked_memory():
             return _load(found, entries, types, optional)
+
+
+def create_maps(found: BpfObject, entries: Mapping[str, int]) -> dict[str, int]:
+    """Descriptors of more maps of these names, with so many entries. Raises OSError; then nothing stays open."""
+    specs = {spec.name: spec for spec in found.maps}
+    made: dict[str, int] = {}
+    with contextlib.ExitStack() as on_failure:
+        for name, size in entries.items():
+            made[name] = create_map(specs[name], size)
+            on_failure.callback(os.close, made[name])
+        on_failure.pop_all()
+    return made
+
+
+def load_one(found: BpfObject, maps: Mapping[str, int], name: str) -> int:
+    """The descriptor of a program of a perf event, loaded once more with these maps. Raises LoadError."""
+    code = next(program.code for program in found.programs if program.name == name)
+    return load_program(name, replace_maps(code, {at: maps[spec.name] for at, spec in enumerate(found.maps)}))
+
+
+def close_all(descriptors: Iterable[int]) -> None:
+    """Close each of them."""
+    for fd in descriptors:
+        os.close(fd)
 
 
 def _load(found: BpfObject, entries: Mapping[str, int], types: Mapping[str, int], optional: Collection[str]) -> Loaded:

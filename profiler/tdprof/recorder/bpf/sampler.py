@@ -6,7 +6,7 @@ import mmap
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -24,11 +24,15 @@ from tdprof.recorder.bpf.object_file import (
     Loaded,
     LoadError,
     attach_tracepoint,
+    close_all,
+    create_maps,
     load_object,
+    load_one,
     load_program,
 )
 from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
 from tdprof.recorder.call_graph import CallGraph
+from tdprof.recorder.limits import unlimited_locked_memory
 from tdprof.recorder.ring import BpfRing
 
 if TYPE_CHECKING:
@@ -145,7 +149,7 @@ class BpfLoad:
         types = dict.fromkeys(TRACEPOINTS, BPF_PROG_TYPE_RAW_TRACEPOINT)
         loaded = load_object(found, sizes, types, optional=("walk", *TRACEPOINTS))
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
-        return BpfSampler(loaded, self._events, self._sizes, wants_walk=walks)
+        return BpfSampler(found, loaded, self._events, self._sizes, wants_walk=walks)
 
     def _compiled(self) -> BpfObject:
         assert self._compiler
@@ -230,9 +234,10 @@ class BpfSampler:
         notes: what the user should know of how stacks are taken.
     """
 
-    def __init__(self, loaded: Loaded, events: int, sizes: TableSizes, *, wants_walk: bool) -> None:
+    def __init__(self, found: BpfObject, loaded: Loaded, events: int, sizes: TableSizes, *, wants_walk: bool) -> None:
         """Take over what was loaded; ``wants_walk``: walk user stacks by tables, where the kernel took that program."""
         maps, programs, refused = loaded
+        self._object = found
         self.programs = [programs[f"sample_{event}"] for event in range(events)]
         self.arrays: UnwindArrays | None = None
         self.questions: BpfRing | None = None
@@ -244,8 +249,8 @@ class BpfSampler:
         self._use_b = 0
         self._samples_drained = 0
         self._closing = contextlib.ExitStack()
-        for fd in (*maps.values(), *programs.values()):
-            self._closing.callback(os.close, fd)
+        self._programs = programs
+        self._closing.callback(self._close_loaded)
         # The map must stay open: the kernel empties an array of programs when nobody holds it any more.
         for step, name in enumerate(STEPS):
             if name in programs:
@@ -268,9 +273,33 @@ class BpfSampler:
                 self.notes.append(f"stacks: frame pointers only, so callers may be missing ({reason})")
                 return
             self._closing.push(on_failure.pop_all())
-        self.arrays = UnwindArrays(self._maps, self._sizes.arrays)
+        self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge)
         self.questions = self._closing.enter_context(BpfRing(self._maps["missing"], _QUESTIONS_BYTES))
         bpf_maps.update_u32(self._maps["active"], ACTIVE_WALK, 1)
+
+    def _enlarge(self, entries: Mapping[str, int], fill: Callable[[Mapping[str, int]], None]) -> bool:
+        """`unwind_arrays.Enlarge`: only the walk reads these maps, so another one that reads others takes its place.
+
+        A stack may be walked by both, the second going on where the first has stopped: what was there stays the same.
+        """
+        with contextlib.ExitStack() as on_failure, unlimited_locked_memory():  # until Linux 5.11, as load_object
+            try:
+                made = create_maps(self._object, entries)
+                on_failure.callback(close_all, made.values())
+                fill(made)
+                walk = load_one(self._object, self._maps | made, "walk")
+            except (OSError, LoadError, ValueError):
+                return False
+            on_failure.pop_all()
+        replaced = [self._programs["walk"], *(self._maps[name] for name in made)]
+        bpf_maps.update_u32(self._maps["steps"], STEPS.index("walk"), walk)
+        self._programs["walk"] = walk
+        self._maps.update(made)
+        close_all(replaced)
+        return True
+
+    def _close_loaded(self) -> None:
+        close_all([*self._maps.values(), *self._programs.values()])
 
     @property
     def questions_fd(self) -> int:

@@ -8,9 +8,9 @@ import ctypes
 import mmap
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_map
@@ -22,6 +22,9 @@ _MAPPING = struct.Struct("<QQII")  # struct sample_mapping
 _SPACE = struct.Struct("<IIII")  # struct address_space
 MOST_MAPPINGS = 4096  # of one process that a search finds, as `find_mapping` in bpf/walk.h
 TABLE_BEGINNING_BYTES = 120 + 16 * 24  # struct unwind_header and the segments: all that `covered` reads
+_TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<II"), 28  # buckets, rows of struct unwind_header
+# All tables of a session: those of a whole machine with 2,600 ELF files take 118 MB.
+MOST_TABLE_BYTES = 128 << 20
 # A program that has read where a process's mappings are may still read them for that long; it needs microseconds.
 _GRACE_S = 0.5
 
@@ -104,17 +107,30 @@ def covered(table: bytes, start: int, end: int, file_offset: int) -> tuple[int, 
     return found.start, found.end, found.bucket
 
 
+class Enlarge(Protocol):
+    """Puts larger maps in the place of those that hold tables."""
+
+    def __call__(self, entries: Mapping[str, int], fill: Callable[[Mapping[str, int]], None]) -> bool:
+        """Make maps of these names with so many entries; once ``fill`` has filled them, the programs read them.
+
+        Returns:
+            Whether the kernel let it; else all is as before.
+        """
+
+
 class UnwindArrays:
     """User space's side of the arrays. Owns no descriptor.
 
     Args:
-        maps: descriptors by name.
+        maps: descriptors by name; those of tables change with `enlarge`.
         sizes: with which the maps were created.
+        enlarge: makes room for more tables.
     """
 
-    def __init__(self, maps: Mapping[str, int], sizes: ArraySizes) -> None:
+    def __init__(self, maps: Mapping[str, int], sizes: ArraySizes, enlarge: Enlarge) -> None:
         self._maps = maps
         self._sizes = sizes
+        self._enlarge = enlarge
         self._rule_slots = (ctypes.c_uint32 * (2 * _MOST_RULES))()
         self._session = _Session(
             rule_slots=ctypes.addressof(self._rule_slots),
@@ -125,7 +141,38 @@ class UnwindArrays:
         self._of_process: dict[int, tuple[int, int]] = {}
 
     def place(self, table: bytes) -> int | None:
-        """Append a checked table; returns the number of its first bucket, None if there is no room."""
+        """Append a checked table; returns the number of its first bucket, None if there can be no room."""
+        first = self._append(table)
+        if first is None and self._make_room(*_TABLE_COUNTS.unpack_from(table, _TABLE_COUNTS_AT)):
+            first = self._append(table)
+        return first
+
+    def _make_room(self, buckets: int, rows: int) -> bool:
+        """At least twice what there is, so that a program with many files does not do this for each of them."""
+        words = PAGE_BYTES // 4
+        sizes = replace(
+            self._sizes,
+            bucket_pages=max(2 * self._sizes.bucket_pages, -(-(self._session.bucket_count + buckets) // words)),
+            row_pages=max(2 * self._sizes.row_pages, -(-(self._session.row_count + rows) // words)),
+        )
+        if (sizes.bucket_pages + sizes.row_pages) * PAGE_BYTES > MOST_TABLE_BYTES:
+            return False
+        if not self._enlarge({"unwind_buckets": sizes.bucket_pages, "unwind_rows": sizes.row_pages}, self._copy_tables):
+            return False
+        self._sizes = sizes
+        self._session.bucket_capacity = sizes.bucket_pages * words
+        self._session.row_capacity = sizes.row_pages * words
+        return True
+
+    def _copy_tables(self, maps: Mapping[str, int]) -> None:
+        used = {"unwind_buckets": self._session.bucket_count, "unwind_rows": self._session.row_count}
+        for name, fd in maps.items():
+            size = -(-used[name] * 4 // PAGE_BYTES) * PAGE_BYTES
+            if size:
+                with mmap.mmap(self._maps[name], size) as old, mmap.mmap(fd, size) as new:
+                    new[:] = old[:]
+
+    def _append(self, table: bytes) -> int | None:
         library = load_native()
         assert library is not None
         function = library.tdprof_unwind_place
