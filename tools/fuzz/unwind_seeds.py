@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds for tools/fuzz_unwind: the beginnings of real programs' sections.
+"""Seeds for tools/fuzz/unwind: the beginnings of real programs' sections.
 
 python unwind_seeds.py FOLDER
 """

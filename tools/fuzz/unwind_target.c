@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* libFuzzer target: arbitrary bytes as .eh_frame, .debug_frame and .gopclntab of both machines; the table that comes out
- * must hold to its format, and a walk over arbitrary bytes of stack must end. Run by tools/fuzz_unwind. */
+ * must hold to its format, and a walk over arbitrary bytes of stack must end. Run by tools/fuzz/unwind. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
