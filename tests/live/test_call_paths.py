@@ -1,0 +1,40 @@
+"""Random programs whose call paths are known: every sample has the true one, whatever the compiler made of it."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builders.call_paths import ROUND_ITERATIONS, build_program, judge, make_program, read_folded
+from live.recording import TDPROF, assert_share, record
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.parametrize(
+    ("seed", "compiler", "level"),
+    [
+        (1, "gcc", "-O0"),
+        (2, "gcc", "-O2"),
+        (3, "gcc", "-O3"),
+        (4, "clang", "-O1"),
+        (5, "clang", "-O2"),
+        (6, "clang", "-Os"),
+    ],
+)
+def test_random_paths_are_the_true_ones(seed: int, compiler: str, level: str, folder: Path, tmp_path: Path) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    program = make_program(seed)
+    binary = build_program(program, tmp_path / "program", [compiler], [level])
+    record("-e", "cpu-clock:u", "-F", "1999", "--", binary, "1", folder=folder)
+    folded = subprocess.run([*TDPROF, "export", "--to", "folded", folder], capture_output=True, text=True, check=True)
+    found = judge(program, read_folded(folded.stdout))
+    assert found.exact >= 0.99 * found.total, found
+    assert found.wrong <= 0.003 * found.total, found
+    loops = [(path.iterations, found.by_path[at]) for at, path in enumerate(program.paths) if path.iterations]
+    most, weight = max(loops)
+    assert most > ROUND_ITERATIONS // 8
+    period = 1_000_000_000 // 1999
+    whole = sum(weight for _, weight in loops) // period
+    assert_share(weight // period, whole, most / sum(iterations for iterations, _ in loops))
