@@ -100,8 +100,13 @@ def command(
                 basis=chosen,
                 noise_percent=noise_percent,
             )
-        comparison = replace(comparison, notes=[*doubts, *comparison.notes])
         leading = _leading_event(comparison, event)
+        shares = comparison.share_a[:, leading], comparison.share_b[:, leading]
+        if not comparison.functions.are_of_one_program(*shares):
+            doubts.insert(0, "they have hardly a function in common: two different programs, it seems")
+            if conditions:
+                raise TdprofError(f"cannot judge --fail-on: {doubts[0]}", hint="name two captures of one program")
+        comparison = replace(comparison, notes=[*doubts, *comparison.notes])
         breaches = find_breaches(comparison, conditions)
     if as_json or as_csv:
         with standard_output():

@@ -13,7 +13,7 @@ import pytest
 
 from builders.captures import write_manifest
 from builders.hosts import HOST
-from builders.profiles import ProfileBuilder
+from builders.profiles import Frame, ProfileBuilder
 from builders.runs import simulate_run
 from tdprof.capture.manifest import Host, Manifest, Rung, State
 from tdprof.cli.main import main
@@ -29,6 +29,14 @@ def few_samples(rare: int, grown: int) -> Profile:
     builder = ProfileBuilder()
     for name, count in (("work", 20_000), ("rare", rare), ("grown", grown)):
         builder.add("main", name, count=count, weight=count * 1_000_000)
+    return builder.build()
+
+
+def other_program() -> Profile:
+    """No function of its own is in PROGRAM, but it shares the kernel's and the C library's with all programs."""
+    builder = ProfileBuilder()
+    for name, module, count in (("_start", "/bin/other", 5), ("sort", "/bin/other", 9_000), ("main", "/bin/other", 50)):
+        builder.add(Frame(name, module=module), count=count)
     return builder.build()
 
 
@@ -51,6 +59,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         "shares": replace(a, is_whole_run=False, notes=["<b>[red]note[/red]"]),
         "damaged": replace(a, losses=Losses(bytes_damaged=7)),
         "other-core": a,
+        "other-program": other_program(),
         "interrupted": a,
         **{f"rare-{each}": few_samples(rare, grown) for each, rare, grown in (("a", 3, 1), ("b", 5, 100))},
         "faults": replace(ProfileBuilder().add("f").build(), events=[replace(a.events[0], name="page-faults")]),
@@ -87,7 +96,19 @@ def test_the_table_leads_with_what_changed(run: Run) -> None:
     assert "more" in lines[0]
     assert not any("more" in line or "less" in line for line in lines[1:])
     assert "what each whole run took" in out
-    assert "4 functions are in both, 0 only in A, 0 only in B" in out
+    assert "4 functions in both, 0 only in A, 0 only in B" in out
+
+
+def test_different_programs_are_said_to_be_that_first(run: Run) -> None:
+    status, out, _ = run("a", "other-program")
+    assert status == 0
+    notes = [line for line in out.splitlines() if line.startswith("note:")]
+    assert notes[0] == "note: they have hardly a function in common: two different programs, it seems"
+    status, out, err = run("a", "other-program", "--fail-on", "total>5%")
+    assert (status, out) == (2, "")
+    assert "cannot judge --fail-on: they have hardly a function in common" in err
+    for same in ("slower", "same", "shares"):
+        assert "in common" not in run("a", same)[1]
 
 
 @pytest.mark.parametrize("columns", [20, 60, 250])

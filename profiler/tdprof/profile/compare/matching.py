@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.addresses import FileKind
-from tdprof.model.arrays import I32
+from tdprof.model.arrays import F64, I32
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import FrameStacks, function_names, module_names
 from tdprof.profile.naming import base_name
 
 # Two functions of one file are one that was renamed if their sampled lines cover at least this much of each other.
 _RENAMED_OVERLAP = 0.5
+# Of the self time in user space: two programs may well share the C library.
+_LEAST_IN_COMMON = 0.1
 _FEWEST_LINES = 3  # fewer say too little of where a function stands
 
 
@@ -41,6 +43,7 @@ class MatchedFunctions:
         names_a: as A has them; "" where A has none.
         match: of each row.
         is_kernel: bool[n], code of the kernel or its modules.
+        is_known: bool[n], whether it has a name.
         row_of_a, row_of_b: int32[functions + 1]: row of each function id of ``FrameStacks``, -1 for ids that no stack
             has; the last stands for samples without a call stack, so that id -1 finds it.
     """
@@ -50,11 +53,37 @@ class MatchedFunctions:
     names_a: Sequence[str]
     match: Sequence[Match]
     is_kernel: NDArray[np.bool_]
+    is_known: NDArray[np.bool_]
     row_of_a: I32
     row_of_b: I32
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def are_of_one_program(self, share_a: F64, share_b: F64) -> bool:
+        """False where hardly a function in user space is in both, though most have names: two different programs.
+
+        Args:
+            share_a, share_b: float64[n], each row's self share of all samples.
+        """
+        is_common = np.array([match not in (Match.ONLY_A, Match.ONLY_B) for match in self.match], bool) & self.is_known
+        # Neither a shared library nor [vdso].
+        is_own = np.array(
+            [".so" not in PurePath(each).name and not each.startswith("[") for each in self.modules], bool
+        )
+        # main and _start, the same in every program, stand in another one's file.
+        if (
+            is_common & is_own & ~self.is_kernel & np.array([match is not Match.MOVED for match in self.match], bool)
+        ).any():
+            return True
+        for share in (share_a, share_b):
+            in_user_space = share[~self.is_kernel].sum()
+            if share[~self.is_kernel & self.is_known].sum() < in_user_space / 2 or not in_user_space:
+                return True  # what has no names may be the same
+        return all(
+            share[is_common & ~self.is_kernel].sum() >= _LEAST_IN_COMMON * share[~self.is_kernel].sum()
+            for share in (share_a, share_b)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +231,14 @@ def _overlap(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def _rows(a: _Side, b: _Side, pairs: dict[int, int], found: dict[int, Match]) -> MatchedFunctions:
-    names, modules, names_a, matches, is_kernel = [], [], [], [], []
+    names, modules, names_a, matches, is_kernel, is_known = [], [], [], [], [], []
     row_of_a, row_of_b = np.full(len(a.names), -1, np.int32), np.full(len(b.names), -1, np.int32)
 
     def add(side: _Side, id_: int, name_a: str, match: Match) -> int:
         names.append(side.names[id_])
         modules.append(side.modules[id_])
         is_kernel.append(side.is_kernel[id_])
+        is_known.append(side.is_known[id_])
         names_a.append(name_a)
         matches.append(match)
         return len(names) - 1
@@ -236,4 +266,5 @@ def _rows(a: _Side, b: _Side, pairs: dict[int, int], found: dict[int, Match]) ->
                 matches[home[0]] = Match.CLONE
             else:
                 rows[id_] = add(side, id_, side.names[id_] if side is a else "", only)
-    return MatchedFunctions(names, modules, names_a, matches, np.array(is_kernel, bool), row_of_a, row_of_b)
+    flags = np.array(is_kernel, bool), np.array(is_known, bool)
+    return MatchedFunctions(names, modules, names_a, matches, *flags, row_of_a, row_of_b)
