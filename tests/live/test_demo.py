@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
+README = PROJECT / "README.md"
 
 
 @pytest.mark.needs_perf
@@ -25,15 +27,23 @@ def test_the_demo_leaves_what_it_says_and_finds_the_known_split(tmp_path: Path) 
     )
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "tdprof-demo"
-    assert {"capture", "report.txt", "demo.html", "demo.speedscope.json", "demo.pb.gz"} <= set(os.listdir(folder))
+    assert {"tdprof.capture", "report.txt", "demo.html", "demo.speedscope.json", "demo.pb.gz"} <= set(
+        os.listdir(folder)
+    )
     assert (folder / "report.txt").read_text() in result.stdout
     report = subprocess.run(
-        [sys.executable, "-m", "tdprof", "report", folder / "capture", "--json"],
+        [sys.executable, "-m", "tdprof", "report", folder / "tdprof.capture", "--json"],
         capture_output=True,
         text=True,
         check=True,
     )
     found = json.loads(report.stdout)
+    for words in re.findall(
+        r"^\| `tdprof ((?:report|annotate|export|archive)\b.*?)` \|", README.read_text(), re.MULTILINE
+    ):
+        example = [sys.executable, "-m", "tdprof", *words.split()]
+        tried = subprocess.run(example, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+        assert tried.returncode == 0, f"{words}: {tried.stderr}"
     # Inclusive, because `mix` is inlined into both and stands on its own.
     total = {function["name"]: next(iter(function["total"].values())) for function in found["functions"]}
     share = total["smooth"] / (total["smooth"] + total["count_levels"])

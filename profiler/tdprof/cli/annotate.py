@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 
 from tdprof.cli.loading import as_capture, find_event, load_capture_with_findings, symbol_options
-from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output, waiting
+from tdprof.cli.output import DEFAULT_OUTPUT, print_rendered, refuse_two_forms, standard_output, waiting
+from tdprof.errors import TdprofError
 from tdprof.pipeline.annotate.source_files import SourceFiles, parse_source_map
 from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.choice import choose_function
 
 
 @click.command("annotate")
-@click.argument("capture", type=click.Path(path_type=Path), metavar="CAPTURE")
-@click.argument("function", metavar="FUNCTION")
+@click.argument("words", nargs=-1, metavar=f"[CAPTURE={DEFAULT_OUTPUT}] FUNCTION")
 @click.option("--asm", "has_code", is_flag=True, help="Show instructions, with the source lines they come from.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with exact counts of every event.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, a row for each line and event.")
@@ -38,8 +38,7 @@ from tdprof.profile.choice import choose_function
 @click.option("--no-pager", is_flag=True, help="Print to the terminal at once, not through PAGER (less).")
 @symbol_options
 def command(
-    capture: Path,
-    function: str,
+    words: Sequence[str],
     has_code: bool,
     as_json: bool,
     as_csv: bool,
@@ -57,10 +56,11 @@ def command(
     cycles   mean latency of the operations that SPE sampled in the line, with their p99 and number
 
     \b
-    tdprof annotate tdprof.capture work             source
-    tdprof annotate tdprof.capture work --asm       instructions
-    tdprof annotate tdprof.capture libc.so.6:memcpy --source-map /build/glibc=/src/glibc
+    tdprof annotate work                         source
+    tdprof annotate old.capture work --asm       instructions
+    tdprof annotate libc.so.6:memcpy --source-map /build/glibc=/src/glibc
     """
+    capture, function = _capture_and_function(words)
     refuse_two_forms(as_json=as_json, as_csv=as_csv)
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
     with as_capture(capture) as folder:
@@ -82,3 +82,14 @@ def command(
             sys.stdout.writelines([render_json(annotation)] if as_json else render_csv(annotation))
         return
     print_rendered(lambda console: render_text(annotation, console, event=leading), may_page=not no_pager)
+
+
+def _capture_and_function(words: Sequence[str]) -> tuple[Path, str]:
+    match words:
+        case [function]:
+            return Path(DEFAULT_OUTPUT), function
+        case [capture, function]:
+            return Path(capture), function
+    raise TdprofError(
+        "annotate takes one function, and the capture before it", hint="tdprof annotate [CAPTURE] FUNCTION", status=2
+    )

@@ -7,16 +7,14 @@ import click
 from tdprof.capture.manifest import Manifest
 from tdprof.capture.tables import has_table
 from tdprof.cli.memory import keep_process_small
-from tdprof.cli.output import DEFAULT_OUTPUT
+from tdprof.cli.output import CAPTURE_HELP, DEFAULT_OUTPUT
 from tdprof.cli.perf_data import import_with_progress, say_losses
 from tdprof.cli.standard_error import say
-
-OUTPUT_HELP = "The capture to make (tdprof.capture; an older one there becomes tdprof.capture.old)."
 
 
 @click.command("import")
 @click.argument("source", metavar="[PERF.DATA]", default="perf.data")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=OUTPUT_HELP)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=CAPTURE_HELP)
 @click.option(
     "--kallsyms",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DEFAULT_OUTPUT = "tdprof.capture"
+CAPTURE_HELP = (
+    f"The capture to make; nothing may be there yet. Default: {DEFAULT_OUTPUT}, where an older one becomes "
+    f"{DEFAULT_OUTPUT}.old."
+)
 # Wide enough for any name: whoever reads a pipe cuts lines as it likes.
 PIPE_COLUMNS = 100_000
 

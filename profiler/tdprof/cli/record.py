@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tdprof.capture.output_folder import OutputFolder
-from tdprof.cli.output import DEFAULT_OUTPUT, waiting
+from tdprof.cli.output import CAPTURE_HELP, DEFAULT_OUTPUT, waiting
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
 from tdprof.cli.standard_error import say
@@ -46,7 +46,6 @@ CALL_GRAPH_HELP = (
     "same; perf's BYTES change nothing), fp (along frame pointers) or no (only where the sample was taken). "
     "Default: auto."
 )
-OUTPUT_HELP = f"The capture to make ({DEFAULT_OUTPUT}; an older one there becomes {DEFAULT_OUTPUT}.old)."
 
 
 def _pids(text: str) -> list[int]:
@@ -90,7 +89,7 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> Rate
     metavar="SECONDS",
     help="Stop after that time; the command goes on without being sampled.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=OUTPUT_HELP)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=CAPTURE_HELP)
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @topdown_options
 @click.option("--call-graph", metavar="auto|fp|dwarf|no", help=CALL_GRAPH_HELP)

@@ -141,3 +141,10 @@ def test_a_pipe_does_not_break_the_doctor_s_findings() -> None:
     done = run("doctor")
     table = done.stdout.split("\n\n")[1].splitlines()
     assert len(table) == 1 + len(json.loads(run("doctor", "--json").stdout)["checks"])
+
+
+@pytest.mark.parametrize("command", ["record", "import"])
+def test_help_says_what_an_output_folder_may_be(command: str) -> None:
+    """An older capture makes way under the default name alone."""
+    said = " ".join(run(command, "--help").stdout.split())
+    assert "nothing may be there yet. Default: tdprof.capture, where an older one becomes tdprof.capture.old." in said
