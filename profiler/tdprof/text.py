@@ -3,6 +3,11 @@
 from collections.abc import Sequence
 
 
+def plural(count: int, noun: str, ending: str) -> str:
+    """A count with its noun; ``ending`` is what more than one adds to it."""
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
+
+
 def few(names: Sequence[str], most: int = 6) -> str:
     """The names joined by commas; of more than fit one line only the first, and how many more there are."""
     if len(names) <= most:

@@ -11,6 +11,7 @@ from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, archive_symbols
+from tdprof.text import plural
 
 
 @click.command("archive")
@@ -49,6 +50,7 @@ def archive_with_progress(capture: OwnFolder, symbols: SymbolOptions = DEFAULT_S
     places = sum(len(locations.reason) for _, locations in found)
     unknown = sum(int((locations.reason != 0).sum()) for _, locations in found)
     say(
-        f"tdprof: {capture.shown} carries the symbols of {places - unknown} places in {len(found)} files"
+        f"tdprof: {capture.shown} carries the symbols of {plural(places - unknown, 'place', 's')} in "
+        f"{plural(len(found), 'file', 's')}"
         f"{f'; {unknown} are not known (tdprof report says why)' if unknown else ''}",
     )

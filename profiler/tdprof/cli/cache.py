@@ -11,8 +11,9 @@ from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.errors import TdprofError
 from tdprof.model.events import Unit
 from tdprof.report.csv import write_rows
-from tdprof.report.summary import format_value, plural
+from tdprof.report.summary import format_value
 from tdprof.symbolize import SymbolCache
+from tdprof.text import plural
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

@@ -34,6 +34,7 @@ from tdprof.errors import TdprofError
 from tdprof.export.parquet import ParquetWriter
 from tdprof.pipeline.spe_report import By, analyse, tables_of_perf_data
 from tdprof.report.spe import render_csv, render_json, render_text
+from tdprof.text import plural
 
 _PROGRESS_AFTER_S = 2.0
 # Addresses and times compress best as differences; dictionaries serve only what is a word already.
@@ -140,7 +141,8 @@ def decode(
         cut_after = _write(source, counts, output, is_csv=is_csv, workers=workers, quiet=quiet)
         if not quiet:
             if cut_after is None:
-                say(f"tdprof: {counts.records} records of {len(source.spans)} spans into {output}")
+                spans = plural(len(source.spans), "span", "s")
+                say(f"tdprof: {plural(counts.records, 'record', 's')} of {spans} into {output}")
             _say_what_is_missing(counts, source)
     if cut_after is not None:
         raise TdprofError(f"interrupted: {output} holds the first {cut_after} records", status=130)
@@ -233,7 +235,8 @@ def _say_what_is_missing(counts: DecodeCounts, source: SpeInput) -> None:
     lines = []
     if counts.damaged_regions:
         reasons = ", ".join(f"{reason.text}: {counts.damage[reason]}" for reason in Damage if counts.damage[reason])
-        lines.append(f"damaged: {counts.damaged_bytes} bytes in {counts.damaged_regions} places ({reasons})")
+        where = plural(counts.damaged_regions, "place", "s")
+        lines.append(f"damaged: {plural(counts.damaged_bytes, 'byte', 's')} in {where} ({reasons})")
     notes = {
         "records were not closed before their span ended and are left out": counts.open_records,
         "packets have reserved headers: see the column other_packets": counts.unknown_packets,

@@ -27,7 +27,7 @@ from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, ignore_progr
 from tdprof.profile.naming import name_locations
 from tdprof.profile.reliability import container_doubts, count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.symbolize import demangle
-from tdprof.text import printable
+from tdprof.text import plural, printable
 
 
 def load_profile(
@@ -103,7 +103,9 @@ def _place(tables: Path, samples: pa.Table, stacks: pa.Table) -> _Placed:
     attributed = attribute_stacks(samples, stacks, mappings, spaces)
     too_many = []
     if attributed.left_out:
-        too_many.append(f"{attributed.left_out} samples have no callers here: their call chains are too many to follow")
+        too_many.append(
+            f"{plural(attributed.left_out, 'sample', 's')} without callers here: call chains too many to follow"
+        )
     if spaces.is_cut:
         too_many.append("mappings or forks are too many to follow: of some processes functions may have no names")
     unreadable = tuple(filter(None, [no_mappings, no_processes, *too_many]))

@@ -40,7 +40,7 @@ from tdprof.pipeline.import_perf import import_perf_data
 from tdprof.pipeline.spe_rows import MAX_ROWS, AddressRows, BlockRows, CodeDetail, Placement, SourceRows, SymbolizedRows
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, open_symbolizer
 from tdprof.symbolize import demangle
-from tdprof.text import printable
+from tdprof.text import plural, printable
 
 
 class By(StrEnum):
@@ -84,7 +84,7 @@ def analyse(
     if isinstance(rows, SymbolizedRows):
         notes = [*rows.unreadable, *notes]
         if rows.unknown_processes:
-            notes.append(f"{rows.unknown_processes} addresses belong to no known process")
+            notes.append(f"{plural(rows.unknown_processes, 'address', 'es')} of no known process")
     if not first:
         notes.append(f"there was room for {len(names) - 1} rows, and what came after them is in the row (others)")
     lanes, cycles = counted.tallied.lanes[first:], counted.tallied.cycles[first:]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
+from tdprof.text import plural
 
 # Samples and exact totals differ by what the last period of each task leaves over, which is much of a few samples; more
 # than this has another cause.
@@ -64,7 +65,10 @@ def _with_lost(weight: int, kept: int, lost: int) -> float:
 
 
 def _of_lost(lost: int) -> str:
-    return f"{lost:,} samples were lost; shares are right only if those were like the others (a lower -F loses fewer)"
+    return (
+        f"{plural(lost, 'sample', 's')} lost on the way; shares are right only if those were like the others "
+        "(a lower -F loses fewer)"
+    )
 
 
 def group_doubt(
@@ -97,8 +101,8 @@ def cut_doubt(cut: int, total: int) -> Iterator[str]:
     """Samples whose callers are no code, out of all."""
     if cut:
         yield (
-            f"{cut:,} samples ({cut / total:.1%}) have callers outside any mapping; their call stacks end there "
-            "(build with -fno-omit-frame-pointer)"
+            f"{plural(cut, 'sample', 's')} ({cut / total:.1%}) with callers outside any mapping, where "
+            "the call stack ends (build with -fno-omit-frame-pointer)"
         )
 
 
@@ -134,6 +138,6 @@ def count_doubt(counted: int | None, losses: Losses, held: int) -> Iterator[str]
     lost = lost_samples(replace(losses, samples_ring_full=0))
     if held != counted - lost:
         yield (
-            f"samples.parquet holds {held:,} samples, but {counted - lost:,} were recorded: "
+            f"samples.parquet holds {plural(held, 'sample', 's')}, but {counted - lost:,} were recorded: "
             "it was changed since, or is another capture's"
         )

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from tdprof.model.annotation import Annotation, Code, CodeLine, Cost, SourceLine, SourcePart
 from tdprof.report.metric_text import doubt_legend, metric_cell
-from tdprof.report.summary import format_value, plural
-from tdprof.text import printable
+from tdprof.report.summary import format_value
+from tdprof.text import plural, printable
 
 # Of the function's samples of an event, in percent; as `perf annotate` colours.
 _HOT, _WARM = 5.0, 0.5

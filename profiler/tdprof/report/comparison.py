@@ -17,8 +17,8 @@ from tdprof.model.profile import Profile
 from tdprof.profile.compare import Basis, Changes, Comparison, Match
 from tdprof.profile.compare.conditions import Breach
 from tdprof.report.csv import write_rows
-from tdprof.report.summary import doubts, facts, format_value, plural
-from tdprof.text import printable
+from tdprof.report.summary import doubts, facts, format_value
+from tdprof.text import plural, printable
 
 WIDE_COLUMNS = 100
 _TOO_FEW = "too few"
@@ -239,7 +239,7 @@ def _matches(comparison: Comparison) -> str:
     counts = {match: comparison.functions.match.count(match) for match in Match}
     only = {match: counts.pop(match) for match in (Match.ONLY_A, Match.ONLY_B)}
     parts = [f"{count:,} {match}" for match, count in counts.items() if count and match is not Match.SAME]
-    found = f"{sum(counts.values()):,} functions are in both" + (f" ({', '.join(parts)})" if parts else "")
+    found = f"{plural(sum(counts.values()), 'function', 's')} in both" + (f" ({', '.join(parts)})" if parts else "")
     return f"{found}, {only[Match.ONLY_A]:,} only in A, {only[Match.ONLY_B]:,} only in B"
 
 

@@ -13,19 +13,20 @@ from tdprof.model.losses import Losses
 from tdprof.model.profile import Profile, StackWalks
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
-from tdprof.text import printable
+from tdprof.profile.runtimes import runtimes_without_map
+from tdprof.text import plural, printable
 
 LOSSES = {
-    "samples_map_full": "samples lost: the table in the kernel was full (sample less often: -F)",
-    "samples_ring_full": "samples lost: the ring buffer was full (sample less often: -F)",
-    "samples_outside_namespace": "samples of processes outside the recorder's pid namespace",
-    "user_stacks_unreadable": "samples without their user call stack: it could not be read",
-    "kernel_stacks_unreadable": "samples without their kernel call stack: it could not be read",
-    "stack_id_collisions": "samples without a call stack: two stacks shared one slot",
-    "stacks_truncated": "call stacks cut off at the kernel's limit (sysctl kernel.perf_event_max_stack)",
-    "side_band_records_lost": "records of mappings and threads lost: symbols may be wrong or missing",
-    "throttled": "times the kernel paused an event for interrupting too often",
-    "bytes_damaged": "bytes of the capture could not be read",
+    "samples_map_full": "sample{s} lost: the table in the kernel was full (sample less often: -F)",
+    "samples_ring_full": "sample{s} lost: the ring buffer was full (sample less often: -F)",
+    "samples_outside_namespace": "sample{s} of processes outside the recorder's pid namespace",
+    "user_stacks_unreadable": "sample{s} without a user call stack: it could not be read",
+    "kernel_stacks_unreadable": "sample{s} without a kernel call stack: it could not be read",
+    "stack_id_collisions": "sample{s} without a call stack: two stacks shared one slot",
+    "stacks_truncated": "call stack{s} cut off at the kernel's limit (sysctl kernel.perf_event_max_stack)",
+    "side_band_records_lost": "record{s} of mappings and threads lost: symbols may be wrong or missing",
+    "throttled": "time{s} the kernel paused an event for interrupting too often",
+    "bytes_damaged": "byte{s} of the capture could not be read",
 }
 
 REASONS = {
@@ -36,7 +37,7 @@ REASONS = {
     Unknown.STRIPPED: "the file has no symbols (install its -dbgsym or -debuginfo package, or set DEBUGINFOD_URLS)",
     Unknown.NO_SYMBOL: "no symbol of the file covers the address",
     Unknown.DAMAGED: "the file's symbol data is damaged (install the file again)",
-    Unknown.NO_PERF_MAP: "run-time code that no /tmp/perf-PID.map names (python -X perf, node --perf-basic-prof)",
+    Unknown.NO_PERF_MAP: "run-time code that no /tmp/perf-PID.map names",
     Unknown.HIDDEN_KERNEL: "the capture has no kernel symbols: hidden when recording (kptr_restrict), or lost since",
 }
 
@@ -112,7 +113,7 @@ def _losses(losses: Losses) -> Iterator[str]:
         if each.name == "by_reason":
             continue
         if count := getattr(losses, each.name):
-            yield f"{count:,} {LOSSES[each.name]}"
+            yield f"{count:,} {LOSSES[each.name].format(s='' if count == 1 else 's')}"
     for reason, count in losses.by_reason.items():
         yield f"{count:,} lost: {printable(reason)}"
 
@@ -121,12 +122,14 @@ def _unknown(profile: Profile, unknown: list[UnknownSamples]) -> Iterator[str]:
     total = int(profile.samples.count.sum())
     for each in unknown:
         samples = plural(each.samples, "sample", "s")
-        yield f"{samples} ({each.samples / total:.1%}) in no known function: {REASONS[each.reason]}"
+        hint = _how_to_name(profile) if each.reason is Unknown.NO_PERF_MAP else ""
+        yield f"{samples} ({each.samples / total:.1%}) in no known function: {REASONS[each.reason]}{hint}"
 
 
-def plural(count: int, noun: str, ending: str) -> str:
-    """A count with its noun; ``ending`` is what more than one adds to it."""
-    return f"{count:,} {noun}{'' if count == 1 else ending}"
+def _how_to_name(profile: Profile) -> str:
+    """What makes the runtimes that were seen write a perf map."""
+    ways = [runtime.to_write_a_map for runtime in runtimes_without_map(profile)]
+    return f" ({'; '.join(ways or ['let its runtime write one: docs/symbols.md'])})"
 
 
 def format_value(value: int, unit: Unit) -> str:

@@ -14,8 +14,8 @@ from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.metric_text import doubt_legend, metric_cell
-from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, plural
-from tdprof.text import printable
+from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
+from tdprof.text import plural, printable
 
 # Narrower tables keep their shares and names whole and leave the rest out.
 WIDE_COLUMNS = 80

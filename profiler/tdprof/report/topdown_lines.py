@@ -20,9 +20,8 @@ from tdprof.report.metric_text import (
     metric_cell,
     metrics_of,
 )
-from tdprof.report.summary import plural
 from tdprof.report.topdown_text import as_text, header_lines
-from tdprof.text import printable
+from tdprof.text import plural, printable
 
 # Below this the columns of single metrics leave no room for names.
 _WIDE_COLUMNS = 120

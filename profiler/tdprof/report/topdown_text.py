@@ -27,8 +27,8 @@ from tdprof.report.metric_text import (
     metrics_of,
     short_units,
 )
-from tdprof.report.summary import doubts, facts, plural
-from tdprof.text import printable
+from tdprof.report.summary import doubts, facts
+from tdprof.text import plural, printable
 
 # Of a group in a hotspot's block; --function shows all.
 _MOST_METRICS = 6

@@ -46,14 +46,14 @@ CLOCK = EventInfo("cpu-clock", Unit.NANOSECONDS, 0, 999, 100)
 )
 def test_lost_samples_are_the_cause_and_the_only_one(losses: Losses) -> None:
     said = doubts(CLOCK, 25, losses)
-    assert "30 samples were lost; shares are right only if" in said
+    assert "30 samples lost on the way; shares are right only if" in said
     assert "idle" not in said
     assert "not all" not in said
 
 
 def test_losses_that_explain_too_little_are_not_made_out_to_be_all() -> None:
     said = doubts(CLOCK, 25, Losses(samples_ring_full=2))
-    assert "2 samples were lost" in said
+    assert "2 samples lost" in said
     assert "not all that is missing" in said
     assert "idle" not in said
 

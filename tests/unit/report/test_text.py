@@ -1,8 +1,10 @@
 """The printed report: golden texts, and what must never reach a terminal."""
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -97,3 +99,11 @@ def test_an_unknown_start_is_left_out() -> None:
     text = text_of(replace(example(), start_realtime_ns=0))
     assert "measured" in text
     assert "1970" not in text
+
+
+def test_one_is_not_many() -> None:
+    counters: dict[str, Any] = {each.name: 1 for each in fields(Losses) if each.name != "by_reason"}
+    losses = Losses(**counters)
+    text = text_of(replace(example(), losses=losses))
+    assert "1 sample lost: the table in the kernel was full" in text
+    assert not re.search(r"\b1 (samples|stacks|call stacks|records|times|bytes)\b", text)
