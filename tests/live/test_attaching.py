@@ -41,7 +41,7 @@ def assert_both_threads(capture: Capture, pid: int) -> None:
         lambda sample: next(((sample.pid, sample.thread, f) for f in sample.frames if f.startswith("serve_")), None)
     )
     assert set(work) == {(pid, "busy-a", "serve_a"), (pid, "busy-b", "serve_b")}
-    assert work.total() >= 300
+    assert work.total() >= 100  # of 1,400 for each CPU that has nothing else to do
     assert work.total() >= 0.95 * sum(sample.count for sample in capture.samples)
     assert not capture.losses()
 
