@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from live.recording import PATIENCE_S, Capture, has_spooled, start_record, wait_until
+from live.recording import PATIENCE_S, TDPROF, Capture, has_spooled, start_record, wait_until
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
 
@@ -32,20 +32,27 @@ def switch() -> Iterator[Path]:
     switches[-1].write_text("1")
 
 
+def test_stat_says_that_a_cpu_was_not_counted_to_the_end(switch: Path) -> None:
+    cpu = int(switch.parent.name.removeprefix("cpu"))
+    away = f"sleep 0.5; echo 0 > {switch}; sleep 0.2; echo 1 > {switch}; sleep 0.3"
+    command = [*TDPROF, "stat", "-a", "-e", "cpu-clock", "--", "sh", "-c", away]
+    counted = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    assert f"CPU {cpu} went offline: nothing of it was counted after" in counted.stderr
+
+
 @pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
 def test_a_cpu_that_comes_back_is_recorded_again(switch: Path, folder: Path, options: list[str]) -> None:
     cpu = int(switch.parent.name.removeprefix("cpu"))
     recorder = start_record("-a", "-e", "cpu-clock:u", "-c", "1000000", *options, folder=folder)
-    spin = [sys.executable, "-c", "while True: pass"]
+    spin = "import time\nwhile time.process_time() < 2: pass"
     try:
         wait_until(lambda: has_spooled(folder) or any((folder / "spool").glob("ring.*.perf")), recorder)
         switch.write_text("0")
         time.sleep(AWAY_S)  # how long it is away, not a wait for something
         switch.write_text("1")
         # Pinned, so that its samples can only come from the CPU that was away.
-        with subprocess.Popen(["taskset", "-c", str(cpu), *spin]) as busy:
-            time.sleep(2.5)
-            busy.kill()
+        with subprocess.Popen(["taskset", "-c", str(cpu), sys.executable, "-c", spin]) as busy:
+            busy.wait(PATIENCE_S)
     finally:
         recorder.terminate()
         _, said = recorder.communicate(timeout=PATIENCE_S)

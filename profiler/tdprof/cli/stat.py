@@ -320,6 +320,8 @@ def _late_notes(run: CountedRun, *, groups: int) -> list[str]:
         notes.append("counted in user space only: sudo sysctl kernel.perf_event_paranoid=1 allows the kernel's share")
     if run.was_interrupted:
         notes.append("interrupted: these are the counts so far")
+    for cpu, counted_ns in run.stopped_cpus.items():
+        notes.append(f"CPU {cpu} went offline: nothing of it was counted after {counted_ns / 1e9:.1f} s")
     if groups > 1:
         notes.append(f"{groups} groups of events took turns on the counters; --passes runs the command once for each")
     return notes

@@ -40,6 +40,7 @@ class CountedRun:
         exit_status: the command's, as a shell gives it; None where no command was run.
         refused: event name to why it could not be opened.
         user_only: whether the kernel's share was left out for want of permission.
+        stopped_cpus: of those that went offline, for how many ns they were counted.
     """
 
     total: CountedSpan
@@ -47,6 +48,7 @@ class CountedRun:
     refused: dict[str, str]
     user_only: bool
     was_interrupted: bool
+    stopped_cpus: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,13 @@ def count_run(
         _wait(ends, ticker, signals)
         if workload and signals.received is not None:
             _end_command(workload)
+        stopped_cpus = counters.stopped_cpus() if target.cpus else {}
         if not follows_command:
             counters.disable()
         total = ticker.finish()
         status = workload.wait() if workload else None
-        return CountedRun(total, status, counters.refused, counters.user_only, signals.received is not None)
+        was_interrupted = signals.received is not None
+        return CountedRun(total, status, counters.refused, counters.user_only, was_interrupted, stopped_cpus)
 
 
 class _Ticker:

@@ -64,6 +64,7 @@ class CounterSet:
         self.user_only = False
         self._groups = [[event.name for event in group] for group in groups]
         self._leaders: list[int] = []
+        self._leader_of_cpu: dict[int, int] = {}
         self._fds: list[dict[str, list[int]]] = []
         self._raised_limit = contextlib.ExitStack()
         self._raised_limit.enter_context(raised_descriptor_limit())
@@ -101,6 +102,7 @@ class CounterSet:
                     if leader < 0:
                         leader = fd
                         self._leaders.append(fd)
+                        self._leader_of_cpu[cpu] = fd
                     fds[name].append(fd)
 
     def _open_event(
@@ -149,6 +151,16 @@ class CounterSet:
             for group in self._fds
         ]
 
+    def stopped_cpus(self) -> dict[int, int]:
+        """CPUs that went offline while they were counted, and for how many ns they were.
+
+        The kernel counts nothing more of such a CPU, also when it is back (perf_event_exit_cpu); to be asked while all
+        others still count.
+        """
+        # Reading brings the time of events that count up to date, so that two reads never agree.
+        times = {cpu: [pe.read_count(fd).enabled_ns for _ in range(2)] for cpu, fd in self._leader_of_cpu.items()}
+        return {cpu: first for cpu, (first, second) in times.items() if first == second}
+
     def close(self) -> None:
         """Give the descriptors back, and the limit that they needed."""
         self._close_events()
@@ -160,6 +172,7 @@ class CounterSet:
                 while fds:
                     os.close(fds.pop())
         self._leaders = []
+        self._leader_of_cpu = {}
 
     def __enter__(self) -> "CounterSet":
         return self

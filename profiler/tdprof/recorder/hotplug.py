@@ -36,15 +36,25 @@ class CpuFollower:
         events: enabled already.
         now_ns: CLOCK_MONOTONIC, when they were.
         online: the CPUs that are up.
+        has_spe: whether SPE records, too, which is not begun again.
     """
 
-    def __init__(self, events: EventsOfCpus, now_ns: int, online: Callable[[], Collection[int]] = online_cpus) -> None:
+    def __init__(
+        self,
+        events: EventsOfCpus,
+        now_ns: int,
+        online: Callable[[], Collection[int]] = online_cpus,
+        *,
+        has_spe: bool = False,
+    ) -> None:
         self._events = events
         self._online = online
         self._began_ns = now_ns
         self._opened_ns = dict.fromkeys(events.recorded_cpus(), now_ns)
         self._stopped: dict[int, int] = {}  # CPU: when its events last counted
         self._notes: list[str] = []
+        self._but_spe = "; SPE records nothing of it since it went" if has_spe else ""
+        self._no_spe = ", but not by SPE" if has_spe else ""
 
     def look(self) -> None:
         """Find out whose events have stopped."""
@@ -67,11 +77,13 @@ class CpuFollower:
             stopped_ns = self._stopped.pop(cpu, None)
             since = self._seconds(now_ns)
             if stopped_ns is None:
-                self._notes.append(f"CPU {cpu} came online while recording; it is recorded from {since} on")
+                self._notes.append(
+                    f"CPU {cpu} came online while recording; it is recorded from {since} on{self._no_spe}"
+                )
             else:
                 self._notes.append(
                     f"CPU {cpu} went offline and came back: nothing of it was recorded for "
-                    f"{(now_ns - stopped_ns) / 1e9:.2f} s, until {since}"
+                    f"{(now_ns - stopped_ns) / 1e9:.2f} s, until {since}{self._but_spe}"
                 )
         return found
 

@@ -216,7 +216,7 @@ class _Run:
                 self.spe.start()
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
             if self.options.is_system_wide:
-                self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns)
+                self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns, has_spe=self.spe is not None)
             pids = running_pids() if self.options.is_system_wide else self.options.pids
             self.snapshot = SnapshotThread(pids, self.spool)
         except OSError as error:

@@ -62,6 +62,21 @@ def test_a_cpu_that_comes_back_is_recorded_again_and_its_gap_said() -> None:
     assert cpus.notes() == ["CPU 1 went offline and came back: nothing of it was recorded for 3.00 s, until 5.0 s"]
 
 
+def test_that_spe_is_not_begun_again_is_said() -> None:
+    machine = Machine(0, 1)
+    cpus = CpuFollower(machine, 0, lambda: machine.online, has_spe=True)
+    machine.now_ns = S
+    machine.take_offline(1)
+    machine.online |= {1, 7}
+    machine.now_ns = 2 * S
+    assert cpus.follow(machine.now_ns) == [1, 7]
+    assert cpus.notes() == [
+        "CPU 1 went offline and came back: nothing of it was recorded for 1.00 s, until 2.0 s; "
+        "SPE records nothing of it since it went",
+        "CPU 7 came online while recording; it is recorded from 2.0 s on, but not by SPE",
+    ]
+
+
 def test_off_and_on_between_two_looks_is_noticed() -> None:
     machine = Machine(0, 1)
     cpus = follower(machine)
