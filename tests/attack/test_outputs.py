@@ -21,6 +21,8 @@ from tdprof.capture.tables import replace_table
 from tdprof.errors import TdprofError
 from tdprof.linux.output_file import new_file, replaced_file
 from tdprof.model.losses import Losses
+from tdprof.recorder.options import RecordOptions
+from tdprof.recorder.session import record
 
 ROUNDS = 1000
 MANIFEST = Manifest(
@@ -269,3 +271,29 @@ def test_only_captures_make_way(meadow: Path, mallory: User, sudo_caller: User) 
             for name in ("capture", "capture.old"):
                 assert (home / name / "precious").exists()
                 os.rename(home / name, home / f"{name}.{uid}")
+
+
+class Interfered(OutputFolder):
+    """Between its making and its publication something that is no capture takes the name NAME.old."""
+
+    def publish(self) -> None:
+        (self.path.parent / f"{self.path.name}.old").mkdir()
+        super().publish()
+
+
+@pytest.mark.needs_perf
+def test_a_command_that_runs_is_not_ended_for_a_name(meadow: Path) -> None:
+    """The capture keeps the name that it was made with, and says so."""
+    (meadow / "new").mkdir()
+    (meadow / "new" / "capture.json").touch()
+    options = RecordOptions(command=["sh", "-c", f"echo done > {meadow}/finished"], use_bpf=False)
+    with Interfered(meadow / "new", replaces_older=True) as output:
+        outcome = record(options, output)
+        with outcome.held:
+            pass
+    assert outcome.failure is None
+    assert (meadow / "finished").read_text() == "done\n"
+    assert output.path.parent == meadow
+    assert output.path.name.startswith(".new.")
+    assert (output.path / "capture.json").exists()
+    assert any(f"this capture is {output.path}" in note for note in outcome.manifest.notes)

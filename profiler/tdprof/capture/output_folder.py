@@ -25,6 +25,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class OutputFolder:
     """A folder that does not exist yet. Use as a context manager: what was not published by its end is removed.
 
+    Attributes:
+        path: its name.
+        stays_roots: whether it should have become who called sudo's, and the file system did not let it.
+
     Args:
         path: its name.
         replaces_older: whether an older capture of that name becomes ``NAME.old``, which then goes, as perf does with
@@ -38,6 +42,7 @@ class OutputFolder:
         self._folder: OwnFolder | None = None
         self._name = path.name  # that it has now
         self._is_published = False
+        self.stays_roots = False
 
     @property
     def folder(self) -> OwnFolder:
@@ -88,6 +93,12 @@ class OutputFolder:
         self._name = name
         self._is_published = True
 
+    def keep_name(self) -> Path:
+        """Where `publish` failed: the capture stays, under the name that it was made with, which is returned."""
+        self.path = self.path.with_name(self._name)
+        self._is_published = True
+        return self.path
+
     def _is_taken(self, name: str) -> bool:
         try:
             os.stat(name, dir_fd=self._parent, follow_symlinks=False)
@@ -133,18 +144,19 @@ class OutputFolder:
                 with contextlib.suppress(OSError):
                     os.rmdir(self._name, dir_fd=self._parent)
             elif (user := invoking_user()) and user.could_write(os.fstat(self._parent)):
-                _give(self._folder.fd, user)
+                self.stays_roots = not _give(self._folder.fd, user)
 
 
-def _give(folder: int, user: InvokingUser) -> None:
-    """Give a folder of root, and all that root made in it, to a user: itself last."""
+def _give(folder: int, user: InvokingUser) -> bool:
+    """Give a folder of root, and all that root made in it, to a user: itself last. Returns whether all of it is his."""
+    is_given = True
     for name in os.listdir(folder):
         kind = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
             continue
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
-            _give(fd, user) if stat.S_ISDIR(kind) else user.give(fd)
+            is_given &= _give(fd, user) if stat.S_ISDIR(kind) else user.give(fd)
         finally:
             os.close(fd)
-    user.give(folder)
+    return user.give(folder) and is_given

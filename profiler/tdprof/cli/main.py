@@ -14,6 +14,7 @@ from tdprof.cli.output import standard_output
 from tdprof.cli.standard_error import open_standard_streams, say
 from tdprof.cli.usage import SuggestingGroup, is_help, usage_error
 from tdprof.errors import TdprofError
+from tdprof.linux.temporary import avoid_temporary_folders_of_others
 
 _LEAST_DESCRIPTORS = 64
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
@@ -78,6 +79,8 @@ def _run() -> object:
 def main() -> None:
     """Entry point: every TdprofError becomes one line, its hint and an exit status."""
     open_standard_streams()
+    if refused := avoid_temporary_folders_of_others():
+        say(f"tdprof: temporary files go to /tmp: {refused}")
     try:
         try:
             _check_descriptors()

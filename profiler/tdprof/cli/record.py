@@ -168,11 +168,13 @@ def command(
         with outcome.held, waiting("writing the capture's tables", quiet=quiet):
             manifest = finish_capture(made.folder, outcome.held)
         if not quiet:
-            _say(manifest, path)
+            _say(manifest, made.path)
         if with_symbols:
             from tdprof.cli.archive import archive_with_progress
 
             archive_with_progress(made.folder, quiet=quiet)
+    if made.stays_roots:
+        say(f"tdprof: {made.path} stays root's, not all of it could be given to who called sudo")
     return manifest.exit_status or 0
 
 

@@ -1,6 +1,5 @@
 """Who runs tdprof through sudo, and when what root made is his."""
 
-import contextlib
 import os
 import stat
 from dataclasses import dataclass
@@ -22,10 +21,13 @@ class InvokingUser:
             return bool(mode & stat.S_IWGRP)
         return bool(mode & stat.S_IWOTH)
 
-    def give(self, fd: int) -> None:
-        """Make an open file or folder his. Where the file system knows no such owner it stays root's."""
-        with contextlib.suppress(OSError):
+    def give(self, fd: int) -> bool:
+        """Make an open file or folder his. False where the file system refuses: then it stays root's."""
+        try:
             os.fchown(fd, self.uid, self.gid)
+        except OSError:
+            return False
+        return True
 
 
 def invoking_user() -> InvokingUser | None:

@@ -120,7 +120,11 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         options.on_pass(1, len(passes))
         run.start()
         attempt.close()
-        output.publish()
+        try:
+            output.publish()
+        except TdprofError as error:  # the command runs: what it does is not repeated for a name
+            kept = f"{error.message}: this capture is {output.keep_name()}"
+            run.manifest = replace(run.manifest, notes=[*run.manifest.notes, kept])
         outcome = run.until_stopped()
         first.close()
         for number, groups in enumerate(passes[1:], 2):
