@@ -119,6 +119,7 @@ struct unwind_stacks {
 	uint32_t *depth;
 	uint8_t *end;	  /* enum unwind_end */
 	uint16_t *methods; /* UNWIND_METHODS a sample */
+	uint16_t *guessed_from; /* index of the first address that is a guess; 0: none is */
 };
 
 /* Walk samples until all are done or the next stack might not fit. Returns how many are done. */

@@ -113,11 +113,13 @@ static struct unwind_rule find_rule(const struct unwind_world *world, const stru
 
 /* One stack, leaf first; returns its depth. */
 static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_world *world,
-		     uint32_t space, uint32_t most_frames, uint64_t *addresses, uint8_t *why)
+		     uint32_t space, uint32_t most_frames, uint64_t *addresses, uint8_t *why,
+		     uint16_t *guessed_from)
 {
 	uint32_t depth = 0;
 	int end = UNWIND_NOT_ENDED;
 	bool is_jit = false; /* the frame that led here is of generated code */
+	uint32_t first_guess = 0;
 
 	for (;;) {
 		uint64_t address = unwind_lookup_pc(state);
@@ -146,12 +148,15 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 
 		is_jit = mapping->kind == UNWIND_MAPPING_JIT;
 		end = unwind_step(memory, state, &rule);
+		if (first_guess == 0 && state->flags & UNWIND_GUESSED)
+			first_guess = depth;
 		if (end) {
 			end = is_jit && end == UNWIND_END_NO_UNWIND_INFO ? UNWIND_END_JIT : end;
 			break;
 		}
 	}
 	*why = (uint8_t)end;
+	*guessed_from = (uint16_t)(first_guess < depth ? first_guess : 0);
 	return depth;
 }
 
@@ -185,7 +190,7 @@ EXPORT uint64_t tdprof_unwind_walk(const struct unwind_samples *samples, const s
 			memory.size = bytes;
 		}
 		out->depth[i] = walk(&memory, &state, world, samples->space[i], samples->most_frames,
-				     out->addresses + used, &out->end[i]);
+				     out->addresses + used, &out->end[i], &out->guessed_from[i]);
 		used += out->depth[i];
 		for (unsigned method = 0; method < UNWIND_METHODS; method++)
 			out->methods[i * UNWIND_METHODS + method] = (uint16_t)state.methods[method];

@@ -15,10 +15,10 @@ static void walk(const uint8_t *table, uint16_t machine, const uint8_t *data, si
 	uint32_t first[] = { 0, 1 }, space = 0, depth, bytes = (uint32_t)size;
 	uint64_t registers[UNWIND_X86_64_WORDS] = { 0 }, start = 0, addresses[MOST_FRAMES];
 	uint8_t end;
-	uint16_t methods[UNWIND_METHODS];
+	uint16_t methods[UNWIND_METHODS], guessed_from;
 	struct unwind_world world = { first, &mapping, &table, 1, 1 };
 	struct unwind_samples samples = { registers, &space, &start, &bytes, data, size, 1, 1, machine, MOST_FRAMES };
-	struct unwind_stacks out = { addresses, MOST_FRAMES, &depth, &end, methods };
+	struct unwind_stacks out = { addresses, MOST_FRAMES, &depth, &end, methods, &guessed_from };
 
 	memcpy(registers, data, size < sizeof(registers) ? size : sizeof(registers));
 	registers[machine == 62 ? 16 : 3] = mapping.start + (size ? data[0] : 0) * 16;

@@ -71,6 +71,7 @@ class Stacks(ctypes.Structure):
         ("depth", ctypes.c_void_p),
         ("end", ctypes.c_void_p),
         ("methods", ctypes.c_void_p),
+        ("guessed_from", ctypes.c_void_p),
     )
 
 
@@ -120,12 +121,14 @@ class Walked:
         depth: uint32[n]: addresses of each.
         end: uint8[n]: why it ended, an index of ``unwind_api.end_words()``.
         methods: uint16[n, 3]: callers found by tables, frame pointers, and the link register.
+        guessed_from: uint16[n]: index of the first address that is a guess; 0: none is.
     """
 
     addresses: U64
     depth: U32
     end: npt.NDArray[np.uint8]
     methods: npt.NDArray[np.uint16]
+    guessed_from: npt.NDArray[np.uint16]
 
 
 def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRAMES) -> Walked:
@@ -151,7 +154,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
         first.ctypes.data, mappings.ctypes.data, ctypes.addressof(tables), len(world.spaces), len(world.tables)
     )
     depth, end = np.zeros(count, np.uint32), np.zeros(count, np.uint8)
-    methods = np.zeros((count, 3), np.uint16)
+    methods, guessed_from = np.zeros((count, 3), np.uint16), np.zeros(count, np.uint16)
     chunk = np.empty(max(most_frames * 64, 1 << 18), np.uint64)
     addresses: list[U64] = []
     done = 0
@@ -169,9 +172,14 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
             most_frames,
         )
         out = Stacks(
-            chunk.ctypes.data, len(chunk), depth[done:].ctypes.data, end[done:].ctypes.data, methods[done:].ctypes.data
+            chunk.ctypes.data,
+            len(chunk),
+            depth[done:].ctypes.data,
+            end[done:].ctypes.data,
+            methods[done:].ctypes.data,
+            guessed_from[done:].ctypes.data,
         )
         walked = library().tdprof_unwind_walk(ctypes.byref(given), ctypes.byref(spaces), ctypes.byref(out))
         addresses.append(chunk[: int(depth[done : done + walked].sum())].copy())
         done += walked
-    return Walked(np.concatenate([*addresses, np.empty(0, np.uint64)]), depth, end, methods)
+    return Walked(np.concatenate([*addresses, np.empty(0, np.uint64)]), depth, end, methods, guessed_from)
