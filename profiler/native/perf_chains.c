@@ -107,6 +107,19 @@ enum perf_stop perf_look_up(struct perf_chains *chains, struct perf_lookups *l, 
     return STOP_END;
 }
 
+/* Find or add chains: chain i is words[starts[i] .. starts[i + 1]]. Goes on from `done`; returns how many are done. Where
+ * that is not all, *stop says what there is no room for. */
+EXPORT uint64_t tdprof_perf_intern(struct perf_chains *chains, const uint64_t *words, const uint64_t *starts,
+                                   uint64_t count, uint64_t done, int32_t *numbers, int32_t *stop) {
+    for (*stop = STOP_END; done < count; done++) {
+        const uint64_t *chain = words + starts[done], length = starts[done + 1] - starts[done];
+        *stop = intern(chains, chain, length, perf_hash(chain, length, chains->seed), &numbers[done]);
+        if (*stop != STOP_END)
+            break;
+    }
+    return done;
+}
+
 /* Move every entry of `old` (old_count slots) into the new, zeroed slots of `chains`. */
 EXPORT void tdprof_perf_rehash(struct perf_chains *chains, const uint64_t *old, uint64_t old_count) {
     for (uint64_t i = 0; i < old_count; i++) {

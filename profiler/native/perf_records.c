@@ -72,13 +72,39 @@ enum perf_outcome perf_take_reads(struct perf_decoder *d, const struct perf_layo
     return PERF_TAKEN;
 }
 
-/* PERF_SAMPLE_REGS_USER and _INTR; `pc` receives register number `wanted`, if it is there. */
-static void take_registers(struct cursor *c, uint32_t count, int32_t wanted, uint64_t *pc) {
-    if (take64(c) == PERF_SAMPLE_REGS_ABI_NONE)
+/* What the fields behind the branch stack say of the sample. */
+struct tail {
+    uint64_t cgroup;
+    uint64_t user_pc;         /* 0 = not recorded */
+    const uint8_t *registers; /* of a 64-bit thread's user mode; NULL = not recorded */
+    const uint8_t *stack;     /* NULL = not copied */
+    uint64_t stack_bytes;
+};
+
+/* PERF_SAMPLE_REGS_USER and _INTR: NULL where there are none. */
+static const uint8_t *take_registers(struct cursor *c, uint32_t count, uint64_t *abi) {
+    *abi = take64(c);
+    return *abi == PERF_SAMPLE_REGS_ABI_NONE ? NULL : take(c, (uint64_t)count * 8);
+}
+
+static void take_user_registers(const struct perf_layout *layout, struct cursor *c, struct tail *tail) {
+    uint64_t abi;
+    const uint8_t *registers = take_registers(c, layout->regs_user_count, &abi);
+    if (registers == NULL)
         return;
-    const uint8_t *registers = take(c, (uint64_t)count * 8);
-    if (registers != NULL && wanted >= 0 && (uint32_t)wanted < count)
-        *pc = load64(registers + (uint64_t)wanted * 8, c->swap);
+    if (layout->user_pc >= 0 && (uint32_t)layout->user_pc < layout->regs_user_count)
+        tail->user_pc = load64(registers + (uint64_t)layout->user_pc * 8, c->swap);
+    if (abi == PERF_SAMPLE_REGS_ABI_64)
+        tail->registers = registers;
+}
+
+static void take_user_stack(struct cursor *c, struct tail *tail) {
+    const uint64_t bytes = take64(c);
+    if (bytes == 0)
+        return;
+    tail->stack = take(c, bytes);
+    const uint64_t filled = take64(c); /* how much of it the kernel could read */
+    tail->stack_bytes = filled < bytes ? filled : bytes;
 }
 
 static enum perf_outcome take_branches(struct perf_decoder *d, const struct perf_layout *layout, struct cursor *c,
@@ -105,19 +131,14 @@ static enum perf_outcome take_branches(struct perf_decoder *d, const struct perf
     return PERF_TAKEN;
 }
 
-/* The fields behind the branch stack; only their sizes matter, but for the cgroup and the program counter among the
- * user's registers. */
-static void skip_tail(const struct perf_layout *layout, struct cursor *c, uint64_t *user_pc, uint64_t *cgroup) {
+/* The fields behind the branch stack; of most only their sizes matter. */
+static void take_tail(const struct perf_layout *layout, struct cursor *c, struct tail *tail) {
     const uint64_t type = layout->sample_type;
+    uint64_t abi;
     if (type & PERF_SAMPLE_REGS_USER)
-        take_registers(c, layout->regs_user_count, layout->user_pc, user_pc);
-    if (type & PERF_SAMPLE_STACK_USER) {
-        const uint64_t bytes = take64(c);
-        if (bytes > 0) {
-            take(c, bytes);
-            take64(c); /* how much of it the kernel filled */
-        }
-    }
+        take_user_registers(layout, c, tail);
+    if (type & PERF_SAMPLE_STACK_USER)
+        take_user_stack(c, tail);
     if (type & SAMPLE_WEIGHTS) /* one word in either form */
         take64(c);
     if (type & PERF_SAMPLE_DATA_SRC)
@@ -125,15 +146,39 @@ static void skip_tail(const struct perf_layout *layout, struct cursor *c, uint64
     if (type & PERF_SAMPLE_TRANSACTION)
         take64(c);
     if (type & PERF_SAMPLE_REGS_INTR)
-        take_registers(c, layout->regs_intr_count, -1, user_pc);
+        take_registers(c, layout->regs_intr_count, &abi);
     if (type & PERF_SAMPLE_PHYS_ADDR)
         take64(c);
     if (type & PERF_SAMPLE_CGROUP)
-        *cgroup = take64(c);
+        tail->cgroup = take64(c);
     take(c, 8 * (uint64_t)__builtin_popcountll(type & PAGE_SIZES));
     /* Last, whatever the order in perf_event.h says: perf_output_sample() in kernel/events/core.c. */
     if (type & PERF_SAMPLE_AUX)
         take(c, take64(c));
+}
+
+/* The sample's stack as it was copied, if it can be walked; STOP_END if it is taken or there is none. */
+static enum perf_stop take_copy(struct perf_copies *copies, const struct perf_layout *layout, const struct tail *tail,
+                                uint64_t row, bool swap) {
+    if (copies->words == 0 || !layout->has_copies || tail->registers == NULL || tail->stack == NULL)
+        return STOP_END;
+    if (copies->rows >= copies->capacity)
+        return STOP_COPIES;
+    if (tail->stack_bytes > copies->stack_capacity - copies->stack_used)
+        return STOP_STACK_BYTES;
+    for (uint32_t i = 0; i < copies->words && i < PERF_MOST_WALK_REGISTERS; i++) {
+        const int32_t place = layout->walk_registers[i];
+        const bool is_there = place >= 0 && (uint32_t)place < layout->regs_user_count;
+        copies->registers[copies->rows * copies->words + i] =
+            is_there ? load64(tail->registers + (uint64_t)place * 8, swap) : 0;
+    }
+    copies->sample[copies->rows] = row;
+    copies->stack_start[copies->rows] = copies->stack_used;
+    copies->stack_bytes[copies->rows] = (uint32_t)tail->stack_bytes; /* of a record, whose size has 16 bits */
+    memcpy(copies->stack + copies->stack_used, tail->stack, tail->stack_bytes);
+    copies->stack_used += tail->stack_bytes;
+    copies->rows++;
+    return STOP_END;
 }
 
 /* A sample keeps its own address, whatever part of the call chain was not asked for. */
@@ -172,7 +217,7 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, struct perf_looku
     }
     const struct perf_layout *layout = &d->layouts[event == NO_EVENT ? 0 : event];
     const uint64_t type = layout->sample_type, row = s->rows;
-    uint64_t ip = 0, time_ns = 0, id = 0, user_pc = 0;
+    uint64_t ip = 0, time_ns = 0, id = 0;
     uint32_t pid = UINT32_MAX, tid = UINT32_MAX, cpu = UINT32_MAX;
     if (type & PERF_SAMPLE_IDENTIFIER)
         id = take64(c);
@@ -198,7 +243,6 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, struct perf_looku
     s->time_ns[row] = time_ns;
     s->ip[row] = ip;
     s->period[row] = type & PERF_SAMPLE_PERIOD ? take64(c) : layout->fixed_period;
-    s->cgroup[row] = 0;
     s->pid[row] = pid;
     s->tid[row] = tid;
     s->cpu[row] = cpu;
@@ -231,11 +275,15 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, struct perf_looku
         if (outcome != PERF_TAKEN)
             return outcome;
     }
+    struct tail tail = {0};
     if (type & TAIL_FIELDS)
-        skip_tail(layout, c, &user_pc, &s->cgroup[row]);
+        take_tail(layout, c, &tail);
     if (c->failed)
         return PERF_MALFORMED;
-    *stop = intern_chain(d, lookups, &chain, cpu_mode, ip, user_pc, row);
+    s->cgroup[row] = tail.cgroup;
+    *stop = intern_chain(d, lookups, &chain, cpu_mode, ip, tail.user_pc, row);
+    if (*stop == STOP_END)
+        *stop = take_copy(&d->copies, layout, &tail, row, c->swap);
     if (*stop != STOP_END)
         return PERF_NO_ROOM;
     s->rows++;

@@ -23,7 +23,11 @@ enum perf_stop {
     STOP_NAMES = 6,
     STOP_CHAINS = 7, /* the chain offsets, or the hash slots at three quarters */
     STOP_FRAMES = 8,
+    STOP_COPIES = 9,      /* rows of copied stacks */
+    STOP_STACK_BYTES = 10, /* their bytes */
 };
+
+#define PERF_MOST_WALK_REGISTERS 17
 
 /* What of a perf_event_attr decides how its records look. */
 struct perf_layout {
@@ -35,6 +39,10 @@ struct perf_layout {
     uint32_t regs_intr_count;
     int32_t user_pc;        /* which of the user registers is the program counter, -1 = none is recorded */
     uint32_t sample_id_all; /* side-band records end with a struct sample_id */
+    /* Which of the user registers a walk of the copied stack begins with, in the order of struct unwind_samples; -1 = not
+     * recorded. */
+    int32_t walk_registers[PERF_MOST_WALK_REGISTERS];
+    uint32_t has_copies; /* the stack is copied, and enough registers are */
 };
 
 /* One slot of an open-addressed table from a sample id to its event; event == NO_EVENT marks a free slot. */
@@ -54,6 +62,19 @@ struct perf_samples {
     int32_t *user_chain, *kernel_chain;
     uint16_t *misc;
     uint64_t rows, capacity;
+};
+
+/* User stacks as the kernel copied them, with the registers that a walk begins with (unwind_api.h). */
+struct perf_copies {
+    uint64_t *sample;      /* row of the sample */
+    uint64_t *registers;   /* `words` of each copy */
+    uint64_t *stack_start; /* where in `stack` it lies */
+    uint32_t *stack_bytes;
+    uint8_t *stack;
+    uint64_t rows, capacity;
+    uint64_t stack_used, stack_capacity; /* bytes */
+    uint32_t words;                      /* 0 = copies are not wanted */
+    uint32_t pad;
 };
 
 /* One counter value out of PERF_SAMPLE_READ or PERF_RECORD_READ. */
@@ -156,6 +177,7 @@ struct perf_decoder {
     uint32_t searching; /* after damage: the next call starts with the search for a record */
     uint32_t skip_samples;
     struct perf_samples samples;
+    struct perf_copies copies;
     struct perf_read_row *reads;
     uint64_t read_rows, read_capacity;
     struct perf_branch_row *branches;

@@ -60,6 +60,7 @@ class Sample:
     branches: Sequence[tuple[int, int, int]] = ()
     regs_user: Sequence[int] | None = None
     stack: bytes = b""
+    stack_filled: int | None = None  # what the kernel says it could read; None: all
     weight: int = 0
     data_src: int = 0
     transaction: int = 0
@@ -145,7 +146,8 @@ class RecordWriter:
             padded = sample.stack + b"\0" * (-len(sample.stack) % 8)
             body += self.words([len(padded)])
             if padded:
-                body += padded + self.words([len(sample.stack)])
+                filled = len(sample.stack) if sample.stack_filled is None else sample.stack_filled
+                body += padded + self.words([filled])
         if has & (SampleType.WEIGHT | SampleType.WEIGHT_STRUCT):
             body += self.words([sample.weight])
         for bit, value in ((SampleType.DATA_SRC, sample.data_src), (SampleType.TRANSACTION, sample.transaction)):

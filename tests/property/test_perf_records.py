@@ -34,16 +34,18 @@ IDS = ((1, 2), (3,), (2**40,))
 
 @st.composite
 def layouts_(draw: st.DrawFn) -> list[RecordLayout]:
+    walk_registers = draw(st.sampled_from([(), (0, 2, 1, 32), (32, 0, 32, 2)]))
     return [
         RecordLayout(
             sample_type=draw(st.integers(0, 2**25 - 1)) | SampleType.IDENTIFIER,
             read_format=draw(st.integers(0, 31)),
             branch_sample_type=draw(st.sampled_from([0, 1 << 17, 1 << 19, 1 << 17 | 1 << 19])),
-            sample_regs_user=draw(st.sampled_from([0, 0b111, 1 << 32 | 3])),
+            sample_regs_user=draw(st.sampled_from([0, 0b111, 1 << 32 | 3, 1 << 32 | 7])),
             sample_regs_intr=draw(st.sampled_from([0, 0b101])),
             sample_id_all=draw(st.booleans()),
             fixed_period=draw(st.sampled_from([0, 4000])),
             user_pc_register=draw(st.sampled_from([-1, 1, 32])),
+            walk_registers=walk_registers,
             ids=ids,
         )
         for ids in IDS[: draw(st.integers(1, 3))]
@@ -67,6 +69,7 @@ def samples(draw: st.DrawFn, layout: RecordLayout) -> Sample:
         branches=draw(st.lists(st.tuples(u64, u64, u64), max_size=4)),
         regs_user=draw(st.none() | st.just(list(range(layout.sample_regs_user.bit_count())))),
         stack=draw(st.binary(max_size=20)),
+        stack_filled=draw(st.none() | st.integers(0, 40) | u64),
         regs_intr=draw(st.none() | st.just(list(range(layout.sample_regs_intr.bit_count())))),
         phys_addr=draw(u64),
         cgroup=draw(u64),
@@ -113,12 +116,13 @@ def everything(decoder: RecordStream, chunks: list[bytes]) -> list[object]:
             decoder.skip(size)
             rest = rest[size:]
     taken = decoder.take_samples()
-    chains = decoder.chains()
+    chains, copies = decoder.chains(), decoder.take_copies()
     side_band = decoder.take_side_band()
     return [
         *(getattr(taken, name).tolist() for name in taken.__slots__),
         decoder.take_reads().tolist(),
         decoder.take_branches().tolist(),
+        *(np.asarray(getattr(copies, name)).tolist() for name in copies.__slots__),
         [tuple(np.asarray(field).tolist() for field in row) for row in side_band.rows],
         side_band.names,
         chains.frames.tolist(),
@@ -132,8 +136,8 @@ def both(
     layouts: list[RecordLayout], byteorder: Literal["little", "big"], chunks: list[bytes]
 ) -> tuple[list[object], list[object]]:
     return (
-        everything(CompiledRecordDecoder(layouts, byteorder, keep_branches=True), chunks),
-        everything(PythonRecordDecoder(layouts, byteorder, keep_branches=True), chunks),
+        everything(CompiledRecordDecoder(layouts, byteorder, keep_branches=True, keep_copies=True), chunks),
+        everything(PythonRecordDecoder(layouts, byteorder, keep_branches=True, keep_copies=True), chunks),
     )
 
 

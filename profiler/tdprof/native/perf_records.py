@@ -6,6 +6,7 @@ from enum import IntEnum
 _pointer, _u64, _u32, _i32 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32
 
 NO_WORD = -(2**31)
+MOST_WALK_REGISTERS = 17
 DAMAGE_KEPT = 64
 _RECORD_TYPES = 64
 
@@ -22,6 +23,8 @@ class Stop(IntEnum):
     NAMES = 6
     CHAINS = 7
     FRAMES = 8
+    COPIES = 9
+    STACK_BYTES = 10
 
 
 class PerfLayout(ctypes.Structure):
@@ -36,6 +39,8 @@ class PerfLayout(ctypes.Structure):
         ("regs_intr_count", _u32),
         ("user_pc", _i32),
         ("sample_id_all", _u32),
+        ("walk_registers", _i32 * MOST_WALK_REGISTERS),
+        ("has_copies", _u32),
     ]
 
 
@@ -56,6 +61,24 @@ class PerfSamples(ctypes.Structure):
         ("misc", _pointer),
         ("rows", _u64),
         ("capacity", _u64),
+    ]
+
+
+class PerfCopies(ctypes.Structure):
+    """``struct perf_copies``."""
+
+    _fields_ = [
+        ("sample", _pointer),
+        ("registers", _pointer),
+        ("stack_start", _pointer),
+        ("stack_bytes", _pointer),
+        ("stack", _pointer),
+        ("rows", _u64),
+        ("capacity", _u64),
+        ("stack_used", _u64),
+        ("stack_capacity", _u64),
+        ("words", _u32),
+        ("pad", _u32),
     ]
 
 
@@ -112,6 +135,7 @@ class PerfDecoder(ctypes.Structure):
         ("searching", _u32),
         ("skip_samples", _u32),
         ("samples", PerfSamples),
+        ("copies", PerfCopies),
         ("reads", _pointer),
         ("read_rows", _u64),
         ("read_capacity", _u64),
@@ -171,6 +195,7 @@ def declare(library: ctypes.CDLL) -> None:
             [ctypes.POINTER(PerfDecoder), _pointer, _u64, _u64, ctypes.c_int, ctypes.POINTER(_u64)],
         ),
         ("rehash", None, [ctypes.POINTER(PerfChains), _pointer, _u64]),
+        ("intern", _u64, [ctypes.POINTER(PerfChains), _pointer, _pointer, _u64, _u64, _pointer, ctypes.POINTER(_i32)]),
         ("group", _u64, [ctypes.POINTER(PerfGroups), ctypes.POINTER(PerfSamples), _u64]),
         ("sum_branches", _u64, [_pointer, _pointer, _pointer, _u64, _u64]),
     ):

@@ -14,6 +14,12 @@ SMALLEST_ATTR = 64  # PERF_ATTR_SIZE_VER0
 _FLAG_BITS = {name: bit for bit, name in enumerate(ATTR_FLAGS)}
 
 _PC_REGISTER = {"aarch64": 32, "arm64": 32, "x86_64": 8, "i686": 8, "i386": 8}  # asm/perf_regs.h
+# The same numbers, in the order of unwind.walk: x86-64's as DWARF counts them; x29, x30, sp and pc.
+_WALK_REGISTERS = {
+    "x86_64": (0, 3, 2, 1, 4, 5, 6, 7, *range(16, 24), 8),
+    "aarch64": (29, 30, 31, 32),
+    "arm64": (29, 30, 31, 32),
+}
 
 
 class PmuType(IntEnum):
@@ -114,6 +120,7 @@ class Attr:
             sample_id_all=self.has_flag("sample_id_all"),
             fixed_period=0 if has_period or self.is_frequency else self.sample_period,
             user_pc_register=_PC_REGISTER.get(arch, -1),
+            walk_registers=_WALK_REGISTERS.get(arch, ()),
             ids=self.ids,
         )
 

@@ -32,9 +32,20 @@ from tdprof.decode.perf.auxtrace import (
     parse_time_conversion,
 )
 from tdprof.decode.perf.features import FEATURE_BITS, Features, add_build_id, add_feature, is_wanted
-from tdprof.decode.perf.layout import MISC_CPUMODE_MASK, Chains, RecordLosses, RecordStream, Samples, SideBand, Table
+from tdprof.decode.perf.layout import (
+    MISC_CPUMODE_MASK,
+    Chains,
+    Copies,
+    RecordLosses,
+    RecordStream,
+    Samples,
+    SideBand,
+    Table,
+    copied_words,
+)
 from tdprof.decode.perf.records import ByteOrder, open_record_stream
 from tdprof.errors import TdprofError
+from tdprof.native.library import load_native
 
 _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
 _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
@@ -69,11 +80,15 @@ _EVENT_UPDATE_NAME = 2  # PERF_EVENT_UPDATE__NAME
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one stretch of the file became. Row numbers in ``reads`` and ``branches`` refer to ``samples``."""
+    """What one stretch of the file became. Row numbers in the others refer to ``samples``.
+
+    ``copies`` are to be used until the next batch is asked for.
+    """
 
     samples: Samples
     reads: Table
     branches: Table
+    copies: Copies
     side_band: SideBand
 
 
@@ -105,6 +120,7 @@ class PerfData:
     Args:
         path: a file, a directory (``perf record --threads``), or ``-`` for standard input.
         keep_branches: whether branch stacks are wanted.
+        keep_copies: whether copied user stacks are.
 
     Attributes:
         attrs: the events, in the order that ``Samples.event`` numbers.
@@ -114,7 +130,7 @@ class PerfData:
         size_bytes, position: of the record data, for progress.
     """
 
-    def __init__(self, path: str | Path, *, keep_branches: bool = False) -> None:
+    def __init__(self, path: str | Path, *, keep_branches: bool = False, keep_copies: bool = False) -> None:
         self.path = Path(path)
         self.attrs: list[Attr] = []
         self.features = Features()
@@ -124,6 +140,7 @@ class PerfData:
         self.losses = FileLosses()
         self.position = 0
         self._keep_branches = keep_branches
+        self._keep_copies = keep_copies
         self._copy = True
         self._prologue_bytes = 0
         self._names_by_id: dict[int, str] = {}
@@ -272,12 +289,24 @@ class PerfData:
 
     def _open_stream(self, *, skip_samples: bool = False) -> RecordStream:
         layouts = [attr.layout(self.features.arch) for attr in self.attrs]
-        return open_record_stream(layouts, self.byteorder, keep_branches=self._keep_branches, skip_samples=skip_samples)
+        return open_record_stream(
+            layouts,
+            self.byteorder,
+            keep_branches=self._keep_branches,
+            keep_copies=self._keep_copies,
+            skip_samples=skip_samples,
+        )
 
     @property
     def record_losses(self) -> RecordLosses:
         """What of the records did not become rows so far."""
         return self._stream.losses
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether user stacks come as memory with the registers that a walk needs, and were asked for."""
+        layouts = [attr.layout(self.features.arch) for attr in self.attrs]
+        return self._keep_copies and load_native() is not None and copied_words(layouts, self.byteorder) > 0
 
     def chains(self, first: int = 0) -> Chains:
         """The distinct call chains so far, from number ``first`` on."""
@@ -353,7 +382,11 @@ class PerfData:
     def _take_batch(self) -> Batch:
         stream = self._stream
         return Batch(
-            stream.take_samples(copy=self._copy), stream.take_reads(), stream.take_branches(), stream.take_side_band()
+            stream.take_samples(copy=self._copy),
+            stream.take_reads(),
+            stream.take_branches(),
+            stream.take_copies(),
+            stream.take_side_band(),
         )
 
     def _compressed_part(self, type_: int, body: memoryview) -> memoryview:

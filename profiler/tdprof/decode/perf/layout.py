@@ -15,12 +15,14 @@ import numpy.typing as npt
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.model.arrays import I32, U16, U32, U64
+from tdprof.unwind.walk import X86_64_WORDS
 
 Table = npt.NDArray[np.void]
 Buffer = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
 NOT_RECORDED = 0xFFFFFFFF  # pid, tid, cpu of an event that does not record them; event of a record with an unknown id
 NO_CHAIN = -1
+_X86_64_RSP = 7  # its DWARF number
 
 
 MISC_CPUMODE_MASK = 7
@@ -47,6 +49,8 @@ class RecordLayout:
         sample_id_all: whether side-band records end with a ``struct sample_id``.
         fixed_period: the period of samples without ``PERF_SAMPLE_PERIOD``; 0 = unknown (frequency mode).
         user_pc_register: number of the program counter in ``sample_regs_user`` (32 on arm64, 8 on x86), -1 = not asked.
+        walk_registers: numbers in ``sample_regs_user`` of what a walk of the user stack begins with, in the order of
+            ``unwind.walk``; empty where stacks of that machine are not walked.
         ids: the ids under which the kernel reports this event.
     """
 
@@ -58,14 +62,35 @@ class RecordLayout:
     sample_id_all: bool = True
     fixed_period: int = 0
     user_pc_register: int = -1
+    walk_registers: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
 
     @property
     def user_pc(self) -> int:
         """Which of the recorded user registers is the program counter, -1 if it is not among them."""
-        if self.user_pc_register < 0 or not self.sample_regs_user >> self.user_pc_register & 1:
+        if self.user_pc_register < 0:
             return -1
-        return (self.sample_regs_user & ((1 << self.user_pc_register) - 1)).bit_count()
+        return self._place(self.user_pc_register)
+
+    @property
+    def walk_places(self) -> tuple[int, ...]:
+        """Which of the recorded user registers the walk's are, -1 for those that are not among them."""
+        return tuple(self._place(number) for number in self.walk_registers)
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether samples copy the stack, with the registers that no walk goes without: both last ones."""
+        places = self.walk_places
+        is_copied = self.sample_type & SampleType.STACK_USER and self.sample_type & SampleType.REGS_USER
+        return bool(is_copied and places and self._stack_pointer_place() >= 0 and places[-1] >= 0)
+
+    def _stack_pointer_place(self) -> int:
+        return self.walk_places[_X86_64_RSP if len(self.walk_registers) == X86_64_WORDS else -2]
+
+    def _place(self, number: int) -> int:
+        if not self.sample_regs_user >> number & 1:
+            return -1
+        return (self.sample_regs_user & ((1 << number) - 1)).bit_count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +118,14 @@ def locate_ids(layouts: Sequence[RecordLayout]) -> IdWords:
             hint="record with perf 3.10 or later, which sets PERF_SAMPLE_IDENTIFIER",
         )
     return IdWords(sample, trailers.pop() if len(trailers) == 1 else None, mixed)
+
+
+def copied_words(layouts: Sequence[RecordLayout], byteorder: str) -> int:
+    """How many registers each of ``Copies`` has; 0 where there are no stacks that can be walked."""
+    # Both machines that are walked have their stacks in little-endian order.
+    return max(
+        (len(layout.walk_registers) for layout in layouts if layout.has_copies and byteorder == "little"), default=0
+    )
 
 
 def _shape(layout: RecordLayout) -> tuple[int, ...]:
@@ -134,7 +167,7 @@ class Samples:
         cgroup: id of the thread's control group; 0 = not recorded.
         pid, tid, cpu: ``NOT_RECORDED`` where the event does not record them.
         event: index of the layout; ``NOT_RECORDED`` for an id of no layout.
-        user_chain, kernel_chain: index into ``Chains``, ``NO_CHAIN`` = none.
+        user_chain, kernel_chain: index into ``Chains``, ``NO_CHAIN`` = none. Below that: see ``walked``.
         misc: ``perf_event_header.misc`` (CPU mode and exact-ip flag).
     """
 
@@ -167,6 +200,28 @@ SAMPLE_COLUMNS: dict[str, type[np.generic]] = {
     "kernel_chain": np.int32,
     "misc": np.uint16,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """User stacks that samples carry as memory, with the registers that a walk begins with; columns of n.
+
+    Attributes:
+        sample: uint64[n], row of the sample.
+        registers: uint64[n, words], in the order of ``unwind.walk.CopiedStacks``; 0 where not recorded.
+        stack_start: uint64[n], where in ``stack`` the copy lies.
+        stack_bytes: uint32[n], how much the kernel could read.
+        stack: uint8, all copies.
+    """
+
+    sample: U64
+    registers: U64
+    stack_start: U64
+    stack_bytes: U32
+    stack: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.sample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +403,10 @@ class RecordStream(Protocol):
 
     def take_branches(self) -> Table:
         """Rows of ``BRANCH`` since the last call."""
+        ...
+
+    def take_copies(self) -> Copies:
+        """The user stacks that samples carried since the last call, to be used until more is fed."""
         ...
 
     def take_side_band(self) -> SideBand:

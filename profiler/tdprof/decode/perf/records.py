@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tdprof.decode.perf.chains import ChainTable, grown
 from tdprof.decode.perf.layout import (
     BRANCH,
     NOT_RECORDED,
@@ -19,6 +19,7 @@ from tdprof.decode.perf.layout import (
     SIDE_BAND,
     Buffer,
     Chains,
+    Copies,
     DamagedRecords,
     RecordLayout,
     RecordLosses,
@@ -26,16 +27,23 @@ from tdprof.decode.perf.layout import (
     Samples,
     SideBand,
     Table,
+    copied_words,
     little_endian_branch_flags,
     locate_ids,
 )
 from tdprof.decode.perf.records_python import PythonRecordDecoder
 from tdprof.native.library import load_native
-from tdprof.native.perf_records import DAMAGE_KEPT, NO_WORD, PerfDecoder, PerfLayout, Stop
+from tdprof.native.perf_records import DAMAGE_KEPT, MOST_WALK_REGISTERS, NO_WORD, PerfDecoder, PerfLayout, Stop
 
 ByteOrder = Literal["little", "big"]
 
 
+_COPY_COLUMNS: dict[str, type[np.generic]] = {
+    "sample": np.uint64,
+    "registers": np.uint64,
+    "stack_start": np.uint64,
+    "stack_bytes": np.uint32,
+}
 _ID = np.dtype([("id", "u8"), ("event", "u4"), ("pad", "u4")])
 
 
@@ -62,6 +70,7 @@ class CompiledRecordDecoder:
         layouts: one per event, in the order that ``Samples.event`` numbers.
         byteorder: of the records.
         keep_branches: whether ``take_branches`` is wanted.
+        keep_copies: whether ``take_copies`` is.
         skip_samples: whether only the side-band is wanted, which is several times faster.
 
     Raises:
@@ -75,30 +84,16 @@ class CompiledRecordDecoder:
         byteorder: ByteOrder = "little",
         *,
         keep_branches: bool = False,
+        keep_copies: bool = False,
         skip_samples: bool = False,
     ) -> None:
         library = load_native()
         if library is None:
             raise RuntimeError("tdprof's compiled library is missing")
         self._decode = library.tdprof_perf_decode
-        self._rehash = library.tdprof_perf_rehash
 
         ids = locate_ids(layouts)
-        self._layouts = (PerfLayout * len(layouts))(
-            *(
-                PerfLayout(
-                    layout.sample_type,
-                    layout.read_format,
-                    layout.branch_sample_type,
-                    layout.fixed_period,
-                    layout.sample_regs_user.bit_count(),
-                    layout.sample_regs_intr.bit_count(),
-                    layout.user_pc,
-                    layout.sample_id_all,
-                )
-                for layout in layouts
-            )
-        )
+        self._layouts = (PerfLayout * len(layouts))(*(_native_layout(layout) for layout in layouts))
         self._id_table = _id_table(layouts)
         self._big = byteorder == "big"
         self._d = PerfDecoder(
@@ -113,7 +108,8 @@ class CompiledRecordDecoder:
             keep_branches=keep_branches,
             skip_samples=skip_samples,
         )
-        self._d.chains.seed = int.from_bytes(os.urandom(8), "little")
+        self._d.copies.words = copied_words(layouts, byteorder) if keep_copies else 0
+        self._chains = ChainTable(library, self._d.chains)
         self._offset = 0
         self._tool_record = False
         self._columns: dict[str, npt.NDArray[Any]] = {}
@@ -121,8 +117,10 @@ class CompiledRecordDecoder:
         self._branches = np.empty(0, BRANCH)
         self._side_band = np.empty(0, SIDE_BAND)
         self._names = np.empty(0, np.uint8)
+        self._copies = {name: np.empty(0, dtype) for name, dtype in _COPY_COLUMNS.items()}
+        self._copies["registers"] = np.empty((0, self._d.copies.words), np.uint64)
+        self._stack = np.empty(0, np.uint8)
         self._grow_samples(1024)
-        self.forget_chains()
 
     def feed(self, data: Buffer, *, final: bool = False) -> int:
         view = np.frombuffer(data, np.uint8)
@@ -168,23 +166,22 @@ class CompiledRecordDecoder:
             rows["flags"] = little_endian_branch_flags(rows["flags"])
         return rows
 
+    def take_copies(self) -> Copies:
+        native = self._d.copies
+        rows, used = native.rows, native.stack_used
+        native.rows = native.stack_used = 0
+        return Copies(**{name: column[:rows] for name, column in self._copies.items()}, stack=self._stack[:used])
+
     def take_side_band(self) -> SideBand:
         taken = SideBand(self._side_band[: self._d.side_band_rows].copy(), self._names[: self._d.name_bytes].tobytes())
         self._d.side_band_rows = self._d.name_bytes = 0
         return taken
 
     def chains(self, first: int = 0) -> Chains:
-        rows = self._d.chains.rows
-        # Views: a table that grows only appends or moves, and never writes to what is there.
-        offsets = self._chain_offsets[min(first, rows) : rows + 1]
-        return Chains(self._frames[offsets[0] : offsets[-1]], offsets - offsets[0])
+        return self._chains.chains(first)
 
     def forget_chains(self) -> None:
-        self._slots = np.zeros(1 << 12, np.uint64)
-        self._chain_offsets = np.zeros(1 << 11, np.uint64)
-        self._frames = np.empty(1 << 15, np.uint64)
-        self._d.chains.rows = 0
-        self._point_to_chains()
+        self._chains.forget()
 
     @property
     def losses(self) -> RecordLosses:
@@ -209,26 +206,25 @@ class CompiledRecordDecoder:
         if stop == Stop.SAMPLES:
             self._grow_samples(2 * d.samples.capacity)
         elif stop == Stop.READS:
-            self._reads = _grown(self._reads)
+            self._reads = grown(self._reads)
             d.reads, d.read_capacity = self._reads.ctypes.data, len(self._reads)
         elif stop == Stop.BRANCHES:
-            self._branches = _grown(self._branches)
+            self._branches = grown(self._branches)
             d.branches, d.branch_capacity = self._branches.ctypes.data, len(self._branches)
         elif stop == Stop.SIDE_BAND:
-            self._side_band = _grown(self._side_band)
+            self._side_band = grown(self._side_band)
             d.side_band, d.side_band_capacity = self._side_band.ctypes.data, len(self._side_band)
         elif stop == Stop.NAMES:
-            self._names = _grown(self._names)
+            self._names = grown(self._names)
             d.names, d.name_capacity = self._names.ctypes.data, len(self._names)
-        elif stop == Stop.FRAMES:
-            self._frames = _grown(self._frames)
-            self._point_to_chains()
-        elif stop == Stop.CHAINS:
-            old = self._slots
-            self._slots = np.zeros(2 * len(old), np.uint64)
-            self._chain_offsets = _grown(self._chain_offsets)
-            self._point_to_chains()
-            self._rehash(ctypes.byref(d.chains), old.ctypes.data, len(old))
+        elif stop == Stop.COPIES:
+            self._grow_copies()
+        elif stop == Stop.STACK_BYTES:
+            # A record has room for less than 64 KiB of stack.
+            self._stack = np.concatenate([self._stack, np.empty(max(1 << 20, len(self._stack)), np.uint8)])
+            d.copies.stack, d.copies.stack_capacity = self._stack.ctypes.data, len(self._stack)
+        else:
+            self._chains.make_room(stop)
 
     def _grow_samples(self, capacity: int) -> None:
         d = self._d.samples
@@ -240,18 +236,28 @@ class CompiledRecordDecoder:
             setattr(d, name, column.ctypes.data)
         d.capacity = capacity
 
-    def _point_to_chains(self) -> None:
-        chains = self._d.chains
-        chains.slots, chains.slot_mask = self._slots.ctypes.data, len(self._slots) - 1
-        chains.offsets, chains.capacity = self._chain_offsets.ctypes.data, len(self._chain_offsets) - 1
-        chains.frames, chains.frame_capacity = self._frames.ctypes.data, len(self._frames)
+    def _grow_copies(self) -> None:
+        native = self._d.copies
+        self._copies = {name: grown(column) for name, column in self._copies.items()}
+        for name, column in self._copies.items():
+            setattr(native, name, column.ctypes.data)
+        native.capacity = len(self._copies["sample"])
 
 
-def _grown(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array at twice its size; branch stacks need room for a whole one (up to 2,730 entries) from the start."""
-    larger = np.empty(max(4096, 2 * len(array)), array.dtype)
-    larger[: len(array)] = array
-    return larger
+def _native_layout(layout: RecordLayout) -> PerfLayout:
+    places = layout.walk_places
+    return PerfLayout(
+        layout.sample_type,
+        layout.read_format,
+        layout.branch_sample_type,
+        layout.fixed_period,
+        layout.sample_regs_user.bit_count(),
+        layout.sample_regs_intr.bit_count(),
+        layout.user_pc,
+        layout.sample_id_all,
+        (ctypes.c_int32 * MOST_WALK_REGISTERS)(*places),
+        layout.has_copies,
+    )
 
 
 def open_record_stream(
@@ -259,8 +265,9 @@ def open_record_stream(
     byteorder: ByteOrder = "little",
     *,
     keep_branches: bool = False,
+    keep_copies: bool = False,
     skip_samples: bool = False,
 ) -> RecordStream:
     """The compiled decoder, or the Python one where it was not built; both give the same columns."""
     decoder = PythonRecordDecoder if load_native() is None else CompiledRecordDecoder
-    return decoder(layouts, byteorder, keep_branches=keep_branches, skip_samples=skip_samples)
+    return decoder(layouts, byteorder, keep_branches=keep_branches, keep_copies=keep_copies, skip_samples=skip_samples)

@@ -27,12 +27,14 @@ from tdprof.decode.perf.layout import (
     SIDE_BAND,
     Buffer,
     Chains,
+    Copies,
     DamagedRecords,
     RecordLayout,
     RecordLosses,
     Samples,
     SideBand,
     Table,
+    copied_words,
     little_endian_branch_flags,
     locate_ids,
 )
@@ -44,6 +46,7 @@ _LAST_TOOL_TYPE = 95
 _LAST_KERNEL_TYPE = 22
 _CREDIBLE_TYPES = 1024
 _DAMAGE_KEPT = 64
+_ABI_64 = 2  # PERF_SAMPLE_REGS_ABI_64
 _CONTEXT_MAX = 2**64 - 4095
 _CONTEXT_KERNEL = {2**64 - 128, 2**64 - 32}  # and PERF_CONTEXT_HV
 _CONTEXT_USER = 2**64 - 512
@@ -60,6 +63,7 @@ class PythonRecordDecoder:
         byteorder: str = "little",
         *,
         keep_branches: bool = False,
+        keep_copies: bool = False,
         skip_samples: bool = False,
     ) -> None:
         self._layouts = list(layouts)
@@ -68,6 +72,8 @@ class PythonRecordDecoder:
         self._byteorder = byteorder
         self._keep_branches = keep_branches
         self._skip_samples = skip_samples
+        self._copied_words = copied_words(layouts, byteorder) if keep_copies else 0
+        self._copies: list[tuple[int, list[int], bytes]] = []
         self._offset = 0
         self._searching = False
         self._tool_record = False
@@ -214,7 +220,7 @@ class PythonRecordDecoder:
         if SampleType.RAW in has:
             c.take(c.u32())
         branches = self._take_branches(layout, c) if SampleType.BRANCH_STACK in has else []
-        user_pc, cgroup = self._skip_tail(has, layout, c)
+        user_pc, cgroup, registers, stack = self._take_tail(has, layout, c)
 
         if not chain.user and cpu_mode == MISC_USER and ip:
             chain.user.append(ip)
@@ -224,6 +230,9 @@ class PythonRecordDecoder:
             chain.kernel.append(ip)
         user_chain, kernel_chain = self._intern(chain.user), self._intern(chain.kernel)
         self._rows.append((time_ns, ip, period, cgroup, pid, tid, cpu, event, user_chain, kernel_chain, misc))
+        if self._copied_words and layout.has_copies and registers and stack is not None:
+            walked = [registers[place] if place >= 0 else 0 for place in layout.walk_places]
+            self._copies.append((len(self._rows) - 1, walked, stack))
         self._reads += reads
         self._branches += branches
         self._counts["unknown_ids"] += event == NOT_RECORDED
@@ -259,15 +268,23 @@ class PythonRecordDecoder:
             return []
         return [(*words[i : i + 3], len(self._rows)) for i in range(0, len(words), 3)]
 
-    def _skip_tail(self, has: SampleType, layout: RecordLayout, c: Cursor) -> tuple[int, int]:
-        """The fields behind the branch stack; returns the user's program counter (0: not among them) and the cgroup."""
-        user_pc = 0
-        if SampleType.REGS_USER in has and c.u64():
-            registers = c.words(layout.sample_regs_user.bit_count())
-            user_pc = registers[layout.user_pc] if layout.user_pc >= 0 else 0
+    def _take_tail(
+        self, has: SampleType, layout: RecordLayout, c: Cursor
+    ) -> tuple[int, int, tuple[int, ...], bytes | None]:
+        """The fields behind the branch stack.
+
+        Returns:
+            The user's program counter (0: not recorded), the cgroup, a 64-bit thread's user registers, its stack.
+        """
+        registers: tuple[int, ...] = ()
+        user_pc, stack = 0, None
+        if SampleType.REGS_USER in has and (abi := c.u64()):
+            found = c.words(layout.sample_regs_user.bit_count())
+            user_pc = found[layout.user_pc] if layout.user_pc >= 0 else 0
+            registers = found if abi == _ABI_64 else ()
         if SampleType.STACK_USER in has and (size := c.u64()):
-            c.take(size)
-            c.u64()
+            stack = c.take(size)
+            stack = stack[: c.u64()]
         c.words(1 if has & (SampleType.WEIGHT | SampleType.WEIGHT_STRUCT) else 0)
         c.words((has & (SampleType.DATA_SRC | SampleType.TRANSACTION)).bit_count())
         if SampleType.REGS_INTR in has and c.u64():
@@ -278,7 +295,7 @@ class PythonRecordDecoder:
         c.words((has & pages).bit_count())
         if SampleType.AUX in has:
             c.take(c.u64())
-        return user_pc, cgroup
+        return user_pc, cgroup, registers, stack
 
     def _intern(self, frames: list[int]) -> int:
         if not frames:
@@ -326,6 +343,17 @@ class PythonRecordDecoder:
         if self._byteorder == "big":
             rows["flags"] = little_endian_branch_flags(rows["flags"])
         return rows
+
+    def take_copies(self) -> Copies:
+        copies, self._copies = self._copies, []
+        sizes = np.array([len(stack) for _, _, stack in copies], np.uint64)
+        return Copies(
+            np.array([sample for sample, _, _ in copies], np.uint64),
+            np.array([words for _, words, _ in copies], np.uint64).reshape(len(copies), self._copied_words),
+            np.cumsum(sizes) - sizes,
+            sizes.astype(np.uint32),
+            np.frombuffer(b"".join(stack for _, _, stack in copies), np.uint8),
+        )
 
     def take_side_band(self) -> SideBand:
         rows = np.array([tuple(row.values()) for row in self._side_band], SIDE_BAND)
