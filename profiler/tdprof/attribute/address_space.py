@@ -208,6 +208,22 @@ class AddressSpaces:
             space = base
         return found
 
+    def changes(self, space: int) -> U64:
+        """When what addresses mean may change in a space, sorted; empty where they always meant the same."""
+        rows = self._spaces[space].rows
+        return distinct(self._time[rows]) if rows and self.is_time_dependent(space) else np.empty(0, np.uint64)
+
+    def mapped_at(self, space: int, time_ns: int) -> tuple[U64, U64, I64]:
+        """All that ``find`` finds at a time: begin, end and row of stretches that do not overlap, by address."""
+        borders = [self._segments(space).border]
+        number = space
+        while (number := self._spaces[number].base) != _NONE and self._may_follow():
+            borders.append(self._segments(number).border)
+        border = distinct(np.concatenate(borders))
+        row = self.find(space, border[:-1], np.full(max(len(border) - 1, 0), time_ns, np.uint64))
+        known = np.flatnonzero(row != _NONE)
+        return border[known], border[known + 1], row[known]
+
     def _may_follow(self) -> bool:
         """Whether one more space that another was forked from may be looked at."""
         self._forks_left -= 1

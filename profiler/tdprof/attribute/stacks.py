@@ -259,7 +259,7 @@ class _Files:
             mappings[name].to_pylist() for name in ("path", "build_id", "pid", "address", "length", "file_offset")
         )
         for path, build_id, pid, address, length, offset in zip(*columns, strict=True):
-            file = _mapped_file(path, build_id or "", pid)
+            file = mapped_file(path, build_id or "", pid)
             if file not in numbers:
                 numbers[file] = len(self.distinct)
                 self.distinct.append(file)
@@ -284,7 +284,8 @@ class _Files:
         return file, place
 
 
-def _mapped_file(path: str, build_id: str, pid: int) -> MappedFile:
+def mapped_file(path: str, build_id: str, pid: int) -> MappedFile:
+    """What a mapping of a process holds, by the path that the kernel gives it."""
     if path.startswith("/") and not path.startswith(_NOT_FILES):
         return MappedFile(path, build_id)
     if path == "[vdso]":

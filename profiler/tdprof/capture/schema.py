@@ -32,7 +32,8 @@ STACKS = pa.schema(
     ]
 )
 
-# Columns that imported recordings, and those of older versions, do not have: how a user stack was found.
+# Columns that recordings of older versions, and imported ones without copies of stacks, do not have: how a user stack
+# was found.
 STACK_WALK = (
     pa.field(
         "end", _TEXT

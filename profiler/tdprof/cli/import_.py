@@ -21,8 +21,15 @@ from tdprof.cli.standard_error import say
     metavar="FILE",
     help="/proc/kallsyms of the recorded machine, saved as root; needed where this one does not run that kernel.",
 )
+@click.option(
+    "--symfs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder with the recorded machine's files under their own paths; needed where the recording copied user "
+    "stacks (--call-graph dwarf) and this machine's files are others.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-def command(source: str, output: Path | None, kallsyms: Path | None, quiet: bool) -> None:
+def command(source: str, output: Path | None, kallsyms: Path | None, symfs: Path | None, quiet: bool) -> None:
     """Make a capture of a perf.data file, a directory of perf record --threads, or a pipe (-).
 
     \b
@@ -36,7 +43,9 @@ def command(source: str, output: Path | None, kallsyms: Path | None, quiet: bool
     """
     keep_process_small()
     folder = output or Path(DEFAULT_OUTPUT)
-    manifest = import_with_progress(source, folder, kallsyms=kallsyms, is_quiet=quiet, replaces_older=output is None)
+    manifest = import_with_progress(
+        source, folder, kallsyms=kallsyms, symfs=symfs, is_quiet=quiet, replaces_older=output is None
+    )
     if not quiet:
         _say(manifest, folder)
 

@@ -19,6 +19,7 @@ def import_with_progress(
     folder: Path,
     *,
     kallsyms: Path | None = None,
+    symfs: Path | None = None,
     keeps_time: bool = True,
     is_quiet: bool = False,
     replaces_older: bool = False,
@@ -38,7 +39,13 @@ def import_with_progress(
             bar.update(task, completed=done, total=total)
 
         return import_perf_data(
-            source, folder, kallsyms=kallsyms, keeps_time=keeps_time, progress=show, replaces_older=replaces_older
+            source,
+            folder,
+            kallsyms=kallsyms,
+            symfs=symfs,
+            keeps_time=keeps_time,
+            progress=show,
+            replaces_older=replaces_older,
         )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.capture.spool import FRAME_HEADER, FRAME_MAGIC, MAX_FRAME_ROWS, frame_checksum
+from tdprof.decode.stack_walks import WALK
 from tdprof.linux.file_bytes import FileBytes, open_own, open_regular
 from tdprof.model.arrays import U64
 from tdprof.native.bpf_stacks import BpfStacksResult
@@ -34,19 +35,6 @@ KEY = np.dtype(
     ]
 )
 VALUE = np.dtype([("count", "<u8"), ("weight", "<u8")])
-# `struct stack_record` after its hash.
-WALK = np.dtype(
-    [
-        ("depth", "<u2"),
-        ("is_kernel", "u1"),
-        ("end", "u1"),
-        ("guessed_from", "<u2"),
-        ("by_table", "<u2"),
-        ("by_fp", "<u2"),
-        ("by_lr", "<u2"),
-        ("reserved", "<u4"),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)

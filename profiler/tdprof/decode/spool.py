@@ -13,11 +13,12 @@ from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.schema import SAMPLES, STACKS
 from tdprof.capture.spool import INITIAL_FILE, ROWS_FILE, SPOOL_FOLDER, STACKS_FILE
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.bpf_aggregates import WALK, RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
+from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
 from tdprof.decode.perf.layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
+from tdprof.decode.stack_walks import WALK, walk_columns
 from tdprof.linux.file_bytes import open_own
 from tdprof.model.arrays import I64, U64, distinct
 from tdprof.model.events import Unit
@@ -229,20 +230,6 @@ def _content_hash(batch: StackBatch) -> U64:
     return sums
 
 
-def _how_found(walk: NDArray[np.void], lengths: I64) -> Iterator[tuple[str, pa.Array]]:
-    """The columns that say how stacks were found: null for the kernel's, and where it is not known."""
-    ends = sorted(StackEnd)
-    number = np.searchsorted(np.array(ends), walk["end"])
-    is_unknown = (walk["is_kernel"] != 0) | (number == len(ends)) | (walk["end"] == 0)
-    numbers = pa.array(number.astype(np.int32), mask=is_unknown)
-    yield "end", pa.DictionaryArray.from_arrays(numbers, pa.array([end.word for end in ends]))
-    yield "guessed_from", pa.array(walk["guessed_from"], mask=is_unknown | (walk["guessed_from"] == 0))
-    by_kernel = walk["end"] == StackEnd.FRAME_POINTERS_ONLY
-    by_fp = np.where(by_kernel, np.maximum(lengths - 1, 0), walk["by_fp"]).astype(np.uint16)
-    for name, counts in (("by_table", walk["by_table"]), ("by_fp", by_fp), ("by_lr", walk["by_lr"])):
-        yield name, pa.array(counts, mask=is_unknown)
-
-
 class _StackWriter:
     """Writes each distinct stack once."""
 
@@ -297,7 +284,7 @@ class _StackWriter:
         self._kernel.append(distinct(gathered[np.repeat(is_kernel, lengths)]))
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(gathered))
         stacks = pa.table([identities, is_kernel, lists], names=STACKS.names)
-        for name, column in _how_found(walk, lengths):
+        for name, column in walk_columns(walk, lengths):
             stacks = stacks.append_column(name, column)
         self._writer.write("stacks", stacks)
 

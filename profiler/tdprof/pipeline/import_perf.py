@@ -24,11 +24,13 @@ from tdprof.decode.perf.imported import (
     is_system_wide,
     start_realtime_ns,
 )
+from tdprof.decode.perf.walked import Walk
 from tdprof.decode.spe.capture import store_spe
 from tdprof.decode.spe.kernel_addresses import kernel_addresses
 from tdprof.decode.spe.spans import SpeInput, spe_input_of
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import KALLSYMS, read_kernel_symbols
@@ -42,6 +44,7 @@ def import_perf_data(
     folder: Path,
     *,
     kallsyms: Path | None = None,
+    symfs: Path | None = None,
     keeps_time: bool = True,
     has_spe: bool = True,
     progress: Callable[[int, int], None] = lambda *_: None,
@@ -53,6 +56,8 @@ def import_perf_data(
         path: file, directory of ``perf record --threads``, or ``-`` for standard input.
         folder: the capture to make.
         kallsyms: symbols of the recorded kernel; None: this machine's, if it is still the recorded kernel.
+        symfs: a folder with the recorded machine's files under their own paths, for user stacks that have to be walked;
+            None: this machine's files, where they are the recorded ones.
         keeps_time: samples are added up within a second; False: over the whole recording, for a reader of sums alone.
         has_spe: copy SPE's AUX bytes too.
         progress: called with bytes done and bytes in all.
@@ -63,9 +68,17 @@ def import_perf_data(
     """
     with OutputFolder(folder, replaces_older=replaces_older) as output:
         made = output.make()
-        with PerfData(path, keep_branches=True) as data, TableWriter(made) as writer:
+        with PerfData(path, keep_branches=True, keep_copies=True) as data, TableWriter(made) as writer:
             interval_ns = INTERVAL_NS if keeps_time else WHOLE_RECORDING_NS
-            imported = import_tables(data, writer, lambda done: progress(done, 2 * data.size_bytes), interval_ns)
+            files = FileTables(symfs, is_here=_is_recorded_machine(data))
+            imported = import_tables(
+                data,
+                writer,
+                lambda done: progress(done, 2 * data.size_bytes),
+                interval_ns,
+                _open_walk(data, files) if data.has_copies else None,
+            )
+            imported.notes += files.notes()
             spe = _spe_of(data)
             # A file that does not name its PMUs does not tell either which event is SPE's.
             events = _spe_events(data) or data.attrs
@@ -82,6 +95,23 @@ def import_perf_data(
         write_manifest(made, manifest)
         output.publish()
     return manifest
+
+
+def _open_walk(data: PerfData, files: FileTables) -> Callable[[pa.Table, pa.Table], Walk]:
+    layouts = [attr.layout(data.features.arch) for attr in data.attrs]
+    is_leaf_known = all(-1 not in layout.walk_places for layout in layouts if layout.has_copies)
+
+    def open_walk(mappings: pa.Table, processes: pa.Table) -> Walk:
+        machine = MACHINES[data.features.arch]
+        return CopyWalker(mappings, processes, machine, files, is_leaf_known=is_leaf_known).walk
+
+    return open_walk
+
+
+def _is_recorded_machine(data: PerfData) -> bool:
+    """Whether the recording is of this machine and its running kernel, as far as names tell."""
+    names = ((data.features.hostname, "hostname"), (data.features.osrelease, "osrelease"))
+    return all(name == read_text(f"/proc/sys/kernel/{file}") != "" for name, file in names)
 
 
 def _manifest(path: str, data: PerfData, imported: Imported, symbols_from: Path | None) -> Manifest:

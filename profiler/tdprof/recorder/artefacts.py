@@ -32,11 +32,18 @@ _START_BYTES = 64
 
 def save_vdso(folder: OwnFolder) -> None:
     """Write this process's vDSO, which is every process's, as an ELF file; nothing where there is none."""
+    if vdso := own_vdso():
+        with folder.replacing(VDSO_FILE) as file:
+            file.write(vdso)
+
+
+def own_vdso() -> bytes:
+    """This process's vDSO, an ELF file; empty where there is none."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         if line.endswith("[vdso]"):
             start, end = (int(number, 16) for number in line.split()[0].split("-"))
-            with folder.replacing(VDSO_FILE) as file:
-                file.write(ctypes.string_at(start, end - start))
+            return ctypes.string_at(start, end - start)
+    return b""
 
 
 def save_run_time_code(

@@ -66,6 +66,28 @@ def test_forked_child_sees_what_its_parent_had_mapped_until_then() -> None:
     assert find(spaces, 7, 50, 0x5000) == 1
 
 
+def test_listed_mappings_are_those_that_are_found() -> None:
+    maps = mappings(
+        (1, 7, 0x1000, 0x3000, 0, APP, None),
+        (5, 7, 0x8000, 0x1000, 0, LIB, None),
+        (30, 7, 0x2000, 0x1000, 0, LIB, None),
+        (40, 8, 0x3000, 0x2000, 0, OLD, None),
+    )
+    spaces = AddressSpaces(maps, processes((20, "fork", 8, 8, 7, 7, None)))
+    addresses = np.arange(0, 0xA000, 0x800, dtype=np.uint64)
+    for pid, time_ns in ((7, 2), (7, 10), (7, 35), (8, 25), (8, 50), (9, 50)):
+        space = int(spaces.space_of_samples(np.array([pid], np.uint32), np.array([time_ns], np.uint64), None)[0])
+        if space < 0:
+            continue
+        start, end, row = spaces.mapped_at(space, time_ns)
+        assert (start[1:] >= end[:-1]).all()
+        at = np.searchsorted(start, addresses, side="right").astype(int) - 1
+        inside = (at >= 0) & (addresses < end[np.maximum(at, 0)])
+        listed = np.where(inside, row[np.maximum(at, 0)], -1)
+        assert listed.tolist() == spaces.find(space, addresses, np.full(len(addresses), time_ns, np.uint64)).tolist()
+    assert spaces.changes(0).tolist() == [1, 5, 30]
+
+
 def test_new_threads_are_no_new_address_space() -> None:
     maps = mappings((1, 7, 0x1000, 0x1000, 0, APP, None))
     spaces = AddressSpaces(maps, processes((20, "fork", 7, 71, 7, 7, None)))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.manifest import Host
-from tdprof.capture.schema import PROCESSES, SAMPLE_CGROUP, SAMPLES, STACKS
+from tdprof.capture.schema import PROCESSES, SAMPLE_CGROUP, SAMPLES
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf.attr import Attr
 from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE
@@ -18,13 +18,16 @@ from tdprof.decode.perf.branches import BranchTable
 from tdprof.decode.perf.containers import cgroup_table, namespace_table
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.groups import INTERVAL_NS, Intervals, ProcessChanges, SampleGroups, sorted_changes
-from tdprof.decode.perf.layout import NO_CHAIN, NOT_RECORDED, Chains, Samples, SideBand, Table
+from tdprof.decode.perf.layout import NO_CHAIN, NOT_RECORDED, Samples, SideBand, Table
 from tdprof.decode.perf.reads import ReadDeltas
+from tdprof.decode.perf.used_stacks import UsedStacks, stack_identities
+from tdprof.decode.perf.walked import Walk, WalkedStacks
 from tdprof.decode.side_band import side_band_tables
 from tdprof.linux.perf_abi import RecordType, SampleType
-from tdprof.model.arrays import I64, U64, distinct
+from tdprof.model.arrays import U64, distinct
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
+from tdprof.native.library import load_native
 
 _MISC_MMAP_DATA = 1 << 13
 _KEPT_TYPES = (
@@ -39,7 +42,6 @@ _KEPT_TYPES = (
 )
 _CHANGE_TYPES = (RecordType.MMAP, RecordType.MMAP2, RecordType.COMM)
 _PRECISION = re.compile(r":[pPH]+$")  # perf's own default modifiers; the event is the same
-_CHAINS_AT_ONCE = 1 << 13
 _COMM_BYTES = 15  # of a thread's name
 
 
@@ -77,7 +79,11 @@ class Imported:
 
 
 def import_tables(
-    data: PerfData, writer: TableWriter, progress: Callable[[int], None], interval_ns: int = INTERVAL_NS
+    data: PerfData,
+    writer: TableWriter,
+    progress: Callable[[int], None],
+    interval_ns: int = INTERVAL_NS,
+    open_walk: Callable[[pa.Table, pa.Table], Walk] | None = None,
 ) -> Imported:
     """Decode a recording into ``writer``'s tables.
 
@@ -89,6 +95,8 @@ def import_tables(
         writer: where the rows go.
         progress: called with the bytes of record data done so far, up to twice ``data.size_bytes``.
         interval_ns: within which samples are added up.
+        open_walk: makes what walks user stacks that samples carry as memory, out of the tables of mappings and
+            processes; None: only their leaf is kept.
     """
     side_band = []
     for batch in data.batches(skip_samples=True):
@@ -96,14 +104,17 @@ def import_tables(
         side_band.append(_kept_side_band(batch.side_band))
     numbers, events = _numbered_events(data.attrs)
     result = Imported(events)
-    _write_side_band(side_band, data, writer, result)
+    mappings, processes = _write_side_band(side_band, data, writer, result)
+    walked = WalkedStacks(open_walk(mappings, processes)) if open_walk else None
 
     # PERF_SAMPLE_READ of an inherited event is the count of the sampled thread alone (Linux 6.12).
     is_read_per_thread = any(attr.sample_type & SampleType.READ and attr.has_flag("inherit") for attr in data.attrs)
     deltas = ReadDeltas(per_thread=is_read_per_thread)
     changes = _changes(side_band)
     has_cgroups = any(attr.sample_type & SampleType.CGROUP for attr in data.attrs)
-    tables = _SampleTables(SampleGroups(Intervals(numbers, changes, interval_ns)), writer, has_cgroups=has_cgroups)
+    stacks = UsedStacks(walked)
+    groups = SampleGroups(Intervals(numbers, changes, interval_ns))
+    tables = _SampleTables(groups, stacks, writer, has_cgroups=has_cgroups)
     branches = BranchTable(data.attrs, numbers, changes, writer)
     lost = _LostRecords()
     first_ns, last_ns = 2**64 - 1, 0
@@ -111,6 +122,8 @@ def import_tables(
         progress(data.size_bytes + data.position)
         lost.add(batch.side_band)
         branches.add(batch.samples, batch.branches)
+        if walked:
+            walked.replace(batch.samples, batch.copies)
         samples = deltas.expand(batch.samples, batch.reads)
         if len(samples):
             first_ns = min(first_ns, int(samples.time_ns.min()))
@@ -120,7 +133,7 @@ def import_tables(
     result.samples = tables.samples
     if last_ns:
         result.start_ns, result.end_ns = first_ns, last_ns
-    result.kernel_addresses = distinct(np.concatenate([tables.chains.write(data, writer), branches.finish()]))
+    result.kernel_addresses = distinct(np.concatenate([stacks.write(data.chains(), writer), branches.finish()]))
     result.losses = _losses(data, lost, result.losses.throttled, deltas.unknown_ids, branches.unknown_events)
     result.notes += [*branches.notes, *_notes(data, result)]
     return result
@@ -182,7 +195,10 @@ def _kept_side_band(batch: SideBand) -> SideBand:
     return SideBand(rows[~(is_mapping & (rows["misc"] & _MISC_MMAP_DATA != 0))], batch.names if len(rows) else b"")
 
 
-def _write_side_band(batches: list[SideBand], data: PerfData, writer: TableWriter, result: Imported) -> None:
+def _write_side_band(
+    batches: list[SideBand], data: PerfData, writer: TableWriter, result: Imported
+) -> tuple[pa.Table, pa.Table]:
+    """Write what processes did; returns the tables of mappings and processes."""
     tables = side_band_tables(batches)
     result.losses = replace(result.losses, throttled=tables.throttled)
     is_kernel = pa.compute.equal(tables.mappings["pid"], NOT_RECORDED)
@@ -192,7 +208,8 @@ def _write_side_band(batches: list[SideBand], data: PerfData, writer: TableWrite
             result.kernel = KernelMapping(row["path"], row["file_offset"], row["build_id"] or "")
     mappings = tables.mappings.filter(pa.compute.invert(is_kernel))
     result.pids = pa.compute.unique(mappings["pid"]).to_pylist()
-    writer.write("mappings", _with_build_ids(mappings, data))
+    mappings = _with_build_ids(mappings, data)
+    writer.write("mappings", mappings)
     # The idle task of every CPU is never announced; perf, too, knows its name.
     idle = {"time_ns": 0, "kind": "name", "pid": 0, "tid": 0, "name": "swapper"}
     writer.write("processes", pa.Table.from_pylist([idle], PROCESSES))
@@ -203,6 +220,7 @@ def _write_side_band(batches: list[SideBand], data: PerfData, writer: TableWrite
     namespaces = namespace_table(batches, _recorders(tables.processes, data.features.cmdline))
     if len(namespaces):
         writer.write("namespaces", namespaces)
+    return mappings, tables.processes
 
 
 def _recorders(processes: pa.Table, command: Sequence[str]) -> set[int]:
@@ -232,58 +250,16 @@ def _changes(batches: list[SideBand]) -> ProcessChanges:
     return sorted_changes(pid, time_ns)
 
 
-class _UsedChains:
-    """Which call chains the rows written so far refer to, and as what."""
-
-    def __init__(self) -> None:
-        self._used = {"user_chain": np.zeros(0, bool), "kernel_chain": np.zeros(0, bool)}
-
-    def use(self, rows: Table) -> None:
-        for name, used in self._used.items():
-            numbers = rows[name][rows[name] != NO_CHAIN]
-            if len(numbers) and int(numbers.max()) >= len(used):
-                used = np.concatenate([used, np.zeros(int(numbers.max()) + 1 + len(used), bool)])
-                self._used[name] = used
-            used[numbers] = True
-
-    def write(self, data: PerfData, writer: TableWriter) -> U64:
-        """Write the stacks; returns the distinct kernel addresses."""
-        chains = data.chains()
-        kernel = []
-        for name, used in self._used.items():
-            numbers = np.flatnonzero(used)
-            for at in range(0, len(numbers), _CHAINS_AT_ONCE):
-                some = numbers[at : at + _CHAINS_AT_ONCE]
-                offsets, frames = _ragged_rows(chains, some)
-                if name == "kernel_chain":
-                    kernel.append(distinct(frames))
-                lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(frames))
-                is_kernel = np.full(len(some), name == "kernel_chain")
-                identity = some.astype(np.uint64) + np.uint64(1)
-                writer.write("stacks", pa.table([identity, is_kernel, lists], names=STACKS.names).cast(STACKS))
-        return distinct(np.concatenate(kernel)) if kernel else np.empty(0, np.uint64)
-
-
-def _ragged_rows(chains: Chains, numbers: I64) -> tuple[I64, U64]:
-    """Offsets and frames of some chains, by rising number; nothing is copied where none in between is left out."""
-    start, end = chains.offsets[numbers].astype(np.int64), chains.offsets[numbers + 1].astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(end - start)])
-    if end[-1] - start[0] == offsets[-1]:
-        return offsets, chains.frames[start[0] : end[-1]]
-    return offsets, chains.frames[np.repeat(start - offsets[:-1], end - start) + np.arange(offsets[-1])]
-
-
 class _SampleTables:
-    """Adds samples up and writes the rows. A chain's number plus one is its stack's identity.
+    """Adds samples up and writes the rows.
 
     Attributes:
         samples: how many were written.
-        chains: those that the rows refer to.
     """
 
-    def __init__(self, groups: SampleGroups, writer: TableWriter, *, has_cgroups: bool) -> None:
+    def __init__(self, groups: SampleGroups, stacks: UsedStacks, writer: TableWriter, *, has_cgroups: bool) -> None:
         self.samples = 0
-        self.chains = _UsedChains()
+        self._stacks = stacks
         self._groups = groups
         self._writer = writer
         self._schema = SAMPLES.append(SAMPLE_CGROUP) if has_cgroups else SAMPLES
@@ -297,13 +273,13 @@ class _SampleTables:
             self._write(rows)
 
     def _write(self, rows: Table) -> None:
-        self.chains.use(rows)
+        self._stacks.use(rows)
         self.samples += int(rows["count"].sum())
         names = ("time_ns", "event", "pid", "tid", "count", "weight")
         columns = {name: np.ascontiguousarray(rows[name]) for name in names}
         for name, chain in (("user_stack", "user_chain"), ("kernel_stack", "kernel_chain")):
             numbers = np.ascontiguousarray(rows[chain])
-            columns[name] = pa.array(numbers.astype(np.int64) + 1, mask=numbers == NO_CHAIN).cast(pa.uint64())
+            columns[name] = pa.array(stack_identities(numbers), mask=numbers == NO_CHAIN)
         columns["thread_name"] = pa.nulls(len(rows), pa.string()).dictionary_encode()
         if SAMPLE_CGROUP in self._schema:
             columns["cgroup"] = pa.array(np.ascontiguousarray(rows["cgroup"]), mask=rows["cgroup"] == 0)
@@ -353,8 +329,12 @@ def _notes(data: PerfData, result: Imported) -> Iterator[str]:
     """What a user should know before trusting the numbers."""
     if any(not attr.sample_type & SampleType.PERIOD and attr.is_frequency and not attr.is_dummy for attr in data.attrs):
         yield "samples carry no period and were taken at a frequency: their weights are unknown and count as 0"
-    if any(attr.sample_type & SampleType.STACK_USER for attr in data.attrs):
-        yield "user stacks were recorded as raw memory (--call-graph dwarf): only their leaf is imported"
+    if any(attr.sample_type & SampleType.STACK_USER for attr in data.attrs) and not data.has_copies:
+        yield "user stacks were recorded as raw memory (--call-graph dwarf): only their leaf is imported, " + (
+            "since the compiled library was not built"
+            if load_native() is None
+            else "since such a machine's stacks are not walked, or their registers were not recorded"
+        )
     if data.features.unreadable:
         yield f"header sections that are damaged or cut off were left out: {', '.join(data.features.unreadable)}"
     is_spe = data.auxtrace_info is not None and data.auxtrace_info.type == ARM_SPE_AUXTRACE
