@@ -3,19 +3,14 @@
  * Runs at every overflow of a sampled event: takes the call chains, the thread and the sample's period and adds
  * them up in the kernel. User space swaps two tables and reads the one at rest (tdprof/recorder/bpf/sampler.py).
  *
- * A sample goes through up to 19 programs, each a tail call of the one before: sample_N, sample, walk as often as the
+ * A sample goes through up to 19 programs, each a tail call of the one before: overflow, sample, walk as often as the
  * user stack is deep, store. Unless `active` says so, there is no walk: the kernel walks the user stack along frame pointers.
  *
- * Compile-time settings, all integers:
- *   ROWS            capacity of each of the two tables of rows
- *   STACK_SLOTS     slots of the cache of stacks already sent, a power of two
- *   RING_PAGES      pages of the ring buffer that carries new stacks, a power of two; PAGE_SIZE is theirs
- *   USE_PIDNS       1: number processes as in the pid namespace PIDNS_DEV, PIDNS_INO
- *   LEAF_ONLY       1: no call chains, only where the sample was taken
- *   HAS_TASK_REGISTERS  1: the kernel tells a thread's user registers while it runs kernel code (since Linux 5.15)
+ * Maps of one entry, and rings of one page, are as large as the loader makes them; settings.h has what else it decides.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
+#include "settings.h"
 #include "walk_state.h"
 
 /* Elements of the tables: large, because the kernel rounds each up to eight bytes. */
@@ -28,8 +23,10 @@ struct rule_page {
 	struct unwind_rule rule[PAGE_WORDS / 2];
 };
 
-BPF_TABLE("hash", struct sample_key, struct sample_value, rows_a, ROWS);
-BPF_TABLE("hash", struct sample_key, struct sample_value, rows_b, ROWS);
+BPF_TABLE("hash", struct sample_key, struct sample_value, rows_a, 1);
+BPF_TABLE("hash", struct sample_key, struct sample_value, rows_b, 1);
+/* Of the cache of stacks already sent; a power of two. */
+#define STACK_SLOTS (1 << 16)
 /* Direct-mapped: a slot holds the hash of the stack that used it last. No locks, so it is safe in an NMI. */
 BPF_TABLE("array", __u32, __u64, sent_stacks, STACK_SLOTS);
 BPF_TABLE("percpu_array", __u32, struct walk, walks, 1);
@@ -38,7 +35,7 @@ BPF_TABLE("array", __u32, __u32, active, ACTIVE);
 /* What overflowed, from an event's own program to the common one. */
 BPF_TABLE("percpu_array", __u32, __u32, overflowed, 1);
 BPF_TABLE("prog", __u32, __u32, steps, STEPS);
-BPF_RINGBUF_OUTPUT(stacks, RING_PAGES);
+BPF_RINGBUF_OUTPUT(stacks, 1);
 
 /* What user space fills, through its own view of these pages: how to unwind, and which file is mapped where. */
 BPF_F_TABLE("array", __u32, struct page, unwind_rows, 1, BPF_F_MMAPABLE);
@@ -47,7 +44,7 @@ BPF_F_TABLE("array", __u32, struct rule_page, unwind_rules, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", __u32, struct sample_mapping, mappings, 1, BPF_F_MMAPABLE);
 /* By process. */
 BPF_TABLE("hash", __u32, struct address_space, spaces, 1);
-BPF_RINGBUF_OUTPUT(missing, RING_PAGES);
+BPF_RINGBUF_OUTPUT(missing, 1);
 
 static __always_inline int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *first_row)
 {
@@ -162,7 +159,7 @@ static __always_inline void begin_stack(struct stack_record *stack, __u32 is_ker
 /* Returns the hash of the current call chain as the kernel walks it, 0 if there is none. `end`: 0 of the kernel's own. */
 static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct stack_record *stack, __u32 end)
 {
-	__u32 most = LEAF_ONLY ? 1 : MAX_KERNEL_WALK_DEPTH;
+	__u32 most = SETTING(SETTING_LEAF_ONLY) ? 1 : MAX_KERNEL_WALK_DEPTH;
 	long bytes = bpf_get_stack(ctx, stack->address, most * sizeof(__u64), end ? BPF_F_USER_STACK : 0);
 
 	if (bytes < 0) {
@@ -175,7 +172,7 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct 
 	stack->depth = (__u32)bytes / sizeof(__u64);
 	stack->end = end;
 	/* A walk along frame pointers that has run into zeros is long, but not cut. */
-	if (!LEAF_ONLY && stack->depth >= MAX_KERNEL_WALK_DEPTH && stack->address[MAX_KERNEL_WALK_DEPTH - 1])
+	if (most > 1 && stack->depth >= MAX_KERNEL_WALK_DEPTH && stack->address[MAX_KERNEL_WALK_DEPTH - 1])
 		count(COUNTER_STACKS_TRUNCATED);
 	return send_stack(stack);
 }
@@ -250,6 +247,25 @@ static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *
 	return start;
 }
 
+/* The thread as the recorder's pid namespace numbers it; not 0: that does not see it. */
+static __always_inline int current_thread(__u32 *pid, __u32 *tid)
+{
+	if (SETTING(SETTING_PIDNS_INODE)) {
+		struct bpf_pidns_info ids = {};
+
+		if (bpf_get_ns_current_pid_tgid(SETTING(SETTING_PIDNS_DEVICE), SETTING(SETTING_PIDNS_INODE), &ids, sizeof(ids)))
+			return 1;
+		*pid = ids.tgid;
+		*tid = ids.pid;
+	} else {
+		__u64 ids = bpf_get_current_pid_tgid();
+
+		*pid = ids >> 32;
+		*tid = (__u32)ids;
+	}
+	return 0;
+}
+
 /* The common program: all that needs no walk. */
 int sample(struct bpf_perf_event_data *ctx)
 {
@@ -262,26 +278,15 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct sample_key *key = &walk->key;
 
 	count(COUNTER_SAMPLES);
-#if USE_PIDNS
-	struct bpf_pidns_info ids = {};
-
-	if (bpf_get_ns_current_pid_tgid(PIDNS_DEV, PIDNS_INO, &ids, sizeof(ids))) {
+	if (current_thread(&key->pid, &key->tid)) {
 		count(COUNTER_SAMPLES_OUTSIDE_NAMESPACE);
 		return 0;
 	}
-	key->pid = ids.tgid;
-	key->tid = ids.pid;
-#else
-	__u64 ids = bpf_get_current_pid_tgid();
-
-	key->pid = ids >> 32;
-	key->tid = (__u32)ids;
-#endif
 	key->event = *event & ~WITH_KERNEL;
 	bpf_get_current_comm(key->comm, sizeof(key->comm));
 	key->kernel_stack = *event & WITH_KERNEL ? take_stack(ctx, &walk->stack, 0) : 0;
 	key->user_stack = 0;
-	enum walk_start start = LEAF_ONLY ? WALK_BY_KERNEL : prepare_walk(ctx, walk);
+	enum walk_start start = SETTING(SETTING_LEAF_ONLY) ? WALK_BY_KERNEL : prepare_walk(ctx, walk);
 
 	__u32 end = UNWIND_END_FRAME_POINTERS_ONLY;
 
@@ -340,41 +345,29 @@ int store(struct bpf_perf_event_data *ctx)
 /* A process executes another program, or its first thread ends: what was mapped is not there any more. */
 int forget_mappings(struct bpf_raw_tracepoint_args *ctx)
 {
-#if USE_PIDNS
-	struct bpf_pidns_info ids = {};
+	__u32 pid, tid;
 
-	if (bpf_get_ns_current_pid_tgid(PIDNS_DEV, PIDNS_INO, &ids, sizeof(ids)))
+	if (current_thread(&pid, &tid))
 		return 0;
-	__u32 pid = ids.tgid, tid = ids.pid;
-#else
-	__u64 ids = bpf_get_current_pid_tgid();
-	__u32 pid = ids >> 32, tid = (__u32)ids;
-#endif
 	if (pid == tid)
 		spaces.delete(&pid);
 	return 0;
 }
 
-static __always_inline int hand_over(struct bpf_perf_event_data *ctx, __u32 what)
+/*
+ * Each event has a program of its own, since nothing in the context names the event: an attach cookie would (Linux 5.15),
+ * but the copies of an event that threads inherit do not have it. A Topdown recording has ninety events, so these only say
+ * which it is and go on to the common one, which is verified once. The loader makes them out of this one.
+ */
+int overflow(struct bpf_perf_event_data *ctx)
 {
 	__u32 zero = 0;
 	__u32 *event = overflowed.lookup(&zero);
 
 	/* Nothing else can write here in between: the kernel lets no program run while another is interrupted. */
 	if (event)
-		*event = what;
+		*event = SETTING(SETTING_EVENT);
 	steps.call(ctx, STEP_SAMPLE);
 	count(COUNTER_SAMPLES); /* it comes back only where there is no such program: seen, and nowhere in the tables */
 	return 0;
 }
-
-/*
- * One program for each event, since nothing in the context names the event: an attach cookie would (Linux 5.15), but the
- * copies of an event that threads inherit do not have it. A Topdown recording has ninety events, so these only say
- * which it is and go on to the common one, which is compiled and verified once. The loader adds a line of these per event.
- */
-#define SAMPLE_PROGRAM(event, with_kernel)						\
-	int sample_##event(struct bpf_perf_event_data *ctx)				\
-	{										\
-		return hand_over(ctx, (event) | ((with_kernel) ? WITH_KERNEL : 0));	\
-	}

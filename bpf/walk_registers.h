@@ -58,7 +58,8 @@ static __always_inline enum walk_start begin_walk(struct bpf_perf_event_data *ct
 		BEGIN_WITH(&walk->state, &ctx->regs);
 		return WALK_BEGUN;
 	}
-#if HAS_TASK_REGISTERS
+	if (!SETTING(SETTING_HAS_TASK_REGISTERS))
+		return WALK_BY_KERNEL;
 	/* The window holds nothing yet, and is large enough. */
 	const bpf_user_pt_regs_t *registers = (void *)walk->memory.word;
 	void *task = (void *)walk_current_task();
@@ -72,9 +73,6 @@ static __always_inline enum walk_start begin_walk(struct bpf_perf_event_data *ct
 		return WALK_BY_KERNEL;
 	BEGIN_WITH(&walk->state, registers);
 	return WALK_BEGUN;
-#else
-	return WALK_BY_KERNEL;
-#endif
 }
 
 #endif

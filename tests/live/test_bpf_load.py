@@ -13,6 +13,7 @@ import pytest
 from tdprof.recorder.bpf import compiler_process, unwind_arrays
 from tdprof.recorder.bpf.object_file import LoadError, load_program
 from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, TableSizes
+from tdprof.recorder.call_graph import CallGraph
 from tdprof.unwind.tables import build_file_table
 
 pytestmark = pytest.mark.needs_bpf
@@ -88,9 +89,11 @@ def test_room_for_tables_is_made_up_to_a_bound(cached: Path, monkeypatch: pytest
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_other_events_are_compiled(cached: Path, no_compiler: None) -> None:
-    with pytest.raises(CompiledAnywayError):
-        BpfLoad([True], SIZES)
+def test_one_object_serves_any_events_and_call_graphs(cached: Path, no_compiler: None) -> None:
+    for call_graph in CallGraph:
+        attempt = BpfLoad([False] * 5, SIZES, call_graph)
+        with attempt.finish() as sampler:
+            assert len(sampler.programs) == 5
 
 
 def test_what_the_kernel_refuses_is_compiled_anew(cached: Path, no_compiler: None) -> None:

@@ -4,22 +4,26 @@ bcc brings LLVM, about 100 MB of it; only this short-lived process ever holds it
 interpreter can import the distribution's bcc, so it uses the standard library and bcc only.
 
 It imports bcc, then reads one line, a JSON object: ``text`` (the C source), ``include`` and ``headers`` (folders) and
-``settings`` (defines). No line: nobody needs it any more. It answers with one line, a JSON object: ``maps``,
-``programs`` and ``compiler`` as ``BpfObject`` of object_file.py takes them, or ``{"error": text, "stage": "import" |
-"compile"}``. What bcc and clang print goes to standard error.
+``machine`` (uname's name of the one the programs are for). No line: nobody needs it any more. It answers with one line,
+a JSON object: ``maps``, ``programs`` and ``compiler`` as ``BpfObject`` of object_file.py takes them, or ``{"error":
+text, "stage": "import" | "compile"}``. What bcc and clang print goes to standard error.
 """
 
 import ctypes
 import json
+import mmap
 import os
 import platform
 import struct
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 INSTRUCTION = struct.Struct("<BBhi")  # struct bpf_insn: opcode, registers, offset, immediate
 LOAD_64 = 0x18  # BPF_LD | BPF_IMM | BPF_DW, the one instruction that takes two places
 PSEUDO_MAP_FD = 1
+# The kernel's names of architectures, by which bcc compiles for another than this machine's.
+ARCH = {"x86_64": "x86", "aarch64": "arm64"}
 
 
 def describe_maps(library: Any, module: int) -> tuple[list[dict[str, Any]], dict[int, int]]:
@@ -47,6 +51,18 @@ def describe_maps(library: Any, module: int) -> tuple[list[dict[str, Any]], dict
     return maps, {ask("bpf_table_fd_id", index, number): index for index in indices}
 
 
+def wide_loads(code: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """The 64-bit loads: position in bytes, kind (0: of a constant), lower and upper half (of a constant: unsigned)."""
+    position = 0
+    while position < len(code):
+        opcode, registers, _, low = INSTRUCTION.unpack_from(code, position)
+        size = INSTRUCTION.size * (2 if opcode == LOAD_64 else 1)
+        if opcode == LOAD_64:
+            high = int.from_bytes(code[position + size - 4 : position + size], "little")
+            yield position, registers >> 4, low & 0xFFFFFFFF, high
+        position += size
+
+
 def replace_maps(code: bytes, replacement: dict[int, int]) -> bytes:
     """The instructions with each reference to a map, by descriptor or by index, replaced by the other.
 
@@ -54,20 +70,21 @@ def replace_maps(code: bytes, replacement: dict[int, int]) -> bytes:
         KeyError: there is a reference with no replacement.
     """
     found = bytearray(code)
-    position = 0
-    while position < len(code):
-        opcode, registers, offset, immediate = INSTRUCTION.unpack_from(code, position)
-        if opcode == LOAD_64 and registers >> 4 == PSEUDO_MAP_FD:
-            INSTRUCTION.pack_into(found, position, opcode, registers, offset, replacement[immediate])
-        position += INSTRUCTION.size * (2 if opcode == LOAD_64 else 1)
+    for position, kind, number, _ in wide_loads(code):
+        if kind == PSEUDO_MAP_FD:
+            opcode, registers, offset, _ = INSTRUCTION.unpack_from(code, position)
+            INSTRUCTION.pack_into(found, position, opcode, registers, offset, replacement[number])
     return bytes(found)
 
 
 def compile_programs(bcc: Any, request: dict[str, Any]) -> dict[str, Any]:
     """The answer to a request."""
     os.environ["BCC_KERNEL_SOURCE"] = request["headers"]
+    if request["machine"] != platform.machine():
+        os.environ["ARCH"] = ARCH[request["machine"]]
+    # What is taken of the C library's headers is the same on all machines.
     flags = ["-I/usr/include", f"-I/usr/include/{platform.machine()}-linux-gnu", f"-I{request['include']}"]
-    flags += [f"-D{name}={value}" for name, value in request["settings"].items()]
+    flags += [f"-DPAGE_SIZE={mmap.PAGESIZE}"]  # bcc makes the rings that it declares
     try:
         bpf = bcc.BPF(text=request["text"], cflags=flags)
     except Exception as error:  # bcc raises nothing more precise; what clang said went to stderr

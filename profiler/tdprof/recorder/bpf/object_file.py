@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from tdprof.recorder.bpf.compiler import INSTRUCTION, replace_maps
 from tdprof.recorder.bpf.maps import bpf
+from tdprof.recorder.bpf.settings import Setting, settings_in
 from tdprof.recorder.limits import unlimited_locked_memory
 
 BPF_MAP_CREATE = 0
@@ -47,7 +48,7 @@ class MapSpec:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Instructions, in which a map stands as its index among the object's maps."""
+    """Instructions, in which a map stands as its index among the object's maps, and a setting as its place."""
 
     name: str
     code: bytes
@@ -119,6 +120,8 @@ def _check_code(code: bytes, maps: int) -> None:
     if not code or len(code) % INSTRUCTION.size:
         raise ValueError(f"{len(code)} bytes are no instructions")
     replace_maps(code, {index: index for index in range(maps)})
+    for _, number in settings_in(code):
+        Setting(number)
 
 
 class Loaded(NamedTuple):

@@ -7,10 +7,8 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tdprof.capture.spool import STACKS_FILE, SpoolWriter
 from tdprof.linux.user_cache import user_cache
@@ -23,6 +21,7 @@ from tdprof.recorder.bpf.object_file import (
     BpfObject,
     Loaded,
     LoadError,
+    Program,
     attach_tracepoint,
     close_all,
     create_maps,
@@ -30,6 +29,8 @@ from tdprof.recorder.bpf.object_file import (
     load_one,
     load_program,
 )
+from tdprof.recorder.bpf.settings import WITH_KERNEL, Setting, filled_in
+from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources
 from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.limits import unlimited_locked_memory
@@ -96,33 +97,22 @@ class BpfLoad:
         """
         self._sizes = sizes
         self._call_graph = call_graph
-        self._events = len(with_kernel)
-        self._request = _request(with_kernel, call_graph)
+        self._with_kernel = with_kernel
         self._cache = BpfCache(user_cache("bpf"))
+        self._folder, self._machine = folder_of_sources(), platform.machine()
+        # All that the compiler's answer depends on.
+        self._key = {"machine": self._machine, "sources": checksums(self._folder)}
         self._to_store: BpfObject | None = None
         self._compiler: CompilerProcess | None = None
         self._cached = self._cache.load(self._key)
         if self._cached is None:
             self._start_compiler()
 
-    @property
-    def _key(self) -> dict[str, object]:
-        """All that the compiler's answer depends on."""
-        headers = sorted(Path(self._request["headers"]).rglob("*.h"))
-        include = sorted(Path(self._request["include"]).glob("*.h"))
-        return {
-            "text": self._request["text"],
-            "headers": [path.read_text() for path in (*include, *headers)],
-            "settings": self._request["settings"],
-            "machine": platform.machine(),
-            "kernel": platform.release(),
-        }
-
     def _start_compiler(self) -> None:
         from tdprof.recorder.bpf.compiler_process import CompilerProcess  # what it needs is slow to load
 
         self._compiler = CompilerProcess()
-        self._compiler.ask(self._request)
+        self._compiler.ask(compiler_request(self._folder, self._machine))
 
     def finish(self) -> "BpfSampler":
         """Wait for the programs.
@@ -147,9 +137,10 @@ class BpfLoad:
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
         sizes |= {"missing": _QUESTIONS_BYTES} | self._sizes.arrays.entries()
         types = dict.fromkeys(TRACEPOINTS, BPF_PROG_TYPE_RAW_TRACEPOINT)
-        loaded = load_object(found, sizes, types, optional=("walk", *TRACEPOINTS))
+        programs = _with_settings(found, _settings(self._call_graph), self._with_kernel)
+        loaded = load_object(programs, sizes, types, optional=("walk", *TRACEPOINTS))
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
-        return BpfSampler(found, loaded, self._events, self._sizes, wants_walk=walks)
+        return BpfSampler(programs, loaded, len(self._with_kernel), self._sizes, wants_walk=walks)
 
     def _compiled(self) -> BpfObject:
         assert self._compiler
@@ -176,22 +167,29 @@ class BpfLoad:
             self._compiler = None
 
 
-def _request(with_kernel: Sequence[bool], call_graph: CallGraph) -> dict[str, Any]:
-    """What the compiler is asked; see compiler.py for the keys."""
-    folder = files("tdprof") / "bpf"
-    lines = [f"SAMPLE_PROGRAM({event}, {int(kernel)})\n" for event, kernel in enumerate(with_kernel)]
-    # The load decides how large tables are, so that one object serves them all.
-    settings = {"ROWS": 1, "STACK_SLOTS": 1 << 16, "RING_PAGES": 1, "PAGE_SIZE": mmap.PAGESIZE, "USE_PIDNS": 0}
-    settings |= {"LEAF_ONLY": int(call_graph is CallGraph.NONE), "HAS_TASK_REGISTERS": int(has_task_registers())}
+def _settings(call_graph: CallGraph) -> dict[Setting, int]:
+    """What the programs are told of this machine and this recording."""
     namespace = os.stat("/proc/self/ns/pid")
-    if namespace.st_ino != INITIAL_PID_NAMESPACE:
-        settings |= {"USE_PIDNS": 1, "PIDNS_DEV": namespace.st_dev, "PIDNS_INO": namespace.st_ino}
+    is_initial = namespace.st_ino == INITIAL_PID_NAMESPACE
     return {
-        "text": (folder / "sample.bpf.c").read_text() + "".join(lines),
-        "include": str(folder),
-        "headers": str(folder / "stand-in"),
-        "settings": settings,
+        Setting.PIDNS_DEVICE: namespace.st_dev,
+        Setting.PIDNS_INODE: 0 if is_initial else namespace.st_ino,
+        Setting.LEAF_ONLY: int(call_graph is CallGraph.NONE),
+        Setting.HAS_TASK_REGISTERS: int(has_task_registers()),
     }
+
+
+def _with_settings(found: BpfObject, settings: Mapping[Setting, int], with_kernel: Sequence[bool]) -> BpfObject:
+    """The object with its constants filled in, and a copy of the event's own program for each event."""
+    programs = []
+    for program in found.programs:
+        if program.name != "overflow":
+            programs.append(Program(program.name, filled_in(program.code, settings)))
+            continue
+        for event, kernel in enumerate(with_kernel):
+            what = {Setting.EVENT: event | (WITH_KERNEL if kernel else 0)}
+            programs.append(Program(f"sample_{event}", filled_in(program.code, what)))
+    return replace(found, programs=programs)
 
 
 def has_task_registers() -> bool:

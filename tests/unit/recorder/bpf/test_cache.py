@@ -17,8 +17,9 @@ from tdprof.linux.user_cache import user_cache
 from tdprof.recorder.bpf.cache import MOST_FILES, BpfCache
 from tdprof.recorder.bpf.compiler import replace_maps
 from tdprof.recorder.bpf.object_file import BpfObject, Compiler, MapSpec, Program
+from tdprof.recorder.bpf.settings import MARK
 
-KEY = {"text": "int f;", "settings": {"ROWS": 1}}
+KEY = {"machine": "x86_64", "sources": {"sample.bpf.c": 1}}
 LOAD_MAP_1 = struct.pack("<BBhiQ", 0x18, 0x12, 0, 1, 0)
 EXIT = struct.pack("<BBhi", 0x95, 0, 0, 0)
 
@@ -49,7 +50,7 @@ def test_an_object_is_found_again(cache: BpfCache, compiled: BpfObject, tmp_path
     assert cache.load(KEY) is None
     cache.store(KEY, compiled)
     assert cache.load(KEY) == compiled
-    assert cache.load({**KEY, "text": "int g;"}) is None
+    assert cache.load({**KEY, "machine": "aarch64"}) is None
     assert only_file(tmp_path).stat().st_mode & 0o777 == 0o600
     assert only_file(tmp_path).parent.stat().st_mode & 0o777 == 0o700
 
@@ -187,6 +188,7 @@ def test_damage_is_a_miss(place: int, flip: int, tmp_path_factory: pytest.TempPa
         {"programs": [{"name": "f", "code": "95"}]},
         {"programs": [{"name": "f", "code": "no hex"}]},
         {"programs": [{"name": "f", "code": (LOAD_MAP_1 + EXIT).hex()}], "maps": []},
+        {"programs": [{"name": "f", "code": (struct.pack("<BBhiII", 0x18, 0, 0, 99, 0, MARK) + EXIT).hex()}]},
         {"compiler": {}},
         {"compiler": 3},
     ],

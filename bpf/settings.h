@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What the loader fills into the compiled programs (tdprof/recorder/bpf/settings.py), so that one object serves every
+ * event and every machine of its architecture. The verifier sees constants: what they switch off need not even be known
+ * to the kernel.
+ */
+#ifndef TDPROF_SETTINGS_H
+#define TDPROF_SETTINGS_H
+
+enum setting {
+	SETTING_EVENT,			/* what `overflow` hands over; each event has a copy of that program */
+	SETTING_PIDNS_DEVICE,		/* the pid namespace as which processes are numbered */
+	SETTING_PIDNS_INODE,		/* 0: the kernel's first */
+	SETTING_LEAF_ONLY,		/* 1: no call chains, only where the sample was taken */
+	SETTING_HAS_TASK_REGISTERS,	/* 1: the kernel tells a thread's user registers while it runs kernel code (Linux 5.15) */
+	SETTINGS
+};
+
+/* Until it is filled in, a setting is a 64-bit constant with this above and its number below. */
+#define SETTING_MARK 0x7d5e7713ULL
+
+#define SETTING(which)									\
+	({										\
+		__u64 value_;								\
+											\
+		asm("%0 = %1 ll" : "=r"(value_) : "i"(SETTING_MARK << 32 | (which)));	\
+		value_;									\
+	})
+
+#endif

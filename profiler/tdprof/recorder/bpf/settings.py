@@ -1,0 +1,41 @@
+"""What the BPF programs are told at the load rather than when they are compiled: the constants of bpf/settings.h."""
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+
+from tdprof.recorder.bpf.compiler import INSTRUCTION, wide_loads
+
+MARK = 0x7D5E7713  # SETTING_MARK
+WITH_KERNEL = 1 << 31  # of the setting EVENT, as in bpf/sample.bpf.c
+
+
+class Setting(IntEnum):
+    """``enum setting`` of bpf/settings.h."""
+
+    EVENT = 0
+    PIDNS_DEVICE = 1
+    PIDNS_INODE = 2
+    LEAF_ONLY = 3
+    HAS_TASK_REGISTERS = 4
+
+
+def settings_in(code: bytes) -> Iterator[tuple[int, int]]:
+    """Each place that a program's instructions have for a setting: (position in bytes, number of the setting)."""
+    for position, kind, low, high in wide_loads(code):
+        if kind == 0 and high == MARK:
+            yield position, low
+
+
+def filled_in(code: bytes, values: Mapping[Setting, int]) -> bytes:
+    """The instructions with each setting's value where its place is.
+
+    Raises:
+        KeyError: a setting has no value.
+    """
+    found = bytearray(code)
+    for position, number in settings_in(code):
+        value = values[Setting(number)]
+        for part, half in enumerate((value & 0xFFFFFFFF, value >> 32)):
+            start = position + (part + 1) * INSTRUCTION.size - 4
+            found[start : start + 4] = half.to_bytes(4, "little")
+    return bytes(found)
