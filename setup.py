@@ -1,8 +1,11 @@
-"""The two plain-C libraries; everything else about the package stands in pyproject.toml."""
+"""The two plain-C libraries and the BPF programs; everything else about the package stands in pyproject.toml."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 CFLAGS = ["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 
@@ -23,7 +26,18 @@ def plain_c(name: str, folder: str) -> Extension:
     )
 
 
+class BuildWithBpf(build_py):
+    """Adds the compiled BPF programs to a wheel, if this machine can compile them; else recording needs bcc."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            folder = Path(self.build_lib, "tdprof/bpf/objects")
+            subprocess.run([sys.executable, "tools/generate-bpf", folder], check=False)
+
+
 setup(
+    cmdclass={"build_py": BuildWithBpf},
     ext_modules=[
         plain_c(name, folder)
         for name, folder in (("tdprof._native", "profiler/native"), ("arm_spe._native", "spe/native"))

@@ -23,7 +23,7 @@ def _perf_refusal() -> str:
 
 
 @pytest.fixture(scope="session")
-def _bpf_refusal(tmp_path_factory: pytest.TempPathFactory, _perf_refusal: str) -> str:
+def bpf_refusal(tmp_path_factory: pytest.TempPathFactory, _perf_refusal: str) -> str:
     if _perf_refusal:
         return _perf_refusal
     folder = tmp_path_factory.mktemp("probe") / "capture"
@@ -33,7 +33,7 @@ def _bpf_refusal(tmp_path_factory: pytest.TempPathFactory, _perf_refusal: str) -
 
 @pytest.fixture(autouse=True)
 def _skip_where_impossible(request: pytest.FixtureRequest) -> None:
-    for marker, refusal in (("needs_perf", "_perf_refusal"), ("needs_bpf", "_bpf_refusal")):
+    for marker, refusal in (("needs_perf", "_perf_refusal"), ("needs_bpf", "bpf_refusal")):
         if request.node.get_closest_marker(marker) and (reason := request.getfixturevalue(refusal)):
             pytest.skip(reason)
     if request.node.get_closest_marker("needs_root") and os.geteuid() != 0:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tdprof.recorder.bpf.sources import MACHINES
+
 PROJECT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.slow
@@ -75,7 +77,7 @@ def files_below(folder: str, prefix: str) -> set[str]:
     }
 
 
-def test_the_wheel_holds_what_is_needed_and_nothing_else(built: Path) -> None:
+def test_the_wheel_holds_what_is_needed_and_nothing_else(built: Path, bpf_refusal: str) -> None:
     wheel = wheel_of(built)
     assert "-cp311-abi3-linux_" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
@@ -96,6 +98,8 @@ def test_the_wheel_holds_what_is_needed_and_nothing_else(built: Path) -> None:
     wanted |= {"tdprof/py.typed", "arm_spe/py.typed", "tdprof/_native.abi3.so"}
     if any((PROJECT / "spe/native").glob("*.c")):
         wanted.add("arm_spe/_native.abi3.so")
+    if not bpf_refusal:  # who may load BPF programs here has compiled them with bcc
+        wanted |= {f"tdprof/bpf/objects/{machine}.json" for machine in MACHINES}
     assert wanted - names == set()
     extra = {name for name in names - wanted if ".dist-info/" not in name and not name.endswith((".pyi", ".proto"))}
     assert extra == set()
@@ -131,9 +135,11 @@ def test_the_installed_wheel_records_and_reports(built: Path, tmp_path: Path) ->
     [check] = [check for check in doctor["checks"] if check["name"] == "compiled-parts"]
     assert (check["status"] == "ok") == any((PROJECT / "spe/native").glob("*.c")), check
     assert "for tdprof" not in check["detail"]
-    # The BPF program came out of the wheel, too, wherever this machine lets one load.
+    # The BPF programs came out of the wheel, too, wherever this machine lets them load, and compiled.
     in_tree = json.loads(run(sys.executable, "-m", "tdprof", "doctor", "--json", cwd=tmp_path).stdout)
     assert doctor["rung"] == in_tree["rung"]
+    [bcc] = [check for check in doctor["checks"] if check["name"] == "bcc"]
+    assert bcc["detail"].startswith("not needed") == (doctor["rung"] != "ring-buffer"), bcc
 
 
 @pytest.mark.needs_perf

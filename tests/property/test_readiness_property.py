@@ -64,7 +64,7 @@ def test_no_content_is_too_odd(files: dict[str, bytes]) -> None:
             *pmus.check_core_pmus(machine, pmus.count_together),
             pmus.check_other_pmus(machine),
             pmus.check_spe(machine, "aarch64"),
-            software.check_bcc(machine, []),
+            software.check_bcc(machine, [], None),
             software.check_debug_data(machine),
         ]
     for check in checks:

@@ -7,6 +7,7 @@ import pytest
 
 from tdprof.capture.manifest import Rung
 from tdprof.linux.elf import open_elf
+from tdprof.recorder.bpf.object_file import BpfObject, Compiler
 from tdprof.recorder.readiness import pmus, settings, software
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
@@ -275,7 +276,7 @@ def test_missing_bcc_names_the_distributions_package(machine: Machine, tmp_path:
     without = tmp_path / "python"
     without.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'bcc'\" >&2; exit 1\n")
     without.chmod(0o755)
-    check = software.check_bcc(machine, [str(without), str(tmp_path / "nowhere")])
+    check = software.check_bcc(machine, [str(without), str(tmp_path / "nowhere")], None)
     assert (check.status, check.fix) == (CheckStatus.WARN, fix)
     assert "No module named 'bcc'" in check.detail
 
@@ -284,8 +285,14 @@ def test_bcc_of_the_second_interpreter_counts(machine: Machine, tmp_path: Path) 
     with_bcc = tmp_path / "python"
     with_bcc.write_text("#!/bin/sh\necho 0.29.1\n")
     with_bcc.chmod(0o755)
-    check = software.check_bcc(machine, ["/bin/false", str(with_bcc)])
+    check = software.check_bcc(machine, ["/bin/false", str(with_bcc)], None)
     assert (check.status, check.detail) == (CheckStatus.OK, f"0.29.1 through {with_bcc}")
+
+
+def test_bcc_is_not_needed_where_compiled_programs_came_with_the_package(machine: Machine) -> None:
+    shipped = BpfObject([], [], Compiler("bcc.py", "0.26.0", 0, 0))
+    check = software.check_bcc(machine, ["/bin/false"], shipped)
+    assert (check.status, check.detail) == (CheckStatus.OK, "not needed: the BPF programs came compiled (bcc 0.26.0)")
 
 
 def test_debug_data_without_a_libc_in_sight_is_unknown(machine: Machine) -> None:

@@ -30,7 +30,7 @@ from tdprof.recorder.bpf.object_file import (
     load_program,
 )
 from tdprof.recorder.bpf.settings import WITH_KERNEL, Setting, filled_in
-from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources
+from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
 from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.limits import unlimited_locked_memory
@@ -85,7 +85,7 @@ class TableSizes:
 
 
 class BpfLoad:
-    """A load under way: compiled by an earlier run, or being compiled in another process while the caller prepares."""
+    """A load under way: compiled when the wheel was built, by an earlier run, or now, while the caller prepares."""
 
     def __init__(self, with_kernel: Sequence[bool], sizes: TableSizes, call_graph: CallGraph = CallGraph.AUTO) -> None:
         """Begin.
@@ -100,13 +100,16 @@ class BpfLoad:
         self._with_kernel = with_kernel
         self._cache = BpfCache(user_cache("bpf"))
         self._folder, self._machine = folder_of_sources(), platform.machine()
-        # All that the compiler's answer depends on.
-        self._key = {"machine": self._machine, "sources": checksums(self._folder)}
+        self._shipped = shipped_object(self._folder, self._machine)
+        self._cached: BpfObject | None = None
         self._to_store: BpfObject | None = None
         self._compiler: CompilerProcess | None = None
-        self._cached = self._cache.load(self._key)
-        if self._cached is None:
-            self._start_compiler()
+        if self._shipped is None:
+            # All that the compiler's answer depends on.
+            self._key = {"machine": self._machine, "sources": checksums(self._folder)}
+            self._cached = self._cache.load(self._key)
+            if self._cached is None:
+                self._start_compiler()
 
     def _start_compiler(self) -> None:
         from tdprof.recorder.bpf.compiler_process import CompilerProcess  # what it needs is slow to load
@@ -125,12 +128,12 @@ class BpfLoad:
                 return self._sampler(self._cached)
             except LoadError:
                 self._start_compiler()
-        compiled = self._compiled()
+        compiled = self._shipped or self._compiled()
         try:
             sampler = self._sampler(compiled)
         except LoadError as error:
             raise BpfUnavailableError(f"the BPF program did not load: {error}") from error
-        self._to_store = compiled
+        self._to_store = None if self._shipped else compiled
         return sampler
 
     def _sampler(self, found: BpfObject) -> "BpfSampler":

@@ -1,9 +1,15 @@
-"""What the BPF programs are compiled from."""
+"""What the BPF programs are compiled from, and the objects that a wheel has of them."""
 
+import json
 import zlib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from tdprof.recorder.bpf.object_file import BpfObject
+
+# Each has an object in a wheel (tools/generate-bpf).
+MACHINES = ("x86_64", "aarch64")
 
 
 def folder_of_sources() -> Path:
@@ -25,3 +31,14 @@ def compiler_request(folder: Path, machine: str) -> dict[str, Any]:
         "headers": str(folder / "stand-in"),
         "machine": machine,
     }
+
+
+def shipped_object(folder: Path, machine: str) -> BpfObject | None:
+    """The object for a machine that came with the sources, if it was made of exactly these."""
+    try:
+        content = json.loads((folder / "objects" / f"{machine}.json").read_bytes())
+        if content["machine"] != machine or content["sources"] != checksums(folder):
+            return None
+        return BpfObject.from_json(content["object"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

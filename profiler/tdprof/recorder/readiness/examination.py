@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tdprof.capture.manifest import Rung
 from tdprof.recorder.bpf.compiler_process import bpf_interpreters
+from tdprof.recorder.bpf.sources import folder_of_sources, shipped_object
 from tdprof.recorder.capabilities import may_load_bpf
 from tdprof.recorder.host import online_cpus
 from tdprof.recorder.readiness import pmus, settings, software
@@ -33,7 +34,8 @@ def examine(machine: Machine) -> Examination:
     """Check the whole chain; takes about a second."""
     architecture = platform.machine()
     trial = try_recording()
-    bcc = software.check_bcc(machine, bpf_interpreters())
+    shipped = shipped_object(folder_of_sources(), architecture)
+    bcc = software.check_bcc(machine, bpf_interpreters(), shipped)
     is_allowed = may_load_bpf()
     is_hindered = trial.rung is None or (trial.rung is Rung.RING_BUFFER and is_allowed and bcc.status is CheckStatus.OK)
     container = settings.check_container(machine, is_hindered=is_hindered)

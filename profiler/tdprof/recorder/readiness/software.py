@@ -10,14 +10,19 @@ from pathlib import Path
 
 from tdprof.linux.elf import ElfError, open_elf
 from tdprof.native.library import load_native
+from tdprof.recorder.bpf.object_file import BpfObject
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 
 _IMPORT_TIMEOUT_S = 20
 
 
-def check_bcc(machine: Machine, interpreters: Sequence[str]) -> Check:
-    """Whether one of the interpreters imports bcc; the loader takes the first that does."""
+def check_bcc(machine: Machine, interpreters: Sequence[str], shipped: BpfObject | None) -> Check:
+    """Whether one of the interpreters imports bcc, of which the loader takes the first. Needed if nothing shipped."""
+    if shipped:
+        return Check(
+            "bcc", CheckStatus.OK, f"not needed: the BPF programs came compiled (bcc {shipped.compiler.version})"
+        )
     tried = []
     for interpreter in interpreters:
         try:
