@@ -56,6 +56,11 @@ static __always_inline enum walk_start begin_walk(struct bpf_perf_event_data *ct
 		if (!IS_64_BIT(&ctx->regs))
 			return WALK_BY_KERNEL;
 		BEGIN_WITH(&walk->state, &ctx->regs);
+		/*
+		 * Keeps this apart from the same below: merged, the registers would be read through a pointer that is the context
+		 * or not, which the verifier refuses.
+		 */
+		asm volatile("" ::: "memory");
 		return WALK_BEGUN;
 	}
 	if (!SETTING(SETTING_HAS_TASK_REGISTERS))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.verified import MOST_INSTRUCTIONS, verified_instructions
 from tdprof.recorder.bpf import compiler_process, unwind_arrays
 from tdprof.recorder.bpf.object_file import LoadError, load_program
 from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, TableSizes
@@ -116,3 +117,10 @@ def test_what_was_compiled_anew_is_kept(cached: Path) -> None:
 def test_a_refusal_says_what_the_verifier_said() -> None:
     with pytest.raises(LoadError, match=r"^broken: R0 !read_ok$"):
         load_program("broken", struct.pack("<BBhi", 0x95, 0, 0, 0))
+
+
+def test_the_verifier_has_not_much_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    verified = verified_instructions(tmp_path)
+    assert verified.keys() == MOST_INSTRUCTIONS.keys()
+    assert {name for name, count in verified.items() if not 0 < count <= MOST_INSTRUCTIONS[name]} == set(), verified
