@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tdprof.recorder.events import parse_event
-from tdprof.recorder.readiness.pmus import group_runs
+from tdprof.recorder.pmu import group_runs
 
 TDPROF = [sys.executable, "-m", "tdprof"]
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -25,7 +25,8 @@ from tdprof.pipeline.count import evaluate_counts, measure, plan_counting
 from tdprof.pipeline.plan import select_metrics
 from tdprof.recorder.counted_run import CountedRun, Subject
 from tdprof.recorder.events import Event, core_pmus, parse_events
-from tdprof.recorder.pmu import find_arm_pmu, parse_cpus, probe_counters
+from tdprof.recorder.host import online_cpus
+from tdprof.recorder.pmu import find_arm_pmu, probe_counters
 from tdprof.recorder.workload import check_command
 from tdprof.report import counts
 from tdprof.report.counts import Selection
@@ -296,8 +297,7 @@ def _subject(given: _Options) -> Subject:
         pids = tuple(int(pid) for pid in given.pids.split(",")) if given.pids else ()
     except ValueError as error:
         raise TdprofError(f"-p takes process numbers, not '{given.pids}'", hint="pgrep -a NAME", status=2) from error
-    online = Path("/sys/devices/system/cpu/online").read_text().strip() if given.all_cpus else ""
-    return Subject(given.command_line, pids, tuple(parse_cpus(online)))
+    return Subject(given.command_line, pids, tuple(online_cpus()) if given.all_cpus else ())
 
 
 def _software_only_notes(choice: CatalogChoice | None, plain: Sequence[Event]) -> list[str]:

@@ -11,12 +11,13 @@ from tdprof.capture.spool import RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import ReadFormat, SampleType
 from tdprof.recorder import perf_event as pe
+from tdprof.recorder.event_group import open_group, open_whole_group
 from tdprof.recorder.events import Event
-from tdprof.recorder.host import perf_event_paranoid, read_setting
+from tdprof.recorder.host import perf_event_paranoid
 from tdprof.recorder.limits import raised_descriptor_limit
+from tdprof.recorder.refusals import Scope, open_error
 from tdprof.recorder.ring import PerfRing
 
-MAX_SAMPLE_RATE = "/proc/sys/kernel/perf_event_max_sample_rate"
 # The default perf_event_mlock_kb lets an ordinary user lock 512 kB of data and one page a CPU.
 RING_BYTES = 512 << 10
 SIDE_BAND_SAMPLE_TYPE = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME | SampleType.CPU
@@ -38,6 +39,13 @@ class SamplingTarget:
     @property
     def is_system_wide(self) -> bool:
         return list(self.tasks) == [-1]
+
+    @property
+    def scope(self) -> Scope:
+        """Whose events these are."""
+        if self.is_system_wide:
+            return Scope.SYSTEM
+        return Scope.COMMAND if self.starts_at_exec else Scope.PROCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +135,8 @@ class AttachedEvents:
                 self._open_group(rows, places)
             on_failure.pop_all()
 
-    def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int, leader: int = -1) -> int:
-        # A group's members follow their leader; only the leader waits for exec or for enable().
-        attr.disabled = leader < 0
-        attr.enable_on_exec = leader < 0 and self._target.starts_at_exec
-        attr.inherit = 1
-        attr.sample_id_all = 1
-        attr.use_clockid = 1
-        attr.clockid = pe.CLOCK_MONOTONIC
-        fd = pe.perf_event_open(attr, task, cpu, leader)
+    def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int) -> int:
+        [fd] = open_whole_group([_inherited(attr)], task, cpu, starts_at_exec=self._target.starts_at_exec)
         self._closing.callback(os.close, fd)
         return fd
 
@@ -166,11 +167,11 @@ class AttachedEvents:
                 try:
                     fd = self._open(attr, task, cpu)
                 except OSError as second:
-                    raise open_error("side-band records", second, self._target) from second
+                    raise open_error("side-band records", second, self._target.scope) from second
             elif error.errno == errno.ESRCH and len(self._target.tasks) > 1:
                 return  # the thread ended meanwhile
             else:
-                raise open_error("side-band records", error, self._target) from error
+                raise open_error("side-band records", error, self._target.scope) from error
         self.side_band.append(fd)
         self._give_ring(fd, cpu)
 
@@ -187,7 +188,7 @@ class AttachedEvents:
             self._clocks.append(self._open(attr, task, -1))
         except OSError as error:
             if error.errno != errno.ESRCH or len(self._target.tasks) == 1:
-                raise open_error("a clock", error, self._target) from error
+                raise open_error("a clock", error, self._target.scope) from error
 
     def _give_ring(self, fd: int, cpu: int) -> None:
         if cpu in self.rings:
@@ -206,37 +207,55 @@ class AttachedEvents:
     def _open_group(self, rows: Sequence[int], places: Sequence[tuple[int, int]]) -> None:
         """Open some of the events, by their indices, as one group for each (task, CPU)."""
         failures: dict[int, OSError] = {}
-        events, rates, programs = {row: self._events[row] for row in rows}, self._rates, self._programs
+
+        def refused(index: int, error: OSError) -> bool:
+            failures[rows[index]] = error
+            self._check_refusal(rows[index], error)
+            return index > 0  # without its leader there is no group
+
         for task, cpu in places:
-            leader = -1
-            for row, event in events.items():
+            attrs = [
+                _inherited(_sampling_attr(self._events[row], self._rates[row], to_ring=self._programs is None))
+                for row in rows
+            ]
+            opened = open_group(attrs, task, cpu, refused, starts_at_exec=self._target.starts_at_exec)
+            for fd in opened:
+                if fd is not None:
+                    self._closing.callback(os.close, fd)
+            for index, (row, fd) in enumerate(zip(rows, opened, strict=True)):
+                if fd is None:
+                    continue
                 try:
-                    fd = self._open(_sampling_attr(event, rates[row], to_ring=programs is None), task, cpu, leader)
-                    if programs is not None:
-                        pe.set_bpf(fd, programs[row])
+                    if self._programs is not None:
+                        pe.set_bpf(fd, self._programs[row])
                 except OSError as error:
-                    failures[row] = error
-                    # A thread that ended, or a PMU that belongs to other cores than this one.
-                    if error.errno in (errno.ESRCH, errno.ENOENT, errno.ENODEV, errno.EINVAL):
-                        if leader < 0:
-                            break
+                    if refused(index, error):
                         continue
-                    if event.exclude_user and error.errno in (errno.EACCES, errno.EPERM):
-                        raise TdprofError(
-                            f"not allowed to sample the kernel: kernel.perf_event_paranoid is {perf_event_paranoid()}",
-                            hint="sudo sysctl kernel.perf_event_paranoid=1, or run tdprof with sudo",
-                        ) from error
-                    raise open_error(event.name, error, self._target, rates[row]) from error
-                if leader < 0:
-                    leader = fd
+                    break
+                if not index:
                     self._leaders.append(fd)
                 self.sampling[row].append(fd)
                 if cpu in self.rings:
                     pe.set_output(fd, self.rings[cpu].fd)
-        for row, event in events.items():
+        for row in rows:
             if not self.sampling[row]:
                 failure = failures.get(row) or next(iter(failures.values()))
-                raise open_error(event.name, failure, self._target, rates[row]) from failure
+                raise self._refusal(row, failure) from failure
+
+    def _check_refusal(self, row: int, error: OSError) -> None:
+        """Raise unless a thread ended, or the PMU belongs to other cores than this one."""
+        if error.errno in (errno.ESRCH, errno.ENOENT, errno.ENODEV, errno.EINVAL):
+            return
+        if self._events[row].exclude_user and error.errno in (errno.EACCES, errno.EPERM):
+            raise TdprofError(
+                f"not allowed to sample the kernel: kernel.perf_event_paranoid is {perf_event_paranoid()}",
+                hint="sudo sysctl kernel.perf_event_paranoid=1, or run tdprof with sudo",
+            ) from error
+        raise self._refusal(row, error) from error
+
+    def _refusal(self, row: int, error: OSError) -> TdprofError:
+        rate = self._rates[row]
+        return open_error(self._events[row].name, error, self._target.scope, frequency_hz=rate.frequency_hz)
 
     def recorded_cpus(self) -> list[int]:
         """CPUs that events were opened on."""
@@ -325,6 +344,15 @@ class AttachedEvents:
         self.close()
 
 
+def _inherited(attr: pe.PerfEventAttr) -> pe.PerfEventAttr:
+    """What all events of a recording have in common."""
+    attr.inherit = 1
+    attr.sample_id_all = 1
+    attr.use_clockid = 1
+    attr.clockid = pe.CLOCK_MONOTONIC
+    return attr
+
+
 def _sampling_attr(event: Event, rate: Rate, *, to_ring: bool) -> pe.PerfEventAttr:
     attr = event.attr()
     attr.freq = rate.frequency_hz > 0
@@ -336,52 +364,6 @@ def _sampling_attr(event: Event, rate: Rate, *, to_ring: bool) -> pe.PerfEventAt
     attr.watermark = 1
     attr.wakeup_watermark = RING_BYTES // 4
     return attr
-
-
-def open_error(what: str, error: OSError, target: SamplingTarget, rate: Rate | None = None) -> TdprofError:
-    """The kernel's refusal in words: what it means and the command that changes it."""
-    code = error.errno
-    if code in (errno.EMFILE, errno.ENFILE):
-        return TdprofError("too many open files for this many events, threads and CPUs", hint="ulimit -n 65536")
-    paranoid = perf_event_paranoid()
-    if paranoid is None or code == errno.ENOSYS:
-        return TdprofError(
-            "perf events are not available: the kernel lacks them, or a container's seccomp filter hides them",
-            hint="run outside the container, or with --security-opt seccomp=unconfined",
-        )
-    if code in (errno.EACCES, errno.EPERM):
-        if target.is_system_wide:
-            wanted, scope = 0, "the whole system"
-        elif target.starts_at_exec:
-            wanted, scope = 2, "your own programs"
-        else:
-            wanted, scope = 2, "this process"
-        if paranoid > wanted or target.is_system_wide:
-            return TdprofError(
-                f"not allowed to record {scope}: kernel.perf_event_paranoid is {paranoid}",
-                hint=f"sudo sysctl kernel.perf_event_paranoid={wanted}, or run tdprof with sudo",
-            )
-        return TdprofError(
-            f"not allowed to record {scope}: {error.strerror}",
-            hint="you can record your own processes; for others run tdprof with sudo",
-        )
-    if code == errno.ESRCH:
-        return TdprofError("the process ended before it could be recorded")
-    limit = read_setting(MAX_SAMPLE_RATE)
-    if code == errno.EINVAL and rate and limit is not None and rate.frequency_hz > limit:
-        return TdprofError(
-            f"{rate.frequency_hz} Hz is above the kernel's limit of {limit} Hz",
-            hint=f"use -F {limit} or less, or raise kernel.perf_event_max_sample_rate",
-        )
-    if code in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
-        return TdprofError(
-            f"this machine cannot sample '{what}': no PMU here counts it with overflow interrupts ({error.strerror})",
-            hint="tdprof record -e cpu-clock -- CMD samples time instead; tdprof doctor shows the PMUs",
-        )
-    return TdprofError(
-        f"the PMU refuses the event '{what}': {error.strerror}",
-        hint="check its code and modifiers; tdprof doctor shows the PMUs",
-    )
 
 
 def can_open(event: Event, *, sampling: bool) -> bool:

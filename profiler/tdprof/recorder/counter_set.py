@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tdprof.errors import TdprofError
 from tdprof.recorder import perf_event as pe
+from tdprof.recorder.event_group import open_group
 from tdprof.recorder.events import SOFTWARE_EVENTS, Event
 from tdprof.recorder.limits import raised_descriptor_limit
 from tdprof.recorder.perf_event import Count
+from tdprof.recorder.refusals import Scope, not_permitted, open_error
 
 # What the kernel answers for an event that this machine, or this kind of target, does not have.
 _UNSUPPORTED = {errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL}
@@ -38,12 +39,12 @@ class CountingTarget:
         """(pid, cpu) pairs for perf_event_open."""
         return [(tid, -1) for tid in self.tids] if self.tids else [(-1, cpu) for cpu in self.cpus]
 
-
-def not_permitted(what: str, error: OSError) -> TdprofError:
-    """The kernel's refusal, with the setting that lifts it."""
-    return TdprofError(
-        f"not permitted to {what} ({error.strerror})", hint="sudo sysctl kernel.perf_event_paranoid=-1, or run as root"
-    )
+    @property
+    def scope(self) -> Scope:
+        """Whose events these are."""
+        if not self.tids:
+            return Scope.SYSTEM
+        return Scope.COMMAND if self.starts_on_exec else Scope.PROCESS
 
 
 class CounterSet:
@@ -83,7 +84,7 @@ class CounterSet:
                 self._open([[event.user_only() for event in group] for group in groups], target)
             except PermissionError as error:
                 self.close()
-                raise not_permitted("count every CPU" if target.cpus else "count this process", error) from error
+                raise not_permitted(error, target.scope, verb="count") from error
         except BaseException:
             self.close()
             raise
@@ -91,44 +92,39 @@ class CounterSet:
     def _open(self, groups: Sequence[Sequence[Event]], target: CountingTarget) -> None:
         self._fds = [{name: [] for name in names} for names in self._groups]
         for pid, cpu in target.places:
-            for group, names, fds in zip(groups, self._groups, self._fds, strict=True):
-                leader = -1
-                for event, name in zip(group, names, strict=True):
-                    if name in self.refused:
-                        continue
-                    fd = self._open_event(event, name, pid, cpu, leader, target)
-                    if fd is None:
-                        continue
-                    if leader < 0:
-                        leader = fd
-                        self._leaders.append(fd)
-                        self._leader_of_cpu[cpu] = fd
-                    fds[name].append(fd)
+            for group, fds in zip(groups, self._fds, strict=True):
+                self._open_group([event for event in group if event.name not in self.refused], fds, pid, cpu, target)
 
-    def _open_event(
-        self, event: Event, name: str, pid: int, cpu: int, leader: int, target: CountingTarget
-    ) -> int | None:
-        attr = event.attr()
-        attr.inherit = pid >= 0
-        # A group's members follow their leader; only the leader waits for exec or for enable().
-        attr.disabled = leader < 0
-        attr.enable_on_exec = leader < 0 and target.starts_on_exec
-        try:
-            return pe.perf_event_open(attr, pid, cpu, leader)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM):
-                raise PermissionError(error.errno, error.strerror) from error
-            if error.errno == errno.ESRCH and len(target.tids) > 1:
-                return None  # a thread that ended meanwhile; the others are still there
-            if error.errno == errno.ESRCH:
-                raise TdprofError(f"process {pid} has ended") from error
-            if error.errno == errno.EMFILE:
-                raise TdprofError("too many counters for the limit on open files", hint="ulimit -n 65536") from error
-            if error.errno not in _UNSUPPORTED:
-                raise TdprofError(f"cannot count {name}: {error.strerror}") from error
-            too_much = error.errno == errno.EINVAL and leader >= 0
-            self.refused[name] = "does not fit the counters" if too_much else "not supported"
-            return None
+    def _open_group(
+        self, events: Sequence[Event], fds: dict[str, list[int]], pid: int, cpu: int, target: CountingTarget
+    ) -> None:
+        """Open a group in one place, and add its descriptors to those that each event has."""
+
+        def refused(index: int, error: OSError) -> bool:
+            has_leader = any(event.name not in self.refused for event in events[:index])
+            self._note_refusal(events[index].name, error, target, has_leader=has_leader)
+            return True
+
+        attrs = [event.attr() for event in events]
+        for attr in attrs:
+            attr.inherit = pid >= 0
+        opened = open_group(attrs, pid, cpu, refused, starts_at_exec=target.starts_on_exec)
+        known = [(event.name, fd) for event, fd in zip(events, opened, strict=True) if fd is not None]
+        if known:
+            self._leaders.append(known[0][1])
+            self._leader_of_cpu[cpu] = known[0][1]
+        for name, fd in known:
+            fds[name].append(fd)
+
+    def _note_refusal(self, name: str, error: OSError, target: CountingTarget, *, has_leader: bool) -> None:
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise PermissionError(error.errno, error.strerror) from error
+        if error.errno == errno.ESRCH and len(target.tids) > 1:
+            return  # a thread that ended meanwhile; the others are still there
+        if error.errno not in _UNSUPPORTED:
+            raise open_error(name, error, target.scope, verb="count") from error
+        too_much = error.errno == errno.EINVAL and has_leader
+        self.refused[name] = "does not fit the counters" if too_much else "not supported"
 
     def enable(self) -> None:
         """Start every group."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tdprof.capture.manifest import Host
 
+MAX_SAMPLE_RATE = "/proc/sys/kernel/perf_event_max_sample_rate"
 _CPUS = Path("/sys/devices/system/cpu")
 
 

@@ -1,14 +1,18 @@
 """The core PMU as this machine really offers it: its perf type, its events, and how many counters are to be had."""
 
+import contextlib
 import errno
 import os
 import time
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder.counter_set import not_permitted
+from tdprof.recorder.event_group import open_whole_group
 from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus
+from tdprof.recorder.host import parse_cpu_list, read_text
+from tdprof.recorder.refusals import Scope, not_permitted
 
 INST_RETIRED_CODE = 0x0008
 CPU_CYCLES_CODE = 0x0011
@@ -52,78 +56,104 @@ def find_arm_pmu(cpus: tuple[int, ...] = (), pmus: Path = SYSFS_PMUS) -> CorePmu
     for name in core_pmus(pmus):
         if not name.startswith("arm"):
             continue
-        folder = pmus / name
-        served = frozenset(parse_cpus(_text(folder / "cpus")))
-        if not cpus or not served or served & set(cpus):
-            return CorePmu(name, int(_text(folder / "type")), served, frozenset(_listed_codes(folder / "events")))
+        pmu = read_core_pmu(name, pmus)
+        if not cpus or not pmu.cpus or pmu.cpus & set(cpus):
+            return pmu
     return None
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
+def read_core_pmu(name: str, pmus: Path = SYSFS_PMUS) -> CorePmu:
+    """What sysfs says of a core PMU.
+
+    Raises:
+        ValueError: the files do not hold what Linux writes there.
+    """
+    folder = pmus / name
+    return CorePmu(
+        name,
+        int(read_text(folder / "type")),
+        frozenset(parse_cpu_list(read_text(folder / "cpus"))),
+        frozenset(_listed_codes(folder / "events")),
+    )
 
 
 def _listed_codes(folder: Path) -> list[int]:
     """The codes of files that hold "event=0x0011"."""
     codes = []
     for path in folder.iterdir() if folder.is_dir() else ():
-        key, _, value = _text(path).partition("=")
+        key, _, value = read_text(path).partition("=")
         if key == "event" and "," not in value:
             codes.append(int(value, 0))
     return codes
 
 
-def parse_cpus(text: str) -> list[int]:
-    """CPU numbers as Linux lists them ("0-3,8")."""
-    cpus: list[int] = []
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        if low:
-            cpus += range(int(low), int(high or low) + 1)
-    return cpus
-
-
 def probe_counters(pmu: CorePmu) -> Counters | None:
+    """Count the counters of an Arm core PMU that are free now; None if not even one is.
+
+    INST_RETIRED needs a programmable counter on these cores, CPU_CYCLES takes the cycle counter where that is free.
+    """
+    instructions = pmu.event("INST_RETIRED", INST_RETIRED_CODE)
+    return free_counters(instructions, pmu.event("CPU_CYCLES", CPU_CYCLES_CODE), pmu.cpus)
+
+
+def free_counters(filler: Event, cycles: Event, cpus: Collection[int]) -> Counters | None:
     """Count the counters that are free now by counting with them on this thread; None if not even one is.
 
     A group that opens is not yet a group that counts: the kernel checks a new group against an empty PMU, so one that
     needs a counter which somebody else holds (the hard-lockup watchdog has the cycle counter, a hypervisor gives
-    fewer) opens and then never runs. Hence each size is tried until one runs. INST_RETIRED needs a programmable
-    counter on these cores, CPU_CYCLES takes the cycle counter where that is free.
+    fewer) opens and then never runs. Hence each size is tried until one runs.
+
+    Args:
+        filler: an event that any programmable counter takes.
+        cycles: the event that may have a counter of its own.
+        cpus: those of the PMU; empty for all.
+
+    Raises:
+        TdprofError: this user may not use hardware counters.
     """
-    instructions = pmu.event("INST_RETIRED", INST_RETIRED_CODE)
-    programmable = 0
-    while programmable < MAX_COUNTERS and _group_runs([instructions] * (programmable + 1)):
-        programmable += 1
-    if not programmable:
-        return None
-    cycles = pmu.event("CPU_CYCLES", CPU_CYCLES_CODE)
-    return Counters(programmable, _group_runs([instructions] * programmable + [cycles]))
+    with _running_on(cpus) as is_served:
+        programmable = 0
+        while is_served and programmable < MAX_COUNTERS and group_runs([filler] * (programmable + 1)):
+            programmable += 1
+        if not programmable:
+            return None
+        return Counters(programmable, group_runs([filler] * programmable + [cycles]))
 
 
-def _group_runs(events: list[Event]) -> bool:
-    """Whether these events can be opened as one group and are then counted."""
-    fds: list[int] = []
+@contextlib.contextmanager
+def _running_on(cpus: Collection[int]) -> Iterator[bool]:
+    """Keep this thread on these CPUs for a while, all if empty; says whether any of them is ours to use."""
+    before = os.sched_getaffinity(0)
+    wanted = before & set(cpus) if cpus else before
+    if not wanted or wanted == before:
+        yield bool(wanted)
+        return
     try:
-        for event in events:
-            attr = event.user_only().attr()
-            attr.disabled = not fds
-            fds.append(pe.perf_event_open(attr, 0, -1, fds[0] if fds else -1))
+        os.sched_setaffinity(0, wanted)
+        yield True
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def group_runs(events: Sequence[Event]) -> bool:
+    """Whether these events can be opened as one group and are then counted.
+
+    Raises:
+        TdprofError: this user may not use hardware counters.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            fds = open_whole_group([event.user_only().attr() for event in events], 0, -1)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM):
+                raise not_permitted(error, Scope.COMMAND, verb="count") from error
+            return False
+        for fd in fds:
+            stack.callback(os.close, fd)
         pe.enable(fds[0])
         # Of this thread's own time: while it does not run, nor does the group.
         end = time.thread_time_ns() + _PROBE_NS
         while not pe.read_count(fds[0]).running_ns:
             if time.thread_time_ns() >= end:
                 return False
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM):
-            raise not_permitted("use hardware counters", error) from error
-        return False
-    else:
         return True
-    finally:
-        for fd in reversed(fds):
-            os.close(fd)

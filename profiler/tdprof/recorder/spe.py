@@ -17,11 +17,12 @@ from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder.attach import RING_BYTES, SamplingTarget, open_error, restrict_to_permitted
+from tdprof.recorder.attach import RING_BYTES, SamplingTarget, restrict_to_permitted
 from tdprof.recorder.capabilities import is_privileged_for_perf
 from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus, parse_event, split_events
 from tdprof.recorder.host import online_cpus, parse_cpu_list, read_setting, read_text
+from tdprof.recorder.refusals import open_error
 from tdprof.recorder.ring import AuxRing
 
 DEFAULT_PERIOD = 4096
@@ -224,7 +225,7 @@ class SpeEvents:
                 return
             if error.errno == errno.EBUSY:
                 raise TdprofError(f"another profiler has SPE on CPU {cpu}", hint="stop it, then try again") from error
-            raise open_error(event.name, error, self._target) from error
+            raise open_error(event.name, error, self._target.scope) from error
         self._closing.callback(os.close, fd)
         try:
             ring = AuxRing(fd, RING_BYTES, AUX_BYTES if is_privileged_for_perf() else AUX_BYTES_UNPRIVILEGED)

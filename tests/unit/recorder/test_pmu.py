@@ -11,8 +11,11 @@ from tdprof.catalog.choose import CatalogChoice, load_packaged
 from tdprof.errors import TdprofError
 from tdprof.pipeline.count import Plan, plan_counting
 from tdprof.recorder import perf_event as pe
+from tdprof.recorder import refusals
 from tdprof.recorder.events import parse_events
-from tdprof.recorder.pmu import CPU_CYCLES_CODE, CorePmu, Counters, find_arm_pmu, parse_cpus, probe_counters
+from tdprof.recorder.pmu import CPU_CYCLES_CODE, CorePmu, Counters, find_arm_pmu, probe_counters
+from tdprof.recorder.readiness.machine import Machine
+from tdprof.recorder.readiness.pmus import LargestGroup, count_together
 
 V1 = load_packaged("neoverse-v1")
 REPORTED = frozenset(event.code for event in V1.events.values() if event.code & ~0x403F == 0)
@@ -40,11 +43,6 @@ def test_the_pmu_of_the_catalogs_cpus_is_found(tmp_path: Path) -> None:
 def test_another_makers_pmu_is_not_taken(tmp_path: Path) -> None:
     write_pmu(tmp_path, "cpu", kind=4, cpus="0-3", events={"cpu-cycles": "event=0x3c"})
     assert find_arm_pmu((), tmp_path) is None
-
-
-def test_cpu_lists() -> None:
-    assert parse_cpus("0-2,5") == [0, 1, 2, 5]
-    assert parse_cpus("") == []
 
 
 class FakePmu:
@@ -87,11 +85,37 @@ def test_counters_that_others_hold_do_not_count(monkeypatch: pytest.MonkeyPatch)
     assert probe_counters(CorePmu("fake", 8, frozenset(), frozenset())) is None
 
 
+@pytest.mark.parametrize(("free", "cycle_counter"), [(4, True), (6, False), (0, True)])
+def test_doctor_promises_what_record_and_stat_get(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, cycle_counter: bool
+) -> None:
+    pmus = tmp_path / "sys/bus/event_source/devices"
+    write_pmu(pmus, "armv8_pmuv3_0", kind=8, cpus="", events={"cpu_cycles": "event=0x0011"})
+    FakePmu(monkeypatch, counters=6, free=free, cycle_counter=cycle_counter)
+    pmu = find_arm_pmu((), pmus)
+    assert pmu is not None
+    got = probe_counters(pmu)
+    together = got.programmable + got.has_cycle_counter if got else 0
+    assert count_together(Machine(tmp_path), "armv8_pmuv3_0") == LargestGroup(together)
+    assert together == (free + cycle_counter if free else 0)
+
+
+def test_counters_are_tried_on_the_pmus_own_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakePmu(monkeypatch, counters=6, free=6, cycle_counter=True)
+    before, kept = {0, 1, 2, 3}, []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: before)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: kept.append(cpus))
+    assert probe_counters(CorePmu("little", 8, frozenset({2, 3, 9}), frozenset())) == Counters(6, True)
+    assert kept == [{2, 3}, before]
+    assert probe_counters(CorePmu("elsewhere", 8, frozenset({9}), frozenset())) is None
+
+
 def test_no_permission_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(pe, "perf_event_open", refuse)
+    monkeypatch.setattr(refusals, "perf_event_paranoid", lambda: 3)
     with pytest.raises(TdprofError) as caught:
         probe_counters(CorePmu("fake", 8, frozenset(), frozenset()))
     assert "perf_event_paranoid" in caught.value.hint

@@ -201,18 +201,6 @@ def test_counting_on_a_pmu_that_cannot_be_used_is_unknown(machine: Machine) -> N
     assert "cannot be read" in pmus.count_together(machine, "armv8_pmuv3_0").why
 
 
-@pytest.mark.parametrize("counters", [0, 1, 7, 64])
-def test_largest_group_grows_until_one_does_not_run(counters: int) -> None:
-    tried = []
-
-    def runs(size: int) -> bool:
-        tried.append(size)
-        return size <= counters
-
-    assert pmus.largest_group(runs) == counters
-    assert tried == list(range(1, min(counters + 1, 64) + 1))
-
-
 DRIVER = "sys/bus/platform/drivers/arm_spe_pmu/bind"
 DEVICE = "sys/bus/platform/devices/arm,spe-v1/uevent"
 

@@ -1,40 +1,16 @@
 """Checks of the performance monitoring units: the cores' own, how many counters run together, SPE, the others."""
 
-import contextlib
-import errno
 import os
-import struct
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
-from tdprof.recorder import perf_event as pe
-from tdprof.recorder.events import Event, core_pmus, parse_event
-from tdprof.recorder.host import parse_cpu_list
+from tdprof.recorder.events import core_pmus, parse_event
+from tdprof.recorder.pmu import free_counters, probe_counters, read_core_pmu
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 
 SYSFS_PMUS = "/sys/bus/event_source/devices"
-# sysfs names, Arm's and x86's, of events that any counter can take; the first of each has a counter of its own.
-_COMMON_EVENTS = (
-    "cpu_cycles",
-    "inst_retired",
-    "br_mis_pred",
-    "l1d_cache",
-    "l1d_cache_refill",
-    "l1i_cache",
-    "l1i_cache_refill",
-    "mem_access",
-    "cpu-cycles",
-    "instructions",
-    "branch-instructions",
-    "branch-misses",
-    "cache-references",
-    "cache-misses",
-)
-_MOST_COUNTERS = 64  # Arm's PMUv3 has at most 32, x86 fewer
-_SPIN_NS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,71 +26,27 @@ class LargestGroup:
     why: str = ""
 
 
-def largest_group(runs: Callable[[int], bool]) -> int:
-    """The largest number of events that run together: groups grow until one does not run."""
-    size = 0
-    while size < _MOST_COUNTERS and runs(size + 1):
-        size += 1
-    return size
-
-
-def group_runs(group: Sequence[Event]) -> bool:
-    """Whether a pinned group of events counts, all at once, on the CPU that this thread runs on.
-
-    Raises:
-        OSError: the kernel refuses an event for another reason than that the PMU has no room for it.
-    """
-    with contextlib.ExitStack() as stack:
-        fds: list[int] = []
-        for event in group:
-            attr = event.user_only().attr()
-            attr.disabled = not fds
-            attr.pinned = not fds
-            try:
-                fd = pe.perf_event_open(attr, 0, -1, fds[0] if fds else -1)
-            except OSError as error:
-                # Drivers that can tell refuse a group that would never fit (validate_group).
-                if fds and error.errno in (errno.EINVAL, errno.ENOSPC):
-                    return False
-                raise
-            stack.callback(os.close, fd)
-            fds.append(fd)
-        pe.enable(fds[0])
-        until = time.thread_time_ns() + _SPIN_NS
-        while time.thread_time_ns() < until:
-            pass
-        return all(_has_run(fd) for fd in fds)
-
-
-def _has_run(fd: int) -> bool:
-    """A pinned group that does not fit reads as end-of-file, its members with no running time."""
-    data = os.read(fd, 24)
-    return len(data) == 24 and struct.unpack("=QQQ", data)[2] > 0
-
-
 def count_together(machine: Machine, pmu: str) -> LargestGroup:
-    """Try it out on one of the PMU's own CPUs, with what other users leave free at this moment."""
+    """Try it out as ``record`` and ``stat`` do, with what other users leave free at this moment."""
     folder = machine.path(SYSFS_PMUS)
-    names = [name for name in _COMMON_EVENTS if machine.has(f"{SYSFS_PMUS}/{pmu}/events/{name}")]
-    if not names:
-        return LargestGroup(None, "it names none of the usual events")
+    if not machine.names(f"{SYSFS_PMUS}/{pmu}/events"):
+        return LargestGroup(None, "it names no events")
     try:
-        events = [parse_event(f"{pmu}/{name}/", folder) for name in names]
-    except (TdprofError, ValueError) as error:
+        core = read_core_pmu(pmu, folder)
+        if core.cpus and not core.cpus & os.sched_getaffinity(0):
+            return LargestGroup(None, "none of its CPUs is ours to use")
+        if pmu.startswith("arm"):
+            counters = probe_counters(core)
+        else:
+            instructions, cycles = (parse_event(f"{pmu}/{name}/", folder) for name in ("instructions", "cpu-cycles"))
+            counters = free_counters(instructions, cycles, core.cpus)
+    except ValueError as error:
         return LargestGroup(None, f"its sysfs files cannot be read: {error}")
-    before = os.sched_getaffinity(0)
-    cpus = set(parse_cpu_list(machine.text(f"{SYSFS_PMUS}/{pmu}/cpus"))) or before
-    try:
-        os.sched_setaffinity(0, {min(cpus & before)})
-        # Cycles first, on the counter that only it may use; the others repeat when there are more counters.
-        together = largest_group(lambda size: group_runs([events[n % len(events)] for n in range(size)]))
-    except (OSError, ValueError) as error:
-        return LargestGroup(
-            None, error.strerror or "" if isinstance(error, OSError) else "none of its CPUs is ours to use"
-        )
-    finally:
-        os.sched_setaffinity(0, before)
-    return LargestGroup(together)
+    except TdprofError as error:
+        return LargestGroup(None, error.message)
+    except OSError as error:
+        return LargestGroup(None, error.strerror or "")
+    return LargestGroup(counters.programmable + counters.has_cycle_counter if counters else 0)
 
 
 def check_core_pmus(machine: Machine, count: Callable[[Machine, str], LargestGroup]) -> list[Check]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tdprof.capture.manifest import Rung
 from tdprof.errors import TdprofError
-from tdprof.recorder.attach import MAX_SAMPLE_RATE, AttachedEvents, Rate, SamplingTarget
+from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget
 from tdprof.recorder.bpf.sampler import TableSizes
 from tdprof.recorder.call_graph import CallGraph
-from tdprof.recorder.host import online_cpus, read_setting
+from tdprof.recorder.host import MAX_SAMPLE_RATE, online_cpus, read_setting
 from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.settings import AS_USER_WITH_CAPABILITIES, DEFAULT_FREQUENCY_HZ
