@@ -42,7 +42,7 @@ class ElfError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class ElfSegment:
     """One program header. Addresses are ELF addresses (as linked); sizes are in bytes."""
 
     type: int
@@ -53,7 +53,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ElfSection:
     """One section header. ``address`` is an ELF address; ``size`` is in bytes, as stored (maybe compressed)."""
 
     name: str
@@ -80,19 +80,19 @@ class Elf:
     content: FileBytes | MemoryBytes
     type: int
     machine: int
-    segments: tuple[Segment, ...]
-    sections: tuple[Section, ...]
+    segments: tuple[ElfSegment, ...]
+    sections: tuple[ElfSection, ...]
     damage: str
 
-    def section(self, name: str) -> Section | None:
+    def section(self, name: str) -> ElfSection | None:
         """The first section of that name."""
         return next((section for section in self.sections if section.name == name), None)
 
-    def section_data(self, section: Section) -> memoryview:
+    def section_data(self, section: ElfSection) -> memoryview:
         """The section's bytes as they stand in the file: cut short if the file is, empty if it holds none."""
         return self.content.read(section.offset, 0 if section.type == SHT_NOBITS else section.size)
 
-    def holds(self, section: Section) -> bool:
+    def holds(self, section: ElfSection) -> bool:
         """Whether the file has any bytes of the section."""
         return section.type != SHT_NOBITS and section.size > 0 and section.offset < self.content.size
 
@@ -221,7 +221,7 @@ def parse_elf(content: FileBytes | memoryview) -> Elf:
     header = _read_header(source)
     sections, damage = _parse_sections(source, header)
     segments = tuple(
-        Segment(kind, flags, offset, address, file_size)
+        ElfSegment(kind, flags, offset, address, file_size)
         for kind, flags, offset, address, _, file_size, _, _ in _segment_rows(source, header)
     )
     if len(segments) < header.phnum:
@@ -242,14 +242,14 @@ def _rows(
     return layout.iter_unpack(table[: len(table) // layout.size * layout.size])
 
 
-def _parse_sections(content: FileBytes | MemoryBytes, header: _Header) -> tuple[tuple[Section, ...], str]:
+def _parse_sections(content: FileBytes | MemoryBytes, header: _Header) -> tuple[tuple[ElfSection, ...], str]:
     rows = list(_rows(content, _SECTION, header.shoff, min(header.shnum, _MOST_SECTIONS)))
     names = memoryview(b"")
     if header.shstrndx < len(rows):
         _, _, _, _, offset, size, *_ = rows[header.shstrndx]
         names = content.read(offset, min(size, _MOST_NAMES_BYTES))
     sections = tuple(
-        Section(_section_name(names, name), kind, flags, address, offset, size, link)
+        ElfSection(_section_name(names, name), kind, flags, address, offset, size, link)
         for name, kind, flags, address, offset, size, link, _, _, _ in rows
     )
     if header.shnum > _MOST_SECTIONS:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tdprof.catalog.choose import CatalogChoice
 from tdprof.catalog.entries import Metric
-from tdprof.metrics.estimate import estimate_metric, exact
+from tdprof.metrics.formula import evaluate
 from tdprof.metrics.schedule import CounterGroup
 from tdprof.model.events import Unit
 from tdprof.model.measurement import Measured, Measurement
@@ -155,13 +155,14 @@ def _pooled(counts: Sequence[Count]) -> Measured:
 
 def _metric_value(metric: Metric, counts: Mapping[str, Measured], refused: Mapping[str, str]) -> Measured:
     known = {name: counts[name].value for name in metric.events if name in counts and counts[name].is_known}
-    estimate = estimate_metric(metric, exact(known))
-    value = float(estimate.value)
-    if not math.isnan(value):
-        return Measured(value, metric.units, min((counts[name].running_percent for name in known), default=100.0))
-    reasons = {refused[name] for name in estimate.missing if name in refused}
-    reason = estimate.reason + (f" ({', '.join(sorted(reasons))})" if reasons else "")
-    return Measured(math.nan, metric.units, 0.0, reason=reason)
+    if missing := [name for name in metric.events if name not in known]:
+        reasons = {refused[name] for name in missing if name in refused}
+        reason = f"not counted: {', '.join(missing)}" + (f" ({', '.join(sorted(reasons))})" if reasons else "")
+        return Measured(math.nan, metric.units, 0.0, reason=reason)
+    value = float(evaluate(metric.expression, known))
+    if math.isnan(value):
+        return Measured(math.nan, metric.units, 0.0, reason="a denominator is zero")
+    return Measured(value, metric.units, min((counts[name].running_percent for name in known), default=100.0))
 
 
 def evaluate_counts(metrics: Sequence[Metric], counts: Mapping[str, float]) -> Measurement:

@@ -33,7 +33,7 @@ from tdprof.recorder.artefacts import (
 from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import read_text
-from tdprof.recorder.kallsyms import read_kernel_symbols
+from tdprof.recorder.kallsyms import KernelSymbolTable, read_kernel_symbols
 
 
 def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None) -> Manifest:
@@ -60,6 +60,12 @@ def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None) -> Manif
     return manifest
 
 
+def write_kernel_symbols(writer: TableWriter, symbols: KernelSymbolTable) -> None:
+    """Write a capture's table of them."""
+    columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
+    writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
+
+
 def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldPrograms | None = None) -> Manifest:
     """Decode ``source``'s spool into tables in ``target``; returns the complete manifest.
 
@@ -76,9 +82,7 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
                 from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_files  # only SPE needs the decoder
 
                 addresses = np.union1d(addresses, kernel_addresses_of_files((source / SPE_FOLDER).glob("*.aux")))
-            symbols = read_kernel_symbols(addresses)
-            columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
-            writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
+            write_kernel_symbols(writer, read_kernel_symbols(addresses))
             save_vdso(target)
     unkept: list[str] = []
     if is_same_boot:

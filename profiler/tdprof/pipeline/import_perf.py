@@ -30,6 +30,7 @@ from tdprof.decode.spe.kernel_addresses import kernel_addresses
 from tdprof.decode.spe.spans import SpeInput, spe_input_of
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.pipeline.finish import write_kernel_symbols
 from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso
 from tdprof.recorder.host import read_text
@@ -195,9 +196,7 @@ def _write_kernel_symbols(
     candidates = [kallsyms] if kallsyms is not None else _kallsyms_candidates(data, imported.kernel)
     found = next((path for path in candidates if _is_of_recorded_kernel(path, imported.kernel)), None)
     if found is not None:
-        symbols = read_kernel_symbols(imported.kernel_addresses, found)
-        columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
-        writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
+        write_kernel_symbols(writer, read_kernel_symbols(imported.kernel_addresses, found))
     return found
 
 

@@ -10,7 +10,7 @@ from tdprof.text import plural
 
 # Samples and exact totals differ by what the last period of each task leaves over, which is much of a few samples; more
 # than this has another cause.
-_TOLERANCE = 0.1
+TOLERANCE = 0.1
 
 
 def event_doubts(
@@ -25,7 +25,7 @@ def event_doubts(
     """
     lost = lost_samples(losses)
     for event, count, weight in zip(events, samples, weights, strict=True):
-        tolerance = _TOLERANCE + count**-0.5 if count else 0
+        tolerance = TOLERANCE + count**-0.5 if count else 0
         if not event.total or not count or abs(weight / event.total - 1) <= tolerance:
             continue
         share = f"the samples of {event.name} stand for {weight / event.total:.0%} of what was counted"
@@ -84,7 +84,7 @@ def group_doubt(
     short = [
         event.name
         for event, count, weight in zip(events, samples, weights, strict=True)
-        if event.total and count and weight < event.total * (1 - _TOLERANCE - count**-0.5)
+        if event.total and count and weight < event.total * (1 - TOLERANCE - count**-0.5)
     ]
     if short:
         cause = (

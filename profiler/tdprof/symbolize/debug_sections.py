@@ -4,7 +4,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from tdprof.linux.elf import SHF_COMPRESSED, Elf, Section
+from tdprof.linux.elf import SHF_COMPRESSED, Elf, ElfSection
 from tdprof.native.dwarf_api import SECTIONS
 from tdprof.symbolize.dwarf import Buffer
 
@@ -46,12 +46,12 @@ def read_debug_sections(elf: Elf, suffix: str = "") -> dict[str, Buffer]:
         return dict(pool.map(lambda item: (item[0], read_section(elf, item[1])), present))
 
 
-def is_compressed(section: Section) -> bool:
+def is_compressed(section: ElfSection) -> bool:
     """Whether the section's bytes have to be uncompressed."""
     return bool(section.flags & SHF_COMPRESSED) or section.name.startswith(".zdebug")
 
 
-def read_section(elf: Elf, section: Section) -> Buffer:
+def read_section(elf: Elf, section: ElfSection) -> Buffer:
     """A section's bytes, uncompressed.
 
     Raises:
@@ -75,7 +75,7 @@ def read_section(elf: Elf, section: Section) -> Buffer:
     raise DebugDataError(f"{section.name} is compressed with an unknown method ({kind})")
 
 
-def _packed(elf: Elf, section: Section) -> tuple[int, int, memoryview]:
+def _packed(elf: Elf, section: ElfSection) -> tuple[int, int, memoryview]:
     """How a section is compressed (``ELFCOMPRESS_*``), the size that it states, and its bytes without the header."""
     data = elf.section_data(section)
     try:
@@ -91,7 +91,7 @@ def _packed(elf: Elf, section: Section) -> tuple[int, int, memoryview]:
     return _UNCOMPRESSED, len(data), data
 
 
-def _check_sizes(elf: Elf, sections: Sequence[Section]) -> None:
+def _check_sizes(elf: Elf, sections: Sequence[ElfSection]) -> None:
     """Raises DebugDataError for sections that would become more than a file of this size can hold."""
     total = sum(_packed(elf, section)[1] for section in sections)
     most = _SPARE_BYTES + _MOST_TO_FILE * elf.content.size

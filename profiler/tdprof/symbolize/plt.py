@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tdprof.linux.elf import Elf, Section
+from tdprof.linux.elf import Elf, ElfSection
 from tdprof.symbolize.symbol_table import read_name
 
 _EM_X86_64, _EM_AARCH64 = 62, 183
@@ -50,7 +50,7 @@ def _slots(elf: Elf) -> Iterator[tuple[int, str]]:
                 yield int(row["offset"]), name
 
 
-def _x86_entries(section: Section, data: bytes) -> Iterator[tuple[int, int]]:
+def _x86_entries(section: ElfSection, data: bytes) -> Iterator[tuple[int, int]]:
     size = 8 if section.name == ".plt.got" and b"\xf3\x0f\x1e\xfa" not in data else 16
     for start in range(0, len(data) - size + 1, size):
         at = data.find(_X86_JUMP, start, start + size)
@@ -59,7 +59,7 @@ def _x86_entries(section: Section, data: bytes) -> Iterator[tuple[int, int]]:
             yield section.address + start, section.address + at + 6 + displacement
 
 
-def _aarch64_entries(section: Section, data: bytes) -> Iterator[tuple[int, int]]:
+def _aarch64_entries(section: ElfSection, data: bytes) -> Iterator[tuple[int, int]]:
     words = struct.unpack_from(f"<{len(data) // 4}I", data)
     for i in range(len(words) - 1):
         page, load = words[i], words[i + 1]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.linux.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, Section
+from tdprof.linux.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfSection
 from tdprof.model.arrays import I32, I64, U8, U64, distinct
 
 _SYMBOL = np.dtype(
@@ -279,7 +279,7 @@ def _source_files(symbols: _Records, letters: U8, rows: I64) -> tuple[I32, U64]:
     return file, symbols["name"][named].astype(np.uint64)
 
 
-def _is_code(symbols: _Records, sections: Sequence[Section]) -> NDArray[np.bool_]:
+def _is_code(symbols: _Records, sections: Sequence[ElfSection]) -> NDArray[np.bool_]:
     kind = symbols["info"] & 0xF
     defined = (symbols["section"] != _SHN_UNDEF) & (symbols["section"] != _SHN_ABS)
     executable = np.array([bool(section.flags & SHF_EXECINSTR) for section in sections] or [False])

@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from tdprof.linux.elf import PF_X, SHF_COMPRESSED, SHF_EXECINSTR, SHT_DYNSYM, Elf, Section
+from tdprof.linux.elf import PF_X, SHF_COMPRESSED, SHF_EXECINSTR, SHT_DYNSYM, Elf, ElfSection
 from tdprof.native import unwind_api as binding
 
 EM_X86_64, EM_AARCH64 = 62, 183
@@ -75,7 +75,7 @@ def _segments(elf: Elf) -> list[binding.Segment]:
     return [binding.Segment(s.address, s.offset, s.file_size, 0) for s in found[: binding.MOST_SEGMENTS]]
 
 
-def _section(elf: Elf, section: Section | None) -> binding.Section:
+def _section(elf: Elf, section: ElfSection | None) -> binding.Section:
     if section is None:
         return binding.Section()
     data = elf.section_data(section)
@@ -124,7 +124,7 @@ def _plt(elf: Elf) -> Iterator[binding.Stretch]:
             yield _stretch(start, end, CFA_SP, offset=8)
 
 
-def _start(elf: Elf, text: Section | None) -> Iterator[binding.Stretch]:
+def _start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
     """A program's first instructions, where nothing called from."""
     (entry,) = struct.unpack("<Q", elf.content.read(_E_ENTRY, 8))
     if text and text.address <= entry < text.address + text.size:

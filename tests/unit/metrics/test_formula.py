@@ -5,8 +5,8 @@ import pytest
 
 from builders.catalogs import metric_of
 from tdprof.catalog.expression import parse_formula
-from tdprof.metrics.estimate import Estimate, estimate_metric, exact
 from tdprof.metrics.formula import evaluate, evaluate_with_gradient
+from tdprof.pipeline.count import evaluate_counts
 
 
 def test_one_evaluation_serves_every_function() -> None:
@@ -44,37 +44,9 @@ def test_gradient_is_the_slope() -> None:
         assert gradient[name] == pytest.approx((up - down) / (2 * step), rel=1e-6)
 
 
-def test_standard_error_follows_the_gradient() -> None:
-    # f = A / B: relative errors of a quotient add in squares.
-    metric = metric_of("A / B * 100")
-    counts = {
-        "A": Estimate(np.array([200.0, 50.0]), np.array([4.0, 0.0])),
-        "B": Estimate(np.array([1000.0, 100.0]), np.array([10.0, 5.0])),
-    }
-    result = estimate_metric(metric, counts)
-    np.testing.assert_allclose(result.value, [20.0, 50.0])
-    assert result.standard_error is not None
-    np.testing.assert_allclose(result.standard_error, [20 * np.hypot(4 / 200, 10 / 1000), 50 * 0.05])
-
-
-def test_propagated_error_is_the_spread_of_repeated_counts() -> None:
-    generator = np.random.default_rng(7)
-    metric = metric_of("(A - C) / (B + C) * 100")
-    centre, error = {"A": 90_000.0, "B": 400_000.0, "C": 10_000.0}, {"A": 300.0, "B": 650.0, "C": 100.0}
-    drawn = {name: generator.normal(centre[name], error[name], 200_000) for name in centre}
-    spread = float(np.std(evaluate(metric.expression, drawn)))
-    estimate = estimate_metric(metric, {n: Estimate(np.asarray(centre[n]), np.asarray(error[n])) for n in centre})
-    assert estimate.standard_error is not None
-    assert float(estimate.standard_error) == pytest.approx(spread, rel=0.02)
-
-
-def test_error_is_unknown_if_one_count_has_none() -> None:
-    counts = {"A": Estimate(np.asarray(1.0), np.asarray(0.1)), "B": Estimate(np.asarray(2.0))}
-    assert estimate_metric(metric_of("A / B"), counts).standard_error is None
-
-
 def test_a_missing_event_is_named_and_never_zero() -> None:
-    result = estimate_metric(metric_of("A / B"), exact({"A": [1.0, 2.0]}))
-    assert np.isnan(result.value).all()
-    assert result.value.shape == (2,)
-    assert result.reason == "not counted: B"
+    found = evaluate_counts([metric_of("A / B"), metric_of("A / (C - C)", "other")], {"A": 1.0, "C": 3.0}).metrics
+    assert not found["a_metric"].is_known
+    assert found["a_metric"].reason == "not counted: B"
+    assert not found["other"].is_known
+    assert found["other"].reason == "a denominator is zero"

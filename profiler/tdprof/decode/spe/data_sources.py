@@ -98,11 +98,6 @@ def encoding_of(midr: int | None) -> Encoding | None:
     return None if midr is None else _encodings().get((midr >> 24 & 0xFF, midr >> 4 & 0xFFF))
 
 
-def known_cores() -> list[str]:
-    """MIDR values that `encoding_of` knows, as hex text."""
-    return [f"0x{implementer << 24 | 0xF << 16 | part << 4:08x}" for implementer, part in _encodings()]
-
-
 @functools.cache
 def sources(encoding: Encoding | None) -> list[Source]:
     """What the codes of `source_codes` mean; the same length for every encoding."""

@@ -10,9 +10,9 @@ from tdprof.model.profile import Profile
 from tdprof.profile.compare.matching import MatchedFunctions
 from tdprof.profile.compare.significance import Counts
 from tdprof.profile.frames import FrameStacks
+from tdprof.profile.reliability import TOLERANCE
 from tdprof.profile.rows import rows_in_stacks
 
-_TOLERANCE = 0.1  # as doubts.event_doubts has it
 _MOST_PIECES = 32
 _SAMPLES_A_PIECE = 50  # fewer would make all scatter look like chance
 
@@ -84,7 +84,7 @@ def _exact_total(profile: Profile, event: int) -> int | None:
     if not info.total or (profile.topdown is None and info.enabled_ns != info.running_ns):
         return None
     sampled = float(profile.samples.weight[profile.samples.event == event].sum())
-    return info.total if abs(sampled / info.total - 1) <= _TOLERANCE else None
+    return info.total if abs(sampled / info.total - 1) <= TOLERANCE else None
 
 
 def _piece_count(profiles: Sequence[tuple[Profile, int]]) -> int:
