@@ -73,6 +73,8 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         if sampler:
             stack.enter_context(sampler)
             unwinding = start_unwinding(sampler)
+            if unwinding:
+                stack.enter_context(unwinding)
             if unwinding and options.command:
                 unwinding.prepare_files(files_of_command(options.command))
         programs = sampler.programs if sampler else None
@@ -215,6 +217,7 @@ class _Run:
                 return
             if self.unwinding:
                 self.unwinding.add_processes(running_pids() if self.options.is_system_wide else self.options.pids)
+                self.unwinding.await_tables()
             self.attached.enable()
             if self.spe:
                 self.spe.start()

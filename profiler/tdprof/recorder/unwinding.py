@@ -4,25 +4,34 @@ The programs ask for a process's mappings when they meet one they do not know, a
 nothing is known to be mapped. So what is never sampled costs nothing, however many processes come and go.
 """
 
+import contextlib
+import itertools
 import os
+import select
 import struct
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent, UnwindArrays, covered
 from tdprof.recorder.host import read_text
 from tdprof.recorder.ring import BpfRing
-from tdprof.unwind.tables import TableCache, TableWorker, read_identity
+from tdprof.unwind.tables import TableCache, TableWorker, identity_of
 
 _PROC = Path("/proc")
 _QUESTION = struct.Struct("<IIII")  # the ring's header, struct missing_mapping
 # A process that goes on asking has nothing new to be found so often.
 _ASK_AGAIN_S = 0.1
+# A worker that is longer at one file is held up by it (a file system in user space), and is ended.
+_PATIENCE_S = 10.0
+# The start waits so long for tables.
+_PREPARATION_S = 2.0
+_BATCH_FILES = 64
+_MOST_VDSO_BYTES = 1 << 20
 _NOT_FILES = ("/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]", "//")
 
 
@@ -58,8 +67,34 @@ class _Placed(NamedTuple):
     first_bucket: int
 
 
+class _Batch:
+    """Files whose tables a worker is finding or building; their descriptors are open until they are known."""
+
+    def __init__(self, files: Mapping[_FileKey, int], cache: TableCache) -> None:
+        self.unknown = dict(files)
+        self._keys = list(files)
+        self.worker = TableWorker([Path(f"/proc/self/fd/{fd}") for fd in files.values()], cache)
+        self.stuck_at = time.monotonic() + _PATIENCE_S
+
+    def take(self) -> tuple[_FileKey, bytes | None] | None:
+        """The next file and its table; None if the worker has none left, or has died."""
+        result = self.worker.take()
+        if result is None:
+            return None
+        self.stuck_at = time.monotonic() + _PATIENCE_S
+        key = self._keys[result[0]]
+        os.close(self.unknown.pop(key))
+        return key, result[1]
+
+    def close(self) -> None:
+        """End the worker."""
+        self.worker.close()
+        for fd in self.unknown.values():
+            os.close(fd)
+
+
 class Unwinding:
-    """The recorder's part of unwinding.
+    """The recorder's part of unwinding. Use as a context manager.
 
     Args:
         arrays: what the programs read.
@@ -68,40 +103,69 @@ class Unwinding:
         cache: where tables of files are kept.
 
     Attributes:
-        fd: readable when the programs have asked.
         without_room: tables and processes for which the arrays had no room.
     """
 
     def __init__(self, arrays: UnwindArrays, questions: BpfRing, questions_fd: int, cache: TableCache) -> None:
-        self.fd = questions_fd
         self.without_room = 0
+        self._ready = select.epoll()
+        self._ready.register(questions_fd, select.EPOLLIN)
         self._arrays = arrays
         self._questions = questions
         self._cache = cache
         self._files: dict[_FileKey, _Placed | StackEnd] = {}
-        self._placed: dict[bytes, _Placed | StackEnd] = {}  # by the file's identity
+        self._placed: dict[bytes, _Placed] = {}  # by the file's identity
         self._known: dict[int, list[Extent]] = {}
         self._unanswered: dict[int, float] = {}
+        self._wanted: dict[_FileKey, int] = {}  # descriptors of files that no worker has yet
+        self._waiting: dict[_FileKey, set[int]] = {}  # processes that have mapped a file whose table is not there
+        self._batch: _Batch | None = None
+
+    @property
+    def fd(self) -> int:
+        """Readable when the programs have asked, or tables have come."""
+        return self._ready.fileno()
 
     def prepare_files(self, paths: Iterable[Path]) -> None:
         """Place the tables of files that will be mapped soon."""
-        self._place({_key_of(path): path for path in paths})
+        for path in paths:
+            with contextlib.suppress(OSError):
+                self._want(_key_of(path), os.open(path, os.O_PATH | os.O_CLOEXEC))
+        self.await_tables()
+
+    def await_tables(self) -> None:
+        """Wait for the tables that are wanted, but not for ever: what comes later comes while events are sampled."""
+        deadline = time.monotonic() + _PREPARATION_S
+        told: set[int] = set()
+        self._start_batch()
+        while self._batch and (left := deadline - time.monotonic()) > 0:
+            if select.select([self._batch.worker], [], [], left)[0]:
+                told |= self._take_table()
+            self._start_batch()
+        for pid in told:
+            self._refresh(pid)
 
     def add_processes(self, pids: Iterable[int]) -> None:
         """Publish what processes have mapped now; those that end meanwhile are left out."""
         for pid in pids:
             self._refresh(pid)
+        self._start_batch()
 
     def answer(self) -> None:
-        """Look at what the programs have asked for."""
+        """Look at what the programs have asked for, and at what tables have come."""
         data = self._questions.take()
-        pids = {pid for _, _, pid, _ in _QUESTION.iter_unpack(data)}
-        for pid in pids:
+        for pid in {pid for _, _, pid, _ in _QUESTION.iter_unpack(data)}:
             if not self._refresh(pid):
                 self._unanswered[pid] = time.monotonic() + _ASK_AGAIN_S
+        told: set[int] = set()
+        while self._batch and select.select([self._batch.worker], [], [], 0)[0]:
+            told |= self._take_table()
+        for pid in told:
+            self._refresh(pid)
+        self._start_batch()
 
     def tick(self) -> None:
-        """From time to time: let those ask again for whom there was nothing new."""
+        """From time to time: let those ask again for whom there was nothing new, and give up files that hold us up."""
         now = time.monotonic()
         for pid in [pid for pid, when in self._unanswered.items() if when <= now]:
             del self._unanswered[pid]
@@ -109,6 +173,61 @@ class Unwinding:
                 self._arrays.answer(pid)
             else:
                 self._forget(pid)
+        if self._batch and self._batch.stuck_at <= now:
+            self._end_batch()
+            self._start_batch()
+
+    def close(self) -> None:
+        """End the worker and close what is open."""
+        if self._batch:
+            self._batch.close()
+        for fd in self._wanted.values():
+            os.close(fd)
+        self._ready.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _want(self, key: _FileKey, fd: int) -> None:
+        """Have the table of a file found out, whose ``O_PATH`` descriptor this is."""
+        self._files[key] = StackEnd.NO_TABLE
+        self._wanted[key] = fd
+
+    def _start_batch(self) -> None:
+        if self._batch or not self._wanted:
+            return
+        files = dict(itertools.islice(self._wanted.items(), _BATCH_FILES))
+        for key in files:
+            del self._wanted[key]
+        self._batch = _Batch(files, self._cache)
+        self._ready.register(self._batch.worker.fileno(), select.EPOLLIN)
+
+    def _take_table(self) -> set[int]:
+        """Place the next table of the batch; returns the processes that have waited for it."""
+        assert self._batch
+        result = self._batch.take()
+        if result is None:
+            self._end_batch()
+            return set()
+        key, table = result
+        self._files[key] = self._put(table) if table else StackEnd.NO_UNWIND_INFO
+        return self._waiting.pop(key, set())
+
+    def _end_batch(self) -> None:
+        """The worker is done, has died, or does not get on: then the file at which it stands has no table."""
+        assert self._batch
+        self._ready.unregister(self._batch.worker.fileno())
+        for number, (key, fd) in enumerate(self._batch.unknown.items()):
+            if number:
+                self._wanted[key] = os.dup(fd)
+            else:
+                self._files[key] = StackEnd.NO_UNWIND_INFO
+                self._waiting.pop(key, None)
+        self._batch.close()
+        self._batch = None
 
     def notes(self) -> Iterator[str]:
         """What the user should know in the end."""
@@ -136,7 +255,15 @@ class Unwinding:
 
     def _extents(self, pid: int) -> list[Extent]:
         lines = [line for line in _executable_lines(read_text(_PROC / str(pid) / "maps")) if line.path != "[vsyscall]"]
-        self._place({line.key: self._file(pid, line) for line in lines if line.is_file and line.key not in self._files})
+        for line in lines:
+            if not line.is_file:
+                continue
+            if line.key not in self._files:
+                # The file itself, which stays reachable when the process ends, and is not opened: that could wait.
+                with contextlib.suppress(OSError):
+                    self._want(line.key, _reach(pid, line))
+            if self._files.get(line.key) is StackEnd.NO_TABLE:
+                self._waiting.setdefault(line.key, set()).add(pid)
         return [self._extent(pid, line) for line in lines]
 
     def _extent(self, pid: int, line: _Line) -> Extent:
@@ -144,19 +271,13 @@ class Unwinding:
         if line.path == "[vdso]":
             placed = self._vdso(pid, line)
         elif line.is_file:
-            placed = self._files[line.key]
+            placed = self._files.get(line.key, StackEnd.NO_TABLE)
         if isinstance(placed, _Placed):
             if part := covered(placed.table, line.start, line.end, line.file_offset):
                 start, end, bucket = part
                 return Extent(start, end - start, placed.first_bucket + bucket, 0)
             placed = StackEnd.NO_UNWIND_INFO
         return Extent(line.start, line.end - line.start, 0, placed)
-
-    def _file(self, pid: int, line: _Line) -> Path:
-        """The very file that is mapped, also of another mount namespace, or deleted."""
-        link = _PROC / str(pid) / "map_files" / f"{line.start:x}-{line.end:x}"
-        # Only the privileged may follow that link.
-        return link if os.access(link, os.R_OK) else Path(f"{_PROC}/{pid}/root{line.path}")
 
     def _vdso(self, pid: int, line: _Line) -> _Placed | StackEnd:
         """All processes have the same one."""
@@ -165,42 +286,25 @@ class Unwinding:
                 try:
                     with (_PROC / str(pid) / "mem").open("rb") as memory:
                         memory.seek(line.start)
-                        file.write(memory.read(line.end - line.start))
+                        file.write(memory.read(min(line.end - line.start, _MOST_VDSO_BYTES)))
                 except (OSError, ValueError):
                     return StackEnd.NO_TABLE
                 file.flush()
-                self._place({_VDSO: Path(f"/proc/self/fd/{file.fileno()}")})
+                self._want(_VDSO, os.dup(file.fileno()))
+        if self._files[_VDSO] is StackEnd.NO_TABLE:
+            self._waiting.setdefault(_VDSO, set()).add(pid)
         return self._files[_VDSO]
 
-    def _place(self, paths: Mapping["_FileKey", Path]) -> None:
-        """Find out what there is for each file: its table from the cache, or built now."""
-        to_build = []
-        for key, path in paths.items():
-            identity = read_identity(path)
-            if identity is None:
-                self._files[key] = StackEnd.NO_UNWIND_INFO
-            elif identity in self._placed:
-                self._files[key] = self._placed[identity]
-            elif table := self._cache.load(identity):
-                self._files[key] = self._placed[identity] = self._put(table)
-            else:
-                to_build.append((key, path, identity))
-        if not to_build:
-            return
-        with TableWorker([path for _, path, _ in to_build], self._cache) as worker:
-            for number, table in worker.results():
-                key, _, identity = to_build[number]
-                self._placed[identity] = self._put(table) if table else StackEnd.NO_UNWIND_INFO
-        for key, _, identity in to_build:
-            # A file on which the worker died has no table, and will have none.
-            self._files[key] = self._placed.setdefault(identity, StackEnd.NO_UNWIND_INFO)
-
     def _put(self, table: bytes) -> _Placed | StackEnd:
-        first = self._arrays.place(table)
-        if first is None:
-            self.without_room += 1
-            return StackEnd.NO_TABLE
-        return _Placed(table[:TABLE_BEGINNING_BYTES], first)
+        """Place a table, one of several copies of a file once."""
+        identity = identity_of(table)
+        if identity not in self._placed:
+            first = self._arrays.place(table)
+            if first is None:
+                self.without_room += 1
+                return StackEnd.NO_TABLE
+            self._placed[identity] = _Placed(table[:TABLE_BEGINNING_BYTES], first)
+        return self._placed[identity]
 
 
 def start_unwinding(sampler: BpfSampler) -> Unwinding | None:
@@ -218,6 +322,19 @@ def _executable_lines(maps: str) -> Iterator[_Line]:
         start, end = (int(number, 16) for number in fields[0].split("-"))
         path = fields[5] if len(fields) > 5 else ""
         yield _Line(start, end, int(fields[2], 16), _FileKey(fields[3], fields[4]), path)
+
+
+def _reach(pid: int, line: _Line) -> int:
+    """An ``O_PATH`` descriptor of the very file that is mapped, also of another mount namespace, or deleted.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    flags = os.O_PATH | os.O_CLOEXEC
+    try:  # only the privileged may follow that link
+        return os.open(f"{_PROC}/{pid}/map_files/{line.start:x}-{line.end:x}", flags)
+    except OSError:
+        return os.open(f"{_PROC}/{pid}/root{line.path}", flags)
 
 
 def _key_of(path: Path) -> _FileKey:

@@ -5,6 +5,7 @@ outermost frame: both psABIs, "Process Initialization".
 """
 
 import os
+import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ EM_X86_64, EM_AARCH64 = 62, 183
 _PT_LOAD = 1
 _E_ENTRY = 24  # offset in the header
 _SYMBOL = struct.Struct("<IBBHQQ")
+
+_MOST_IDENTITY_BYTES = 64  # struct unwind_header of bpf/unwind.h
 
 # bpf/unwind.h, enum unwind_cfa and enum unwind_ra
 CFA_SP, CFA_PLT, STOP, SIGNAL, FP_RECORD = 0, 4, 6, 7, 8
@@ -63,10 +66,14 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
 
 
 def file_identity(elf: Elf, status: os.stat_result) -> bytes:
-    """The build-id; of a file without one where it is and when it was last written."""
-    if elf.build_id:
-        return bytes.fromhex(elf.build_id)[:64]
-    return struct.pack("<QQQQ", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    """The build-id, of a file that root's or our own is; else also where it is and when it was last written.
+
+    What others can write could bear any build-id, and its table must not be taken for that of the real file.
+    """
+    place = struct.pack("<QQQQ", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    build_id = bytes.fromhex(elf.build_id)[: _MOST_IDENTITY_BYTES - len(place)]
+    is_trusted = status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return build_id if build_id and is_trusted else build_id + place
 
 
 def _segments(elf: Elf) -> list[binding.Segment]:

@@ -39,7 +39,7 @@ class TableCache:
             return None
         if not binding.is_table(data):
             return None
-        return data if _identity_of(data) == identity else None
+        return data if identity_of(data) == identity else None
 
     def store(self, identity: bytes, table: bytes) -> None:
         """Keep a table; those kept longest ago go."""
@@ -91,10 +91,11 @@ def _debug_file(elf: Elf) -> Elf | None:
 
 
 class TableWorker:
-    """A child that builds the tables of some files, one after the other, and keeps them in the cache.
+    """A child that finds the tables of some files in the cache, or builds and keeps them, one after the other.
 
     Use as a context manager: leaving it ends a child that has not finished. ``fileno`` is readable when a table has
-    come. What the child cannot read has no table; if the child dies, neither has what it had not come to.
+    come. What the child cannot read has no table; if the child dies, neither has what it had not come to. Only the
+    child opens the files, so one that cannot be opened without waiting holds up nobody else.
 
     Args:
         paths: the files.
@@ -109,23 +110,37 @@ class TableWorker:
             os.close(reader)
             _serve(paths, cache, writer)
         os.close(writer)
-        self._input = os.fdopen(reader, "rb", buffering=1 << 16)
+        # Unbuffered, so that ``fileno`` is readable while there is something to take.
+        self._input = os.fdopen(reader, "rb", buffering=0)
 
     def fileno(self) -> int:
         return self._input.fileno()
 
     def results(self) -> Iterator[tuple[int, bytes | None]]:
         """Wait for the tables: the number of the file in ``paths``, and its table or None."""
-        while self._left:
-            head = self._input.read(_FRAME.size)
-            if len(head) < _FRAME.size:
-                return
-            number, size = _FRAME.unpack(head)
-            table = self._input.read(size) if size >= 0 else None
-            if table is not None and len(table) < size:
-                return
-            self._left -= 1
-            yield number, table
+        while (result := self.take()) is not None:
+            yield result
+
+    def take(self) -> tuple[int, bytes | None] | None:
+        """The next of `results`, for which it waits; None if there are no more."""
+        if not self._left:
+            return None
+        head = self._read(_FRAME.size)
+        if len(head) < _FRAME.size:
+            return None
+        number, size = _FRAME.unpack(head)
+        table = self._read(size) if size >= 0 else None
+        if table is not None and len(table) < size:
+            return None
+        self._left -= 1
+        return number, table
+
+    def _read(self, size: int) -> bytes:
+        """As many bytes as the child still writes."""
+        data = bytearray()
+        while len(data) < size and (part := self._input.read(size - len(data))):
+            data += part
+        return bytes(data)
 
     def close(self) -> None:
         """End the child, if it has not ended."""
@@ -150,11 +165,14 @@ def _serve(paths: Sequence[Path], cache: TableCache, writer: int) -> None:
     try:
         with os.fdopen(writer, "wb", buffering=0) as output:
             for number, path in enumerate(paths):
-                table = build_file_table(path)
+                identity = read_identity(path)
+                kept = cache.load(identity) if identity else None
+                table = kept or build_file_table(path)
                 output.write(_FRAME.pack(number, -1 if table is None else len(table)))
                 if table is not None:
                     _write_all(output.fileno(), table)
-                    cache.store(_identity_of(table), table)
+                    if table is not kept:
+                        cache.store(identity_of(table), table)
         status = 0
     except BrokenPipeError:
         status = 0  # nobody waits for it any more
@@ -162,7 +180,8 @@ def _serve(paths: Sequence[Path], cache: TableCache, writer: int) -> None:
         os._exit(status)
 
 
-def _identity_of(table: bytes) -> bytes:
+def identity_of(table: bytes) -> bytes:
+    """What a table is known by: the identity of the file that it was built of."""
     header = binding.read_header(table)
     return bytes(header.identity[: header.identity_size])
 
