@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import I64, U32, U64
+from tdprof.model.profile import FrameStacks
 from tdprof.native.library import load_native
 from tdprof.native.stacks import FoldedColumns, StackNames
-from tdprof.profile.frames import FrameStacks
 
 _CHUNK_BYTES = 1 << 20
 _ROWS_AT_ONCE = 1 << 14  # where nothing was compiled

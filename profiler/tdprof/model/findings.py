@@ -137,7 +137,7 @@ class Findings:
         catalog: of the core that was recorded.
         program: one row: everything that was sampled.
         program_diagnosis: of that.
-        function: int32[n], function ids as in ``frames.FrameStacks``, highest self share first; -1: no call stack.
+        function: int32[n], function ids as in ``FrameStacks``, highest self share first; -1: no call stack.
         functions: of each function's own instructions.
         inclusive: of each function with all that it called.
         diagnoses: of each function's own instructions.

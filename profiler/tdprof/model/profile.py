@@ -1,13 +1,13 @@
 """A profile: aggregated tables of stacks and values, made from a capture; what reports and exporters read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import MappedFile
-from tdprof.model.arrays import I32, U8, U32, U64
+from tdprof.model.arrays import I32, I64, U8, U32, U64
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 from tdprof.model.stack_ends import StackEnd
@@ -111,6 +111,35 @@ class StackWalks:
 
 
 @dataclass(frozen=True, slots=True)
+class FrameStacks:
+    """The frames of every stack of a profile, leaf first; read only.
+
+    Attributes:
+        start: int64[n + 1]; frames of stack i are ``start[i]:start[i + 1]``, never empty.
+        function: int32, function id; -1 stands for a sample whose stack could not be read. Functions that nobody could
+            tell apart, of one name, source file and path of the mapped file, have one id, that of the first.
+        line: uint32, source line or 0.
+    """
+
+    start: I64
+    function: I32
+    line: U32
+
+
+@dataclass(slots=True)
+class KeptStacks:
+    """The expanded stacks of a profile's code, which copies of it with other samples share.
+
+    Attributes:
+        code: the tables that they were made of.
+        stacks: made by `profile.frames.frame_stacks`; None until somebody asks.
+    """
+
+    code: tuple[object, ...] = ()
+    stacks: FrameStacks | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """Everything a report or an exporter needs; symbols are already resolved."""
 
@@ -134,6 +163,7 @@ class Profile:
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
     walks: StackWalks | None = None  # None: the recording does not tell
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read
+    kept_stacks: KeptStacks = field(default_factory=KeptStacks, repr=False, compare=False)
 
     def without(self, reason: str) -> "Profile":
         """The profile with a note on something of the capture that could not be read; as it is if it has that note."""

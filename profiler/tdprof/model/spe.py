@@ -110,7 +110,7 @@ class FunctionOperations:
     """SPE's report by function for a profile of the same recording.
 
     Attributes:
-        function: int64[rows], function id as in ``frames.FrameStacks``; below -1 for code that no sample has.
+        function: int64[rows], function id as in ``FrameStacks``; below -1 for code that no sample has.
         report: the rows.
     """
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64
-from tdprof.model.profile import FunctionTable, Profile, StackTable
+from tdprof.model.profile import FrameStacks, FunctionTable, Profile, StackTable
 from tdprof.native.library import load_native
 from tdprof.native.stacks import StackMerge
 from tdprof.text import printable
@@ -20,24 +20,20 @@ from tdprof.text import printable
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
 
 
-@dataclass(frozen=True, slots=True)
-class FrameStacks:
-    """The frames of every stack of a profile, leaf first.
-
-    Attributes:
-        start: int64[n + 1]; frames of stack i are ``start[i]:start[i + 1]``, never empty.
-        function: int32, function id; -1 stands for ``NO_STACK``. Functions that nobody could tell apart, of one name,
-            source file and path of the mapped file, have one id, that of the first.
-        line: uint32, source line or 0.
-    """
-
-    start: I64
-    function: I32
-    line: U32
-
-
 def frame_stacks(profile: Profile) -> FrameStacks:
-    """Expand locations into their inlined frames; a stack without locations gets the frame ``NO_STACK``."""
+    """Expand locations into their inlined frames; a stack without locations gets the frame ``NO_STACK``.
+
+    Done once for a profile and all copies of it that have the same code.
+    """
+    kept, code = profile.kept_stacks, (profile.functions, profile.mapped_files, profile.locations, profile.stacks)
+    if kept.stacks is None or not all(mine is its for mine, its in zip(code, kept.code, strict=True)):
+        kept.code, kept.stacks = code, _expand(profile)
+        for column in (kept.stacks.start, kept.stacks.function, kept.stacks.line):
+            column.flags.writeable = False
+    return kept.stacks
+
+
+def _expand(profile: Profile) -> FrameStacks:
     locations, stacks = profile.locations, profile.stacks
     functions = _first_alike(profile)[locations.frame_function]
     if (library := load_native()) is None:

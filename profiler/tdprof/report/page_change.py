@@ -17,7 +17,7 @@ def change_columns(
 
     Args:
         comparison: of the older capture, A, with the page's, B.
-        function: int32[n], function ids of B as in ``frames.FrameStacks``, in the page's order.
+        function: int32[n], function ids of B as in ``FrameStacks``, in the page's order.
     """
     row = comparison.functions.row_of_b[function]
     columns: dict[str, NDArray[Any]] = {}

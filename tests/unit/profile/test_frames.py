@@ -1,6 +1,9 @@
 """Stacks as functions and lines."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.model.addresses import MappedFile
@@ -16,6 +19,18 @@ def test_frames_stand_leaf_first_with_inlined_ones_expanded() -> None:
     by_stack = [[names[f] for f in stacks.function[a:b]] for a, b in zip(stacks.start, stacks.start[1:], strict=False)]
     assert by_stack == [["inner", "outer", "main"], [NO_STACK], ["main"]]
     assert stacks.line.tolist() == [1, 2, 0, 0, 0]
+
+
+def test_stacks_are_expanded_once_for_all_copies_of_a_profile() -> None:
+    profile = ProfileBuilder().add("leaf", "main").build()
+    stacks = frame_stacks(profile)
+    assert frame_stacks(profile.without("nothing is missing")) is stacks
+    assert frame_stacks(profile.only_event(0)) is stacks
+    longer = ProfileBuilder().add("leaf", "middle", "main").build()
+    other = replace(profile, functions=longer.functions, locations=longer.locations, stacks=longer.stacks)
+    assert len(frame_stacks(other).function) == 3
+    with pytest.raises(ValueError, match="read-only"):
+        stacks.line[0] = 1
 
 
 def test_a_profile_without_stacks_has_none() -> None:

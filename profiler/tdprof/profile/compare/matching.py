@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import F64, I32
-from tdprof.model.profile import Profile
-from tdprof.profile.frames import FrameStacks, function_names, module_names
+from tdprof.model.profile import FrameStacks, Profile
+from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.naming import base_name
 
 # Two functions of one file are one that was renamed if their sampled lines cover at least this much of each other.

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdprof.model.arrays import F64, I32
-from tdprof.model.profile import Profile
+from tdprof.model.profile import FrameStacks, Profile
 from tdprof.profile.compare.matching import MatchedFunctions
 from tdprof.profile.compare.significance import Counts
-from tdprof.profile.frames import FrameStacks
 from tdprof.profile.reliability import TOLERANCE
 from tdprof.profile.rows import rows_in_stacks
 
