@@ -183,6 +183,30 @@ class Tallied:
             counts[np.searchsorted(distinct, part.latency_key)] += part.latency_count  # each key once
         return Tallied(lanes, cycles, distinct, counts)
 
+    def grouped(self, group: NDArray[np.int64], groups: int) -> Tallied:
+        """The sums of groups of rows.
+
+        Args:
+            group: int64[n], the group of each row, or NO_ROW: left out.
+            groups: how many there are.
+        """
+        lanes, cycles = np.zeros((groups, _LANES), np.uint64), np.zeros((groups, len(LATENCIES)), np.uint64)
+        rows = np.argsort(group, kind="stable")
+        rows = rows[group[rows] != NO_ROW]
+        if not len(rows):
+            return Tallied(lanes, cycles, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+        start = np.flatnonzero(np.diff(group[rows], prepend=NO_ROW))
+        lanes[group[rows[start]]] = np.add.reduceat(self.lanes[rows], start)
+        cycles[group[rows[start]]] = np.add.reduceat(self.cycles[rows], start)
+        row, kind = np.divmod((self.latency_key >> np.uint64(16)).astype(np.int64), len(LATENCIES))
+        kept = np.flatnonzero(group[row] != NO_ROW)
+        key = (group[row[kept]] * len(LATENCIES) + kind[kept]).astype(np.uint64) << np.uint64(16)
+        key |= self.latency_key[kept] & np.uint64(0xFFFF)
+        order = np.argsort(key, kind="stable")
+        key, count = key[order], self.latency_count[kept[order]].astype(np.uint64)
+        start = np.flatnonzero(np.diff(key, prepend=np.uint64(NOTHING)))
+        return Tallied(lanes, cycles, key[start], np.add.reduceat(count, start) if len(start) else count)
+
 
 Place = Callable[[U64, U64], I32]
 """Rows of groups: uint64[n] first and second keys to int32[n] rows, or NO_ROW. The rows of a pair never change."""

@@ -17,7 +17,7 @@ from tdprof.cli.loading import load_with_findings, with_function_operations
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS
+from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Comparison, compare
 from tdprof.profile.frames import function_names
@@ -39,8 +39,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
             profile = make()
             write_html(Page(calibrated(profile), find_findings(profile)), file)
     capture = write_spe_capture(folder / "spe.capture", is_topdown=True)
-    profile, found = load_with_findings(capture, DEFAULT_SYMBOLS)
-    profile, operations = with_function_operations(capture, profile, DEFAULT_SYMBOLS)
+    with OpenCapture(capture) as opened:
+        profile, found = load_with_findings(opened, capture)
+        profile, operations = with_function_operations(opened, profile)
     with (folder / "spe.html").open("wb") as file:
         write_html(Page(profile, found, operations), file)
     with (folder / "unknown.html").open("wb") as file:

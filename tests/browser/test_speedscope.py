@@ -31,10 +31,11 @@ pytestmark = [
 # The command as it is, but for the capture: what is shown must be known.
 VIEW = """
 import sys
-import tdprof.cli.view
+import tdprof.cli.loading
+from builders.opened import NoCapture
 from builders.profiles import example
-tdprof.cli.view.load_with_findings = lambda capture, symbols: (example(), None)
-tdprof.cli.view.with_function_operations = lambda capture, profile, symbols: (profile, None)
+tdprof.cli.loading.load_profile = lambda _: example()
+tdprof.cli.loading.OpenCapture = NoCapture
 sys.argv = ["tdprof", "view", "example.capture", "--no-browser"]
 from tdprof.cli.main import main
 main()

@@ -76,7 +76,12 @@ SAMPLES_PER_EVENT = 1000
 
 
 def write_spe_capture(
-    folder: Path, *, has_samples: bool = True, is_topdown: bool = False, more: Sequence[spe.Truth] = ()
+    folder: Path,
+    *,
+    has_samples: bool = True,
+    is_topdown: bool = False,
+    more: Sequence[spe.Truth] = (),
+    more_code: Sequence[tuple[int, str, int]] = (),
 ) -> Path:
     """Writes a capture.
 
@@ -85,18 +90,20 @@ def write_spe_capture(
         has_samples: 300 of ``work`` line 10, 100 of ``parse`` called by ``work`` line 11.
         is_topdown: not of a clock but of the events of ``TOPDOWN``, in their shares.
         more: SPE records besides ``records``.
+        more_code: code besides ``CODE``: address, linkage name and line.
     """
     stream, _ = spe.write_stream([*records(), *more], spe.packed_record)
     (folder / "spe").mkdir(parents=True)
     (folder / "spe/cpu0.0.aux").write_bytes(stream)
-    addresses = np.array([address - BASE + OFFSET for address, _, _ in CODE], np.uint64)
-    names = sorted({name for _, name, _ in CODE})
+    code = [*CODE, *more_code]
+    addresses = np.array([address - BASE + OFFSET for address, _, _ in code], np.uint64)
+    names = sorted({name for _, name, _ in code})
     found = Locations(
-        frame_start=np.arange(len(CODE) + 1, dtype=np.uint32),
-        function=np.array([names.index(name) for _, name, _ in CODE], np.int32),
-        file=np.full(len(CODE), len(names), np.int32),
-        line=np.array([line for _, _, line in CODE], np.uint32),
-        reason=np.zeros(len(CODE), np.uint8),
+        frame_start=np.arange(len(code) + 1, dtype=np.uint32),
+        function=np.array([names.index(name) for _, name, _ in code], np.int32),
+        file=np.full(len(code), len(names), np.int32),
+        line=np.array([line for _, _, line in code], np.uint32),
+        reason=np.zeros(len(code), np.uint8),
         strings=[*names, "app.c"],
     )
     events = [EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999)]

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from builders.opened import operations_of, profile_of
 from builders.profiles import example
 from builders.spe_capture import write_spe_capture
 from builders.topdown_example import CYCLES, topdown_example
 from tdprof.export.pprof import write_pprof
 from tdprof.model.profile import Profile
-from tdprof.pipeline.load import load_profile
-from tdprof.pipeline.spe_samples import load_operations
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots
 
@@ -181,7 +180,7 @@ def test_spe_records_are_selected_by_source_and_latency(tmp_path: Path) -> None:
     capture = write_spe_capture(tmp_path / "capture")
     path = tmp_path / "spe.pb.gz"
     with path.open("wb") as file:
-        write_pprof(load_profile(capture), file, None, load_operations(capture))
+        write_pprof(profile_of(capture), file, None, operations_of(capture))
 
     def shown(index: str, *focus: str) -> dict[str, int]:
         text = pprof(path, "-top", "-nodefraction=0", "-unit=count", f"-sample_index={index}", *focus)

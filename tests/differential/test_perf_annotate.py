@@ -14,7 +14,7 @@ from tdprof.pipeline.annotate.function import annotate
 from tdprof.pipeline.annotate.source_files import SourceFiles
 from tdprof.pipeline.import_perf import import_perf_data
 from tdprof.pipeline.load import load_profile
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS
+from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.choice import choose_function
 
 _NEEDED = ("perf", "g++", "objdump")
@@ -80,10 +80,10 @@ def perf_counts(folder: Path, symbol: str) -> Counter[int]:
 
 
 def annotated(folder: Path, function: str, *, has_code: bool) -> Annotation:
-    capture = folder / "capture"
-    profile = load_profile(capture)
-    chosen = choose_function(profile, function)
-    return annotate(capture, profile, None, chosen, SourceFiles(), DEFAULT_SYMBOLS, has_code=has_code)
+    with OpenCapture(folder / "capture") as capture:
+        profile = load_profile(capture)
+        chosen = choose_function(profile, function)
+        return annotate(capture, profile, None, chosen, SourceFiles(), has_code=has_code)
 
 
 CHECKED, LOOP = "checked", "loop"

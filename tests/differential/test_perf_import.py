@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from builders.opened import profile_of
 from builders.perf_tool import NO_PERF, find_perf, perf_shares
 from tdprof.model.profile import Profile
 from tdprof.pipeline.import_perf import import_perf_data
-from tdprof.pipeline.load import load_profile
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.skipif(find_perf() is None, reason=NO_PERF)]
 
@@ -47,7 +47,7 @@ def test_shares_are_those_of_perf_report(tmp_path: Path, options: str) -> None:
     if result.returncode:
         pytest.skip(f"perf record {options}: {result.stderr.decode().strip().splitlines()[-1:]}")
     import_perf_data(str(tmp_path / "perf.data"), tmp_path / "capture")
-    profile = load_profile(tmp_path / "capture")
+    profile = profile_of(tmp_path / "capture")
     ours, theirs = by_thread_name(profile), perf_shares(tmp_path / "perf.data", "comm")
     assert ours.total() == theirs.total()
     # Among all of a machine's processes perf sometimes takes a name of another moment: records of different CPUs that

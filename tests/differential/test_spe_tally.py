@@ -178,6 +178,30 @@ def test_groups_beyond_the_limit_share_one() -> None:
     assert 1 << 12 <= kept + 128 <= (1 << 13) + 256
 
 
+@given(seed=st.integers(0, 2**32), groups=st.integers(1, 6))
+@settings(max_examples=20, deadline=None)
+def test_sums_of_rows_are_the_rows_of_a_coarser_place(seed: int, groups: int) -> None:
+    data, _ = spe.write_stream(spe.program(600, seed), spe.packed_record)
+    (batch,) = RecordDecoder(data)
+    group_of = np.random.default_rng(seed).integers(NO_ROW, groups, ROWS)
+
+    def place_coarsely(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        rows = place(first, second)
+        return np.where(rows == NO_ROW, NO_ROW, group_of[rows]).astype(np.int32)
+
+    fine, coarse = Tally(place), Tally(place_coarsely)
+    for tally in (fine, coarse):
+        tally.add(batch, rules_of(Key.CODE, N1))
+    found, wanted = Tallied.sum(fine.finish()), Tallied.sum(coarse.finish())
+    sums = found.grouped(group_of[: len(found.lanes)], groups)
+    rows = len(wanted.lanes)
+    assert sums.lanes[:rows].tolist() == wanted.lanes.tolist()
+    assert sums.cycles[:rows].tolist() == wanted.cycles.tolist()
+    assert not sums.lanes[rows:].any()
+    assert sums.latency_key.tolist() == wanted.latency_key.tolist()
+    assert sums.latency_count.tolist() == wanted.latency_count.tolist()
+
+
 def test_parts_are_added() -> None:
     data, _ = spe.write_stream(spe.program(5000, 7), spe.packed_record)
     (batch,) = RecordDecoder(data)

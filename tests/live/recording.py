@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from builders.opened import profile_of
 from tdprof.model.profile import Profile
-from tdprof.pipeline.load import load_profile
 
 TDPROF = (sys.executable, "-c", "from tdprof.cli.main import main; main()")
 # How long anything may take on a machine that is busy with other work; nothing waits this long unless it hangs.
@@ -57,7 +57,7 @@ class Capture:
     @functools.cached_property
     def profile(self) -> Profile:
         """The profile that reports are made of."""
-        return load_profile(self.folder)
+        return profile_of(self.folder)
 
     @functools.cached_property
     def samples(self) -> list[Sample]:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from builders.opened import profile_of
 from live.recording import PATIENCE_S, TDPROF, has_spooled, record, start_record, wait_until
 from tdprof.errors import TdprofError
-from tdprof.pipeline.load import load_profile
 
 pytestmark = pytest.mark.needs_perf
 
@@ -71,9 +71,9 @@ def test_every_table_cut_anywhere(finished: Path, tmp_path: Path) -> None:
             (damaged / path.name).write_bytes(data[:size])
             if name == "samples":
                 with pytest.raises(TdprofError, match=path.name):
-                    load_profile(damaged)
+                    profile_of(damaged)
             else:
-                profile = load_profile(damaged)
+                profile = profile_of(damaged)
                 assert any(path.name in note for note in profile.notes)
                 assert profile.total_samples().sum() > 0
 
@@ -104,13 +104,13 @@ def rewrite_samples(folder: Path, change: Callable[[pa.Table], pa.Table]) -> Non
 
 
 def test_samples_that_are_not_those_that_were_recorded(finished: Path, tmp_path: Path) -> None:
-    whole = load_profile(finished)
+    whole = profile_of(finished)
     assert not any("samples.parquet" in note for note in whole.notes)
     damaged = copy(finished, tmp_path / "damaged")
     rewrite_samples(damaged, lambda table: table.slice(1))
     if whole.rung == "ring-buffer":
         pytest.skip("only BPF counts its samples by itself")
-    assert any("samples.parquet holds" in note for note in load_profile(damaged).notes)
+    assert any("samples.parquet holds" in note for note in profile_of(damaged).notes)
 
 
 @pytest.mark.parametrize("column", ["count", "weight"])
@@ -131,7 +131,7 @@ def test_the_manifest_cut_anywhere(finished: Path, tmp_path: Path) -> None:
     for size in range(0, len(text) - 2, 37):
         (damaged / "capture.json").write_bytes(text[:size])
         with pytest.raises(TdprofError, match=r"capture\.json"):
-            load_profile(damaged)
+            profile_of(damaged)
 
 
 def test_a_newer_schema_is_refused_by_name(finished: Path, tmp_path: Path) -> None:
@@ -167,5 +167,5 @@ def test_a_damaged_spool_is_read_as_far_as_it_is_whole(interrupted: Path, tmp_pa
     else:
         del content[data.draw(st.integers(0, len(content))) :]
     path.write_bytes(content)
-    kept = int(load_profile(damaged).samples.count.sum())
-    assert kept <= int(load_profile(interrupted).samples.count.sum())
+    kept = int(profile_of(damaged).samples.count.sum())
+    assert kept <= int(profile_of(interrupted).samples.count.sum())

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builders.opened import profile_of
 from builders.topdown import FRONTEND_BOUND, MEMORY_BOUND, ORDINARY, SPECULATION_BOUND, Code
 from live_aarch64.machine import run_tdprof
 from live_aarch64.neoverse_sim import Region, Simulation, write_regions
@@ -25,8 +26,8 @@ from tdprof.cli.loading import load_with_findings
 from tdprof.metrics.formula import evaluate
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
-from tdprof.pipeline.load import find_findings, load_profile
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS
+from tdprof.pipeline.load import find_findings
+from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import function_names
 
 Simulate = Callable[..., Simulation]
@@ -161,7 +162,7 @@ def test_every_metric_of_an_n3_in_one_run(declared: Callable[..., list[object]],
     command = declared(N3, 7000)
     done = run_tdprof("record", "--topdown=2", "-F", HZ, "--cpu", N3.name, "-o", tmp_path / "capture", "--", *command)
     assert "counter groups" in done.stderr
-    profile = load_profile(tmp_path / "capture")
+    profile = profile_of(tmp_path / "capture")
     assert profile.rung == "bpf-pmu"
     check_capture(profile, 13)
     check_findings(profile, N3, list(N3.catalog.metrics))
@@ -176,7 +177,7 @@ def test_every_metric_of_an_n3_in_one_run(declared: Callable[..., list[object]],
 def test_threads_on_a_v1(declared: Callable[..., list[object]], tmp_path: Path) -> None:
     command = declared(V1, 2500, "-t", 1)
     run_tdprof("record", "--topdown=all", "-F", HZ, "--cpu", V1.name, "-o", tmp_path / "capture", "--", *command)
-    profile = load_profile(tmp_path / "capture")
+    profile = profile_of(tmp_path / "capture")
     check_capture(profile, 7)
     assert len(set(profile.samples.tid.tolist())) == 2
     check_findings(profile, V1, list(V1.catalog.metrics))
@@ -189,7 +190,7 @@ def test_a_run_for_each_group_without_bpf(declared: Callable[..., list[object]],
     done = run_tdprof("record", "--topdown", "--passes", "--no-bpf", "-F", HZ, "--cpu", V1.name,
                       "-o", tmp_path / "capture", "--", *command)  # fmt: skip
     assert "Topdown_L1 does not fit the counters" in done.stderr
-    profile = load_profile(tmp_path / "capture")
+    profile = profile_of(tmp_path / "capture")
     assert profile.rung == "ring-buffer"
     assert profile.topdown is not None
     assert profile.topdown.is_pass_per_group
@@ -217,7 +218,7 @@ def test_attached_to_a_process(declared: Callable[..., list[object]], tmp_path: 
     finally:
         process.kill()
         recorder.kill()
-    profile = load_profile(capture)
+    profile = profile_of(capture)
     check_capture(profile, 1)
     check_findings(profile, V1, LEVEL_1)
 
@@ -243,7 +244,7 @@ def test_why_intervals_are_not_credited_to_the_interrupted_function(
         check=True,
     )
     run_tdprof("import", data, "-o", tmp_path / "imported")
-    profile = load_profile(tmp_path / "imported")
+    profile = profile_of(tmp_path / "imported")
     functions = function_names(profile)
     leaf = profile.stacks.location[profile.stacks.start[profile.samples.stack]]
     leaf_function = profile.locations.frame_function[profile.locations.frame_start[leaf]]
@@ -271,7 +272,8 @@ def test_spe_stands_beside_the_pmu(simulate: Simulate, workload: Path, tmp_path:
     command = [workload, "-r", write_regions(tmp_path / "regions", regions), "-w", "hcw", "-j", "-n", 1200]
     run_tdprof("record", "--topdown", "--metrics", "branch_misprediction_ratio", "-F", HZ, "--cpu", V1.name,
                "--spe=period=4096,u", "-o", tmp_path / "capture", "--", *command)  # fmt: skip
-    profile, findings = load_with_findings(tmp_path / "capture", DEFAULT_SYMBOLS)
+    with OpenCapture(tmp_path / "capture") as opened:
+        profile, findings = load_with_findings(opened, tmp_path / "capture")
     assert findings is not None
     names = [function_names(profile)[number] for number in findings.function]
     for function in V1.functions:

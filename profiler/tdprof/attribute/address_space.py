@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.model.arrays import I64, U64, distinct
+from tdprof.model.arrays import I32, I64, U64, distinct
 
 _NONE = -1
 # Mappings cut each other to pieces, and look-ups follow forks back: of real processes hardly, of made-up ones up to
@@ -19,6 +19,8 @@ _NONE = -1
 _PIECES_EACH, _SPARE_PIECES = 64, 1 << 20
 _FORKS_EACH, _SPARE_FORKS = 32, 1 << 18
 _SPARE_COMPARISONS = 1 << 27
+ANY_TIME = 2**63 - 1
+"""Later than all that a recording has: of what was mapped one after the other the last counts."""
 
 
 @dataclass(slots=True)
@@ -133,9 +135,7 @@ class AddressSpaces:
             self._begin(_Space(pid, 0))
         return self._spaces[self._of_pid[pid][-1]]
 
-    def space_of_samples(
-        self, pid: NDArray[np.uint32], time_ns: U64, thread_name: NDArray[np.object_] | None
-    ) -> NDArray[np.int32]:
+    def space_of_samples(self, pid: NDArray[np.uint32], time_ns: U64, thread_name: NDArray[np.object_] | None) -> I32:
         """The number of each sample's address space.
 
         Args:
@@ -165,9 +165,7 @@ class AddressSpaces:
             result[rows] = self._among(self._of_pid[int(distinct[index])], time_ns[rows], time_ns, names)
         return result
 
-    def _among(
-        self, numbers: list[int], time_ns: U64, interval_ends: U64, names: NDArray[np.object_] | None
-    ) -> NDArray[np.int32]:
+    def _among(self, numbers: list[int], time_ns: U64, interval_ends: U64, names: NDArray[np.object_] | None) -> I32:
         starts = np.array([self._spaces[number].start_ns for number in numbers], np.uint64)
         at = np.maximum(np.searchsorted(starts, time_ns, side="right") - 1, 0)
         if names is not None and len(numbers) * len(names) <= _SPARE_COMPARISONS:
@@ -229,6 +227,17 @@ class AddressSpaces:
         self._forks_left -= 1
         self.is_cut |= self._forks_left < 0
         return self._forks_left >= 0
+
+    def find_each(self, space: I32, addresses: U64, time_ns: U64) -> I64:
+        """As `find`, of addresses each in a space of its own (int32[n]; -1: nothing is known to be mapped)."""
+        found = np.full(len(space), _NONE, np.int64)
+        order = np.argsort(space, kind="stable")
+        borders = np.flatnonzero(np.diff(space[order])) + 1
+        for mine in np.split(order, borders) if len(order) else ():
+            number = int(space[mine[0]])
+            if number != _NONE:
+                found[mine] = self.find(number, addresses[mine], time_ns[mine])
+        return found
 
     def _segments(self, number: int) -> _Segments:
         space = self._spaces[number]

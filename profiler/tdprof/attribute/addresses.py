@@ -1,45 +1,47 @@
-"""Single addresses as samples, for what is recorded without call stacks."""
+"""Where single run-time addresses lie: of what is recorded without call stacks."""
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
-from tdprof.capture.schema import SAMPLES, STACKS
+from tdprof.attribute.address_space import ANY_TIME, AddressSpaces
+from tdprof.attribute.code_files import CodeFiles
 from tdprof.model.addresses import KERNEL_ADDRESS
-from tdprof.model.arrays import I64, U32, U64
+from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.profile.frames import group_of_row, group_rows
 
 
-def address_tables(addresses: U64, pids: U32, time_ns: U64) -> tuple[pa.Table, pa.Table]:
-    """A capture's tables of samples and stacks in which each address is a sample of its own, whose stack it is.
+def attribute_addresses(
+    addresses: U64, pids: U32, time_ns: U64, files: CodeFiles, spaces: AddressSpaces
+) -> tuple[I32, U64]:
+    """The file that each address lies in, and where in it.
 
     Args:
         addresses: uint64[n], run-time; the upper half are the kernel's.
         pids: uint32[n], whose they are.
         time_ns: uint64[n], when; decides between mappings that were made one after the other.
-    """
-    is_kernel = addresses >= KERNEL_ADDRESS
-    numbers = np.arange(1, len(addresses) + 1, dtype=np.uint64)
-    zeros = pa.array(np.zeros(len(numbers), np.uint32))
-    columns = {
-        "time_ns": pa.array(time_ns),
-        "pid": pa.array(pids),
-        "user_stack": pa.array(numbers, mask=is_kernel),
-        "kernel_stack": pa.array(numbers, mask=~is_kernel),
-        "thread_name": pa.nulls(len(numbers), SAMPLES.field("thread_name").type),
-    }
-    samples = pa.table({name: columns.get(name, zeros) for name in SAMPLES.names}).cast(SAMPLES)
-    starts = pa.array(np.arange(len(numbers) + 1, dtype=np.int32))
-    chains = pa.ListArray.from_arrays(starts, pa.array(addresses))
-    return samples, pa.table([pa.array(numbers), pa.array(is_kernel), chains], names=STACKS.names)
-
-
-def branch_ends(branches: pa.Table) -> tuple[I64, pa.Table, pa.Table]:
-    """The ends of a capture's branches as samples and stacks.
+        files, spaces: of the recording's mappings.
 
     Returns:
-        int64[2n], the sample of all sources, and then of all targets; -1 where it was not recorded.
-        samples, stacks: tables, a sample for each end that differs from the others.
+        file: int32[n], number of the file, -1: nothing was mapped there.
+        offset: uint64[n], file offset; the run-time address for kernel, anonymous and unmapped code.
+    """
+    is_kernel = addresses >= KERNEL_ADDRESS
+    space = spaces.space_of_samples(pids, time_ns, None)
+    space[is_kernel] = -1
+    numbers, which = np.unique(space, return_inverse=True)
+    depends = np.array([spaces.is_time_dependent(number) for number in numbers.tolist()], bool)
+    when = np.where(depends[which.reshape(-1)], time_ns, np.uint64(ANY_TIME))
+    file, offset = files.place(spaces.find_each(space, addresses, when), addresses)
+    file[is_kernel] = files.kernel
+    return file, offset
+
+
+def branch_ends(branches: pa.Table) -> tuple[I64, U64, U32, U64]:
+    """The addresses that a capture's branches came from and went to.
+
+    Returns:
+        int64[2n], the end of all sources, and then of all targets; -1 where it was not recorded.
+        addresses, pids, time_ns: uint64[m], uint32[m], uint64[m], of each end that differs from the others.
     """
     addresses = np.concatenate([branches[name].fill_null(0).to_numpy() for name in ("from_address", "to_address")])
     known = np.flatnonzero(addresses)
@@ -49,4 +51,4 @@ def branch_ends(branches: pa.Table) -> tuple[I64, pa.Table, pa.Table]:
     end[known] = group_of_row(order, start)
     first = known[order[start]]
     pid, time_ns = (np.tile(branches[name].to_numpy(), 2)[first] for name in ("pid", "time_ns"))
-    return end, *address_tables(addresses[first], pid, time_ns)
+    return end, addresses[first], pid, time_ns

@@ -7,22 +7,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.attribute.address_space import AddressSpaces
+from tdprof.attribute.address_space import ANY_TIME, AddressSpaces
+from tdprof.attribute.code_files import CodeFiles
 from tdprof.attribute.places import Places, cut_chains, gather_numbered, number_places, with_single_places
-from tdprof.model.addresses import FileKind, MappedFile
-from tdprof.model.arrays import I32, I64, U8, U32, U64, distinct
+from tdprof.model.addresses import MappedFile
+from tdprof.model.arrays import I32, I64, U8, U32, U64
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.frames import number_values
 
-KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
-# Paths that the kernel gives to memory that has no file behind it.
 # The outermost frame was reached; or how the kernel walks, which does not tell.
 _WHOLE = (StackEnd.COMPLETE, StackEnd.FRAME_POINTERS_ONLY)
-_ANY_TIME = 2**63 - 1
 _KERNEL_CONTEXT = 2**32 - 1  # of kernel addresses, which mean the same everywhere
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 _PLACES_EACH, _SPARE_PLACES = 8, 2 << 20
-_NOT_FILES = ("//", "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ def attribute_stacks(
         np.concatenate([kernel_rows, user_rows]),
         np.concatenate([np.full(len(kernel_rows), _KERNEL_CONTEXT, np.uint32), context]),
     )
-    files = _Files(mappings)
+    files = CodeFiles(mappings)
     file, address = _attribute(places, contexts, spaces, files)
     lengths, used = cut_chains(places, file < 0)
     location, first = _distinct(file, address, used)
@@ -110,13 +107,11 @@ def attribute_stacks(
     )
 
     is_cut = np.append((lengths < np.diff(places.start))[len(kernel_rows) :], False)
-    files_used = distinct(file[first][file[first] >= 0])
-    renumber = np.full(len(files.distinct) + 1, -1, np.int32)
-    renumber[files_used] = np.arange(len(files_used))
+    mapped_files, ranges, location_file = files.only(file[first])
     return AttributedStacks(
-        [files.distinct[index] for index in files_used.tolist()],
-        [files.ranges[index] for index in files_used.tolist()],
-        np.concatenate([renumber[file[first]], -2 - np.arange(len(markers), dtype=np.int32)]),
+        mapped_files,
+        ranges,
+        np.concatenate([location_file, -2 - np.arange(len(markers), dtype=np.int32)]),
         np.concatenate([address[first], np.zeros(len(markers), np.uint64)]),
         stack_start,
         stack_location,
@@ -180,7 +175,7 @@ class _Contexts(NamedTuple):
     Attributes:
         of_sample: uint32[n].
         space: int32[contexts], -1 for a process nothing is known of.
-        when: uint64[contexts]; where time does not matter ``_ANY_TIME``: every mapping counts.
+        when: uint64[contexts]; where time does not matter ``ANY_TIME``: every mapping counts.
     """
 
     of_sample: U32
@@ -197,9 +192,9 @@ def _contexts(samples: pa.Table, spaces: AddressSpaces) -> _Contexts:
     )
     depends = np.array([spaces.is_time_dependent(number) for number in space.view(np.int64).tolist()], bool)
     # Where time does not matter one look-up serves all samples of a stack.
-    when, at = np.full(1, _ANY_TIME, np.uint64), np.zeros(len(in_space), np.int32)
+    when, at = np.full(1, ANY_TIME, np.uint64), np.zeros(len(in_space), np.int32)
     if depends.any():
-        when, at = number_values(np.where(depends[in_space], time_ns, np.uint64(_ANY_TIME)))
+        when, at = number_values(np.where(depends[in_space], time_ns, np.uint64(ANY_TIME)))
     pairs, of_sample = number_values(in_space.astype(np.uint64) << _HALF | at.astype(np.uint64))
     return _Contexts(
         of_sample.astype(np.uint32), space.view(np.int64)[pairs >> _HALF].astype(np.int32), when[pairs & _LOWER]
@@ -216,18 +211,12 @@ def _by_context(chains: tuple[I64, I64], contexts: _Contexts) -> tuple[I64, I64,
     return number[which], rows[chain[is_there]], (keys >> _HALF).astype(np.uint32)[is_there]
 
 
-def _attribute(places: Places, contexts: _Contexts, spaces: AddressSpaces, files: "_Files") -> tuple[I32, U64]:
+def _attribute(places: Places, contexts: _Contexts, spaces: AddressSpaces, files: CodeFiles) -> tuple[I32, U64]:
     """File number (-1: nothing is mapped there) of each place, and the address in that file."""
     mapping = np.full(len(places.address), -1, np.int64)
     is_user = np.flatnonzero(places.context != _KERNEL_CONTEXT)
-    space = contexts.space[places.context[is_user]]
-    order = np.argsort(space, kind="stable")
-    borders = np.flatnonzero(np.diff(space[order])) + 1
-    for mine in np.split(is_user[order], borders) if len(is_user) else ():
-        context = places.context[mine]
-        number = int(contexts.space[context[0]])
-        if number >= 0:
-            mapping[mine] = spaces.find(number, places.address[mine], contexts.when[context])
+    context = places.context[is_user]
+    mapping[is_user] = spaces.find_each(contexts.space[context], places.address[is_user], contexts.when[context])
     file, address = files.place(mapping, places.address)
     file[places.context == _KERNEL_CONTEXT] = files.kernel
     return file, address
@@ -242,52 +231,3 @@ def _distinct(file: I32, address: U64, used: NDArray[np.bool_]) -> tuple[I32, I6
     location = np.full(len(file), -1, np.int32)
     location[order] = np.cumsum(changed) - 1
     return location, order[changed]
-
-
-class _Files:
-    """Distinct mapped files, numbered; the last number is the kernel."""
-
-    def __init__(self, mappings: pa.Table) -> None:
-        self._start = mappings["address"].to_numpy()
-        self._offset = mappings["file_offset"].to_numpy()
-        self._length = mappings["length"].to_numpy()
-        self.distinct: list[MappedFile] = []
-        self.ranges: list[tuple[int, int, int]] = []
-        numbers: dict[MappedFile, int] = {}
-        of_row = []
-        columns = (
-            mappings[name].to_pylist() for name in ("path", "build_id", "pid", "address", "length", "file_offset")
-        )
-        for path, build_id, pid, address, length, offset in zip(*columns, strict=True):
-            file = mapped_file(path, build_id or "", pid)
-            if file not in numbers:
-                numbers[file] = len(self.distinct)
-                self.distinct.append(file)
-                self.ranges.append((address, length, offset))
-            of_row.append(numbers[file])
-        self.kernel = len(self.distinct)
-        self.distinct.append(KERNEL)
-        self.ranges.append((0, 0, 0))
-        self._of_row = np.array(of_row, np.int32)
-        self._is_anonymous = np.array([file.kind is FileKind.ANONYMOUS for file in self.distinct])
-
-    def place(self, rows: I64, addresses: U64) -> tuple[I32, U64]:
-        """File number and address within it, of addresses in mappings (-1: in none)."""
-        file = np.full(len(rows), -1, np.int32)
-        place = addresses.copy()
-        known = np.flatnonzero(rows >= 0)
-        at = rows[known]
-        file[known] = self._of_row[at]
-        in_file = known[~self._is_anonymous[file[known]]]
-        at = rows[in_file]
-        place[in_file] = addresses[in_file] - self._start[at] + self._offset[at]
-        return file, place
-
-
-def mapped_file(path: str, build_id: str, pid: int) -> MappedFile:
-    """What a mapping of a process holds, by the path that the kernel gives it."""
-    if path.startswith("/") and not path.startswith(_NOT_FILES):
-        return MappedFile(path, build_id)
-    if path == "[vdso]":
-        return MappedFile(path, build_id, FileKind.VDSO)
-    return MappedFile("[anon]" if path.startswith("//") or not path else path, "", FileKind.ANONYMOUS, pid)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tdprof.cli.loading import as_capture, find_event, load_capture_with_findings, symbol_options
+from tdprof.cli.loading import find_event, load_with_findings, open_input, symbol_options
 from tdprof.cli.output import DEFAULT_OUTPUT, print_rendered, refuse_two_forms, standard_output, waiting
 from tdprof.errors import TdprofError
 from tdprof.pipeline.annotate.source_files import SourceFiles, parse_source_map
@@ -63,8 +63,8 @@ def command(
     capture, function = _capture_and_function(words)
     refuse_two_forms(as_json=as_json, as_csv=as_csv)
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
-    with as_capture(capture) as folder:
-        profile, findings = load_capture_with_findings(folder, symbols, capture)
+    with open_input(capture, symbols) as opened:
+        profile, findings = load_with_findings(opened, capture)
         leading = find_event(profile, event)
         chosen = choose_function(profile, function, leading)
 
@@ -73,10 +73,8 @@ def command(
         from tdprof.report.annotation_json import render_csv, render_json
         from tdprof.report.annotation_text import render_text
 
-        with waiting(f"annotating {chosen.name}") as say:
-            annotation = annotate(
-                folder, profile, findings, chosen, sources, symbols, has_code=has_code, event=leading, progress=say
-            )
+        with waiting(f"annotating {chosen.name}") as opened.progress:
+            annotation = annotate(opened, profile, findings, chosen, sources, has_code=has_code, event=leading)
     if as_json or as_csv:
         with standard_output():
             sys.stdout.writelines([render_json(annotation)] if as_json else render_csv(annotation))

@@ -10,7 +10,8 @@ from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, archive_symbols
+from tdprof.pipeline.archive import archive_symbols
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.text import plural
 
 

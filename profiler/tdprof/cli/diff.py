@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from tdprof.capture.manifest import Host, Manifest, State, read_manifest
-from tdprof.cli.loading import as_capture, load_capture_with_findings, symbol_options
+from tdprof.capture.manifest import Host, Manifest, State
+from tdprof.cli.loading import load_with_findings, open_input, symbol_options
 from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output, waiting
 from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.standard_error import say
@@ -141,9 +141,9 @@ class _Loaded:
 
 
 def _load(capture: Path, symbols: SymbolOptions) -> _Loaded:
-    with as_capture(capture) as folder:
-        profile, findings = load_capture_with_findings(folder, symbols, capture)
-        return _Loaded(profile, findings, read_manifest(folder))
+    with open_input(capture, symbols) as opened:
+        profile, findings = load_with_findings(opened, capture)
+        return _Loaded(profile, findings, opened.recorded)
 
 
 def reasons_against(sides: Sequence[tuple[str, Profile]], manifests: Sequence[Manifest]) -> Iterator[str]:

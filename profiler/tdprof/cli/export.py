@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from tdprof.capture.manifest import read_manifest
+from tdprof.capture.manifest import Manifest
 from tdprof.cli.loading import (
-    as_capture,
     capture_argument,
     find_event,
-    has_spe,
-    load_capture_with_findings,
     load_with_findings,
+    open_input,
     say_unreadable,
     symbol_options,
     with_function_operations,
@@ -26,6 +24,7 @@ from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.model.spe import SampledOperations
+from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.categories import with_categories
 
@@ -59,7 +58,7 @@ class Format:
     is_binary: bool = False
     has_time: bool = False  # whether the file says when samples were taken
     has_spe: bool = False  # whether it says what SPE measured
-    has_operations: bool = False  # whether SPE records are samples in it
+    most_spe_samples: int | None = None  # whether SPE records are samples in it, and how many
     is_page: bool = False  # it makes Stage 1's categories of the findings, and has SPE's latencies of functions
 
 
@@ -100,7 +99,7 @@ FORMATS = {
         "go tool pprof -http=: {}",
         is_binary=True,
         has_spe=True,
-        has_operations=True,
+        most_spe_samples=50_000,  # go tool pprof needs about a kilobyte for each label of each sample
     ),
     "folded": Format(_write_folded, "flamegraph.pl {} > flame.svg"),
     "html": Format(
@@ -158,8 +157,11 @@ def command(
             hint=f"tdprof export {capture} --to {format_name} -o profile.pb.gz",
             status=2,
         )
-    with as_capture(capture, keeps_time=target.has_time) as folder:
-        what = _prepare(folder, target, event, older, symbols)
+    most = target.most_spe_samples if event is None else None
+    with open_input(capture, symbols, keeps_time=target.has_time, most_spe_samples=most) as opened:
+        what = _prepare(opened, capture, target, event)
+        if older is not None and what.page is not None:
+            what = replace(what, page=_with_changes(what.page, opened.recorded, capture, older, symbols))
         say_unreadable(what.profile)
     if is_stdout:
         with standard_output():
@@ -171,9 +173,9 @@ def command(
     say(f"  next: {target.next_step.format(output)}")
 
 
-def _prepare(capture: Path, target: Format, event: str | None, older: Path | None, symbols: SymbolOptions) -> Export:
+def _prepare(capture: OpenCapture, shown: Path, target: Format, event: str | None) -> Export:
     """Load what a format writes."""
-    profile, findings = load_with_findings(capture, symbols, with_spe=target.has_spe)
+    profile, findings = load_with_findings(capture, shown, with_spe=target.has_spe)
     if not target.is_page:
         profile = with_categories(profile, findings)
     index = find_event(profile, event)
@@ -182,34 +184,30 @@ def _prepare(capture: Path, target: Format, event: str | None, older: Path | Non
     if target.is_page:
         from tdprof.report.page_data import Page
 
-        profile, functions = with_function_operations(capture, profile, symbols)
-        page = Page(profile, findings, functions)
-        return Export(
-            profile, findings, page=_with_changes(page, capture, older, symbols) if older is not None else page
-        )
+        profile, functions = with_function_operations(capture, profile)
+        return Export(profile, findings, page=Page(profile, findings, functions))
     operations = None
-    if target.has_operations and event is None and has_spe(capture):
+    if capture.has_spe and capture.most_spe_samples is not None:
         # Only now: SPE's part of the program is not needed for anything else here.
         from tdprof.pipeline.spe_samples import load_operations
 
-        with waiting("adding up SPE records") as say:
+        with waiting("adding up SPE records") as capture.progress:
             try:
-                operations = load_operations(capture, symbols, say)
+                operations = load_operations(capture)
             except TdprofError as error:
                 profile = profile.without_spe(error)
     return Export(profile, findings, operations)
 
 
-def _with_changes(page: "Page", capture: Path, older: Path, symbols: SymbolOptions) -> "Page":
+def _with_changes(page: "Page", manifest: Manifest, capture: Path, older: Path, symbols: SymbolOptions) -> "Page":
     """A page with what changed since an older capture."""
     # Only now: what finds changes is not needed for anything else here.
     from tdprof.cli.diff import reasons_against
     from tdprof.profile.compare import compare
 
-    with as_capture(older) as folder:
-        profile, findings = load_capture_with_findings(folder, symbols, older)
-        manifests = [read_manifest(folder), read_manifest(capture)]
+    with open_input(older, symbols) as opened:
+        profile, findings = load_with_findings(opened, older)
     with waiting("comparing"):
         comparison = compare(profile, page.profile, findings, page.findings)
-    doubts = reasons_against([(str(older), profile), (str(capture), page.profile)], manifests)
+    doubts = reasons_against([(str(older), profile), (str(capture), page.profile)], [opened.recorded, manifest])
     return replace(page, comparison=replace(comparison, notes=[*doubts, *comparison.notes]), older=str(older))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tdprof.capture.files import MANIFEST_FILE
-from tdprof.capture.manifest import read_manifest
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.cli.standard_error import say
@@ -18,7 +17,8 @@ from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings, load_profile
-from tdprof.pipeline.symbols import SymbolOptions
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile.calibrate import calibrated
 
 if TYPE_CHECKING:
@@ -77,15 +77,25 @@ def as_capture(path: Path, *, keeps_time: bool = True) -> Iterator[Path]:
         yield imported
 
 
-def load_with_progress(capture: Path, symbols: SymbolOptions, *, keeps_time: bool = True) -> Profile:
-    """Load a capture, or import what ``perf record`` left; while that lasts stderr says so, if it is a terminal.
+@contextlib.contextmanager
+def open_input(
+    path: Path,
+    symbols: SymbolOptions = DEFAULT_SYMBOLS,
+    *,
+    keeps_time: bool = True,
+    most_spe_samples: int | None = None,
+) -> Iterator[OpenCapture]:
+    """A capture, or one made of what ``perf record`` left, open for the whole of a command.
 
     Args:
-        capture, keeps_time: as `as_capture` takes them.
-        symbols: where symbols come from.
+        path, keeps_time: as `as_capture` takes them.
+        symbols, most_spe_samples: as `OpenCapture` takes them.
     """
-    with as_capture(capture, keeps_time=keeps_time) as folder:
-        return load_capture(folder, symbols, capture)
+    with (
+        as_capture(path, keeps_time=keeps_time) as folder,
+        OpenCapture(folder, symbols, most_spe_samples=most_spe_samples) as capture,
+    ):
+        yield capture
 
 
 def _is_perf_data(path: Path) -> bool:
@@ -98,68 +108,49 @@ def _is_perf_data(path: Path) -> bool:
     )
 
 
-def load_capture(folder: Path, symbols: SymbolOptions, shown: Path) -> Profile:
-    """Load a capture's folder; while that lasts stderr says so, under the name ``shown``, if it is a terminal."""
-    with waiting(f"reading {shown}") as say:
-        return load_profile(folder, symbols, say)
+def load_with_findings(capture: OpenCapture, shown: Path, *, with_spe: bool = True) -> tuple[Profile, Findings | None]:
+    """A capture's profile ready to be shown: each event once, calibrated, and the metrics of its code.
 
-
-def load_with_findings(
-    capture: Path, symbols: SymbolOptions, *, keeps_time: bool = True, with_spe: bool = True
-) -> tuple[Profile, Findings | None]:
-    """As `load_with_progress`, ready to be shown: each event once, calibrated, and the metrics of its code.
-
-    What SPE measured stands beside the PMU's metrics, or alone where there was no Topdown recording.
+    What SPE measured stands beside the PMU's metrics, or alone where there was no Topdown recording. While it lasts
+    stderr says so, if it is a terminal.
 
     Args:
+        capture: the capture.
+        shown: its name for the user.
         with_spe: False where nobody looks at what SPE measured, which saves reading it.
     """
-    with as_capture(capture, keeps_time=keeps_time) as folder:
-        return load_capture_with_findings(folder, symbols, capture, with_spe=with_spe)
-
-
-def load_capture_with_findings(
-    folder: Path, symbols: SymbolOptions, shown: Path, *, with_spe: bool = True
-) -> tuple[Profile, Findings | None]:
-    """As `load_with_findings`, of a capture's folder."""
-    profile = load_capture(folder, symbols, shown)
-    with_spe = with_spe and has_spe(folder)
+    with waiting(f"reading {shown}") as capture.progress:
+        profile = load_profile(capture)
+    with_spe = with_spe and capture.has_spe
     if profile.topdown is None and not with_spe:
         return profile, None
-    with waiting("adding up metrics") as say:
+    with waiting("adding up metrics") as capture.progress:
         findings = find_findings(profile)
         if with_spe:
             # Only now: SPE's part of the program is not needed for anything else.
             from tdprof.pipeline.spe_columns import join_spe
 
             try:
-                findings = join_spe(findings, folder, profile, symbols, say)
+                findings = join_spe(findings, capture, profile)
             except TdprofError as error:
                 profile = profile.without_spe(error)
         return calibrated(profile), findings
 
 
-def with_function_operations(
-    capture: Path, profile: Profile, symbols: SymbolOptions
-) -> "tuple[Profile, FunctionOperations | None]":
+def with_function_operations(capture: OpenCapture, profile: Profile) -> "tuple[Profile, FunctionOperations | None]":
     """What SPE measured of each function, latencies and sources included; None without SPE records.
 
     The profile has a note where there are some that cannot be read.
     """
-    if not has_spe(capture):
+    if not capture.has_spe:
         return profile, None
     from tdprof.pipeline.spe_columns import count_functions
 
-    with waiting("adding up SPE records") as say:
+    with waiting("adding up SPE records") as capture.progress:
         try:
-            return profile, count_functions(capture, profile, symbols, say)
+            return profile, count_functions(capture, profile)
         except TdprofError as error:
             return profile.without_spe(error), None
-
-
-def has_spe(capture: Path) -> bool:
-    """Whether SPE records were recorded into a capture."""
-    return read_manifest(capture).spe is not None
 
 
 def say_unreadable(profile: Profile) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from tdprof.catalog.entries import CPU_CYCLES
-from tdprof.cli.loading import capture_argument, find_event, load_with_findings, symbol_options
+from tdprof.cli.loading import capture_argument, find_event, load_with_findings, open_input, symbol_options
 from tdprof.cli.output import PIPE_COLUMNS, print_rendered, standard_output
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
@@ -140,9 +140,10 @@ def command(
         from tdprof.cli.spe import SpeOutput, report_capture
 
         output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
-        report_capture(capture, by or ("line" if by_line else "function"), output)
+        report_capture(capture, by or ("line" if by_line else "function"), output, symbols)
         return
-    profile, findings = load_with_findings(capture, symbols)
+    with open_input(capture, symbols) as opened:
+        profile, findings = load_with_findings(opened, capture)
     asked = _Asked(as_json, as_csv, limit, by_line, function, has_tree, may_page=not no_pager)
     names = [event.name for event in profile.events]
     leading = sort or (CPU_CYCLES if CPU_CYCLES in names else None)

@@ -8,11 +8,10 @@ from pathlib import Path
 from rich.console import Console
 
 from tdprof.capture.tables import has_table, read_table
-from tdprof.cli.loading import as_capture
+from tdprof.cli.loading import open_input
 from tdprof.cli.output import print_rendered, standard_output, waiting
 from tdprof.errors import TdprofError
 from tdprof.pipeline.branches import load_branches
-from tdprof.pipeline.finish import tables_of
 from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.cgroups import add_up_cgroups
 from tdprof.report.branches import render_branches, render_branches_csv, render_branches_json
@@ -36,8 +35,8 @@ def report_branches(capture: Path, symbols: SymbolOptions, form: TableForm, *, b
     Raises:
         TdprofError: no capture, or one without branch stacks.
     """
-    with as_capture(capture, keeps_time=False) as folder, waiting(f"reading {capture}") as say:
-        report = load_branches(folder, symbols, say, by_function=by_function)
+    with open_input(capture, symbols, keeps_time=False) as opened, waiting(f"reading {capture}") as opened.progress:
+        report = load_branches(opened, by_function=by_function)
     _print(
         form,
         lambda limit: [render_branches_json(report, limit=limit)],
@@ -52,14 +51,15 @@ def report_cgroups(capture: Path, form: TableForm) -> None:
     Raises:
         TdprofError: no capture, or one whose samples have no control groups.
     """
-    with as_capture(capture, keeps_time=False) as folder, tables_of(folder) as (tables, manifest):
-        samples = read_table(tables, "samples", ("cgroup",))
-        groups = read_table(tables, "cgroups").to_pylist() if has_table(tables, "cgroups") else []
+    with open_input(capture, keeps_time=False) as opened:
+        samples = read_table(opened.tables, "samples", ("cgroup",))
+        groups = read_table(opened.tables, "cgroups").to_pylist() if has_table(opened.tables, "cgroups") else []
+        events = opened.manifest.events
     if not groups and samples["cgroup"].null_count == len(samples):
         raise TdprofError(
             f"the samples of {capture} tell no control group", hint="perf record --all-cgroups, then tdprof import"
         )
-    report = add_up_cgroups(manifest.events, samples, {row["cgroup"]: row["path"] for row in groups})
+    report = add_up_cgroups(events, samples, {row["cgroup"]: row["path"] for row in groups})
     _print(
         form,
         lambda limit: [render_cgroups_json(report, limit=limit)],

@@ -26,13 +26,16 @@ from tdprof.cli.output import print_rendered, refuse_two_forms, result_file, sta
 from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.standard_error import say
 from tdprof.cli.usage import SuggestingGroup
-from tdprof.decode.spe.capture import open_capture
+from tdprof.decode.spe.capture import open_spe
 from tdprof.decode.spe.csv_rows import CsvWriter
 from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_perf_data, open_raw
 from tdprof.decode.spe.table import DecodedPiece, decode_spans, spe_schema
 from tdprof.errors import TdprofError
 from tdprof.export.parquet import ParquetWriter
-from tdprof.pipeline.spe_report import By, analyse, tables_of_perf_data
+from tdprof.model.spe import SpeReport
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.pipeline.spe_report import By, analyse, open_code_of
+from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.report.spe import render_csv, render_json, render_text
 from tdprof.text import plural
 
@@ -82,7 +85,7 @@ def _open(path: str, *, is_raw: bool, cpu: int | None = None, midr: int | None =
     if is_raw:
         opened = open_raw(path, cpu=cpu, midr=midr)
     elif is_capture(path):
-        opened = open_capture(Path(path), read_manifest(Path(path)))
+        opened = open_spe(Path(path), read_manifest(Path(path)))
     else:
         opened = open_perf_data(path)
     with opened as source:
@@ -289,8 +292,16 @@ def report(
     """
     refuse_two_forms(as_json=as_json, as_csv=as_csv)
     output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
-    with _open(file, is_raw=is_raw, midr=midr) as source:
-        print_report(source, file, By(by), output, has_names=not is_raw, jobs=jobs)
+    if not is_raw and is_capture(file):
+        report_capture(Path(file), by, output, jobs=jobs)
+        return
+    keep_process_small()
+    with _open(file, is_raw=is_raw, midr=midr) as source, contextlib.ExitStack() as stack:
+        code: OpenCapture | None = None
+        if not is_raw and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
+            code = stack.enter_context(open_code_of(file))
+        result = analyse(source, By(by), code, workers=jobs or len(os.sched_getaffinity(0)))
+    _print_report(result, by, output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,26 +314,21 @@ class SpeOutput:
     may_page: bool
 
 
-def report_capture(capture: Path, by: str, output: SpeOutput) -> None:
-    """`tdprof report --spe`: what `tdprof spe report` prints, of a capture.
+def report_capture(
+    capture: Path, by: str, output: SpeOutput, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, jobs: int | None = None
+) -> None:
+    """`tdprof report --spe`, and `tdprof spe report` of a capture.
 
     Raises:
         TdprofError: no capture, or one without SPE data.
     """
-    with open_capture(capture, read_manifest(capture)) as source:
-        print_report(source, str(capture), By(by), output, has_names=True, jobs=None)
-
-
-def print_report(source: SpeInput, file: str, by: By, output: SpeOutput, *, has_names: bool, jobs: int | None) -> None:
-    """Analyse open SPE data and print it; ``file`` is the perf.data or capture that also names its code."""
     keep_process_small()
-    with contextlib.ExitStack() as stack:
-        tables: Path | None = None
-        if has_names and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
-            tables = Path(file) if is_capture(file) else stack.enter_context(tables_of_perf_data(file))
-        recorded = read_manifest(Path(file)).spe if has_names and is_capture(file) else None
-        workers = jobs or len(os.sched_getaffinity(0))
-        result = analyse(source, by, tables, workers=workers, recorded=recorded)
+    with OpenCapture(capture, symbols) as opened:
+        result = analyse(opened.spe_data, By(by), opened, workers=jobs or opened.workers, recorded=opened.recorded.spe)
+    _print_report(result, by, output)
+
+
+def _print_report(result: SpeReport, by: str, output: SpeOutput) -> None:
     if output.as_json or output.as_csv:
         with standard_output():
             limit = output.limit or 0

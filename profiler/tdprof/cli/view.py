@@ -17,9 +17,9 @@ from urllib.parse import quote
 import click
 
 from tdprof.cli.loading import (
-    as_capture,
     capture_argument,
     load_with_findings,
+    open_input,
     symbol_options,
     with_function_operations,
 )
@@ -66,9 +66,9 @@ def command(capture: Path, opened: str | None, port: int, no_browser: bool, symb
     release = find_speedscope()
     if opened == SPEEDSCOPE_PAGE and release is None:
         raise TdprofError("speedscope is not installed", hint=f"{_how_to_install()}; or tdprof view --html", status=2)
-    with as_capture(capture) as folder:
-        profile, findings = load_with_findings(folder, symbols)
-        profile, operations = with_function_operations(folder, profile, symbols)
+    with open_input(capture, symbols) as opened_capture:
+        profile, findings = load_with_findings(opened_capture, capture)
+        profile, operations = with_function_operations(opened_capture, profile)
     documents = _documents(Page(profile, findings, operations), release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
     with LocalServer(documents, port) as server:

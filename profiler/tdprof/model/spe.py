@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,15 +60,6 @@ class RecordWeight:
     source: str
 
 
-class CodeKey(NamedTuple):
-    """What a row of code is, told apart as people tell it apart."""
-
-    function: str
-    file: str
-    module: str  # path of the mapped file
-    line: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class SpeReport:
     """Rows of a report, n of them.
@@ -85,7 +75,6 @@ class SpeReport:
         notes: what a reader should know, a sentence each.
         total_operations: records in all, with those in no row.
         weight: operations that one record stands for; None where the recording does not tell.
-        code: of each row, in reports by function or line whose code has names; else None.
     """
 
     names: Sequence[str]
@@ -98,7 +87,6 @@ class SpeReport:
     notes: Sequence[str]
     total_operations: int
     weight: RecordWeight | None = None
-    code: Sequence[CodeKey] | None = None
 
     def order(self) -> NDArray[np.int64]:
         """Rows by operations, most first; equal ones by name."""
@@ -107,11 +95,11 @@ class SpeReport:
 
 @dataclass(frozen=True, slots=True)
 class FunctionOperations:
-    """SPE's report by function for a profile of the same recording.
+    """What SPE measured of a profile's functions.
 
     Attributes:
-        function: int64[rows], function id as in ``FrameStacks``; below -1 for code that no sample has.
-        report: the rows.
+        function: int64[rows], function id as in ``FrameStacks``.
+        report: the rows; of the records of functions that no sample has only the total is in it.
     """
 
     function: NDArray[np.int64]

@@ -1,25 +1,20 @@
 """A capture's branch stacks by what branched to where: counts, mispredictions, cycles."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
 from tdprof.attribute.addresses import branch_ends
-from tdprof.capture.manifest import read_manifest
 from tdprof.capture.tables import has_table, read_table
 from tdprof.errors import TdprofError
 from tdprof.metrics.spe import share_interval
 from tdprof.model.arrays import I64, U64
 from tdprof.model.branches import BranchEnd, BranchReport
-from tdprof.model.profile import Profile
 from tdprof.model.spe import RatioColumn
-from tdprof.pipeline.load import load_other_samples
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
-from tdprof.profile.frames import frame_stacks, function_names, group_of_row, group_rows, leaf_locations, module_names
+from tdprof.pipeline.load import NamedCode, name_addresses
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.profile.frames import first_alike, group_of_row, group_rows
 from tdprof.text import printable
 
 NOT_RECORDED = -1  # the place of an address that the hardware left out
@@ -27,37 +22,29 @@ _COUNTS = ("count", "stacks", "mispredicted", "predicted", "cycles", "with_cycle
 _WORDS = ("type", "speculation", "privilege")
 
 
-def load_branches(
-    folder: Path,
-    symbols: SymbolOptions = DEFAULT_SYMBOLS,
-    progress: Callable[[str], None] = lambda _: None,
-    *,
-    by_function: bool = False,
-) -> BranchReport:
+def load_branches(capture: OpenCapture, *, by_function: bool = False) -> BranchReport:
     """Add up a capture's branch stacks by event, both source lines (addresses where no line is known) and type.
 
     Args:
-        folder: the capture.
-        symbols: where symbols come from.
-        progress: told in a few words what is being waited for.
+        capture: the capture.
         by_function: a row for each function, with all branches that it has.
 
     Raises:
-        TdprofError: no capture, a damaged one, or one without branch stacks.
+        TdprofError: one without branch stacks, or damaged.
     """
-    manifest = read_manifest(folder)
-    if not has_table(folder, "branches"):
+    if not has_table(capture.tables, "branches"):
         raise TdprofError(
-            f"{folder} has no branch stacks", hint="perf record -b -- CMD, then tdprof import; x86 LBR and Arm BRBE"
+            f"{capture.folder} has no branch stacks",
+            hint="perf record -b -- CMD, then tdprof import; x86 LBR and Arm BRBE",
         )
-    table = read_table(folder, "branches")
-    events = [printable(event.name) for event in manifest.events]
+    table = read_table(capture.tables, "branches")
+    events = [printable(event.name) for event in capture.manifest.events]
     event = table["event"].to_numpy()
     if len(table) and int(event.max()) >= len(events):
-        raise TdprofError(f"{folder} is damaged: it has branches of an event that capture.json does not list")
-    end, samples, stacks = branch_ends(table)
-    profile = load_other_samples(folder, list(manifest.events), samples, stacks, symbols, progress)
-    places, ends = _places(profile, by_function=by_function)
+        raise TdprofError(f"{capture.folder} is damaged: it has branches of an event that capture.json does not list")
+    end, addresses, pids, time_ns = branch_ends(table)
+    code, location = name_addresses(capture, addresses, pids, time_ns)
+    places, ends = _places(code, location, by_function=by_function)
     # -1 finds the last.
     source, target = np.append(places, NOT_RECORDED)[end].reshape(2, -1)
     types = table["type"].combine_chunks()
@@ -80,7 +67,7 @@ def load_branches(
         type=[words[number] for number in type_[first].tolist()],
         counts=counts,
         mispredict=_mispredict(counts),
-        notes=[*map(printable, [*manifest.notes, *profile.notes])],
+        notes=[*map(printable, [*capture.unreadable, *capture.manifest.notes, *capture.symbolizer.notes()])],
     )
 
 
@@ -119,24 +106,29 @@ def _fewest_samples(table: pa.Table, row: I64, rows: int) -> U64:
     return samples
 
 
-def _places(profile: Profile, *, by_function: bool) -> tuple[I64, list[BranchEnd]]:
-    """The place of each sample, and what the places are: a line of a function, or its address where none is known."""
-    stacks = frame_stacks(profile)
-    stack = profile.samples.stack
-    leaf = stacks.start[stack]
-    function, line = stacks.function[leaf].astype(np.int64), stacks.line[leaf].astype(np.int64)
-    location = leaf_locations(profile)[stack]
+def _places(code: NamedCode, location: I64, *, by_function: bool) -> tuple[I64, list[BranchEnd]]:
+    """The place of each end, and what the places are: a line of a function, or its address where none is known."""
+    functions, locations = code.functions, code.locations
+    leaf = locations.frame_start[location]
+    function = first_alike(functions, code.mapped_files)[locations.frame_function[leaf]].astype(np.int64)
+    line = locations.frame_line[leaf].astype(np.int64)
     if by_function:
         line = np.zeros_like(line)
     order, start = group_rows(function, line, np.where((line > 0) | by_function, 0, location))
     place = group_of_row(order, start)
-    names, modules = function_names(profile), module_names(profile)
-    files, mapped_file = [*map(printable, profile.functions.file), ""], [*profile.functions.mapped_file.tolist(), -1]
+    modules = [*(printable(file.path) for file in code.mapped_files), ""]
     first = order[start]
-    address = profile.locations.address[location[first]]
     ends = [
-        BranchEnd(names[f], modules[mapped_file[f]], files[f], at_line, None if at_line or by_function else at)
-        for f, at_line, at in zip(function[first].tolist(), line[first].tolist(), address.tolist(), strict=True)
+        BranchEnd(
+            printable(functions.name[f]),
+            modules[functions.mapped_file[f]],
+            printable(functions.file[f]),
+            at_line,
+            None if at_line or by_function else at,
+        )
+        for f, at_line, at in zip(
+            function[first].tolist(), line[first].tolist(), locations.address[location[first]].tolist(), strict=True
+        )
     ]
     return place, ends
 

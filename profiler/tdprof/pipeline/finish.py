@@ -142,9 +142,8 @@ def _save_files(
 
 
 @contextlib.contextmanager
-def tables_of(folder: Path) -> Iterator[tuple[Path, Manifest]]:
+def tables_of(folder: Path, manifest: Manifest) -> Iterator[tuple[Path, Manifest]]:
     """The folder that holds a capture's tables: itself, or for an interrupted recording a temporary one."""
-    manifest = read_manifest(folder)
     if manifest.state is State.COMPLETE:
         yield folder, manifest
         return

@@ -1,27 +1,25 @@
 """SPE's records beside a capture's samples: what SPE measures of each function and line, in the same row."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.capture.manifest import Host, Manifest, read_manifest
+from tdprof.capture.manifest import Host
 from tdprof.catalog.choose import ARCHITECTURAL, find_by_midr, load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr
-from tdprof.decode.spe.capture import open_capture
 from tdprof.metrics.attribution import MIN_SAMPLES
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
 from tdprof.model.arrays import I64
 from tdprof.model.findings import Diagnosis, Findings, MetricTable
 from tdprof.model.profile import Profile
-from tdprof.model.spe import FunctionOperations, SpeReport
-from tdprof.pipeline.spe_report import By, analyse
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
-from tdprof.profile.frames import function_keys, function_names
+from tdprof.model.spe import FunctionOperations
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines
+from tdprof.pipeline.spe_report import lane_counts, make_report
+from tdprof.profile.frames import first_alike, function_identities, function_names
 from tdprof.profile.rows import CodeRows, code_rows
 
 SOURCE = "spe"
@@ -49,7 +47,7 @@ class LineCounts:
     """SPE records by source line of a profile's functions.
 
     Attributes:
-        function: int64[n], function ids as in ``frames.FrameStacks``; ``NO_ROW`` for code that no sample has.
+        function: int64[n], function ids as in ``FrameStacks``; ``NO_ROW`` for code that no sample has.
         line: int64[n].
         counts: uint64[n] by name, as in ``SpeReport.counts``.
     """
@@ -59,76 +57,72 @@ class LineCounts:
     counts: Mapping[str, NDArray[np.uint64]]
 
 
-def join_spe(
-    findings: Findings | None,
-    folder: Path,
-    profile: Profile,
-    symbols: SymbolOptions = DEFAULT_SYMBOLS,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Findings | None:
+def join_spe(findings: Findings | None, capture: OpenCapture, profile: Profile) -> Findings | None:
     """Findings with a column for each metric that SPE measures, named by source, if the capture has SPE records.
 
     Operations of functions and lines without a single sample have no row; ``tdprof report --spe`` shows them.
 
     Args:
         findings: what the PMU found; None without a Topdown recording: then SPE's are the only metrics.
-        folder: the capture.
+        capture: the capture.
         profile: loaded from it.
-        symbols: as the profile was loaded with.
-        progress: told in a few words what is being waited for.
 
     Raises:
         TdprofError: its records cannot be read.
     """
-    manifest = read_manifest(folder)
-    if manifest.spe is None or not len(profile.samples.stack):
+    if not capture.has_spe or not len(profile.samples.stack):
         return findings
-    progress("adding up SPE records")
-    counts = count_lines(folder, manifest, profile, symbols)
-    joined = add_columns(findings or without_metrics(profile, catalog_of(manifest.host)), counts)
+    capture.progress("adding up SPE records")
+    counts = count_lines(capture.spe_lines, profile)
+    joined = add_columns(findings or without_metrics(profile, catalog_of(capture.recorded.host)), counts)
     return replace(joined, disagreements=[*joined.disagreements, *disagreements(joined, function_names(profile))])
 
 
-def count_lines(folder: Path, manifest: Manifest, profile: Profile, symbols: SymbolOptions) -> LineCounts:
-    """A capture's SPE records by function and line, as the profile numbers functions."""
-    with open_capture(folder, manifest) as source:
-        report = analyse(source, By.LINE, folder, workers=len(os.sched_getaffinity(0)), symbols=symbols)
+def count_lines(lines: SpeLines, profile: Profile) -> LineCounts:
+    """What the ratios are made of, by line of the profile's functions."""
+    counts = lane_counts(lines.tallied)
     return LineCounts(
-        _functions(report, profile),
-        np.array([key.line for key in report.code or ()], np.int64),
-        {name: report.counts[name] for ratio in RATIOS for name in (ratio.part, ratio.whole)},
+        _functions(lines, profile)[lines.function],
+        lines.line,
+        {name: counts[name] for ratio in RATIOS for name in (ratio.part, ratio.whole)},
     )
 
 
-def count_functions(
-    folder: Path,
-    profile: Profile,
-    symbols: SymbolOptions = DEFAULT_SYMBOLS,
-    progress: Callable[[str], None] = lambda _: None,
-) -> FunctionOperations | None:
+def count_functions(capture: OpenCapture, profile: Profile) -> FunctionOperations | None:
     """A capture's SPE records by function, with their latencies and sources; None if it has none.
 
     Args:
-        folder, profile, symbols, progress: as for `join_spe`.
+        capture, profile: as for `join_spe`.
 
     Raises:
         TdprofError: its records cannot be read.
     """
-    manifest = read_manifest(folder)
-    if manifest.spe is None or not len(profile.samples.stack):
+    if not capture.has_spe or not len(profile.samples.stack):
         return None
-    progress("adding up SPE latencies")
-    with open_capture(folder, manifest) as source:
-        report = analyse(source, By.FUNCTION, folder, workers=len(os.sched_getaffinity(0)), symbols=symbols)
-    return FunctionOperations(_functions(report, profile), report)
+    capture.progress("adding up SPE latencies")
+    lines = capture.spe_lines
+    # One row a function of the profile, in the order in which SPE met them.
+    distinct, first, number = np.unique(
+        _functions(lines, profile)[lines.function], return_index=True, return_inverse=True
+    )
+    order = np.argsort(first)
+    order = order[distinct[order] != NO_ROW]
+    group = np.full(len(distinct), NOT_COUNTED)
+    group[order] = 1 + np.arange(len(order))  # behind the row of what had no room, which nothing is in
+    tallied = lines.tallied.grouped(group[number.reshape(-1)], len(order) + 1)
+    functions = distinct[order]
+    names = function_names(profile)
+    report = make_report(tallied, [names[function] for function in functions.tolist()], lines.notes, lines.records)
+    return FunctionOperations(functions, report)
 
 
-def _functions(report: SpeReport, profile: Profile) -> I64:
-    """int64[rows]: the profile's function ids of a report's rows, ``NO_ROW`` for code that no sample has."""
-    number: dict[tuple[str, str, str], int] = {}
-    for function, key in enumerate(function_keys(profile.functions, profile.mapped_files)):
-        number.setdefault(key, function)
-    return np.array([number.get(key[:3], NO_ROW) for key in report.code or ()], np.int64)
+def _functions(lines: SpeLines, profile: Profile) -> I64:
+    """int64[functions + 1]: the profile's function ids of those that SPE sampled, ``NO_ROW`` for code that no sample
+    has; ``NO_ROW`` last, for records of no function."""
+    functions, mapped_files = profile.functions, profile.mapped_files
+    identities = function_identities(functions, mapped_files)
+    ids = dict(zip(identities, first_alike(functions, mapped_files).tolist(), strict=True))
+    return np.array([*(ids.get(function.identity, NO_ROW) for function in lines.functions), NO_ROW], np.int64)
 
 
 def catalog_of(host: Host) -> Catalog:

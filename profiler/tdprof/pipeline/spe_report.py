@@ -4,43 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arm_spe.tally import LATENCIES, Key, Lane, Tallied
+from arm_spe.tally import Key, Lane, Tallied
 from tdprof.capture.manifest import SpeInfo
-from tdprof.decode.spe.counting import (
-    LINE_BYTES,
-    NOTHING,
-    PAGE_BYTES,
-    Counted,
-    GroupBy,
-    WordUse,
-    count_records,
-    count_words,
-)
+from tdprof.decode.spe.counting import LINE_BYTES, PAGE_BYTES, GroupBy, WordUse, count_records, count_words
 from tdprof.decode.spe.data_sources import LEVEL_ORDER
 from tdprof.decode.spe.spans import SpeInput
-from tdprof.metrics.spe import (
-    RATIOS,
-    Ratio,
-    SamplingCounts,
-    grouped_quantiles,
-    mean_interval,
-    record_weight,
-    share_interval,
-)
+from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
 from tdprof.model.arrays import U64
-from tdprof.model.spe import QUANTILES, CodeKey, RatioColumn, RecordWeight, SpeReport
+from tdprof.model.spe import RatioColumn, RecordWeight, SpeReport
 from tdprof.pipeline.import_perf import import_perf_data
-from tdprof.pipeline.spe_rows import MAX_ROWS, AddressRows, BlockRows, CodeDetail, Placement, SourceRows, SymbolizedRows
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, open_symbolizer
-from tdprof.symbolize import demangle
-from tdprof.text import plural, printable
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.pipeline.spe_lines import SpeLines, add_up_lines, latency_quantiles, pass_notes, room_notes
+from tdprof.pipeline.spe_rows import (
+    MAX_ROWS,
+    OTHERS_NAME,
+    AddressRows,
+    BlockRows,
+    CodeDetail,
+    Placement,
+    Rows,
+    SourceRows,
+    SymbolizedRows,
+)
+from tdprof.text import printable
 
 
 class By(StrEnum):
@@ -55,96 +49,137 @@ class By(StrEnum):
 
 
 def analyse(
-    source: SpeInput,
+    data: SpeInput,
     by: By,
-    tables: Path | None,
+    capture: OpenCapture | None,
     *,
     workers: int,
     recorded: SpeInfo | None = None,
-    symbols: SymbolOptions = DEFAULT_SYMBOLS,
+    max_rows: int = MAX_ROWS,
 ) -> SpeReport:
-    """Add an input's records up.
+    """Add records up by the rows of a report.
 
     Args:
-        source: the data; by cache line read twice, since memory does not hold the records.
+        data: the records; by cache line read twice, since memory does not hold them.
         by: what a row is.
-        tables: a capture's tables of the same recording, which name code; None: addresses stay addresses.
+        capture: of the same recording, which names code; None: addresses stay addresses.
         workers: threads.
         recorded: how a capture's SPE data was taken, by which records are weighted.
-        symbols: where names come from.
+        max_rows: rows before the rest share one.
     """
-    with contextlib.ExitStack() as stack:
-        rows = _rows(by, tables, symbols, stack)
-        placement = Placement(rows)
-        counted = count_records(source, _GROUPS.get(by, GroupBy(Key.CODE)), placement.place, workers=workers)
-        # The row of what had no room, unless nothing is in it.
-        first = int(not counted.tallied.lanes[:1, Lane.OPERATIONS].any())
-        names = placement.names()[first:]
-    notes = _notes(counted, source)
-    if isinstance(rows, SymbolizedRows):
-        notes = [*rows.unreadable, *notes]
-        if rows.unknown_processes:
-            notes.append(f"{plural(rows.unknown_processes, 'address', 'es')} of no known process")
-    if not first:
-        notes.append(f"there was room for {len(names) - 1} rows, and what came after them is in the row (others)")
-    lanes, cycles = counted.tallied.lanes[first:], counted.tallied.cycles[first:]
-    by_name = {what.name: lanes[:, what] for what in _LANE_COUNTS}
-    for kind, latency in enumerate(("TOTAL", "ISSUE", "TRANSLATION")):
-        by_name |= {f"{latency}_CYCLES": cycles[:, kind], f"{latency}_COUNT": lanes[:, Lane.TOTAL_COUNT + kind]}
-    total_operations = counted.counts.records
-    sharing: list[str] | None = None
-    code: list[CodeKey] | None = None
-    if isinstance(rows, SymbolizedRows) and by is not By.INSTRUCTION:
-        places = [("(others)", "", "", 0)] * (1 - first) + rows.places()[:MAX_ROWS]
-        code = [CodeKey(*place) for place in places]
-    threads: U64 | None = None
-    if isinstance(rows, BlockRows):
-        threads = placement.groups_by_row(len(names) + first)[first:]
-        if by is By.ADDRESS:
-            lines = rows.blocks[:MAX_ROWS]
-            # Where some pairs of line and thread had no room, any line may have more threads than were counted.
-            candidates = np.flatnonzero(threads > 1) if first else np.arange(len(lines))
-            sharing = [""] * len(names)
-            shared = _sharing(count_words(source, lines[candidates]), lines[candidates])
-            for row, how in zip(candidates.tolist(), shared, strict=True):
-                sharing[1 - first + row] = how
+    if by in _BLOCKS:
+        report = _by_block(data, by, workers, max_rows)
+    elif by is By.SOURCE:
+        report = _by_rows(data, GroupBy(Key.SOURCE), SourceRows(), workers, max_rows)
+    elif capture is None:
+        report = _by_rows(data, GroupBy(Key.CODE), AddressRows(), workers, max_rows)
+    elif by is By.INSTRUCTION:
+        rows = SymbolizedRows(capture, CodeDetail.INSTRUCTION)
+        report = _by_rows(data, GroupBy(Key.CODE), rows, workers, max_rows)
+        report = replace(report, notes=[*capture.unreadable, *report.notes])
+    else:
+        lines = add_up_lines(capture, data, workers=workers, max_rows=max_rows)
+        report = by_line(lines) if by is By.LINE else by_function(lines)
+    return replace(report, weight=weight_of(recorded, report.total_operations)) if recorded else report
+
+
+_BLOCKS = {By.ADDRESS: LINE_BYTES, By.PAGE: PAGE_BYTES}
+
+
+class _NamedRows(Rows, Protocol):
+    def names(self) -> list[str]:
+        """Of the rows, in order."""
+
+    def notes(self) -> list[str]:
+        """What a reader should know of them, a sentence each."""
+
+
+def _by_rows(data: SpeInput, by: GroupBy, rows: _NamedRows, workers: int, max_rows: int) -> SpeReport:
+    counted = count_records(data, by, Placement(rows, max_rows).place, workers=workers)
+    notes = [*pass_notes(counted, data), *rows.notes(), *room_notes(counted.tallied)]
+    return make_report(counted.tallied, rows.names(), notes, counted.counts.records)
+
+
+def _by_block(data: SpeInput, by: By, workers: int, max_rows: int) -> SpeReport:
+    rows = BlockRows(_BLOCKS[by])
+    placement = Placement(rows, max_rows)
+    counted = count_records(data, GroupBy(Key.ADDRESS, _BLOCKS[by]), placement.place, workers=workers)
+    tallied = counted.tallied
+    notes = [*pass_notes(counted, data), *room_notes(tallied)]
+    threads = placement.groups_by_row(len(tallied.lanes))
+    sharing = None
+    if by is By.ADDRESS:
+        # Where some pairs of line and thread had no room, any line may have more threads than were counted.
+        may_be_shared = (threads > 1) | tallied.lanes[:1, Lane.OPERATIONS].any()
+        candidates = np.flatnonzero(may_be_shared[1:])
+        sharing = [""] * len(tallied.lanes)
+        lines = rows.blocks[candidates]
+        for row, how in zip(candidates.tolist(), _sharing(count_words(data, lines), lines), strict=True):
+            sharing[1 + row] = how
+    return make_report(tallied, rows.names(), notes, counted.counts.records, threads=threads, sharing=sharing)
+
+
+def by_line(lines: SpeLines) -> SpeReport:
+    """Rows by source line of each function."""
+    functions = lines.functions
+    names = [
+        f"{functions[number].name} {functions[number].source_file or '??'}:{line or '?'}"
+        for number, line in zip(lines.function[1:].tolist(), lines.line[1:].tolist(), strict=True)
+    ]
+    return make_report(lines.tallied, names, lines.notes, lines.records)
+
+
+def by_function(lines: SpeLines) -> SpeReport:
+    """Rows by function: the sums of their lines."""
+    tallied = lines.tallied.grouped(lines.function + 1, len(lines.functions) + 1)
+    return make_report(tallied, [function.name for function in lines.functions], lines.notes, lines.records)
+
+
+def make_report(
+    tallied: Tallied,
+    names: Sequence[str],
+    notes: Sequence[str],
+    records: int,
+    *,
+    threads: U64 | None = None,
+    sharing: Sequence[str] | None = None,
+) -> SpeReport:
+    """A report of what was added up.
+
+    Args:
+        tallied: by row; the first is what had no room for a row of its own.
+        names: of the rows after the first.
+        notes: what a reader should know, a sentence each.
+        records: of all rows.
+        threads, sharing: of all rows, as in the report.
+    """
+    names = [OTHERS_NAME, *names]
+    rows = np.flatnonzero(tallied.lanes[:, Lane.OPERATIONS])
+    lanes = tallied.lanes[rows]
+    counts = {name: column[rows] for name, column in lane_counts(tallied).items()}
     return SpeReport(
-        names=names,
-        counts=by_name,
+        names=[names[row] for row in rows.tolist()],
+        counts=counts,
         levels={level.value: lanes[:, Lane.LOADS_BY_LEVEL + number] for number, level in enumerate(LEVEL_ORDER)},
-        latencies={name: found[first:] for name, found in _quantiles(counted.tallied).items()},
-        ratios={ratio.name: _ratio_column(ratio, by_name) for ratio in RATIOS},
-        threads=threads,
-        sharing=sharing,
+        latencies={name: found[rows] for name, found in latency_quantiles(tallied).items()},
+        ratios={ratio.name: _ratio_column(ratio, counts) for ratio in RATIOS},
+        threads=None if threads is None else threads[rows],
+        sharing=None if sharing is None else [sharing[row] for row in rows.tolist()],
         notes=[*map(printable, notes)],
-        total_operations=total_operations,
-        weight=weight_of(recorded, total_operations) if recorded else None,
-        code=code,
+        total_operations=records,
     )
 
 
-_GROUPS = {
-    By.SOURCE: GroupBy(Key.SOURCE),
-    By.ADDRESS: GroupBy(Key.ADDRESS, LINE_BYTES),
-    By.PAGE: GroupBy(Key.ADDRESS, PAGE_BYTES),
-}
-_DETAILS = {By.FUNCTION: CodeDetail.FUNCTION, By.LINE: CodeDetail.LINE, By.INSTRUCTION: CodeDetail.INSTRUCTION}
+def lane_counts(tallied: Tallied) -> dict[str, U64]:
+    """uint64[rows] by name, as in `SpeReport.counts`."""
+    counts = {what.name: tallied.lanes[:, what] for what in _LANE_COUNTS}
+    for kind, latency in enumerate(("TOTAL", "ISSUE", "TRANSLATION")):
+        counts[f"{latency}_CYCLES"] = tallied.cycles[:, kind]
+        counts[f"{latency}_COUNT"] = tallied.lanes[:, Lane.TOTAL_COUNT + kind]
+    return counts
+
+
 _LANE_COUNTS = tuple(lane for lane in Lane if lane < Lane.LOADS_BY_LEVEL)
-
-
-def _rows(
-    by: By, tables: Path | None, symbols: SymbolOptions, stack: contextlib.ExitStack
-) -> SourceRows | BlockRows | AddressRows | SymbolizedRows:
-    if by is By.SOURCE:
-        return SourceRows()
-    if by in (By.ADDRESS, By.PAGE):
-        return BlockRows(_GROUPS[by].block_bytes)
-    if tables is None:
-        return AddressRows()
-    symbolizer = stack.enter_context(open_symbolizer(tables, symbols))
-    rows = SymbolizedRows(tables, _DETAILS[by], symbolizer.locate, demangle)
-    rows.unreadable += symbolizer.unreadable
-    return rows
 
 
 def weight_of(recorded: SpeInfo, records: int) -> RecordWeight | None:
@@ -201,37 +236,11 @@ def _sharing(words: WordUse, lines: U64) -> list[str]:
     return result
 
 
-def _quantiles(tallied: Tallied) -> dict[str, NDArray[np.float64]]:
-    """float64[rows, len(QUANTILES)] by latency."""
-    row_and_kind = (tallied.latency_key >> np.uint64(16)).astype(np.int64)
-    found = np.full((len(tallied.lanes) * len(LATENCIES), len(QUANTILES)), np.nan)
-    groups, start = np.unique(row_and_kind, return_index=True)
-    found[groups] = grouped_quantiles(start, tallied.latency_key & np.uint64(0xFFFF), tallied.latency_count, QUANTILES)
-    by_kind = found.reshape(len(tallied.lanes), len(LATENCIES), len(QUANTILES))
-    return {name: by_kind[:, kind] for kind, name in enumerate(LATENCIES)}
-
-
-def _notes(counted: Counted, source: SpeInput) -> list[str]:
-    counts, losses = counted.counts, source.losses
-    known = {
-        "bytes are damaged and left out": counts.damaged_bytes,
-        "records were cut off by the end of their span and are left out": counts.open_records,
-        "times the kernel reports lost samples (AUX TRUNCATED)": losses.truncated,
-        "spans had samples that collided: operations behind slow ones are sampled less": losses.collided,
-        "spans of AUX bytes are cut off by the end of their file, or it is missing": losses.cut_buffers,
-        "records name no thread": counted.threads_from[NOTHING],
-    }
-    notes = [f"{count} {text}" for text, count in known.items() if count]
-    told = {name: count for name, count in counted.threads_from.items() if count and name != NOTHING}
-    if told:
-        notes.append("threads are known from " + ", ".join(f"{name} ({count})" for name, count in told.items()))
-    return notes
-
-
 @contextlib.contextmanager
-def tables_of_perf_data(path: str) -> Iterator[Path]:
-    """The tables that a capture of this perf.data would have, in a temporary folder."""
+def open_code_of(path: str) -> Iterator[OpenCapture]:
+    """What a capture of this perf.data would know of its code: a temporary one without SPE data."""
     with tempfile.TemporaryDirectory(prefix="tdprof-") as folder:
         tables = Path(folder, "capture")
         import_perf_data(path, tables, has_spe=False)
-        yield tables
+        with OpenCapture(tables) as capture:
+            yield capture

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from enum import Enum
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arm_spe.groups import GroupTable
 from arm_spe.tally import NO_ROW, NOTHING, OTHERS
-from tdprof.attribute.address_space import AddressSpaces
-from tdprof.attribute.addresses import address_tables
-from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
-from tdprof.attribute.threads import ThreadOwners
-from tdprof.capture.tables import read_side_table
+from tdprof.attribute.address_space import ANY_TIME
+from tdprof.attribute.addresses import attribute_addresses
 from tdprof.decode.spe.data_sources import encoding_of, sources
 from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import I32, I64, U64
 from tdprof.model.profile import NO_ID
-from tdprof.profile.naming import Demangle, Locate, name_locations
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.profile.frames import FunctionIdentity, group_of_row, group_rows
+from tdprof.profile.naming import name_locations
+from tdprof.symbolize import demangle
+from tdprof.text import plural
 
 MAX_ROWS = 1 << 19
 """What comes after so many rows shares one, so that no input fills memory."""
-_ANY_TIME = 2**63 - 1
+OTHERS_NAME = "(others)"
+"""Of that row."""
 
 
 class Rows(Protocol):
-    """Numbers the rows of one kind of report as groups turn up."""
+    """Numbers the rows of one kind of report, from 0, as groups turn up."""
 
     def place(self, first: U64, second: U64) -> I64:
         """int64[n]: the row of each group, or NO_ROW; a row keeps its number."""
-
-    def names(self) -> list[str]:
-        """The rows' names, in order."""
 
 
 class Placement:
@@ -69,10 +67,6 @@ class Placement:
             self._row_of = np.concatenate([self._row_of, rows.astype(np.int32)])
             return self._row_of[numbers]
 
-    def names(self) -> list[str]:
-        """The rows' names, in order."""
-        return ["(others)", *self._rows.names()[: self._max_rows]]
-
     def groups_by_row(self, rows: int) -> U64:
         """uint64[rows]: groups of each."""
         return np.bincount(self._row_of[self._row_of >= 0], minlength=rows).astype(np.uint64)
@@ -95,6 +89,9 @@ class SourceRows:
     def names(self) -> list[str]:
         """Of the sources."""
         return list(self._rows)
+
+    def notes(self) -> list[str]:
+        return []
 
 
 class BlockRows:
@@ -140,124 +137,108 @@ class AddressRows:
         """The addresses."""
         return [f"0x{address:x}" for address in self._addresses.first.tolist()]
 
+    def notes(self) -> list[str]:
+        return []
+
 
 class CodeDetail(Enum):
     """What a row of code is."""
 
-    FUNCTION = 0
     LINE = 1
     INSTRUCTION = 2
 
 
-class _Function(NamedTuple):
+class SampledFunction(NamedTuple):
+    """A function that SPE sampled; ``path`` is that of its mapped file, "" where no mapping is known."""
+
     name: str
     linkage_name: str
     source_file: str
     mapped_file: MappedFile | None
 
+    @property
+    def path(self) -> str:
+        return self.mapped_file.path if self.mapped_file else ""
+
+    @property
+    def identity(self) -> FunctionIdentity:
+        return self.linkage_name, self.source_file, self.path
+
 
 class SymbolizedRows:
-    """Rows by function, line or instruction; inlined code belongs to the function that was inlined.
+    """Rows by source line or instruction; inlined code belongs to the function that was inlined.
 
     Args:
-        tables: a capture's tables, which say what was mapped where.
+        capture: says what was mapped where, and names it.
         detail: what a row is.
-        locate: looks addresses of one file up.
-        demangle: makes names readable.
 
     Attributes:
-        unreadable: sentences on tables that could not be read.
+        functions: those that rows are of, as they turned up.
         unknown_processes: addresses of threads that belong to no known process.
     """
 
-    def __init__(
-        self,
-        tables: Path,
-        detail: CodeDetail,
-        locate: Locate,
-        demangle: Demangle,
-    ) -> None:
-        self._mappings, no_mappings = read_side_table(tables, "mappings")
-        self._processes, no_processes = read_side_table(tables, "processes")
-        self.unreadable = [*filter(None, [no_mappings, no_processes])]
-        self._spaces = AddressSpaces(self._mappings, self._processes)
-        self._owners = ThreadOwners(self._mappings, self._processes)
+    def __init__(self, capture: OpenCapture, detail: CodeDetail) -> None:
+        self._capture = capture
         self._detail = detail
-        self._locate = locate
-        self._demangle = demangle
-        self._functions: dict[_Function, int] = {}
-        self._files: dict[MappedFile | None, int] = {}
+        self._numbers: dict[SampledFunction, int] = {}
         self._rows: dict[tuple[int, ...], int] = {}
         self.unknown_processes = 0
+
+    @property
+    def functions(self) -> Sequence[SampledFunction]:
+        return list(self._numbers)
 
     def place(self, first: U64, second: U64) -> I64:
         """First key: address of the instruction; second: thread."""
         if not len(first):
             return np.zeros(0, np.int64)
-        pids = self._owners.pids(second)
+        pids = self._capture.owners.pids(second)
         self.unknown_processes += int((pids == NO_ID).sum())
-        attributed = self._attribute(first, pids)
-        files = [*attributed.mapped_files, None]  # index -1: no file
+        # Records are added up over time; what was ever mapped counts.
+        any_time = np.full(len(first), ANY_TIME, np.uint64)
+        files = self._capture.mapped_files
+        file, offset = attribute_addresses(first, pids, any_time, files, self._capture.spaces)
+        order, start = group_rows(file, offset)
+        place = order[start]
         functions, locations = name_locations(
-            attributed.mapped_files,
-            attributed.location_file,
-            attributed.location_address,
-            self._locate,
-            self._demangle,
+            files.distinct, file[place], offset[place], self._capture.symbolizer.locate, demangle
         )
         innermost = locations.frame_start[:-1]
         used, which = np.unique(locations.frame_function[innermost], return_inverse=True)
-        numbers = [
-            self._number(
-                _Function(
-                    functions.name[row],
-                    functions.linkage_name[row],
-                    functions.file[row],
-                    files[functions.mapped_file[row]],
-                )
+        numbers = []
+        for row in used.tolist():
+            at = functions.mapped_file[row]
+            function = SampledFunction(
+                functions.name[row],
+                functions.linkage_name[row],
+                functions.file[row],
+                files.distinct[at] if at >= 0 else None,
             )
-            for row in used.tolist()
-        ]
-        function = np.array(numbers, np.int64)[which.reshape(-1)]
+            numbers.append(self._numbers.setdefault(function, len(self._numbers)))
+        function_of = np.array(numbers, np.int64)[which.reshape(-1)]
         columns = {
-            CodeDetail.FUNCTION: [function],
-            CodeDetail.LINE: [function, locations.frame_line[innermost].astype(np.int64)],
+            CodeDetail.LINE: [function_of, locations.frame_line[innermost].astype(np.int64)],
             CodeDetail.INSTRUCTION: [
-                function,
-                np.array([self._files.setdefault(file, len(self._files)) for file in files])[locations.mapped_file],
+                function_of,
+                locations.mapped_file.astype(np.int64),
                 locations.address.view(np.int64),
             ],
         }[self._detail]
         distinct, which = np.unique(np.stack(columns), axis=1, return_inverse=True)
         rows = [self._rows.setdefault(tuple(key), len(self._rows)) for key in distinct.T.tolist()]
-        location = attributed.stack_location[attributed.stack_start[attributed.sample_stack]]
-        return np.array(rows, np.int64)[which.reshape(-1)][location]
+        return np.array(rows, np.int64)[which.reshape(-1)][group_of_row(order, start)]
 
-    def _attribute(self, addresses: U64, pids: NDArray[np.uint32]) -> AttributedStacks:
-        """Each address as a sample of its own, whose stack is that address."""
-        any_time = np.full(len(addresses), _ANY_TIME, np.uint64)
-        samples, stacks = address_tables(addresses, pids, any_time)
-        return attribute_stacks(samples, stacks, self._mappings, self._spaces)
-
-    def _number(self, function: _Function) -> int:
-        return self._functions.setdefault(function, len(self._functions))
-
-    def places(self) -> list[tuple[str, str, str, int]]:
-        """Function, source file, path of the mapped file, and line (0: none) of each row; not of instructions."""
-        functions = [
-            (function.name, function.source_file, function.mapped_file.path if function.mapped_file else "")
-            for function in self._functions
-        ]
-        return [(*functions[number], rest[0] if rest else 0) for number, *rest in self._rows]
+    def lines(self) -> I64:
+        """int64[rows, 2]: number of each row's function, and its line, 0 where none is known; where rows are lines."""
+        return np.array(list(self._rows), np.int64).reshape(-1, 2)
 
     def names(self) -> list[str]:
-        """Of the functions, with file and line or the address where rows are these."""
-        functions = list(self._functions)
-        if self._detail is CodeDetail.FUNCTION:
-            return [functions[number].name for (number,) in self._rows]
-        if self._detail is CodeDetail.LINE:
-            return [
-                f"{functions[number].name} {functions[number].source_file or '??'}:{line or '?'}"
-                for number, line in self._rows
-            ]
+        """Of the functions, with the address; of instructions."""
+        functions = self.functions
         return [f"{functions[number].name} 0x{address % 2**64:x}" for number, _, address in self._rows]
+
+    def notes(self) -> list[str]:
+        """What makes names unknown, a sentence each."""
+        if not self.unknown_processes:
+            return []
+        return [f"{plural(self.unknown_processes, 'address', 'es')} of no known process"]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
-from tdprof.attribute.stacks import mapped_file
+from tdprof.attribute.code_files import mapped_file
 from tdprof.decode.perf.layout import Copies
 from tdprof.linux.elf import ElfError, open_elf
 from tdprof.model.addresses import DELETED, FileKind, MappedFile

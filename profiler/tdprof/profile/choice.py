@@ -34,6 +34,10 @@ class ChosenFunction:
     ids: Sequence[int]
     files: Sequence[str]
 
+    def has_part(self, name: str, path: str) -> bool:
+        """Whether a function of this shown name, in the file mapped from this path, is one of the pieces."""
+        return base_name(printable(name)) == self.name and printable(path) == self.module
+
 
 def choose_function(profile: Profile, text: str, event: int = 0) -> ChosenFunction:
     """The function that ``text`` names: its exact name, else the only name that it is part of.

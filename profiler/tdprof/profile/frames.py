@@ -17,6 +17,7 @@ from tdprof.native.library import load_native
 from tdprof.native.stacks import StackMerge
 from tdprof.text import printable
 
+FunctionIdentity = tuple[str, str, str]
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
 
 
@@ -35,7 +36,7 @@ def frame_stacks(profile: Profile) -> FrameStacks:
 
 def _expand(profile: Profile) -> FrameStacks:
     locations, stacks = profile.locations, profile.stacks
-    functions = _first_alike(profile)[locations.frame_function]
+    functions = first_alike(profile.functions, profile.mapped_files)[locations.frame_function]
     if (library := load_native()) is None:
         return _expand_in_numpy(stacks, locations.frame_start.astype(np.int64), functions, locations.frame_line)
     stack_start, location = np.ascontiguousarray(stacks.start, np.uint32), np.ascontiguousarray(stacks.location)
@@ -74,21 +75,25 @@ def _expand_in_numpy(stacks: StackTable, frame_start: I64, functions: I32, lines
     return FrameStacks(start + np.cumsum(shift), function, line)
 
 
-def _first_alike(profile: Profile) -> I32:
-    """int32[functions]: the first function of the same key."""
+def first_alike(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> I32:
+    """int32[functions]: the first function of the same name, source file and path of the mapped file.
+
+    Functions that share these are one to a reader. One file can be two mapped files: processes that ran before the
+    recording show it without its build-id.
+    """
     first: dict[tuple[str, str, str], int] = {}
-    keys = function_keys(profile.functions, profile.mapped_files)
+    keys = zip(functions.name, functions.file, _paths(functions, mapped_files), strict=True)
     return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], np.int32)
 
 
-def function_keys(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list[tuple[str, str, str]]:
-    """Name, source file and path of the mapped file: functions that share these are one to a reader.
+def function_identities(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list[FunctionIdentity]:
+    """What each function is in any profile of any recording: linkage name, source file and path of the mapped file."""
+    return list(zip(functions.linkage_name, functions.file, _paths(functions, mapped_files), strict=True))
 
-    One file can be two mapped files: processes that ran before the recording show it without its build-id.
-    """
+
+def _paths(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list[str]:
     modules = [*(file.path for file in mapped_files), ""]
-    paths = [modules[row] for row in functions.mapped_file.tolist()]
-    return list(zip(functions.name, functions.file, paths, strict=True))
+    return [modules[row] for row in functions.mapped_file.tolist()]
 
 
 def function_names(profile: Profile) -> list[str]:

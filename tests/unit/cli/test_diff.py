@@ -17,9 +17,9 @@ from builders.profiles import Frame, ProfileBuilder
 from builders.runs import simulate_run
 from tdprof.capture.manifest import Host, Manifest, Rung, State
 from tdprof.cli.main import main
-from tdprof.errors import TdprofError
 from tdprof.model.losses import Losses
 from tdprof.model.profile import Profile
+from tdprof.pipeline.opened import OpenCapture
 
 PROGRAM = {"work": 0.5, "parse": 0.3, "hash": 0.2}
 Run = Callable[..., tuple[int, str, str]]
@@ -68,10 +68,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         host = replace(HOST, midr_el1={"0": "0x410fd490"}) if name == "other-core" else HOST
         make_capture(tmp_path / name, host, State.RECORDING if name == "interrupted" else State.COMPLETE)
 
-    def load(folder: Path, *_: object) -> Profile:
-        if folder.name not in profiles:
-            raise TdprofError(f"there is no capture {folder}")
-        return profiles[folder.name]
+    def load(capture: OpenCapture) -> Profile:
+        return profiles[capture.folder.name]
 
     monkeypatch.setattr("tdprof.cli.loading.load_profile", load)
     monkeypatch.chdir(tmp_path)
@@ -188,7 +186,7 @@ def test_exit_status(run: Run, arguments: list[str], status: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a", "nowhere"], "there is no capture nowhere"),
+        (["a", "nowhere"], "no capture at nowhere"),
         (["a", "faults"], "no event in common: A has cpu-clock, B has page-faults"),
         (["a", "damaged", "--fail-on", "total>5%"], "damaged is damaged: 7 bytes"),
         (["a", "interrupted", "--fail-on", "total>5%"], "the recording of interrupted was interrupted"),

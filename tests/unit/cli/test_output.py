@@ -14,10 +14,11 @@ import pytest
 # A capture is somebody else's contract: these commands are tested from the loaded profile on.
 PRELUDE = """
 import sys
+from builders.opened import NoCapture
 from builders.profiles import example
 import tdprof.cli.loading
-tdprof.cli.loading.load_profile = lambda *_: example()
-tdprof.cli.loading.has_spe = lambda _: False
+tdprof.cli.loading.load_profile = lambda _: example()
+tdprof.cli.loading.OpenCapture = NoCapture
 from tdprof.cli.main import main
 main()
 """

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from builders.opened import NoCapture
 from builders.profiles import ProfileBuilder
 from builders.topdown import topdown_profile
 from tdprof.cli import report
@@ -26,6 +27,7 @@ def _no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def show(monkeypatch: pytest.MonkeyPatch, profile: Profile) -> None:
+    monkeypatch.setattr("tdprof.cli.loading.OpenCapture", NoCapture)
     monkeypatch.setattr(report, "load_with_findings", lambda *_, **__: (calibrated(profile), find_findings(profile)))
 
 

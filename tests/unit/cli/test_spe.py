@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from builders import spe
 from builders.spe_perf_data import perf_data
 from tdprof.cli.spe import command
+from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.errors import TdprofError
+from tdprof.pipeline.spe_report import By, analyse
 
 N1, AMPEREONE = 0x410FD0C0, 0xC00FAC40
 
@@ -162,14 +164,11 @@ def test_report_by_source_adds_up(tmp_path: Path, jobs: int) -> None:
         assert row["ratios"]["l1d_cache_miss_ratio"]["value"] == pytest.approx(refills / len(mine))
 
 
-def test_rows_without_room_are_one_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tdprof.pipeline.spe_rows.Placement.__init__.__defaults__", (2,))
-    monkeypatch.setattr("tdprof.pipeline.spe_report.MAX_ROWS", 2)
+def test_rows_without_room_are_one_and_said() -> None:
     accesses = [access(1, 0x1000 * line, is_store=bool(line & 1)) for line in (1, 2, 3, 4, 4, 1)]
     stream, _ = spe.write_stream(accesses, spe.packed_record)
-    (tmp_path / "aux").write_bytes(stream)
-    report = json.loads(run("report", "--raw", tmp_path / "aux", "--by", "address", "--json", "-j", 1))
-    assert {row["name"]: (row["counts"]["operations"], row["threads"]) for row in report["rows"]} == {
-        "0x1000": (2, 1), "0x2000": (1, 1), "(others)": (3, 2),
-    }  # fmt: skip
-    assert "there was room for 2 rows, and what came after them is in the row (others)" in report["notes"]
+    report = analyse(SpeInput([AuxSpan(memoryview(stream))]), By.ADDRESS, None, workers=1, max_rows=2)
+    assert report.threads is not None
+    columns = (report.names, report.counts["OPERATIONS"].tolist(), report.threads.tolist())
+    assert list(zip(*columns, strict=True)) == [("(others)", 3, 2), ("0x1000", 2, 1), ("0x2000", 1, 1)]
+    assert "there was room for 2 rows, and what came after them is in the row (others)" in report.notes

@@ -14,10 +14,12 @@ import pytest
 TESTS = Path(__file__).parents[2]
 PRELUDE = """
 import sys
+from builders.opened import NoCapture
 from builders.profiles import example
+import tdprof.cli.loading
 import tdprof.cli.view as view
-view.load_with_findings = lambda capture, symbols: (example(), None)
-view.with_function_operations = lambda capture, profile, symbols: (profile, None)
+tdprof.cli.loading.load_profile = lambda _: example()
+tdprof.cli.loading.OpenCapture = NoCapture
 if "--not-installed" in sys.argv:
     sys.argv.remove("--not-installed")
     view.find_speedscope = lambda: None

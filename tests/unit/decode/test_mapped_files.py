@@ -54,8 +54,8 @@ with open_raw(path) as source:
 CAPTURE = """
 from arm_spe import RecordDecoder
 from tdprof.capture.manifest import read_manifest
-from tdprof.decode.spe.capture import open_capture
-with open_capture(Path(path), read_manifest(Path(path))) as source:
+from tdprof.decode.spe.capture import open_spe
+with open_spe(Path(path), read_manifest(Path(path))) as source:
     os.truncate(path + "/spe/cpu0.0.aux", 0)
     print(sum(len(batch) for span in source.spans for batch in RecordDecoder(span.data)))
 """

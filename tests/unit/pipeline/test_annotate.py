@@ -6,24 +6,25 @@ import pyarrow.compute as pc
 import pytest
 
 from builders.captures import replace_table
-from builders.spe_capture import write_spe_capture
+from builders.spe_capture import load, write_spe_capture
 from tdprof.capture.tables import read_table
 from tdprof.model.annotation import Annotation, SourceLine
 from tdprof.pipeline.annotate.function import annotate
 from tdprof.pipeline.annotate.source_files import SourceFiles
 from tdprof.pipeline.load import find_findings, load_profile
+from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_columns import join_spe
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.choice import choose_function
 
 
 def annotated(capture: Path, function: str, *, has_code: bool = False) -> Annotation:
-    profile = load_profile(capture)
-    findings = join_spe(find_findings(profile), capture, profile)
-    profile = calibrated(profile)
-    chosen = choose_function(profile, function)
-    return annotate(capture, profile, findings, chosen, SourceFiles(), DEFAULT_SYMBOLS, has_code=has_code)
+    with OpenCapture(capture) as opened:
+        profile = load_profile(opened)
+        findings = join_spe(find_findings(profile), opened, profile)
+        profile = calibrated(profile)
+        chosen = choose_function(profile, function)
+        return annotate(opened, profile, findings, chosen, SourceFiles(), has_code=has_code)
 
 
 def lines_of(annotation: Annotation) -> dict[int, SourceLine]:
@@ -45,6 +46,17 @@ def test_latencies_stand_at_their_lines(of_clock: Path) -> None:
     parse = lines_of(annotated(of_clock, "parse"))[30]
     assert parse.latency is not None
     assert parse.latency.operations == 100
+
+
+def test_latencies_of_all_code_of_a_line_are_added(tmp_path: Path) -> None:
+    """The compiler put the unlikely half of line 10 elsewhere."""
+    slow = [load(0x401300, total=1000)] * 100
+    capture = write_spe_capture(tmp_path / "capture", more=slow, more_code=[(0x401300, "work.cold", 10)])
+    latency = lines_of(annotated(capture, "work"))[10].latency
+    assert latency is not None
+    assert latency.operations == 700
+    assert latency.mean == pytest.approx((60 * 200 + 540 * 8 + 100 * 1000) / 700)
+    assert (latency.p50, latency.p90, latency.p99) == (8, 1000, 1000)
 
 
 def test_a_line_has_the_metrics_that_spe_measured(of_clock: Path) -> None:

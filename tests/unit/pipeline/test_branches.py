@@ -17,8 +17,8 @@ from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import SampleType
 from tdprof.metrics.spe import share_interval
+from tdprof.pipeline.archive import archive_symbols
 from tdprof.pipeline.import_perf import import_perf_data
-from tdprof.pipeline.symbols import archive_symbols
 
 SOURCE = """
 __attribute__((noinline)) int callee(int x) { return x * 3; }

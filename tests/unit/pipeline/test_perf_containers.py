@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.imported import imported, run_report
+from builders.opened import profile_of
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import Sample
 from tdprof.attribute.containers import foreign_paths
@@ -16,7 +17,6 @@ from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.pipeline.import_perf import import_perf_data
-from tdprof.pipeline.load import load_profile
 
 FIELDS = SampleType.IDENTIFIER | SampleType.IP | SampleType.TID | SampleType.TIME | SampleType.PERIOD
 OWN, OTHER = 4026531832, 4026532177
@@ -92,14 +92,14 @@ def test_files_of_containers_are_told_apart_by_time(tmp_path: Path) -> None:
 
 
 def test_missing_files_of_containers_are_said(tmp_path: Path) -> None:
-    [note] = [note for note in load_profile(recording(tmp_path / "r")).notes if "namespace" in note]
+    [note] = [note for note in profile_of(recording(tmp_path / "r")).notes if "namespace" in note]
     assert note.startswith("not found here, and only processes in another mount namespace than perf's")
     assert "/nowhere/boxed" in note
     capture = recording(tmp_path / "s", recorder=b"other")
-    assert not any("namespace" in note for note in load_profile(capture).notes)
+    assert not any("namespace" in note for note in profile_of(capture).notes)
     (capture / table_file("namespaces")).unlink()  # as captures of older versions are
     assert not has_table(capture, "namespaces")
-    assert load_profile(capture).samples.count.sum() == 5
+    assert profile_of(capture).samples.count.sum() == 5
 
 
 def test_files_of_containers_that_may_be_others_are_said(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_files_of_containers_that_may_be_others_are_said(tmp_path: Path) -> None
         (tmp_path / "perf.data").write_bytes(made.file(data + mapped + sample))
         folder = tmp_path / f"{build_id is None}.capture"
         import_perf_data(str(tmp_path / "perf.data"), folder)
-        notes.append([note for note in load_profile(folder).notes if "namespace" in note])
+        notes.append([note for note in profile_of(folder).notes if "namespace" in note])
     assert len(notes[0]) == 1
     assert notes[0][0].startswith("without a build-id")
     assert str(here) in notes[0][0]

@@ -9,13 +9,14 @@ import pytest
 from builders.captures import write_manifest
 from builders.findings import findings_of
 from builders.hosts import HOST
+from builders.opened import function_operations, joined_with_spe, profile_of
 from builders.profiles import ProfileBuilder
 from builders.spe_capture import write_spe_capture
 from tdprof.capture.manifest import read_manifest
 from tdprof.metrics.spe import share_interval
 from tdprof.model.findings import Findings, MetricTable
-from tdprof.pipeline.load import load_profile
-from tdprof.pipeline.spe_columns import catalog_of, count_functions, disagreements, join_spe
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.pipeline.spe_columns import catalog_of, disagreements, join_spe
 from tdprof.profile.frames import function_names
 
 
@@ -34,13 +35,13 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def joined(capture: Path) -> Findings:
-    findings = join_spe(None, capture, load_profile(capture))
+    findings = joined_with_spe(capture)
     assert findings is not None
     return findings
 
 
 def test_functions_have_the_shares_of_their_own_operations(capture: Path, joined: Findings) -> None:
-    names = function_names(load_profile(capture))
+    names = function_names(profile_of(capture))
     assert [names[function] for function in joined.function.tolist()] == ["work", "parse"]
     value, half_width, samples, is_significant = values(joined.functions, 0, "l1d_cache_miss_ratio")
     assert (value, samples, is_significant) == (80 / 800, 800, True)
@@ -74,12 +75,12 @@ def test_spe_knows_no_callers(joined: Findings) -> None:
 
 
 def test_the_pmus_columns_come_first_and_disagreements_are_said(capture: Path) -> None:
-    profile = load_profile(capture)
+    profile = profile_of(capture)
     work = {"l1d_cache_miss_ratio": (0.30, 0.02), "branch_misprediction_ratio": (0.26, 0.02)}
     parse = {"l1d_cache_miss_ratio": (0.30, 0.29), "branch_misprediction_ratio": (0.9, 0.02)}
     program = {"l1d_cache_miss_ratio": (0.37, 0.02)}
     pmu = findings_of(profile, program, {"work": work, "parse": parse}, {}, core="neoverse-v1")
-    joined = join_spe(pmu, capture, profile)
+    joined = joined_with_spe(capture, pmu)
     assert joined is not None
     assert list(joined.functions.sources)[:3] == ["pmu", "pmu", "spe"]
     assert dict(joined.functions.row(0)[:1])["l1d_cache_miss_ratio"].value == 0.30
@@ -105,10 +106,11 @@ def test_a_metric_that_differs_everywhere_does_not_fill_a_page() -> None:
 
 def test_without_spe_or_samples_nothing_changes(capture: Path, tmp_path: Path) -> None:
     silent = write_spe_capture(tmp_path / "silent", has_samples=False)
-    assert join_spe(None, silent, load_profile(silent)) is None
-    profile = load_profile(capture)
+    assert joined_with_spe(silent) is None
+    profile = profile_of(capture)
     write_manifest(silent, replace(read_manifest(silent), spe=None))
-    assert join_spe(None, silent, profile) is None
+    with OpenCapture(silent) as opened:
+        assert join_spe(None, opened, profile) is None
 
 
 def test_the_catalog_is_that_of_most_cpus() -> None:
@@ -119,12 +121,13 @@ def test_the_catalog_is_that_of_most_cpus() -> None:
 
 
 def test_functions_have_their_latencies_and_sources(capture: Path) -> None:
-    profile = load_profile(capture)
-    found = count_functions(capture, profile)
+    profile = profile_of(capture)
+    found = function_operations(capture)
     assert found is not None
     names = dict(enumerate(function_names(profile)))
     rows = {names.get(function): row for row, function in enumerate(found.function.tolist())}
-    assert set(rows) == {"work", "parse", None}  # one that no sample has
+    assert set(rows) == {"work", "parse"}  # not that which no sample has
+    assert found.report.total_operations == 1500
     work = rows["work"]
     assert found.report.latencies["total_latency"][work].tolist() == [8, 20, 200]
     assert {level: int(count[work]) for level, count in found.report.levels.items() if count[work]} == {

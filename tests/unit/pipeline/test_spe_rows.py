@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,10 +15,15 @@ from arm_spe.native import load_native
 from arm_spe.tally import NO_ROW, NOTHING, OTHERS
 from builders.capture_tables import table
 from builders.captures import table_writer
+from tdprof.attribute.address_space import AddressSpaces
+from tdprof.attribute.code_files import CodeFiles
+from tdprof.attribute.threads import ThreadOwners
 from tdprof.capture.schema import MAPPINGS, PROCESSES
+from tdprof.capture.tables import read_table
 from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.spe import NO_TID
+from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_rows import BlockRows, CodeDetail, Placement, SourceRows, SymbolizedRows
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled decoder is not built")
@@ -61,21 +68,34 @@ def locate(file: MappedFile, offsets: U64) -> Locations:
     )
 
 
-def demangle(names: Sequence[str]) -> list[str]:
-    return [name and f"{name}()" for name in names]
-
-
 def code(tables: Path, detail: CodeDetail) -> SymbolizedRows:
-    return SymbolizedRows(tables, detail, locate, demangle)
+    mappings, processes = (read_table(tables, name) for name in ("mappings", "processes"))
+    capture = SimpleNamespace(
+        owners=ThreadOwners(mappings, processes),
+        mapped_files=CodeFiles(mappings),
+        spaces=AddressSpaces(mappings, processes),
+        symbolizer=SimpleNamespace(locate=locate),
+    )
+    return SymbolizedRows(cast(OpenCapture, capture), detail)
 
 
-def named(rows: SymbolizedRows, groups: list[tuple[int, int]], cuts: Sequence[int] = ()) -> list[str]:
+def names_of(rows: SymbolizedRows, detail: CodeDetail) -> list[str]:
+    """Of functions and lines; of instructions."""
+    if detail is CodeDetail.INSTRUCTION:
+        return rows.names()
+    functions = rows.functions
+    return [f"{functions[number].name} {functions[number].source_file or '??'}:{line}" for number, line in rows.lines()]
+
+
+def named(
+    rows: SymbolizedRows, detail: CodeDetail, groups: list[tuple[int, int]], cuts: Sequence[int] = ()
+) -> list[str]:
     """The row's name of each group, placed in pieces."""
     first, second = (np.array(column, np.uint64) for column in zip(*groups, strict=True))
     edges = [0, *sorted(min(cut, len(groups)) for cut in cuts), len(groups)]
     pairs = itertools.pairwise(edges)
     placed = np.concatenate([rows.place(first[start:end], second[start:end]) for start, end in pairs])
-    names = rows.names()
+    names = names_of(rows, detail)
     return [names[row] for row in placed.tolist()]
 
 
@@ -85,14 +105,17 @@ def test_code_by_function_line_and_instruction(tables: Path) -> None:
         (PROGRAM + 0x410, 10), (LIBRARY + 0x9000, 20), (PROGRAM, 20), (1 << 20, 77),
     ]  # fmt: skip
     unknown = ["[no symbol] library+0x9000", "[no mapping]", "[no mapping]"]
-    functions = code(tables, CodeDetail.FUNCTION)
-    assert named(functions, groups) == ["f2()"] * 4 + ["f4()", *unknown]
-    assert len(functions.names()) == 5  # f2 of the program is not the library's
-    assert named(code(tables, CodeDetail.LINE), groups) == [
-        "f2() a.c:34", "f2() a.c:48", "f2() a.c:34", "f2() a.c:34", "f4() ??:66", *(f"{name} ??:?" for name in unknown),
+    lines = code(tables, CodeDetail.LINE)
+    assert named(lines, CodeDetail.LINE, groups) == [
+        "f2 a.c:34", "f2 a.c:48", "f2 a.c:34", "f2 a.c:34", "f4 ??:66", *(f"{name} ??:0" for name in unknown),
     ]  # fmt: skip
-    assert named(code(tables, CodeDetail.INSTRUCTION), groups) == [
-        "f2() 0x210", "f2() 0x2f0", "f2() 0x210", "f2() 0x214", "f4() 0x410", "[no symbol] library+0x9000 0x9000",
+    # f2 of the program is not the library's.
+    assert [(function.name, function.path) for function in lines.functions][:3] == [
+        ("[no mapping]", ""), ("f2", "/bin/program"), ("f4", "/bin/program"),
+    ]  # fmt: skip
+    assert len(lines.functions) == 5
+    assert named(code(tables, CodeDetail.INSTRUCTION), CodeDetail.INSTRUCTION, groups) == [
+        "f2 0x210", "f2 0x2f0", "f2 0x210", "f2 0x214", "f4 0x410", "[no symbol] library+0x9000 0x9000",
         "[no mapping] 0x400000", "[no mapping] 0x100000",
     ]  # fmt: skip
 
@@ -115,8 +138,8 @@ def test_rows_do_not_depend_on_when_groups_come(
     tables: Path, groups: list[tuple[int, int]], cuts: list[int], detail: CodeDetail
 ) -> None:
     whole, pieces = code(tables, detail), code(tables, detail)
-    assert named(whole, groups) == named(pieces, groups, cuts)
-    assert len(whole.names()) == len(pieces.names())
+    assert named(whole, detail, groups) == named(pieces, detail, groups, cuts)
+    assert len(whole.functions) == len(pieces.functions)
     assert whole.unknown_processes == pieces.unknown_processes == sum(tid == NO_TID for _, tid in groups)
 
 
@@ -134,5 +157,4 @@ def test_rows_beyond_the_most_share_the_first() -> None:
     second = np.array([1, 1, 1, 2, 1, 1, 1, OTHERS], np.uint64)
     assert placement.place(first, second).tolist() == [1, NO_ROW, 2, 1, 3, 0, 0, 0]
     assert placement.place(first[::-1], second[::-1]).tolist() == [0, 0, 0, 3, 1, 2, NO_ROW, 1]
-    assert placement.names() == ["(others)", "0x140", "0x240", "0x1c0"]
     assert placement.groups_by_row(4).tolist() == [3, 2, 1, 1]

@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from arm_spe import RecordDecoder
 from builders import spe
+from builders.opened import operations_of, profile_of
 from builders.spe_capture import PID, load, records, write_spe_capture
 from tdprof.decode.perf.auxtrace import TimeConversion
-from tdprof.decode.spe.samples import NO_LATENCY, _round_down, add_up_samples
+from tdprof.decode.spe.samples import NO_LATENCY, AddedUp, SampleSums, _round_down
 from tdprof.decode.spe.spans import AuxLosses, AuxSpan, SpeInput
 from tdprof.decode.spe.switches import Switches
 from tdprof.export.pprof import build_pprof
 from tdprof.model.spe import NO_TID, SampledOperations
-from tdprof.pipeline.load import load_profile
-from tdprof.pipeline.spe_samples import load_operations
 from tdprof.profile.frames import frame_stacks, function_names
 
 V1 = 0x410FD400
@@ -42,7 +42,7 @@ def rows(operations: SampledOperations) -> dict[tuple[object, ...], tuple[int, i
 
 
 def test_alike_records_are_one_sample_with_its_labels(capture: Path) -> None:
-    operations = load_operations(capture)
+    operations = operations_of(capture)
     assert operations is not None
     assert rows(operations) == {
         ("work", "Local DRAM", 200, 3, 1): (60, 60 * 200),
@@ -69,7 +69,7 @@ def test_alike_records_are_one_sample_with_its_labels(capture: Path) -> None:
 def test_detail_is_given_up_before_records_are(tmp_path: Path, most_rows: int, detail: str) -> None:
     """Nine kinds of record: two differ in a latency's low bits, the others in instruction or source."""
     capture = write_spe_capture(tmp_path / "capture", more=[load(0x401000, source=0, total=9)] * 5)
-    operations = load_operations(capture, most_rows=most_rows)
+    operations = operations_of(capture, most_rows=most_rows)
     assert operations is not None
     assert operations.detail == detail
     profile = operations.profile
@@ -78,10 +78,18 @@ def test_detail_is_given_up_before_records_are(tmp_path: Path, most_rows: int, d
     assert int(operations.latency_cycles.sum()) == exact
 
 
+def add_up(source: SpeInput, *, most_rows: int) -> AddedUp:
+    sums = SampleSums(source, most_rows)
+    for span in source.spans:
+        for batch in RecordDecoder(span.data):
+            sums.add(batch, span)
+    return sums.finish()
+
+
 def test_memory_is_bounded_by_detail_while_records_come() -> None:
     stream, _ = spe.write_stream((load(0x401000, total=number % 4096) for number in range(100_000)), spe.packed_record)
     source = SpeInput([AuxSpan(memoryview(stream), 0, 0, None, V1)], None, AuxLosses())
-    added = add_up_samples(source, most_rows=100)
+    added = add_up(source, most_rows=100)
     assert len(added.table) <= 100
     assert sum(added.table["records"].to_pylist()) == 100_000
     assert sum(added.table["latency_cycles"].to_pylist()) == sum(number % 4096 for number in range(100_000))
@@ -93,12 +101,12 @@ def test_context_switches_name_the_thread_where_no_packet_does() -> None:
     switches = Switches(np.array([200], np.uint64), np.array([NO_TID, 77], np.uint64))
     spans = [AuxSpan(memoryview(stream), 0, 3, None, V1)]
     source = SpeInput(spans, TimeConversion(0, 1, 0), AuxLosses(), {3: switches})
-    table = add_up_samples(source, most_rows=10).table
+    table = add_up(source, most_rows=10).table
     assert sorted(table["tid"].to_pylist()) == [PID, 77, NO_TID]
 
 
 def test_no_records_are_an_empty_table() -> None:
-    assert len(add_up_samples(SpeInput([]), most_rows=10).table) == 0
+    assert len(add_up(SpeInput([]), most_rows=10).table) == 0
 
 
 def test_rounding_keeps_the_highest_bits() -> None:
@@ -109,7 +117,7 @@ def test_rounding_keeps_the_highest_bits() -> None:
 
 
 def test_pprof_has_them_beside_the_samples(capture: Path) -> None:
-    message = build_pprof(load_profile(capture), None, load_operations(capture))
+    message = build_pprof(profile_of(capture), None, operations_of(capture))
     text = message.string_table
     assert [text[each.type] for each in message.sample_type] == ["samples", "cpu-clock", "spe_records", "spe_latency"]
     functions = {each.id: text[each.name] for each in message.function}

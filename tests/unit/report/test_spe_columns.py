@@ -7,11 +7,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from builders.opened import joined_with_spe, profile_of
 from builders.spe_capture import write_spe_capture
 from tdprof.cli.report import command
 from tdprof.errors import TdprofError
-from tdprof.pipeline.load import load_profile
-from tdprof.pipeline.spe_columns import join_spe
 from tdprof.profile.hotspots import find_hotspots
 from tdprof.report.text import render_text
 
@@ -23,8 +22,8 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def table(capture: Path, *, by_line: bool, width: int = 200) -> list[list[str]]:
     """Words of the heading and of the rows."""
-    profile = load_profile(capture)
-    findings = join_spe(None, capture, profile)
+    profile = profile_of(capture)
+    findings = joined_with_spe(capture)
     hotspots = find_hotspots(profile, by_line=by_line)
     console = Console(width=width, no_color=True)
     text = render_text(profile, hotspots, [], console, limit=0, by_line=by_line, sort_event=0, findings=findings)

@@ -55,7 +55,7 @@ def pairs_of(conversion: TimeConversion | None) -> list[list[int]]:
 
 
 @contextlib.contextmanager
-def open_capture(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
+def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
     """The SPE data of a capture; its files stay mapped inside the ``with`` block.
 
     Bytes that lie between spans are left out: the driver pads there. What the table says beyond a file's end counts

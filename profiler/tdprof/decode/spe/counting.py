@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -85,8 +85,9 @@ def thread_of(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> U64:
 class _Worker:
     """What one thread has added up."""
 
-    def __init__(self, source: SpeInput, by: GroupBy, place: Place) -> None:
+    def __init__(self, source: SpeInput, by: GroupBy, place: Place, also: Also | None) -> None:
         self._source = source
+        self._also = also
         self._rules = Rules(key=by.key, shift=by.block_bytes.bit_length() - 1)
         self._rules.lanes[:] = operation_lanes()
         self._tally = Tally(place)
@@ -112,13 +113,18 @@ class _Worker:
                 unknown = int((switched_to[(batch["present"].view(np.uint32) & _HAS_CONTEXT) == 0] == NO_TID).sum())
             self.threads_from[NOTHING] += unknown
             self.threads_from[_SWITCHES if span.tid is None else _BUFFER] += len(batch) - told - unknown
+            if self._also is not None:
+                self._also(batch, span)
         self.counts.add(decoder.counts)
 
     def finish(self) -> list[Tallied]:
         return self._tally.finish()
 
 
-def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int) -> Counted:
+Also = Callable[[RecordBatch, AuxSpan], None]
+
+
+def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, also: Also | None = None) -> Counted:
     """Adds all records up by the rows that ``place`` gives to their groups.
 
     Args:
@@ -126,6 +132,8 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int) 
         by: what makes a group.
         place: rows of groups; called from all threads, one at a time or not.
         workers: threads at most; each has tables of its own.
+        also: given each batch, too, in the order of the spans: by one thread, then, whatever ``workers`` is. The batch
+            is valid until it returns.
 
     Raises:
         TdprofError: the compiled code that does it was not built.
@@ -135,12 +143,12 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int) 
     counts, threads_from = DecodeCounts(), dict.fromkeys(_ORIGINS, 0)
 
     def work() -> _Worker:
-        worker = _Worker(source, by, place)
+        worker = _Worker(source, by, place, also)
         for span in spans:  # next() on a list's iterator is atomic under the GIL
             worker.add(span)
         return worker
 
-    workers = max(1, min(workers, len(source.spans), MOST_WORKERS))
+    workers = 1 if also is not None else max(1, min(workers, len(source.spans), MOST_WORKERS))
     with ThreadPoolExecutor(workers) as pool:
         done = [future.result() for future in [pool.submit(work) for _ in range(workers)]]
     source.files.check()

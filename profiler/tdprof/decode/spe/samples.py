@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from arm_spe import Kind, RecordBatch, RecordDecoder
+from arm_spe import Kind, RecordBatch
 from tdprof.decode.spe.counting import thread_of
 from tdprof.decode.spe.data_sources import LEVEL_ORDER, Level, encoding_of, source_codes, sources
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
@@ -26,7 +26,6 @@ _SCHEMA = pa.schema(
         *(pa.field(name, pa.int64()) for name in (*LATENCIES, "source", "records", "latency_cycles")),
     ]
 )
-_BATCH_RECORDS = 1 << 15
 # The words that perf_data_converter uses for perf's memory levels; those it has no word for are of the same make.
 _LEVEL_WORDS = {
     Level.L1: "L1",
@@ -90,30 +89,39 @@ class AddedUp:
     detail: LatencyDetail
 
 
-def add_up_samples(source: SpeInput, *, most_rows: int, progress: Callable[[str], None] = lambda _: None) -> AddedUp:
-    """Add all records up, in as much detail as fits.
+class SampleSums:
+    """Adds records up as they are decoded, in as much detail as fits.
 
     Args:
-        source: the data.
+        source: the data that they are of.
         most_rows: rows of the result, unless there are more combinations of thread, instruction and data source.
         progress: told how far it is.
     """
-    level, parts, rows, records = 0, [_SCHEMA.empty_table()], 0, 0
-    too_many = 4 * most_rows
-    for span in source.spans:
-        for batch in RecordDecoder(span.data, batch_records=_BATCH_RECORDS):
-            parts.append(_grouped([_keyed(batch, span, source)], DETAILS[level]))
-            rows += len(parts[-1])
-            records += len(batch)
-            if rows > too_many:
-                progress(f"adding up SPE records: {records:,}")
-                table, level = _fit(parts, level, 2 * most_rows)
-                parts, rows, too_many = [table], len(table), max(too_many, 2 * len(table))
-    source.files.check()
-    table, level = _fit(parts, level, most_rows)
-    which = table["source"].combine_chunks()
-    table = table.append_column("data_src", _DATA_SRC.take(which)).append_column("snoop_status", _SNOOP.take(which))
-    return AddedUp(table, DETAILS[level])
+
+    def __init__(self, source: SpeInput, most_rows: int, progress: Callable[[str], None] = lambda _: None) -> None:
+        self._source = source
+        self._most_rows = most_rows
+        self._progress = progress
+        self._level, self._parts, self._rows, self._records = 0, [_SCHEMA.empty_table()], 0, 0
+        self._too_many = 4 * most_rows
+
+    def add(self, batch: RecordBatch, span: AuxSpan) -> None:
+        """Add a batch of one of the source's spans."""
+        self._parts.append(_grouped([_keyed(batch, span, self._source)], DETAILS[self._level]))
+        self._rows += len(self._parts[-1])
+        self._records += len(batch)
+        if self._rows > self._too_many:
+            self._progress(f"adding up SPE records: {self._records:,}")
+            table, self._level = _fit(self._parts, self._level, 2 * self._most_rows)
+            self._parts, self._rows = [table], len(table)
+            self._too_many = max(self._too_many, 2 * len(table))
+
+    def finish(self) -> AddedUp:
+        """The sums of what has been checked to be in the source's files still."""
+        table, level = _fit(self._parts, self._level, self._most_rows)
+        which = table["source"].combine_chunks()
+        table = table.append_column("data_src", _DATA_SRC.take(which)).append_column("snoop_status", _SNOOP.take(which))
+        return AddedUp(table, DETAILS[level])
 
 
 def _fit(parts: list[pa.Table], level: int, most_rows: int) -> tuple[pa.Table, int]:

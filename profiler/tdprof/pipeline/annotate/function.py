@@ -3,30 +3,25 @@
 import itertools
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tdprof.capture.manifest import read_manifest
-from tdprof.decode.spe.capture import open_capture
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import FileKind, Unknown
 from tdprof.model.annotation import Annotation, Latency, SourceLine, SourcePart
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
 from tdprof.pipeline.annotate.callees import why_no_samples
+from tdprof.pipeline.annotate.latencies import SourcePlace, line_latencies
 from tdprof.pipeline.annotate.listing import find_code, lines_with_code, read_code
 from tdprof.pipeline.annotate.sampled_code import SampledCode, find_sampled_code, sum_cost
 from tdprof.pipeline.annotate.source_files import SourceFiles
-from tdprof.pipeline.finish import tables_of
-from tdprof.pipeline.spe_report import By, analyse
-from tdprof.pipeline.symbols import SymbolOptions, open_symbolizer
+from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.choice import ChosenFunction
-from tdprof.profile.naming import base_name
 from tdprof.recorder.identity import Identity
 from tdprof.report.summary import REASONS
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.elf_symbols import ElfSymbols
-from tdprof.text import printable
 
 # Shown above the first and below the last line with code, so that the function's head is seen.
 _CONTEXT_LINES = 2
@@ -35,21 +30,19 @@ _LONGEST_GAP = 40
 
 
 def annotate(
-    folder: Path,
+    capture: OpenCapture,
     profile: Profile,
     findings: Findings | None,
     function: ChosenFunction,
     sources: SourceFiles,
-    symbols: SymbolOptions,
     *,
     has_code: bool,
     event: int = 0,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Annotation:
     """Bring one function's samples to its lines and, with ``has_code``, to its instructions.
 
     Args:
-        folder: the capture.
+        capture: the capture.
         profile: of it, ``calibrated``.
         findings: its metrics.
         sources: where source files are looked for.
@@ -59,19 +52,19 @@ def annotate(
     places = find_sampled_code(profile, function)
     whole = sum_cost(places, range(len(places.location)), len(profile.events))
     notes = [] if places.location else [why_no_samples(profile, function, event)]
-    with tables_of(folder) as (tables, _), open_symbolizer(tables, symbols, progress) as symbolizer:
-        found = find_code(profile, places, symbolizer, function)
-        files = {path: list(lines) for path, lines in lines_with_code(found, function).items()}
-        notes += _why_no_lines(profile, places, function)
-        sources.read_as(_reader(symbolizer, profile, places))
-        built = _built_ns(symbolizer, profile, places.location[0]) if places.location else None
-        code = list(read_code(profile, places, found, symbolizer, notes)) if has_code else []
+    symbolizer = capture.symbolizer
+    found = find_code(profile, places, symbolizer, function)
+    files = {path: list(lines) for path, lines in lines_with_code(found, function).items()}
+    notes += _why_no_lines(profile, places, function)
+    sources.read_as(_reader(symbolizer, profile, places))
+    built = _built_ns(symbolizer, profile, places.location[0]) if places.location else None
+    code = list(read_code(profile, places, found, symbolizer, notes)) if has_code else []
     for path, line in zip(places.file, places.line, strict=True):
         files.setdefault(path, []).append(line)
     metrics = _line_metrics(findings, function)
-    latencies: Mapping[tuple[str, int], Latency] = {}
+    latencies: Mapping[SourcePlace, Latency] = {}
     try:
-        latencies = _latencies(folder, function, symbols, progress)
+        latencies = line_latencies(capture, function)
     except TdprofError as error:
         profile = profile.without_spe(error)
     parts = []
@@ -185,26 +178,3 @@ def _line_metrics(
         for row, id_ in enumerate(findings.line_function.tolist())
         if id_ in files
     }
-
-
-def _latencies(
-    folder: Path,
-    function: ChosenFunction,
-    symbols: SymbolOptions,
-    progress: Callable[[str], None],
-) -> Mapping[tuple[str, int], Latency]:
-    """SPE's latencies by (file, line), if the capture has its records."""
-    manifest = read_manifest(folder)
-    if manifest.spe is None:
-        return {}
-    progress("adding up SPE records")
-    with open_capture(folder, manifest) as source:
-        report = analyse(source, By.LINE, folder, workers=len(os.sched_getaffinity(0)), symbols=symbols)
-    found = {}
-    for row, key in enumerate(report.code or ()):
-        if base_name(printable(key.function)) == function.name and printable(key.module) == function.module:
-            cycles, count = (int(report.counts[f"TOTAL_{what}"][row]) for what in ("CYCLES", "COUNT"))
-            if count:
-                quantiles = report.latencies["total_latency"][row].tolist()
-                found[key.file, key.line] = Latency(int(report.counts["OPERATIONS"][row]), cycles / count, *quantiles)
-    return found

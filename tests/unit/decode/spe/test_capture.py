@@ -13,7 +13,7 @@ from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import SPE_SPANS
-from tdprof.decode.spe.capture import conversion_of, open_capture, pairs_of, store_spe
+from tdprof.decode.spe.capture import conversion_of, open_spe, pairs_of, store_spe
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.decode.spe.table import time_ns
 from tdprof.errors import TdprofError
@@ -34,7 +34,7 @@ def capture(folder: Path, files: dict[str, bytes], *rows: tuple) -> Path:
 
 
 def spans(folder: Path, manifest: Manifest = MANIFEST) -> list[tuple]:
-    with open_capture(folder, manifest) as spe:
+    with open_spe(folder, manifest) as spe:
         return [(span.cpu, span.tid, span.midr, span.aux_offset, bytes(span.data)) for span in spe.spans]
 
 
@@ -59,7 +59,7 @@ def test_adjoining_spans_of_a_task_are_one_and_padding_between_is_left_out(tmp_p
 def test_nothing_is_joined_to_a_span_that_ends_within_a_record(tmp_path: Path) -> None:
     folder = capture(tmp_path, {"cpu1.0.aux": b"abcdef"}, (1, 1, 0, 7, 7, 0, 3, 0x05), (2, 1, 0, 7, 7, 3, 3, 0x08))
     assert [row[4] for row in spans(folder)] == [b"abc", b"def"]
-    with open_capture(folder, MANIFEST) as spe:
+    with open_spe(folder, MANIFEST) as spe:
         assert (spe.losses.truncated, spe.losses.partial, spe.losses.collided) == (1, 1, 1)
 
 
@@ -67,12 +67,12 @@ def test_bytes_that_the_files_lack_are_counted(tmp_path: Path) -> None:
     rows = [(1, 0, 0, 7, 7, 0, 4, 0), (1, 0, 0, 8, 8, 4, 4, 0), (1, 5, 0, 9, 9, 0, 8, 0)]
     folder = capture(tmp_path, {"cpu0.0.aux": b"abcdef"}, *rows)
     assert [row[4] for row in spans(folder)] == [b"abcd", b"ef"]
-    with open_capture(folder, MANIFEST) as spe:
+    with open_spe(folder, MANIFEST) as spe:
         assert spe.losses.cut_buffers == 2
 
 
 def test_a_capture_without_spe_says_so(tmp_path: Path) -> None:
-    with pytest.raises(TdprofError, match="holds no SPE data"), open_capture(tmp_path, replace(MANIFEST, spe=None)):
+    with pytest.raises(TdprofError, match="holds no SPE data"), open_spe(tmp_path, replace(MANIFEST, spe=None)):
         pass
 
 

@@ -7,9 +7,9 @@ from builders import spe
 from builders.perf_data import AUXTRACE_INFO, Event, PerfDataWriter
 from builders.perf_records import RecordLayout
 from tdprof.capture.tables import read_table
-from tdprof.decode.spe.capture import open_capture
 from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_files
 from tdprof.pipeline.import_perf import import_perf_data
+from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_report import By, analyse
 
 BASE = 0xFFFF_8000_0800_0000
@@ -58,9 +58,9 @@ def test_kernel_functions_that_only_spe_saw_have_names(tmp_path: Path) -> None:
     (tmp_path / "perf.data").write_bytes(writer.file(data))
     (tmp_path / "kallsyms").write_text("".join(f"{address:016x} {kind} {name}\n" for address, kind, name in KALLSYMS))
     folder = tmp_path / "capture"
-    manifest = import_perf_data(str(tmp_path / "perf.data"), folder, kallsyms=tmp_path / "kallsyms")
+    import_perf_data(str(tmp_path / "perf.data"), folder, kallsyms=tmp_path / "kallsyms")
     assert read_table(folder, "kernel_symbols")["name"].to_pylist() == ["first", "second"]
-    with open_capture(folder, manifest) as source:
-        report = analyse(source, By.FUNCTION, folder, workers=1)
+    with OpenCapture(folder) as capture:
+        report = analyse(capture.spe_data, By.FUNCTION, capture, workers=1)
     operations = report.counts["OPERATIONS"].tolist()
     assert dict(zip(report.names, operations, strict=True)) == {"first": 1, "second": 2}

@@ -1,0 +1,119 @@
+"""SPE records added up by source line, in one pass: what reports, metrics and annotations take their sums from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from arm_spe.tally import LATENCIES, NO_ROW, Key, Lane, Tallied
+from tdprof.decode.spe.counting import NOTHING, Counted, GroupBy, count_records
+from tdprof.decode.spe.samples import AddedUp, SampleSums
+from tdprof.decode.spe.spans import SpeInput
+from tdprof.metrics.spe import grouped_quantiles
+from tdprof.model.arrays import F64, I64
+from tdprof.model.spe import QUANTILES
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.pipeline.spe_rows import MAX_ROWS, OTHERS_NAME, CodeDetail, Placement, SampledFunction, SymbolizedRows
+
+NOT_COUNTED = NO_ROW
+"""Group of rows that no sum is wanted of, for `Tallied.grouped`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeLines:
+    """SPE records by source line of each function.
+
+    Attributes:
+        functions: those that were sampled.
+        function: int64[n], which of them each row is of; -1 for the first row, of records that had no room for one of
+            their own.
+        line: int64[n], 0 where unknown.
+        tallied: sums of the rows, with histograms of the latencies.
+        records: of all rows.
+        notes: what a reader should know, a sentence each.
+        samples: the records as samples, if the capture was opened for it.
+    """
+
+    functions: Sequence[SampledFunction]
+    function: I64
+    line: I64
+    tallied: Tallied
+    records: int
+    notes: Sequence[str]
+    samples: AddedUp | None
+
+
+def add_up_lines(
+    capture: OpenCapture, data: SpeInput, *, workers: int | None = None, max_rows: int = MAX_ROWS
+) -> SpeLines:
+    """Add records up by source line.
+
+    Args:
+        capture: says which code an address is.
+        data: the records; the capture's own, or of the same recording.
+        workers: threads; None: as many as the capture's.
+        max_rows: rows before the rest share one.
+
+    Raises:
+        TdprofError: the compiled code that does it was not built.
+    """
+    rows = SymbolizedRows(capture, CodeDetail.LINE)
+    samples = None
+    if capture.most_spe_samples is not None:
+        samples = SampleSums(data, capture.most_spe_samples, lambda text: capture.progress(text))
+    counted = count_records(
+        data,
+        GroupBy(Key.CODE),
+        Placement(rows, max_rows).place,
+        workers=workers or capture.workers,
+        also=None if samples is None else samples.add,
+    )
+    # Without any record there is not even the row of those that had no room.
+    keys = np.concatenate([[(-1, 0)], rows.lines()])[: len(counted.tallied.lanes)]
+    return SpeLines(
+        functions=rows.functions,
+        function=keys[:, 0],
+        line=keys[:, 1],
+        tallied=counted.tallied,
+        records=counted.counts.records,
+        notes=[*capture.unreadable, *pass_notes(counted, data), *rows.notes(), *room_notes(counted.tallied)],
+        samples=None if samples is None else samples.finish(),
+    )
+
+
+def latency_quantiles(tallied: Tallied) -> dict[str, F64]:
+    """float64[rows, len(QUANTILES)] by latency, in cycles; NaN where none was measured."""
+    row_and_kind = (tallied.latency_key >> np.uint64(16)).astype(np.int64)
+    found = np.full((len(tallied.lanes) * len(LATENCIES), len(QUANTILES)), np.nan)
+    groups, start = np.unique(row_and_kind, return_index=True)
+    found[groups] = grouped_quantiles(start, tallied.latency_key & np.uint64(0xFFFF), tallied.latency_count, QUANTILES)
+    by_kind = found.reshape(len(tallied.lanes), len(LATENCIES), len(QUANTILES))
+    return {name: by_kind[:, kind] for kind, name in enumerate(LATENCIES)}
+
+
+def pass_notes(counted: Counted, data: SpeInput) -> list[str]:
+    """What was lost of the data, and what told the records' threads."""
+    counts, losses = counted.counts, data.losses
+    known = {
+        "bytes are damaged and left out": counts.damaged_bytes,
+        "records were cut off by the end of their span and are left out": counts.open_records,
+        "times the kernel reports lost samples (AUX TRUNCATED)": losses.truncated,
+        "spans had samples that collided: operations behind slow ones are sampled less": losses.collided,
+        "spans of AUX bytes are cut off by the end of their file, or it is missing": losses.cut_buffers,
+        "records name no thread": counted.threads_from[NOTHING],
+    }
+    notes = [f"{count} {text}" for text, count in known.items() if count]
+    told = {name: count for name, count in counted.threads_from.items() if count and name != NOTHING}
+    if told:
+        notes.append("threads are known from " + ", ".join(f"{name} ({count})" for name, count in told.items()))
+    return notes
+
+
+def room_notes(tallied: Tallied) -> list[str]:
+    """A sentence if there were more rows than room."""
+    if not tallied.lanes[:1, Lane.OPERATIONS].any():
+        return []
+    rows = len(tallied.lanes) - 1
+    return [f"there was room for {rows} rows, and what came after them is in the row {OTHERS_NAME}"]

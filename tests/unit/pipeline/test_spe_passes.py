@@ -1,0 +1,78 @@
+"""How often a command reads a capture's AUX bytes: once, whatever it prints."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from arm_spe import RecordDecoder
+from builders import spe
+from builders.spe_capture import records, write_spe_capture
+from builders.spe_perf_data import perf_data
+from tdprof.cli.main import cli
+
+AUX = spe.write_stream(records(), spe.packed_record)[0]
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the spans that a decoder was made for."""
+    sizes: list[int] = []
+    begin = RecordDecoder.__init__
+
+    def note(decoder: RecordDecoder, data: memoryview | bytes, **more: Any) -> None:
+        sizes.append(memoryview(data).nbytes)
+        begin(decoder, data, **more)
+
+    monkeypatch.setattr(RecordDecoder, "__init__", note)
+    return sizes
+
+
+def run(*arguments: str | Path) -> None:
+    result = CliRunner().invoke(cast(click.Command, cli), [*map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report",),
+        ("report", "--lines", "--json"),
+        ("report", "--spe"),
+        ("report", "--spe", "--by", "line"),
+        ("report", "--spe", "--by", "instruction"),
+        ("report", "--spe", "--by", "source"),
+        ("report", "--spe", "--by", "page"),
+        ("annotate", "work"),
+        ("annotate", "work", "--asm"),
+        ("export", "--to", "html"),
+        ("export", "--to", "pprof"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("is_topdown", [False, True], ids=["clock", "topdown"])
+def test_a_capture_is_read_once(
+    tmp_path: Path, decoded: list[int], arguments: tuple[str, ...], is_topdown: bool
+) -> None:
+    capture = write_spe_capture(tmp_path / "capture", is_topdown=is_topdown)
+    name, *options = arguments
+    output = ["-o", str(tmp_path / "out")] if name == "export" else []
+    run(name, capture, *options, *output)
+    assert decoded == [len(AUX)]
+
+
+def test_sharing_takes_a_second_look_and_folded_stacks_none(tmp_path: Path, decoded: list[int]) -> None:
+    capture = write_spe_capture(tmp_path / "capture")
+    run("export", capture, "--to", "folded")
+    assert decoded == []
+    run("report", capture, "--spe", "--by", "address")
+    assert sum(decoded) <= 2 * len(AUX)
+
+
+def test_an_import_reads_once_more_for_the_kernels_addresses(tmp_path: Path, decoded: list[int]) -> None:
+    perf_data(tmp_path / "perf.data", [(0, AUX)], [0x410FD0C0])
+    run("export", tmp_path / "perf.data", "--to", "pprof", "-o", tmp_path / "out")
+    padded = len(AUX) + -len(AUX) % 8
+    assert decoded == [padded, padded]
