@@ -23,6 +23,7 @@ from tdprof.model.spe import NO_TID
 LINE_BYTES = 64
 PAGE_BYTES = 4096
 _BATCH_RECORDS = 1 << 14
+_SHARED_BATCH_RECORDS = 1 << 15  # of batches that another reader groups in Arrow, whose cost is per batch
 _CONTEXT, _BUFFER, _SWITCHES = "context packets", "the buffer's owner", "context switches"
 NOTHING = "nothing"
 """In `Counted.threads_from`: nothing told the thread."""
@@ -91,7 +92,7 @@ class _Worker:
         self._rules = Rules(key=by.key, shift=by.block_bytes.bit_length() - 1)
         self._rules.lanes[:] = operation_lanes()
         self._tally = Tally(place)
-        self._memory = ColumnMemory(_BATCH_RECORDS)
+        self._memory = ColumnMemory(_BATCH_RECORDS if also is None else _SHARED_BATCH_RECORDS)
         self.counts = DecodeCounts()
         self.threads_from = dict.fromkeys(_ORIGINS, 0)
 
