@@ -4,14 +4,10 @@ Layout: struct bpf_prog_info in the kernel's include/uapi/linux/bpf.h.
 """
 
 import ctypes
-import json
-import os
 import struct
-from pathlib import Path
 
 from tdprof.recorder.bpf.maps import bpf
-from tdprof.recorder.bpf.object_file import BPF_PROG_TYPE_RAW_TRACEPOINT, BpfObject, load_object
-from tdprof.recorder.bpf.sampler import TRACEPOINTS, BpfLoad, TableSizes
+from tdprof.recorder.bpf.sampler import BpfLoad, TableSizes
 
 _BPF_OBJ_GET_INFO_BY_FD = 15
 _INFO_BYTES, _VERIFIED_INSNS = 232, 216
@@ -19,26 +15,12 @@ _INFO_BYTES, _VERIFIED_INSNS = 232, 216
 MOST_INSTRUCTIONS = {"sample_0": 1_000, "sample": 20_000, "walk": 120_000, "store": 10_000, "forget_mappings": 1_000}
 
 
-def verified_instructions(folder: Path) -> dict[str, int]:
-    """Instructions that the verifier went through, by program; compiles and loads them with ``folder`` as the cache.
-
-    Needs Linux 5.16, which tells this.
-    """
+def verified_instructions() -> dict[str, int]:
+    """Instructions that the verifier went through, by program. Needs Linux 5.16, which tells this."""
     attempt = BpfLoad([True], TableSizes.for_rate(1000))
-    with attempt.finish():
+    with attempt.finish() as sampler:
         attempt.close()
-    [path] = (folder / "tdprof" / "bpf").iterdir()
-    found = BpfObject.from_json(json.loads(path.read_bytes().partition(b"\n")[2])["object"])
-    loaded = load_object(
-        found,
-        {"stacks": 1 << 16, "missing": 1 << 16},
-        dict.fromkeys(TRACEPOINTS, BPF_PROG_TYPE_RAW_TRACEPOINT),
-    )
-    try:
-        return {name: _verified(fd) for name, fd in loaded.programs.items()}
-    finally:
-        for fd in (*loaded.maps.values(), *loaded.programs.values()):
-            os.close(fd)
+        return {name: _verified(fd) for name, fd in sampler._programs.items()}
 
 
 def _verified(program_fd: int) -> int:
