@@ -13,7 +13,7 @@ from tdprof.catalog.midr import Midr
 from tdprof.metrics.attribution import MIN_SAMPLES
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
 from tdprof.model.arrays import I64
-from tdprof.model.findings import Diagnosis, Findings, MetricTable
+from tdprof.model.findings import NO_DIAGNOSIS, Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.model.spe import FunctionOperations
 from tdprof.pipeline.opened import OpenCapture
@@ -39,7 +39,6 @@ WHY_APART = {
     "dtlb_walk_ratio": "the PMU counts all accesses, speculated ones too, SPE's are of retired operations",
 }
 NO_ROW = -2  # -1 is the function of a sample without a call stack
-NO_DIAGNOSIS = Diagnosis((), (), "")
 
 
 @dataclass(frozen=True, slots=True)
