@@ -22,8 +22,8 @@ from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Comparison, compare
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots, share_half_width
-from tdprof.report.html import write_html
-from tdprof.report.page_data import MOST_NAME_CHARACTERS, Page
+from tdprof.report.page.data import MOST_NAME_CHARACTERS, Page
+from tdprof.report.page.html import write_html
 from tdprof.text import printable
 
 pytestmark = [*NEEDS, pytest.mark.slow]

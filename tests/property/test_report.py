@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from builders.profiles import profiles
 from tdprof.model.profile import Profile
 from tdprof.profile.hotspots import find_hotspots, unknown_samples
-from tdprof.report.json import render_json
+from tdprof.report.profile.json import render_json
 
 Identity = tuple[str, str, str]
 

@@ -70,8 +70,8 @@ def command(
 
         # Only now: what is typed wrong is said at once.
         from tdprof.pipeline.annotate.function import annotate
-        from tdprof.report.annotation_json import render_csv, render_json
-        from tdprof.report.annotation_text import render_text
+        from tdprof.report.annotation.json import render_csv, render_json
+        from tdprof.report.annotation.text import render_text
 
         with waiting(f"annotating {chosen.name}") as opened.progress:
             annotation = annotate(opened, profile, findings, chosen, sources, has_code=has_code, event=leading)

@@ -10,7 +10,7 @@ import click
 from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.errors import TdprofError
 from tdprof.model.events import Unit
-from tdprof.report.csv import write_rows
+from tdprof.report.profile.csv import write_rows
 from tdprof.report.summary import format_value
 from tdprof.symbolize import SymbolCache
 from tdprof.text import plural

@@ -21,7 +21,7 @@ from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.compare import Basis, Comparison, compare
 from tdprof.profile.compare.conditions import find_breaches, parse_condition
 from tdprof.profile.compare.significance import DEFAULT_NOISE_PERCENT
-from tdprof.report.comparison import describe_breach, render_csv, render_json, render_text
+from tdprof.report.comparison.text import describe_breach, render_csv, render_json, render_text
 
 FAIL_ON_HELP = (
     "Exit with 1 if that changed, significantly: [FUNCTION:]QUANTITY>NUMBER[%], with < and a negative NUMBER for a "

@@ -14,7 +14,7 @@ from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.examination import Examination, examine
 from tdprof.recorder.readiness.machine import Machine
-from tdprof.report.csv import write_rows
+from tdprof.report.profile.csv import write_rows
 
 RUNG_TEXT = {
     Rung.BPF_PMU: "BPF on PMU events: everything tdprof can do",

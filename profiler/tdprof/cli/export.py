@@ -29,7 +29,7 @@ from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.categories import with_categories
 
 if TYPE_CHECKING:
-    from tdprof.report.page_data import Page
+    from tdprof.report.page.data import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _write_folded(what: Export, out: BinaryIO) -> None:
 
 
 def _write_html(what: Export, out: BinaryIO) -> None:
-    from tdprof.report.html import write_html
+    from tdprof.report.page.html import write_html
 
     assert what.page is not None
     write_html(what.page, out)
@@ -182,7 +182,7 @@ def _prepare(capture: OpenCapture, shown: Path, target: Format, event: str | Non
     if event is not None:
         profile = profile.only_event(index)
     if target.is_page:
-        from tdprof.report.page_data import Page
+        from tdprof.report.page.data import Page
 
         profile, functions = with_function_operations(capture, profile)
         return Export(profile, findings, page=Page(profile, findings, functions))

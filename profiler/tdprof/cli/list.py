@@ -17,7 +17,7 @@ from tdprof.cli.core_options import core_options, required_catalog
 from tdprof.cli.output import refuse_two_forms, standard_output
 from tdprof.cli.standard_error import say
 from tdprof.report.columns import format_columns
-from tdprof.report.csv import write_rows
+from tdprof.report.profile.csv import write_rows
 
 Json = dict[str, Any]
 

@@ -18,13 +18,13 @@ from tdprof.model.profile import Profile
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile.choice import choose_function
 from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
-from tdprof.report.csv import hotspot_csv, metric_csv, tree_csv
-from tdprof.report.findings_json import tree_json
-from tdprof.report.json import render_json
-from tdprof.report.text import render_text
-from tdprof.report.topdown_lines import render_topdown_lines
-from tdprof.report.topdown_text import render_topdown
-from tdprof.report.topdown_tree import render_function, render_tree
+from tdprof.report.findings.json import tree_json
+from tdprof.report.findings.lines import render_topdown_lines
+from tdprof.report.findings.text import render_topdown
+from tdprof.report.findings.tree import render_function, render_tree
+from tdprof.report.profile.csv import hotspot_csv, metric_csv, tree_csv
+from tdprof.report.profile.json import render_json
+from tdprof.report.profile.text import render_text
 
 DEFAULT_LIMIT = 40
 # Blocks of several lines; the rest is in the table of --limit 0, or one by one in --function.

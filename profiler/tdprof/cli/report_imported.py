@@ -14,8 +14,8 @@ from tdprof.errors import TdprofError
 from tdprof.pipeline.branches import load_branches
 from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.cgroups import add_up_cgroups
-from tdprof.report.branches import render_branches, render_branches_csv, render_branches_json
-from tdprof.report.cgroups import render_cgroups, render_cgroups_csv, render_cgroups_json
+from tdprof.report.branches.text import render_branches, render_branches_csv, render_branches_json
+from tdprof.report.cgroups.text import render_cgroups, render_cgroups_csv, render_cgroups_json
 
 
 @dataclass(frozen=True, slots=True)

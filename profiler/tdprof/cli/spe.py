@@ -36,7 +36,7 @@ from tdprof.model.spe import SpeReport
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_report import By, analyse, open_code_of
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
-from tdprof.report.spe import render_csv, render_json, render_text
+from tdprof.report.spe.text import render_csv, render_json, render_text
 from tdprof.text import plural
 
 _PROGRESS_AFTER_S = 2.0

@@ -28,8 +28,8 @@ from tdprof.recorder.events import Event, core_pmus, parse_events
 from tdprof.recorder.host import online_cpus
 from tdprof.recorder.pmu import find_arm_pmu, probe_counters
 from tdprof.recorder.workload import check_command
-from tdprof.report import counts
-from tdprof.report.counts import Selection
+from tdprof.report.counts import text as counts
+from tdprof.report.counts.text import Selection
 
 # perf stat's own defaults.
 SOFTWARE_EVENTS = "task-clock,context-switches,cpu-migrations,page-faults"

@@ -30,8 +30,8 @@ from tdprof.errors import TdprofError
 from tdprof.export.speedscope import write_speedscope
 from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.categories import with_categories
-from tdprof.report.html import write_html
-from tdprof.report.page_data import Page
+from tdprof.report.page.data import Page
+from tdprof.report.page.html import write_html
 from tdprof.text import printable
 
 SPEEDSCOPE = "speedscope@1.25.0"

@@ -13,9 +13,9 @@ from tdprof.model.profile import Profile
 from tdprof.profile.choice import ChosenFunction
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples
+from tdprof.report.findings.text import Shares, advice_lines, as_text, header_lines, level_1_lines, path_lines
 from tdprof.report.metric_text import CodeMetrics, aligned, doubt_legend, level_1_bar, metric_cell, metrics_of
 from tdprof.report.summary import format_value
-from tdprof.report.topdown_text import Shares, advice_lines, as_text, header_lines, level_1_lines, path_lines
 from tdprof.text import printable
 
 # Narrower ones leave out units, and the metrics of a function with its callees.

@@ -8,7 +8,7 @@ import zlib
 from importlib.resources import files
 from typing import BinaryIO
 
-from tdprof.report.page_data import Page, page_document
+from tdprof.report.page.data import Page, page_document
 from tdprof.report.summary import facts
 
 ASSETS = files("tdprof") / "report/page"

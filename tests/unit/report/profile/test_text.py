@@ -15,8 +15,8 @@ from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.model.profile import Profile
 from tdprof.profile.hotspots import find_hotspots, unknown_samples
+from tdprof.report.profile.text import render_text
 from tdprof.report.summary import LOSSES, REASONS, format_value
-from tdprof.report.text import render_text
 
 
 def text_of(profile: Profile, *, width: int = 200, color: bool = False, limit: int = 0, by_line: bool = False) -> str:

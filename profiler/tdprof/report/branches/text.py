@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tdprof.model.branches import BranchEnd, BranchReport
-from tdprof.report.csv import write_rows
+from tdprof.report.profile.csv import write_rows
 
 # Narrower tables leave more room to the places.
 WIDE_COLUMNS = 110

@@ -12,7 +12,7 @@ from tdprof.catalog.tree import tree_nodes
 from tdprof.model.findings import Diagnosis
 from tdprof.model.measurement import Measured, Measurement
 from tdprof.report.columns import format_columns
-from tdprof.report.findings_json import diagnosis_json
+from tdprof.report.findings.json import diagnosis_json
 
 CSV_FIELDS = ("time_s", "kind", "name", "value", "units", "standard_deviation", "running_percent", "reason")
 

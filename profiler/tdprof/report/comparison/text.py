@@ -16,7 +16,7 @@ from tdprof.model.events import Unit
 from tdprof.model.profile import Profile
 from tdprof.profile.compare import Basis, Changes, Comparison, Match
 from tdprof.profile.compare.conditions import Breach
-from tdprof.report.csv import write_rows
+from tdprof.report.profile.csv import write_rows
 from tdprof.report.summary import doubts, facts, format_value
 from tdprof.text import plural, printable
 

@@ -9,7 +9,7 @@ from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile, StackWalks
 from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples
-from tdprof.report.findings_json import function_json, metrics_json, program_json
+from tdprof.report.findings.json import function_json, metrics_json, program_json
 from tdprof.text import printable
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tdprof.model.spe import LATENCIES, RatioColumn, SpeReport, mean_latency
-from tdprof.report.csv import write_rows
+from tdprof.report.profile.csv import write_rows
 
 _QUANTILE_NAMES = ("p50", "p90", "p99")
 # Shown as columns of the text: the others are in the JSON.

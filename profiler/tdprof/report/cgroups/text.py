@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tdprof.model.cgroups import CgroupReport
-from tdprof.report.csv import write_rows
+from tdprof.report.profile.csv import write_rows
 from tdprof.report.summary import format_value
 from tdprof.text import printable
 

@@ -25,8 +25,8 @@ from tdprof.profile.compare import Basis, compare
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots
 from tdprof.profile.statistics import Z_95
-from tdprof.report.html import write_html
-from tdprof.report.page_data import Page, page_document
+from tdprof.report.page.data import Page, page_document
+from tdprof.report.page.html import write_html
 
 TYPES = {"Uint8Array": "u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Float32Array": "<f4", "Float64Array": "<f8"}
 

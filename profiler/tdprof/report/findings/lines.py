@@ -10,6 +10,7 @@ from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.report.findings.text import as_text, header_lines
 from tdprof.report.metric_text import (
     CodeMetrics,
     aligned,
@@ -20,7 +21,6 @@ from tdprof.report.metric_text import (
     metric_cell,
     metrics_of,
 )
-from tdprof.report.topdown_text import as_text, header_lines
 from tdprof.text import plural, printable
 
 # Below this the columns of single metrics leave no room for names.

@@ -12,7 +12,7 @@ from builders.spe_capture import write_spe_capture
 from tdprof.cli.report import command
 from tdprof.errors import TdprofError
 from tdprof.profile.hotspots import find_hotspots
-from tdprof.report.text import render_text
+from tdprof.report.profile.text import render_text
 
 
 @pytest.fixture(scope="module")

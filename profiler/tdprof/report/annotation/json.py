@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tdprof.model.annotation import Annotation, CodeLine, Cost, SourceLine
-from tdprof.report.csv import write_rows
+from tdprof.report.profile.csv import write_rows
 
 _CSV_COLUMNS = (
     *("kind", "file", "line", "address", "event", "samples", "weight", "share", "inlined_samples", "inlined_weight"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from builders.profiles import Frame, ProfileBuilder, example
 from tdprof.model.profile import Profile
 from tdprof.profile.hotspots import find_hotspots, unknown_samples
-from tdprof.report.json import render_json
+from tdprof.report.profile.json import render_json
 
 
 def json_text(profile: Profile, *, by_line: bool = False) -> str:

@@ -19,10 +19,10 @@ from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.choice import choose_function
 from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
+from tdprof.report.findings.lines import render_topdown_lines
+from tdprof.report.findings.text import render_topdown
+from tdprof.report.findings.tree import render_function, render_tree
 from tdprof.report.metric_text import format_metric, level_1_bar, marked_metric, metrics_of
-from tdprof.report.topdown_lines import render_topdown_lines
-from tdprof.report.topdown_text import render_topdown
-from tdprof.report.topdown_tree import render_function, render_tree
 
 
 @cache

@@ -19,7 +19,7 @@ from tdprof.profile.compare import Comparison
 from tdprof.profile.frames import call_tree, frame_stacks, function_names, group_rows, module_names
 from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.profile.statistics import Z_95
-from tdprof.report.page_change import change_columns
+from tdprof.report.page.change import change_columns
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
 from tdprof.text import printable
 

@@ -4,8 +4,8 @@ from tdprof.catalog.choose import load_packaged
 from tdprof.metrics.diagnosis import diagnose_counts
 from tdprof.model.findings import NO_DIAGNOSIS
 from tdprof.model.measurement import Measured, Measurement
-from tdprof.report.counts import measurement_json
-from tdprof.report.findings_json import diagnosis_json
+from tdprof.report.counts.text import measurement_json
+from tdprof.report.findings.json import diagnosis_json
 
 V1 = load_packaged("neoverse-v1")
 LEVEL_1 = {"frontend_bound": 10.0, "backend_bound": 60.0, "retiring": 25.0, "bad_speculation": 5.0}

@@ -1,0 +1,1 @@
+"""One function beside its source and its instructions."""

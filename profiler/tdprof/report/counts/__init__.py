@@ -1,0 +1,1 @@
+"""What `tdprof stat` counted."""

@@ -1,0 +1,1 @@
+"""The hotspots of a profile."""
