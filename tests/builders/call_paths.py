@@ -233,7 +233,8 @@ def judge(program: Program, stacks: Iterable[tuple[Sequence[str], int]]) -> Verd
 
     Args:
         stacks: function names from the root to the leaf, and a weight, of each stack. Names that are not the program's
-            (the C library's, its start) are passed over; one that begins with ``[incomplete`` marks the stack.
+            (the C library's, its start) are passed over; one that begins with ``[incomplete`` marks the stack, as
+            does one that ends with ``[guessed]``.
     """
     prefixes: dict[tuple[str, ...], int | None] = {("main",): None}
     for number, path in enumerate(program.paths):
@@ -246,7 +247,7 @@ def judge(program: Program, stacks: Iterable[tuple[Sequence[str], int]]) -> Verd
     examples: dict[str, int] = {}
     for names, weight in stacks:
         own = tuple(name for name in names if name == "main" or name.startswith("cp_"))
-        if any(name.startswith("[incomplete") for name in names):
+        if any(name.startswith("[incomplete") or name.endswith("[guessed]") for name in names):
             if own:
                 incomplete += weight
         elif not own:

@@ -20,6 +20,7 @@ _WHOLE = (StackEnd.COMPLETE, StackEnd.FRAME_POINTERS_ONLY)
 _KERNEL_CONTEXT = 2**32 - 1  # of kernel addresses, which mean the same everywhere
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 _PLACES_EACH, _SPARE_PLACES = 8, 2 << 20
+_NO_GUESS = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class AttributedStacks:
             Return addresses are one less than sampled, so that they fall into the call.
         stack_start: uint32[k + 1], locations of stack i are ``stack_location[stack_start[i]:stack_start[i + 1]]``.
         stack_location: int32, leaf first, kernel part before user part.
+        is_guess: bool, those of ``stack_location`` that are callers found by a guess.
         sample_stack: int32[n], the stack of each sample.
         is_cut: bool[n], samples whose user call chain left every mapping, as a walk along frame pointers does in code
             built without them; what follows is no caller, and left out.
@@ -50,6 +52,7 @@ class AttributedStacks:
     location_address: U64
     stack_start: U32
     stack_location: I32
+    is_guess: NDArray[np.bool_]
     sample_stack: I32
     is_cut: NDArray[np.bool_]
     sample_end: U8
@@ -106,6 +109,8 @@ def attribute_stacks(
         np.column_stack([chain_rows, marker_rows]),
     )
 
+    guessed_from = np.append(_guessed_from(stacks)[user_rows], _NO_GUESS)
+    is_guess = _guesses(stack_start, np.append(lengths, 0)[chain_rows], guessed_from[user_chain])
     is_cut = np.append((lengths < np.diff(places.start))[len(kernel_rows) :], False)
     mapped_files, ranges, location_file = files.only(file[first])
     return AttributedStacks(
@@ -115,10 +120,11 @@ def attribute_stacks(
         np.concatenate([address[first], np.zeros(len(markers), np.uint64)]),
         stack_start,
         stack_location,
+        is_guess,
         sample_stack,
         is_cut[user_of],
         ends[user_of],
-        np.append(_is_guessed(stacks)[user_rows], False)[user_of],
+        guessed_from[user_of] < _NO_GUESS,
         [f"[incomplete: {end.word}]" for end in markers],
         int(samples["count"].to_numpy()[is_left_out].sum()),
     )
@@ -143,11 +149,28 @@ def _ends(stacks: pa.Table) -> U8:
     return found
 
 
-def _is_guessed(stacks: pa.Table) -> NDArray[np.bool_]:
+def _guessed_from(stacks: pa.Table) -> I64:
+    """int64[stacks]: the first address that is a guess; ``_NO_GUESS`` where none is."""
     if "guessed_from" not in stacks.column_names:
-        return np.zeros(len(stacks), bool)
-    found: NDArray[np.bool_] = _in_one(stacks["guessed_from"].is_valid()).to_numpy(zero_copy_only=False)
+        return np.full(len(stacks), _NO_GUESS)
+    found: I64 = _in_one(stacks["guessed_from"].cast(pa.int64()).fill_null(_NO_GUESS)).to_numpy()
     return found
+
+
+def _guesses(stack_start: U32, lengths: I64, guessed_from: I64) -> NDArray[np.bool_]:
+    """Which locations of stacks are guesses.
+
+    Args:
+        stack_start: uint32[k + 1].
+        lengths: int64[k, 2], of each stack's kernel part and user part.
+        guessed_from: int64[k], in its user part.
+    """
+    user, end = stack_start[:-1] + lengths[:, 0], stack_start[:-1] + lengths.sum(axis=1)
+    has_guess = guessed_from < lengths[:, 1]
+    change = np.zeros(int(stack_start[-1]) + 1, np.int8)
+    change[(user + guessed_from)[has_guess]] = 1
+    change[end[has_guess]] -= 1
+    return np.cumsum(change[:-1], dtype=np.int8) > 0
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.Array:

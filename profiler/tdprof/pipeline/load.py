@@ -26,7 +26,7 @@ from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTa
 from tdprof.model.stack_ends import StackEnd
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import group_of_row, group_rows
-from tdprof.profile.naming import name_locations
+from tdprof.profile.naming import mark_guesses, name_locations
 from tdprof.profile.reliability import container_doubts, count_doubt, cut_doubt, event_doubts, group_doubt
 from tdprof.symbolize import demangle
 from tdprof.text import plural, printable
@@ -52,13 +52,16 @@ def load_profile(capture: OpenCapture) -> Profile:
         demangle,
         attributed.markers,
     )
+    functions, locations, stack_location = mark_guesses(
+        functions, locations, attributed.stack_location, attributed.is_guess
+    )
     columns = {name: samples[name].to_numpy() for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
     thread_name, thread_names = name_threads(samples["thread_name"], columns["tid"], columns["time_ns"], capture.spaces)
     profile = make_profile(
         capture,
         manifest.events,
         NamedCode(attributed.mapped_files, attributed.ranges, functions, locations),
-        StackTable(attributed.stack_start, attributed.stack_location),
+        StackTable(attributed.stack_start, stack_location),
         SampleTable(thread_name=thread_name, stack=attributed.sample_stack, **columns),
         thread_names,
         left_out=attributed.left_out,

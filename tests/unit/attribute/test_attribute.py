@@ -34,6 +34,25 @@ def test_incomplete_stacks_have_a_root_that_says_why() -> None:
     assert found.markers == ["[incomplete: bad-sp]"]
     assert found.sample_end.tolist() == [StackEnd.COMPLETE, StackEnd.BAD_SP, 0, StackEnd.FRAME_POINTERS_ONLY, 0]
     assert found.is_guessed.tolist() == [False, True, False, False, False]
+    assert not found.is_guess.any()  # from beyond the end on
+
+
+def test_guesses_are_the_callers_from_some_on_but_no_marker_and_nothing_of_the_kernel() -> None:
+    maps = mappings((0, 7, 0x1000, 0x1000, 0, APP, None))
+    chains = stacks(
+        (1, False, [0x1100, 0x1200, 0x1300]),
+        (2, False, [0x1100, 0x1200]),
+        (3, True, [0xFFFF000000000000]),
+        (4, False, [0x1100]),
+    )
+    chains = chains.append_column("end", pa.array(["jit", "complete", None, "complete"]).dictionary_encode())
+    chains = chains.append_column("guessed_from", pa.array([1, 0, None, None], pa.uint16()))
+    rows = [(1, None), (1, 3), (2, None), (2, 3), (4, 3)]
+    taken = samples(*((1, 0, 7, 7, "app", user, kernel, 1, 1) for user, kernel in rows))
+    found = attribute_stacks(taken, chains, maps, AddressSpaces(maps, processes()))
+    starts = found.stack_start.astype(int)
+    marks = [found.is_guess[starts[stack] : starts[stack + 1]].astype(int).tolist() for stack in found.sample_stack]
+    assert marks == [[0, 1, 1, 0], [0, 0, 1, 1, 0], [1, 1], [0, 1, 1], [0, 0]]
 
 
 def test_exec_replaces_every_mapping() -> None:

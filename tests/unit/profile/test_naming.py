@@ -8,7 +8,7 @@ import numpy as np
 from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.profile import FunctionTable, LocationTable
-from tdprof.profile.naming import name_locations
+from tdprof.profile.naming import base_name, mark_guesses, name_locations
 
 FILES = [MappedFile("/bin/app"), MappedFile("/lib/x.so")]
 STRINGS = ("f", "g", "a.c", "f", "a.c")  # a source may hold a text twice
@@ -65,6 +65,35 @@ def test_unknown_addresses_stay_apart_but_for_those_outside_any_file() -> None:
     assert frames == [["[no mapping]"], ["[no symbol] x.so+0x40"], ["[no symbol] x.so+0x41"], ["[no mapping]"]]
     assert locations.reason.tolist() == [Unknown.NO_MAPPING, Unknown.NO_SYMBOL, Unknown.NO_SYMBOL, Unknown.NO_MAPPING]
     assert functions.mapped_file.tolist() == [-1, 1, 1]
+
+
+def test_a_caller_that_is_a_guess_has_a_name_that_says_so() -> None:
+    functions, locations, _ = named([0, 0, 1], [16, 32, 64])
+    stacks = np.array([0, 1, 2, 1, 0], np.int32)
+    functions, locations, marked = mark_guesses(functions, locations, stacks, np.array([0, 0, 0, 1, 1], bool))
+    frames = [
+        [
+            functions.name[number]
+            for number in locations.frame_function[locations.frame_start[row] : locations.frame_start[row + 1]]
+        ]
+        for row in marked.tolist()
+    ]
+    assert frames == [
+        ["f()", "g()"],
+        ["g()"],
+        ["[no symbol] x.so+0x40"],
+        ["g() [guessed]"],
+        ["f() [guessed]", "g() [guessed]"],
+    ]
+    assert locations.address[marked].tolist() == [16, 32, 64, 32, 16]
+    assert functions.is_inlined.tolist() == [1, 0, 0, 1, 0]
+
+
+def test_tags_are_no_part_of_a_name() -> None:
+    assert [base_name(f"f(int){tag}") for tag in ("", " [cold]", " [guessed]", " [isra.0 cold] [guessed]")] == [
+        "f(int)"
+    ] * 4
+    assert base_name("[guessed] f") == "[guessed] f"
 
 
 def test_nothing_to_name() -> None:
