@@ -3,8 +3,9 @@
  * Runs at every overflow of a sampled event: takes the call chains, the thread and the sample's period and adds
  * them up in the kernel. User space swaps two tables and reads the one at rest (tdprof/recorder/bpf/sampler.py).
  *
- * A sample goes through up to 19 programs, each a tail call of the one before: overflow, sample, walk as often as the
- * user stack is deep, store. Unless `active` says so, there is no walk: the kernel walks the user stack along frame pointers.
+ * A sample goes through up to 33 programs, each a tail call of the one before: overflow, sample, walk as often as the
+ * user stack is deep, copy if there is no table for it yet, store. Unless `active` says so, there is no walk: the kernel
+ * walks the user stack along frame pointers.
  *
  * Maps of one entry, and rings of one page, are as large as the loader makes them; settings.h has what else it decides.
  */
@@ -36,6 +37,8 @@ BPF_TABLE("array", __u32, __u32, active, ACTIVE);
 BPF_TABLE("percpu_array", __u32, __u32, overflowed, 1);
 BPF_TABLE("prog", __u32, __u32, steps, STEPS);
 BPF_RINGBUF_OUTPUT(stacks, 1);
+BPF_TABLE("percpu_array", __u32, struct stack_copy, copy_scratch, 1);
+BPF_RINGBUF_OUTPUT(copies, 1);
 
 /* What user space fills, through its own view of these pages: how to unwind, and which file is mapped where. */
 BPF_F_TABLE("array", __u32, struct page, unwind_rows, 1, BPF_F_MMAPABLE);
@@ -84,6 +87,7 @@ static __always_inline const struct sample_mapping *mapping_at(__u32 number)
 }
 
 #include "walk.h"
+#include "stack_copy.h"
 
 /* Beside the event's index: whether its kernel call chain is taken. */
 #define WITH_KERNEL (1U << 31)
@@ -212,7 +216,7 @@ static __always_inline int add_sample(struct bpf_perf_event_data *ctx, struct sa
 static __always_inline void ask_for_mappings(__u32 pid)
 {
 	struct address_space *space = spaces.lookup(&pid);
-	struct address_space none = {.is_asked = 1};
+	struct address_space none = {.is_asked = 1, .copies_left = MOST_COPIES};
 	struct missing_mapping question = {.pid = pid};
 
 	if (space && space->is_asked)
@@ -292,11 +296,29 @@ int sample(struct bpf_perf_event_data *ctx)
 
 	if (start == WALK_BEGUN && walk->space.count)
 		steps.call(ctx, STEP_WALK);
-	if (start == WALK_BEGUN) /* the process was never seen before */
+	if (start == WALK_BEGUN) { /* the process was never seen before */
+		steps.call(ctx, STEP_COPY);
 		end = UNWIND_END_NO_TABLE;
+	}
 	if (start != WALK_NO_USER_STACK)
 		key->user_stack = take_stack(ctx, &walk->stack, end);
 	return add_sample(ctx, key);
+}
+
+/* Note how a walk went. */
+static __always_inline void end_walk(struct walk *walk, int end)
+{
+	struct stack_record *stack = &walk->stack;
+
+	stack->end = end;
+	stack->by_table = walk->state.methods[UNWIND_BY_TABLE];
+	stack->by_fp = walk->state.methods[UNWIND_BY_FP];
+	stack->by_lr = walk->state.methods[UNWIND_BY_LR];
+	/* The last caller is none where its address is in no mapping; so is a guess that led nowhere. */
+	if (stack->guessed_from >= stack->depth)
+		stack->guessed_from = 0;
+	if (end == UNWIND_END_NO_MAPPING && !stack->guessed_from)
+		ask_for_mappings(walk->key.pid);
 }
 
 /* Some frames of a user stack; then itself once more, or the last step. */
@@ -315,9 +337,45 @@ int walk(struct bpf_perf_event_data *ctx)
 	}
 	if (!end)
 		steps.call(ctx, STEP_WALK);
-	walk->stack.end = end;
+	end_walk(walk, end);
+	if (end == UNWIND_END_NO_TABLE || (end == UNWIND_END_NO_MAPPING && !walk->stack.guessed_from))
+		steps.call(ctx, STEP_COPY);
 	steps.call(ctx, STEP_STORE);
 	return 0;
+}
+
+/* A user stack that a table leads through only later, if its process may have one more copied. */
+int copy(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0, which = ACTIVE_COPY;
+	struct walk *walk = walks.lookup(&zero);
+	struct stack_copy *copy = copy_scratch.lookup(&zero);
+	__u32 *is_copied = active.lookup(&which);
+
+	if (!walk || !copy || !is_copied)
+		return 0;
+	struct address_space *space = spaces.lookup(&walk->key.pid);
+
+	if (*is_copied && space && space->copies_left && begin_walk(ctx, walk) == WALK_BEGUN) {
+		space->copies_left -= 1;
+		copy->identity = mix(mix(bpf_ktime_get_ns(), walk->key.tid), bpf_get_smp_processor_id()) | 1;
+		copy->time_ns = bpf_ktime_get_ns();
+		copy->pid = walk->key.pid;
+		copy_registers(copy, &walk->state);
+		__u64 size = sizeof(*copy) - sizeof(copy->stack) + copy_stack(copy, walk->state.sp);
+
+		asm volatile("" : "+r"(size)); /* as in send_stack() */
+		if (size <= sizeof(*copy) && copies.ringbuf_output(copy, size, BPF_RB_NO_WAKEUP) == 0) {
+			count(COUNTER_STACKS_COPIED);
+			walk->key.user_stack = copy->identity;
+			return add_sample(ctx, &walk->key);
+		}
+	}
+	count(COUNTER_STACKS_NOT_COPIED);
+	if (walk->stack.depth)
+		steps.call(ctx, STEP_STORE);
+	walk->key.user_stack = take_stack(ctx, &walk->stack, UNWIND_END_NO_TABLE);
+	return add_sample(ctx, &walk->key);
 }
 
 /* A user stack that was walked to its end. */
@@ -328,17 +386,7 @@ int store(struct bpf_perf_event_data *ctx)
 
 	if (!walk)
 		return 0;
-	struct stack_record *stack = &walk->stack;
-
-	stack->by_table = walk->state.methods[UNWIND_BY_TABLE];
-	stack->by_fp = walk->state.methods[UNWIND_BY_FP];
-	stack->by_lr = walk->state.methods[UNWIND_BY_LR];
-	/* The last caller is none where its address is in no mapping; so is a guess that led nowhere. */
-	if (stack->guessed_from >= stack->depth)
-		stack->guessed_from = 0;
-	if (stack->end == UNWIND_END_NO_MAPPING && !stack->guessed_from)
-		ask_for_mappings(walk->key.pid);
-	walk->key.user_stack = send_stack(stack);
+	walk->key.user_stack = send_stack(&walk->stack);
 	return add_sample(ctx, &walk->key);
 }
 

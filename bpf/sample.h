@@ -41,6 +41,23 @@ struct stack_record {
 	__u64 address[MAX_STACK_DEPTH];
 };
 
+/* Of a user stack that is copied; what a walk reads lies near its beginning. */
+#define MOST_COPIED_BYTES 16384
+#define COPIED_REGISTERS 17
+
+/*
+ * A user stack as it lies in memory, on its way to user space, which walks it when the recording has ended: at the sample
+ * the program's table or mapping was not there yet. As many bytes of `stack` are sent as could be read.
+ */
+struct stack_copy {
+	__u64 identity;		/* what sample_key refers to it by, instead of a hash */
+	__u64 time_ns;		/* CLOCK_MONOTONIC */
+	__u32 pid;		/* as in sample_key */
+	__u32 reserved;		/* always 0 */
+	__u64 registers[COPIED_REGISTERS]; /* as profiler/native/unwind_api.h has them; those of aarch64 come first, then 0 */
+	__u8 stack[MOST_COPIED_BYTES];	/* from the stack pointer on */
+};
+
 /* Executable memory of a process; an address space is a run of these, sorted, that do not overlap. */
 struct sample_mapping {
 	__u64 start;		/* with a table: a multiple of 256 */
@@ -54,7 +71,7 @@ struct address_space {
 	__u32 first;
 	__u32 count;
 	__u32 is_asked;		/* user space was told that a mapping is missing, and has not answered */
-	__u32 reserved;
+	__u32 copies_left;	/* stacks that may be copied until user space has something new to say of the process */
 };
 
 /* To user space, which then reads the process's mappings again. */
@@ -63,10 +80,14 @@ struct missing_mapping {
 	__u32 reserved;		/* always 0 */
 };
 
+/* What a process that asks begins with; user space gives it as many when it has something new to say, else a few. */
+#define MOST_COPIES 1024
+
 /* Indices of the array of switches. */
 enum active {
 	ACTIVE_ROWS,	/* 1: the table rows_b, 0: rows_a */
 	ACTIVE_WALK,	/* 1: user stacks are walked by tables */
+	ACTIVE_COPY,	/* 1: those that no table leads through yet are copied */
 	ACTIVE
 };
 
@@ -74,6 +95,7 @@ enum active {
 enum step {
 	STEP_SAMPLE,
 	STEP_WALK,
+	STEP_COPY,
 	STEP_STORE,
 	STEPS
 };
@@ -88,6 +110,8 @@ enum counter {
 	COUNTER_STACKS_TRUNCATED,
 	COUNTER_STACKS_NOT_SENT,	/* ring buffer full or busy; sent again at the stack's next sample */
 	COUNTER_STACKS_SENT,
+	COUNTER_STACKS_COPIED,
+	COUNTER_STACKS_NOT_COPIED,	/* though no table led through them: no room, or too many of one process */
 	COUNTERS
 };
 

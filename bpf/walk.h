@@ -109,6 +109,8 @@ static __always_inline int walk_frame(struct walk *walk)
 	walk->stack.address[depth & 255] = state->pc + (depth > 0 && state->flags & UNWIND_EXACT ? 1 : 0);
 	walk->stack.depth = depth + 1;
 
+	if (walk->mapping.otherwise == UNWIND_END_NO_TABLE)
+		return UNWIND_END_NO_TABLE; /* that will come, so nothing need be guessed */
 	if (!walk->mapping.otherwise) {
 		__u32 bucket = walk->mapping.first_bucket + ((address - walk->mapping.start) >> UNWIND_BUCKET_SHIFT);
 		const struct unwind_rule *found = unwind_rule_at(unwind_search(&walk->tables, bucket, address & 0xff));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits a stream of BPF ring-buffer records into call stacks; tdprof/decode/bpf_aggregates.py is its only user. */
+/*
+ * Splits streams of BPF ring-buffer records into call stacks and copied ones, for tdprof/decode/bpf_aggregates.py and
+ * bpf_copies.py.
+ */
 #include "bpf_stacks.h"
 
 #include <string.h>
@@ -9,6 +12,8 @@ enum {
 	STACK_HEADER = 24,	/* struct stack_record of bpf/sample.h before its addresses */
 	OLD_STACK_HEADER = 16,	/* until stacks said how they ended: u64 hash, u32 depth, u32 is_kernel */
 	MAX_DEPTH = 255,
+	COPY_HEADER = 24 + 8 * BPF_COPY_REGISTERS, /* struct stack_copy before its stack: identity, time, u32 pid, u32 reserved */
+	MAX_COPY = 16384,
 };
 
 #define EXPORT __attribute__((visibility("default")))
@@ -95,5 +100,39 @@ EXPORT void tdprof_bpf_stacks(const uint8_t *data, uint64_t size, uint64_t capac
 		total += depth;
 	}
 	start[n] = total;
+	*result = (struct bpf_stacks_result){at, n, total, damaged};
+}
+
+/* Reads whole records from data[0..size) until the input ends or `out` is full. `result->addresses` counts stack bytes. */
+EXPORT void tdprof_bpf_copies(const uint8_t *data, uint64_t size, const struct bpf_copies *out,
+			      struct bpf_stacks_result *result)
+{
+	uint64_t at = 0, n = 0, total = 0, damaged = 0;
+
+	while (size - at >= RING_HEADER && n < out->capacity) {
+		uint32_t word = load32(data + at);
+		uint64_t length = word & ~(RING_BUSY | RING_DISCARD);
+		uint64_t whole = RING_HEADER + ((length + 7) & ~7ull);
+
+		if (whole > size - at)
+			break;
+		const uint8_t *record = data + at + RING_HEADER;
+		uint64_t stack = at + RING_HEADER + COPY_HEADER;
+
+		at += whole;
+		if (word & RING_DISCARD)
+			continue;
+		if (word & RING_BUSY || length < COPY_HEADER || length - COPY_HEADER > MAX_COPY) {
+			damaged++;
+			continue;
+		}
+		out->identity[n] = load64(record);
+		out->time_ns[n] = load64(record + 8);
+		out->pid[n] = load32(record + 16);
+		memcpy(&out->registers[n * BPF_COPY_REGISTERS], record + 24, 8 * BPF_COPY_REGISTERS);
+		out->stack_start[n] = stack;
+		out->stack_bytes[n] = (uint32_t)(length - COPY_HEADER);
+		total += out->stack_bytes[n++];
+	}
 	*result = (struct bpf_stacks_result){at, n, total, damaged};
 }

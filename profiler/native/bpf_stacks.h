@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Call stacks that the sampling program sent through its BPF ring buffer. */
+/* Call stacks, and copies of such, that the sampling program sent through its BPF ring buffers. */
 #ifndef TDPROF_BPF_STACKS_H
 #define TDPROF_BPF_STACKS_H
 
@@ -20,6 +20,17 @@ struct bpf_stacks_result {
 	uint64_t stacks;	/* rows written */
 	uint64_t addresses;	/* addresses written */
 	uint64_t damaged;	/* records that were not whole or not sane */
+};
+
+#define BPF_COPY_REGISTERS 17
+
+/* Columns of `capacity` rows, one for each struct stack_copy of bpf/sample.h. */
+struct bpf_copies {
+	uint64_t *identity, *time_ns;
+	uint64_t *registers;	/* BPF_COPY_REGISTERS a row */
+	uint64_t *stack_start;	/* where in the given bytes the stack's lie */
+	uint32_t *pid, *stack_bytes;
+	uint64_t capacity;
 };
 
 #endif

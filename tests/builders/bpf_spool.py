@@ -28,8 +28,15 @@ def old_stack_record(identity: int, addresses: Sequence[int], *, is_kernel: bool
     return _in_ring(header + struct.pack(f"<{len(addresses)}Q", *addresses), flags)
 
 
+def stack_copy(
+    identity: int, time_ns: int, pid: int, registers: Sequence[int], stack: bytes, *, flags: int = 0
+) -> bytes:
+    """A user stack that is still to be walked; 17 registers."""
+    return _in_ring(struct.pack("<QQII17Q", identity, time_ns, pid, 0, *registers) + stack, flags)
+
+
 def _in_ring(body: bytes, flags: int) -> bytes:
-    return struct.pack("<II", len(body) | flags, 0) + body
+    return struct.pack("<II", len(body) | flags, 0) + body + bytes(-len(body) % 8)
 
 
 def rows_frame(time_ns: int, rows: Sequence[tuple[int, int, int, int, int, bytes, int, int]]) -> bytes:

@@ -111,6 +111,24 @@ def test_what_is_not_walked_still_has_where_it_ran(folder: Path) -> None:
 
 
 @pytest.mark.needs_bpf
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for _ in range(60): work() if not (pid := os.fork()) else os.waitpid(pid, 0)",
+        "for _ in range(60): os.waitpid(os.posix_spawn('/bin/ls', ['ls', '/usr/lib'], {}), 0)",
+        "for _ in range(30): os.system('ls /usr/lib | cat')",
+    ],
+    ids=["forks", "spawned", "shells"],
+)
+def test_the_first_samples_of_processes_are_whole(folder: Path, code: str) -> None:
+    prepare = "import os\ndef work():\n  sum(range(100_000)); os._exit(0)\nos.dup2(os.open('/dev/null', 1), 1)\n"
+    capture = record("-e", "cpu-clock:u", "-F", "4999", "--", "/usr/bin/python3", "-c", prepare + code, folder=folder)
+    found = ends(capture)
+    assert found["complete"] >= 100, found
+    assert found["no-table"] + found["no-mapping"] <= 0.01 * found.total(), found
+
+
+@pytest.mark.needs_bpf
 def test_forked_processes_have_their_parents_mappings(frameless: Path, folder: Path) -> None:
     code = (
         "import os, time; [os.fork() for _ in range(2)]; end = time.process_time() + 0.5\n"

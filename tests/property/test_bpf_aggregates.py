@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builders.bpf_spool import BUSY, DISCARD, old_stack_record, rows_frame, stack_record
+from builders.bpf_spool import BUSY, DISCARD, old_stack_record, rows_frame, stack_copy, stack_record
 from tdprof.decode import bpf_aggregates
 from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, decode_stacks_python, read_rows, read_stacks
+from tdprof.decode.bpf_copies import decode_copies
 from tdprof.native.library import load_native
 
 u64 = st.integers(0, 2**64 - 1) | st.just(0)
@@ -116,3 +117,21 @@ def test_a_cut_file_keeps_what_is_whole_and_counts_the_rest(tmp_path: Path) -> N
 
 def test_missing_files_are_empty(tmp_path: Path) -> None:
     assert list(read_rows(tmp_path / "no", SpoolDamage())) == list(read_stacks(tmp_path / "no", SpoolDamage())) == []
+
+
+@pytest.mark.skipif(load_native() is None, reason="the compiled library was not built")
+@given(
+    st.lists(st.tuples(u64, u64, u32, st.binary(max_size=99), st.sampled_from([0, 0, BUSY, DISCARD])), max_size=5),
+    st.binary(max_size=200),
+)
+def test_copies_round_trip_whatever_follows(copies, rest: bytes) -> None:
+    whole = b"".join(stack_copy(i, t, p, [i] * 17, stack, flags=flags) for i, t, p, stack, flags in copies)
+    batch, consumed, damaged = decode_copies(whole + rest)
+    kept = [(i, t, p, stack) for i, t, p, stack, flags in copies if flags == 0]
+    starts, sizes = batch.copies.stack_start.tolist(), batch.copies.stack_bytes.tolist()
+    stacks = [batch.copies.stack[start : start + size].tobytes() for start, size in zip(starts, sizes, strict=True)]
+    found = list(zip(batch.identity.tolist(), batch.time_ns.tolist(), batch.pid.tolist(), stacks, strict=True))
+    assert found[: len(kept)] == kept
+    assert consumed >= len(whole)
+    assert damaged >= sum(flags == BUSY for *_, flags in copies)
+    assert all(start + size <= len(whole + rest) for start, size in zip(starts, sizes, strict=True))

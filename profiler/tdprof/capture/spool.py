@@ -6,6 +6,7 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/ring.CPU.perf   perf records as the kernel wrote them (side-band; samples on the ring-buffer rung)
     spool/spe.CPU.N.perf  perf records of an SPE event: where its AUX bytes belong
     spool/stacks.bpf      BPF ring-buffer records, each a ``struct stack_record`` of bpf/sample.h
+    spool/copies.bpf      the same, each a ``struct stack_copy``
     spool/initial.jsonl   one JSON object for each process that ran before the recording began
     spool/rows.bpf        frames: FRAME_HEADER, then zlib of keys and values as arrays
 """
@@ -19,6 +20,7 @@ from tdprof.linux.own_folder import OwnFolder
 SPOOL_FOLDER = "spool"
 SPE_FOLDER = "spe"  # of the capture, not of the spool: raw AUX bytes are kept
 STACKS_FILE = "stacks.bpf"
+COPIES_FILE = "copies.bpf"
 ROWS_FILE = "rows.bpf"
 INITIAL_FILE = "initial.jsonl"
 RING_FILE = "ring.{cpu}.perf"

@@ -1,7 +1,7 @@
 """A recording's spool into the capture's tables, batch by batch."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.schema import SAMPLES, STACKS
-from tdprof.capture.spool import INITIAL_FILE, ROWS_FILE, SPOOL_FOLDER, STACKS_FILE
+from tdprof.capture.spool import COPIES_FILE, INITIAL_FILE, ROWS_FILE, SPOOL_FOLDER, STACKS_FILE
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
+from tdprof.decode.bpf_copies import walk_spooled
 from tdprof.decode.perf.layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf.records import open_record_stream
+from tdprof.decode.perf.walked import Walk
 from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.stack_walks import WALK, walk_columns
@@ -45,7 +47,13 @@ class Decoded:
     end_ns: int
 
 
-def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts: list[RecordLayout]) -> Decoded:
+def write_tables(
+    folder: Path,
+    manifest: Manifest,
+    writer: TableWriter,
+    layouts: list[RecordLayout],
+    open_walk: Callable[[pa.Table, pa.Table], Walk],
+) -> Decoded:
     """Decode ``folder``'s spool into ``writer``'s tables.
 
     Args:
@@ -53,6 +61,7 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
         manifest: its manifest.
         writer: where the rows go.
         layouts: how each event's perf records are laid out, side-band events last.
+        open_walk: makes what walks copied user stacks, out of the tables of mappings and processes.
 
     Memory grows with the distinct stacks and with the side-band, not with the samples.
     """
@@ -61,8 +70,6 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
     stacks, samples = _StackWriter(writer), _SampleTotals()
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):
         stacks.add_bpf(stack_batch)
-    for row_batch in read_rows(spool / ROWS_FILE, damage):
-        writer.write("samples", samples.of_rows(row_batch, stacks))
     decoder = open_record_stream(layouts)
     side_band, switches = [], []
     for ring_samples, ring_side_band in _ring_batches(sorted(spool.glob("ring.*.perf")), decoder):
@@ -85,6 +92,12 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
     ):
         writer.write(name, initial)
         writer.write(name, recorded)
+    if (spool / COPIES_FILE).exists():
+        walk = open_walk(_joined(mappings, tables.mappings), _joined(processes, tables.processes))
+        for copied_batch in walk_spooled(spool / COPIES_FILE, damage, walk):
+            stacks.add_bpf(copied_batch)
+    for row_batch in read_rows(spool / ROWS_FILE, damage):
+        writer.write("samples", samples.of_rows(row_batch, stacks))
 
     # The ring-buffer rung's samples share a ring with the side-band, and a record of loss has the id of the event that
     # wrote next, not of those that lost (kernel/events/ring_buffer.c). Nearly all are samples, so all count as such.
@@ -112,6 +125,10 @@ def write_tables(folder: Path, manifest: Manifest, writer: TableWriter, layouts:
         by_reason=by_reason,
     )
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns)
+
+
+def _joined(initial: pa.Table, recorded: pa.Table) -> pa.Table:
+    return pa.concat_tables([initial, recorded]).unify_dictionaries()
 
 
 def _skipped(manifest: Manifest, samples: "_SampleTotals") -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""``bpf_stacks.h``: call stacks that the sampling program sent."""
+"""``bpf_stacks.h``: call stacks, and copies of such, that the sampling program sent."""
 
 import ctypes
 
@@ -13,7 +13,21 @@ class BpfStacksResult(ctypes.Structure):
     damaged: int
 
 
+class BpfCopies(ctypes.Structure):
+    """``struct bpf_copies``."""
+
+    _fields_ = [
+        *[
+            (name, ctypes.c_void_p)
+            for name in ("identity", "time_ns", "registers", "stack_start", "pid", "stack_bytes")
+        ],
+        ("capacity", ctypes.c_uint64),
+    ]
+
+
 def declare(library: ctypes.CDLL) -> None:
     """Types of the functions."""
     library.tdprof_bpf_stacks.argtypes = [ctypes.c_char_p, *[ctypes.c_uint64] * 2, *[ctypes.c_void_p] * 5]
     library.tdprof_bpf_stacks.restype = None
+    library.tdprof_bpf_copies.argtypes = [ctypes.c_char_p, ctypes.c_uint64, *[ctypes.c_void_p] * 2]
+    library.tdprof_bpf_copies.restype = None

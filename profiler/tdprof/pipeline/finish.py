@@ -7,7 +7,7 @@ import contextlib
 import errno
 import functools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +18,13 @@ from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_
 from tdprof.capture.spool import SPE_FOLDER, SPOOL_FOLDER
 from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf.layout import RecordLayout
+from tdprof.decode.perf.walked import Walk
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
 from tdprof.linux.elf import read_build_id
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import DELETED
+from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables
 from tdprof.recorder.artefacts import (
     MappedProgram,
     save_files,
@@ -75,7 +77,8 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
     is_same_boot = manifest.host.boot_id == read_text("/proc/sys/kernel/random/boot_id")
     layouts = [RecordLayout(sample_type, ids=tuple(ids)) for ids in manifest.record_ids]
     with TableWriter(target) as writer:
-        decoded = write_tables(source, manifest, writer, [*layouts, RecordLayout(SIDE_BAND_SAMPLE_TYPE)])
+        layouts.append(RecordLayout(SIDE_BAND_SAMPLE_TYPE))
+        decoded = write_tables(source, manifest, writer, layouts, _open_walk(manifest, is_here=is_same_boot))
         if is_same_boot:
             addresses = decoded.kernel_addresses
             if manifest.spe is not None:
@@ -112,6 +115,14 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
         state=State.COMPLETE,
         notes=[*manifest.notes, *unkept, *(held.notes() if held else ())],
     )
+
+
+def _open_walk(manifest: Manifest, *, is_here: bool) -> Callable[[pa.Table, pa.Table], Walk]:
+    def open_walk(mappings: pa.Table, processes: pa.Table) -> Walk:
+        files = FileTables(None, is_here=is_here)
+        return CopyWalker(mappings, processes, MACHINES[manifest.host.machine], files, is_leaf_known=True).walk
+
+    return open_walk
 
 
 def _save_files(

@@ -18,7 +18,7 @@ from tdprof.recorder.artefacts import own_vdso
 from tdprof.symbolize.debug_files import programs_by_build_id, under
 from tdprof.symbolize.symbolizer import PERF_STORE
 from tdprof.unwind.tables import TableCache, TableWorker, read_identity
-from tdprof.unwind.walk import MAPPING, CopiedStacks, MappingKind, Walked, World, walk_stacks
+from tdprof.unwind.walk import MAPPING, CopiedStacks, MappingKind, Walked, World, walk_stacks, words_of
 
 MACHINES = {"x86_64": 62, "aarch64": 183, "arm64": 183}  # e_machine by `uname -m`
 _NO_INFORMATION = 0xFFFFFFFF  # the number of no table: nothing is known of the file's code
@@ -65,6 +65,9 @@ class FileTables:
                 self._known[file] = _NO_INFORMATION, MappingKind.TABLE
                 if file.kind is FileKind.ANONYMOUS:
                     self._known[file] = _NO_INFORMATION, MappingKind.JIT
+                elif table := self._cache.load(bytes.fromhex(file.build_id)) if file.build_id else None:
+                    # Kept under its build-id alone: that of a file which nobody but root or we could have written.
+                    self._keep(file, table)
                 elif (path := self._place(file, Path(vdso.name))) is None:
                     self._known[file] = _NO_INFORMATION, MappingKind.NO_TABLE
                     self.missing.append(file.path)
@@ -156,7 +159,7 @@ class CopyWalker:
         return walk_stacks(
             CopiedStacks(
                 self._machine,
-                copies.registers,
+                copies.registers[:, : words_of(self._machine)],
                 which.reshape(-1).astype(np.uint32),
                 copies.stack_start,
                 copies.stack_bytes,

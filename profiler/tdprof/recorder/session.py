@@ -289,6 +289,7 @@ class _Run:
                 *self.manifest.notes,
                 *idle_groups(self.manifest.topdown, totals),
                 *(self.unwinding.notes() if self.unwinding else ()),
+                *(self.sampler.lost_copies() if self.sampler else ()),
                 *(self.cpus.notes() if self.cpus else []),
                 *([failure.message] if failure else []),
             ],

@@ -15,6 +15,12 @@ MOST_FRAMES = 255
 # A sample's registers: x86-64 by DWARF number (rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip); aarch64 x29 x30 sp pc.
 X86_64_WORDS, AARCH64_WORDS = 17, 4
 
+
+def words_of(machine: int) -> int:
+    """Registers of a sample, by ``e_machine``."""
+    return AARCH64_WORDS if machine == EM_AARCH64 else X86_64_WORDS
+
+
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 
@@ -134,7 +140,7 @@ class Walked:
 def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRAMES) -> Walked:
     """Walk all samples; no sample costs anything in Python."""
     count = len(samples.space)
-    words = AARCH64_WORDS if samples.machine == EM_AARCH64 else X86_64_WORDS
+    words = words_of(samples.machine)
     if samples.registers.shape != (count, words):
         raise ValueError(f"registers of shape {samples.registers.shape}, not {(count, words)}")
     columns = [

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.decode import bpf_aggregates
+from tdprof.decode import bpf_aggregates, bpf_copies
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf import sampler as bpf_sampler
+from tdprof.recorder.bpf import unwind_arrays
 
 HEADER = Path(__file__).parents[3] / "bpf" / "sample.h"
 
@@ -19,10 +20,12 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     if not shutil.which("gcc"):
         pytest.skip("no gcc to ask for the layout")
     stacks = [f"stack_record.{name}" for name in ("hash", *bpf_aggregates.WALK.names, "address")]
+    stacks += [f"stack_copy.{name}" for name in ("identity", "time_ns", "pid", "registers", "stack")]
     lines = [
         f'printf("{item} %zu\\n", offsetof(struct {item.split(".")[0]}, {item.split(".")[1]}));' for item in stacks
     ]
     lines += [f'printf("{name} %zu\\n", sizeof(struct {name}));' for name in ("sample_key", "sample_value")]
+    lines += [f'printf("{name} %d\\n", {name});' for name in ("MOST_COPIED_BYTES", "MOST_COPIES", "COPIED_REGISTERS")]
     lines += ['printf("MAX_STACK_DEPTH %d\\n", MAX_STACK_DEPTH);', 'printf("COUNTERS %d\\n", COUNTERS);']
     folder = tmp_path_factory.mktemp("layout")
     source = "#include <stddef.h>\n#include <stdio.h>\n#include <linux/types.h>\n"
@@ -43,6 +46,13 @@ def test_stacks(layout: dict[str, int]) -> None:
         assert layout[f"stack_record.{name}"] == 8 + offset
     assert layout["stack_record.address"] == bpf_aggregates._STACK_HEADER == 8 + bpf_aggregates.WALK.itemsize
     assert layout["MAX_STACK_DEPTH"] == bpf_aggregates.MAX_STACK_DEPTH
+
+
+def test_copies_of_stacks(layout: dict[str, int]) -> None:
+    assert [layout[f"stack_copy.{name}"] for name in ("identity", "time_ns", "pid", "registers")] == [0, 8, 16, 24]
+    assert layout["stack_copy.stack"] == bpf_copies.HEADER_BYTES
+    assert layout["COPIED_REGISTERS"] == bpf_copies.REGISTERS
+    assert layout["MOST_COPIES"] == unwind_arrays._MOST_COPIES
 
 
 def test_ends_of_stacks_have_the_same_numbers_and_words() -> None:

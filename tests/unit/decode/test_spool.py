@@ -2,28 +2,70 @@
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from builders.bpf_spool import rows_frame, stack_record
+from builders.bpf_spool import BUSY, DISCARD, rows_frame, stack_copy, stack_record
 from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import read_table
-from tdprof.decode.perf.layout import RecordLayout
+from tdprof.decode.perf.layout import Copies, RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
+from tdprof.model.arrays import U32, U64
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
+from tdprof.model.stack_ends import StackEnd
+from tdprof.unwind.walk import Walked
 
 
 def decode(folder: Path, stacks: bytes, rows: bytes, **changes: object) -> Decoded:
-    (folder / "spool").mkdir()
+    (folder / "spool").mkdir(exist_ok=True)
     (folder / "spool" / "stacks.bpf").write_bytes(stacks)
     (folder / "spool" / "rows.bpf").write_bytes(rows)
     fields: dict = {"samples_counted": None, "losses": Losses()} | changes
     events = fields.pop("events", [EventInfo("cpu-clock", Unit.NANOSECONDS)])
     manifest = Manifest(HOST, [], [], False, events, Rung.BPF_SOFTWARE, "", 0, 0, 0, **fields)
     with table_writer(folder) as writer:
-        return write_tables(folder, manifest, writer, [RecordLayout(0), RecordLayout(0)])
+        return write_tables(folder, manifest, writer, [RecordLayout(0), RecordLayout(0)], lambda *_: walk_to_registers)
+
+
+def walk_to_registers(pid: U32, time_ns: U64, copies: Copies) -> Walked:
+    """A walk that finds pid, time and the first byte of the stack at the places that two registers name."""
+    found = [
+        [
+            int(registers[0]),
+            int(registers[16]),
+            int(pid[row]),
+            int(time_ns[row]),
+            int(copies.stack[start]) if copies.stack_bytes[row] else 0,
+        ]
+        for row, (registers, start) in enumerate(zip(copies.registers, copies.stack_start, strict=True))
+    ]
+    methods = np.tile(np.array([4, 0, 0], np.uint16), (len(found), 1))
+    depth, end = np.full(len(found), 5, np.uint32), np.full(len(found), StackEnd.COMPLETE, np.uint8)
+    return Walked(np.array(found, np.uint64).reshape(-1), depth, end, methods, np.zeros(len(found), np.uint16))
+
+
+def test_copied_stacks_are_walked_and_stand_under_their_identity(tmp_path: Path) -> None:
+    copies = b"".join(
+        stack_copy(identity, 40, 7, range(identity, identity + 17), bytes([identity]) * size, flags=flags)
+        for identity, size, flags in ((3, 16384, 0), (5, 1, 0), (6, 8, BUSY), (7, 8, DISCARD), (9, 0, 0))
+    )
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "copies.bpf").write_bytes(copies + b"cut")
+    decoded = decode(tmp_path, stack_record(1, [11]), rows_frame(50, [row(1, 0), row(3, 0, 2), row(5, 0), row(6, 0)]))
+    stacks = {s["stack"]: s for s in pq.ParquetFile(tmp_path / "stacks.parquet").read().to_pylist()}
+    assert stacks[3]["addresses"] == [3, 19, 7, 40, 3]
+    assert stacks[5]["addresses"] == [5, 21, 7, 40, 5]
+    assert (stacks[3]["end"], stacks[3]["by_table"], stacks[3]["is_kernel"]) == ("complete", 4, False)
+    assert read_table(tmp_path, "samples")["user_stack"].to_pylist() == [1, 3, 5, None]
+    assert decoded.losses.bytes_damaged == 3
+    assert decoded.losses.by_reason == {
+        "call stacks that were not whole when they were read": 1,
+        "samples whose call stack never reached the capture": 1,
+    }
 
 
 def row(user: int, kernel: int, count: int = 1) -> tuple:

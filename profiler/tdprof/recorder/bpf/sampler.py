@@ -6,11 +6,11 @@ import mmap
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tdprof.capture.spool import STACKS_FILE, SpoolWriter
+from tdprof.capture.spool import COPIES_FILE, STACKS_FILE, SpoolWriter
 from tdprof.linux.user_cache import user_cache
 from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_maps
@@ -50,13 +50,17 @@ COUNTERS = (
     "stacks_truncated",
     "stacks_not_sent",
     "stacks_sent",
+    "stacks_copied",
+    "stacks_not_copied",
 )
 # enum active and enum step of bpf/sample.h
-ACTIVE_ROWS, ACTIVE_WALK = 0, 1
-STEPS = ("sample", "walk", "store")
+ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY = 0, 1, 2
+STEPS = ("sample", "walk", "copy", "store")
 # Programs of other types than perf events', and where the kernel runs them.
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
 _QUESTIONS_BYTES = 64 << 10
+# Copies of all of a recording; they are gone once it is finished.
+_MOST_COPIED_BYTES = 256 << 20
 _BPF_FUNC_GET_CURRENT_TASK_BTF, _BPF_FUNC_TASK_PT_REGS = 158, 175
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of the kernel's proc_ns.h
 _MEMBARRIER = {"x86_64": 324, "aarch64": 283, "riscv64": 283}
@@ -73,6 +77,7 @@ class TableSizes:
 
     rows: int
     ring_bytes: int
+    copies_bytes: int = 1 << 20
     arrays: ArraySizes = field(default_factory=ArraySizes)
 
     @classmethod
@@ -138,10 +143,11 @@ class BpfLoad:
 
     def _sampler(self, found: BpfObject) -> "BpfSampler":
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
+        sizes["copies"] = self._sizes.copies_bytes
         sizes |= {"missing": _QUESTIONS_BYTES} | self._sizes.arrays.entries()
         types = dict.fromkeys(TRACEPOINTS, BPF_PROG_TYPE_RAW_TRACEPOINT)
         programs = _with_settings(found, _settings(self._call_graph), self._with_kernel)
-        loaded = load_object(programs, sizes, types, optional=("walk", *TRACEPOINTS))
+        loaded = load_object(programs, sizes, types, optional=("walk", "copy", *TRACEPOINTS))
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
         return BpfSampler(programs, loaded, len(self._with_kernel), self._sizes, wants_walk=walks)
 
@@ -249,6 +255,7 @@ class BpfSampler:
         self._reader = bpf_maps.BatchReader(KEY_BYTES, VALUE_BYTES)
         self._use_b = 0
         self._samples_drained = 0
+        self._copied_bytes = 0
         self._closing = contextlib.ExitStack()
         self._programs = programs
         self._closing.callback(self._close_loaded)
@@ -257,6 +264,7 @@ class BpfSampler:
             if name in programs:
                 bpf_maps.update_u32(maps["steps"], step, programs[name])
         self._stacks = self._closing.enter_context(BpfRing(maps["stacks"], sizes.ring_bytes))
+        self._copies = self._closing.enter_context(BpfRing(maps["copies"], sizes.copies_bytes))
         if wants_walk:
             self._walk(programs, refused)
 
@@ -276,7 +284,8 @@ class BpfSampler:
             self._closing.push(on_failure.pop_all())
         self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge)
         self.questions = self._closing.enter_context(BpfRing(self._maps["missing"], _QUESTIONS_BYTES))
-        bpf_maps.update_u32(self._maps["active"], ACTIVE_WALK, 1)
+        for switch in (ACTIVE_WALK, ACTIVE_COPY):
+            bpf_maps.update_u32(self._maps["active"], switch, 1)
 
     def _enlarge(self, entries: Mapping[str, int], fill: Callable[[Mapping[str, int]], None]) -> bool:
         """`unwind_arrays.Enlarge`: only the walk reads these maps, so another one that reads others takes its place.
@@ -312,9 +321,10 @@ class BpfSampler:
         return dict(zip(COUNTERS, self._counters.read(), strict=True))
 
     def is_filling(self) -> bool:
-        """Whether a drain is due before its time: half of the rows or of the ring may be taken."""
+        """Whether a drain is due before its time: half of the rows or of a ring may be taken."""
         new = self._counters.read()[0] - self._samples_drained
-        return new > self._sizes.rows // 2 or self._stacks.pending > self._sizes.ring_bytes // 2
+        rings = (self._stacks, self._copies)
+        return new > self._sizes.rows // 2 or any(ring.pending > ring.data_bytes // 2 for ring in rings)
 
     def drain(self, spool: SpoolWriter) -> int:
         """Swap the tables and append what the one at rest holds; returns the interval's end, CLOCK_MONOTONIC ns.
@@ -326,12 +336,25 @@ class BpfSampler:
         self._use_b ^= 1
         bpf_maps.update_u32(self._maps["active"], ACTIVE_ROWS, self._use_b)
         time_ns = time.monotonic_ns()
-        produced = self._stacks.produced
+        produced, copied = self._stacks.produced, self._copies.produced
         wait_for_running_programs()
         self._stacks.drain(spool.descriptor(STACKS_FILE), produced)
+        if copied > self._copied_bytes:
+            self._copies.drain(spool.descriptor(COPIES_FILE), copied)
+            self._copied_bytes = copied
+            if copied > _MOST_COPIED_BYTES:
+                bpf_maps.update_u32(self._maps["active"], ACTIVE_COPY, 0)
         for keys, values in self._reader.take(resting):
             spool.append_rows(time_ns, keys, values, len(keys) // KEY_BYTES)
         return time_ns
+
+    def lost_copies(self) -> Iterator[str]:
+        """What the user should know in the end of stacks that should have been copied."""
+        if not_copied := self.counters()["stacks_not_copied"]:
+            yield (
+                f"{not_copied} stacks were taken before the tables of their programs were there, and had no room to be "
+                "copied: most end as no-table"
+            )
 
     def __enter__(self) -> "BpfSampler":
         return self

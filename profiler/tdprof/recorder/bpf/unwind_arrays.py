@@ -27,6 +27,9 @@ _TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<II"), 28  # buckets, rows of s
 MOST_TABLE_BYTES = 128 << 20
 # A program that has read where a process's mappings are may still read them for that long; it needs microseconds.
 _GRACE_S = 0.5
+# Stacks of a process that the programs copy for want of a table or mapping: what MOST_COPIES of bpf/sample.h says, and
+# where nothing new was found a few, since then there may never be any.
+_MOST_COPIES, _COPIES_AFTER_NOTHING_NEW = 1024, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,7 @@ class UnwindArrays:
             for number, extent in enumerate(extents, first):
                 _MAPPING.pack_into(area, number * _MAPPING.size, *extent)
         try:
-            self._update(pid, first, len(extents), is_asked=False)
+            self._update(pid, first, len(extents), copies_left=_MOST_COPIES)
         except OSError:
             self._extents.give_back(first, len(extents))
             return False
@@ -225,7 +228,7 @@ class UnwindArrays:
         """Let the programs ask again about a process of which nothing new was found."""
         first, count = self._of_process.get(pid, (0, 0))
         with contextlib.suppress(OSError):
-            self._update(pid, first, count, is_asked=False)
+            self._update(pid, first, count, copies_left=_COPIES_AFTER_NOTHING_NEW)
 
     def has(self, pid: int) -> bool:
         """Whether the programs know mappings of a process; they forget it at exec."""
@@ -242,9 +245,9 @@ class UnwindArrays:
         if pid in self._of_process:
             self._extents.give_back(*self._of_process.pop(pid))
 
-    def _update(self, pid: int, first: int, count: int, *, is_asked: bool) -> None:
+    def _update(self, pid: int, first: int, count: int, *, copies_left: int) -> None:
         key = ctypes.c_uint32(pid)
-        value = ctypes.create_string_buffer(_SPACE.pack(first, count, is_asked, 0), _SPACE.size)
+        value = ctypes.create_string_buffer(_SPACE.pack(first, count, 0, copies_left), _SPACE.size)
         attr = struct.pack("=IIQQQ", self._maps["spaces"], 0, ctypes.addressof(key), ctypes.addressof(value), 0)
         bpf_map.bpf(bpf_map.BPF_MAP_UPDATE_ELEM, bytearray(attr))
 
