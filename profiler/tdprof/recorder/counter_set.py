@@ -81,7 +81,7 @@ class CounterSet:
                 if event.type == pe.PERF_TYPE_SOFTWARE and event.config in _KERNEL_EVENTS
             }
             try:
-                self._open([[event.user_only() for event in group] for group in groups], target)
+                self._open(groups, target)
             except PermissionError as error:
                 self.close()
                 raise not_permitted(error, target.scope, verb="count") from error
@@ -105,7 +105,7 @@ class CounterSet:
             self._note_refusal(events[index].name, error, target, has_leader=has_leader)
             return True
 
-        attrs = [event.attr() for event in events]
+        attrs = [(event.user_only() if self.user_only else event).attr() for event in events]
         for attr in attrs:
             attr.inherit = pid >= 0
         opened = open_group(attrs, pid, cpu, refused, starts_at_exec=target.starts_on_exec)
