@@ -21,7 +21,7 @@ while True:
 """Arguments: folder, name in it, and where the link points. A name that appears there becomes a link, and back."""
 
 PLANT_LINKS = """
-import os, sys
+import os, random, sys, time
 folder, target, *names = sys.argv[1:]
 print("ready", flush=True)
 while True:
@@ -30,5 +30,9 @@ while True:
             os.symlink(os.path.join(target, name), os.path.join(folder, name))
         except OSError:
             pass
+    time.sleep(random.uniform(0, 0.003))
 """
-"""Arguments: folder, where links shall point, names. Keeps a link under each name."""
+"""Arguments: folder, where links shall point, names. Plants a link under each name, again and again.
+
+It rests for as long as a write takes, now and then, so that its links come before, during and after one.
+"""
