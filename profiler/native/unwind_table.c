@@ -117,14 +117,17 @@ void add_row(struct unwind_table *table, place_t place, packed_rule rule)
 
 static void fill_unknown(struct unwind_table *table, place_t end)
 {
+	const struct unwind_segment *segment = &table->segments[table->segment];
+	place_t first = segment_start(segment);
+	/* Padding goes on as what it follows; short code that begins or ends a segment (.init, .fini) does not. */
+	bool is_at_an_edge = table->covered == first || end == first + segment->bytes;
 	uint32_t bytes = end - table->covered;
 
 	if (bytes >= LEAST_GUESSED) {
 		add_row(table, table->covered, UNWIND_FP_GUESS);
 		table->header.guessed_gaps++;
-	} else if (bytes > MOST_PADDING || table->covered == segment_start(&table->segments[table->segment])) {
-		if (bytes)
-			add_row(table, table->covered, NONE);
+	} else if (bytes > MOST_PADDING || (bytes && is_at_an_edge)) {
+		add_row(table, table->covered, NONE);
 	}
 	table->covered = end;
 }
