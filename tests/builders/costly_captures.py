@@ -168,20 +168,9 @@ def one_stack_in_many_processes(folder: Path, size: int) -> list[str]:
     lists = pa.ListArray.from_arrays(pa.array([0, length], pa.int32()), pa.array(addresses))
     columns = [pa.array([1], pa.uint64()), pa.array([False]), lists]
     pid = np.arange(count, dtype=np.uint32) + 1
-    mappings = pa.table(
-        {
-            "time_ns": np.zeros(count, np.uint64),
-            "pid": pid,
-            "address": np.full(count, 0x1000, np.uint64),
-            "length": np.full(count, 0x1000, np.uint64),
-            "file_offset": np.zeros(count, np.uint64),
-            "path": pa.repeat(pa.scalar("/nowhere"), count),
-            "build_id": pa.nulls(count, pa.string()),
-        }
-    )
     stacks = pa.table(columns, names=STACKS.names)
     samples = _samples_of(pid, np.ones(count, np.uint64))
-    write_capture(folder, stacks=stacks, samples=samples, mappings=mappings.cast(MAPPINGS))
+    write_capture(folder, stacks=stacks, samples=samples, mappings=_mappings_of(pid, "/nowhere"))
     return _report(folder)
 
 
@@ -211,4 +200,54 @@ def threads_with_names_of_their_own(folder: Path, size: int) -> list[str]:
     samples = _samples_of(tid, np.ones(count, np.uint64))
     samples = samples.set_column(4, SAMPLES.field("thread_name"), pa.nulls(count, pa.string()).dictionary_encode())
     write_capture(folder, processes=pa.table(columns, names=PROCESSES.names).cast(PROCESSES), samples=samples)
+    return _report(folder)
+
+
+@builder
+def processes_that_map_one_file(folder: Path, size: int) -> list[str]:
+    """Processes, each with a mapping and a sample in it."""
+    pid = np.arange(size // 4, dtype=np.uint32) + 1
+    write_capture(folder, mappings=_mappings_of(pid, "/nowhere"), samples=_samples_of(pid, np.ones_like(pid)))
+    return _report(folder)
+
+
+@builder
+def processes_with_code_of_their_own(folder: Path, size: int) -> list[str]:
+    """The same with memory that has no file, so that each is a file of its own."""
+    pid = np.arange(size // 4, dtype=np.uint32) + 1
+    write_capture(folder, mappings=_mappings_of(pid, "//anon"), samples=_samples_of(pid, np.ones_like(pid)))
+    return _report(folder)
+
+
+@builder
+def files_with_a_sample_each(folder: Path, size: int) -> list[str]:
+    """A mapping and a sample of each of many files."""
+    pid = np.arange(size // 8, dtype=np.uint32) + 1
+    paths = pa.array([f"/{number:x}" for number in range(len(pid))])
+    write_capture(folder, mappings=_mappings_of(pid, paths), samples=_samples_of(pid, np.ones_like(pid)))
+    return _report(folder)
+
+
+def _mappings_of(pid: np.ndarray, path: str | pa.Array) -> pa.Table:
+    count = len(pid)
+    columns = {
+        "time_ns": np.zeros(count, np.uint64),
+        "pid": pid,
+        "address": np.full(count, 0x1000, np.uint64),
+        "length": np.full(count, 0x1000, np.uint64),
+        "file_offset": np.zeros(count, np.uint64),
+        "path": pa.repeat(pa.scalar(path), count) if isinstance(path, str) else path,
+        "build_id": pa.nulls(count, pa.string()),
+    }
+    return pa.table(columns).cast(MAPPINGS)
+
+
+@builder
+def addresses_without_names(folder: Path, size: int) -> list[str]:
+    """As many addresses of one file as fit, of which nothing is known."""
+    addresses = np.random.default_rng(1).integers(0x1000, 1 << 40, size // 8, np.uint64)
+    lists = pa.ListArray.from_arrays(pa.array([0, len(addresses)], pa.int32()), pa.array(addresses))
+    stacks = pa.table([pa.array([1], pa.uint64()), pa.array([False]), lists], names=STACKS.names)
+    mappings = capture_tables.mappings((0, 42, 0x1000, 1 << 40, 0, "/nowhere", None))
+    write_capture(folder, stacks=stacks, mappings=mappings)
     return _report(folder)

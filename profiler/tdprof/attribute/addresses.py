@@ -28,10 +28,8 @@ def attribute_addresses(
     is_kernel = addresses >= KERNEL_ADDRESS
     space = spaces.space_of_samples(pids, time_ns, None)
     space[is_kernel] = -1
-    numbers, which = np.unique(space, return_inverse=True)
-    depends = np.array([spaces.is_time_dependent(number) for number in numbers.tolist()], bool)
-    when = np.where(depends[which.reshape(-1)], time_ns, np.uint64(ANY_TIME))
-    file, offset = files.place(spaces.find_each(space, addresses, when), addresses)
+    when = np.where(spaces.are_time_dependent(space), time_ns, np.uint64(ANY_TIME))
+    file, offset = files.place(spaces.find(space, addresses, when), addresses)
     file[is_kernel] = files.kernel
     return file, offset
 

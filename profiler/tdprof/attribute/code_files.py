@@ -1,56 +1,104 @@
 """The distinct files that a recording's mappings are of, numbered, and which place of them an address is."""
 
+from collections.abc import Sequence
+from typing import overload
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
 
 from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.model.arrays import I32, I64, U64, distinct
+from tdprof.profile.frames import number_values
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
+_VDSO = "[vdso]"
 # Paths that the kernel gives to memory that has no file behind it.
 _NOT_FILES = ("//", "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]")
+_HALF = np.uint64(32)
+_NONE = -1
+# Files whose code is looked at. Each costs a search for it, whether there is one or not.
+_ADDRESSES_A_FILE, _SPARE_FILES = 32, 1 << 14
 
 
-class CodeFiles:
-    """Distinct mapped files; the last is the kernel.
+class CodeFiles(Sequence[MappedFile]):
+    """Distinct mapped files, numbered as they come; the last is the kernel. They are columns: there may be as many as
+    a capture has bytes.
 
     Args:
         mappings: a capture's table.
 
     Attributes:
-        distinct: the files.
-        ranges: for each of them one mapping: (address, length, file offset).
         kernel: number of the kernel.
     """
 
     def __init__(self, mappings: pa.Table) -> None:
         self._start = mappings["address"].to_numpy()
         self._offset = mappings["file_offset"].to_numpy()
-        self.distinct: list[MappedFile] = []
-        self.ranges: list[tuple[int, int, int]] = []
-        numbers: dict[MappedFile, int] = {}
-        of_row = []
-        columns = (
-            mappings[name].to_pylist() for name in ("path", "build_id", "pid", "address", "length", "file_offset")
-        )
-        for path, build_id, pid, address, length, offset in zip(*columns, strict=True):
-            file = mapped_file(path, build_id or "", pid)
-            if file not in numbers:
-                numbers[file] = len(self.distinct)
-                self.distinct.append(file)
-                self.ranges.append((address, length, offset))
-            of_row.append(numbers[file])
-        self.kernel = len(self.distinct)
-        self.distinct.append(KERNEL)
-        self.ranges.append((0, 0, 0))
-        self._of_row = np.array(of_row, np.int32)
-        self._is_anonymous = np.array([file.kind is FileKind.ANONYMOUS for file in self.distinct])
+        self._length = mappings["length"].to_numpy()
+        self._pid = mappings["pid"].to_numpy()
+        paths, builds = (mappings[name].combine_chunks() for name in ("path", "build_id"))
+        self._paths, self._builds = paths.dictionary, builds.dictionary
+        is_file, is_nameless = _kinds_of_paths(self._paths)
+        self._path = paths.indices.to_numpy()
+        is_anonymous = ~np.append(is_file, False)[self._path]
+        # Code without a file is its process's own; without a name it is all one.
+        self._path = np.where(np.append(is_nameless, False)[self._path], _NONE, self._path)
+        self._build = np.where(is_anonymous, _NONE, builds.indices.fill_null(_NONE).to_numpy())
+        _, text = number_values((self._path.astype(np.int64) + 1 << 32 | self._build + 1).view(np.uint64))
+        owner = np.where(is_anonymous, self._pid, 0).astype(np.uint64)
+        _, number = number_values(text.astype(np.uint64) << _HALF | owner)
+        _, first = np.unique(number, return_index=True)
+        by_appearance = np.argsort(first)
+        self._first = first[by_appearance]  # the first mapping of each file
+        rank = np.empty(len(first), np.int32)
+        rank[by_appearance] = np.arange(len(first))
+        self._of_row = rank[number]
+        self._is_anonymous = np.append(is_anonymous[self._first], False)
+        self.kernel = len(first)
+        self._is_wanted, self._is_taken = np.zeros(len(first), bool), np.zeros(len(first), bool)
+        self._room = _SPARE_FILES
+
+    @property
+    def left_out(self) -> int:
+        """How many files ``place`` found no room for."""
+        return int((self._is_wanted & ~self._is_taken).sum())
+
+    def __len__(self) -> int:
+        return self.kernel + 1
+
+    @overload
+    def __getitem__(self, number: int) -> MappedFile: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[MappedFile]: ...
+
+    def __getitem__(self, number: int | slice) -> MappedFile | list[MappedFile]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        if number == self.kernel:
+            return KERNEL
+        row = self._first[number]
+        path = "[anon]" if self._path[row] == _NONE else self._paths[self._path[row]].as_py()
+        if self._is_anonymous[number]:
+            return MappedFile(path, "", FileKind.ANONYMOUS, int(self._pid[row]))
+        build_id = "" if self._build[row] == _NONE else self._builds[self._build[row]].as_py()
+        return MappedFile(path, build_id, FileKind.VDSO if path == _VDSO else FileKind.ELF)
+
+    def of_mappings(self, rows: I64) -> I32:
+        """File number of each row of the mapping table."""
+        return self._of_row[rows]
 
     def place(self, rows: I64, addresses: U64) -> tuple[I32, U64]:
-        """File number and address within it, of addresses in mappings (-1: in none)."""
+        """File number and address within it, of addresses in mappings (-1: in none, or in more files than there is
+        room for)."""
         file = np.full(len(rows), -1, np.int32)
         place = addresses.copy()
         known = np.flatnonzero(rows >= 0)
+        self._room += len(rows) // _ADDRESSES_A_FILE
+        number = self._of_row[rows[known]]
+        known = known[self._take(number)]
         at = rows[known]
         file[known] = self._of_row[at]
         in_file = known[~self._is_anonymous[file[known]]]
@@ -58,19 +106,38 @@ class CodeFiles:
         place[in_file] = addresses[in_file] - self._start[at] + self._offset[at]
         return file, place
 
+    def _take(self, number: I32) -> NDArray[np.bool_]:
+        """Whether there is room for each of some files; once taken, a file stays."""
+        is_asked = np.zeros(self.kernel, bool)
+        is_asked[number] = True
+        self._is_wanted |= is_asked
+        new = np.flatnonzero(is_asked & ~self._is_taken)
+        self._is_taken[new[: self._room]] = True
+        self._room -= min(len(new), self._room)
+        return self._is_taken[number]
+
     def only(self, file: I32) -> tuple[list[MappedFile], list[tuple[int, int, int]], I32]:
-        """Those of the files that are among ``file`` (-1: none), their ranges, and ``file`` renumbered to fit."""
+        """Those of the files that are among ``file`` (-1: none), for each of them one mapping (address, length, file
+        offset), and ``file`` renumbered to fit."""
         used = distinct(file[file >= 0])
-        renumber = np.full(len(self.distinct) + 1, -1, np.int32)
+        renumber = np.full(len(self) + 1, -1, np.int32)
         renumber[used] = np.arange(len(used))
         numbers = used.tolist()
-        return [self.distinct[each] for each in numbers], [self.ranges[each] for each in numbers], renumber[file]
+        return [self[each] for each in numbers], [self._range(each) for each in numbers], renumber[file]
+
+    def _range(self, number: int) -> tuple[int, int, int]:
+        if number == self.kernel:
+            return 0, 0, 0
+        row = self._first[number]
+        return int(self._start[row]), int(self._length[row]), int(self._offset[row])
 
 
-def mapped_file(path: str, build_id: str, pid: int) -> MappedFile:
-    """What a mapping of a process holds, by the path that the kernel gives it."""
-    if path.startswith("/") and not path.startswith(_NOT_FILES):
-        return MappedFile(path, build_id)
-    if path == "[vdso]":
-        return MappedFile(path, build_id, FileKind.VDSO)
-    return MappedFile("[anon]" if path.startswith("//") or not path else path, "", FileKind.ANONYMOUS, pid)
+def _kinds_of_paths(paths: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each path leads to a file or the vDSO, else it is memory of one process; and whether that has no name."""
+    starts_with, either = pa.compute.starts_with, pa.compute.or_
+    no_file = pa.array(np.zeros(len(paths), bool))
+    for start in _NOT_FILES:
+        no_file = either(no_file, starts_with(paths, start))
+    is_file = either(pa.compute.and_not(starts_with(paths, "/"), no_file), pa.compute.equal(paths, _VDSO))
+    is_nameless = either(starts_with(paths, "//"), pa.compute.equal(paths, ""))
+    return is_file.to_numpy(zero_copy_only=False), is_nameless.to_numpy(zero_copy_only=False)

@@ -61,14 +61,12 @@ class AttributedStacks:
     left_out: int = 0
 
 
-def attribute_stacks(
-    samples: pa.Table, stacks: pa.Table, mappings: pa.Table, spaces: AddressSpaces
-) -> AttributedStacks:
+def attribute_stacks(samples: pa.Table, stacks: pa.Table, files: CodeFiles, spaces: AddressSpaces) -> AttributedStacks:
     """Attribute every sample's call chain.
 
     Args:
-        samples, stacks, mappings: the capture's tables.
-        spaces: made of its mappings and processes.
+        samples, stacks: the capture's tables.
+        files, spaces: made of its mappings and processes.
     """
     lists = _in_one(stacks["addresses"])
     kernel_of, kernel_rows = _chains_of(samples["kernel_stack"], stacks, is_kernel=True)
@@ -83,7 +81,6 @@ def attribute_stacks(
         np.concatenate([kernel_rows, user_rows]),
         np.concatenate([np.full(len(kernel_rows), _KERNEL_CONTEXT, np.uint32), context]),
     )
-    files = CodeFiles(mappings)
     file, address = _attribute(places, contexts, spaces, files)
     lengths, used = cut_chains(places, file < 0)
     location, first = _distinct(file, address, used)
@@ -192,6 +189,13 @@ def _chains_of(identity: pa.ChunkedArray, stacks: pa.Table, *, is_kernel: bool) 
     return number[which], rows[order[at[is_there]]]
 
 
+def _texts(names: pa.DictionaryArray) -> NDArray[np.object_]:
+    """object[n]: the text of each row; rows of one text share it."""
+    texts: NDArray[np.object_] = np.array(names.dictionary.to_pylist(), object)
+    of_rows: NDArray[np.object_] = texts[names.indices.to_numpy()]
+    return of_rows
+
+
 class _Contexts(NamedTuple):
     """Address spaces at a time, numbered.
 
@@ -209,11 +213,11 @@ class _Contexts(NamedTuple):
 def _contexts(samples: pa.Table, spaces: AddressSpaces) -> _Contexts:
     time_ns = samples["time_ns"].to_numpy()
     names = samples["thread_name"]
-    aggregated = None if names.null_count else np.array(names.to_pylist(), object)
+    aggregated = None if names.null_count else _texts(_in_one(names))
     space, in_space = number_values(
         spaces.space_of_samples(samples["pid"].to_numpy(), time_ns, aggregated).astype(np.int64).view(np.uint64)
     )
-    depends = np.array([spaces.is_time_dependent(number) for number in space.view(np.int64).tolist()], bool)
+    depends = spaces.are_time_dependent(space.view(np.int64).astype(np.int32))
     # Where time does not matter one look-up serves all samples of a stack.
     when, at = np.full(1, ANY_TIME, np.uint64), np.zeros(len(in_space), np.int32)
     if depends.any():
@@ -239,7 +243,7 @@ def _attribute(places: Places, contexts: _Contexts, spaces: AddressSpaces, files
     mapping = np.full(len(places.address), -1, np.int64)
     is_user = np.flatnonzero(places.context != _KERNEL_CONTEXT)
     context = places.context[is_user]
-    mapping[is_user] = spaces.find_each(contexts.space[context], places.address[is_user], contexts.when[context])
+    mapping[is_user] = spaces.find(contexts.space[context], places.address[is_user], contexts.when[context])
     file, address = files.place(mapping, places.address)
     file[places.context == _KERNEL_CONTEXT] = files.kernel
     return file, address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tdprof.model.arrays import U32, U64
+from tdprof.model.arrays import U32, U64, distinct
 from tdprof.model.profile import NO_ID
 from tdprof.model.spe import NO_TID
 
@@ -21,12 +21,17 @@ class ThreadOwners:
     """
 
     def __init__(self, mappings: pa.Table, processes: pa.Table) -> None:
-        self._pid_of = dict(zip(processes["tid"].to_pylist(), processes["pid"].to_pylist(), strict=True))
-        mapped = set(mappings["pid"].to_pylist())
-        self._pid_of[NO_TID] = mapped.pop() if len(mapped) == 1 else NO_ID
+        tids, pids = processes["tid"].to_numpy()[::-1], processes["pid"].to_numpy()[::-1]
+        self._tid, last = np.unique(tids, return_index=True)
+        self._pid = pids[last]
+        mapped = distinct(mappings["pid"].to_numpy())
+        self._only = int(mapped[0]) if len(mapped) == 1 else NO_ID
 
     def pids(self, tids: U64) -> U32:
         """uint32[n]: the process of each thread, ``NO_ID`` where nothing tells."""
-        distinct, which = np.unique(tids, return_inverse=True)
-        pids: U32 = np.array([self._pid_of.get(tid, tid) for tid in distinct.tolist()], np.uint32)
-        return pids[which.reshape(-1)]
+        at = np.searchsorted(self._tid, tids)
+        is_known = np.append(self._tid, np.uint32(0))[at] == tids
+        is_known &= at < len(self._tid)
+        pids: U32 = np.where(is_known, np.append(self._pid, np.uint32(0))[at], tids.astype(np.uint32))
+        pids[tids == NO_TID] = self._only
+        return pids

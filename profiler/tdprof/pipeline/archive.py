@@ -1,6 +1,6 @@
 """Makes a capture carry the symbols of all that it saw."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tdprof.capture.tables import COPY_AGAIN, has_table, read_table, replace_tab
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import FileKind, Locations, MappedFile
-from tdprof.model.arrays import U64, distinct
+from tdprof.model.arrays import I32, U64, distinct
 from tdprof.pipeline.finish import finish_capture
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, ignore_progress
@@ -50,12 +50,14 @@ def archive_symbols(
 def _sampled_addresses(capture: OpenCapture) -> Iterator[tuple[MappedFile, U64]]:
     """The distinct file offsets that a capture has of each file that it does not carry the symbols of already."""
     samples, stacks = (read_table(capture.tables, name) for name in ("samples", "stacks"))
-    attributed = attribute_stacks(samples, stacks, capture.mappings, capture.spaces)
-    recorded = [(attributed.mapped_files, attributed.location_file, attributed.location_address)]
+    attributed = attribute_stacks(samples, stacks, capture.mapped_files, capture.spaces)
+    recorded: list[tuple[Sequence[MappedFile], I32, U64]] = [
+        (attributed.mapped_files, attributed.location_file, attributed.location_address)
+    ]
     if has_table(capture.tables, "branches"):
         _, addresses, pids, time_ns = branch_ends(read_table(capture.tables, "branches"))
         files = capture.mapped_files
-        recorded.append((files.distinct, *attribute_addresses(addresses, pids, time_ns, files, capture.spaces)))
+        recorded.append((files, *attribute_addresses(addresses, pids, time_ns, files, capture.spaces)))
     wanted: dict[MappedFile, list[U64]] = {}
     for mapped_files, file_of, address in recorded:
         for number in distinct(file_of[file_of >= 0]).tolist():

@@ -141,12 +141,11 @@ def _save_files(
         What is not kept though it is there, a sentence each.
     """
     from tdprof.attribute.address_space import AddressSpaces  # few recordings need them
+    from tdprof.attribute.code_files import CodeFiles
     from tdprof.attribute.stacks import attribute_stacks
 
-    spaces = AddressSpaces(mappings, read_table(target.path, "processes"))
-    attributed = attribute_stacks(
-        read_table(target.path, "samples"), read_table(target.path, "stacks"), mappings, spaces
-    )
+    samples, stacks, processes = (read_table(target.path, name) for name in ("samples", "stacks", "processes"))
+    attributed = attribute_stacks(samples, stacks, CodeFiles(mappings), AddressSpaces(mappings, processes))
     sampled = {(file.path, file.build_id) for file in attributed.mapped_files}
     # Where SPE sampled is not known before its records are decoded.
     return save_files(target, [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled], held)

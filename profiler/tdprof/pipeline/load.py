@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.addresses import attribute_addresses
@@ -19,7 +18,7 @@ from tdprof.catalog.choose import find_by_name
 from tdprof.errors import TdprofError
 from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
-from tdprof.model.arrays import I64, U32, U64, distinct
+from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings
 from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable, StackWalks
@@ -42,7 +41,7 @@ def load_profile(capture: OpenCapture) -> Profile:
     samples = read_table(capture.tables, "samples")
     _check_samples(capture.folder, samples, manifest)
     stacks, no_stacks = read_side_table(capture.tables, "stacks", ("end", "guessed_from"))
-    attributed = attribute_stacks(samples, stacks, capture.mappings, capture.spaces)
+    attributed = attribute_stacks(samples, stacks, capture.mapped_files, capture.spaces)
     del stacks  # their addresses can be most of the memory
     functions, locations = name_locations(
         attributed.mapped_files,
@@ -56,7 +55,9 @@ def load_profile(capture: OpenCapture) -> Profile:
         functions, locations, attributed.stack_location, attributed.is_guess
     )
     columns = {name: samples[name].to_numpy() for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
-    thread_name, thread_names = name_threads(samples["thread_name"], columns["tid"], columns["time_ns"], capture.spaces)
+    thread_name, thread_names = name_threads(
+        samples["thread_name"].combine_chunks(), columns["tid"], columns["time_ns"], capture.spaces
+    )
     profile = make_profile(
         capture,
         manifest.events,
@@ -139,7 +140,7 @@ def make_profile(
         stacks=stacks,
         samples=samples,
         thread_names=thread_names,
-        process_names=capture.spaces.process_names,
+        process_names=capture.spaces.process_names(distinct(samples.pid)),
         command=manifest.command,
         rung=manifest.rung,
         rung_reason=printable(manifest.rung_reason),
@@ -197,12 +198,14 @@ def _check_samples(folder: Path, samples: pa.Table, manifest: Manifest) -> None:
             raise TdprofError(f"{folder} is damaged: the column {column} of its samples adds up to more than can be")
 
 
-def name_threads(
-    names: pa.ChunkedArray, tids: U32, time_ns: U64, spaces: AddressSpaces
-) -> tuple[NDArray[np.int32], list[str]]:
+def name_threads(names: pa.DictionaryArray, tids: U32, time_ns: U64, spaces: AddressSpaces) -> tuple[I32, list[str]]:
     """Number of each sample's thread name, and the names; where the samples have none, side-band says it."""
-    texts = names.cast(pa.string())
-    if texts.null_count:
-        texts = pa.compute.coalesce(texts, pa.array(spaces.thread_names(tids, time_ns), pa.string()), "?")
-    encoded = pa.chunked_array(texts).combine_chunks().dictionary_encode()
-    return encoded.indices.to_numpy().astype(np.int32), encoded.dictionary.to_pylist()
+    number, texts = names.indices.fill_null(-1).to_numpy(), names.dictionary.to_pylist()
+    if (number < 0).any():
+        by_side_band, known = spaces.thread_names(tids, time_ns)
+        number = np.where(number >= 0, number, np.where(by_side_band >= 0, by_side_band + len(texts), -1))
+        texts = [*texts, *known, "?"]  # the last: nobody said
+    used, which = np.unique(number, return_inverse=True)
+    first: dict[str, int] = {}
+    numbers = [first.setdefault(texts[at], len(first)) for at in used.tolist()]
+    return np.array(numbers, np.int32)[which.reshape(-1)], list(first)

@@ -16,6 +16,7 @@ from tdprof.capture.manifest import Manifest, read_manifest
 from tdprof.capture.tables import read_side_table
 from tdprof.pipeline.finish import tables_of
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, ignore_progress, open_symbolizer
+from tdprof.text import plural
 
 if TYPE_CHECKING:  # few captures have SPE data, and what reads it is slow to load
     import pyarrow as pa
@@ -118,7 +119,9 @@ class OpenCapture:
     def unreadable(self) -> list[str]:
         """Sentences on what cannot be read, or followed, of all that says which code an address is."""
         too_many = "mappings or forks are too many to follow: of some processes functions may have no names"
-        return [*self.lost_tables, *[too_many] * self.spaces.is_cut, *self.symbolizer.unreadable]
+        beyond = self.mapped_files.left_out
+        unseen = [f"{plural(beyond, 'mapped file', 's')} too many to look into: their code has no names"] * (beyond > 0)
+        return [*self.lost_tables, *[too_many] * self.spaces.is_cut, *unseen, *self.symbolizer.unreadable]
 
     @functools.cached_property
     def spaces(self) -> AddressSpaces:

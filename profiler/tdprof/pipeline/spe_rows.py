@@ -201,7 +201,7 @@ class SymbolizedRows:
         order, start = group_rows(file, offset)
         place = order[start]
         functions, locations = name_locations(
-            files.distinct, file[place], offset[place], self._capture.symbolizer.locate, demangle
+            files, file[place], offset[place], self._capture.symbolizer.locate, demangle
         )
         innermost = locations.frame_start[:-1]
         used, which = np.unique(locations.frame_function[innermost], return_inverse=True)
@@ -212,7 +212,7 @@ class SymbolizedRows:
                 functions.name[row],
                 functions.linkage_name[row],
                 functions.file[row],
-                files.distinct[at] if at >= 0 else None,
+                files[at] if at >= 0 else None,
             )
             numbers.append(self._numbers.setdefault(function, len(self._numbers)))
         function_of = np.array(numbers, np.int64)[which.reshape(-1)]

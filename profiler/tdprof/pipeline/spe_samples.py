@@ -34,7 +34,8 @@ def load_operations(capture: OpenCapture) -> SampledOperations | None:
     tids = np.minimum(tids, NO_ID).astype(np.uint32)
     time_ns = np.full(len(table), ANY_TIME, np.uint64)  # records are added up over time; what was ever mapped counts
     code, location = name_addresses(capture, table["pc"].to_numpy(), pids, time_ns)
-    thread_name, thread_names = name_threads(pa.nulls(len(table), pa.string()), tids, time_ns, capture.spaces)
+    nobody_said = pa.nulls(len(table), pa.dictionary(pa.int32(), pa.string()))
+    thread_name, thread_names = name_threads(nobody_said, tids, time_ns, capture.spaces)
     records = table["records"].to_numpy().astype(np.uint64)
     locations = len(code.locations.address)
     return SampledOperations(

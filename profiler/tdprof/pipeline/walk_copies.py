@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
-from tdprof.attribute.code_files import mapped_file
+from tdprof.attribute.code_files import CodeFiles
 from tdprof.decode.perf.layout import Copies
 from tdprof.linux.elf import ElfError, open_elf
 from tdprof.model.addresses import DELETED, FileKind, MappedFile
@@ -138,8 +138,7 @@ class CopyWalker:
         self._files = files
         self._start = mappings["address"].to_numpy()
         self._offset = mappings["file_offset"].to_numpy()
-        columns = (mappings[name].to_pylist() for name in ("path", "build_id", "pid"))
-        self._file = [mapped_file(path, build_id or "", pid) for path, build_id, pid in zip(*columns, strict=True)]
+        self._code = CodeFiles(mappings)
         self._changes: dict[int, U64] = {}
         self._listed: dict[tuple[int, int], _Space] = {}
         self._room = _SPARE_MAPPINGS + _MAPPINGS_EACH * len(mappings)
@@ -195,9 +194,10 @@ class CopyWalker:
 
     def _list(self, number: int, time_ns: int) -> _Space:
         start, end, rows = self._spaces.mapped_at(number, time_ns)
-        files = [self._file[row] for row in rows.tolist()]
-        self._files.find(dict.fromkeys(files))
-        found = np.array([self._files.number(file) for file in files], np.uint32).reshape(-1, 2)
+        numbers, which = np.unique(self._code.of_mappings(rows), return_inverse=True)
+        files = [self._code[number] for number in numbers.tolist()]
+        self._files.find(files)
+        found = np.array([self._files.number(file) for file in files], np.uint32).reshape(-1, 2)[which.reshape(-1)]
         space = np.empty(len(rows), MAPPING)
         space["start"], space["end"] = start, end
         space["file_offset"] = start - self._start[rows] + self._offset[rows]

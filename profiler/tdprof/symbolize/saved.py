@@ -1,13 +1,15 @@
 """What was found for a capture's addresses, as a table inside the capture, so that it needs no binaries any more."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 from tdprof.capture.schema import SYMBOLS
-from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
-from tdprof.model.arrays import I64, U64
+from tdprof.model.addresses import Locations, MappedFile, Unknown
+from tdprof.model.arrays import I32, I64, U64
 from tdprof.symbolize.locations import combine_locations, unknown_locations
 
 _FRAME = SYMBOLS.field("frames").type.value_type
@@ -49,39 +51,50 @@ class SavedSymbols:
     """Looks addresses up in a capture's ``symbols`` table (with the schema's columns, in any order of rows)."""
 
     def __init__(self, table: pa.Table) -> None:
-        group = _groups(table, ("path", "build_id", "kind", "pid"))
-        order = np.lexsort((table["file_offset"].to_numpy(), group))
-        self._table = table.take(pa.array(order))
-        starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-        ends = np.append(starts, len(order))[1:]
-        files = self._table.select(["path", "build_id", "kind", "pid"]).take(pa.array(starts)).to_pylist()
-        kinds = set(FileKind)
-        self._rows = {
-            MappedFile(file["path"], file["build_id"], FileKind(file["kind"]), file["pid"]): slice(start, end)
-            for file, start, end in zip(files, starts.tolist(), ends.tolist(), strict=True)
-            if file["kind"] in kinds
-        }
+        coded = [_sorted_codes(table[name]) for name in ("path", "build_id", "kind")]
+        self._texts = [texts for _, texts in coded]
+        keys = [*(codes for codes, _ in coded), table["pid"].to_numpy()]
+        self._order = np.lexsort((table["file_offset"].to_numpy(), *reversed(keys)))
+        self._keys = [key[self._order] for key in keys]
+        self._table = table.select(["file_offset", "reason", "frames"])
 
     def locate(self, file: MappedFile, file_offsets: U64) -> Locations:
         """What was saved; ``NO_FILE`` for places that were not."""
         nothing = unknown_locations(len(file_offsets), Unknown.NO_FILE)
-        if file not in self._rows:
+        rows = self._rows_of(file)
+        if not len(rows):
             return nothing
-        rows = self._rows[file]
-        part = self._table.slice(rows.start, rows.stop - rows.start)
+        part = self._table.take(pa.array(rows))
         saved_offsets, saved = part["file_offset"].to_numpy(), _to_locations(part)
         at = np.minimum(np.searchsorted(saved_offsets, file_offsets), len(saved_offsets) - 1)
         found = np.flatnonzero(saved_offsets[at] == file_offsets)
         return combine_locations(nothing, found, saved, at[found])
 
+    def _rows_of(self, file: MappedFile) -> I64:
+        """The rows of a file, by offset."""
+        texts = zip(self._texts, (file.path, file.build_id, file.kind), strict=True)
+        codes = [_code_of(known, text) for known, text in texts]
+        first, end = 0, len(self._order)
+        for key, code in zip(self._keys, [*codes, file.pid], strict=True):
+            first, end = (first + int(at) for at in np.searchsorted(key[first:end], [code, code + 1]))
+        return self._order[first:end]
 
-def _groups(table: pa.Table, names: Sequence[str]) -> I64:
-    """int64[n]: a number for each row, the same for rows that are equal in these columns."""
-    group = np.zeros(len(table), np.int64)
-    for name in names:
-        values = table[name].combine_chunks().dictionary_encode()
-        _, group = np.unique(group * len(values.dictionary) + values.indices.to_numpy(), return_inverse=True)
-    return group
+
+def _sorted_codes(column: pa.ChunkedArray) -> tuple[I32, pa.Array]:
+    """int32[n]: the rank of each row's text among the distinct ones; and these, as bytes, sorted."""
+    encoded = column.combine_chunks().dictionary_encode()
+    texts = encoded.dictionary.cast(pa.binary())
+    order = pa.compute.sort_indices(texts)
+    rank = np.empty(len(texts), np.int32)
+    rank[order.to_numpy()] = np.arange(len(texts))
+    return rank[encoded.indices.to_numpy()], texts.take(order)
+
+
+def _code_of(texts: pa.Array, text: str) -> int:
+    """The place of a text among sorted ones, -1 if it is not there."""
+    wanted = text.encode()
+    at = bisect_left(range(len(texts)), wanted, key=lambda i: texts[i].as_py())
+    return at if at < len(texts) and texts[at].as_py() == wanted else -1
 
 
 def _to_locations(part: pa.Table) -> Locations:

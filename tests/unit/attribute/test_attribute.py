@@ -6,6 +6,7 @@ import pytest
 
 from builders.capture_tables import mappings, processes, samples, stacks
 from tdprof.attribute.address_space import AddressSpaces
+from tdprof.attribute.code_files import CodeFiles
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.model.addresses import FileKind
 from tdprof.model.stack_ends import StackEnd
@@ -16,7 +17,7 @@ APP, LIB, OLD = "/bin/app", "/lib/lib.so", "/bin/sh"
 def find(spaces: AddressSpaces, pid: int, time_ns: int, address: int, name: str | None = None) -> int:
     names = None if name is None else np.array([name], object)
     space = spaces.space_of_samples(np.array([pid], np.uint32), np.array([time_ns], np.uint64), names)
-    return int(spaces.find(int(space[0]), np.array([address], np.uint64), np.array([time_ns], np.uint64))[0])
+    return int(spaces.find(space, np.array([address], np.uint64), np.array([time_ns], np.uint64))[0])
 
 
 def test_incomplete_stacks_have_a_root_that_says_why() -> None:
@@ -26,7 +27,7 @@ def test_incomplete_stacks_have_a_root_that_says_why() -> None:
     chains = chains.append_column("end", pa.array(ends).dictionary_encode())
     chains = chains.append_column("guessed_from", pa.array([None, 2, None, None, None], pa.uint16()))
     taken = samples(*((1, 0, 7, 7, "app", number, None, 1, 1) for number in range(1, 6)))
-    found = attribute_stacks(taken, chains, maps, AddressSpaces(maps, processes()))
+    found = attribute_stacks(taken, chains, CodeFiles(maps), AddressSpaces(maps, processes()))
     depths = np.diff(found.stack_start.astype(int))[found.sample_stack]
     assert depths.tolist() == [2, 3, 2, 2, 2]
     roots = found.stack_location[found.stack_start[1:].astype(int) - 1][found.sample_stack]
@@ -49,7 +50,7 @@ def test_guesses_are_the_callers_from_some_on_but_no_marker_and_nothing_of_the_k
     chains = chains.append_column("guessed_from", pa.array([1, 0, None, None], pa.uint16()))
     rows = [(1, None), (1, 3), (2, None), (2, 3), (4, 3)]
     taken = samples(*((1, 0, 7, 7, "app", user, kernel, 1, 1) for user, kernel in rows))
-    found = attribute_stacks(taken, chains, maps, AddressSpaces(maps, processes()))
+    found = attribute_stacks(taken, chains, CodeFiles(maps), AddressSpaces(maps, processes()))
     starts = found.stack_start.astype(int)
     marks = [found.is_guess[starts[stack] : starts[stack + 1]].astype(int).tolist() for stack in found.sample_stack]
     assert marks == [[0, 1, 1, 0], [0, 0, 1, 1, 0], [1, 1], [0, 1, 1], [0, 0]]
@@ -98,12 +99,13 @@ def test_listed_mappings_are_those_that_are_found() -> None:
         space = int(spaces.space_of_samples(np.array([pid], np.uint32), np.array([time_ns], np.uint64), None)[0])
         if space < 0:
             continue
+        spaces_of, times = np.full(len(addresses), space, np.int32), np.full(len(addresses), time_ns, np.uint64)
         start, end, row = spaces.mapped_at(space, time_ns)
         assert (start[1:] >= end[:-1]).all()
         at = np.searchsorted(start, addresses, side="right").astype(int) - 1
         inside = (at >= 0) & (addresses < end[np.maximum(at, 0)])
         listed = np.where(inside, row[np.maximum(at, 0)], -1)
-        assert listed.tolist() == spaces.find(space, addresses, np.full(len(addresses), time_ns, np.uint64)).tolist()
+        assert listed.tolist() == spaces.find(spaces_of, addresses, times).tolist()
     assert spaces.changes(0).tolist() == [1, 5, 30]
 
 
@@ -129,7 +131,7 @@ def test_in_an_interval_with_an_exec_the_thread_name_decides() -> None:
     times = np.array([200, 200, 140, 300], np.uint64)
     names = np.array(["sh", "app", "sh", "renamed"], object)
     space = spaces.space_of_samples(pid, times, names)
-    found = [int(spaces.find(int(s), np.array([0x1000], np.uint64), times[:1])[0]) for s in space]
+    found = [int(spaces.find(np.array([s]), np.array([0x1000], np.uint64), times[:1])[0]) for s in space]
     assert found == [0, 1, 0, 1]
 
 
@@ -140,14 +142,15 @@ def test_thread_names_come_from_side_band_and_are_inherited() -> None:
         (20, "name", 7, 71, None, None, "worker"),
     )
     spaces = AddressSpaces(mappings(), events)
-    names = spaces.thread_names(np.array([71, 71, 7, 99], np.uint32), np.array([15, 25, 25, 25], np.uint64))
-    assert names == ["main", "worker", "main", None]
-    assert spaces.process_names == {7: "main"}
+    tids, times = np.array([71, 71, 7, 99], np.uint32), np.array([15, 25, 25, 25], np.uint64)
+    number, names = spaces.thread_names(tids, times)
+    assert [names[at] if at >= 0 else None for at in number] == ["main", "worker", "main", None]
+    assert spaces.process_names(tids) == {7: "main"}
 
 
 def attribute(sample_rows: list[tuple], stack_rows: list[tuple], maps: list[tuple], events: list[tuple] | None = None):
     spaces = AddressSpaces(mappings(*maps), processes(*(events or [])))
-    return attribute_stacks(samples(*sample_rows), stacks(*stack_rows), mappings(*maps), spaces)
+    return attribute_stacks(samples(*sample_rows), stacks(*stack_rows), CodeFiles(mappings(*maps)), spaces)
 
 
 def places(result: AttributedStacks, sample: int) -> list[tuple[str, int]]:
@@ -237,3 +240,15 @@ def test_no_stacks_at_all() -> None:
     result = attribute([(50, 0, 7, 7, "a", 1, 2, 1, 1)], [], [(1, 7, 0x1000, 0x1000, 0, APP, None)])
     assert places(result, 0) == []
     assert attribute([], [], []).sample_stack.tolist() == []
+
+
+def test_files_beyond_what_is_looked_into_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tdprof.attribute.code_files._SPARE_FILES", 2)
+    maps = mappings(*((1, 7, 0x1000 * at, 0x1000, 0, f"/{at}", "") for at in range(1, 5)))
+    files, spaces = CodeFiles(maps), AddressSpaces(maps, processes())
+    taken, chains = samples((50, 0, 7, 7, "app", 1, None, 1, 10)), stacks((1, False, [0x1000, 0x2001, 0x3001, 0x4001]))
+    assert [file.path for file in attribute_stacks(taken, chains, files, spaces).mapped_files] == ["/1", "/2"]
+    assert files.left_out == 2
+    # What was taken stays, what was not is counted once.
+    assert [file.path for file in attribute_stacks(taken, chains, files, spaces).mapped_files] == ["/1", "/2"]
+    assert files.left_out == 2
