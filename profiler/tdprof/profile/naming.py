@@ -32,6 +32,7 @@ GUESSED_TAG = " [guessed]"
 _TAGS = re.compile(
     r"(?: \[(?:(?:cold|part|isra|constprop|unlikely|localalias)(?:\.\d+)? ?)+\])?" + f"(?:{re.escape(GUESSED_TAG)})?$"
 )
+_MOST_UNKNOWN = 1 << 16  # addresses that are functions of their own
 
 
 class _Function(NamedTuple):
@@ -60,12 +61,14 @@ def name_locations(
 
     Returns:
         Functions, and the n locations with at least one frame each. An unknown address of a file is a function
-        of its own, named by file and address, so that unknown hotspots stay apart; all outside any mapping are one.
+        of its own, named by file and address, so that unknown hotspots stay apart; all outside any mapping are one,
+        and all of a file where there are more than anybody tells apart.
     """
     functions = _Functions()
     reason = np.full(len(file), Unknown.NO_MAPPING, np.uint8)
     counts = np.ones(len(file), np.int64)
     parts: list[_Part] = []
+    unknown = 0
     order = np.argsort(file, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(file[order])) + 1) if len(file) else ():
         index = int(file[rows[0]])
@@ -85,8 +88,10 @@ def name_locations(
         texts = [f"[{REASON_TEXT[Unknown(number)]}]" for number in reason[rows].tolist()]
         if index >= 0:
             name = mapped_files[index].path.rpartition("/")[2]
-            places = address[rows].tolist()
-            texts = [f"{text} {name}+{place:#x}" for text, place in zip(texts, places, strict=True)]
+            apart = max(0, _MOST_UNKNOWN - unknown)
+            unknown += len(rows)
+            places = [f"+{place:#x}" for place in address[rows[:apart]].tolist()] + [""] * (len(rows) - apart)
+            texts = [f"{text} {name}{place}" for text, place in zip(texts, places, strict=True)]
         parts.append(_Part(rows, functions.number_unknown(texts, index), np.zeros(len(rows), np.uint32)))
 
     frame_start = np.concatenate([[0], np.cumsum(counts)])

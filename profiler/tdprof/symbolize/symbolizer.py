@@ -1,7 +1,10 @@
 """From mapped files and offsets to functions, inlined frames and lines: finds the source that knows."""
 
 import contextlib
+import os
+import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -25,6 +28,7 @@ if TYPE_CHECKING:  # slow to load, and few need them
     from tdprof.symbolize.saved import SavedSymbols
 
 PERF_STORE = Path("~/.debug")  # what `perf buildid-cache` or `perf archive` kept of another machine
+_RUN_TIME_CODE = re.compile(r"perf-([0-9]{1,10})\.map|jit-([0-9]{1,10})\.dump")
 
 
 class Symbolizer:
@@ -152,10 +156,19 @@ class Symbolizer:
             return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
         return find_locations(code.table, code.index, addresses, Unknown.NO_SYMBOL)
 
+    @cached_property
+    def _pids_with_code(self) -> frozenset[int]:
+        """The processes that left a map or a dump of their run-time code."""
+        if self._perf_map_dir is None or not self._perf_map_dir.is_dir():
+            return frozenset()
+        found = (_RUN_TIME_CODE.fullmatch(name) for name in os.listdir(self._perf_map_dir))
+        return frozenset(int(match[1] or match[2]) for match in found if match)
+
     def _read_run_time_code(self, pid: int) -> "RunTimeCode | None":
         """What a process left of its run-time code; a dump says more than a map."""
-        if self._perf_map_dir is None:
+        if pid not in self._pids_with_code:
             return None
+        assert self._perf_map_dir is not None
         from tdprof.symbolize.jitdump import RunTimeCode, read_jitdump
         from tdprof.symbolize.perf_map import read_perf_map
 

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
@@ -100,3 +101,16 @@ def test_nothing_to_name() -> None:
     functions, locations, _ = named([], [])
     assert len(functions.name) == 0
     assert locations.frame_start.tolist() == [0]
+
+
+def test_unknown_addresses_beyond_what_anybody_tells_apart_are_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tdprof.profile.naming._MOST_UNKNOWN", 2)
+    functions, _, frames = named([0, 0, 0, 0, 1], [1, 2, 3, 4, 5])
+    assert [name for (name,) in frames] == [
+        "[no symbol] app+0x1",
+        "[no symbol] app+0x2",
+        "[no symbol] app",
+        "[no symbol] app",
+        "[no symbol] x.so",
+    ]
+    assert len(functions.name) == 4
