@@ -82,6 +82,13 @@ def test_nothing_fails_and_nothing_leaves_the_machine(shown: Any) -> None:
     assert shown["errors"] == []
 
 
+def test_it_opens_where_no_order_in_time_is_needed(viewer: dict[str, str], shown: Any) -> None:
+    """The example's samples were added up: speedscope, which takes no unknown view, is asked for Left Heavy."""
+    assert viewer["speedscope"].endswith("&view=left-heavy")
+    assert "Ignoring invalid view" not in str(shown["errors"])
+    assert shown["profiles"][0]["rows"]
+
+
 def test_the_command_is_the_title(shown: Any) -> None:
     assert shown["profiles"][0]["title"].startswith("./app --fast")
 

@@ -4,11 +4,13 @@ import gzip
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from builders.profiles import profiles
 from tdprof.export import pprof_pb2
@@ -28,10 +30,10 @@ def speedscope_schema() -> jsonschema.Draft7Validator:
     return jsonschema.Draft7Validator(json.loads(path.read_text()))
 
 
-@given(profile=profiles())
-def test_speedscope(speedscope_schema: jsonschema.Draft7Validator, profile: Profile) -> None:
+@given(profile=profiles(), has_times=st.booleans())
+def test_speedscope(speedscope_schema: jsonschema.Draft7Validator, profile: Profile, has_times: bool) -> None:
     out = io.BytesIO()
-    write_speedscope(profile, out)
+    write_speedscope(replace(profile, has_sample_times=has_times), out)
     document = json.loads(out.getvalue())
     speedscope_schema.validate(document)
     totals = profile.total_weight().tolist()

@@ -27,7 +27,7 @@ from tdprof.cli.local_server import HOST, Document, LocalServer
 from tdprof.cli.output import standard_output, waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
-from tdprof.export.speedscope import write_speedscope
+from tdprof.export.speedscope import has_order, write_speedscope
 from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.categories import with_categories
 from tdprof.report.page.data import Page
@@ -78,6 +78,8 @@ def command(capture: Path, opened: str | None, port: int, no_browser: bool, symb
         if release:
             title = printable(shlex.join(profile.command)) or capture.name
             words = f"#profileURL={quote(f'../{PROFILE}', safe='')}&title={quote(title, safe='')}"
+            # speedscope begins with the order in time, which would show phases that there were not.
+            words += "" if has_order(profile, 0) else "&view=left-heavy"
             urls[SPEEDSCOPE_PAGE] = server.url + SPEEDSCOPE_PAGE + words
         try:
             _serve(server, urls, first, is_browser_wanted=not no_browser)

@@ -160,6 +160,7 @@ class Profile:
     duration_ns: int
     notes: Sequence[str] = ()  # what else a reader of the numbers should know, a sentence each
     is_whole_run: bool = False  # a command, from its start to its end: amounts, not only shares, mean something
+    has_sample_times: bool = False  # each row of the samples is one sample, with its own time
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
     walks: StackWalks | None = None  # None: the recording does not tell
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read

@@ -12,7 +12,7 @@ from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.addresses import attribute_addresses
 from tdprof.attribute.containers import foreign_paths
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
-from tdprof.capture.manifest import Manifest
+from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import has_table, read_side_table, read_table
 from tdprof.catalog.choose import find_by_name
 from tdprof.errors import TdprofError
@@ -152,6 +152,7 @@ def make_profile(
         notes=[*map(printable, [*unreadable, *manifest.notes, *notes])],
         unreadable=[*map(printable, unreadable)],
         is_whole_run=manifest.ran_to_end,
+        has_sample_times=manifest.rung is Rung.RING_BUFFER,
     )
 
 

@@ -3,7 +3,6 @@
 import ctypes
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.profile import FrameStacks, FunctionTable, Profile, StackTable
 from tdprof.native.library import load_native
 from tdprof.native.stacks import StackMerge
+from tdprof.profile.call_tree import call_tree
 from tdprof.text import printable
 
 FunctionIdentity = tuple[str, str, str]
@@ -99,40 +99,6 @@ def _paths(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list
 def function_names(profile: Profile) -> list[str]:
     """Printable names by function id, and ``NO_STACK`` last, so that id -1 finds it."""
     return [*map(printable, profile.functions.name), NO_STACK]
-
-
-@dataclass(frozen=True, slots=True)
-class CallTree:
-    """The stacks as a tree of calls; row = node. Parents stand before children, and those of one parent together.
-
-    Attributes:
-        parent: int64[n], never falling; -1 for node 0, the root, which is no function.
-        function: int32[n], function id; of the root -1.
-        node_of_stack: int64[stacks], where each stack ends.
-    """
-
-    parent: I64
-    function: I32
-    node_of_stack: I64
-
-
-def call_tree(stacks: FrameStacks) -> CallTree:
-    """Merge the stacks from the root on, by function whatever their lines and addresses."""
-    depth = np.diff(stacks.start)
-    node = np.zeros(len(depth), np.int64)
-    parents, functions = [np.array([-1])], [np.array([-1])]
-    nodes = 1
-    width = int(stacks.function.max(initial=-1)) + 2
-    active = np.arange(len(depth))
-    for level in range(int(depth.max(initial=0))):
-        active = active[depth[active] > level]
-        function = stacks.function[stacks.start[active + 1] - 1 - level]
-        distinct, child = np.unique(node[active] * width + function + 1, return_inverse=True)
-        node[active] = nodes + child
-        nodes += len(distinct)
-        parents.append(distinct // width)
-        functions.append(distinct % width - 1)
-    return CallTree(np.concatenate(parents), np.concatenate(functions).astype(np.int32), node)
 
 
 def leaf_locations(profile: Profile) -> I64:

@@ -4,9 +4,8 @@ import gzip
 import io
 import json
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-import numpy as np
 import pytest
 from google.protobuf import text_format
 
@@ -16,7 +15,7 @@ from tdprof import __version__
 from tdprof.export import pprof_pb2, speedscope
 from tdprof.export.folded import write_folded
 from tdprof.export.pprof import build_pprof, write_pprof
-from tdprof.export.speedscope import _rows_in_time, write_speedscope
+from tdprof.export.speedscope import write_speedscope
 from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.profile import Profile
@@ -68,39 +67,52 @@ def test_folded_keeps_one_line_and_one_separator_for_odd_names() -> None:
     ]
 
 
-def test_speedscope_rows_follow_time_then_thread_then_callers() -> None:
+def rows_of(document: dict[str, Any], number: int = 0) -> list[tuple[str, int]]:
+    names, profile = [frame["name"] for frame in document["shared"]["frames"]], document["profiles"][number]
+    stacks = (";".join(names[i] for i in stack) for stack in profile["samples"])
+    return list(zip(stacks, profile["weights"], strict=True))
+
+
+def phases() -> ProfileBuilder:
     builder = ProfileBuilder()
-    builder.add("main", "g", weight=4, time_ns=2_000_000_000)
-    builder.add("main", "f", "h", weight=2, time_ns=1_000_000_000)
-    builder.add("main", "g", weight=3, time_ns=1_000_000_000)
-    builder.add("main", "f", weight=1, time_ns=1_000_000_000)
-    builder.add("main", weight=5, time_ns=1_000_000_000, thread="worker")
-    (profile,) = (document := json.loads(written(write_speedscope, builder.build())))["profiles"]
-    names = [frame["name"] for frame in document["shared"]["frames"]]
-    rows = [";".join(names[i] for i in stack) for stack in profile["samples"]]
-    assert sorted(rows[:3]) == ["app;main;f", "app;main;f;h", "app;main;g"]
-    assert abs(rows.index("app;main;f") - rows.index("app;main;f;h")) == 1
-    assert rows[3:] == ["worker;main", "app;main;g"]
-    assert profile["weights"][3:] == [5, 4]
+    builder.add("main", "f", "h", weight=2, time_ns=5)
+    builder.add("main", "g", weight=3, time_ns=1)
+    builder.add("main", "f", weight=1, time_ns=2)
+    builder.add("main", "g", weight=4, time_ns=3)
+    return builder.add("main", weight=12, time_ns=4, thread="worker")
 
 
-def test_speedscope_coarsens_time_only_as_far_as_it_must() -> None:
-    seconds = 16
-    time_ns = (np.arange(seconds) * 1_000_000_000 + 7).astype(np.uint64)
-    thread, stack = np.zeros(seconds, np.int32), np.zeros(seconds, np.int64)
-    for most_rows, rows in ((16, 16), (15, 8), (4, 4), (1, 1), (0, 1)):
-        order, start = _rows_in_time(time_ns, thread, stack, most_rows)
-        assert (len(order), len(start)) == (seconds, rows)
+def test_speedscope_has_each_sample_in_order_where_that_is_known() -> None:
+    """The order of the times, though threads take turns and rows of the table stand otherwise."""
+    document = json.loads(written(write_speedscope, phases().build(has_sample_times=True)))
+    assert rows_of(document) == [
+        ("app;main;g", 3),
+        ("app;main;f", 1),
+        ("app;main;g", 4),
+        ("worker;main", 12),
+        ("app;main;f;h", 2),
+    ]
+    assert document["profiles"][0]["name"] == "cpu-clock"
 
 
-def test_speedscope_shares_its_rows_among_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speedscope_shows_no_phases_where_the_order_is_not_known() -> None:
+    """Each stack once, whichever seconds it was seen in; the widest thread, then the widest callee, first."""
+    document = json.loads(written(write_speedscope, phases().build()))
+    assert rows_of(document) == [("worker;main", 12), ("app;main;g", 7), ("app;main;f;h", 2), ("app;main;f", 1)]
+    assert document["profiles"][0]["name"] == "cpu-clock" + speedscope.NOT_IN_ORDER
+    assert document["profiles"][0]["endValue"] == 22
+
+
+def test_speedscope_adds_up_what_is_too_much_for_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speedscope, "MOST_ROWS_IN_ALL", 8)
-    builder = ProfileBuilder([EventInfo(f"event{number}", Unit.COUNT) for number in range(4)])
-    for event in range(4):
-        for second in range(8):
-            builder.add("main", event=event, time_ns=second * 1_000_000_000, weight=1)
-    profiles = json.loads(written(write_speedscope, builder.build()))["profiles"]
-    assert [each["weights"] for each in profiles] == [[4, 4]] * 4
+    builder = ProfileBuilder([EventInfo(name, Unit.COUNT) for name in ("many", "few")])
+    for event, samples in enumerate((5, 4)):
+        for time in range(samples):
+            builder.add("main", event=event, time_ns=time, weight=1)
+    document = json.loads(written(write_speedscope, builder.build(has_sample_times=True)))
+    assert rows_of(document, 0) == [("app;main", 5)]
+    assert rows_of(document, 1) == [("app;main", 1)] * 4
+    assert [each["name"] for each in document["profiles"]] == ["many" + speedscope.NOT_IN_ORDER, "few"]
 
 
 def test_pprof_mapping_covers_addresses_outside_the_recorded_range() -> None:

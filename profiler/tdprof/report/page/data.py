@@ -15,8 +15,9 @@ from tdprof.model.arrays import I64
 from tdprof.model.findings import Diagnosis, Findings, MetricTable
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.model.spe import LATENCIES, QUANTILES, FunctionOperations, mean_latency
+from tdprof.profile.call_tree import call_tree
 from tdprof.profile.compare import Comparison
-from tdprof.profile.frames import call_tree, frame_stacks, function_names, group_rows, module_names
+from tdprof.profile.frames import frame_stacks, function_names, group_rows, module_names
 from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.profile.statistics import Z_95
 from tdprof.report.page.change import change_columns
