@@ -68,13 +68,17 @@ class SpeInfo:
 
     ``clock_pairs`` are (counter, CLOCK_MONOTONIC ns) of the same moments: SPE timestamps become times between them.
     ``sampling`` holds [count, enabled ns, running ns] of SAMPLE_POP, SAMPLE_FEED, SAMPLE_FILTRATE and SAMPLE_COLLISION
-    over the recording; without those the PMU lacks, or empty.
+    over the recording; without those the PMU lacks, or empty. ``has_switches``: every context switch of what was
+    recorded is in switches.parquet, so that where there is none the thread stayed the same. ``contexts_name_threads``:
+    context packets hold the ids of the other tables; in a PID namespace they hold the initial one's.
     """
 
     period: int  # operations between samples, as asked for
     events: list[SpeEventInfo]
     clock_pairs: list[list[int]] = field(default_factory=list)
     sampling: dict[str, list[int]] = field(default_factory=dict)
+    has_switches: bool = False
+    contexts_name_threads: bool = True
 
 
 @dataclass(frozen=True, slots=True)

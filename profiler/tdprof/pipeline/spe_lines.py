@@ -108,6 +108,8 @@ def pass_notes(counted: Counted, data: SpeInput) -> list[str]:
     told = {name: count for name, count in counted.threads_from.items() if count and name != NOTHING}
     if told:
         notes.append("threads are known from " + ", ".join(f"{name} ({count})" for name, count in told.items()))
+    if not data.contexts_name_threads:
+        notes.append("context packets are not used: they hold ids of another PID namespace than the recording's")
     return notes
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from arm_spe.tally import Key, Lane, Tallied
 from tdprof.capture.manifest import SpeInfo
-from tdprof.decode.spe.counting import LINE_BYTES, PAGE_BYTES, GroupBy, WordUse, count_records, count_words
+from tdprof.decode.spe.counting import LINE_BYTES, GroupBy, WordUse, count_records, count_words
 from tdprof.decode.spe.data_sources import LEVEL_ORDER
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
@@ -67,7 +67,7 @@ def analyse(
         recorded: how a capture's SPE data was taken, by which records are weighted.
         max_rows: rows before the rest share one.
     """
-    if by in _BLOCKS:
+    if by in (By.ADDRESS, By.PAGE):
         report = _by_block(data, by, workers, max_rows)
     elif by is By.SOURCE:
         report = _by_rows(data, GroupBy(Key.SOURCE), SourceRows(), workers, max_rows)
@@ -83,7 +83,7 @@ def analyse(
     return replace(report, weight=weight_of(recorded, report.total_operations)) if recorded else report
 
 
-_BLOCKS = {By.ADDRESS: LINE_BYTES, By.PAGE: PAGE_BYTES}
+_USUAL_PAGE_BYTES = 4096
 
 
 class _NamedRows(Rows, Protocol):
@@ -101,11 +101,15 @@ def _by_rows(data: SpeInput, by: GroupBy, rows: _NamedRows, workers: int, max_ro
 
 
 def _by_block(data: SpeInput, by: By, workers: int, max_rows: int) -> SpeReport:
-    rows = BlockRows(_BLOCKS[by])
+    block_bytes = LINE_BYTES if by is By.ADDRESS else data.page_bytes or _USUAL_PAGE_BYTES
+    rows = BlockRows(block_bytes)
     placement = Placement(rows, max_rows)
-    counted = count_records(data, GroupBy(Key.ADDRESS, _BLOCKS[by]), placement.place, workers=workers)
+    counted = count_records(data, GroupBy(Key.ADDRESS, block_bytes), placement.place, workers=workers)
     tallied = counted.tallied
     notes = [*pass_notes(counted, data), *room_notes(tallied)]
+    if by is By.PAGE:
+        whose = "the recorded machine's" if data.page_bytes else "the input does not tell the machine's"
+        notes.append(f"pages are of {block_bytes} bytes ({whose})")
     threads = placement.groups_by_row(len(tallied.lanes))
     sharing = None
     if by is By.ADDRESS:

@@ -11,6 +11,7 @@ from tdprof.capture.manifest import Host
 
 MAX_SAMPLE_RATE = "/proc/sys/kernel/perf_event_max_sample_rate"
 _CPUS = Path("/sys/devices/system/cpu")
+_INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h: the same in every kernel
 
 
 def read_text(path: str | Path) -> str:
@@ -47,6 +48,17 @@ def online_cpus() -> list[int]:
     # Containers may hide /sys; a CPU that is left out would lose its samples without a trace.
     listed = re.findall(r"^cpu([0-9]+) ", read_text("/proc/stat"), re.MULTILINE)
     return parse_cpu_list(read_text(_CPUS / "online")) or [int(n) for n in listed] or sorted(os.sched_getaffinity(0))
+
+
+def is_in_initial_pid_namespace(namespace: str | Path = "/proc/self/ns/pid") -> bool:
+    """Whether the ids that the hardware sees, which are the initial namespace's, are those that we see.
+
+    False where it cannot be told: what is not known to be right is not used.
+    """
+    try:
+        return Path(namespace).stat().st_ino == _INITIAL_PID_NAMESPACE
+    except OSError:
+        return False
 
 
 def midr_by_cpu() -> dict[str, str]:

@@ -21,7 +21,7 @@ from tdprof.recorder.bpf import sampler as bpf_sampler
 from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
 from tdprof.recorder.first_files import files_of_command
 from tdprof.recorder.held_programs import HeldPrograms
-from tdprof.recorder.host import describe_host, online_cpus
+from tdprof.recorder.host import describe_host, is_in_initial_pid_namespace, online_cpus
 from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.options import Outcome, RecordOptions
@@ -85,8 +85,9 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             rates = [Rate(period=period) for period in control.periods]
 
         def attach(target: SamplingTarget, groups: list[list[int]] | None) -> AttachedEvents:
-            # Who ran when, for SPE records that no context packet names the thread of.
-            has_switches = options.spe is not None and target.is_system_wide
+            # Who ran when, for SPE records that no context packet names the thread of: the kernel swaps the events of
+            # tasks that inherited the same ones instead of stopping them, so a buffer's records may be of many tasks.
+            has_switches = options.spe is not None
             return AttachedEvents(choice.events, target, rates, cpus, programs, groups, has_switches=has_switches)
 
         target = SamplingTarget([workload.pid], starts_at_exec=True) if workload else SamplingTarget(tasks)
@@ -155,7 +156,7 @@ def _spe_info(options: SpeOptions, spe: SpeEvents) -> SpeInfo:
         for pmu in find_spe_pmus()
         if pmu.name in spe.events
     ]
-    return SpeInfo(options.period, events)
+    return SpeInfo(options.period, events, has_switches=True, contexts_name_threads=is_in_initial_pid_namespace())
 
 
 def idle_groups(topdown: TopdownInfo | None, totals: Sequence[Count | None]) -> Iterator[str]:

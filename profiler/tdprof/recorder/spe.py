@@ -5,9 +5,9 @@ describes them. Raw bytes are kept; decoding is for later.
 """
 
 import contextlib
+import ctypes
 import errno
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -187,7 +187,7 @@ class SpeEvents:
         self.rings: dict[int, list[AuxRing]] = {}
         self.notes: list[str] = []
         self._closing = contextlib.ExitStack()
-        self._counter = getattr(load_native(), "tdprof_read_counter", None)
+        self._clock_pair = getattr(load_native(), "tdprof_clock_pair", None)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for pmu in pmus:
@@ -279,11 +279,10 @@ class SpeEvents:
 
     def clock_pair(self) -> tuple[int, int] | None:
         """(counter, CLOCK_MONOTONIC ns) of one moment, by which timestamps become times; None without native code."""
-        if self._counter is None or (count := int(self._counter())) == 0:
+        count, ns = ctypes.c_uint64(), ctypes.c_uint64()
+        if self._clock_pair is None or self._clock_pair(pe.CLOCK_MONOTONIC, count, ns):
             return None
-        before = time.monotonic_ns()
-        count = int(self._counter())
-        return count, (before + time.monotonic_ns()) // 2
+        return count.value, ns.value
 
     def close(self) -> None:
         """Unmap and close everything."""

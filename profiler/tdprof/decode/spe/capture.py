@@ -2,21 +2,22 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import SPE_SPANS, table_file
 from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
-from tdprof.capture.tables import COPY_AGAIN, TableWriter, read_table
+from tdprof.capture.tables import COPY_AGAIN, TableWriter, read_side_table, read_table
 from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.decode.perf.layout import NOT_RECORDED
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
-from tdprof.decode.spe.switches import switches_of_table, switches_table
+from tdprof.decode.spe.switches import Switches, switches_of_table, switches_table
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.own_folder import OwnFolder
@@ -80,10 +81,14 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
         partial=int(((flags & PARTIAL) != 0).sum()),
         collided=int(((flags & COLLISION) != 0).sum()),
     )
+    has_table = (folder / table_file("switches")).exists()
+    switches = switches_of_table(read_table(folder, "switches")) if has_table else {}
+    conversion = conversion_of(manifest.spe.clock_pairs)
+    owned = _cpus_of_owners(folder, manifest, table, switches, conversion)
     files = MappedFiles()
     with files.checked():
         spans = []
-        for cpu, buffer, rows in _runs(table, is_per_task=not manifest.is_system_wide):
+        for cpu, buffer, rows in _runs(table, owned):
             data = _mapped(folder / SPE_FOLDER / aux_file(cpu, buffer), files)
             read_to = 0
             for tid, wanted, end in rows:
@@ -94,9 +99,37 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
                 if start < min(end, len(data)):
                     known_cpu = None if cpu == NOT_RECORDED else cpu
                     spans.append(AuxSpan(data[start:end], start, known_cpu, tid, _midr_of(manifest, known_cpu)))
-        has_switches = (folder / table_file("switches")).exists()
-        switches = switches_of_table(read_table(folder, "switches")) if has_switches else {}
-        yield SpeInput(spans, conversion_of(manifest.spe.clock_pairs), losses, switches, files)
+        yield SpeInput(
+            spans,
+            conversion,
+            losses,
+            switches,
+            files,
+            contexts_name_threads=manifest.spe.contexts_name_threads,
+            page_bytes=manifest.host.page_bytes or None,
+        )
+
+
+def _cpus_of_owners(
+    folder: Path,
+    manifest: Manifest,
+    spans: pa.Table,
+    switches: Mapping[int, Switches],
+    conversion: TimeConversion | None,
+) -> Set[int]:
+    """CPUs of which each span's records are of the thread that ran when the span ended.
+
+    Not where there may be several: the kernel swaps events that tasks inherited from the same one instead of stopping
+    them (`perf_event_context_sched_out`), and a span then goes on with another task's records.
+    """
+    if manifest.is_system_wide or manifest.spe is None:
+        return frozenset()
+    cpus = set(pc.unique(spans["cpu"]).to_pylist())
+    if manifest.spe.has_switches and conversion is not None:
+        return cpus - set(switches)
+    processes, unreadable = read_side_table(folder, "processes")
+    has_one_thread = not unreadable and pc.count_distinct(processes["tid"]).as_py() <= 1
+    return cpus if has_one_thread else cpus & {NOT_RECORDED}  # a buffer of no CPU is one task's, which nobody inherits
 
 
 def _midr_of(manifest: Manifest, cpu: int | None) -> int | None:
@@ -106,8 +139,13 @@ def _midr_of(manifest: Manifest, cpu: int | None) -> int | None:
     return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text) else None
 
 
-def _runs(table: pa.Table, *, is_per_task: bool) -> Iterator[tuple[int, int, list[tuple[int | None, int, int]]]]:
-    """For each buffer (cpu, number, pieces): pieces (tid, start, end) of adjoining spans that belong together."""
+def _runs(table: pa.Table, owned: Set[int]) -> Iterator[tuple[int, int, list[tuple[int | None, int, int]]]]:
+    """For each buffer (cpu, number, pieces): pieces (tid, start, end) of adjoining spans that belong together.
+
+    Args:
+        table: the spans.
+        owned: CPUs whose spans are each of the thread that the table names.
+    """
     columns = {name: table[name].to_numpy() for name in ("cpu", "buffer", "tid", "offset", "size", "flags")}
     order = np.lexsort((columns["offset"], columns["buffer"], columns["cpu"]))
     rows = zip(*(columns[name][order].tolist() for name in columns), strict=True)
@@ -119,7 +157,7 @@ def _runs(table: pa.Table, *, is_per_task: bool) -> Iterator[tuple[int, int, lis
             if current is not None:
                 yield *current, pieces
             current, pieces, is_open = (cpu, buffer), [], False
-        owner = tid if is_per_task and tid != NOT_RECORDED else None
+        owner = tid if cpu in owned and tid != NOT_RECORDED else None
         if is_open and pieces[-1][0] == owner and pieces[-1][2] == offset:
             pieces[-1] = (owner, pieces[-1][1], offset + size)
         elif size:

@@ -21,7 +21,6 @@ from tdprof.model.arrays import U64
 from tdprof.model.spe import NO_TID
 
 LINE_BYTES = 64
-PAGE_BYTES = 4096
 _BATCH_RECORDS = 1 << 14
 _SHARED_BATCH_RECORDS = 1 << 15  # of batches that another reader groups in Arrow, whose cost is per batch
 _CONTEXT, _BUFFER, _SWITCHES = "context packets", "the buffer's owner", "context switches"
@@ -57,6 +56,12 @@ class Counted:
     tallied: Tallied
     counts: DecodeCounts
     threads_from: dict[str, int]
+
+
+def _hide_foreign_contexts(batch: RecordBatch, source: SpeInput) -> None:
+    """Take context packets that name nobody we know out of a batch, in its own memory."""
+    if not source.contexts_name_threads:
+        batch["present"].view(np.uint32)[:] &= ~_HAS_CONTEXT
 
 
 def _switched_to(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> U64 | None:
@@ -104,6 +109,7 @@ class _Worker:
         rules.thread = NO_TID if span.tid is None else span.tid
         decoder = RecordDecoder(span.data, memory=self._memory)
         for batch in decoder:
+            _hide_foreign_contexts(batch, self._source)
             before = self._tally.with_context
             switched_to = _switched_to(batch, span, self._source)
             self._tally.add(batch, rules, switched_to)
@@ -214,4 +220,5 @@ def _batches(source: SpeInput) -> Iterator[tuple[RecordBatch, AuxSpan]]:
     memory = ColumnMemory(_BATCH_RECORDS)
     for span in source.spans:
         for batch in RecordDecoder(span.data, memory=memory):
+            _hide_foreign_contexts(batch, source)
             yield batch, span

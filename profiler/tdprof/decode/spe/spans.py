@@ -76,6 +76,8 @@ class SpeInput:
         losses: what the kernel said.
         switches: context switches by CPU, in perf's clock; empty if they were not recorded.
         files: where the spans lie; to be checked before what was made of them is shown.
+        contexts_name_threads: context packets hold the ids by which the recording knows threads.
+        page_bytes: of the recorded machine, None if the input does not tell.
     """
 
     spans: Sequence[AuxSpan]
@@ -83,6 +85,8 @@ class SpeInput:
     losses: AuxLosses = field(default_factory=AuxLosses)
     switches: Mapping[int, Switches] = field(default_factory=dict)
     files: MappedFiles = field(default_factory=MappedFiles)
+    contexts_name_threads: bool = True
+    page_bytes: int | None = None
 
     @property
     def total_bytes(self) -> int:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from builders.capture_tables import table
 from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State
-from tdprof.capture.schema import SPE_SPANS
+from tdprof.capture.schema import PROCESSES, SPE_SPANS, SWITCHES
 from tdprof.decode.spe.capture import conversion_of, open_spe, pairs_of, store_spe
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.decode.spe.table import time_ns
@@ -24,12 +25,14 @@ SPE = SpeInfo(4096, [])
 MANIFEST = Manifest(HOST, [], [], False, [], Rung.BPF_PMU, "", 0, 0, 0, None, spe=SPE, state=State.COMPLETE)  # type: ignore[arg-type]
 
 
-def capture(folder: Path, files: dict[str, bytes], *rows: tuple) -> Path:
+def capture(folder: Path, files: dict[str, bytes], *rows: tuple, **more: pa.Table) -> Path:
     (folder / "spe").mkdir()
     for name, data in files.items():
         (folder / "spe" / name).write_bytes(data)
     with table_writer(folder) as writer:
         writer.write("spe_spans", table(SPE_SPANS, rows))
+        for name, rows_of_it in more.items():
+            writer.write(name, rows_of_it)
     return folder
 
 
@@ -54,6 +57,36 @@ def test_adjoining_spans_of_a_task_are_one_and_padding_between_is_left_out(tmp_p
         (0, None, midr, 0, data[:12]),
         (0, None, midr, 16, data[16:32]),
     ]
+
+
+CLOCKS = [[0, 0], [1 << 40, 1 << 40]]
+
+
+def with_tables(folder: Path, threads: tuple[int, ...], switches: tuple[tuple, ...] = ()) -> Path:
+    """A capture of two spans of CPU 0 that end while 71 runs, and one of CPU 1."""
+    rows = [(1, 0, 0, 7, 71, 0, 8, 0), (2, 0, 0, 7, 71, 8, 8, 0), (3, 1, 0, 7, 70, 0, 8, 0)]
+    tables = {"processes": table(PROCESSES, [(5, "fork", 7, tid, 7, 7, None) for tid in threads])}
+    if switches:
+        tables["switches"] = table(SWITCHES, switches)
+    return capture(folder, {"cpu0.0.aux": bytes(16), "cpu1.0.aux": bytes(8)}, *rows, **tables)
+
+
+def test_a_span_is_of_who_ended_it_only_where_nobody_else_was_recorded(tmp_path: Path) -> None:
+    """The kernel swaps inherited events between tasks without ending a span."""
+    for name, threads in (("one", (71,)), ("two", (70, 71))):
+        (tmp_path / name).mkdir()
+        with_tables(tmp_path / name, threads)
+    assert [row[1] for row in spans(tmp_path / "one")] == [71, 70]
+    assert [row[1] for row in spans(tmp_path / "two")] == [None, None]
+
+
+def test_switches_decide_wherever_there_were_any(tmp_path: Path) -> None:
+    with_tables(tmp_path, (70, 71), ((0, 0, 70), (100, 0, 71)))
+    told = replace(MANIFEST, spe=replace(SPE, has_switches=True, clock_pairs=CLOCKS))
+    # Nobody was switched to on CPU 1: who ended its span wrote all of it.
+    assert [row[:2] for row in spans(tmp_path, told)] == [(0, None), (1, 70)]
+    without_clock = replace(told, spe=replace(SPE, has_switches=True))
+    assert [row[:2] for row in spans(tmp_path, without_clock)] == [(0, None), (1, None)]
 
 
 def test_nothing_is_joined_to_a_span_that_ends_within_a_record(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,12 @@ from tdprof.capture.tables import read_table
 from tdprof.cli.import_ import command as import_command
 from tdprof.cli.spe import command
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT, NOT_RECORDED, SIDE_BAND
+from tdprof.decode.spe.counting import LINE_BYTES, count_words
+from tdprof.decode.spe.spans import open_perf_data
 from tdprof.decode.spe.switches import Switches, switch_rows, switches_of, switches_of_table, switches_table
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.spe import NO_TID
+from tdprof.pipeline.spe_report import By, analyse
 
 OUT, IN = MISC_SWITCH_OUT, 0
 
@@ -108,6 +112,19 @@ def recording(tmp_path: Path) -> Path:
     path = tmp_path / "perf.data"
     path.write_bytes(writer.file(data))
     return path
+
+
+def test_contexts_of_another_namespace_are_not_used(recording: Path) -> None:
+    """The first record's context packet names 70, which nobody is here."""
+    with open_perf_data(recording) as source:
+        inside = replace(source, contexts_name_threads=False)
+        found = {}
+        for data in (source, inside):
+            words = count_words(data, np.array([0x1000 // LINE_BYTES], np.uint64))
+            found[data.contexts_name_threads] = dict(zip(words.tid.tolist(), words.count.tolist(), strict=True))
+            result = analyse(data, By.SOURCE, None, workers=1)
+            assert any("another PID namespace" in note for note in result.notes) is not data.contexts_name_threads
+    assert found == {True: {70: 1, 7: 5, 8: 3, NO_TID: 1}, False: {7: 6, 8: 3, NO_TID: 1}}
 
 
 def report(path: Path) -> tuple[dict[str, dict], list[str]]:
