@@ -55,3 +55,32 @@ def test_samples_are_of_the_thread_that_was_switched_to(tmp_path: Path) -> None:
             assert (switches[cpu].thread_at(samples.time_ns[mine]) == samples.tid[mine]).all()
             assert len(switches[cpu].time_ns) > 100
     assert checked > 200
+
+
+def test_no_record_leaves_a_ring_unseen(tmp_path: Path) -> None:
+    """Programs that are gone in a moment are held by what a look at the rings tells."""
+    seen: list[bytes] = []
+    looked = 0
+    cpu = online_cpus()[0]
+
+    def look(records: bytes) -> None:
+        nonlocal looked
+        looked += 1
+        seen.append(records)
+        time.sleep(0.002)  # while more comes
+
+    with (
+        AttachedEvents(
+            [parse_event("cpu-clock")], SamplingTarget([-1]), [Rate(4000)], [cpu], None, has_switches=True
+        ) as attached,
+        SpoolWriter(OwnFolder.open(tmp_path)) as spool,
+    ):
+        attached.enable()
+        for _ in range(100):
+            attached.drain(spool, look)
+        attached.disable()
+        attached.drain(spool, look)
+    (path,) = tmp_path.rglob("ring.*.perf")
+    assert looked == 101
+    assert len([records for records in seen if records]) > 50
+    assert b"".join(seen) == path.read_bytes()

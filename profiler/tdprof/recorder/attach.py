@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -328,10 +328,10 @@ class AttachedEvents:
         """Samples for which a ring buffer had no room, also those after which nothing more was written to it."""
         return sum(pe.read_lost(fd) for fds in self.sampling for fd in fds)
 
-    def drain(self, spool: SpoolWriter) -> None:
-        """Append every ring's records to its file."""
+    def drain(self, spool: SpoolWriter, seen: Callable[[bytes], None] | None = None) -> None:
+        """Append every ring's records to its file, after ``seen`` has been called with them."""
         for cpu, ring in self.rings.items():
-            ring.drain(spool.descriptor(RING_FILE.format(cpu=cpu)))
+            ring.drain(spool.descriptor(RING_FILE.format(cpu=cpu)), seen)
 
     def close(self) -> None:
         """Unmap and close everything."""

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -16,6 +17,9 @@ from tdprof.recorder.identity import HeldProcess, Identity, call_as
 
 # Each holds a descriptor, and keeps a file system from being unmounted while the recording runs.
 _MOST_HELD = 512
+# Of a program that is run thousands of times, some run is long enough, or none matters.
+_MOST_TRIES = 16
+_MOST_TRIED = 8 * _MOST_HELD
 # struct perf_event_header of PERF_RECORD_MMAP2: type 10; misc PERF_RECORD_MISC_USER | PERF_RECORD_MISC_MMAP_BUILD_ID.
 # Searched for rather than walked to: rings hold samples, too. What only looks like a record leads to no file.
 _HEADER = re.compile(rb"\x0a\0\0\0\x02\x40", re.DOTALL)
@@ -34,18 +38,22 @@ class HeldPrograms:
     """What was mapped, by build-id. Use as a context manager."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held | None] = {}  # None: it could not be had, and need not be tried again
+        self._held: dict[str, _Held] = {}
+        self._tries: Counter[str] = Counter()  # that failed: whoever mapped it was gone, or may not read it
         self._left_out: set[str] = set()
 
     def look(self, records: bytes) -> None:
         """Hold what perf records say was mapped, as far as it still is."""
         for pid, address, length, build_id in _mapped_programs(records):
-            if build_id in self._held or len(self._left_out) >= _MOST_HELD:
+            if build_id in self._held or self._tries[build_id] >= _MOST_TRIES or len(self._left_out) >= _MOST_HELD:
                 continue
             if len(self._held) >= _MOST_HELD:
                 self._left_out.add(build_id)
                 continue
-            self._held[build_id] = _hold(pid, address, length)
+            if held := _hold(pid, address, length):
+                self._held[build_id] = held
+            elif len(self._tries) < _MOST_TRIED:
+                self._tries[build_id] += 1
 
     def notes(self) -> list[str]:
         """What a user should know of it."""
@@ -54,7 +62,7 @@ class HeldPrograms:
         return [f"{len(self._left_out)} programs were not held while they ran: those deleted since have no names"]
 
     def __contains__(self, build_id: str) -> bool:
-        return self._held.get(build_id) is not None
+        return build_id in self._held
 
     def open(self, build_id: str) -> FileBytes:
         """The program, with the rights of the process that mapped it.
@@ -69,17 +77,14 @@ class HeldPrograms:
 
     def user_of(self, build_id: str) -> int:
         """Whose process mapped a program that is held."""
-        held = self._held[build_id]
-        assert held is not None
-        return held.identity.uid
+        return self._held[build_id].identity.uid
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         for held in self._held.values():
-            if held:
-                os.close(held.fd)
+            os.close(held.fd)
         self._held.clear()
 
 

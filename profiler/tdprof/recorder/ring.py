@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+from collections.abc import Callable
 from typing import Self
 
 PAGE_BYTES = mmap.PAGESIZE
@@ -50,13 +51,17 @@ class PerfRing:
         first, size = start % self.data_bytes, head - start
         return bytes(self._data[first : first + size]) + bytes(self._data[: max(0, first + size - self.data_bytes)])
 
-    def drain(self, out_fd: int) -> int:
+    def drain(self, out_fd: int, seen: Callable[[bytes], None] | None = None) -> int:
         """Append all complete records to a file; returns the number of bytes.
+
+        With ``seen`` none leaves the ring before it has been called with it, here or after a `look`.
 
         ``os.writev`` gives up the interpreter lock before the system call; the lock's atomic operations keep the
         kernel's reads of the data behind our read of the head.
         """
-        head, tail = self._words[_DATA_HEAD], self._words[_DATA_TAIL]
+        if seen:
+            seen(self.look())
+        head, tail = self._looked if seen else self._words[_DATA_HEAD], self._words[_DATA_TAIL]
         size = head - tail
         if size == 0:
             return 0

@@ -391,7 +391,7 @@ class _Run:
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
 
     def _drain_rings(self) -> None:
-        self.attached.drain(self.spool)
+        self.attached.drain(self.spool, self.held.look)
         if self.spe:
             self.spe.drain(self.spool)
             if not self.is_stopping:
