@@ -13,7 +13,9 @@ from tdprof.errors import TdprofError
 from tdprof.model.profile import Profile
 from tdprof.profile.compare import Basis, Comparison, Match, compare
 from tdprof.profile.frames import frame_stacks
-from tdprof.report.comparison.text import render_csv, render_json, render_text
+from tdprof.report.comparison.csv import render_csv
+from tdprof.report.comparison.json import render_json
+from tdprof.report.comparison.text import render_text
 
 
 def compared(a: Profile, b: Profile, basis: Basis | None = None) -> Comparison | None:

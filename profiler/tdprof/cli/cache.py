@@ -2,19 +2,21 @@
 
 import json
 import re
-import sys
 import time
+from collections.abc import Iterator, Sequence
 
 import click
 
-from tdprof.cli.output import refuse_two_forms, standard_output
+from tdprof.cli.form import Output, output_options, print_plain
 from tdprof.errors import TdprofError
 from tdprof.model.events import Unit
-from tdprof.report.profile.csv import write_rows
+from tdprof.report.csv_lines import write_rows
 from tdprof.report.summary import format_value
 from tdprof.symbolize import SymbolCache
+from tdprof.symbolize.cache import CacheEntry
 from tdprof.text import plural
 
+_COLUMNS = ("build_id", "size_bytes", "used_s")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -31,9 +33,8 @@ def _shown(size_bytes: int) -> str:
 
 @click.command("cache")
 @click.option("--prune", "keep", metavar="SIZE", help="Remove what was used longest ago until SIZE is left (500M, 0).")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values: a row for each entry.")
-def command(keep: str | None, as_json: bool, as_csv: bool) -> None:
+@output_options(json="Print one JSON object.", csv="Comma-separated values: a row for each entry.")
+def command(keep: str | None, output: Output) -> None:
     """Show what tdprof keeps of the debug data that it has read, so that the next report is fast.
 
     \b
@@ -44,31 +45,32 @@ def command(keep: str | None, as_json: bool, as_csv: bool) -> None:
     It never grows beyond 2 GiB, and removing it costs only time. Entries are checked before use, and read again when
     the debug data they come from changes.
     """
-    refuse_two_forms(as_json=as_json, as_csv=as_csv)
     cache = SymbolCache.default()
     removed = cache.prune(_size(keep)) if keep is not None else []
-    entries = cache.entries()
+    entries = list(reversed(cache.entries()))
+    print_plain(
+        output.form,
+        json=lambda: [_json(cache, entries, removed)],
+        csv=lambda: write_rows(_COLUMNS, ([getattr(entry, name) for name in _COLUMNS] for entry in entries)),
+        text=lambda: (f"{line}\n" for line in _lines(cache, entries, removed)),
+    )
+
+
+def _json(cache: SymbolCache, entries: Sequence[CacheEntry], removed: Sequence[CacheEntry]) -> str:
+    listed = [{name: getattr(entry, name) for name in _COLUMNS} for entry in entries]
+    content = {"folder": str(cache.folder), "limit_bytes": cache.limit_bytes, "entries": listed}
+    return json.dumps(content | {"removed": [entry.build_id for entry in removed]}, indent=2) + "\n"
+
+
+def _lines(cache: SymbolCache, entries: Sequence[CacheEntry], removed: Sequence[CacheEntry]) -> Iterator[str]:
+    if removed:
+        freed = sum(entry.size_bytes for entry in removed)
+        yield f"removed {plural(len(removed), 'file', 's')}, {_shown(freed)}"
+    if why := cache.refusal():
+        yield f"not used: {why}"
     total = sum(entry.size_bytes for entry in entries)
-    with standard_output():
-        if as_json:
-            listed = [
-                {"build_id": entry.build_id, "size_bytes": entry.size_bytes, "used_s": entry.used_s}
-                for entry in reversed(entries)
-            ]
-            content = {"folder": str(cache.folder), "limit_bytes": cache.limit_bytes, "entries": listed}
-            print(json.dumps(content | {"removed": [entry.build_id for entry in removed]}, indent=2))
-            return
-        if as_csv:
-            rows = ([entry.build_id, entry.size_bytes, entry.used_s] for entry in reversed(entries))
-            sys.stdout.writelines(write_rows(["build_id", "size_bytes", "used_s"], rows))
-            return
-        if removed:
-            freed = sum(entry.size_bytes for entry in removed)
-            print(f"removed {plural(len(removed), 'file', 's')}, {_shown(freed)}")
-        held = f"{_shown(total)} of at most {_shown(cache.limit_bytes)}"
-        if why := cache.refusal():
-            print(f"not used: {why}")
-        print(f"{cache.folder}: {plural(len(entries), 'file', 's')}, {held}")
-        for entry in reversed(entries):
-            used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used_s))
-            print(f"  {entry.build_id}  {_shown(entry.size_bytes):>10}  last used {used}")
+    held = f"{_shown(total)} of at most {_shown(cache.limit_bytes)}"
+    yield f"{cache.folder}: {plural(len(entries), 'file', 's')}, {held}"
+    for entry in entries:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used_s))
+        yield f"  {entry.build_id}  {_shown(entry.size_bytes):>10}  last used {used}"

@@ -1,7 +1,6 @@
 """`tdprof diff`: what changed between two captures, and whether a build should fail for it."""
 
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -10,8 +9,9 @@ from pathlib import Path
 import click
 
 from tdprof.capture.manifest import Host, Manifest, State
+from tdprof.cli.form import Output, output_options, print_result
 from tdprof.cli.loading import load_with_findings, open_input, symbol_options
-from tdprof.cli.output import print_rendered, refuse_two_forms, standard_output, waiting
+from tdprof.cli.output import waiting
 from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
@@ -21,7 +21,9 @@ from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.compare import Basis, Comparison, compare
 from tdprof.profile.compare.conditions import find_breaches, parse_condition
 from tdprof.profile.compare.significance import DEFAULT_NOISE_PERCENT
-from tdprof.report.comparison.text import describe_breach, render_csv, render_json, render_text
+from tdprof.report.comparison.csv import render_csv
+from tdprof.report.comparison.json import render_json
+from tdprof.report.comparison.text import describe_breach, render_text
 
 FAIL_ON_HELP = (
     "Exit with 1 if that changed, significantly: [FUNCTION:]QUANTITY>NUMBER[%], with < and a negative NUMBER for a "
@@ -33,15 +35,13 @@ FAIL_ON_HELP = (
 @click.command("diff")
 @click.argument("a", type=click.Path(path_type=Path), metavar="A")
 @click.argument("b", type=click.Path(path_type=Path), metavar="B")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all values, intervals and tests.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, a line for each value.")
-@click.option("--fail-on", "fail_on", multiple=True, metavar="EXPRESSION", help=FAIL_ON_HELP)
-@click.option(
-    "--limit",
-    type=click.IntRange(0),
-    metavar="N",
-    help=f"The most functions to print; 0 for all ({DEFAULT_LIMIT}, with --json and --csv all).",
+@output_options(
+    json="Print one JSON object with all values, intervals and tests.",
+    csv="Print comma-separated values, a line for each value.",
+    limit=f"The most functions to print; 0 for all ({DEFAULT_LIMIT}, with --json and --csv all).",
+    has_pager=True,
 )
+@click.option("--fail-on", "fail_on", multiple=True, metavar="EXPRESSION", help=FAIL_ON_HELP)
 @click.option("-e", "--event", metavar="EVENT", help="The event whose changes lead the table (the first in common).")
 @click.option(
     "--basis",
@@ -56,19 +56,15 @@ FAIL_ON_HELP = (
     metavar="PERCENT",
     help=f"How much two runs of one program differ on this machine ({DEFAULT_NOISE_PERCENT:g}); see docs/diff.md.",
 )
-@click.option("--no-pager", is_flag=True, help="Print to the terminal at once, not through PAGER (less).")
 @symbol_options
 def command(
     a: Path,
     b: Path,
-    as_json: bool,
-    as_csv: bool,
+    output: Output,
     fail_on: Sequence[str],
-    limit: int | None,
     event: str | None,
     basis: str | None,
     noise_percent: float,
-    no_pager: bool,
     symbols: SymbolOptions,
 ) -> int:
     """Compare capture B with capture A: what each function, and the whole program, takes more or less of.
@@ -81,7 +77,6 @@ def command(
 
     The exit status is 0 if no --fail-on holds, 1 if one does, 2 if the captures cannot be compared.
     """
-    refuse_two_forms(as_json=as_json, as_csv=as_csv)
     with _status_2():
         conditions = [parse_condition(text) for text in fail_on]
         loaded = [_load(path, symbols) for path in (a, b)]
@@ -108,17 +103,12 @@ def command(
                 raise TdprofError(f"cannot judge --fail-on: {doubts[0]}", hint="name two captures of one program")
         comparison = replace(comparison, notes=[*doubts, *comparison.notes])
         breaches = find_breaches(comparison, conditions)
-    if as_json or as_csv:
-        with standard_output():
-            if as_json:
-                sys.stdout.writelines(render_json(comparison, sides, breaches, event=leading, limit=limit or 0))
-            else:
-                sys.stdout.writelines(render_csv(comparison, event=leading, limit=limit or 0))
-    else:
-        rows = DEFAULT_LIMIT if limit is None else limit
-        print_rendered(
-            lambda console: render_text(comparison, sides, console, limit=rows, event=leading), may_page=not no_pager
-        )
+    print_result(
+        output,
+        json=lambda: render_json(comparison, sides, breaches, event=leading, limit=output.rows()),
+        csv=lambda: render_csv(comparison, event=leading, limit=output.rows()),
+        text=lambda console: render_text(comparison, sides, console, limit=output.rows(DEFAULT_LIMIT), event=leading),
+    )
     for breach in breaches:
         say(f"tdprof: --fail-on {describe_breach(breach)}")
     return 1 if breaches else 0

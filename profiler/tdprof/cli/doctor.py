@@ -1,20 +1,19 @@
 """`tdprof doctor`: what this machine can record, what is missing, and the commands that fix it."""
 
 import json
-import sys
+from collections.abc import Iterator
 from dataclasses import asdict, fields
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tdprof.capture.manifest import Rung
-from tdprof.cli.output import refuse_two_forms, standard_output
+from tdprof.cli.form import Output, output_options, print_result
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.examination import Examination, examine
 from tdprof.recorder.readiness.machine import Machine
-from tdprof.report.profile.csv import write_rows
+from tdprof.report.columns import Column, as_text, format_table
+from tdprof.report.csv_lines import write_rows
 
 RUNG_TEXT = {
     Rung.BPF_PMU: "BPF on PMU events: everything tdprof can do",
@@ -30,9 +29,10 @@ _STYLE = {
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table, for scripts.")
-@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values: a row for each check.")
-def command(as_json: bool, as_csv: bool) -> int:
+@output_options(
+    json="One JSON object instead of a table, for scripts.", csv="Comma-separated values: a row for each check."
+)
+def command(output: Output) -> int:
     """Check all that recording needs and say for each failing point what it costs and what fixes it.
 
     \b
@@ -49,46 +49,28 @@ def command(as_json: bool, as_csv: bool) -> int:
 
     The exit status is 0 if recording works on some rung, 1 if it does not.
     """
-    refuse_two_forms(as_json=as_json, as_csv=as_csv)
     examination = examine(Machine())
-    with standard_output():
-        if as_json:
-            print(json.dumps(asdict(examination), indent=1))
-        elif as_csv:
-            names = [each.name for each in fields(Check)]
-            rows = ([getattr(check, name) for name in names] for check in examination.checks)
-            sys.stdout.writelines(write_rows(names, rows))
-        else:
-            _print(examination, Console(highlight=False))
+    names = [each.name for each in fields(Check)]
+    print_result(
+        output,
+        json=lambda: [json.dumps(asdict(examination), indent=1), "\n"],
+        csv=lambda: write_rows(names, ([getattr(check, name) for name in names] for check in examination.checks)),
+        text=lambda console: as_text(console, _lines(examination, console.width)),
+    )
     return 0 if examination.rung else 1
 
 
-def _print(examination: Examination, console: Console) -> None:
+def _lines(examination: Examination, width: int) -> Iterator[Text]:
     if examination.rung:
-        verdict = Text.assemble("Recording works, with ", (RUNG_TEXT[examination.rung], "bold"))
+        yield Text.assemble("Recording works, with ", (RUNG_TEXT[examination.rung], "bold"))
     else:
-        verdict = Text("Recording does not work here", "bold red")
-    console.print(verdict, soft_wrap=True)
-    console.print(Text(f"({examination.reason})"), soft_wrap=True)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("status")
-    table.add_column("check", no_wrap=True)
-    table.add_column("finding", overflow="fold")
-    for check in examination.checks:
-        table.add_row(Text(check.status, _STYLE[check.status]), check.name, Text(check.detail))
-    console.print()
-    if not console.is_terminal:
-        console.width = 1000  # a pipe has no width: nothing is broken into lines there
-    with console.capture() as capture:
-        console.print(table)
-    console.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+        yield Text("Recording does not work here", "bold red")
+    yield from [Text(f"({examination.reason})"), Text()]
+    columns = [Column("status"), Column("check"), Column("finding", wraps=True)]
+    rows = ((Text(check.status, _STYLE[check.status]), check.name, check.detail) for check in examination.checks)
+    yield from format_table(columns, rows, width)
     for check in examination.checks:
         if check.cost or check.fix:
-            _print_remedy(check, console)
-
-
-def _print_remedy(check: Check, console: Console) -> None:
-    console.print()
-    console.print(Text.assemble((check.name, _STYLE[check.status]), f": {check.cost}"), soft_wrap=True)
-    if check.fix:
-        console.print(Text.assemble("  fix: ", (check.fix, "bold")), soft_wrap=True)
+            yield from [Text(), Text.assemble((check.name, _STYLE[check.status]), f": {check.cost}")]
+        if check.fix:
+            yield Text.assemble("  fix: ", (check.fix, "bold"))

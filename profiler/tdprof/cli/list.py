@@ -1,9 +1,7 @@
 """`tdprof list`: what the catalogs know of a core."""
 
 import json
-import sys
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,10 @@ from tdprof.catalog.entries import Catalog, CatalogEvent, Metric, MetricGroup
 from tdprof.catalog.midr import read_core_types
 from tdprof.catalog.tree import tree_nodes
 from tdprof.cli.core_options import core_options, required_catalog
-from tdprof.cli.output import refuse_two_forms, standard_output
+from tdprof.cli.form import Form, Output, output_options, print_plain
 from tdprof.cli.standard_error import say
 from tdprof.report.columns import format_columns
-from tdprof.report.profile.csv import write_rows
+from tdprof.report.csv_lines import write_rows
 
 Json = dict[str, Any]
 
@@ -25,11 +23,11 @@ Json = dict[str, Any]
 @click.command("list", short_help="what is known of a core: events, metrics, groups, tree")
 @click.argument("what", type=click.Choice(["cpus", "events", "metrics", "groups", "tree"]))
 @core_options
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable: one array of objects.")
-@click.option(
-    "--csv", "as_csv", is_flag=True, help="Comma-separated values: a row for each; lists joined by semicolons."
+@output_options(
+    json="Machine-readable: one array of objects.",
+    csv="Comma-separated values: a row for each; lists joined by semicolons.",
 )
-def command(what: str, cpu: str, catalog_file: Path | None, as_json: bool, as_csv: bool) -> None:
+def command(what: str, cpu: str, catalog_file: Path | None, output: Output) -> None:
     """Show what the catalogs know of a core.
 
     \b
@@ -38,38 +36,28 @@ def command(what: str, cpu: str, catalog_file: Path | None, as_json: bool, as_cs
     tdprof list metrics --cpu v1 --json   every metric with its formula, for scripts
     tdprof list tree --cpu n3             which metric leads to which
     """
-    refuse_two_forms(as_json=as_json, as_csv=as_csv)
-    form = ListForm.JSON if as_json else ListForm.CSV if as_csv else ListForm.TEXT
     if what == "cpus":
-        _print(_cpus(), _cpu_lines, form)
+        _print(_cpus(), _cpu_lines, output.form)
         return
     choice = required_catalog(cpu, catalog_file)
     for note in choice.notes:
         say(f"tdprof: {choice.catalog.title}: {note}")
     objects, lines = _VIEWS[what]
-    _print(objects(choice.catalog), lines, form)
+    _print(objects(choice.catalog), lines, output.form)
 
 
-class ListForm(Enum):
-    """How a list is printed."""
+def _print(objects: list[Json], lines: Callable[[list[Json]], list[str]], form: Form) -> None:
+    print_plain(
+        form,
+        json=lambda: [json.dumps(objects, indent=1, ensure_ascii=False), "\n"],
+        csv=lambda: _csv(objects),
+        text=lambda: (f"{line}\n" for line in lines(objects)),
+    )
 
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
 
-
-def _print(objects: list[Json], lines: Callable[[list[Json]], list[str]], form: ListForm) -> None:
-    with standard_output():
-        match form:
-            case ListForm.TEXT:
-                click.echo("\n".join(lines(objects)))
-            case ListForm.JSON:
-                click.echo(json.dumps(objects, indent=1, ensure_ascii=False))
-            case ListForm.CSV:
-                heading = list(dict.fromkeys(key for each in objects for key in each))
-                sys.stdout.writelines(
-                    write_rows(heading, ([_cell(each.get(key)) for key in heading] for each in objects))
-                )
+def _csv(objects: list[Json]) -> Iterator[str]:
+    heading = list(dict.fromkeys(key for each in objects for key in each))
+    return write_rows(heading, ([_cell(each.get(key)) for key in heading] for each in objects))
 
 
 def _cell(value: Any) -> Any:

@@ -26,12 +26,6 @@ CAPTURE_HELP = (
 PIPE_COLUMNS = 100_000
 
 
-def refuse_two_forms(*, as_json: bool, as_csv: bool) -> None:
-    """Raises TdprofError where both were asked for."""
-    if as_json and as_csv:
-        raise TdprofError("--json and --csv exclude each other", hint="give one of them", status=2)
-
-
 @contextlib.contextmanager
 def standard_output() -> Iterator[None]:
     """Print within: what the terminal's encoding lacks becomes "?", and nothing stays in a buffer.

@@ -1,6 +1,5 @@
 """`tdprof report`: hotspots by function or source line, why they are slow, and the program's methodology tree."""
 
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +9,21 @@ import numpy as np
 from rich.console import Console
 
 from tdprof.catalog.entries import CPU_CYCLES
+from tdprof.cli.form import Output, output_options, print_result
 from tdprof.cli.loading import capture_argument, find_event, load_with_findings, open_input, symbol_options
-from tdprof.cli.output import PIPE_COLUMNS, print_rendered, standard_output
+from tdprof.cli.output import PIPE_COLUMNS
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile.choice import choose_function
 from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
+from tdprof.report.findings.csv import metric_csv, tree_csv
 from tdprof.report.findings.json import tree_json
 from tdprof.report.findings.lines import render_topdown_lines
 from tdprof.report.findings.text import render_topdown
 from tdprof.report.findings.tree import render_function, render_tree
-from tdprof.report.profile.csv import hotspot_csv, metric_csv, tree_csv
+from tdprof.report.profile.csv import hotspot_csv
 from tdprof.report.profile.json import render_json
 from tdprof.report.profile.text import render_text
 
@@ -34,28 +35,22 @@ PIPE_TEXT_COLUMNS = 160
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What to print, and how."""
+class _View:
+    """Which part of a profile to print; all hotspots by function without any."""
 
-    as_json: bool
-    as_csv: bool
-    limit: int | None
     by_line: bool
     function: str | None
     has_tree: bool
-    may_page: bool
 
 
 @click.command("report")
 @capture_argument
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with exact counts and all functions.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, a row for each function or line.")
-@click.option(
-    "--limit",
-    type=click.IntRange(0),
-    metavar="N",
-    help=f"The most rows, with --by cgroup of each event; 0 for all ({DEFAULT_LIMIT}, with metrics "
+@output_options(
+    json="Print one JSON object, with exact counts and all functions.",
+    csv="Print comma-separated values, a row for each function or line.",
+    limit=f"The most rows, with --by cgroup of each event; 0 for all ({DEFAULT_LIMIT}, with metrics "
     f"{DEFAULT_TOPDOWN_LIMIT}, with --json or --csv all).",
+    has_pager=True,
 )
 @click.option("--lines", "by_line", is_flag=True, help="A row for each source line instead of each function.")
 @click.option("--function", metavar="NAME", help="Everything about one function: name, part of it, or MODULE:NAME.")
@@ -68,13 +63,10 @@ class _Asked:
     help="What a row is. With --spe: function without it. With --branches: function, not each branch. Else: cgroup.",
 )
 @click.option("--sort", "sort", metavar="EVENT", help="Order by this event's self counts (cycles, or the first event).")
-@click.option("--no-pager", is_flag=True, help="Print to the terminal at once, not through PAGER (less).")
 @symbol_options
 def command(
     capture: Path,
-    as_json: bool,
-    as_csv: bool,
-    limit: int | None,
+    output: Output,
     by_line: bool,
     function: str | None,
     has_tree: bool,
@@ -82,7 +74,6 @@ def command(
     is_branches: bool,
     by: str | None,
     sort: str | None,
-    no_pager: bool,
     symbols: SymbolOptions,
 ) -> None:
     """Print where a capture's samples fell: hotspots, highest self share first.
@@ -111,7 +102,6 @@ def command(
     """
     imported = {"--branches": is_branches, "--by cgroup": by == "cgroup"}
     _refuse_contradictions(
-        {"--json": as_json, "--csv": as_csv},
         {"--lines": by_line, "--function": function is not None, "--tree": has_tree},
         {"--function": function is not None, "--tree": has_tree, "--spe": is_spe, **imported},
         {"--lines": by_line, **imported},
@@ -127,27 +117,24 @@ def command(
     _refuse_ignored(imported, sort, symbols)
     if is_branches or by == "cgroup":
         # Only now: a recording of perf that has these is rare.
-        from tdprof.cli.report_imported import TableForm, report_branches, report_cgroups
+        from tdprof.cli.report_imported import report_branches, report_cgroups
 
-        form = TableForm(as_json, as_csv, limit, DEFAULT_LIMIT, may_page=not no_pager)
         if is_branches:
-            report_branches(capture, symbols, form, by_function=by == "function")
+            report_branches(capture, symbols, output, by_function=by == "function")
         else:
-            report_cgroups(capture, form)
+            report_cgroups(capture, output)
         return
     if is_spe:
         # Only now: SPE's part of the program is not needed for anything else here.
-        from tdprof.cli.spe import SpeOutput, report_capture
+        from tdprof.cli.spe import report_capture
 
-        output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
         report_capture(capture, by or ("line" if by_line else "function"), output, symbols)
         return
     with open_input(capture, symbols) as opened:
         profile, findings = load_with_findings(opened, capture)
-    asked = _Asked(as_json, as_csv, limit, by_line, function, has_tree, may_page=not no_pager)
     names = [event.name for event in profile.events]
     leading = sort or (CPU_CYCLES if CPU_CYCLES in names else None)
-    _report(profile, findings, find_event(profile, leading), asked)
+    _report(profile, findings, find_event(profile, leading), _View(by_line, function, has_tree), output)
 
 
 def _refuse_contradictions(*exclusive: dict[str, bool]) -> None:
@@ -172,50 +159,47 @@ def _refuse_ignored(imported: dict[str, bool], sort: str | None, symbols: Symbol
         )
 
 
-def _report(profile: Profile, findings: Findings | None, event: int, asked: _Asked) -> None:
-    if profile.topdown is None and (asked.has_tree or asked.function is not None):
-        option = "--tree" if asked.has_tree else "--function"
+def _report(profile: Profile, findings: Findings | None, event: int, view: _View, output: Output) -> None:
+    if profile.topdown is None and (view.has_tree or view.function is not None):
+        option = "--tree" if view.has_tree else "--function"
         raise TdprofError(
             f"{option} shows metrics of the PMU, and the capture has none",
-            hint="tdprof record --topdown -- CMD" + ("" if asked.has_tree else "; or tdprof annotate CAPTURE FUNCTION"),
+            hint="tdprof record --topdown -- CMD" + ("" if view.has_tree else "; or tdprof annotate CAPTURE FUNCTION"),
             status=2,
         )
-    hotspots = find_hotspots(profile, by_line=asked.by_line, sort_event=event)
-    if asked.as_json or asked.as_csv:
-        rendered = (
-            _json(profile, findings, hotspots, event, asked)
-            if asked.as_json
-            else _csv(profile, findings, hotspots, event, asked)
-        )
-        with standard_output():
-            sys.stdout.writelines(rendered)
-        return
-    print_rendered(
-        lambda console: _text(profile, findings, hotspots, event, asked, console),
-        may_page=asked.may_page,
+    hotspots = find_hotspots(profile, by_line=view.by_line, sort_event=event)
+    print_result(
+        output,
+        json=lambda: _json(profile, findings, hotspots, event, view, limit=output.rows()),
+        csv=lambda: _csv(profile, findings, hotspots, event, view, limit=output.rows()),
+        text=lambda console: _text(profile, findings, hotspots, event, view, output, console),
         pipe_columns=PIPE_COLUMNS if profile.topdown is None else PIPE_TEXT_COLUMNS,
     )
 
 
-def _json(profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked) -> Iterable[str]:
+def _json(
+    profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, view: _View, *, limit: int
+) -> Iterable[str]:
     unknown = unknown_samples(profile)
-    if findings is not None and asked.has_tree:
+    if findings is not None and view.has_tree:
         none = hotspots.rows(slice(0))
         return render_json(profile, none, unknown, findings, more={"tree": tree_json(findings)})
-    if asked.function is not None:
-        shown = _only(hotspots, choose_function(profile, asked.function, event).ids)
+    if view.function is not None:
+        shown = _only(hotspots, choose_function(profile, view.function, event).ids)
         return render_json(profile, shown, unknown, findings, is_whole=True)
-    return render_json(profile, hotspots.rows(slice(asked.limit or None)), unknown, findings, by_line=asked.by_line)
+    return render_json(profile, hotspots.rows(slice(limit or None)), unknown, findings, by_line=view.by_line)
 
 
-def _csv(profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked) -> Iterable[str]:
-    if findings is not None and asked.has_tree:
+def _csv(
+    profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, view: _View, *, limit: int
+) -> Iterable[str]:
+    if findings is not None and view.has_tree:
         return tree_csv(findings)
-    if findings is not None and asked.function is not None:
-        chosen = _only(hotspots, choose_function(profile, asked.function, event).ids)
+    if findings is not None and view.function is not None:
+        chosen = _only(hotspots, choose_function(profile, view.function, event).ids)
         return metric_csv(findings, findings.row_of()[int(chosen.function[0])])
-    shown = hotspots.rows(slice(asked.limit or None))
-    return hotspot_csv(profile, shown, findings, by_line=asked.by_line, sort_event=event)
+    shown = hotspots.rows(slice(limit or None))
+    return hotspot_csv(profile, shown, findings, by_line=view.by_line, sort_event=event)
 
 
 def _only(hotspots: Hotspots, functions: Iterable[int]) -> Hotspots:
@@ -223,7 +207,13 @@ def _only(hotspots: Hotspots, functions: Iterable[int]) -> Hotspots:
 
 
 def _text(
-    profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, asked: _Asked, console: Console
+    profile: Profile,
+    findings: Findings | None,
+    hotspots: Hotspots,
+    event: int,
+    view: _View,
+    output: Output,
+    console: Console,
 ) -> str:
     unknown = unknown_samples(profile)
     if findings is None or profile.topdown is None:
@@ -232,17 +222,16 @@ def _text(
             hotspots,
             unknown,
             console,
-            limit=DEFAULT_LIMIT if asked.limit is None else asked.limit,
-            by_line=asked.by_line,
+            limit=output.rows(DEFAULT_LIMIT),
+            by_line=view.by_line,
             sort_event=event,
             findings=findings,
         )
-    if asked.has_tree:
+    if view.has_tree:
         return render_tree(profile, findings, unknown, console)
-    if asked.function is not None:
-        chosen = choose_function(profile, asked.function, event)
+    if view.function is not None:
+        chosen = choose_function(profile, view.function, event)
         return render_function(profile, findings, chosen, hotspots, console, sort_event=event)
-    default = DEFAULT_LIMIT if asked.by_line else DEFAULT_TOPDOWN_LIMIT
-    render = render_topdown_lines if asked.by_line else render_topdown
-    rows = default if asked.limit is None else asked.limit
-    return render(profile, findings, hotspots, unknown, console, limit=rows, sort_event=event)
+    render = render_topdown_lines if view.by_line else render_topdown
+    limit = output.rows(DEFAULT_LIMIT if view.by_line else DEFAULT_TOPDOWN_LIMIT)
+    return render(profile, findings, hotspots, unknown, console, limit=limit, sort_event=event)

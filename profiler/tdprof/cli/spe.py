@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,8 +20,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import read_manifest
+from tdprof.cli.form import Output, output_options, print_result
 from tdprof.cli.memory import keep_process_small, take_memory_from_the_system
-from tdprof.cli.output import print_rendered, refuse_two_forms, result_file, standard_output
+from tdprof.cli.output import result_file, standard_output
 from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.standard_error import say
 from tdprof.cli.usage import SuggestingGroup
@@ -36,7 +36,9 @@ from tdprof.model.spe import SpeReport
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_report import By, analyse, open_code_of
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
-from tdprof.report.spe.text import render_csv, render_json, render_text
+from tdprof.report.spe.csv import render_csv
+from tdprof.report.spe.json import render_json
+from tdprof.report.spe.text import render_text
 from tdprof.text import plural
 
 _PROGRESS_AFTER_S = 2.0
@@ -257,10 +259,12 @@ def _say_what_is_missing(counts: DecodeCounts, source: SpeInput) -> None:
 @command.command()
 @click.argument("file", default="perf.data")
 @click.option("--by", type=click.Choice([by.value for by in By]), default="function", help="What a row is (function).")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: all rows, counts, ratios, intervals.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values: the same as columns.")
-@click.option("--limit", type=click.IntRange(0), metavar="N", help=f"The most rows; 0 for all ({DEFAULT_LIMIT}).")
-@click.option("--no-pager", is_flag=True, help="Print to the terminal at once, not through PAGER (less).")
+@output_options(
+    json="Print one JSON object: all rows, counts, ratios, intervals.",
+    csv="Print comma-separated values: the same as columns.",
+    limit=f"The most rows; 0 for all ({DEFAULT_LIMIT}).",
+    has_pager=True,
+)
 @click.option("--raw", "is_raw", is_flag=True, help="FILE holds AUX bytes alone, not perf.data: code has no names.")
 @click.option(
     "--midr", callback=_midr, metavar="HEX", help="With --raw: the core's MIDR_EL1, which names data sources."
@@ -269,10 +273,7 @@ def _say_what_is_missing(counts: DecodeCounts, source: SpeInput) -> None:
 def report(
     file: str,
     by: str,
-    as_json: bool,
-    as_csv: bool,
-    limit: int | None,
-    no_pager: bool,
+    output: Output,
     is_raw: bool,
     midr: int | None,
     jobs: int | None,
@@ -290,8 +291,6 @@ def report(
     tdprof spe report perf.data --by source
     tdprof spe report perf.data --by address      cache lines; --by page for pages
     """
-    refuse_two_forms(as_json=as_json, as_csv=as_csv)
-    output = SpeOutput(as_json, as_csv, limit, may_page=not no_pager)
     if not is_raw and is_capture(file):
         report_capture(Path(file), by, output, jobs=jobs)
         return
@@ -304,18 +303,8 @@ def report(
     _print_report(result, by, output)
 
 
-@dataclass(frozen=True, slots=True)
-class SpeOutput:
-    """How an SPE report is printed; ``limit`` is the most rows, 0 for all, None for as many as usual."""
-
-    as_json: bool
-    as_csv: bool
-    limit: int | None
-    may_page: bool
-
-
 def report_capture(
-    capture: Path, by: str, output: SpeOutput, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, jobs: int | None = None
+    capture: Path, by: str, output: Output, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, jobs: int | None = None
 ) -> None:
     """`tdprof report --spe`, and `tdprof spe report` of a capture.
 
@@ -328,13 +317,10 @@ def report_capture(
     _print_report(result, by, output)
 
 
-def _print_report(result: SpeReport, by: str, output: SpeOutput) -> None:
-    if output.as_json or output.as_csv:
-        with standard_output():
-            limit = output.limit or 0
-            sys.stdout.writelines(
-                render_csv(result, limit=limit) if output.as_csv else [render_json(result, limit=limit)]
-            )
-        return
-    rows = DEFAULT_LIMIT if output.limit is None else output.limit
-    print_rendered(lambda console: render_text(result, console, limit=rows, title=by), may_page=output.may_page)
+def _print_report(result: SpeReport, by: str, output: Output) -> None:
+    print_result(
+        output,
+        json=lambda: [render_json(result, limit=output.rows())],
+        csv=lambda: render_csv(result, limit=output.rows()),
+        text=lambda console: render_text(result, console, limit=output.rows(DEFAULT_LIMIT), title=by),
+    )

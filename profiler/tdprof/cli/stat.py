@@ -12,7 +12,8 @@ import click
 
 from tdprof.catalog.choose import CatalogChoice
 from tdprof.cli.core_options import chosen_catalog, core_options, required_catalog
-from tdprof.cli.output import refuse_two_forms, standard_output
+from tdprof.cli.form import Form, Output, output_options
+from tdprof.cli.output import standard_output
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.linux.output_file import new_file
@@ -28,8 +29,9 @@ from tdprof.recorder.events import Event, core_pmus, parse_events
 from tdprof.recorder.host import online_cpus
 from tdprof.recorder.pmu import find_arm_pmu, probe_counters
 from tdprof.recorder.workload import check_command
-from tdprof.report.counts import text as counts
-from tdprof.report.counts.text import Selection
+from tdprof.report.counts.csv import format_csv
+from tdprof.report.counts.json import format_json, measurement_json, metrics_json
+from tdprof.report.counts.text import Selection, format_events, format_metrics
 
 # perf stat's own defaults.
 SOFTWARE_EVENTS = "task-clock,context-switches,cpu-migrations,page-faults"
@@ -62,9 +64,10 @@ _COUNTS_HINT = "tdprof stat --json -o FILE -- CMD makes one, or perf stat -j -o 
     help="Programmable counters to use; default: as many as are free.",
 )
 @click.option("--counts", "counts_file", metavar="FILE", help="Evaluate these counts instead of counting; - is stdin.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable; with -I one object a line.")
-@click.option("--csv", "as_csv", is_flag=True, help="A row for each event and metric.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE.")
+@output_options(json="Machine-readable; with -I one object a line.", csv="A row for each event and metric.")
+@click.option(
+    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to FILE."
+)
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] [CMD …]")
 def command(**options: Any) -> int:
     """Count events of a command, of processes or of the machine, and say where its time is lost and why.
@@ -79,7 +82,6 @@ def command(**options: Any) -> int:
     The command's own output goes where it always goes; -o keeps the two apart. The exit status is the command's.
     """
     given = _Options(**options)
-    refuse_two_forms(as_json=given.as_json, as_csv=given.as_csv)
     return _count(given) if given.counts_file is None else _evaluate_file(given, given.counts_file)
 
 
@@ -99,9 +101,8 @@ class _Options:
     all_cpus: bool
     counters: int | None
     counts_file: str | None
-    as_json: bool
-    as_csv: bool
-    output: Path | None
+    output: Output
+    file: Path | None
     command_line: tuple[str, ...]
 
 
@@ -186,9 +187,9 @@ class _Writer:
 
     def prepare(self) -> None:
         """Make the file before the command runs: a wrong name must not cost its run."""
-        if self.given.output is not None:
+        if self.given.file is not None:
             with self._named_failures():
-                self._file = new_file(self.given.output)
+                self._file = new_file(self.given.file)
 
     def say(self, notes: Sequence[str]) -> None:
         """Tell the user, and keep the notes for the result."""
@@ -197,50 +198,52 @@ class _Writer:
             say(f"tdprof: {note}")
 
     def write_interval(self, measurement: Measurement) -> None:
-        if self.given.as_json:
-            found = self._json(measurement, (), {})
-            self._put(counts.format_json(found, one_line=True))
-        elif self.given.as_csv:
-            self._put(counts.format_csv(measurement, with_header=not self.has_written))
-        else:
-            events = counts.format_events(measurement, self.selection, only_counted=True)
-            self._put("\n".join([f"{measurement.end_s:.3f} s", *events, *self._metrics(measurement), ""]))
+        match self.given.output.form:
+            case Form.JSON:
+                self._put(format_json(self._json(measurement, (), {}), one_line=True))
+            case Form.CSV:
+                self._put(format_csv(measurement, with_heading=not self.has_written))
+            case Form.TEXT:
+                events = format_events(measurement, self.selection, only_counted=True)
+                self._put("\n".join([f"{measurement.end_s:.3f} s", *events, *self._metrics(measurement), ""]))
 
     def write(self, measurement: Measurement, subject: Subject, exit_status: int | None) -> None:
         self._doubt(measurement)
-        if self.given.as_json:
-            extra = {
-                "command": list(subject.command),
-                "exit_status": exit_status,
-                "repetitions": self.given.repeat,
-            }
-            self._put(counts.format_json(self._json(measurement, self.notes, extra)))
-        elif self.given.as_csv:
-            self._put(counts.format_csv(measurement, with_header=True))
-        else:
-            parts = [_describe(subject), self.catalog.title if self.catalog else "", f"{measurement.seconds:.3f} s"]
-            parts += [f"mean of {self.given.repeat} runs"] if self.given.repeat > 1 else []
-            events = counts.format_events(measurement, self.selection)
-            self._put("\n".join([", ".join(filter(None, parts)), "", *events, *self._metrics(measurement)]))
+        match self.given.output.form:
+            case Form.JSON:
+                extra = {
+                    "command": list(subject.command),
+                    "exit_status": exit_status,
+                    "repetitions": self.given.repeat,
+                }
+                self._put(format_json(self._json(measurement, self.notes, extra)))
+            case Form.CSV:
+                self._put(format_csv(measurement))
+            case Form.TEXT:
+                parts = [_describe(subject), self.catalog.title if self.catalog else "", f"{measurement.seconds:.3f} s"]
+                parts += [f"mean of {self.given.repeat} runs"] if self.given.repeat > 1 else []
+                events = format_events(measurement, self.selection)
+                self._put("\n".join([", ".join(filter(None, parts)), "", *events, *self._metrics(measurement)]))
 
     def write_counts(self, measurement: Measurement) -> None:
         self._doubt(measurement)
-        if self.given.as_json:
-            self._put(counts.format_json(counts.metrics_json(measurement)))
-        elif self.given.as_csv:
-            self._put(counts.format_csv(measurement, with_header=True))
-        else:
-            self._put("\n".join(self._metrics(measurement)).lstrip("\n"))
+        match self.given.output.form:
+            case Form.JSON:
+                self._put(format_json(metrics_json(measurement)))
+            case Form.CSV:
+                self._put(format_csv(measurement))
+            case Form.TEXT:
+                self._put("\n".join(self._metrics(measurement)).lstrip("\n"))
 
     def _metrics(self, measurement: Measurement) -> list[str]:
         if self.selection is None:
             return []
         diagnosis = self._diagnose(measurement)
         advice = advice_along(self.selection.catalog, diagnosis.path)
-        return counts.format_metrics(measurement, self.selection, diagnosis, advice)
+        return format_metrics(measurement, self.selection, diagnosis, advice)
 
     def _json(self, measurement: Measurement, notes: Sequence[str], extra: dict[str, Any]) -> dict[str, Any]:
-        return counts.measurement_json(measurement, self.catalog, self._diagnose(measurement), notes, extra)
+        return measurement_json(measurement, self.catalog, self._diagnose(measurement), notes, extra)
 
     def _diagnose(self, measurement: Measurement) -> Diagnosis:
         return diagnose_counts(self.catalog, measurement.values()) if self.catalog else NO_DIAGNOSIS
@@ -264,7 +267,7 @@ class _Writer:
         try:
             yield
         except OSError as error:
-            raise TdprofError(f"cannot write {self.given.output}: {error.strerror}", hint="-o FILE") from error
+            raise TdprofError(f"cannot write {self.given.file}: {error.strerror}", hint="-o FILE") from error
 
 
 def _describe(subject: Subject) -> str:

@@ -1,22 +1,175 @@
-"""Aligned columns of plain text, which read the same on a terminal and in a pipe."""
+"""Every table for people: aligned columns, the same on a terminal and in a pipe."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from tdprof.text import plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+# A cell: plain, or with a style.
+Cell = TypeVar("Cell", str, "Text")
+_BETWEEN = "  "
+# Where the width does not hold the table a column gives way down to here; then lines are cut at their end.
+_NARROWEST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        heading: its title.
+        is_right: numbers stand to the right.
+        shrinks: it may be cut with "…" for a table to fit, the widest such column first; numbers stay whole.
+        wraps: prose, in the last column only: it goes on in further lines.
+    """
+
+    heading: str = ""
+    is_right: bool = False
+    shrinks: bool = False
+    wraps: bool = False
+
+
+def numbers(*headings: str) -> list[Column]:
+    """Columns of numbers."""
+    return [Column(heading, is_right=True) for heading in headings]
+
+
+def names(*headings: str) -> list[Column]:
+    """Columns of names, which give way where the width asks for it."""
+    return [Column(heading, shrinks=True) for heading in headings]
+
+
+def format_table(columns: Sequence[Column], rows: Iterable[Sequence["str | Text"]], width: int) -> list["Text"]:
+    """Headings and rows as lines of at most ``width`` columns, without trailing blanks."""
+    from rich.text import Text  # slow to load, and plain columns do without
+
+    texts = [
+        [Text(column.heading) for column in columns],
+        *([Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows),
+    ]
+    widths = _fitted(columns, _widths(texts), width)
+    last = len(columns) - 1
+    beside = sum(widths[:last]) + len(_BETWEEN) * last
+    lines = []
+    for number, row in enumerate(texts):
+        line = Text(style="bold" if not number else "")
+        for i, cell in enumerate(row[:last]):
+            line.append_text(_padded(cell, widths[i], is_right=columns[i].is_right)).append(_BETWEEN)
+        if columns[last].wraps:
+            first, *more = flow([*row[last].split(" ")], width - beside, separator=" ")
+            lines += [line.append_text(first), *(Text(" " * beside).append_text(each) for each in more)]
+        else:
+            line.append_text(_padded(row[last], widths[last], is_right=columns[last].is_right))
+            line.rstrip()
+            line.truncate(width, overflow="ellipsis")
+            lines.append(line)
+    return lines
 
 
 def format_columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent: str = "") -> list[str]:
-    """Lines in which every column but the last is as wide as its widest cell.
+    """The same of plain cells, with whatever headings among the rows, as wide as they are.
 
     Args:
         right: the columns to align to the right, from 0.
     """
-    if not rows:
-        return []
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append((indent + "  ".join(cells)).rstrip())
+    widths = _widths(rows)
+    return [
+        (indent + _BETWEEN.join(_padded(cell, widths[i], is_right=i in right) for i, cell in enumerate(row))).rstrip()
+        for row in rows
+    ]
+
+
+def _widths(rows: Sequence[Sequence["str | Text"]]) -> list[int]:
+    lengths = ([len(cell) if isinstance(cell, str) else cell.cell_len for cell in row] for row in rows)
+    return [max(column) for column in zip(*lengths, strict=True)]
+
+
+def _padded(cell: Cell, width: int, *, is_right: bool) -> Cell:
+    """A cell as wide as its column; cut if it is wider, which plain cells never are."""
+    if isinstance(cell, str):
+        return cell.rjust(width) if is_right else cell.ljust(width)
+    shown = cell.copy()
+    shown.truncate(width, overflow="ellipsis")
+    (shown.pad_left if is_right else shown.pad_right)(width - shown.cell_len)
+    return shown
+
+
+def _fitted(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """Widths with which a table fits, if its shrinking columns can give enough; the widest give first."""
+    fitted = list(widths)
+    excess = sum(fitted) + len(_BETWEEN) * (len(fitted) - 1) - width
+    shrinking = [i for i, column in enumerate(columns) if column.shrinks]
+    while excess > 0 and shrinking:
+        widest = max(fitted[i] for i in shrinking)
+        if widest <= _NARROWEST:
+            break
+        wide = [i for i in shrinking if fitted[i] == widest]
+        next_widest = max([_NARROWEST, *(fitted[i] for i in shrinking if fitted[i] < widest)])
+        share = max(1, min(widest - next_widest, excess // len(wide)))
+        for i in wide[: excess if share == 1 else None]:
+            fitted[i] -= share
+            excess -= share
+    return fitted
+
+
+def flow(
+    items: Sequence["Text"], width: int, *, indent: int = 0, hanging: int = 0, separator: str = _BETWEEN
+) -> list["Text"]:
+    """Items side by side on as many lines as the width asks for; an item is broken only if no line holds it.
+
+    Args:
+        indent, hanging: blanks before the first line, and before the others on top of these.
+    """
+    from rich.text import Text  # slow to load, and plain columns do without
+
+    lines: list[Text] = []
+
+    def put(item: Text, between: str, *, is_new_line: bool = False) -> None:
+        if lines and not is_new_line and lines[-1].cell_len + len(between) + item.cell_len <= width:
+            lines[-1].append(between).append_text(item)
+        else:
+            lines.append(Text(" " * (indent + (hanging if lines else 0))).append_text(item))
+
+    for item in items:
+        is_long = indent + hanging + item.cell_len > width
+        for number, part in enumerate(item.split(" ") if is_long else [item]):
+            put(part, " " if number else separator, is_new_line=is_long and not number)
     return lines
+
+
+def labelled(pairs: Iterable[tuple[str, str]], width: int) -> list["Text"]:
+    """Labels in a column of their own, each with its words beside it, wrapped to the width."""
+    from rich.text import Text  # slow to load, and plain columns do without
+
+    rows = [(Text(label, style="bold"), value) for label, value in pairs]
+    return format_table([Column(), Column(wraps=True)], rows, width)[1:]
+
+
+def prose(text: str, width: int, *, style: str = "", indent: int = 0) -> list["Text"]:
+    """A sentence on as many lines as the width asks for."""
+    from rich.text import Text  # slow to load, and plain columns do without
+
+    return flow([Text(word, style) for word in text.split(" ")], width, indent=indent, separator=" ")
+
+
+def left_out(count: int, what: str, width: int, *, hint: str = "--limit 0 shows all") -> list["Text"]:
+    """The line below a table that leaves rows out; none if it does not.
+
+    Args:
+        what: one of them in words, if they have a name.
+    """
+    rows = plural(count, f"more {what}", "s") if what else f"{count:,} more"
+    return prose(f"and {rows} ({hint})", width, style="dim") if count else []
+
+
+def as_text(console: "Console", lines: Iterable["Text"]) -> str:
+    """Lines as the console prints them, without trailing blanks."""
+    with console.capture() as capture:
+        for line in lines:
+            console.print(line, soft_wrap=True)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip() + "\n"

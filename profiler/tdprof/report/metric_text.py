@@ -1,13 +1,14 @@
 """How a metric with its doubt reads: value ± half of the 95 % interval; marked where it is not to be acted upon."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich.text import Text
 
 from tdprof.catalog.entries import Catalog
 from tdprof.model.findings import MetricTable, MetricValue
+from tdprof.report.columns import prose
 
 # Before what too few samples tell, which a terminal shows grey, too. In front, so that digits stay aligned.
 FEW = "~"
@@ -129,52 +130,7 @@ def bar_legend(catalog: Catalog) -> str:
 
 def doubt_legend(width: int, *, before: str = "", indent: int = 0) -> list[Text]:
     """What the marks of doubt mean, said once wherever metrics stand; behind what else there is to explain."""
-    words = [Text(word, style="dim") for word in (before + _LEGEND).split(" ")]
-    return flow(words, width, indent=indent, separator=" ")
-
-
-def flow(items: Sequence[Text], width: int, *, indent: int, hanging: int = 0, separator: str = "  ") -> list[Text]:
-    """Items side by side on as many lines as the width asks for; an item is broken only if no line holds it.
-
-    Args:
-        indent, hanging: blanks before the first line, and before the others on top of these.
-    """
-    lines: list[Text] = []
-
-    def put(item: Text, between: str, *, is_new_line: bool = False) -> None:
-        if lines and not is_new_line and lines[-1].cell_len + len(between) + item.cell_len <= width:
-            lines[-1].append(between).append_text(item)
-        else:
-            lines.append(Text(" " * (indent + (hanging if lines else 0))).append_text(item))
-
-    for item in items:
-        is_long = indent + hanging + item.cell_len > width
-        for number, part in enumerate(item.split(" ") if is_long else [item]):
-            put(part, " " if number else separator, is_new_line=is_long and not number)
-    return lines
-
-
-def aligned(rows: Sequence[Sequence[Text]], width: int, *, left: Sequence[int] = (0,)) -> list[Text]:
-    """Rows as columns, the first row as headings. Numbers stay whole: what does not fit is cut at the line's end.
-
-    Args:
-        left: the columns of words; the others stand to the right.
-    """
-    widths = [max(row[column].cell_len for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for number, row in enumerate(rows):
-        line = Text(style="bold" if not number else "", no_wrap=True)
-        for column, cell in enumerate(row):
-            padded = cell.copy()
-            if column in left:
-                padded.pad_right(widths[column] - cell.cell_len)
-            else:
-                padded.pad_left(widths[column] - cell.cell_len)
-            line.append("  " if column else "").append_text(padded)
-        line.rstrip()
-        line.truncate(width, overflow="ellipsis")
-        lines.append(line)
-    return lines
+    return prose(before + _LEGEND, width, style="dim", indent=indent)
 
 
 def _shown(number: float, doubt: float) -> str:

@@ -12,6 +12,8 @@ import pytest
 
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    # Readline, which pytest loads, puts COLUMNS into what children inherit, behind the back of os.environ.
+    settings.setdefault("env", dict(os.environ))
     code = "from tdprof.cli.main import main; main()"
     return subprocess.run([sys.executable, "-c", code, *arguments], check=False, **settings)
 

@@ -1,17 +1,10 @@
-"""An annotated function for machines: one JSON object, or comma-separated values."""
+"""An annotated function for machines: one JSON object."""
 
 import json
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from tdprof.model.annotation import Annotation, CodeLine, Cost, SourceLine
-from tdprof.report.profile.csv import write_rows
-
-_CSV_COLUMNS = (
-    *("kind", "file", "line", "address", "event", "samples", "weight", "share", "inlined_samples", "inlined_weight"),
-    "text",
-)
 
 
 def render_json(annotation: Annotation) -> str:
@@ -72,33 +65,3 @@ def _instruction(line: CodeLine, names: list[str]) -> dict[str, Any]:
         ],
         "cost": _cost(line.cost, names),
     }
-
-
-def render_csv(annotation: Annotation) -> Iterator[str]:
-    """A row for each line (or with code, instruction) and event; ``share`` is of all samples of the event."""
-    return write_rows(_CSV_COLUMNS, _csv_rows(annotation))
-
-
-def _csv_rows(annotation: Annotation) -> Iterator[Sequence[object]]:
-    if annotation.code:
-        for part in annotation.code:
-            for code in part.lines:
-                _, file, number = code.frames[0] if code.frames else ("", "", 0)
-                key = ("instruction", file, number or "", f"{code.instruction.address:#x}")
-                yield from _csv_events(annotation, key, code.cost, code.instruction.text)
-        return
-    for source in annotation.sources:
-        for line in source.lines:
-            yield from _csv_events(annotation, ("line", source.path, line.line or "", ""), line.cost, line.text or "")
-
-
-def _csv_events(
-    annotation: Annotation, key: Sequence[object], cost: Cost | None, text: str
-) -> Iterator[Sequence[object]]:
-    for i, event in enumerate(annotation.events):
-        values: list[object] = [0, 0, 0.0, 0, 0]
-        if cost is not None:
-            weight, total = int(cost.weight[i]), int(annotation.totals[i])
-            values = [int(cost.samples[i]), weight, weight / total if total else 0.0]
-            values += [int(cost.inlined_samples[i]), int(cost.inlined_weight[i])]
-        yield [*key, event.name, *values, text]

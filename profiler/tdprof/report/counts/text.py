@@ -1,23 +1,17 @@
-"""How `tdprof stat` shows a measurement: as the methodology tree, as JSON, or as CSV."""
+"""What `tdprof stat` counted for people: as the methodology tree."""
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tdprof.catalog.entries import CPU_CYCLES, INST_RETIRED, Catalog
 from tdprof.catalog.tree import tree_nodes
 from tdprof.model.findings import Diagnosis
 from tdprof.model.measurement import Measured, Measurement
 from tdprof.report.columns import format_columns
-from tdprof.report.findings.json import diagnosis_json
-
-CSV_FIELDS = ("time_s", "kind", "name", "value", "units", "standard_deviation", "running_percent", "reason")
 
 # Hardware events shown beside the software ones; the rest speak through the metrics and stand in --json and --csv.
 _SHOWN_EVENTS = (CPU_CYCLES, INST_RETIRED)
+
 
 # Decimals by the word that a unit starts with; the errors of counting hide more.
 _DECIMALS = {"percent": 1, "MPKI": 2, "ms": 2, "": 0}
@@ -131,57 +125,3 @@ def _share(value: Measured) -> str:
     if value.reason:
         return f"({value.reason})"
     return "" if value.running_percent > 99.95 else f"({value.running_percent:.1f}% of the time)"
-
-
-def metrics_json(measurement: Measurement) -> dict[str, Any]:
-    """Metric to value and units: all that `--counts --json` prints."""
-    return {name: _json_of(value) for name, value in measurement.metrics.items()}
-
-
-def measurement_json(
-    measurement: Measurement, catalog: Catalog | None, diagnosis: Diagnosis, notes: Sequence[str], extra: dict[str, Any]
-) -> dict[str, Any]:
-    """Everything of a live measurement; ``extra`` is what is known of the run as a whole."""
-    return {
-        "cpu": catalog.name if catalog else None,
-        "time_s": measurement.end_s,
-        "seconds": measurement.seconds,
-        **extra,
-        "events": {name: _json_of(value) for name, value in measurement.events.items()},
-        "metrics": metrics_json(measurement),
-        **diagnosis_json(diagnosis),
-        "notes": list(notes),
-    }
-
-
-def _json_of(value: Measured) -> dict[str, Any]:
-    """Value and units always, doubts where there are any. JSON has no NaN."""
-    found: dict[str, Any] = {"value": value.value if value.is_known else None, "units": value.units}
-    if value.standard_deviation is not None:
-        found["standard_deviation"] = value.standard_deviation
-    if value.reason:
-        found["reason"] = value.reason
-    elif value.running_percent < 100:
-        found["running_percent"] = value.running_percent
-    return found
-
-
-def format_json(value: dict[str, Any], *, one_line: bool = False) -> str:
-    """JSON text."""
-    return json.dumps(value, indent=None if one_line else 1, ensure_ascii=False, allow_nan=False)
-
-
-def format_csv(measurement: Measurement, *, with_header: bool) -> str:
-    """One row for each event and metric; an empty value where there is none."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if with_header:
-        writer.writerow(CSV_FIELDS)
-    time_s = f"{measurement.end_s:.6f}" if measurement.end_s else ""
-    for kind, values in (("event", measurement.events), ("metric", measurement.metrics)):
-        for name, value in values.items():
-            known = repr(value.value) if value.is_known else ""
-            spread = "" if value.standard_deviation is None else repr(value.standard_deviation)
-            share = f"{value.running_percent:.2f}"
-            writer.writerow([time_s, kind, name, known, value.units, spread, share, value.reason])
-    return out.getvalue().rstrip("\n")

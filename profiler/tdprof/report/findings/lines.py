@@ -10,10 +10,10 @@ from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
-from tdprof.report.findings.text import as_text, header_lines
+from tdprof.report.columns import Column, as_text, format_table, left_out, numbers
+from tdprof.report.findings.text import header_lines
 from tdprof.report.metric_text import (
     CodeMetrics,
-    aligned,
     bar_legend,
     doubt_legend,
     level_1_bar,
@@ -21,7 +21,7 @@ from tdprof.report.metric_text import (
     metric_cell,
     metrics_of,
 )
-from tdprof.text import plural, printable
+from tdprof.text import printable
 
 # Below this the columns of single metrics leave no room for names.
 _WIDE_COLUMNS = 120
@@ -43,8 +43,9 @@ def render_topdown_lines(
     is_wide = console.width >= _WIDE_COLUMNS
     width = min(40, max(16, console.width // 6))
     roots = findings.catalog.roots if is_wide else ()
-    heading = ["self", "± 95 %", "total", "stage 1", *map(level_1_name, roots), "line", "function"]
-    rows = [[Text(word) for word in heading]]
+    columns = [*numbers("self", "± 95 %", "total"), Column("stage 1")]
+    columns += [*numbers(*map(level_1_name, roots)), Column("line"), Column("function")]
+    rows = []
     total = float(profile.total_weight()[sort_event]) if profile.events else np.nan
     with np.errstate(invalid="ignore", divide="ignore"):
         own, inclusive = shown.self_weight[:, sort_event] / total, shown.inclusive_weight[:, sort_event] / total
@@ -73,7 +74,5 @@ def render_topdown_lines(
         *doubt_legend(console.width, before=f"{bar_legend(findings.catalog)}; "),
         Text(),
     ]
-    table = aligned(rows, console.width, left=(3, len(heading) - 2, len(heading) - 1))
-    more = len(lines) - len(shown)
-    tail = [Text(f"and {plural(more, 'more source line', 's')} (--limit 0 shows all)", style="dim")] if more else []
-    return as_text(console, [*head, *table, *tail])
+    table = format_table(columns, rows, console.width)
+    return as_text(console, [*head, *table, *left_out(len(lines) - len(shown), "source line", console.width)])

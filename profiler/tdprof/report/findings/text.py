@@ -1,7 +1,7 @@
 """The report of a Topdown recording for people: for each hotspot where its slots go, why, and what to do."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 
 import numpy as np
@@ -14,11 +14,11 @@ from tdprof.model.findings import Diagnosis, Findings, MetricValue
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.report.columns import as_text, flow, labelled, left_out, prose
 from tdprof.report.metric_text import (
     CodeMetrics,
     bar_legend,
     doubt_legend,
-    flow,
     format_metric,
     level_1_bar,
     level_1_name,
@@ -62,29 +62,17 @@ def render_topdown(
     for index, function in enumerate(shown.function.tolist()):
         lines += _block(findings, rows.get(function), average, shares.title(index, function), width)
         lines.append(Text())
-    if len(hotspots) > len(shown):
-        more = plural(len(hotspots) - len(shown), "more function", "s")
-        lines.append(Text(f"and {more} (--limit 0 shows all; --function NAME everything about one)", style="dim"))
+    hint = "--limit 0 shows all; --function NAME everything about one"
+    lines += left_out(len(hotspots) - len(shown), "function", width, hint=hint)
     return as_text(console, lines)
-
-
-def as_text(console: Console, lines: Iterable[Text]) -> str:
-    """Lines as the console prints them, without trailing blanks."""
-    with console.capture() as capture:
-        for line in lines:
-            console.print(line, soft_wrap=True)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip() + "\n"
 
 
 def header_lines(profile: Profile, findings: Findings, unknown: list[UnknownSamples], width: int) -> list[Text]:
     """What was measured, and what a reader should know before the numbers."""
-    labelled = [*facts(profile), ("core", findings.catalog.title)]
+    said = [*facts(profile), ("core", findings.catalog.title)]
     if profile.topdown is not None:
-        labelled.append(("events", _groups(profile.topdown, profile.events)))
-    lines: list[Text] = []
-    for label, value in labelled:
-        first, *words = value.split(" ")
-        lines += _wrapped([Text.assemble((f"{label:10}", "bold"), first), *map(Text, words)], width, hanging=10)
+        said.append(("events", _groups(profile.topdown, profile.events)))
+    lines = labelled(said, width)
     told = [
         *doubts(profile, unknown),
         *_idle_groups(profile.topdown, findings),
@@ -93,12 +81,8 @@ def header_lines(profile: Profile, findings: Findings, unknown: list[UnknownSamp
     if told:
         lines.append(Text())
     for each in told:
-        lines += _wrapped([Text(word, style="yellow") for word in each.split(" ")], width)
+        lines += prose(each, width, style="yellow")
     return lines
-
-
-def _wrapped(words: Sequence[Text], width: int, *, indent: int = 0, hanging: int = 0) -> list[Text]:
-    return flow(words, width, indent=indent, hanging=hanging, separator=" ")
 
 
 def _groups(topdown: TopdownInfo, events: Sequence[EventInfo]) -> str:
@@ -172,8 +156,7 @@ def advice_lines(diagnosis: Diagnosis, width: int) -> list[Text]:
     """What to do, wrapped to the width."""
     if not diagnosis.advice:
         return []
-    words = [Text(word, style="green") for word in ("->", *diagnosis.advice.split())]
-    return _wrapped(words, width, indent=2)
+    return prose(f"-> {' '.join(diagnosis.advice.split())}", width, style="green", indent=2)
 
 
 def _leads_to(catalog: Catalog, diagnosis: Diagnosis) -> list[str]:
@@ -204,7 +187,7 @@ def path_lines(own: CodeMetrics, diagnosis: Diagnosis, width: int) -> list[Text]
     for name in diagnosis.path:
         value = own.values[name]
         items.append(Text.assemble("> " if items else "", (name, "bold"), f" {format_metric(value)} {value.units}"))
-    return _wrapped(items, width, indent=2)
+    return flow(items, width, indent=2, separator=" ")
 
 
 def _group_lines(catalog: Catalog, group: str, own: CodeMetrics, average: CodeMetrics, width: int) -> list[Text]:

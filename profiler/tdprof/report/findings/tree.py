@@ -13,8 +13,9 @@ from tdprof.model.profile import Profile
 from tdprof.profile.choice import ChosenFunction
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples
-from tdprof.report.findings.text import Shares, advice_lines, as_text, header_lines, level_1_lines, path_lines
-from tdprof.report.metric_text import CodeMetrics, aligned, doubt_legend, level_1_bar, metric_cell, metrics_of
+from tdprof.report.columns import Column, as_text, format_table, left_out, numbers
+from tdprof.report.findings.text import Shares, advice_lines, header_lines, level_1_lines, path_lines
+from tdprof.report.metric_text import CodeMetrics, doubt_legend, level_1_bar, metric_cell, metrics_of
 from tdprof.report.summary import format_value
 from tdprof.text import printable
 
@@ -87,9 +88,9 @@ def _tree(catalog: Catalog, columns: Sequence[tuple[str, CodeMetrics]], path: Se
     """Metrics down, pieces of code across; the bottleneck's way is marked."""
     has_spe = any(column.spe for _, column in columns)
     is_wide = width >= _WIDE_COLUMNS
-    heading = ["metric", *(name for name, _ in columns), *(["by SPE"] if has_spe else [])]
-    heading += ["units"] if is_wide else []
-    rows = [[Text(word) for word in heading]]
+    table = [Column("metric"), *numbers(*(name for name, _ in columns), *(["by SPE"] if has_spe else []))]
+    table += [Column("units")] if is_wide else []
+    rows = []
     measured = {name for _, column in columns for name in (*column.values, *column.spe)}
     told: set[str] = set()
     for line in tree_lines(catalog):
@@ -100,7 +101,7 @@ def _tree(catalog: Catalog, columns: Sequence[tuple[str, CodeMetrics]], path: Se
                 seen_above = " (above)" if line.name in told else ""
                 told.add(line.name)
                 title = Text.assemble(blanks, (group.title, "underline"), seen_above)
-                rows.append([title, *(Text() for _ in heading[1:])])
+                rows.append([title, *(Text() for _ in table[1:])])
         elif line.name in measured:
             is_followed = line.name in path
             values = [column.values.get(line.name) for _, column in columns]
@@ -113,12 +114,12 @@ def _tree(catalog: Catalog, columns: Sequence[tuple[str, CodeMetrics]], path: Se
             name = Text(blanks + line.name + mark, style="bold" if is_followed else "")
             units = [Text(catalog.metrics[line.name].units, style="dim")] if is_wide else []
             rows.append([name, *cells, *units])
-    return aligned(rows, width, left=(0, len(heading) - 1) if is_wide else (0,))
+    return format_table(table, rows, width)
 
 
 def _counts(profile: Profile, hotspots: Hotspots, index: int, width: int) -> list[Text]:
     """Events of one function: samples, counts and shares."""
-    rows = [[Text(word) for word in ("event", "samples", "itself", "share", "with callees", "share")]]
+    rows = []
     total = profile.total_weight().astype(np.float64)
     for number, event in enumerate(profile.events):
         own, inclusive = (int(each[index, number]) for each in (hotspots.self_weight, hotspots.inclusive_weight))
@@ -131,8 +132,9 @@ def _counts(profile: Profile, hotspots: Hotspots, index: int, width: int) -> lis
                 format_value(inclusive, event.unit),
                 f"{inclusive / total[number]:.1%}",
             )
-            rows.append([Text(cell) for cell in cells])
-    return aligned(rows, width)
+            rows.append(cells)
+    columns = [Column("event"), *numbers("samples", "itself", "share", "with callees", "share")]
+    return format_table(columns, rows, width)
 
 
 def _lines(findings: Findings, function: int, width: int) -> list[Text]:
@@ -140,13 +142,13 @@ def _lines(findings: Findings, function: int, width: int) -> list[Text]:
     chosen = np.flatnonzero(findings.line_function == function).tolist()
     if not chosen:
         return []
-    rows = [[Text(word) for word in ("line", *findings.catalog.roots)]]
+    rows = []
     for row in sorted(chosen, key=lambda row: int(findings.line[row])):
         values = metrics_of(findings.lines, row).values
         rows.append(
             [Text(str(findings.line[row])), *(metric_cell(values.get(name)) for name in findings.catalog.roots)]
         )
-    return aligned(rows, width, left=())
+    return format_table(numbers("line", *findings.catalog.roots), rows, width)
 
 
 def _paths(profile: Profile, findings: Findings, function: int, width: int) -> list[Text]:
@@ -156,13 +158,12 @@ def _paths(profile: Profile, findings: Findings, function: int, width: int) -> l
     if paths is None or len(chosen) < 2:
         return []
     names = function_names(profile)
-    rows = [[Text(word) for word in ("share", *findings.catalog.roots, "called by")]]
+    rows = []
     for path in chosen[:_MOST_PATHS]:
         values = metrics_of(paths.metrics, path).values
         callers = " < ".join(names[caller] for caller in paths.functions_of(path)[1:]) or "nothing known"
         cells = (metric_cell(values.get(name)) for name in findings.catalog.roots)
         rows.append([Text(f"{paths.share[path]:.1%}"), *cells, Text(callers)])
-    shown = aligned(rows, width, left=(len(rows[0]) - 1,))
-    if len(chosen) > _MOST_PATHS:
-        shown.append(Text(f"and {len(chosen) - _MOST_PATHS} more ways (--json has all)", style="dim"))
-    return shown
+    columns = [*numbers("share", *findings.catalog.roots), Column("called by")]
+    more = left_out(max(len(chosen) - _MOST_PATHS, 0), "way", width, hint="--json has all")
+    return [*format_table(columns, rows, width), *more]

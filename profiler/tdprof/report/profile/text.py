@@ -6,16 +6,16 @@ from pathlib import PurePath
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tdprof.model.findings import Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.report.columns import Column, as_text, format_table, labelled, left_out, names, numbers, prose
 from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
-from tdprof.text import plural, printable
+from tdprof.text import printable
 
 # Narrower tables keep their shares and names whole and leave the rest out.
 WIDE_COLUMNS = 80
@@ -46,56 +46,41 @@ def render_text(
         limit: the most rows to show; 0 for all.
         sort_event: the event whose shares lead each row, as for ``find_hotspots``.
     """
-    wide = console.width >= WIDE_COLUMNS
-    with console.capture() as capture:
-        console.print(_header(profile))
-        if profile.events:
-            console.print()
-            console.print(_events(profile, wide=wide))
-        if told := doubts(profile, unknown):
-            console.print()
-            for line in told:
-                console.print(Text(line), style="yellow")
-        console.print()
-        if not len(hotspots):
-            console.print(Text("No samples: the command ran too briefly, or never ran on a CPU that was measured."))
-        else:
-            shown = hotspots.rows(slice(limit or None))
-            measured = _spe_columns(shown, findings, by_line=by_line) if findings is not None and wide else {}
-            console.print(_table(profile, shown, measured, by_line=by_line, sort_event=sort_event, wide=wide))
-            if measured:
-                for words in doubt_legend(console.width, before="SPE: "):
-                    console.print(words)
-            if len(hotspots) > len(shown):
-                more = plural(len(hotspots) - len(shown), "more source line" if by_line else "more function", "s")
-                console.print(Text(f"and {more} (--limit 0 shows all)"), style="dim")
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+    width = console.width
+    lines = labelled(facts(profile), width)
+    if profile.events:
+        lines += [Text(), *_events(profile, width)]
+    if told := doubts(profile, unknown):
+        lines.append(Text())
+        for line in told:
+            lines += prose(line, width, style="yellow")
+    lines.append(Text())
+    if not len(hotspots):
+        lines += prose("No samples: the command ran too briefly, or never ran on a CPU that was measured.", width)
+        return as_text(console, lines)
+    shown = hotspots.rows(slice(limit or None))
+    is_wide = width >= WIDE_COLUMNS
+    measured = _spe_columns(shown, findings, by_line=by_line) if findings is not None and is_wide else {}
+    lines += _table(profile, shown, measured, by_line=by_line, sort_event=sort_event, width=width)
+    if measured:
+        lines += doubt_legend(width, before="SPE: ")
+    lines += left_out(len(hotspots) - len(shown), "source line" if by_line else "function", width)
+    return as_text(console, lines)
 
 
-def _header(profile: Profile) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column()
-    for label, value in facts(profile):
-        grid.add_row(label, Text(value))
-    return grid
-
-
-def _events(profile: Profile, *, wide: bool) -> Table:
-    table = _plain_table()
-    table.add_column("event", overflow="ellipsis")
-    for heading in (*(("asked for",) if wide else ()), "samples", "in samples", "counted"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if wide:
-        table.add_column(overflow="ellipsis")
+def _events(profile: Profile, width: int) -> list[Text]:
+    is_wide = width >= WIDE_COLUMNS
+    columns = names("event") + numbers(*(("asked for",) if is_wide else ()), "samples", "in samples", "counted")
+    columns += [Column(wraps=True)] if is_wide else []
     samples, weight = profile.total_samples().tolist(), profile.total_weight().tolist()
+    rows = []
     for i, event in enumerate(profile.events):
         counted = "unknown" if event.total is None else format_value(event.total, event.unit)
         cells = [f"{samples[i]:,}", format_value(weight[i], event.unit), counted]
-        if wide:
+        if is_wide:
             cells = [asked_for(event), *cells, ", ".join(event_notes(event, weight[i]))]
-        table.add_row(_one_line(printable(event.name)), *cells)
-    return table
+        rows.append([printable(event.name), *cells])
+    return format_table(columns, rows, width)
 
 
 def _table(
@@ -105,52 +90,45 @@ def _table(
     *,
     by_line: bool,
     sort_event: int,
-    wide: bool,
-) -> Table:
+    width: int,
+) -> list[Text]:
+    is_wide = width >= WIDE_COLUMNS
     event = profile.events[sort_event]
-    others = [i for i in range(len(profile.events)) if i != sort_event and wide]
+    others = [i for i in range(len(profile.events)) if i != sort_event and is_wide]
     total = profile.total_weight().astype(np.float64)
     with np.errstate(invalid="ignore"):
         self_share = hotspots.self_weight / total
         inclusive_share = hotspots.inclusive_weight[:, sort_event] / total[sort_event]
     half_width = share_half_width(self_share[:, sort_event], profile, sort_event)
 
-    table = _plain_table()
-    headings = ["self", "± 95 %", "total"]
-    if wide:
-        headings += ["samples", event.name]
-    for heading in (*headings, *(profile.events[other].name for other in others)):
-        table.add_column(Text(printable(heading)), justify="right", no_wrap=True)
-    for heading in measured:
-        table.add_column(f"SPE {heading} %", justify="right", no_wrap=True)
-    if wide:
-        table.add_column("module", overflow="ellipsis")
-    if by_line:
-        table.add_column("line", overflow="ellipsis")
-    # Last, because names are the longest and a pipe gets them whole.
-    table.add_column("function", overflow="ellipsis")
+    columns = numbers("self", "± 95 %", "total")
+    columns += numbers("samples", printable(event.name)) if is_wide else []
+    columns += numbers(*(printable(profile.events[other].name) for other in others))
+    columns += numbers(*(f"SPE {heading} %" for heading in measured))
+    columns += names(*(["module"] if is_wide else []), *(["line"] if by_line else []))
+    columns += names("function")  # last, because names are the longest and a pipe gets them whole
 
-    names, modules = function_names(profile), module_names(profile)
+    function_name, modules = function_names(profile), module_names(profile)
     mapped_file = [*profile.functions.mapped_file.tolist(), -1]
+    rows = []
     for row, function in enumerate(hotspots.function.tolist()):
-        name = names[function]
+        name = function_name[function]
         cells: list[str | Text] = [
             _percent(self_share[row, sort_event]),
             "" if np.isnan(half_width[row]) else f"{half_width[row] * 100:.1f}",
             _percent(inclusive_share[row]),
         ]
-        if wide:
+        if is_wide:
             cells.append(f"{hotspots.self_samples[row, sort_event]:,}")
             cells.append(format_value(int(hotspots.self_weight[row, sort_event]), event.unit))
         cells.extend(_percent(self_share[row, other]) for other in others)
         cells.extend(column[row] for column in measured.values())
-        if wide:
-            cells.append(_one_line(PurePath(modules[mapped_file[function]]).name, "dim"))
+        if is_wide:
+            cells.append(Text(PurePath(modules[mapped_file[function]]).name, "dim"))
         if by_line:
-            cells.append(_one_line(_source_line(profile, function, int(hotspots.line[row]))))
-        cells.append(_one_line(name, "dim" if name.startswith("[") else ""))
-        table.add_row(*cells)
-    return table
+            cells.append(_source_line(profile, function, int(hotspots.line[row])))
+        rows.append([*cells, Text(name, "dim" if name.startswith("[") else "")])
+    return format_table(columns, rows, width)
 
 
 def _spe_columns(hotspots: Hotspots, findings: Findings, *, by_line: bool) -> dict[str, list[Text]]:
@@ -177,14 +155,6 @@ def _percentage(table: MetricTable, row: int, metric: str) -> Text:
     if (value := next(values, None)) is None:
         return Text()
     return metric_cell(replace(value, value=100 * value.value, half_width=100 * value.half_width, units="percent"))
-
-
-def _plain_table() -> Table:
-    return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-
-
-def _one_line(text: str, style: str = "") -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _source_line(profile: Profile, function: int, line: int) -> str:

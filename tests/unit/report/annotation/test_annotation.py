@@ -12,7 +12,8 @@ from tdprof.model.annotation import Annotation, Code, CodeLine, Cost, Latency, S
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import MetricValue
 from tdprof.model.machine_code import Instruction
-from tdprof.report.annotation.json import render_csv, render_json
+from tdprof.report.annotation.csv import render_csv
+from tdprof.report.annotation.json import render_json
 from tdprof.report.annotation.text import render_text
 
 EVENTS = [EventInfo("cpu-clock", Unit.NANOSECONDS), EventInfo("cache-misses", Unit.COUNT)]

@@ -4,7 +4,7 @@ from tdprof.catalog.choose import load_packaged
 from tdprof.metrics.diagnosis import diagnose_counts
 from tdprof.model.findings import NO_DIAGNOSIS
 from tdprof.model.measurement import Measured, Measurement
-from tdprof.report.counts.text import measurement_json
+from tdprof.report.counts.json import measurement_json
 from tdprof.report.findings.json import diagnosis_json
 
 V1 = load_packaged("neoverse-v1")

@@ -17,8 +17,9 @@ from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.hotspots import find_hotspots, unknown_samples
+from tdprof.report.findings.csv import metric_csv, tree_csv
 from tdprof.report.findings.json import metrics_json, tree_json
-from tdprof.report.profile.csv import hotspot_csv, metric_csv, tree_csv
+from tdprof.report.profile.csv import hotspot_csv
 from tdprof.report.profile.json import render_json
 
 NUMBER_OR_NULL = {"type": ["number", "null"]}
