@@ -28,6 +28,7 @@ from tdprof.cli.standard_error import say
 from tdprof.cli.usage import SuggestingGroup
 from tdprof.decode.spe.capture import open_spe
 from tdprof.decode.spe.csv_rows import CsvWriter
+from tdprof.decode.spe.losses import aux_losses, decode_losses
 from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_perf_data, open_raw
 from tdprof.decode.spe.table import DecodedPiece, decode_spans, spe_schema
 from tdprof.errors import TdprofError
@@ -240,18 +241,14 @@ def _say_what_is_missing(counts: DecodeCounts, source: SpeInput) -> None:
     lines = []
     if counts.damaged_regions:
         reasons = ", ".join(f"{reason.text}: {counts.damage[reason]}" for reason in Damage if counts.damage[reason])
-        where = plural(counts.damaged_regions, "place", "s")
-        lines.append(f"damaged: {plural(counts.damaged_bytes, 'byte', 's')} in {where} ({reasons})")
-    notes = {
-        "records were not closed before their span ended and are left out": counts.open_records,
+        lines.append(f"damaged in {plural(counts.damaged_regions, 'place', 's')} ({reasons})")
+    lines += [f"{count} {text}" for text, count in decode_losses(counts).items()]
+    packets = {
         "packets have reserved headers: see the column other_packets": counts.unknown_packets,
         "packets came twice in a record: the first was kept": counts.duplicate_packets,
-        "times the kernel reports lost samples (AUX TRUNCATED)": source.losses.truncated,
-        "spans ended within a record (AUX PARTIAL)": source.losses.partial,
-        "spans had samples that collided (AUX COLLISION)": source.losses.collided,
-        "AUX buffers are cut off by the end of the file": source.losses.cut_buffers,
     }
-    lines += [f"{count} {text}" for text, count in notes.items() if count]
+    lines += [f"{count} {text}" for text, count in packets.items() if count]
+    lines += [f"{count} {text}" for text, count in aux_losses(source.losses).items()]
     for line in lines:
         say(f"tdprof: {line}")
 

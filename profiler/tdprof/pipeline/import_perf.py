@@ -27,6 +27,7 @@ from tdprof.decode.perf.imported import (
 from tdprof.decode.perf.walked import Walk
 from tdprof.decode.spe.capture import store_spe
 from tdprof.decode.spe.kernel_addresses import kernel_addresses
+from tdprof.decode.spe.losses import aux_losses
 from tdprof.decode.spe.spans import SpeInput, spe_input_of
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
@@ -170,15 +171,10 @@ def _with_spe(manifest: Manifest, folder: OwnFolder, data: PerfData, spe: SpeInp
     info = store_spe(
         folder, spe, writer, period=event.sample_period if event else 0, event=event.name if event else "arm_spe"
     )
-    lost = {
-        "SPE spans truncated for lack of room": spe.losses.truncated,
-        "SPE spans that end within a record": spe.losses.partial,
-        "SPE spans with collisions": spe.losses.collided,
-    }
     # Metadata of version 1 names no core for each CPU; the spans know it all the same.
     midr = {str(span.cpu): f"{span.midr:#018x}" for span in spe.spans if span.cpu is not None and span.midr is not None}
     host = replace(manifest.host, midr_el1=manifest.host.midr_el1 | midr)
-    by_reason = manifest.losses.by_reason | {reason: count for reason, count in lost.items() if count}
+    by_reason = manifest.losses.by_reason | {f"SPE: {words}": count for words, count in aux_losses(spe.losses).items()}
     return replace(manifest, host=host, spe=info, losses=replace(manifest.losses, by_reason=by_reason))
 
 

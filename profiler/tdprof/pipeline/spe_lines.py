@@ -9,6 +9,7 @@ import numpy as np
 
 from arm_spe.tally import LATENCIES, NO_ROW, Key, Lane, Tallied
 from tdprof.decode.spe.counting import NOTHING, Counted, GroupBy, count_records
+from tdprof.decode.spe.losses import aux_losses, decode_losses
 from tdprof.decode.spe.samples import AddedUp, SampleSums
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import grouped_quantiles
@@ -95,16 +96,10 @@ def latency_quantiles(tallied: Tallied) -> dict[str, F64]:
 
 def pass_notes(counted: Counted, data: SpeInput) -> list[str]:
     """What was lost of the data, and what told the records' threads."""
-    counts, losses = counted.counts, data.losses
-    known = {
-        "bytes are damaged and left out": counts.damaged_bytes,
-        "records were cut off by the end of their span and are left out": counts.open_records,
-        "times the kernel reports lost samples (AUX TRUNCATED)": losses.truncated,
-        "spans had samples that collided: operations behind slow ones are sampled less": losses.collided,
-        "spans of AUX bytes are cut off by the end of their file, or it is missing": losses.cut_buffers,
-        "records name no thread": counted.threads_from[NOTHING],
-    }
-    notes = [f"{count} {text}" for text, count in known.items() if count]
+    known = decode_losses(counted.counts) | aux_losses(data.losses)
+    if unnamed := counted.threads_from[NOTHING]:
+        known["records name no thread"] = unnamed
+    notes = [f"{count} {text}" for text, count in known.items()]
     told = {name: count for name, count in counted.threads_from.items() if count and name != NOTHING}
     if told:
         notes.append("threads are known from " + ", ".join(f"{name} ({count})" for name, count in told.items()))

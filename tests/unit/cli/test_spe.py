@@ -78,8 +78,9 @@ def test_damage_is_said(tmp_path: Path) -> None:
     (tmp_path / "aux").write_bytes(bytes(data) + b"\xb0\x01")
     result = CliRunner().invoke(command, ["decode", str(tmp_path / "aux"), "--raw", "-o", str(tmp_path / "o.parquet")])
     assert "49 records" in result.stderr
-    assert "damaged: 64 bytes in 1 place (" in result.stderr
-    assert "1 records were not closed" in result.stderr
+    assert "damaged in 1 place (" in result.stderr
+    assert "64 bytes are damaged and left out" in result.stderr
+    assert "1 records were cut off by the end of their span" in result.stderr
     assert "---- damaged: 64 bytes" in run("dump", tmp_path / "aux", "--raw")
 
 

@@ -10,8 +10,9 @@ from builders import spe
 from builders.opened import operations_of, profile_of
 from builders.spe_capture import PID, load, records, write_spe_capture
 from tdprof.decode.perf.auxtrace import TimeConversion
+from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.samples import NO_LATENCY, AddedUp, SampleSums, _round_down
-from tdprof.decode.spe.spans import AuxLosses, AuxSpan, SpeInput
+from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.decode.spe.switches import Switches
 from tdprof.export.pprof import build_pprof
 from tdprof.model.spe import NO_TID, SampledOperations

@@ -16,7 +16,8 @@ from tdprof.capture.tables import COPY_AGAIN, TableWriter, read_side_table, read
 from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.decode.perf.layout import NOT_RECORDED
-from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxLosses, AuxSpan, SpeInput
+from tdprof.decode.spe.losses import AuxLosses
+from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput
 from tdprof.decode.spe.switches import Switches, switches_of_table, switches_table
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own

@@ -18,6 +18,7 @@ from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo, TimeConversion
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.layout import Table
+from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.switches import Switches, switch_rows, switches_of
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
@@ -47,23 +48,6 @@ class AuxSpan:
     cpu: int | None = None
     tid: int | None = None
     midr: int | None = None
-
-
-@dataclass(slots=True)
-class AuxLosses:
-    """What the kernel said about the AUX data, in numbers of PERF_RECORD_AUX.
-
-    Attributes:
-        truncated: samples were lost: no room, or a buffer fault.
-        partial: the span ends within a record.
-        collided: samples collided with one in flight; how many is not told.
-        cut_buffers: AUX buffers that the file's end cuts.
-    """
-
-    truncated: int = 0
-    partial: int = 0
-    collided: int = 0
-    cut_buffers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
