@@ -97,23 +97,31 @@ def load_native() -> ctypes.CDLL | None:
             library = ctypes.CDLL(str(path))
         except OSError:  # built for another architecture or libc: same as not built
             continue
-        library.spe_decode.restype = c_uint64
-        library.spe_decode.argtypes = (c_void_p, c_uint64, POINTER(Decoder), POINTER(Columns), POINTER(c_uint64))
-        library.spe_dump.restype = c_uint64
-        library.spe_dump.argtypes = (c_void_p, c_uint64, c_uint64, POINTER(Dumper), c_char_p, c_uint64)
-        library.spe_validity.restype = None
-        library.spe_validity.argtypes = (c_void_p, c_uint64, POINTER(c_void_p))
-        library.spe_group.restype = c_uint64
-        library.spe_group.argtypes = (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p)
-        library.spe_tally.restype = c_uint64
-        library.spe_tally.argtypes = (
-            POINTER(Columns), c_uint64, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p
-        )  # fmt: skip
-        library.spe_fold.argtypes = (c_void_p, c_void_p)
-        library.spe_index_pages.restype = None
-        library.spe_index_pages.argtypes = (c_void_p, c_uint64)
+        try:
+            _declare(library)
+        except AttributeError:  # built from other sources: same as not built
+            continue
         return library
     return None
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    """Types of the functions."""
+    library.spe_decode.restype = c_uint64
+    library.spe_decode.argtypes = (c_void_p, c_uint64, POINTER(Decoder), POINTER(Columns), POINTER(c_uint64))
+    library.spe_dump.restype = c_uint64
+    library.spe_dump.argtypes = (c_void_p, c_uint64, c_uint64, POINTER(Dumper), c_char_p, c_uint64)
+    library.spe_validity.restype = None
+    library.spe_validity.argtypes = (c_void_p, c_uint64, POINTER(c_void_p))
+    library.spe_group.restype = c_uint64
+    library.spe_group.argtypes = (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p)
+    library.spe_tally.restype = c_uint64
+    library.spe_tally.argtypes = (
+        POINTER(Columns), c_uint64, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p
+    )  # fmt: skip
+    library.spe_fold.argtypes = (c_void_p, c_void_p)
+    library.spe_index_pages.restype = None
+    library.spe_index_pages.argtypes = (c_void_p, c_uint64)
 
 
 class NotCompiledError(RuntimeError):

@@ -4,6 +4,7 @@ import ctypes
 import functools
 from pathlib import Path
 
+from tdprof.errors import TdprofError
 from tdprof.native import bpf_stacks, counter, dwarf_api, lost_pages, perf_records, stacks
 
 
@@ -12,13 +13,21 @@ def load_native() -> ctypes.CDLL | None:
     """The compiled library, or None where it was not built; callers then take their Python path.
 
     ``ctypes.CDLL`` releases the GIL for every call. The types of all functions are declared here, header by header.
+
+    Raises:
+        TdprofError: it is of another version than the program.
     """
     for path in sorted(Path(__file__).parents[1].glob("_native*.so")):
         try:
             library = ctypes.CDLL(str(path))
         except OSError:  # built for another architecture or libc: same as not built
             continue
-        for header in (bpf_stacks, counter, dwarf_api, lost_pages, perf_records, stacks):
-            header.declare(library)
+        try:
+            for header in (bpf_stacks, counter, dwarf_api, lost_pages, perf_records, stacks):
+                header.declare(library)
+        except AttributeError as error:  # a checkout that went on without its library
+            raise TdprofError(
+                f"{path} is of another version of tdprof: {error}", hint="pip install . (in a checkout: tools/setup)"
+            ) from error
         return library
     return None
