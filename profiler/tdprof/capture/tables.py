@@ -122,7 +122,7 @@ def _read_up_to(path: str, most: int) -> pa.Table:
 
 
 def _open(path: str) -> pq.ParquetFile:
-    """The file, with text columns as they are stored: each text once. (Arrow cannot join such ones within lists.)"""
+    """The file, with text columns as they are stored: each text once; but not within lists, which Arrow cannot join."""
     file = pq.ParquetFile(path, **_FOOTER_LIMITS)
     columns = [file.schema.column(i) for i in range(len(file.schema))]
     text = [each.path for each in columns if each.physical_type == "BYTE_ARRAY" and not each.max_repetition_level]

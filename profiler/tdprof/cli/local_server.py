@@ -104,7 +104,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "GET":
             self.wfile.write(body)
 
-    do_HEAD = do_GET
+    do_HEAD = do_GET  # noqa: N815  as http.server asks
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are nobody's news."""

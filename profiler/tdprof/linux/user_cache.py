@@ -72,11 +72,11 @@ def cache_home() -> Path:
     Root that kept another user's environment (``sudo -E``) has root's own: files of root in that user's cache would be
     in the user's way, and files of that user are nothing for root to trust.
     """
-    home = os.path.expanduser("~")
+    home = os.path.expanduser("~")  # noqa: PTH111  Path's fails without a home
     # A user without a home has a cache that nobody can write.
-    found = Path(home if os.path.isabs(home) else "/") / ".cache"
+    found = Path(home if Path(home).is_absolute() else "/") / ".cache"
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(base):
+    if Path(base).is_absolute():
         found = Path(base)
     if os.geteuid() == 0 and _is_of_others(found):
         found = Path(pwd.getpwuid(0).pw_dir) / ".cache"

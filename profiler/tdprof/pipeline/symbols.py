@@ -30,7 +30,7 @@ DEFAULT_SYMBOLS = SymbolOptions()
 
 
 def ignore_progress(text: str) -> None:
-    pass
+    """Tell nobody."""
 
 
 def open_symbolizer(

@@ -128,7 +128,7 @@ def parse_events(text: str, pmus: Path = SYSFS_PMUS) -> list[Event]:
 
 
 def parse_event(text: str, pmus: Path = SYSFS_PMUS) -> Event:
-    """One event: ``cycles``, ``page-faults:u``, ``r1b``, ``armv8_pmuv3_0/l1d_cache_refill/k``, …
+    """One event: ``cycles``, ``page-faults:u``, ``r1b``, ``armv8_pmuv3_0/l1d_cache_refill/k`` or such.
 
     Raises:
         TdprofError: with the closest known names.

@@ -71,8 +71,8 @@ def _linked(elf: Elf, path: Path) -> Iterator[Path]:
     folders = [*folders, *os.environ.get("LD_LIBRARY_PATH", "").split(":"), *_system_folders()]
     for name in names:
         for folder in folders if "/" not in name else [""]:
-            candidate = os.path.join(folder, name)
-            if (folder or "/" in name) and os.path.isfile(candidate):
+            candidate = Path(folder, name)
+            if (folder or "/" in name) and candidate.is_file():
                 yield Path(os.path.realpath(candidate))
                 break
 

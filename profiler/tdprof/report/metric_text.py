@@ -52,7 +52,7 @@ def metrics_of(table: MetricTable, row: int) -> CodeMetrics:
 
 
 def format_metric(value: MetricValue) -> str:
-    """ "82.6 ± 3.3": digits as far as the doubt leaves them; "< 0.3" where no sample of the event was seen.
+    """Value and doubt, "82.6 ± 3.3": digits as far as the doubt leaves them; "< 0.3" where no sample was seen.
 
     A share's interval ends where the share does: "68 (35-100)", "0 (0-28)".
     """

@@ -49,7 +49,7 @@ class Symbolizer:
         cache: where what is read of debug data is kept; None keeps nothing.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the sources of names, each of them optional
         self,
         *,
         symfs: Path | None = None,

@@ -3,7 +3,7 @@
 import struct
 
 
-class Malformed(Exception):
+class Malformed(Exception):  # noqa: N818  said of the record
     """A record too short for what its header and event say it holds."""
 
 

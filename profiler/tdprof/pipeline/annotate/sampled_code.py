@@ -32,6 +32,7 @@ class SampledCode:
 
 
 def find_sampled_code(profile: Profile, function: ChosenFunction) -> SampledCode:
+    """Where a function's samples fell, by address of its code and of what was inlined into it."""
     locations, events = profile.locations, len(profile.events)
     at = leaf_locations(profile)[profile.samples.stack]
     known = at >= 0
@@ -57,6 +58,7 @@ def find_sampled_code(profile: Profile, function: ChosenFunction) -> SampledCode
 
 
 def sum_cost(places: SampledCode, rows: Sequence[int] | range, events: int) -> Cost:
+    """What some places took together, of each event."""
     own = [row for row in rows if places.is_own[row]]
     inlined = [row for row in rows if not places.is_own[row]]
     sums = [

@@ -27,7 +27,7 @@ ARCH = {"x86_64": "x86", "aarch64": "arm64"}
 
 
 def describe_maps(library: Any, module: int) -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """The maps in order, and the index of each by its descriptor. (The Python of bcc has no names for all of this.)"""
+    """The maps in order, and the index of each by its descriptor, for which bcc's Python has no names."""
     count, number, text = ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p
 
     def ask(function: str, index: int, result: Any) -> Any:
@@ -109,6 +109,7 @@ def compile_programs(bcc: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Answer the one request that the parent writes to standard input."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:

@@ -51,6 +51,7 @@ def render_json(report: BranchReport, *, limit: int = 0) -> str:
 
 
 def row_json(report: BranchReport, row: int, totals: Sequence[int]) -> dict[str, Any]:
+    """A row with its keys; what is not known is None."""
     count, event, ratio = int(report.counts["count"][row]), int(report.event[row]), report.mispredict
     ends = {"from": report.source[row]} | ({} if report.target is None else {"to": report.target[row]})
     return {

@@ -22,6 +22,7 @@ def shown_rows(report: CgroupReport, limit: int) -> list[int]:
 
 
 def row_json(report: CgroupReport, row: int) -> dict[str, Any]:
+    """A row with its keys; what is not known is None."""
     path = report.path[row]
     return {
         "event": printable(report.events[report.event[row]].name),

@@ -43,6 +43,7 @@ def _value_cells(value: MetricValue) -> list[Any]:
 
 
 def metric_heading(table: MetricTable) -> list[str]:
+    """Titles of a table's metrics: value, half width, significance of each."""
     keys = [
         name if source == "pmu" else f"{source}_{name}"
         for name, source in zip(table.metrics, table.sources, strict=True)
@@ -51,6 +52,7 @@ def metric_heading(table: MetricTable) -> list[str]:
 
 
 def metric_cells(table: MetricTable, row: int | None) -> list[Any]:
+    """One row's cells below ``metric_heading``; empty where nothing is known."""
     cells: list[Any] = [""] * (3 * len(table.metrics))
     if row is not None:
         known = {(name, value.source): _value_cells(value) for name, value in table.row(row)}
