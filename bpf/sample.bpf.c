@@ -7,6 +7,8 @@
  * user stack is deep, copy if there is no table for it yet, store. Unless `active` says so, there is no walk: the kernel
  * walks the user stack along frame pointers.
  *
+ * Whose samples: all that overflow, or those of some processes and what they start, where events are of whole CPUs.
+ *
  * Maps of one entry, and rings of one page, are as large as the loader makes them; settings.h has what else it decides.
  */
 #include <linux/bpf.h>
@@ -48,6 +50,11 @@ BPF_F_TABLE("array", __u32, struct sample_mapping, mappings, 1, BPF_F_MMAPABLE);
 /* By process. */
 BPF_TABLE("hash", __u32, struct address_space, spaces, 1);
 BPF_RINGBUF_OUTPUT(missing, 1);
+
+/* Threads of the processes that are recorded, by the address that the kernel keeps each at. */
+BPF_TABLE("hash", __u64, __u32, followed, 1);
+/* Threads that user space has named, by number: an enum follow. */
+BPF_TABLE("hash", __u32, __u32, named, 1);
 
 static __always_inline int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *first_row)
 {
@@ -270,14 +277,90 @@ static __always_inline int current_thread(__u32 *pid, __u32 *tid)
 	return 0;
 }
 
+/* Events of whole CPUs are taken of some processes and all that they start; of this thread? */
+static __always_inline int is_followed(void)
+{
+	__u64 task = bpf_get_current_task();
+	__u32 pid, tid;
+
+	if (followed.lookup(&task))
+		return 1;
+	if (current_thread(&pid, &tid))
+		return 0;
+	__u32 *from = named.lookup(&tid);
+
+	return from && *from == FOLLOW_NOW;
+}
+
+static __always_inline void follow(__u64 task)
+{
+	__u32 one = 1;
+
+	if (followed.update(&task, &one))
+		count(COUNTER_THREADS_NOT_FOLLOWED);
+}
+
+/* A thread starts another, which has not run yet: also the kernel's own for a process, which sched_process_fork leaves out. */
+int follow_new(struct bpf_raw_tracepoint_args *ctx)
+{
+	if (is_followed())
+		follow(ctx->args[0]);
+	return 0;
+}
+
+/* A command begins: what executes a file has its name from then on, and keeps the kernel busy before it runs. */
+int follow_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 pid, tid;
+
+	if (current_thread(&pid, &tid))
+		return 0;
+	__u32 *from = named.lookup(&tid);
+
+	if (from && *from == FOLLOW_FROM_EXEC) {
+		follow(bpf_get_current_task());
+		named.delete(&tid);
+	}
+	return 0;
+}
+
+/* A thread ends, and its number will be another's; what the kernel still does for it is its own. */
+int follow_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 pid, tid;
+
+	if (current_thread(&pid, &tid))
+		return 0;
+	__u32 *from = named.lookup(&tid);
+
+	if (!from)
+		return 0;
+	if (*from == FOLLOW_NOW)
+		follow(bpf_get_current_task());
+	named.delete(&tid);
+	return 0;
+}
+
+/* The address of a thread that has ended may become another's. */
+int follow_no_more(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 task = ctx->args[0];
+
+	followed.delete(&task);
+	return 0;
+}
+
 /* The common program: all that needs no walk. */
 int sample(struct bpf_perf_event_data *ctx)
 {
-	__u32 zero = 0;
+	__u32 zero = 0, which = ACTIVE_FOLLOW;
 	__u32 *event = overflowed.lookup(&zero);
+	__u32 *is_filtered = active.lookup(&which);
 	struct walk *walk = walks.lookup(&zero);
 
-	if (!event || !walk)
+	if (!event || !walk || !is_filtered)
+		return 0;
+	if (*is_filtered && !is_followed())
 		return 0;
 	struct sample_key *key = &walk->key;
 

@@ -88,6 +88,7 @@ enum active {
 	ACTIVE_ROWS,	/* 1: the table rows_b, 0: rows_a */
 	ACTIVE_WALK,	/* 1: user stacks are walked by tables */
 	ACTIVE_COPY,	/* 1: those that no table leads through yet are copied */
+	ACTIVE_FOLLOW,	/* 1: of threads that are followed only */
 	ACTIVE
 };
 
@@ -112,7 +113,14 @@ enum counter {
 	COUNTER_STACKS_SENT,
 	COUNTER_STACKS_COPIED,
 	COUNTER_STACKS_NOT_COPIED,	/* though no table led through them: no room, or too many of one process */
+	COUNTER_THREADS_NOT_FOLLOWED,	/* no room for them: their samples and their children's are missing */
 	COUNTERS
+};
+
+/* From when on a thread that user space has named is followed, and all that it starts. */
+enum follow {
+	FOLLOW_NOW,
+	FOLLOW_FROM_EXEC
 };
 
 #endif

@@ -19,6 +19,10 @@ MOST_INSTRUCTIONS = {
     "copy": 12_000,
     "store": 10_000,
     "forget_mappings": 1_000,
+    "follow_new": 1_000,
+    "follow_exec": 1_000,
+    "follow_exit": 1_000,
+    "follow_no_more": 1_000,
 }
 
 

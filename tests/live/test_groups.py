@@ -12,10 +12,10 @@ from tdprof.capture.output_folder import OutputFolder
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.pipeline.finish import finish_capture
 from tdprof.recorder import session
-from tdprof.recorder.attach import Rate
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.pmu import find_arm_pmu
+from tdprof.recorder.targets import Rate
 
 Build = Callable[[str], Path]
 # Software events stand in for a PMU's: the kernel opens, starts, inherits and reads groups of them in the same way.

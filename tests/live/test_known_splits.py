@@ -33,9 +33,11 @@ def test_three_to_one(build: Build, folder: Path, options: list[str]) -> None:
     capture = record(*options, "--", build("split.c"), "0.8", folder=folder)
     assert capture.manifest["rung"] == ("ring-buffer" if "--no-bpf" in options else "bpf-software")
     assert_three_to_one(capture)
-    # The samples stand for the time that was counted: each for a period, the last one's remainder for none.
+    # The samples stand for the time that was counted. An event that follows a task gives each of them a period, and the
+    # remainder none; one of a CPU has its samples at fixed times, whoever runs then: five standard errors.
     # Where the hypervisor takes the processor away, one late interrupt stands for several periods.
-    assert 0.8 * capture.total() <= capture.weight() <= 1.001 * capture.total()
+    more = 0.001 if "--no-bpf" in options else 5 * capture.user_samples().total() ** -0.5
+    assert 0.6 * capture.total() <= capture.weight() <= (1 + more) * capture.total()
 
 
 def test_threads_and_children(build: Build, folder: Path) -> None:

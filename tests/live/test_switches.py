@@ -12,9 +12,10 @@ from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.spe.switches import switch_rows, switches_of
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE, AttachedEvents, Rate, SamplingTarget
+from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE, AttachedEvents
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.host import online_cpus
+from tdprof.recorder.targets import Rate, SamplingTarget
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
 

@@ -18,8 +18,9 @@ from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.pipeline.finish import finish_capture
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder import session
-from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget
+from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.events import Event, parse_event
+from tdprof.recorder.targets import Rate, SamplingTarget
 
 EVENTS = 7
 TURN_S = 0.004  # perf_event_mux_interval_ms

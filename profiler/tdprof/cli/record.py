@@ -13,12 +13,12 @@ from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
-from tdprof.recorder.attach import Rate
 from tdprof.recorder.call_graph import CallGraph, parse_call_graph
 from tdprof.recorder.events import parse_events
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.session import record
 from tdprof.recorder.spe import parse_spe_options
+from tdprof.recorder.targets import Rate
 
 if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest

@@ -1,18 +1,19 @@
 """Side-band records into a capture's mapping and process tables."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.schema import MAPPINGS, PROCESSES, SPE_SPANS
-from tdprof.decode.perf.layout import MISC_COMM_EXEC, SideBand, Table
+from tdprof.decode.perf.layout import MISC_COMM_EXEC, SIDE_BAND, SideBand, Table
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.perf_abi import RecordType
 
+_OF_PROCESSES = (RecordType.MMAP, RecordType.MMAP2, RecordType.COMM, RecordType.FORK, RecordType.EXIT)
 _LOST_TYPES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 
 
@@ -44,6 +45,29 @@ def side_band_tables(batches: Sequence[SideBand]) -> SideBandTables:
         throttled += int((types == RecordType.THROTTLE).sum())
         lost += int(batch.rows["value"][np.isin(types, _LOST_TYPES)].sum())
     return SideBandTables(_in_time_order(mappings), _in_time_order(processes), lost, throttled)
+
+
+def of_processes(batches: Sequence[SideBand], roots: Collection[int]) -> list[SideBand]:
+    """The records of some processes and of all that they started, and those that belong to none.
+
+    Args:
+        batches: from the rings of all CPUs, whatever ran there.
+        roots: processes that were there from the beginning.
+    """
+    rows = np.concatenate([np.empty(0, SIDE_BAND), *(batch.rows for batch in batches)])
+    forks = rows[(rows["type"] == RecordType.FORK) & (rows["pid"] != rows["ppid"])]
+    forks = forks[np.argsort(forks["time_ns"], kind="stable")]
+    known = set(roots)
+    for pid, parent in zip(forks["pid"].tolist(), forks["ppid"].tolist(), strict=True):
+        if parent in known:
+            known.add(pid)
+    wanted = np.fromiter(known, np.uint32, len(known))
+    return [
+        replace(
+            batch, rows=batch.rows[np.isin(batch.rows["pid"], wanted) | ~np.isin(batch.rows["type"], _OF_PROCESSES)]
+        )
+        for batch in batches
+    ]
 
 
 def _in_time_order(tables: list[pa.Table]) -> pa.Table:

@@ -1,5 +1,6 @@
 """A recording's spool into the capture's tables, batch by batch."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tdprof.capture.manifest import Manifest, Rung
@@ -18,7 +20,7 @@ from tdprof.decode.bpf_copies import walk_spooled
 from tdprof.decode.perf.layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.perf.walked import Walk
-from tdprof.decode.side_band import initial_tables, side_band_tables, spe_spans
+from tdprof.decode.side_band import initial_tables, of_processes, side_band_tables, spe_spans
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.stack_walks import WALK, walk_columns
 from tdprof.linux.file_bytes import open_own
@@ -26,8 +28,11 @@ from tdprof.model.arrays import I64, U64, distinct
 from tdprof.model.events import Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
 from tdprof.model.stack_ends import StackEnd
+from tdprof.text import plural
 
 _CHUNK_BYTES = 16 << 20
+# Each task that is started costs up to one sample: of so few they matter no more than chance does.
+_MOST_STARTED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,14 @@ class Decoded:
         samples: number of samples in the tables.
         kernel_addresses: uint64, distinct and sorted: what kernel symbols are needed for.
         end_ns: time of the last sample or interval, 0 if there is none.
+        notes: what the user should know of it, a sentence each.
     """
 
     losses: Losses
     samples: int
     kernel_addresses: U64
     end_ns: int
+    notes: list[str]
 
 
 def write_tables(
@@ -85,6 +92,8 @@ def write_tables(
     if found := switches_of(switches):
         writer.write("switches", switches_table(found))
     mappings, processes, damaged_bytes = initial_tables(spool / INITIAL_FILE)
+    if manifest.followed:
+        side_band = of_processes(side_band, manifest.followed)
     tables = side_band_tables(side_band)
     for name, initial, recorded in (
         ("mappings", mappings, tables.mappings),
@@ -124,7 +133,20 @@ def write_tables(
         bytes_damaged=damage.bytes + damaged_bytes + decoder.losses.malformed_bytes,
         by_reason=by_reason,
     )
-    return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns)
+    notes = list(_short_lives(manifest, tables.processes, samples.count))
+    return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes)
+
+
+def _short_lives(manifest: Manifest, processes: pa.Table, samples: int) -> Iterator[str]:
+    """What events that follow tasks make of those that end before their first sample."""
+    started = pc.sum(pc.equal(processes["kind"], "fork")).as_py() or 0
+    if manifest.followed or manifest.is_system_wide or started <= _MOST_STARTED * samples:
+        return
+    cure = ", recording as root with BPF, too" if manifest.rung is Rung.RING_BUFFER else ""
+    yield (
+        f"{plural(started, 'process', 'es')} or threads were started, and each begins its sampling interval anew: "
+        f"the shorter one lives, the less of it is seen (a higher -F helps{cure})"
+    )
 
 
 def _joined(initial: pa.Table, recorded: pa.Table) -> pa.Table:
@@ -135,7 +157,8 @@ def _skipped(manifest: Manifest, samples: "_SampleTotals") -> dict[str, int]:
     """Overflows that no BPF program saw, where the exact total tells: by event.
 
     The kernel leaves a program out while another runs, or is interrupted, on its CPU (bpf_prog_active), and counts it
-    nowhere. With a fixed period each task may end within one; that many are not missing.
+    nowhere. With a fixed period each task may end within one; that many are not missing. Events of CPUs go on with who
+    runs next, so that how many samples a task has is a matter of chance: up to five standard errors are not missing.
     """
     if manifest.rung is Rung.RING_BUFFER:
         return {}
@@ -144,6 +167,8 @@ def _skipped(manifest: Manifest, samples: "_SampleTotals") -> dict[str, int]:
     for number, event in enumerate(manifest.events):
         if event.period and event.total is not None and event.unit is Unit.COUNT:
             unfinished = 0 if event.period == 1 else len(samples.tids) * manifest.host.cpus_online
+            if manifest.followed and event.period > 1:
+                unfinished += 5 * math.isqrt(event.total // event.period)
             missing = event.total // event.period - unfinished - samples.of_event[number] - accounted
             if missing > 0:
                 skipped[f"samples of {event.name} that the kernel took without asking BPF (at least)"] = missing

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 # Of `Losses.by_reason`: what the BPF programs counted beyond what was drained, and no other loss accounts for.
 NEVER_REACHED = "samples counted in the kernel that never reached the capture"
 
+NOT_FOLLOWED = "threads that were started when too many ran, of which and of whose children nothing was sampled"
+
 
 @dataclass(frozen=True, slots=True)
 class Losses:

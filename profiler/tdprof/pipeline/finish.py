@@ -113,7 +113,7 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
         samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
         end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
         state=State.COMPLETE,
-        notes=[*manifest.notes, *unkept, *(held.notes() if held else ())],
+        notes=[*manifest.notes, *decoded.notes, *unkept, *(held.notes() if held else ())],
     )
 
 

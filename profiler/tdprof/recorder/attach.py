@@ -2,10 +2,10 @@
 
 import contextlib
 import errno
+import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tdprof.capture.spool import RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
@@ -15,8 +15,9 @@ from tdprof.recorder.event_group import open_group, open_whole_group
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import perf_event_paranoid
 from tdprof.recorder.limits import raised_descriptor_limit
-from tdprof.recorder.refusals import Scope, open_error
+from tdprof.recorder.refusals import open_error
 from tdprof.recorder.ring import PerfRing
+from tdprof.recorder.targets import Rate, SamplingTarget
 
 # The default perf_event_mlock_kb lets an ordinary user lock 512 kB of data and one page a CPU.
 RING_BYTES = 512 << 10
@@ -24,60 +25,12 @@ SIDE_BAND_SAMPLE_TYPE = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME
 RING_SAMPLE_TYPE = SIDE_BAND_SAMPLE_TYPE | SampleType.IP | SampleType.PERIOD | SampleType.CALLCHAIN
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingTarget:
-    """What to record: tasks, and whether they wait for an exec.
-
-    Attributes:
-        tasks: thread ids, or [-1] for every task.
-        starts_at_exec: events count from the command's exec on, not from ``AttachedEvents.enable``.
-    """
-
-    tasks: Sequence[int]
-    starts_at_exec: bool = False
-
-    @property
-    def is_system_wide(self) -> bool:
-        return list(self.tasks) == [-1]
-
-    @property
-    def scope(self) -> Scope:
-        """Whose events these are."""
-        if self.is_system_wide:
-            return Scope.SYSTEM
-        return Scope.COMMAND if self.starts_at_exec else Scope.PROCESS
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """How often to sample: exactly one of the two is not zero."""
-
-    frequency_hz: int = 0
-    period: int = 0
-
-
-def threads_of(pids: Iterable[int]) -> list[int]:
-    """All threads of some processes.
-
-    Raises:
-        TdprofError: one of them does not exist.
-    """
-    threads = []
-    for pid in pids:
-        try:
-            threads += [int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()]
-        except (FileNotFoundError, ProcessLookupError) as error:
-            raise TdprofError(f"no process with PID {pid}", hint="ps -e lists them") from error
-        except OSError as error:
-            raise TdprofError(f"cannot look at process {pid}: {error.strerror}", hint="run tdprof with sudo") from error
-    return threads
-
-
 class AttachedEvents:
     """The open descriptors of one recording. Use as a context manager: leaving it closes them.
 
     Every event is opened for each task on each CPU, with ``inherit``: a per-CPU event is the only kind that both
-    follows children and may write into a ring buffer, where its throttling is announced.
+    follows children and may write into a ring buffer, where its throttling is announced. Where BPF programs filter,
+    events of CPUs sample whatever runs there, and for each task they are opened once more, over all CPUs, to count.
 
     Counter groups whose samples BPF takes follow their tasks over all CPUs instead: every new thread inherits a copy of
     each event, and ninety events on each of a hundred CPUs would take it longer to start than many threads live.
@@ -120,25 +73,31 @@ class AttachedEvents:
         self._leaders: list[int] = []
         self.side_band: list[int] = []
         self._clocks: list[int] = []
+        self._counting: list[list[int]] = [[] for _ in events] if target.is_filtered else []
         self._closing = contextlib.ExitStack()
         self._closing.enter_context(raised_descriptor_limit())
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for cpu in cpus:
-                for task in target.tasks:
+                for task in target.sampled_tasks:
                     self._open_side_band(task, cpu)
             for task in () if target.is_system_wide else target.tasks:
                 self._open_clock(task)
-            follows_tasks = groups is not None and programs is not None and not target.is_system_wide
-            places = [(task, cpu) for cpu in ([-1] if follows_tasks else cpus) for task in target.tasks]
+                for row, fds in enumerate(self._counting):
+                    self._open_counting(row, task, fds)
+            follows_tasks = groups is not None and programs is not None and not target.is_per_cpu
+            places = [(task, cpu) for cpu in ([-1] if follows_tasks else cpus) for task in target.sampled_tasks]
             for rows in self._groups:
                 self._open_group(rows, places)
             on_failure.pop_all()
 
     def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int) -> int:
-        [fd] = open_whole_group([_inherited(attr)], task, cpu, starts_at_exec=self._target.starts_at_exec)
+        [fd] = open_whole_group([_inherited(attr)], task, cpu, starts_at_exec=self._starts_at_exec(task))
         self._closing.callback(os.close, fd)
         return fd
+
+    def _starts_at_exec(self, task: int) -> bool:
+        return self._target.starts_at_exec and task >= 0
 
     def _open_side_band(self, task: int, cpu: int) -> None:
         attr = pe.PerfEventAttr(
@@ -190,6 +149,13 @@ class AttachedEvents:
             if error.errno != errno.ESRCH or len(self._target.tasks) == 1:
                 raise open_error("a clock", error, self._target.scope) from error
 
+    def _open_counting(self, row: int, task: int, fds: list[int]) -> None:
+        try:
+            fds.append(self._open(counting_attr(self._events[row]), task, -1))
+        except OSError as error:
+            if error.errno != errno.ESRCH or len(self._target.tasks) == 1:
+                raise self._refusal(row, error) from error
+
     def _give_ring(self, fd: int, cpu: int) -> None:
         if cpu in self.rings:
             pe.set_output(fd, self.rings[cpu].fd)
@@ -218,7 +184,7 @@ class AttachedEvents:
                 _inherited(_sampling_attr(self._events[row], self._rates[row], to_ring=self._programs is None))
                 for row in rows
             ]
-            opened = open_group(attrs, task, cpu, refused, starts_at_exec=self._target.starts_at_exec)
+            opened = open_group(attrs, task, cpu, refused, starts_at_exec=self._starts_at_exec(task))
             for fd in opened:
                 if fd is not None:
                     self._closing.callback(os.close, fd)
@@ -293,13 +259,17 @@ class AttachedEvents:
         return [[pe.event_id(fd) for fd in fds] for fds in self.sampling]
 
     def enable(self) -> None:
-        """Start everything at once; not for events that start at exec."""
-        for fd in (*self.side_band, *self._clocks, *self._leaders):
-            pe.enable(fd)
+        """Start everything at once, but what waits for its task's exec."""
+        if self._target.is_per_cpu or not self._target.starts_at_exec:
+            for fd in (*self.side_band, *self._leaders):
+                pe.enable(fd)
+        if not self._target.starts_at_exec:
+            for fd in (*self._clocks, *itertools.chain(*self._counting)):
+                pe.enable(fd)
 
     def disable(self) -> None:
         """Stop sampling; side-band first lets nothing be sampled whose mapping is unknown."""
-        for fd in (*self._leaders, *self._clocks, *self.side_band):
+        for fd in (*self._leaders, *self._clocks, *itertools.chain(*self._counting), *self.side_band):
             pe.disable(fd)
 
     def counts(self) -> Iterator[pe.Count | None]:
@@ -309,7 +279,7 @@ class AttachedEvents:
         enabled time of an event on a CPU, or does not, while its task runs on another.
         """
         clock = sum((pe.read_count(fd).running_ns for fd in self._clocks), start=0)
-        for fds in self.sampling:
+        for fds in self._counting or self.sampling:
             if not fds:
                 yield None
                 continue
@@ -364,6 +334,11 @@ def _sampling_attr(event: Event, rate: Rate, *, to_ring: bool) -> pe.PerfEventAt
     attr.watermark = 1
     attr.wakeup_watermark = RING_BYTES // 4
     return attr
+
+
+def counting_attr(event: Event) -> pe.PerfEventAttr:
+    """Of the event when it is only counted; the PMU then has no use for precision."""
+    return replace(event, precise=0).attr()
 
 
 def can_open(event: Event, *, sampling: bool) -> bool:

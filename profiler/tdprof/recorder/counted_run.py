@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
-from tdprof.recorder.attach import threads_of
 from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.stop_signals import StopSignals
+from tdprof.recorder.targets import threads_of
 from tdprof.recorder.workload import Workload
 
 # How long an interrupted command gets to end by itself; Ctrl-C in a terminal reaches it too.

@@ -7,8 +7,9 @@ import os
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Self
 
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
@@ -26,6 +27,9 @@ _HEADER = re.compile(rb"\x0a\0\0\0\x02\x40", re.DOTALL)
 # After the header: pid, tid, addr, len, pgoff; build-id size, reserved, build-id; prot, flags; then the path.
 _RECORD = struct.Struct("<HIIQQQB3x20sII")
 _PROT_EXEC = 4
+# PERF_RECORD_FORK: type 7, misc 0; then size, pid, parent's pid, tid, parent's tid, time.
+_FORK_HEADER = re.compile(rb"\x07\0\0\0\0\0", re.DOTALL)
+_FORK = struct.Struct("<HIIIIQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +39,28 @@ class _Held:
 
 
 class HeldPrograms:
-    """What was mapped, by build-id. Use as a context manager."""
+    """What was mapped, by build-id. Use as a context manager.
 
-    def __init__(self) -> None:
+    Args:
+        followed: processes of which, with all they start, the recording is; empty: of all that its records speak of.
+    """
+
+    def __init__(self, followed: Iterable[int] = ()) -> None:
+        self._followed = set(followed)
         self._held: dict[str, _Held] = {}
         self._tries: Counter[str] = Counter()  # that failed: whoever mapped it was gone, or may not read it
         self._left_out: set[str] = set()
 
-    def look(self, records: bytes) -> None:
-        """Hold what perf records say was mapped, as far as it still is."""
+    def look(self, rings: Sequence[bytes]) -> None:
+        """Hold what perf records say was mapped, as far as it still is; of each ring those since the last look."""
+        records = b"".join(rings)
+        if self._followed:
+            for pid, parent in _started_processes(records):
+                if parent in self._followed:
+                    self._followed.add(pid)
         for pid, address, length, build_id in _mapped_programs(records):
+            if self._followed and pid not in self._followed:
+                continue
             if build_id in self._held or self._tries[build_id] >= _MOST_TRIES or len(self._left_out) >= _MOST_HELD:
                 continue
             if len(self._held) >= _MOST_HELD:
@@ -95,6 +111,18 @@ def _mapped_programs(records: bytes) -> Iterator[tuple[int, int, int, str]]:
             _, pid, _, address, length, _, size, build_id, prot, _ = _RECORD.unpack_from(records, found.end())
             if prot & _PROT_EXEC and 0 < size <= len(build_id) and records[found.end() + _RECORD.size] == ord("/"):
                 yield pid, address, length, build_id[:size].hex()
+
+
+def _started_processes(records: bytes) -> Iterator[tuple[int, int]]:
+    """(pid, its parent's) of each process that was started, in order."""
+    found = [
+        _FORK.unpack_from(records, at.end())
+        for at in _FORK_HEADER.finditer(records)
+        if at.end() + _FORK.size < len(records)
+    ]
+    for _, pid, parent, _, _, _ in sorted(found, key=itemgetter(5)):
+        if pid != parent:
+            yield pid, parent
 
 
 def _hold(pid: int, address: int, length: int) -> _Held | None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
 from tdprof.model.events import TopdownInfo
-from tdprof.recorder.attach import Rate
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.events import Event
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.spe import SpeOptions
+from tdprof.recorder.targets import Rate
 
 
 @dataclass(frozen=True, slots=True)

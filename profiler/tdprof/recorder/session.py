@@ -15,11 +15,12 @@ from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.events import EventInfo, TopdownInfo
-from tdprof.model.losses import Losses
-from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget, threads_of
+from tdprof.model.losses import NOT_FOLLOWED, Losses
+from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf import sampler as bpf_sampler
 from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
 from tdprof.recorder.first_files import files_of_command
+from tdprof.recorder.following import choose_target
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import describe_host, is_in_initial_pid_namespace, online_cpus
 from tdprof.recorder.hotplug import CpuFollower
@@ -30,6 +31,7 @@ from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
+from tdprof.recorder.targets import Rate, SamplingTarget, processes_of, threads_of
 from tdprof.recorder.unwinding import Unwinding, start_unwinding
 from tdprof.recorder.workload import Workload, check_command
 
@@ -37,6 +39,7 @@ DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever 
 # Where groups take turns, what one did not see is judged by how unlike each other its moments were.
 TURNS_INTERVAL_NS = 200_000_000
 MAX_CLOCK_PAIRS = 64
+SPARE_THREADS = 1024  # that a process may start while it is being looked at
 TICK_MS = 100  # how often a table that fills too fast is noticed
 
 
@@ -53,7 +56,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
     with contextlib.ExitStack() as stack:
         if options.command:
             check_command(options.command[0])
-        tasks = [-1] if options.is_system_wide else threads_of(options.pids)
+        named_threads = len(threads_of(processes_of(options.pids)))
         choice = choose_events(options.events)
         signals = stack.enter_context(StopSignals())
         folder = output.make()
@@ -65,6 +68,8 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         sizes = bpf_sampler.TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * len(cpus) * together)
         if options.is_system_wide:
             sizes = replace(sizes, arrays=OF_A_MACHINE)
+        elif options.topdown is None:
+            sizes = replace(sizes, named_threads=SPARE_THREADS + 2 * named_threads)
         attempt = BpfAttempt(choice.events, sizes, options.call_graph, is_wanted=options.use_bpf)
         stack.callback(attempt.close)
         host = describe_host()
@@ -90,7 +95,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             has_switches = options.spe is not None
             return AttachedEvents(choice.events, target, rates, cpus, programs, groups, has_switches=has_switches)
 
-        target = SamplingTarget([workload.pid], starts_at_exec=True) if workload else SamplingTarget(tasks)
+        target = choose_target(options, workload, sampler, choice.events)
         attached = first.enter_context(attach(target, passes[0]))
         spe = stack.enter_context(SpeEvents(find_spe_pmus(), options.spe, target, cpus)) if options.spe else None
         spool = stack.enter_context(_open_spool(folder))
@@ -98,6 +103,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             host=host,
             command=list(options.command),
             pids=list(options.pids),
+            followed=list(target.processes) if target.is_filtered else [],
             is_system_wide=options.is_system_wide,
             events=[
                 EventInfo(event.name, event.unit, options.rate.period, options.rate.frequency_hz)
@@ -110,7 +116,13 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             end_monotonic_ns=time.monotonic_ns(),
             losses=Losses(),
             record_ids=attached.record_ids(),
-            notes=[*options.notes, *choice.notes, *(sampler.notes if sampler else []), *(spe.notes if spe else [])],
+            notes=[
+                *options.notes,
+                *choice.notes,
+                *target.notes(options.pids),
+                *(sampler.notes if sampler else []),
+                *(spe.notes if spe else []),
+            ],
             spe=_spe_info(options.spe, spe) if options.spe and spe else None,
             topdown=options.topdown,
             tdprof_version=__version__,
@@ -118,7 +130,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         if signals.received is not None:
             raise TdprofError("interrupted before recording began", status=128 + signals.received)
         run = _Run(
-            options, folder, manifest, attached, sampler, spe, spool, workload, signals, control, unwinding=unwinding
+            options, target, folder, manifest, attached, sampler, spe, spool, workload, signals, control, unwinding
         )
         options.on_pass(1, len(passes))
         run.start()
@@ -184,6 +196,7 @@ class _Run:
     """The recording while it runs."""
 
     options: RecordOptions
+    target: SamplingTarget
     folder: OwnFolder
     manifest: Manifest
     attached: AttachedEvents
@@ -192,12 +205,15 @@ class _Run:
     spool: SpoolWriter
     workload: Workload | None
     signals: StopSignals
-    control: PeriodControl | None = None
+    control: PeriodControl | None
+    unwinding: Unwinding | None
     cpus: CpuFollower | None = None
-    unwinding: Unwinding | None = None
     is_stopping: bool = False
     snapshot: SnapshotThread | None = None
-    held: HeldPrograms = field(default_factory=HeldPrograms)
+    held: HeldPrograms = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.held = HeldPrograms(self.manifest.followed)
 
     def start(self) -> None:
         """Write the first manifest and let the events count.
@@ -211,24 +227,29 @@ class _Run:
             self._note_clock()
             write_manifest(self.folder, self.manifest)
             if self.workload:
+                self.attached.enable()
                 self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
+                self._watch_cpus()
                 self.workload.start()
                 if self.unwinding:
                     self.unwinding.add_processes([self.workload.pid])
                 return
             if self.unwinding:
-                self.unwinding.add_processes(running_pids() if self.options.is_system_wide else self.options.pids)
+                self.unwinding.add_processes(running_pids() if self.options.is_system_wide else self.target.processes)
                 self.unwinding.await_tables()
             self.attached.enable()
             if self.spe:
                 self.spe.start()
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
-            if self.options.is_system_wide:
-                self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns, has_spe=self.spe is not None)
-            pids = running_pids() if self.options.is_system_wide else self.options.pids
+            self._watch_cpus()
+            pids = running_pids() if self.options.is_system_wide else self.target.processes
             self.snapshot = SnapshotThread(pids, self.spool)
         except OSError as error:
             raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}") from error
+
+    def _watch_cpus(self) -> None:
+        if self.target.is_per_cpu:
+            self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns, has_spe=self.spe is not None)
 
     def again(self, workload: Workload, attached: AttachedEvents, control: PeriodControl | None) -> Outcome:
         """Another run of the command, with other events, into the same capture."""
@@ -327,8 +348,7 @@ class _Run:
                         poller.unregister(fd)
                 ending -= ready
                 # First: what was mapped may be gone in a moment.
-                for ring in self.attached.rings.values():
-                    self.held.look(ring.look())
+                self.held.look([ring.look() for ring in self.attached.rings.values()])
                 if self.unwinding:
                     if self.unwinding.fd in ready:
                         self.unwinding.answer()
@@ -386,12 +406,13 @@ class _Run:
                     user_stacks_unreadable=counters["user_stacks_unreadable"],
                     kernel_stacks_unreadable=counters["kernel_stacks_unreadable"],
                     stacks_truncated=counters["stacks_truncated"],
+                    by_reason={NOT_FOLLOWED: unseen} if (unseen := counters["threads_not_followed"]) else {},
                 ),
             )
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
 
     def _drain_rings(self) -> None:
-        self.attached.drain(self.spool, self.held.look)
+        self.attached.drain(self.spool, lambda records: self.held.look([records]))
         if self.spe:
             self.spe.drain(self.spool)
             if not self.is_stopping:

@@ -17,13 +17,14 @@ from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder.attach import RING_BYTES, SamplingTarget, restrict_to_permitted
+from tdprof.recorder.attach import RING_BYTES, restrict_to_permitted
 from tdprof.recorder.capabilities import is_privileged_for_perf
 from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus, parse_event, split_events
 from tdprof.recorder.host import online_cpus, parse_cpu_list, read_setting, read_text
 from tdprof.recorder.refusals import open_error
 from tdprof.recorder.ring import AuxRing
+from tdprof.recorder.targets import SamplingTarget
 
 DEFAULT_PERIOD = 4096
 # As perf chooses: what an ordinary user may lock by default, and enough for a second of dense sampling otherwise.

@@ -204,7 +204,7 @@ def mmap2(program: MappedProgram, protection: int = mmap.PROT_READ | mmap.PROT_E
 
 def test_what_is_held_is_kept_when_its_process_is_gone(tmp_path: Path, deleted: list[MappedProgram]) -> None:
     with HeldPrograms() as held, OwnFolder.open(tmp_path / "capture") as folder:
-        held.look(b"\x0a\0\0\0\x02\x40" * 3 + bytes(5) + mmap2(deleted[0]) + mmap2(deleted[1], mmap.PROT_READ))
+        held.look([b"\x0a\0\0\0\x02\x40" * 3 + bytes(5) + mmap2(deleted[0]), mmap2(deleted[1], mmap.PROT_READ)])
         gone = [program._replace(pid=2**22 + 1) for program in deleted]
         assert save_files(folder, gone, held) == []
         assert held.notes() == []
@@ -226,7 +226,7 @@ def test_no_more_programs_are_held_than_there_are_descriptors_for(
     before = len(os.listdir("/proc/self/fd"))
     with HeldPrograms() as held:
         for _ in range(3):
-            held.look(mmap2(deleted[0]) + mmap2(deleted[1]))
+            held.look([mmap2(deleted[0]) + mmap2(deleted[1])])
         assert len(os.listdir("/proc/self/fd")) == before + 1
         assert [program.build_id in held for program in deleted] == [True, False]
         assert held.notes() == ["1 programs were not held while they ran: those deleted since have no names"]

@@ -31,6 +31,7 @@ from tdprof.recorder.bpf.object_file import (
 )
 from tdprof.recorder.bpf.settings import WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
+from tdprof.recorder.bpf.task_filter import FOLLOWERS, MOST_FOLLOWED, TaskFilter
 from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.limits import unlimited_locked_memory
@@ -52,6 +53,7 @@ COUNTERS = (
     "stacks_sent",
     "stacks_copied",
     "stacks_not_copied",
+    "threads_not_followed",
 )
 # enum active and enum step of bpf/sample.h
 ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY = 0, 1, 2
@@ -73,12 +75,20 @@ class BpfUnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TableSizes:
-    """Capacities, from what one drain interval may bring."""
+    """Capacities, from what one drain interval may bring.
+
+    Attributes:
+        rows: of each table of samples.
+        ring_bytes: for stacks.
+        arrays: for unwinding.
+        named_threads: that a filter of tasks begins with; 0: there is none.
+    """
 
     rows: int
     ring_bytes: int
     copies_bytes: int = 1 << 20
     arrays: ArraySizes = field(default_factory=ArraySizes)
+    named_threads: int = 0
 
     @classmethod
     def for_rate(cls, samples_per_second: int) -> "TableSizes":
@@ -145,9 +155,11 @@ class BpfLoad:
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
         sizes["copies"] = self._sizes.copies_bytes
         sizes |= {"missing": _QUESTIONS_BYTES} | self._sizes.arrays.entries()
-        types = dict.fromkeys(TRACEPOINTS, BPF_PROG_TYPE_RAW_TRACEPOINT)
+        if self._sizes.named_threads:
+            sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED}
+        types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
         programs = _with_settings(found, _settings(self._call_graph), self._with_kernel)
-        loaded = load_object(programs, sizes, types, optional=("walk", "copy", *TRACEPOINTS))
+        loaded = load_object(programs, sizes, types, optional=("walk", "copy", *TRACEPOINTS, *FOLLOWERS))
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
         return BpfSampler(programs, loaded, len(self._with_kernel), self._sizes, wants_walk=walks)
 
@@ -270,7 +282,9 @@ class BpfSampler:
 
     def _walk(self, programs: dict[str, int], refused: dict[str, str]) -> None:
         """Let the programs walk by tables, unless something of it is missing."""
-        reason = next(iter(refused.values()), "") or ("" if load_native() else "tdprof was built without its C library")
+        reason = next((why for name, why in refused.items() if name not in FOLLOWERS), "")
+        if not reason and not load_native():
+            reason = "tdprof was built without its C library"
         tracepoints = [(name, program) for program, names in TRACEPOINTS.items() for name in names]
         with contextlib.ExitStack() as on_failure:
             for name, program in tracepoints if not reason else ():
@@ -286,6 +300,15 @@ class BpfSampler:
         self.questions = self._closing.enter_context(BpfRing(self._maps["missing"], _QUESTIONS_BYTES))
         for switch in (ACTIVE_WALK, ACTIVE_COPY):
             bpf_maps.update_u32(self._maps["active"], switch, 1)
+
+    def filter_tasks(self) -> TaskFilter | None:
+        """Have the programs take only what is to be followed; None where this kernel does not let them."""
+        try:
+            found = TaskFilter(self._maps, self._programs)
+        except (KeyError, OSError):
+            return None
+        self._closing.callback(found.close)
+        return found
 
     def _enlarge(self, entries: Mapping[str, int], fill: Callable[[Mapping[str, int]], None]) -> bool:
         """`unwind_arrays.Enlarge`: only the walk reads these maps, so another one that reads others takes its place.

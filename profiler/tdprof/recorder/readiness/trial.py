@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from tdprof.capture.manifest import Rung
 from tdprof.errors import TdprofError
-from tdprof.recorder.attach import AttachedEvents, Rate, SamplingTarget
+from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf.sampler import TableSizes
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import MAX_SAMPLE_RATE, online_cpus, read_setting
 from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.settings import AS_USER_WITH_CAPABILITIES, DEFAULT_FREQUENCY_HZ
+from tdprof.recorder.targets import Rate, SamplingTarget
 
 _RUN_NS = 50_000_000
 

@@ -1,0 +1,78 @@
+"""Whose samples a recording takes, and by which events: of CPUs where BPF programs can filter, else of each task."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+from tdprof.errors import TdprofError
+from tdprof.recorder.attach import counting_attr
+from tdprof.recorder.bpf.sampler import BpfSampler
+from tdprof.recorder.bpf.task_filter import Follow, TaskFilter
+from tdprof.recorder.event_group import open_whole_group
+from tdprof.recorder.events import Event
+from tdprof.recorder.options import RecordOptions
+from tdprof.recorder.targets import SamplingTarget, processes_of, threads_of
+from tdprof.recorder.workload import Workload
+
+# Each look finds fewer threads that were started before their starter was followed.
+_MOST_LOOKS = 10
+
+
+def choose_target(
+    options: RecordOptions, workload: Workload | None, sampler: BpfSampler | None, events: Sequence[Event]
+) -> SamplingTarget:
+    """What to open: the whole system, a command that waits for its exec, or processes and all they have started.
+
+    Topdown groups follow tasks: their counters have none to spare, and what each thread counted is to be known.
+
+    Raises:
+        TdprofError: a process is gone, or there are too many threads.
+    """
+    if options.is_system_wide:
+        return SamplingTarget([-1])
+    task_filter = None
+    if sampler and options.topdown is None and _can_count_besides(events):
+        task_filter = sampler.filter_tasks()
+    if workload:
+        if task_filter:
+            _follow(task_filter, [workload.pid], Follow.FROM_EXEC)
+        return SamplingTarget([workload.pid], [workload.pid], starts_at_exec=True, is_filtered=task_filter is not None)
+    processes, tasks = _tasks_of(options.pids)
+    followed: set[int] = set()
+    for _ in range(_MOST_LOOKS if task_filter else 0):
+        fresh = set(tasks) - followed
+        if not fresh:
+            break
+        assert task_filter
+        _follow(task_filter, sorted(fresh), Follow.NOW)
+        followed |= fresh
+        processes, tasks = _tasks_of(options.pids)
+    return SamplingTarget(tasks, processes, is_filtered=task_filter is not None)
+
+
+def _follow(task_filter: TaskFilter, tids: Sequence[int], since: Follow) -> None:
+    try:
+        task_filter.follow(tids, since)
+    except OSError as error:
+        raise TdprofError(f"{len(tids)} threads are more than can be followed", hint="record with --no-bpf") from error
+
+
+def _tasks_of(pids: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Processes with all that they have started, and their threads; of the former some may have ended meanwhile."""
+    processes = processes_of(pids)
+    threads = threads_of(pids)
+    for pid in processes[len(pids) :]:
+        with contextlib.suppress(TdprofError):
+            threads += threads_of([pid])
+    return processes, threads
+
+
+def _can_count_besides(events: Sequence[Event]) -> bool:
+    """Whether the PMU has the counters to sample each event and to count it for the tasks at the same time."""
+    attrs = [counting_attr(event) for event in events if not event.is_software for _ in range(2)]
+    try:
+        for fd in open_whole_group(attrs, 0, -1):
+            os.close(fd)
+    except OSError:
+        return False
+    return True
