@@ -171,6 +171,9 @@ SYMBOLS = pa.schema(
     ]
 )
 
+# Null: not known, or there is a name. Captures before had none.
+SYMBOL_BEGIN = pa.field("begin", pa.uint64())  # in what the file_offset is: where the function begins that has no name
+
 TABLES = {
     "samples": SAMPLES,
     "stacks": STACKS,
@@ -186,8 +189,8 @@ OPTIONAL_TABLES = {
     "cgroups": CGROUPS,
     "namespaces": NAMESPACES,
 }
-# Columns that not every capture has, of tables that every one has.
-OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP,), "stacks": STACK_WALK}
+# Columns that not every capture has, of tables that it has.
+OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP,), "stacks": STACK_WALK, "symbols": (SYMBOL_BEGIN,)}
 
 
 def table_file(name: str) -> str:

@@ -74,7 +74,7 @@ class TableWriter:
 def replace_table(folder: OwnFolder, name: str, table: pa.Table) -> None:
     """Write one table of a finished capture, in place of an older one of that name."""
     with folder.replacing(table_file(name)) as file:
-        pq.write_table(table.cast(_SCHEMAS[name]), file, compression="zstd")
+        pq.write_table(table.cast(_with_columns(name, table.column_names)), file, compression="zstd")
 
 
 def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Table:

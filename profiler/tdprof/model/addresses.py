@@ -6,11 +6,13 @@ from enum import IntEnum, StrEnum
 
 import numpy as np
 
-from tdprof.model.arrays import I32, U8, U32
+from tdprof.model.arrays import I32, U8, U32, U64
 
 # From here on addresses are the kernel's on the 64-bit machines that perf and SPE know.
 KERNEL_ADDRESS = np.uint64(1 << 63)
 
+
+NO_BEGIN = np.uint64(2**64 - 1)
 
 DELETED = " (deleted)"
 """What the kernel appends to the path of a mapped file that is gone."""
@@ -68,6 +70,8 @@ class Locations:
         line: uint32[m], 0 where there is none.
         reason: uint8[n], an ``Unknown``.
         strings: names and paths.
+        begin: uint64[n], where the function begins that an address without frames is in, in what was looked up;
+            ``NO_BEGIN`` where that is not known. None: nowhere.
     """
 
     frame_start: U32
@@ -76,3 +80,4 @@ class Locations:
     line: U32
     reason: U8
     strings: Sequence[str]
+    begin: U64 | None = None

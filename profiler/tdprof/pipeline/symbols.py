@@ -40,7 +40,7 @@ def open_symbolizer(
     kernel, no_kernel = read_side_table(tables, "kernel_symbols")
     carried, not_carried = None, ""
     if has_table(tables, "symbols"):
-        carried, not_carried = read_side_table(tables, "symbols")
+        carried, not_carried = read_side_table(tables, "symbols", ("begin",))
     return Symbolizer(
         symfs=options.symfs,
         debug_dirs=options.debug_dirs,

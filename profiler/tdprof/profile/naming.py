@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.addresses import Locations, MappedFile, Unknown
+from tdprof.model.addresses import NO_BEGIN, Locations, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.profile import FunctionTable, LocationTable
 
@@ -60,9 +60,9 @@ def name_locations(
         markers: texts that stand for what is no address.
 
     Returns:
-        Functions, and the n locations with at least one frame each. An unknown address of a file is a function
-        of its own, named by file and address, so that unknown hotspots stay apart; all outside any mapping are one,
-        and all of a file where there are more than anybody tells apart.
+        Functions, and the n locations with at least one frame each. Unknown addresses of a file are a function named by
+        file and where it begins; of which that is not known either are each one of its own, so that unknown hotspots
+        stay apart. All outside any mapping are one, and all of a file where there are more than anybody tells apart.
     """
     functions = _Functions()
     reason = np.full(len(file), Unknown.NO_MAPPING, np.uint8)
@@ -72,6 +72,7 @@ def name_locations(
     order = np.argsort(file, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(file[order])) + 1) if len(file) else ():
         index = int(file[rows[0]])
+        places = address[rows]
         if index >= 0:
             found = locate(mapped_files[index], address[rows])
             reason[rows] = found.reason
@@ -79,7 +80,9 @@ def name_locations(
             is_known = frames > 0
             counts[rows[is_known]] = frames[is_known]
             parts.append(_Part(rows[is_known], functions.number(found, index), found.line))
-            rows = rows[~is_known]
+            if found.begin is not None:
+                places = np.where(found.begin == NO_BEGIN, places, found.begin)
+            rows, places = rows[~is_known], places[~is_known]
         if index < -1:
             reason[rows] = Unknown.KNOWN
             numbers = functions.number_unknown([markers[-2 - index]] * len(rows), -1)
@@ -90,8 +93,8 @@ def name_locations(
             name = mapped_files[index].path.rpartition("/")[2]
             apart = max(0, _MOST_UNKNOWN - unknown)
             unknown += len(rows)
-            places = [f"+{place:#x}" for place in address[rows[:apart]].tolist()] + [""] * (len(rows) - apart)
-            texts = [f"{text} {name}{place}" for text, place in zip(texts, places, strict=True)]
+            ends = [f"+{place:#x}" for place in places[:apart].tolist()] + [""] * (len(rows) - apart)
+            texts = [f"{text} {name}{end}" for text, end in zip(texts, ends, strict=True)]
         parts.append(_Part(rows, functions.number_unknown(texts, index), np.zeros(len(rows), np.uint32)))
 
     frame_start = np.concatenate([[0], np.cumsum(counts)])

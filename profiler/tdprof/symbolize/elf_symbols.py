@@ -1,17 +1,21 @@
 """The symbols of one ELF file: file offset to ELF address, then to function, inlined calls and lines."""
 
+import functools
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from tdprof.linux.elf import PF_X, PT_LOAD, SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError
 from tdprof.linux.file_bytes import FileBytes
-from tdprof.model.addresses import Locations, Unknown
+from tdprof.model.addresses import NO_BEGIN, Locations, Unknown
 from tdprof.model.arrays import U64, distinct
 from tdprof.model.machine_code import CodePart
 from tdprof.symbolize import dwarf
 from tdprof.symbolize.cache import CachedSymbols, SymbolCache
+from tdprof.symbolize.code_extents import CodeExtents, read_extents
 from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex
 from tdprof.symbolize.debug_files import DebugDirs, DebugFile, find_debug_file, find_shared_file, read_mini_debug_info
 from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, read_debug_sections
@@ -80,10 +84,14 @@ class ElfSymbols:
         if known:
             self._table, self._is_complete = known.table, known.is_complete
         else:
-            self._table, self._is_complete = _choose_table(elf, self._debug)
+            self._table, self._is_complete = _choose_table(elf, self._debug, lambda: self._extents)
         self._index = known.index if known else None
         self._asked = known.asked if known else None  # sorted; None once everything was read
         self.notes = [elf.damage] if elf.damage else []  # what a user should know of it
+
+    @functools.cached_property
+    def _extents(self) -> CodeExtents:
+        return read_extents(self._elf)
 
     def locate(self, file_offsets: U64) -> Locations:
         """See ``Symbolizer.locate``."""
@@ -92,7 +100,14 @@ class ElfSymbols:
             missing = Unknown.DAMAGED
         else:
             missing = Unknown.NO_SYMBOL if self._is_complete else Unknown.STRIPPED
-        return find_locations(self._table, self._index_for(addresses), addresses, missing)
+        found = find_locations(self._table, self._index_for(addresses), addresses, missing)
+        rows = np.flatnonzero(found.reason != Unknown.KNOWN)
+        if not len(rows):
+            return found
+        around = self._extents.around(addresses[rows])
+        begin = np.full(len(file_offsets), NO_BEGIN, np.uint64)
+        begin[rows] = np.where(around == NO_BEGIN, NO_BEGIN, file_offsets[rows] - (addresses[rows] - around))
+        return replace(found, begin=begin)
 
     def parts(self, file_offsets: U64) -> list[CodePart]:
         """The functions that stand at some places of the file, whole: with the pieces that compilers split off."""
@@ -218,17 +233,17 @@ def describe_source(debug: DebugFile | None, shared: DebugFile | None) -> str:
     return "\n".join(parts)
 
 
-def _choose_table(elf: Elf, debug: DebugFile | None) -> tuple[SymbolTable, bool]:
+def _choose_table(elf: Elf, debug: DebugFile | None, extents: Callable[[], CodeExtents]) -> tuple[SymbolTable, bool]:
     """The best table, and whether it names all functions (``.dynsym`` has only those seen from outside)."""
     for source in (elf, debug.elf if debug else None):
-        table = read_elf_symbols(source, SHT_SYMTAB) if source else EMPTY_TABLE
+        table = read_elf_symbols(source, SHT_SYMTAB, extents) if source else EMPTY_TABLE
         if len(table):
             return table, True
-    dynamic = read_elf_symbols(elf, SHT_DYNSYM)
+    dynamic = read_elf_symbols(elf, SHT_DYNSYM, extents)
     try:
         mini = read_mini_debug_info(elf)
     except ElfError:
         mini = None
     if mini is None:
         return dynamic, False
-    return join_tables(dynamic, read_elf_symbols(mini, SHT_SYMTAB)), True
+    return join_tables(dynamic, read_elf_symbols(mini, SHT_SYMTAB, extents)), True

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.addresses import Locations, Unknown
+from tdprof.model.addresses import NO_BEGIN, Locations, Unknown
 from tdprof.model.arrays import I32, I64, U64
 from tdprof.symbolize.code_index import NO_ID, CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
@@ -42,6 +42,10 @@ def combine_locations(base: Locations, rows: I64, other: Locations, other_rows: 
     shift = len(base.strings)
     reason = base.reason.copy()
     reason[rows] = other.reason[other_rows]
+    begin = None
+    if base.begin is not None or other.begin is not None:
+        begin = _begins(base).copy()
+        begin[rows] = _begins(other)[other_rows]
     return Locations(
         frame_start=start.astype(np.uint32),
         function=np.concatenate([base.function, other.function + np.int32(shift)])[frames],
@@ -49,7 +53,12 @@ def combine_locations(base: Locations, rows: I64, other: Locations, other_rows: 
         line=np.concatenate([base.line, other.line])[frames],
         reason=reason,
         strings=[*base.strings, *other.strings],
+        begin=begin,
     )
+
+
+def _begins(locations: Locations) -> U64:
+    return np.full(len(locations.reason), NO_BEGIN, np.uint64) if locations.begin is None else locations.begin
 
 
 def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing: Unknown) -> Locations:

@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from tdprof.capture.schema import SYMBOLS
-from tdprof.model.addresses import Locations, MappedFile, Unknown
+from tdprof.capture.schema import SYMBOL_BEGIN, SYMBOLS
+from tdprof.model.addresses import NO_BEGIN, Locations, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U64
 from tdprof.symbolize.locations import combine_locations, unknown_locations
 
+_SCHEMA = SYMBOLS.append(SYMBOL_BEGIN)
 _FRAME = SYMBOLS.field("frames").type.value_type
 
 
@@ -21,7 +22,7 @@ def make_symbol_table(found: Sequence[tuple[MappedFile, U64, Locations]]) -> pa.
     Args:
         found: for each file the file offsets that were looked up, and what was found there.
     """
-    return pa.concat_tables([SYMBOLS.empty_table(), *(_rows_of(*one) for one in found)])
+    return pa.concat_tables([_SCHEMA.empty_table(), *(_rows_of(*one) for one in found)])
 
 
 def _rows_of(file: MappedFile, offsets: U64, locations: Locations) -> pa.Table:
@@ -43,8 +44,9 @@ def _rows_of(file: MappedFile, offsets: U64, locations: Locations) -> pa.Table:
         pa.array(offsets, pa.uint64()),
         pa.array(locations.reason, pa.uint8()),
         pa.ListArray.from_arrays(pa.array(locations.frame_start.astype(np.int32)), frames),
+        pa.nulls(count) if (begin := locations.begin) is None else pa.array(begin, mask=begin == NO_BEGIN),
     ]
-    return pa.table(columns, names=SYMBOLS.names).cast(SYMBOLS)
+    return pa.table(columns, names=_SCHEMA.names).cast(_SCHEMA)
 
 
 class SavedSymbols:
@@ -56,7 +58,10 @@ class SavedSymbols:
         keys = [*(codes for codes, _ in coded), table["pid"].to_numpy()]
         self._order = np.lexsort((table["file_offset"].to_numpy(), *reversed(keys)))
         self._keys = [key[self._order] for key in keys]
-        self._table = table.select(["file_offset", "reason", "frames"])
+        columns = [
+            name for name in _SCHEMA.names[_SCHEMA.get_field_index("file_offset") :] if name in table.column_names
+        ]
+        self._table = table.select(columns)
 
     def locate(self, file: MappedFile, file_offsets: U64) -> Locations:
         """What was saved; ``NO_FILE`` for places that were not."""
@@ -115,4 +120,5 @@ def _to_locations(part: pa.Table) -> Locations:
         # A table of a later version may know reasons that we do not.
         reason=np.where(reason <= max(Unknown), reason, Unknown.NO_SYMBOL).astype(np.uint8),
         strings=[*names, *files.dictionary.to_pylist()],
+        begin=part["begin"].fill_null(int(NO_BEGIN)).to_numpy() if "begin" in part.column_names else None,
     )

@@ -1,6 +1,6 @@
 """A table of named address ranges, looked up by the million: from ELF symbols, the kernel's, or a perf map."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.linux.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfSection
+from tdprof.model.addresses import NO_BEGIN
 from tdprof.model.arrays import I32, I64, U8, U64, distinct
+from tdprof.symbolize.code_extents import NO_EXTENTS, CodeExtents
 
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
@@ -22,6 +24,7 @@ _ORDINARY_NAME_BYTES = 256
 _NAMES_TO_TEXT, _SPARE_NAME_BYTES = 8, 8 << 20
 _LAST_ADDRESS = 2**64 - 1
 _FEW_NAMES = 500
+_UNMEASURED_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +236,15 @@ def join_tables(first: SymbolTable, second: SymbolTable) -> SymbolTable:
     )
 
 
-def read_elf_symbols(elf: Elf, kind: int) -> SymbolTable:
+def read_elf_symbols(elf: Elf, kind: int, extents: Callable[[], CodeExtents] = lambda: NO_EXTENTS) -> SymbolTable:
     """The functions of the file's ``.symtab`` (``SHT_SYMTAB``) or ``.dynsym`` (``SHT_DYNSYM``); empty if none.
 
-    Labels without a type count where they stand in code: hand-written assembly often has nothing else.
+    Labels without a type count where they stand in code: hand-written assembly often has nothing else. Those without a
+    size end with the function around them, or where the next begins. In ``.dynsym`` the next is not known: of what has
+    neither size nor extent nobody can say how far it reaches, and ``_UNMEASURED_BYTES`` are taken for it.
+
+    Args:
+        extents: of the functions, asked for where there are symbols without a size.
     """
     assert kind in (SHT_SYMTAB, SHT_DYNSYM)
     section = next((section for section in elf.sections if section.type == kind), None)
@@ -252,13 +260,22 @@ def read_elf_symbols(elf: Elf, kind: int) -> SymbolTable:
     rows, first = rows[named], first[named]
     kept = symbols[rows]
     section_end = np.array([min(section.address + section.size, _LAST_ADDRESS) for section in elf.sections], np.uint64)
+    limit = section_end[np.minimum(kept["section"], len(section_end) - 1)]
+    unmeasured = np.flatnonzero(kept["size"] == 0)
+    if len(unmeasured):
+        start, known = kept["value"][unmeasured], extents()
+        most = known.end_of(start)
+        if kind == SHT_DYNSYM:
+            reach = np.minimum(start, np.uint64(_LAST_ADDRESS - _UNMEASURED_BYTES)) + np.uint64(_UNMEASURED_BYTES)
+            most = np.where(known.around(start) == NO_BEGIN, np.minimum(most, reach), most)
+        limit[unmeasured] = np.minimum(limit[unmeasured], most)
     file, file_offset = _source_files(symbols, letters, rows)
     return make_table(
         kept["value"],
         kept["size"],
         kept["name"].astype(np.uint64),
         names,
-        limit=section_end[np.minimum(kept["section"], len(section_end) - 1)],
+        limit=limit,
         rank=_rank(kept, letters, first),
         file=file,
         file_offset=file_offset,

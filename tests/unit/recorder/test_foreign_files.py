@@ -213,9 +213,9 @@ def test_what_is_held_is_kept_when_its_process_is_gone(tmp_path: Path, deleted: 
 
 def test_a_later_process_holds_what_an_earlier_one_took_along(deleted: list[MappedProgram]) -> None:
     with HeldPrograms() as held:
-        held.look(mmap2(deleted[0]._replace(pid=2**22 + 1)))
+        held.look([mmap2(deleted[0]._replace(pid=2**22 + 1))])
         assert deleted[0].build_id not in held
-        held.look(mmap2(deleted[0]))
+        held.look([mmap2(deleted[0])])
         assert deleted[0].build_id in held
 
 

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
+from tdprof.model.addresses import NO_BEGIN, FileKind, Locations, MappedFile, Unknown
 from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.locations import combine_locations
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
@@ -73,3 +75,13 @@ def test_symbolizer_takes_saved_symbols_and_says_why_others_are_missing():
         found = symbolizer.locate(file, offsets)
     assert chains_of(found) == [[("f", "a.c", 3)], [], []]
     assert found.reason.tolist() == [Unknown.KNOWN, Unknown.NO_SYMBOL, Unknown.NO_FILE]
+
+
+def test_where_unknown_functions_begin_comes_back():
+    file, offsets = MappedFile("/bin/a", "aa"), np.array([16, 32, 48], np.uint64)
+    found = replace(make([[("f", "", 0)], [], []]), begin=np.array([NO_BEGIN, 24, NO_BEGIN], np.uint64))
+    table = make_symbol_table([(file, offsets, found)])
+    again = SavedSymbols(table).locate(file, offsets)
+    assert again.begin is not None
+    assert again.begin.tolist() == found.begin.tolist()
+    assert SavedSymbols(table.drop_columns("begin")).locate(file, offsets).begin is None

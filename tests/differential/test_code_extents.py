@@ -1,0 +1,133 @@
+"""Functions' extents, by which code without names or without sizes is told apart; readelf reads the same sections."""
+
+import itertools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tdprof.linux.elf import Elf, open_elf
+from tdprof.model.addresses import NO_BEGIN, Locations, MappedFile, Unknown
+from tdprof.profile.naming import name_locations
+from tdprof.symbolize.code_extents import NO_EXTENTS, read_extents
+from tdprof.symbolize.debug_files import DebugDirs
+from tdprof.symbolize.elf_symbols import ElfSymbols
+from tdprof.symbolize.symbolizer import Symbolizer
+
+# What assemblers make of hand-written code: `exported` has no size, `framed` has none but call-frame information; what
+# follows has no name in the stripped file: a function that is described, and one that is not.
+ASSEMBLY = """
+    .text
+    .globl exported, framed, last
+    .type exported, @function
+    .type framed, @function
+exported:
+    .skip 64, 0x90
+hidden_without_frame:
+    .skip 4096, 0x90
+framed:
+    .cfi_startproc
+    .skip 1024, 0x90
+    .cfi_endproc
+hidden_with_frame:
+    .cfi_startproc
+    .skip 512, 0x90
+    .cfi_endproc
+    .type last, @function
+last:
+    .cfi_startproc
+    .skip 16, 0x90
+    .cfi_endproc
+    .size last, 16
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not shutil.which("gcc") or not shutil.which("strip"):
+        pytest.skip("gcc and strip are needed")
+    folder = tmp_path_factory.mktemp("extents")
+    (folder / "code.s").write_text(ASSEMBLY)
+    path = folder / "libcode.so"
+    subprocess.run(["gcc", "-shared", "-nostdlib", "-Wl,--build-id", "-o", path, folder / "code.s"], check=True)
+    subprocess.run(["strip", path], check=True)
+    return path
+
+
+def address_of(elf: Elf, path: Path, name: str) -> int:
+    listed = subprocess.run(["readelf", "--dyn-syms", "-W", path], check=True, capture_output=True, text=True).stdout
+    found = re.search(rf"([0-9a-f]+) +\d+ FUNC .* {name}\n", listed)
+    assert found
+    address = int(found[1], 16)
+    segment = next(each for each in elf.segments if each.address <= address < each.address + each.file_size)
+    return address - segment.address + segment.offset
+
+
+def look_up(path: Path, offsets: list[int]) -> Locations:
+    return ElfSymbols(open_elf(path), path, DebugDirs.make((), None, None)).locate(np.array(offsets, np.uint64))
+
+
+def names_of(found: Locations) -> list[str | None]:
+    starts = found.frame_start.tolist()
+    return [found.strings[found.function[a]] if b > a else None for a, b in itertools.pairwise(starts)]
+
+
+def test_a_symbol_without_a_size_does_not_swallow_what_follows(library: Path) -> None:
+    elf = open_elf(library)
+    exported, framed = address_of(elf, library, "exported"), address_of(elf, library, "framed")
+    assert names_of(look_up(library, [exported, exported + 63])) == ["exported", "exported"]
+    assert names_of(look_up(library, [exported + 64 + 256, exported + 64 + 4095])) == [None, None]
+    assert (
+        names_of(look_up(library, [framed + at for at in (0, 1023, 1024, 1024 + 511)])) == ["framed"] * 2 + [None] * 2
+    )
+
+
+def test_a_function_without_a_name_is_one_with_all_its_addresses(library: Path) -> None:
+    elf = open_elf(library)
+    exported, framed = address_of(elf, library, "exported"), address_of(elf, library, "framed")
+    hidden = framed + 1024
+    found = look_up(library, [hidden + 3, hidden + 500, exported + 4000, framed])
+    assert found.reason.tolist() == [Unknown.STRIPPED] * 3 + [Unknown.KNOWN]
+    assert found.begin is not None
+    assert found.begin.tolist() == [hidden, hidden, NO_BEGIN, NO_BEGIN]
+    with Symbolizer() as symbolizer:
+        functions, locations = name_locations(
+            [MappedFile(str(library), elf.build_id)],
+            np.zeros(3, np.int32),
+            np.array([hidden + 3, hidden + 500, exported + 4000], np.uint64),
+            symbolizer.locate,
+            lambda names: list(names),
+        )
+    names = [functions.name[number] for number in locations.frame_function]
+    assert names == [f"[stripped] libcode.so+{at:#x}" for at in (hidden, hidden, exported + 4000)]
+
+
+@pytest.mark.parametrize("name", ["bash", "xz", "python3"])
+def test_the_extents_are_those_that_readelf_reads(name: str) -> None:
+    path = shutil.which(name, path="/usr/bin:/bin")  # not what stands for several versions
+    if not path or not shutil.which("readelf"):
+        pytest.skip(f"{name} and readelf are needed")
+    text = subprocess.run(["readelf", "--debug-dump=frames", path], check=False, capture_output=True, text=True).stdout
+    truth = sorted((int(a, 16), int(b, 16)) for a, b in re.findall(r" FDE .*pc=([0-9a-f]+)\.\.([0-9a-f]+)", text))
+    extents = read_extents(open_elf(Path(path)))
+    assert truth
+    assert list(zip(extents.start.tolist(), extents.end.tolist(), strict=True)) == truth
+
+
+def test_a_damaged_file_has_extents_or_none(library: Path, tmp_path: Path) -> None:
+    """Whatever a byte of the two sections says: no other answer than extents, sorted."""
+    data, elf = library.read_bytes(), open_elf(library)
+    damaged = tmp_path / "damaged.so"
+    for name in (".eh_frame_hdr", ".eh_frame"):
+        section = elf.section(name)
+        assert section
+        for at in range(section.offset, section.offset + section.size):
+            for value in (0, 0x7F, 0x80, 0xFF):
+                damaged.write_bytes(data[:at] + bytes([value]) + data[at + 1 :])
+                extents = read_extents(open_elf(damaged))
+                assert (np.diff(extents.start.astype(object)) >= 0).all()
+                assert (extents.end > extents.start).all()
+    assert len(NO_EXTENTS.around(np.zeros(1, np.uint64))) == 1
