@@ -9,6 +9,9 @@ import { chromium } from "playwright-core";
 
 const [executablePath, screenshots, pages] = process.argv.slice(2);
 const axe = fs.readFileSync(fileURLToPath(new URL("node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
+// The page's own script hides what it is made of.
+const scriptOfLabels = fileURLToPath(new URL("../../profiler/tdprof/report/page/labels.js", import.meta.url));
+const Labels = new Function(`${fs.readFileSync(scriptOfLabels, "utf8")}; return Labels;`)();
 const browser = await chromium.launch({
   executablePath,
   args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
@@ -222,6 +225,65 @@ async function plain() {
   return result;
 }
 
+// Two programs with code of every kind: the three graphs, read by keyboard as a screen reader would, and what is beside them.
+async function processes() {
+  const page = await open("processes.html");
+  const walk = async (...keys) => {
+    await page.locator("#flame").focus();
+    const texts = [await focused(page)];
+    for (const key of keys) {
+      await press(page, key);
+      texts.push(await focused(page));
+    }
+    return texts;
+  };
+  const result = { colour: await page.locator("#colour").inputValue(), legend: await page.locator("#legend").innerText() };
+  result.panel = await page.locator("#details").innerText();
+  result.note = await page.locator("#stack-note").innerText();
+  result.facts = await page.locator("#facts").innerText();
+  result.table = (await rows(page)).join("\n");
+  result.problems = await accessibility(page);
+  // Rows are all, the programs, main, then what it calls: of node made code, the kernel's; of pack what has no name.
+  const { width } = await page.locator("#flame").boundingBox();
+  const at = async (share, row) => (await pixel(page, width * share, row * 20 + 3)).slice(0, 3);
+  result.colours = { native: await at(0.2, 2), runtime: await at(0.2, 3), kernel: await at(0.5, 3) };
+  result.down = await walk("ArrowDown", "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown");
+  await shot(page, "processes");
+  const names = await page.locator("#functions .name.link").evaluateAll((all) => all.map((each) => each.title));
+  const labels = new Labels(names);
+  const long = names.map((name, id) => [name, id]).filter(([name]) => name.startsWith("std::map"));
+  result.labels = Object.fromEntries([80, 40, 12, 4].map((most) => [most, long.map(([, id]) => labels.shorten(id, most))]));
+  await page.locator("#view").selectOption("up");
+  await ready(page);
+  result.up = await walk("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown");
+  await shot(page, "inverted");
+  await press(page, "ArrowUp", "z");
+  result.upZoomed = await page.locator("#path").innerText();
+  await page.reload();
+  await ready(page);
+  result.upReloaded = await page.locator("#path").innerText();
+  await page.context().close();
+
+  const second = await open("processes.html", { hash: "#f=main&v=sandwich" });
+  await second.locator("#flame").focus();
+  result.sandwich = [await focused(second)];
+  for (const key of ["ArrowUp", "ArrowDown", "ArrowDown"]) {
+    await press(second, key);
+    result.sandwich.push(await focused(second));
+  }
+  await shot(second, "sandwich");
+  await press(second, "z");
+  result.sandwichMoved = await heading(second);
+  await second.context().close();
+
+  for (const [key, name] of [["unknown", "libz.so.1"], ["process", "node (9)"]]) {
+    const third = await open("processes.html", { hash: `#f=${encodeURIComponent(name)}` });
+    result[key] = await third.locator("#details").innerText();
+    await third.context().close();
+  }
+  return result;
+}
+
 async function spe() {
   const page = await open("spe.html", { hash: "#f=work" });
   const result = { details: await page.locator("#details").innerText(), problems: await accessibility(page) };
@@ -297,6 +359,7 @@ try {
     (async () => {
       seen.appearance = await appearance();
       seen.plain = await plain();
+      seen.processes = await processes();
       seen.diff = await diff();
       seen.hostile = await hostile();
     })(),

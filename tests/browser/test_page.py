@@ -10,19 +10,22 @@ import numpy as np
 import pytest
 
 from browser.chromium import NEEDS, SCREENSHOTS, drive
-from builders.profiles import HOSTILE_NAMES, example, hostile
+from builders.profiles import HOSTILE_NAMES, Call, Frame, ProfileBuilder, example, hostile
 from builders.spe_capture import write_spe_capture
 from builders.topdown import EXAMPLE, Code, topdown_profile
 from tdprof.cli.loading import load_with_findings, with_function_operations
+from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.findings import Findings
-from tdprof.model.profile import Profile
+from tdprof.model.profile import Profile, StackWalks
+from tdprof.model.stack_ends import StackEnd
 from tdprof.pipeline.load import find_findings
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Comparison, compare
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots, share_half_width
-from tdprof.report.page.data import MOST_NAME_CHARACTERS, Page
+from tdprof.report.page.data import Page
+from tdprof.report.page.functions import MOST_NAME_CHARACTERS
 from tdprof.report.page.html import write_html
 from tdprof.text import printable
 
@@ -82,7 +85,41 @@ def comparison() -> Comparison:
     return compare(calibrated(topdown_profile()), calibrated(changed_profile()))
 
 
-PROFILES: dict[str, Callable[[], Profile]] = {"topdown": topdown_profile, "plain": example, "hostile": hostile}
+LONG = "std::map<std::string, std::vector<int>, std::less<std::string>>::{}(std::string const&, std::vector<int>&&)"
+
+
+def of_processes() -> Profile:
+    """Two programs, one of which ran twice; code of every kind; unknown code side by side; names that differ late."""
+    builder = ProfileBuilder(
+        files=[
+            MappedFile("[kernel]", kind=FileKind.KERNEL),
+            MappedFile("[anon]", kind=FileKind.ANONYMOUS),
+            MappedFile("/usr/lib/libz.so.1"),
+        ]
+    )
+    main, kernel = Frame("main"), Frame("do_syscall_64", module="[kernel]")
+    made = Frame("LazyCompile:~add", module="[anon]")
+
+    def place(offset: int) -> Call:
+        return Call(
+            (Frame(f"[stripped] libz.so.1+{offset:#x}", module="/usr/lib/libz.so.1"),), offset, Unknown.STRIPPED
+        )
+
+    builder.add(main, place(0x10), LONG.format("insert"), weight=10, pid=7)
+    builder.add(main, place(0x20), LONG.format("erase"), weight=20, pid=7)
+    builder.add(main, place(0x30), weight=10, pid=8)
+    builder.add(main, made, LONG.format("insert"), weight=40, pid=9)
+    builder.add(main, kernel, weight=20, pid=9)
+    walks = StackWalks({StackEnd.COMPLETE: 9, StackEnd.JIT: 1}, guessed=1)
+    return builder.build(process_names={7: "pack", 8: "pack", 9: "node"}, walks=walks)
+
+
+PROFILES: dict[str, Callable[[], Profile]] = {
+    "topdown": topdown_profile,
+    "plain": example,
+    "hostile": hostile,
+    "processes": of_processes,
+}
 
 
 def findings() -> Findings:
@@ -296,10 +333,74 @@ def test_an_accessibility_checker_finds_nothing(seen: Any) -> None:
     assert seen["plain"]["problems"] == []
 
 
+def test_processes_stand_at_the_root_and_unknown_code_side_by_side_is_one(seen: Any) -> None:
+    shown = seen["processes"]["down"]
+    assert shown[:2] == ["all, 100.0 % of cpu-clock", "node (9), 60.0 % of cpu-clock"]
+    assert shown[2] == "pack (2 processes), 40.0 % of cpu-clock"
+    assert shown[3:5] == ["main, 40.0 % of cpu-clock", "libz.so.1 (stripped), 40.0 % of cpu-clock, 10.0 % in itself"]
+    assert shown[5].startswith(LONG.format("erase"))
+
+
+def test_the_inverted_graph_leads_from_leaves_to_callers(seen: Any) -> None:
+    shown = seen["processes"]["up"]
+    assert shown[1] == f"{LONG.format('insert')}, 50.0 % of cpu-clock"
+    assert shown[2:4] == ["LazyCompile:~add, 40.0 % of cpu-clock", "main, 40.0 % of cpu-clock"]
+    assert shown[4] == "node (9), 40.0 % of cpu-clock"
+    assert seen["processes"]["upZoomed"].split("\n")[::2][0] == "all"
+    assert seen["processes"]["upZoomed"] == seen["processes"]["upReloaded"]
+
+
+def test_a_sandwich_has_callers_above_and_callees_below(seen: Any) -> None:
+    shown = seen["processes"]["sandwich"]
+    assert shown == [
+        "main, 100.0 % of cpu-clock",
+        "node (9), 60.0 % of cpu-clock",
+        "main, 100.0 % of cpu-clock",
+        "libz.so.1 (stripped), 40.0 % of cpu-clock, 10.0 % in itself",
+    ]
+    assert seen["processes"]["sandwichMoved"] == "libz.so.1"
+
+
+def test_colours_of_kinds_are_fixed(seen: Any) -> None:
+    shown = seen["processes"]
+    assert shown["colour"] == "kind"
+    assert shown["legend"].split("\n") == ["kernel", "program and libraries", "made at run time", "no name known"]
+    assert shown["colours"] == {"kernel": [230, 159, 0], "native": [86, 180, 233], "runtime": [60, 190, 145]}
+
+
+def test_long_names_keep_what_tells_them_apart(seen: Any) -> None:
+    labels = seen["processes"]["labels"]
+    whole = "std::map<std::string, std::vector<int>, std::less<std::string>>::"
+    assert labels["80"] == [f"{whole}insert", f"{whole}erase"]
+    assert labels["40"] == ["std::map<…>::insert", "std::map<…>::erase"]
+    assert labels["12"] == ["insert", "erase"]
+    assert labels["4"] == ["ins…", "era…"]
+
+
+def test_the_panel_tells_of_the_whole_before_anything_is_chosen(seen: Any) -> None:
+    shown = seen["processes"]["panel"]
+    assert "Hot functions" in shown
+    assert "LazyCompile" not in shown  # it has no samples of its own
+    assert re.search(r"libz\.so\.1\s+10\.0 %", shown)
+    assert re.search(r"complete\s+the outermost frame was reached\s+90\.0 %", shown)
+    assert seen["processes"]["note"].startswith("Call stacks: 90.0% of samples have complete user stacks (10.0% jit:")
+    assert "stacks" not in seen["processes"]["facts"]
+
+
+def test_unknown_code_and_processes_have_details(seen: Any) -> None:
+    assert "stripped" in seen["processes"]["unknown"]
+    assert "Its 3 places without a name" in seen["processes"]["unknown"]
+    assert "libz.so.1+0x30" in seen["processes"]["unknown"]
+    assert "[stripped]" not in seen["processes"]["table"]
+    assert "libz.so.1+0x30" in seen["processes"]["table"]
+    assert "Its hot functions" in seen["processes"]["process"]
+    assert seen["processes"]["problems"] == []
+
+
 def test_without_metrics_only_their_parts_are_missing(seen: Any) -> None:
     assert not seen["plain"]["hasStageOne"]
     assert not seen["plain"]["isMethodologyShown"]
-    assert seen["plain"]["legend"].split("\n")[:2] == ["app", "libz.so.1"]
+    assert seen["plain"]["legend"].split("\n")[0] == "program and libraries"
     assert seen["plain"]["events"] == ["cpu-clock", "page-faults"]
 
 

@@ -56,17 +56,14 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
         ("measured", measured),
         ("sampled", f"{plural(len(distinct(pid)), 'process', 'es')}, {plural(len(distinct(tid)), 'thread', 's')}"),
         ("rung", rung),
-        *_stacks(profile.walks),
+        *([] if profile.walks is None else [("stacks", stack_quality(profile.walks))]),
     ]
 
 
-def _stacks(walks: StackWalks | None) -> Iterator[tuple[str, str]]:
+def stack_quality(walks: StackWalks) -> str:
     """How many samples have their whole user call stack, and the commonest reasons why others have not."""
-    if walks is None:
-        return
     if list(walks.ends) == [StackEnd.FRAME_POINTERS_ONLY]:
-        yield "stacks", "frame pointers only: callers may be missing, and which is not known"
-        return
+        return "frame pointers only: callers may be missing, and which is not known"
     total = walks.total
     parts = [f"{_share(walks.ends.get(StackEnd.COMPLETE, 0), total)} of samples have complete user stacks"]
     others = [(end, count) for end, count in walks.ends.items() if end is not StackEnd.COMPLETE]
@@ -77,7 +74,7 @@ def _stacks(walks: StackWalks | None) -> Iterator[tuple[str, str]]:
         parts[0] += f" ({'; '.join(reasons)})"
     if walks.guessed:
         parts.append(f"in {_share(walks.guessed, total)} some callers are guessed along frame pointers")
-    yield "stacks", "; ".join(parts)
+    return "; ".join(parts)
 
 
 def _share(part: int, whole: int) -> str:

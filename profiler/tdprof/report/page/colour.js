@@ -70,7 +70,7 @@ function colourings(model) {
   const found = [];
   const { findings } = model;
   if (findings?.roots.length) found.push({ key: "bottleneck", label: "Bottleneck (level 1)", group: "Code" });
-  found.push({ key: "module", label: "Module", group: "Code" }, { key: "self", label: "Self share", group: "Code" });
+  found.push({ key: "kind", label: "Kind of code", group: "Code" }, { key: "module", label: "Module", group: "Code" }, { key: "self", label: "Self share", group: "Code" });
   if (model.change) found.unshift({ key: "change", label: `Change since ${model.change.since}`, group: "Comparison" });
   for (const metric of findings?.metrics.self ?? []) {
     const stage = findings.catalog.metrics[metric.name]?.stage;
@@ -87,6 +87,15 @@ function colourings(model) {
 // How functions are coloured, by their own instructions ("self") or with all they call ("total"):
 // {of(function) -> paint, legend}.
 function makeColouring(model, choice, scope) {
+  const { of, legend } = colouringOfFunctions(model, choice, scope);
+  const isOfCode = choice.key === "kind" || choice.key === "module";
+  // Of unknown code and processes no metric is known; unknown code is in a module all the same.
+  const ofOthers = (id) => (model.isProcess(id) ? OTHER : isOfCode ? of(model.groups[id - model.firstGroup].members[0]) : UNKNOWN);
+  return { of: (id) => (id < model.functionCount ? of(id) : ofOthers(id)), legend };
+}
+
+function colouringOfFunctions(model, choice, scope) {
+  if (choice.key === "kind") return byKind(model);
   if (choice.key === "bottleneck") return byBottleneck(model);
   if (choice.key === "module") return byModule(model);
   if (choice.key === "change") return byChange(model, scope);
@@ -137,6 +146,16 @@ function byBottleneck(model) {
   });
   const entries = roots.map((metric) => [findings.title(metric.name), levelOneColour(metric.name, roots)]);
   return { of: (f) => paints[f], legend: { kind: "categories", entries, hasUnknown: true } };
+}
+
+// The same colours on every page: what the kernel ran, what a file holds, what was made at run time, and what is unknown.
+const KIND_COLOURS = { kernel: CATEGORIES[1], native: CATEGORIES[0], runtime: CATEGORIES[2], unknown: UNKNOWN };
+const KIND_TITLES = { kernel: "kernel", native: "program and libraries", runtime: "made at run time", unknown: "no name known" };
+
+function byKind(model) {
+  const seen = new Set(Array.from({ length: model.functionCount }, (_, f) => model.kind(f)));
+  const entries = Object.keys(KIND_COLOURS).filter((kind) => seen.has(kind)).map((kind) => [KIND_TITLES[kind], KIND_COLOURS[kind]]);
+  return { of: (f) => KIND_COLOURS[model.kind(f)], legend: { kind: "categories", entries } };
 }
 
 function byModule(model) {

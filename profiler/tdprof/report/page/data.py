@@ -15,16 +15,15 @@ from tdprof.model.arrays import I64
 from tdprof.model.findings import Diagnosis, Findings, MetricTable
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.model.spe import LATENCIES, QUANTILES, FunctionOperations, mean_latency
-from tdprof.profile.call_tree import call_tree
+from tdprof.profile.call_tree import CallTree, call_tree, with_roots
 from tdprof.profile.compare import Comparison
-from tdprof.profile.frames import frame_stacks, function_names, group_rows, module_names
+from tdprof.profile.frames import frame_stacks, group_of_row, group_rows
 from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.profile.statistics import Z_95
 from tdprof.report.page.change import change_columns
-from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
+from tdprof.report.page.functions import Processes, find_processes, functions_header
+from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, stack_quality
 from tdprof.text import printable
-
-MOST_NAME_CHARACTERS = 1000  # a mangled name of a megabyte is no help to anybody
 
 Header = dict[str, Any]
 Columns = dict[str, NDArray[Any]]
@@ -64,8 +63,10 @@ def page_document(page: Page) -> bytes:
     row_of = np.zeros(len(profile.functions.name) + 1, np.int64)
     row_of[function] = np.arange(len(function))
 
-    header, columns = _header(profile), _code(profile, stacks, row_of)
-    header["functions"] = _functions(profile, function)
+    processes = find_processes(profile)
+    header, columns = _header(profile), _code(profile, stacks, row_of, processes)
+    header["functions"] = functions_header(profile, function)
+    header["processes"] = processes.label
     if page.findings is not None:
         header["findings"], metrics = _findings(page.findings, row_of)
         columns |= metrics
@@ -86,6 +87,7 @@ def _header(profile: Profile) -> Header:
     return {
         "version": __version__,
         "facts": facts(profile),
+        "stacks": _stacks(profile),
         "doubts": doubts(profile, unknown_samples(profile)),
         "quantile95": Z_95,
         "firstEvent": names.index(CPU_CYCLES) if CPU_CYCLES in names else 0,
@@ -105,41 +107,37 @@ def _header(profile: Profile) -> Header:
     }
 
 
-def _functions(profile: Profile, function: NDArray[np.int32]) -> Header:
-    """Names by the page's rows; modules and files as rows of their own lists."""
-    names = function_names(profile)
-    modules, module = np.unique(np.array([*profile.functions.mapped_file, -1])[function], return_inverse=True)
-    file_rows: dict[str, int] = {}
-    files = [*profile.functions.file, ""]
-    file = [file_rows.setdefault(_cut(printable(files[each])), len(file_rows)) for each in function.tolist()]
-    module_texts = module_names(profile)
+def _stacks(profile: Profile) -> Header | None:
+    """How far user call stacks reach; None where the recording does not tell."""
+    if profile.walks is None:
+        return None
     return {
-        # A name of blanks could be neither read nor clicked on.
-        "names": [_cut(names[each]) if names[each].strip() else "[blank name]" for each in function.tolist()],
-        "modules": [_cut(module_texts[each]) for each in modules.tolist()],
-        "module": module.tolist(),
-        "files": list(file_rows),
-        "file": file,
+        "text": f"Call stacks: {stack_quality(profile.walks)}.",
+        "samples": profile.walks.total,
+        "guessed": profile.walks.guessed,
+        "ends": [
+            {"word": end.word, "meaning": end.meaning, "samples": count} for end, count in profile.walks.ends.items()
+        ],
     }
 
 
-def _cut(text: str) -> str:
-    if len(text) <= MOST_NAME_CHARACTERS:
-        return text
-    return f"{text[:MOST_NAME_CHARACTERS]}… ({len(text):,} characters)"
+def _code(profile: Profile, stacks: FrameStacks, row_of: I64, processes: Processes) -> Columns:
+    """The tree of calls, and for each event the sums of its samples by node and by source line of the leaf.
 
-
-def _code(profile: Profile, stacks: FrameStacks, row_of: I64) -> Columns:
-    """The tree of calls, and for each event the sums of its samples by node and by source line of the leaf."""
-    tree = call_tree(stacks)
+    Where there are several processes, they are the first calls of the tree, numbered from the page's functions on.
+    """
+    tree, node_of_sample = _tree(profile, stacks, processes)
+    functions = int(row_of.max(initial=-1)) + 1
+    # Processes are numbered behind all functions of the profile, here behind those of the page.
+    shown_as = np.concatenate([row_of[:-1], functions + np.arange(len(processes.label)), row_of[-1:]])
     leaf = stacks.start[:-1]
     # np.unique on one number is far faster than on rows of two.
     line_keys, line_of_stack = np.unique(row_of[stacks.function[leaf]] << 32 | stacks.line[leaf], return_inverse=True)
-    node, line = _sums(profile, tree.node_of_stack), _sums(profile, line_of_stack)
+    node, line = _sums(profile, node_of_sample), _sums(profile, line_of_stack[profile.samples.stack])
     return {
         # Steps between numbers that never fall, where most are small.
         "parentStep": np.diff(tree.parent),
-        "function": row_of[tree.function],
+        "function": shown_as[tree.function],
         "lineFunction": line_keys >> 32,
         "lineNumber": line_keys & 0xFFFF_FFFF,
         **{f"node{name}": column for name, column in node.items()},
@@ -147,14 +145,26 @@ def _code(profile: Profile, stacks: FrameStacks, row_of: I64) -> Columns:
     }
 
 
-def _sums(profile: Profile, row_of_stack: I64) -> Columns:
+def _tree(profile: Profile, stacks: FrameStacks, processes: Processes) -> tuple[CallTree, I64]:
+    """The calls of all samples, and int64[samples]: the node in which each one's stack ends."""
+    samples = profile.samples
+    if not processes.label:
+        tree = call_tree(stacks)
+        return tree, tree.node_of_stack[samples.stack]
+    order, start = group_rows(processes.of_sample, samples.stack)
+    first = order[start]
+    roots = len(profile.functions.name) + processes.of_sample[first]
+    tree = call_tree(with_roots(stacks, samples.stack[first].astype(np.int64), roots))
+    return tree, tree.node_of_stack[group_of_row(order, start)]
+
+
+def _sums(profile: Profile, row: I64) -> Columns:
     """Samples added up by event and row, rows without any left out.
 
     ``Start`` is where each event's entries begin; ``Step`` is the row less that of the entry before; ``Weight`` is the
     weight of one sample, as a multiple of the event's mean: 1 wherever an event has a fixed period.
     """
     samples = profile.samples
-    row = row_of_stack[samples.stack]
     order, first = group_rows(samples.event, row)
     event, row = samples.event[order][first], row[order][first]
     start = np.searchsorted(event, np.arange(len(profile.events) + 1))

@@ -2,7 +2,11 @@
 
 function drawDetails(model, f, on) {
   const { findings } = model;
-  const sections = f < 0 ? programDetails(model) : functionDetails(model, f, on);
+  if (f >= model.functionCount) {
+    byId("details").replaceChildren(...partDetails(model, f, on));
+    return;
+  }
+  const sections = f < 0 ? programDetails(model, on) : functionDetails(model, f, on);
   if (findings) sections.push(...explorationOf(findings, f));
   if (f >= 0) {
     const spe = model.header.spe ? speDetails(model, f) : null;
@@ -14,34 +18,57 @@ function drawDetails(model, f, on) {
   byId("details").replaceChildren(...sections.filter(Boolean));
 }
 
-function programDetails(model) {
+// A process, or unknown code of one file: what takes most in it.
+function partDetails(model, id, on) {
+  const isProcess = model.isProcess(id);
+  const most = model.hottest(id);
+  return [
+    headOf(model, id, on),
+    sharesOf(model, id),
+    el("section", { "aria-label": "Hot functions" },
+      el("h3", {}, isProcess ? "Its hot functions" : `Its ${plural(model.groups[id - model.firstGroup].members.length, "place")} without a name`),
+      most.length ? functionList(model, most, on.select, 20) : el("p", { class: "muted" }, "no samples of this event")),
+  ];
+}
+
+function hotFunctions(model, on) {
+  const most = model.hottest();
+  if (!most.length) return null;
+  return el("section", { "aria-label": "Hot functions" }, el("h3", {}, "Hot functions, their own samples"), functionList(model, most, on.select, 10));
+}
+
+// How far call stacks reach, and why they end where they do.
+function stackQuality(model) {
+  const { stacks } = model.header;
+  if (!stacks?.ends.length) return null;
+  const rows = stacks.ends.map(({ word, meaning, samples }) =>
+    el("tr", { title: plural(samples, "sample") },
+      el("th", { scope: "row" }, word, el("span", { class: "units" }, meaning)),
+      el("td", { class: "meter-cell" }, bar({ value: samples, halfWidth: NaN, top: stacks.samples })),
+      el("td", { class: "number" }, showShare(samples / stacks.samples))));
+  return el("section", { "aria-label": "Call stacks" },
+    el("h3", {}, "How call stacks end"),
+    el("table", { class: "metrics" },
+      el("caption", {}, "Ends of user call stacks"),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "end"), el("td", {}), el("th", { scope: "col", class: "number" }, "samples"))),
+      el("tbody", {}, rows)),
+    stacks.guessed ? el("p", { class: "hint" }, `In ${showShare(stacks.guessed / stacks.samples)} some callers are guessed along frame pointers.`) : null);
+}
+
+function programDetails(model, on) {
   const { findings } = model;
   const head = el("div", { class: "details-head" },
     el("h2", { id: "details-heading" }, "Whole program"),
     el("p", { class: "muted" }, "Choose a function, in the graph or the table, to see its own numbers here."));
-  if (!findings) return [head, eventsTable(model)];
+  const ground = [hotFunctions(model, on), stackQuality(model)];
   // Its bar and diagnosis stand above the graph.
-  if (!findings.roots.length) return [head, eventsTable(model)];
-  return [head, el("section", { "aria-label": "Stage 1" }, el("h3", {}, `Stage 1: where its ${findings.divided} go`), stageOneTable(findings, (metric) => findings.program(metric), null))];
+  if (!findings?.roots.length) return [head, ...ground, eventsTable(model)];
+  return [head, el("section", { "aria-label": "Stage 1" }, el("h3", {}, `Stage 1: where its ${findings.divided} go`), stageOneTable(findings, (metric) => findings.program(metric), null)), ...ground];
 }
 
 function functionDetails(model, f, on) {
-  const { functions, findings } = model;
-  const share = model.share(functions.self[f]);
-  const shown = showShareValue(share, model.halfWidth(share));
-  const file = model.file(f);
-  const sections = [
-    el("div", { class: "details-head" },
-      el("h2", { id: "details-heading", class: "name" }, model.names[f]),
-      el("p", { class: "muted path" }, [model.module(f), file].filter(Boolean).join(" · ") || "no module known"),
-      el("p", { class: "actions" },
-        button("Zoom to it", () => on.zoom(model.widestNode(f))),
-        button("Whole program", () => on.select(-1)))),
-    el("dl", { class: "figures" },
-      figure("self", `${shown.value} %`, shown.halfWidth ? `± ${shown.halfWidth}` : ""),
-      figure("total", showShare(model.share(functions.total[f])), ""),
-      figure("samples", functions.samples[f].toLocaleString("en"), "")),
-  ];
+  const { findings } = model;
+  const sections = [headOf(model, f, on), sharesOf(model, f)];
   if (!findings) return sections;
   const diagnosis = findings.rowOf[f] < 0 ? null : findings.diagnosis(f);
   if (!findings.roots.length) return sections;
@@ -59,6 +86,27 @@ function functionDetails(model, f, on) {
         : null,
       diagnosisText(findings, diagnosis, { whose: "its own instructions" })),
   ];
+}
+
+function headOf(model, id, on) {
+  const where = [model.module(id), model.file(id)].filter(Boolean).join(" · ");
+  return el("div", { class: "details-head" },
+    el("h2", { id: "details-heading", class: "name" }, model.names[id]),
+    el("p", { class: "muted path" }, where || (model.isProcess(id) ? "process" : "no module known"), markOf(model, id)),
+    el("p", { class: "actions" },
+      button("Zoom to it", () => on.zoom(model.widestNode(id))),
+      button("Callers and callees", () => on.sandwich(id)),
+      button("Whole program", () => on.select(-1))));
+}
+
+function sharesOf(model, id) {
+  const { functions } = model;
+  const share = model.share(functions.self[id]);
+  const shown = showShareValue(share, model.halfWidth(share));
+  return el("dl", { class: "figures" },
+    figure("self", `${shown.value} %`, shown.halfWidth ? `± ${shown.halfWidth}` : ""),
+    figure("total", showShare(model.share(functions.total[id])), ""),
+    figure("samples", functions.samples[id].toLocaleString("en"), ""));
 }
 
 const SCOPES = { self: "its own", total: "with calls" };

@@ -16,7 +16,7 @@ function el(name, properties = {}, ...children) {
   return node;
 }
 
-const button = (text, onclick, properties = {}) => el("button", { type: "button", onclick, ...properties }, text);
+const button = (content, onclick, properties = {}) => el("button", { type: "button", onclick, ...properties }, content);
 const hiddenText = (text) => el("span", { class: "hidden" }, text);
 
 // A value with as many decimals as its doubt leaves meaning to: two significant digits of the half width, and no more

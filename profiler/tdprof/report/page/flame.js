@@ -1,4 +1,5 @@
-// The flame graph: root on top, width by the event, drawn on a canvas; only what is wide enough to be seen is laid out.
+// The graph: where its calls begin on top, width by the event, drawn on a canvas; only what is wide enough to be seen is
+// laid out.
 
 const ROW = 20;
 const NARROWEST = 0.5; // pixels
@@ -8,6 +9,7 @@ class Flame {
   // on: {select(node), zoom(node), hover(node, event)}; a node of MANY is never given.
   constructor(model, on) {
     this.model = model;
+    this.graph = new CallGraph(model, "");
     this.on = on;
     this.zoomed = this.cursor = this.hovered = 0;
     this.selected = -1;
@@ -42,45 +44,58 @@ class Flame {
     this.on.hover(node, event);
   }
 
-  show({ zoomed, selected, matches, colourOf }) {
-    const isMoved = zoomed !== this.zoomed;
+  show({ graph, zoomed, selected, matches, colourOf }) {
+    const isMoved = zoomed !== this.zoomed || graph !== this.graph;
+    this.graph = graph;
     this.zoomed = zoomed;
     this.selected = selected;
     this.matches = matches;
     this.colourOf = colourOf;
     if (isMoved) {
-      this.box.scrollTop = 0;
       this.cursor = zoomed;
+      this.hovered = 0;
     }
     this.layout();
+    if (isMoved) this.box.scrollTop = this.rowOfRoot ? (this.rowOfRoot + 0.5) * ROW - this.box.clientHeight / 2 : 0;
     this.announce();
   }
 
-  // Rows of {node, left, width} in pixels, left to right: the callers of the zoomed node at full width, then its calls.
+  // Rows of {node, left, width} in pixels, left to right: what leads to the zoomed node at full width, then its calls.
+  // A sandwich has its callers above, the nearest lowest.
   layout() {
     const width = this.box.clientWidth;
-    const { model } = this;
+    const { graph } = this;
     this.rows = [];
-    for (let node = this.zoomed; node >= 0; node = model.parent[node]) {
+    for (let node = this.zoomed; node >= 0; node = graph.parent[node]) {
       this.rows.unshift({ node: [node], left: [0], width: [width] });
     }
-    const scale = width / model.total[this.zoomed];
-    for (let row = this.rows[this.rows.length - 1]; row.node.length && scale < Infinity; ) {
-      const next = { node: [], left: [], width: [] };
-      row.node.forEach((node, i) => node >= 0 && this.layoutCalls(node, row.left[i], scale, next));
-      if (next.node.length) this.rows.push(next);
-      row = next;
-    }
+    const scale = width / graph.total[this.zoomed];
+    const middle = this.rows[this.rows.length - 1];
+    this.rows.push(...this.layoutRows(middle, scale, (node) => graph.callsOf(node)));
+    const callers = this.layoutRows(middle, scale, (node) => (node === 0 ? graph.callersOf(0) : graph.callsOf(node)), graph.view === "sandwich");
+    this.rows.unshift(...callers.reverse());
+    this.rowOfRoot = callers.length;
     this.rowOfCursor = this.findRow(this.cursor);
     byId("flame-height").style.height = `${this.rows.length * ROW + 4}px`;
     this.requestDraw();
   }
 
-  layoutCalls(node, left, scale, next) {
-    const { total, firstChild } = this.model;
+  layoutRows(first, scale, callsOf, isWanted = true) {
+    const rows = [];
+    for (let row = first; isWanted && row.node.length && scale < Infinity; ) {
+      const next = { node: [], left: [], width: [] };
+      row.node.forEach((node, i) => node >= 0 && this.layoutCalls(callsOf(node), row.left[i], scale, next));
+      if (next.node.length) rows.push(next);
+      row = next;
+    }
+    return rows;
+  }
+
+  layoutCalls(calls, left, scale, next) {
+    const { total } = this.graph;
     const wide = [];
     let narrow = 0;
-    for (let child = firstChild[node]; child < firstChild[node + 1]; child++) {
+    for (const child of calls) {
       if (total[child] * scale >= NARROWEST) wide.push(child);
       else narrow += total[child] * scale;
     }
@@ -141,23 +156,27 @@ class Flame {
   }
 
   drawRow(row, y) {
-    const { context: c, model, look } = this;
+    const { context: c, model, graph, look } = this;
     for (let i = 0; i < row.node.length; i++) {
       const node = row.node[i];
       const left = row.left[i];
       const width = Math.max(row.width[i] - (row.width[i] > 3 ? 1 : 0), 0.5);
-      const f = node > 0 ? model.functionOf[node] : -1;
-      const colour = node === 0 ? OTHER : node === MANY ? UNKNOWN : this.colourOf(node);
+      const f = node === MANY ? -1 : graph.id[node];
+      const colour = node === MANY ? UNKNOWN : f < 0 ? OTHER : this.colourOf(f);
       const isDim = this.matches && !(f >= 0 && this.matches[f]);
       c.globalAlpha = isDim ? 0.22 : 1;
       c.fillStyle = colour.fill === "hatched" ? look.hatched : colour.fill;
       c.fillRect(left, y, width, ROW - 1);
+      if (f >= 0 && width > 8 && colour.fill !== "hatched" && model.kind(f) === "unknown") {
+        c.fillStyle = look.hatched;
+        c.fillRect(left, y, 4, ROW - 1);
+      }
       c.globalAlpha = 1;
       const ink = isDim || colour.fill === "hatched" ? look.ink : colour.ink;
       if (row.width[i] > 26) this.label(node, left, y, width, ink);
       if (node === MANY) continue;
       if (f >= 0 && f === this.selected && width > 4) this.outline(left, y, width, ink, 2);
-      if (node === this.hovered && node > 0) this.outline(left, y, width, ink, 1);
+      if (node === this.hovered && f >= 0) this.outline(left, y, width, ink, 1);
       if (node === this.cursor && document.activeElement === this.box) this.outline(left, y, width, look.accent, 3);
     }
   }
@@ -170,12 +189,11 @@ class Flame {
   }
 
   label(node, left, y, width, ink) {
-    const { context: c, model } = this;
+    const { context: c, model, graph } = this;
     if (node === MANY) return;
     const room = width - 8;
     const most = Math.floor(room / this.letter);
-    let text = node === 0 ? "all" : model.names[model.functionOf[node]];
-    if (text.length > most) text = most > 2 ? `${text.slice(0, most - 1)}…` : "";
+    const text = graph.id[node] < 0 ? "all" : model.labels.shorten(graph.id[node], most);
     if (!text) return;
     c.fillStyle = ink;
     // Letters wider than most (CJK, emoji) are squeezed rather than let out of their frame.
@@ -198,9 +216,7 @@ class Flame {
   }
 
   findRow(node) {
-    let depth = 0;
-    for (let at = node; at > 0; at = this.model.parent[at]) depth++;
-    return depth;
+    return this.rowOfRoot + this.graph.depth[node];
   }
 
   key(event) {
@@ -212,15 +228,17 @@ class Flame {
       while (row.node[to] === MANY) to += step;
       return row.node[to] ?? this.cursor;
     };
-    const below = () => {
-      const calls = this.rows[this.rowOfCursor + 1];
-      return calls?.node.find((node) => node > 0 && this.model.parent[node] === this.cursor) ?? this.cursor;
+    // The widest call, or the way back to the middle: whichever lies there.
+    const towards = (step) => {
+      const { parent } = this.graph;
+      const there = this.rows[this.rowOfCursor + step]?.node ?? [];
+      return there.find((node) => node >= 0 && (parent[node] === this.cursor || parent[this.cursor] === node)) ?? this.cursor;
     };
     const moves = {
       ArrowLeft: () => beside(-1),
       ArrowRight: () => beside(1),
-      ArrowUp: () => Math.max(0, this.model.parent[this.cursor]),
-      ArrowDown: below,
+      ArrowUp: () => towards(-1),
+      ArrowDown: () => towards(1),
       Home: () => this.zoomed,
     };
     const acts = {
@@ -249,24 +267,25 @@ class Flame {
 
   // The frame under the cursor as a tree item, anew each time so that a screen reader speaks it.
   announce() {
-    const { model, cursor } = this;
+    const { graph, cursor } = this;
     const id = `frame-${cursor}`;
     const item = el("div", { id, class: "hidden", role: "treeitem" }, this.describe(cursor));
-    item.setAttribute("aria-level", this.findRow(cursor) + 1);
-    const hasCalls = model.firstChild[cursor] < model.firstChild[cursor + 1];
-    if (hasCalls) item.setAttribute("aria-expanded", "true");
-    item.setAttribute("aria-selected", String(cursor > 0 && model.functionOf[cursor] === this.selected));
+    item.setAttribute("aria-level", Math.abs(graph.depth[cursor]) + 1);
+    if (graph.hasCalls(cursor)) item.setAttribute("aria-expanded", "true");
+    item.setAttribute("aria-selected", String(graph.id[cursor] >= 0 && graph.id[cursor] === this.selected));
     this.box.querySelector("[role=treeitem]").replaceWith(item);
     this.box.setAttribute("aria-activedescendant", id);
     this.requestDraw();
   }
 
   describe(node) {
-    const { model } = this;
-    const share = `${showShare(model.share(model.total[node]))} of ${model.events[model.event]?.name}`;
-    if (node === 0) return `all, ${share}`;
-    const itself = model.self[node] ? `, ${showShare(model.share(model.self[node]))} in itself` : "";
-    return `${model.names[model.functionOf[node]]}, ${share}${itself}`;
+    const { model, graph } = this;
+    const share = `${showShare(model.share(graph.total[node]))} of ${model.events[model.event]?.name}`;
+    const id = graph.id[node];
+    if (id < 0) return `all, ${share}`;
+    const own = graph.way[node] === DOWN ? graph.selfOf(node) : 0;
+    const mark = model.mark(id) ? ` (${model.mark(id)})` : "";
+    return `${model.names[id]}${mark}, ${share}${own ? `, ${showShare(model.share(own))} in itself` : ""}`;
   }
 }
 

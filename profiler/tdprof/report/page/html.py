@@ -13,7 +13,7 @@ from tdprof.report.summary import facts
 
 ASSETS = files("tdprof") / "report/page"
 # In the order in which they build on each other; together they are one script.
-SCRIPTS = ("dom", "model", "change", "colour", "flame", "parts", "details", "table", "tree", "main")
+SCRIPTS = ("dom", "labels", "model", "graph", "change", "colour", "flame", "parts", "details", "table", "tree", "main")
 COMPRESSION_LEVEL = 6
 
 

@@ -5,7 +5,8 @@ const READ = (hash) => {
   return {
     f: words.get("f"), // the chosen function's name; `n` counts functions of one name
     n: Number(words.get("n")) || 0,
-    z: Number(words.get("z")) || 0, // the node zoomed to
+    v: words.get("v") ?? "", // the graph: "up" is inverted, "sandwich" has the chosen function in its middle
+    z: words.get("z"), // what is zoomed to, as the graph calls it
     e: words.get("e"), // the event that gives the width
     c: words.get("c"), // the colour
     s: words.get("s"), // "total": the colour is of functions with all they call
@@ -13,16 +14,27 @@ const READ = (hash) => {
   };
 };
 
+const VIEWS = {
+  "": { title: "Flame graph", hint: "Callers above what they call." },
+  up: { title: "Inverted graph", hint: "Functions with samples of their own on top, below them who called them." },
+  sandwich: { title: "Callers and callees", hint: "A function in the middle, its callers above, what it calls below." },
+};
+
 class Page {
   constructor(model) {
     this.model = model;
     this.choices = colourings(model);
     const on = {
-      select: (node) => this.go({ ...this.nameOf(node > 0 ? model.functionOf[node] : -1) }),
-      zoom: (node) => this.go({ z: node }),
+      select: (node) => this.go(this.nameOf(this.graph.id[node])),
+      zoom: (node) => this.zoom(node),
       hover: (node, event) => this.tooltip(node, event),
     };
-    this.on = { select: (f) => this.go(this.nameOf(f)), zoom: (node) => this.go({ z: node }), colour: (key) => this.go({ c: key }) };
+    this.on = {
+      select: (f) => this.go(this.nameOf(f)),
+      zoom: (node) => this.go({ v: null, z: node }),
+      sandwich: (f) => this.go({ ...this.nameOf(f), v: "sandwich", z: null }),
+      colour: (key) => this.go({ c: key }),
+    };
     this.flame = new Flame(model, on);
     this.table = new FunctionTable(model, (f) => this.go(this.nameOf(f), { isFromTable: true }));
     this.byName = new Map();
@@ -39,7 +51,8 @@ class Page {
   drawControls() {
     const { model } = this;
     byId("event").append(...model.events.map((event, i) => el("option", { value: String(i) }, event.name)));
-    byId("event").addEventListener("change", (event) => this.go({ e: model.events[event.target.value].name, z: 0 }));
+    byId("event").addEventListener("change", (event) => this.go({ e: model.events[event.target.value].name, z: null }));
+    byId("view").addEventListener("change", (event) => this.go({ v: event.target.value, z: null }));
     const groups = new Map();
     for (const choice of this.choices) {
       if (!groups.has(choice.group)) groups.set(choice.group, el("optgroup", { label: choice.group }));
@@ -56,6 +69,25 @@ class Page {
       byId("search").focus();
     });
     this.flame.box.addEventListener("blur", () => this.flame.requestDraw());
+  }
+
+  // In a sandwich there is nothing to zoom to: what is asked for goes to its middle.
+  zoom(node) {
+    const { graph } = this;
+    if (graph.view !== "sandwich") this.go({ z: graph.addressOf(node) });
+    else if (node > 0) this.go(this.nameOf(graph.id[node]));
+  }
+
+  // The graph of a view; a sandwich without a chosen function is of the one with most samples of its own.
+  graphOf(view) {
+    const { model } = this;
+    const f = view === "sandwich" ? (this.selected >= 0 ? this.selected : (model.hottest()[0]?.[0] ?? -1)) : -1;
+    const key = `${view} ${f} ${model.event}`;
+    if (key !== this.graphKey) {
+      this.graph = new CallGraph(model, view === "sandwich" && f < 0 ? "" : view, f);
+      this.graphKey = key;
+    }
+    return this.graph;
   }
 
   nameOf(f) {
@@ -98,18 +130,22 @@ class Page {
     }
     this.choice = choice;
     this.search(wanted.q);
-    const zoomed = Number.isInteger(wanted.z) && wanted.z > 0 && wanted.z < model.nodes && model.total[wanted.z] > 0 ? wanted.z : 0;
+    const view = wanted.v in VIEWS ? wanted.v : "";
+    const graph = this.graphOf(view);
+    byId("view").value = view;
+    byId("graph-heading").textContent = VIEWS[view].title;
+    byId("view-hint").textContent = VIEWS[view].hint;
+    const zoomed = graph.find(wanted.z);
     this.drawPath(zoomed);
     const { selected, matches, colouring, scope } = this;
-    const colourOf = (node) => colouring.of(model.functionOf[node]);
-    this.flame.show({ zoomed, selected, matches, colourOf });
+    this.flame.show({ graph, zoomed, selected, matches, colourOf: (id) => colouring.of(id) });
     drawDetails(model, selected, this.on);
     // The rest is below the fold: the first picture does not wait for it.
     cancelAnimationFrame(this.pending);
     this.pending = requestAnimationFrame(() => {
       this.pending = requestAnimationFrame(() => {
         this.table.show({ selected, matches, choice, colouring, scope });
-        drawTree(model, selected, this.on);
+        drawTree(model, selected < model.functionCount ? selected : -1, this.on);
         document.documentElement.dataset.ready = "true";
       });
     });
@@ -130,22 +166,22 @@ class Page {
     const wanted = text.toLowerCase();
     const inModule = model.modules.map((module) => baseName(module).toLowerCase().includes(wanted));
     this.matches = Uint8Array.from(model.names, (name, f) =>
-      name.toLowerCase().includes(wanted) || inModule[model.moduleIndex(f)] ? 1 : 0);
-    const count = this.matches.reduce((sum, each) => sum + each, 0);
+      name.toLowerCase().includes(wanted) || model.mark(f).includes(wanted) || inModule[model.moduleIndex(f)] ? 1 : 0);
+    const count = this.matches.subarray(0, model.functionCount).reduce((sum, each) => sum + each, 0);
     byId("matches").textContent = `${plural(count, "function")}, ${showShare(model.shareWith(this.matches))}`;
   }
 
   drawPath(zoomed) {
-    const { model } = this;
+    const { model, graph } = this;
     const nodes = [];
-    for (let node = zoomed; node > 0; node = model.parent[node]) nodes.unshift(node);
+    for (let node = zoomed; node > 0; node = graph.parent[node]) nodes.unshift(node);
     const kept = nodes.length > 4 ? [nodes[0], null, ...nodes.slice(-3)] : nodes;
-    const items = [button("all", () => this.on.zoom(0), { class: "link", "aria-current": zoomed ? null : "true" })];
+    const items = [button("all", () => this.zoom(0), { class: "link", "aria-current": zoomed ? null : "true" })];
     for (const node of kept) {
       items.push(el("span", { "aria-hidden": "true" }, "›"));
       if (node === null) items.push(el("span", { class: "muted" }, "…"));
       else {
-        items.push(button(model.names[model.functionOf[node]], () => this.on.zoom(node),
+        items.push(button(model.labels.shorten(graph.id[node], 46), () => this.zoom(node),
           { class: "link name", "aria-current": node === zoomed ? "true" : null }));
       }
     }
@@ -155,19 +191,20 @@ class Page {
 
   tooltip(node, event) {
     const box = byId("tooltip");
-    box.hidden = node <= 0;
-    if (node <= 0) return;
-    const { model, choice } = this;
-    const f = model.functionOf[node];
-    const share = model.share(model.total[node]);
-    const found = choice.metric ? model.findings.ofFunction(f, choice.metric, this.scope) : null;
+    const { model, choice, graph } = this;
+    const f = graph.id[node] ?? -1;
+    box.hidden = f < 0;
+    if (f < 0) return;
+    const share = model.share(graph.total[node]);
+    const isFunction = f < model.functionCount;
+    const found = choice.metric && isFunction ? model.findings.ofFunction(f, choice.metric, this.scope) : null;
     const name = model.names[f];
     const lines = [
-      el("strong", { class: "name" }, name.length > 200 ? `${name.slice(0, 200)}…` : name),
+      el("strong", { class: "name" }, cutInTheMiddle(name, 300), markOf(model, f)),
       el("span", { class: "muted" }, baseName(model.module(f))),
-      el("span", {}, `${showShare(share)} of ${model.events[model.event].name} · ${showAmount(model.total[node], model.unit)} · ${plural(model.totalSamples[node], "sample")}`),
-      choice.key === "change" ? el("span", {}, `${choice.label}: `, changeText(model.change.of(f, this.scope))) : null,
-      choice.metric ? el("span", {}, `${choice.label}: `, valueText(found), found && !found.isSignificant ? " (too few samples)" : null) : null,
+      el("span", {}, `${showShare(share)} of ${model.events[model.event].name} · ${showAmount(graph.total[node], model.unit)} · ${plural(graph.samples[node], "sample")}`),
+      choice.key === "change" && isFunction ? el("span", {}, `${choice.label}: `, changeText(model.change.of(f, this.scope))) : null,
+      choice.metric && isFunction ? el("span", {}, `${choice.label}: `, valueText(found), found && !found.isSignificant ? " (too few samples)" : null) : null,
     ];
     box.replaceChildren(...lines.filter(Boolean));
     const { width, height } = box.getBoundingClientRect();
@@ -181,7 +218,8 @@ class Page {
 function drawHead(model) {
   const { facts, doubts, version } = model.header;
   const { findings } = model;
-  const [[, command], ...others] = facts;
+  // What is said of the stacks stands at the graph.
+  const [[, command], ...others] = facts.filter(([label]) => label !== "stacks");
   byId("command").textContent = command;
   byId("facts").append(...others.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, value))));
   const told = [...doubts, ...(findings?.disagreements ?? []), ...(model.header.spe?.notes ?? [])];
@@ -197,6 +235,7 @@ function drawHead(model) {
       ...[stageOneBar(findings, (metric) => findings.program(metric)), stageOneLegend(findings),
         diagnosisText(findings, findings.diagnosis(-1), { whose: "the program" })].filter(Boolean));
   }
+  byId("stack-note").textContent = model.header.stacks?.text ?? "";
   byId("footer").textContent = `tdprof ${version}. Intervals are 95 % and cover the chance of sampling alone. This page holds all its data and loads nothing.`;
 }
 

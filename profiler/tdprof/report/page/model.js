@@ -29,18 +29,32 @@ function inOrder(packed, count) {
   return bytes;
 }
 
+// As page/functions.py numbers them.
+const KINDS = ["kernel", "native", "runtime", "unknown"];
+
 class Model {
   constructor(header, columns) {
     this.header = header;
     this.columns = columns;
     this.events = header.events;
-    const { names, modules, module, files, file } = header.functions;
-    this.names = names;
+    const { names, modules, module, files, file, kind, mark, marks } = header.functions;
     this.functionCount = names.length;
-    this.module = (f) => modules[module[f]];
-    this.file = (f) => files[file[f]];
-    this.moduleIndex = (f) => module[f];
     this.modules = modules;
+    this.isUnknown = (f) => KINDS[kind[f]] === "unknown";
+    // Numbers beyond the functions': processes, then the unknown code of each file that has several pieces of it.
+    this.firstProcess = names.length;
+    this.firstGroup = this.firstProcess + header.processes.length;
+    this.names = [...names, ...header.processes];
+    this.shownAs = Int32Array.from(this.names, (_, id) => id);
+    this.groups = this.groupUnknown(module, mark);
+    this.ids = this.names.length;
+    const first = (id) => (id >= this.firstGroup ? this.groups[id - this.firstGroup].members[0] : id);
+    this.module = (id) => (this.isProcess(id) ? "" : modules[module[first(id)]]);
+    this.file = (id) => (id < this.functionCount ? files[file[id]] : "");
+    this.moduleIndex = (id) => module[first(id)];
+    this.kind = (id) => (this.isProcess(id) ? "process" : KINDS[kind[first(id)]]);
+    this.mark = (id) => (this.isProcess(id) ? "" : marks[mark[first(id)]]);
+    this.labels = new Labels(this.names);
     this.nodes = columns.parentStep.length + 1;
     this.functionOf = columns.function;
     this.parent = new Int32Array(this.nodes).fill(-1);
@@ -54,25 +68,48 @@ class Model {
     for (let node = this.nodes - 1; node >= 0; node--) {
       if (this.firstChild[node] > this.firstChild[node + 1]) this.firstChild[node] = this.firstChild[node + 1];
     }
-    this.isOutermost = this.findOutermost();
+    this.isOutermost = this.findOutermost((node) => this.functionOf[node]);
+    this.isOutermostShown = this.findOutermost((node) => this.shownAs[this.functionOf[node]]);
     this.findings = header.findings ? new Metrics(this) : null;
     this.change = header.change ? new Change(this) : null;
     this.setEvent(header.firstEvent);
   }
 
+  isProcess(id) {
+    return id >= this.firstProcess && id < this.firstGroup;
+  }
+
+  // Pieces of unknown code of one file, which are unknown for one reason, have a number and a name together.
+  groupUnknown(module, mark) {
+    const found = new Map();
+    for (let f = 0; f < this.functionCount; f++) {
+      if (!this.isUnknown(f) || !this.modules[module[f]]) continue;
+      const key = `${module[f]} ${mark[f]}`;
+      if (!found.has(key)) found.set(key, []);
+      found.get(key).push(f);
+    }
+    const groups = [...found.values()].filter((members) => members.length > 1).map((members) => ({ members }));
+    for (const { members } of groups) {
+      const id = this.names.length;
+      this.names.push(baseName(this.modules[module[members[0]]]));
+      for (const f of members) this.shownAs[f] = id;
+    }
+    return groups;
+  }
+
   // A node is outermost if no caller of it is the same function: a recursion counts once.
-  findOutermost() {
+  findOutermost(idOf) {
     const result = new Uint8Array(this.nodes);
-    const open = new Int32Array(this.functionCount);
+    const open = new Int32Array(this.ids);
     const pending = [];
     for (let child = this.firstChild[1] - 1, first = this.firstChild[0]; child >= first; child--) pending.push(child);
     while (pending.length) {
       const node = pending.pop();
       if (node < 0) {
-        open[this.functionOf[~node]]--;
+        open[idOf(~node)]--;
         continue;
       }
-      result[node] = open[this.functionOf[node]]++ === 0 ? 1 : 0;
+      result[node] = open[idOf(node)]++ === 0 ? 1 : 0;
       pending.push(~node);
       for (let child = this.firstChild[node]; child < this.firstChild[node + 1]; child++) pending.push(child);
     }
@@ -98,15 +135,18 @@ class Model {
     }
     this.whole = this.total[0];
     const functions = { self: 0, samples: 0, total: 0, totalSamples: 0 };
-    for (const name of Object.keys(functions)) functions[name] = new Float64Array(this.functionCount);
+    for (const name of Object.keys(functions)) functions[name] = new Float64Array(this.ids);
+    const add = (id, node, isOutermost) => {
+      functions.self[id] += this.self[node];
+      functions.samples[id] += this.samples[node];
+      if (!isOutermost) return;
+      functions.total[id] += this.total[node];
+      functions.totalSamples[id] += this.totalSamples[node];
+    };
     for (let node = 1; node < this.nodes; node++) {
       const f = this.functionOf[node];
-      functions.self[f] += this.self[node];
-      functions.samples[f] += this.samples[node];
-      if (this.isOutermost[node]) {
-        functions.total[f] += this.total[node];
-        functions.totalSamples[f] += this.totalSamples[node];
-      }
+      add(f, node, this.isOutermost[node]);
+      if (this.shownAs[f] !== f) add(this.shownAs[f], node, this.isOutermostShown[node]);
     }
     this.functions = functions;
   }
@@ -135,21 +175,47 @@ class Model {
     return this.share(weight);
   }
 
+  // The nodes of a function, a process or unknown code that no node of the same calls.
+  outermostOf(id) {
+    const found = [];
+    const isGroup = id >= this.firstGroup;
+    for (let node = 1; node < this.nodes; node++) {
+      const f = this.functionOf[node];
+      if (isGroup ? this.shownAs[f] === id && this.isOutermostShown[node] : f === id && this.isOutermost[node]) found.push(node);
+    }
+    return found;
+  }
+
   // [function, weight] of the direct callers and callees of a function, most first.
   neighbours(f) {
     const callers = new Map();
     const callees = new Map();
     const add = (map, key, weight) => weight && map.set(key, (map.get(key) ?? 0) + weight);
     for (let node = 1; node < this.nodes; node++) {
+      const parent = this.parent[node];
       if (this.functionOf[node] === f && this.isOutermost[node]) {
-        const parent = this.parent[node];
-        add(callers, parent > 0 ? this.functionOf[parent] : -1, this.total[node]);
-      } else if (this.parent[node] > 0 && this.functionOf[this.parent[node]] === f && this.functionOf[node] !== f) {
-        add(callees, this.functionOf[node], this.total[node]);
+        add(callers, parent > 0 ? this.shownAs[this.functionOf[parent]] : -1, this.total[node]);
+      } else if (parent > 0 && this.functionOf[parent] === f && this.functionOf[node] !== f) {
+        add(callees, this.shownAs[this.functionOf[node]], this.total[node]);
       }
     }
-    const sorted = (map) => [...map].sort((a, b) => b[1] - a[1]);
-    return { callers: sorted(callers), callees: sorted(callees) };
+    return { callers: mostFirst(callers), callees: mostFirst(callees) };
+  }
+
+  // [function, weight] of what has samples of its own, most first: of all, of a process, or of unknown code.
+  hottest(id = -1) {
+    const found = new Map();
+    const isWithin = new Uint8Array(this.nodes);
+    isWithin[0] = id < 0 ? 1 : 0;
+    for (let node = 1; node < this.nodes; node++) {
+      const f = this.functionOf[node];
+      isWithin[node] = isWithin[this.parent[node]] || f === id || this.shownAs[f] === id ? 1 : 0;
+      const isCounted = id >= this.firstGroup ? this.shownAs[f] === id : isWithin[node];
+      if (!isCounted || !this.self[node]) continue;
+      const key = id >= this.firstGroup ? f : this.shownAs[f];
+      found.set(key, (found.get(key) ?? 0) + this.self[node]);
+    }
+    return mostFirst(found);
   }
 
   // A function's own share of each event.
@@ -168,10 +234,11 @@ class Model {
     });
   }
 
-  widestNode(f) {
+  widestNode(id) {
     let best = 0;
     for (let node = 1; node < this.nodes; node++) {
-      if (this.functionOf[node] === f && (!best || this.total[node] > this.total[best])) best = node;
+      const f = this.functionOf[node];
+      if ((f === id || this.shownAs[f] === id) && (!best || this.total[node] > this.total[best])) best = node;
     }
     return best;
   }
@@ -268,4 +335,5 @@ class Metrics {
   }
 }
 
+const mostFirst = (weights) => [...weights].sort((a, b) => b[1] - a[1]);
 const sameMetric = (a, b) => a.name === b.name && a.source === b.source;

@@ -123,7 +123,8 @@ class FunctionTable {
     const share = model.share(functions[column.key === "total" ? "total" : "self"][f]);
     switch (column.key) {
       case "name":
-        return [button(model.names[f], () => {}, { class: "name link", title: model.names[f] }), el("span", { class: "module" }, baseName(model.module(f)))];
+        return [button(nameSpans(model.names[f]), () => {}, { class: "name link", title: model.names[f] }),
+          el("span", { class: "module" }, baseName(model.module(f)), markOf(model, f))];
       case "self": {
         const half = model.halfWidth(share);
         const shown = showShareValue(share, half);
