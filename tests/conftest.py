@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tdprof.cli.memory import take_memory_from_the_system
+
+# As every command does: what Arrow reserves for itself counts against the limit under which tables are read.
+take_memory_from_the_system()
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("tdprof", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tdprof")
