@@ -54,7 +54,7 @@ def build() -> Iterator[Callable[[str], Path]]:
             flags = ["-D_GNU_SOURCE", "-O1", "-g", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Werror", "-pthread"]
             if source.stem == "paths":
                 flags += ["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"]
-            if source.stem == "plugin":
+            if source.stem in ("plugin", "other_plugin"):
                 flags += ["-shared", "-fPIC"]
             subprocess.run([compiler, *flags, "-o", str(target), str(source), "-ldl"], check=True)
         return target

@@ -77,6 +77,22 @@ def test_code_loaded_after_the_start(build: Build, folder: Path) -> None:
     assert in_host + in_plugin >= 0.9 * samples.total()
 
 
+@pytest.mark.parametrize(
+    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
+)
+def test_a_library_at_the_address_of_another(build: Build, folder: Path, options: list[str]) -> None:
+    """One is closed, the next one is mapped where it was, and both work within a second."""
+    libraries = build("plugin.c"), build("other_plugin.c")
+    capture = record("-F", "1999", *options, "--", build("swap.c"), *libraries, "0.25", folder=folder)
+    samples = capture.user_samples()
+    plugin, other, host = (samples[name] for name in ("plugin_work", "other_work", "host_work"))
+    whole = plugin + other + host
+    assert whole >= 0.9 * samples.total()
+    # What works within some milliseconds of the change may be charged to the other.
+    assert abs(plugin / whole - 0.25) <= 0.1, samples
+    assert abs(other / whole - 0.25) <= 0.1, samples
+
+
 def test_processes_that_are_gone(build: Build, folder: Path) -> None:
     """Fifty processes of 10 ms each, started by a shell that executes nothing else for long."""
     script = f'i=0; while [ $i -lt 50 ]; do "{build("split.c")}" 0.01; i=$((i+1)); done'

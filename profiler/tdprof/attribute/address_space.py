@@ -152,6 +152,30 @@ class AddressSpaces:
         first, end = np.searchsorted(self._owner[self._by_owner], [space, space + 1])
         return distinct(self._time[self._by_owner[first:end]])
 
+    def time_of_most(self, space: int, interval_start: U64, interval_end: U64) -> U64:
+        """uint64[n]: a time within each interval at which the addresses of a space mean what they meant for most of it.
+
+        Where one mapping takes another's place within an interval, samples that were added up over it cannot be told
+        apart; recorders end intervals soon after such a moment.
+        """
+        cut = self._segments
+        low, high = np.searchsorted(cut.border, np.array([space, space + 1], np.uint64) << _HALF)
+        when = cut.when[cut.first[low] : cut.first[high]]
+        is_later = np.zeros(len(when), bool)
+        is_later[1:] = when[1:] >> _HALF == when[:-1] >> _HALF
+        replaced = cut.time_ns[distinct(when[is_later] & _LOWER).astype(np.int64) - 1]
+        found = interval_end.copy()
+        if len(replaced):
+            interval_start = np.maximum(interval_start, cut.time_ns[int((when & _LOWER).min()) - 1])
+        first = np.searchsorted(replaced, interval_start, "right")
+        last = np.searchsorted(replaced, interval_end, "right")
+        for row in np.flatnonzero(last > first).tolist():
+            parts = interval_start[row : row + 1], replaced[first[row] : last[row]], interval_end[row : row + 1]
+            borders = np.concatenate(parts)
+            until_end = int(np.argmax(np.diff(borders)[::-1]))  # of equally long parts the last
+            found[row] = borders[-1 - until_end] - np.uint64(until_end > 0)
+        return found
+
     def mapped_at(self, space: int, time_ns: int) -> tuple[U64, U64, I64]:
         """All that ``find`` finds at a time: begin, end and row of stretches that do not overlap, by address."""
         borders = [self._borders(space)]

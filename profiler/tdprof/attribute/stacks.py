@@ -17,6 +17,7 @@ from tdprof.profile.frames import number_values
 
 # The outermost frame was reached; or how the kernel walks, which does not tell.
 _WHOLE = (StackEnd.COMPLETE, StackEnd.FRAME_POINTERS_ONLY)
+_LONGEST_NS = np.uint64(1_000_000_000)  # intervals that a recording has no samples of are not known
 _KERNEL_CONTEXT = 2**32 - 1  # of kernel addresses, which mean the same everywhere
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 _PLACES_EACH, _SPARE_PLACES = 8, 2 << 20
@@ -221,11 +222,27 @@ def _contexts(samples: pa.Table, spaces: AddressSpaces) -> _Contexts:
     # Where time does not matter one look-up serves all samples of a stack.
     when, at = np.full(1, ANY_TIME, np.uint64), np.zeros(len(in_space), np.int32)
     if depends.any():
+        if aggregated is not None:
+            time_ns = _times_in_intervals(spaces, space.view(np.int64), in_space, depends, time_ns)
         when, at = number_values(np.where(depends[in_space], time_ns, np.uint64(ANY_TIME)))
     pairs, of_sample = number_values(in_space.astype(np.uint64) << _HALF | at.astype(np.uint64))
     return _Contexts(
         of_sample.astype(np.uint32), space.view(np.int64)[pairs >> _HALF].astype(np.int32), when[pairs & _LOWER]
     )
+
+
+def _times_in_intervals(
+    spaces: AddressSpaces, space: I64, in_space: I32, depends: NDArray[np.bool_], time_ns: U64
+) -> U64:
+    """When to look at the mappings for samples that were added up over intervals, given by their ends."""
+    ends, which = np.unique(time_ns, return_inverse=True)
+    starts = np.maximum(np.concatenate([np.zeros(1, np.uint64), ends[:-1]]), ends - np.minimum(ends, _LONGEST_NS))
+    found = time_ns.copy()
+    for number in np.flatnonzero(depends).tolist():
+        rows = np.flatnonzero(in_space == number)
+        mine, at = np.unique(which[rows], return_inverse=True)
+        found[rows] = spaces.time_of_most(int(space[number]), starts[mine], ends[mine])[at]
+    return found
 
 
 def _by_context(chains: tuple[I64, I64], contexts: _Contexts) -> tuple[I64, I64, U32]:

@@ -116,7 +116,8 @@ class AttachedEvents:
             context_switch=self._has_switches,
             build_id=1,
             watermark=1,
-            wakeup_watermark=RING_BYTES // 4,
+            # Where samples have no time, mappings that change are to be known at once.
+            wakeup_watermark=RING_BYTES // 4 if self._programs is None else 1,
         )
         try:
             fd = self._open(attr, task, cpu)

@@ -58,7 +58,7 @@ class HeldPrograms:
             for pid, parent in _started_processes(records):
                 if parent in self._followed:
                     self._followed.add(pid)
-        for pid, address, length, build_id in _mapped_programs(records):
+        for pid, address, length, build_id in mapped_programs(records):
             if self._followed and pid not in self._followed:
                 continue
             if build_id in self._held or self._tries[build_id] >= _MOST_TRIES or len(self._left_out) >= _MOST_HELD:
@@ -104,7 +104,7 @@ class HeldPrograms:
         self._held.clear()
 
 
-def _mapped_programs(records: bytes) -> Iterator[tuple[int, int, int, str]]:
+def mapped_programs(records: bytes) -> Iterator[tuple[int, int, int, str]]:
     """(pid, address, length, build-id) of the executable mappings of files among perf records."""
     for found in _HEADER.finditer(records):
         if found.end() + _RECORD.size < len(records):

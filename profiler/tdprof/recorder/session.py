@@ -28,6 +28,7 @@ from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
+from tdprof.recorder.replaced_mappings import ReplacedMappings
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
@@ -40,6 +41,7 @@ DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever 
 TURNS_INTERVAL_NS = 200_000_000
 MAX_CLOCK_PAIRS = 64
 SPARE_THREADS = 1024  # that a process may start while it is being looked at
+PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
 TICK_MS = 100  # how often a table that fills too fast is noticed
 
 
@@ -210,6 +212,7 @@ class _Run:
     cpus: CpuFollower | None = None
     is_stopping: bool = False
     snapshot: SnapshotThread | None = None
+    replaced: ReplacedMappings = field(default_factory=ReplacedMappings)
     held: HeldPrograms = field(init=False)
 
     def __post_init__(self) -> None:
@@ -329,6 +332,7 @@ class _Run:
         next_drain = time.monotonic_ns() + interval_ns
         next_check = time.monotonic_ns() + self.control.next_check_ns() if self.control else None
         with self._poller() as (poller, ending):
+            rings = {ring.fd for ring in self.attached.rings.values()}
             while self.signals.received is None and ending:
                 timeout_ms = float(TICK_MS)
                 if deadline is not None:
@@ -348,18 +352,23 @@ class _Run:
                         poller.unregister(fd)
                 ending -= ready
                 # First: what was mapped may be gone in a moment.
-                self.held.look([ring.look() for ring in self.attached.rings.values()])
+                records = [ring.look() for ring in self.attached.rings.values()]
+                self.held.look(records)
+                replaced = self.replaced.look(b"".join(records)) if self.sampler else set()
                 if self.unwinding:
                     if self.unwinding.fd in ready:
                         self.unwinding.answer()
+                    self.unwinding.add_processes(replaced)
                     self.unwinding.tick()
-                if time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
+                if replaced or time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
                     self._drain()
                     self._follow_cpus(poller)
                     next_drain = time.monotonic_ns() + interval_ns
                     write_manifest(self.folder, self.manifest)
                 elif ready or self.spe:  # SPE that ran out of room stands still until it is drained
                     self._drain_rings()
+                if ready and ready <= rings:
+                    time.sleep(PAUSE_S)
 
     @contextlib.contextmanager
     def _poller(self) -> Iterator[tuple[select.poll, set[int]]]:

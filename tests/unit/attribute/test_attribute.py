@@ -192,6 +192,19 @@ def test_same_address_meaning_two_files_at_two_times() -> None:
     assert [places(result, sample) for sample in (0, 1)] == [[(APP, 0x100)], [(LIB, 0x100)]]
 
 
+@pytest.mark.parametrize(("replaced_ns", "expected"), [(3_300_000_000, LIB), (3_700_000_000, APP)])
+def test_an_interval_is_of_the_file_that_was_mapped_for_most_of_it(replaced_ns: int, expected: str) -> None:
+    """Samples that were added up over an interval cannot be told apart; recorders end intervals soon after a change."""
+    ends = [2_000_000_000, 3_000_000_000, 4_000_000_000, 5_000_000_000]
+    result = attribute(
+        [(end, 0, 7, 7, "a", 1, None, 1, 1) for end in ends],
+        [(1, False, [0x1100])],
+        [(1_500_000_000, 7, 0x1000, 0x1000, 0, APP, None), (replaced_ns, 7, 0x1000, 0x1000, 0, LIB, None)],
+    )
+    found = [places(result, sample) for sample in range(4)]
+    assert found == [[(file, 0x100)] for file in (APP, APP, expected, LIB)]
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "shown"),
     [

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * swap PLUGIN OTHER SECONDS: loads PLUGIN, works so long in its plugin_work(), closes it, loads OTHER, which takes its
+ * place, works so long in its other_work(), and then twice as long in host_work().
+ */
+#include "work.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+KEEP uint64_t host_work(uint64_t iterations)
+{
+	return SPIN(iterations);
+}
+
+static uint64_t work(uint64_t (*function)(uint64_t), double seconds)
+{
+	double end = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) + seconds;
+	uint64_t sum = 0;
+
+	while (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) < end)
+		sum += function(100000);
+	return sum;
+}
+
+static void *load(const char *path, const char *name, uint64_t (**function)(uint64_t))
+{
+	void *library = dlopen(path, RTLD_NOW);
+
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		exit(1);
+	}
+	*function = (uint64_t (*)(uint64_t))dlsym(library, name);
+	return library;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t (*function)(uint64_t), first, sum;
+	double seconds = argc > 3 ? atof(argv[3]) : 0.25;
+	void *library = load(argv[1], "plugin_work", &function);
+
+	first = (uint64_t)function;
+	sum = work(function, seconds);
+	dlclose(library);
+	load(argv[2], "other_work", &function);
+	if (first != (uint64_t)function) {
+		fprintf(stderr, "the second library is not where the first was\n");
+		return 1;
+	}
+	sum += work(function, seconds);
+	return sum + work(host_work, 2 * seconds) == 42;
+}
