@@ -72,6 +72,8 @@ struct address_space {
 	__u32 count;
 	__u32 is_asked;		/* user space was told that a mapping is missing, and has not answered */
 	__u32 copies_left;	/* stacks that may be copied until user space has something new to say of the process */
+	__u32 generation;	/* another number, not 0, whenever any process's mappings or their tables change */
+	__u32 reserved;		/* always 0 */
 };
 
 /* To user space, which then reads the process's mappings again. */

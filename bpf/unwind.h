@@ -39,10 +39,13 @@ enum unwind_cfa {
 	UNWIND_FP_RECORD,    /* code known to keep frame pointers (Go) */
 	UNWIND_FP_GUESS,     /* code without unwind information that probably keeps frame pointers */
 	UNWIND_UNSUPPORTED,  /* there is a rule, of a form that is not followed */
-	/* x86-64: + DWARF number of the register that the CFA is relative to; known in an exact frame only. */
+	/* x86-64: + DWARF number of the register that the CFA is relative to; known in the topmost frame, else a guess. */
 	UNWIND_CFA_REGISTER = 32,
 	UNWIND_CFA_REGISTER_DEREF = 48, /* the same with a word read, as UNWIND_CFA_SP_DEREF */
 	UNWIND_CFA_INDEXED_DEREF = 64,	/* word at sp + 8 * register + (offset >> 8), plus (offset & 0xff): bn_mul_mont */
+	/* Set beside the others: found from the instructions, so a guess that holds only if a call precedes the return
+	 * address. Where it does not, the frame pointer is tried. */
+	UNWIND_INFERRED = 128,
 };
 
 /* Where the return address is. */
@@ -108,8 +111,9 @@ enum unwind_method {
 
 /* unwind_state.flags */
 #define UNWIND_EXACT 1	   /* pc is where the thread stands: topmost frame, or interrupted by a signal; lr holds */
-#define UNWIND_REGISTERS 2 /* `leaf` holds (the topmost frame) */
-#define UNWIND_GUESSED 4   /* some frame above was found by UNWIND_FP_GUESS */
+#define UNWIND_REGISTERS 2 /* `leaf` is of the topmost frame, and no signal frame lies between */
+#define UNWIND_GUESSED 4   /* some frame above was found by a guess */
+#define UNWIND_TRY_FP 8	   /* the frame's rule led nowhere: once more, along frame pointers */
 
 /* A frame on its way to the bottom. */
 struct unwind_state {

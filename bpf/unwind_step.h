@@ -7,6 +7,8 @@
  *                           both
  *   struct unwind_memory    and  static int unwind_read(struct unwind_memory *, __u64 address, __u64 *word)
  *                           a word of the stack; not 0 is the enum unwind_end that the stack then has
+ *   static int unwind_code(struct unwind_memory *, __u64 address, __u64 *code)
+ *                           8 bytes of code; not 0: code is not at hand, so not looked at
  *   struct unwind_tables    and  static int unwind_bucket(struct unwind_tables *, __u32 number, __u32 *first_row)
  *                                static int unwind_row(struct unwind_tables *, __u32 number, __u32 *row)
  *                           not 0 if there is no such element
@@ -96,69 +98,83 @@ UNWIND_INLINE __u32 unwind_search(struct unwind_tables *tables, __u32 bucket, __
 	return UNWIND_ROW_RULE(row);
 }
 
-UNWIND_INLINE int unwind_enter(struct unwind_state *state, __u64 pc, __u64 sp, __u64 fp, enum unwind_method method)
+/* x86-64: whether bytes of code end with a call: 5 bytes long, or by a register or memory, with 0, 1 or 4 bytes of offset. */
+UNWIND_INLINE int unwind_ends_with_call(__u64 code)
 {
-	state->pc = pc & UNWIND_ADDRESS_MASK;
-	state->sp = sp;
-	state->fp = fp;
-	state->flags &= UNWIND_GUESSED;
-	state->methods[method] += 1;
-	/* Who is called at the bottom of a thread finds 0 where its return address would be. */
-	if (state->pc == 0)
-		return state->flags & UNWIND_GUESSED ? UNWIND_END_NO_MAPPING : UNWIND_END_COMPLETE;
-	return UNWIND_NOT_ENDED;
+	if ((code >> 24 & 0xff) == 0xe8)
+		return 1;
+	/* ff /2: mod and rm of the byte behind ff say how long it is; rm = 4 has one byte more, mod = 0 and rm = 5 four. */
+	if ((code >> 48 & 0xf8ff) == 0xd0ff || ((code >> 48 & 0xf8ff) == 0x10ff && (code >> 56 & 6) != 4))
+		return 1;
+	if (((code >> 40 & 0xf8ff) == 0x50ff && (code >> 48 & 7) != 4) || (code >> 40 & 0xffff) == 0x14ff)
+		return 1;
+	return (code >> 32 & 0xffff) == 0x54ff || (code >> 16 & 0xf8ff) == 0x90ff || (code >> 16 & 0xffff) == 0x15ff ||
+	       (code >> 8 & 0xffff) == 0x94ff || (code >> 8 & 0xffff) == 0x14ff;
 }
 
-/* Along a frame record, {caller's FP, return address}, the same on both machines. */
-UNWIND_INLINE int unwind_step_fp(struct unwind_memory *memory, struct unwind_state *state, int is_guess)
+/* aarch64: whether the last of two instructions is bl, blr, or blr with an authenticated address. */
+UNWIND_INLINE int unwind_ends_with_branch_and_link(__u64 code)
 {
-	__u64 fp = state->fp, next_fp, pc;
-	int end;
+	__u32 last = code >> 32;
+
+	return last >> 26 == 0x25 || (last & 0xfffffc1f) == 0xd63f0000 || (last & 0xfefff800) == 0xd63f0800;
+}
+
+/*
+ * Whether a guess may be right: execution returns to where it leads. To what ends signal handlers nobody calls; it loads
+ * the number of rt_sigreturn, on x86-64 into eax or rax, on aarch64 into x8, and asks the kernel.
+ */
+UNWIND_INLINE int unwind_follows_call(struct unwind_memory *memory, __u64 pc, int if_not_known)
+{
+	__u64 before, after = 0;
+
+	if (pc == 0)
+		return 0;
+	if (unwind_code(memory, pc - 8, &before))
+		return if_not_known;
+	if (UNWIND_MACHINE == UNWIND_AARCH64 ? unwind_ends_with_branch_and_link(before) : unwind_ends_with_call(before))
+		return 1;
+	unwind_code(memory, pc, &after);
+	if (UNWIND_MACHINE == UNWIND_AARCH64)
+		return after == 0xd4000001d2801168ULL;
+	return after == 0x0f0000000fc0c748ULL || (after & 0xffffffffffffffULL) == 0x050f0000000fb8ULL;
+}
+
+/* Where the caller's registers are. */
+struct unwind_places {
+	__u64 cfa;   /* the caller's sp */
+	__u64 fp_at; /* address of the saved FP; 0: it is the caller's already */
+	__u64 pc_at; /* of the return address; 0: it is `pc` */
+	__u64 pc;
+};
+
+/* Along a frame record, {caller's FP, return address}, the same on both machines. */
+UNWIND_INLINE int unwind_by_fp(const struct unwind_state *state, int is_guess, struct unwind_places *places)
+{
+	__u64 fp = state->fp;
 
 	/* Both machines' ABIs let the outermost frame have FP 0. Where FP may be any value, that says nothing. */
 	if (fp == 0 && !is_guess)
 		return UNWIND_END_COMPLETE;
 	if (fp < state->sp || fp & 7 || fp - state->sp > UNWIND_MOST_GUESSED_BYTES)
 		return is_guess ? UNWIND_END_NO_UNWIND_INFO : UNWIND_END_BAD_SP;
-	if (is_guess)
-		state->flags |= UNWIND_GUESSED;
-	end = unwind_read(memory, fp, &next_fp);
-	if (end)
-		return end;
-	end = unwind_read(memory, fp + 8, &pc);
-	if (end)
-		return end;
-	return unwind_enter(state, pc, fp + 16, next_fp, UNWIND_BY_FP);
+	places->cfa = fp + 16;
+	places->fp_at = fp;
+	places->pc_at = fp + 8;
+	return 0;
 }
 
-/* What a signal interrupted: all its registers are known, and the stack may be another one. */
-UNWIND_INLINE int unwind_step_signal(struct unwind_memory *memory, struct unwind_state *state)
+/* Whether the CFA is relative to a register other than FP and SP, which may have changed in the callees. */
+UNWIND_INLINE int unwind_is_old(const struct unwind_state *state, const struct unwind_rule *rule)
 {
-	__u64 frame = state->sp, pc, sp, fp;
-	int end;
-
-	if (UNWIND_MACHINE == UNWIND_AARCH64) {
-		end = unwind_read(memory, frame + UNWIND_AARCH64_SIGNAL_PC, &pc);
-		end = end ? end : unwind_read(memory, frame + UNWIND_AARCH64_SIGNAL_SP, &sp);
-		end = end ? end : unwind_read(memory, frame + UNWIND_AARCH64_SIGNAL_X29, &fp);
-		end = end ? end : unwind_read(memory, frame + UNWIND_AARCH64_SIGNAL_X30, &state->lr);
-	} else {
-		end = unwind_read(memory, frame + UNWIND_X86_64_SIGNAL_RIP, &pc);
-		end = end ? end : unwind_read(memory, frame + UNWIND_X86_64_SIGNAL_RSP, &sp);
-		end = end ? end : unwind_read(memory, frame + UNWIND_X86_64_SIGNAL_RBP, &fp);
-	}
-	if (end)
-		return end;
-	end = unwind_enter(state, pc, sp, fp, UNWIND_BY_TABLE);
-	state->flags |= UNWIND_EXACT;
-	return end;
+	return (rule->cfa & ~UNWIND_INFERRED) >= UNWIND_CFA_REGISTER && !(state->flags & UNWIND_EXACT);
 }
 
 /* The CFA by a rule that is no command; not 0 is the end. */
 UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_state *state,
 			     const struct unwind_rule *rule, __u64 *cfa)
 {
-	__u32 kind = rule->cfa;
+	__u32 kind = rule->cfa & ~UNWIND_INFERRED;
 	__s64 offset = rule->offset;
 	__u64 base = kind == UNWIND_CFA_FP || kind == UNWIND_CFA_FP_DEREF ? state->fp : state->sp;
 	int is_deref = kind == UNWIND_CFA_SP_DEREF || kind == UNWIND_CFA_FP_DEREF;
@@ -187,80 +203,146 @@ UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_s
 		offset &= 0xff;
 	}
 	*cfa = base + offset;
+	/* Only a frame that has pushed nothing may have its caller's stack pointer: a leaf of aarch64, vfork. */
+	if (*cfa & 7 || *cfa < state->sp || (*cfa == state->sp && !(state->flags & UNWIND_EXACT)))
+		return UNWIND_END_BAD_SP;
 	return 0;
 }
 
-/* The frame pointer and the return address by a rule that is no command; not 0 is the end. */
+/* Where FP and the return address are, by a rule that is no command and has set the CFA; not 0 is the end. */
 UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind_state *state,
-			       const struct unwind_rule *rule, __u64 cfa, __u64 *fp, __u64 *pc)
+			       const struct unwind_rule *rule, struct unwind_places *places)
 {
 	__u32 kind = rule->ra;
 	__s64 slot = rule->fp;
-	__u64 at = cfa - 8, saved;
-	int end;
 
-	*fp = state->fp;
+	(void)memory; /* the host's says which machine this is */
+	places->pc_at = places->cfa - 8;
 	if (kind == UNWIND_RA_SLOT) {
-		at = cfa + slot;
+		places->pc_at = places->cfa + slot;
 	} else if (slot != UNWIND_FP_SAME) {
-		__u64 fp_at = (slot & UNWIND_FP_BY_FP ? state->fp : slot & UNWIND_FP_BY_SP ? state->sp : cfa) +
-			      (slot & ~7LL);
-
-		end = unwind_read(memory, fp_at, &saved);
-		/* Below SP, where copies of stacks do not reach: an epilogue has popped it, so FP is the caller's again. */
-		if (end && !(state->flags & UNWIND_EXACT && fp_at < state->sp))
-			return end;
-		if (!end)
-			*fp = saved;
+		places->fp_at = (slot & UNWIND_FP_BY_FP ? state->fp : slot & UNWIND_FP_BY_SP ? state->sp : places->cfa) +
+				(slot & ~7LL);
 		if (kind >= UNWIND_RA_NEAR - 64)
-			at = fp_at + ((__s64)kind - UNWIND_RA_NEAR) * 8;
+			places->pc_at = places->fp_at + ((__s64)kind - UNWIND_RA_NEAR) * 8;
 	}
 	if (kind == UNWIND_RA_LR) {
 		if (!(state->flags & UNWIND_EXACT))
 			return UNWIND_END_LR_MID_STACK;
-		*pc = state->lr;
-		return 0;
-	}
-	if (UNWIND_MACHINE == UNWIND_X86_64 && (kind & ~15U) == UNWIND_RA_REGISTER) {
-		if (!(state->flags & UNWIND_REGISTERS))
+		places->pc_at = 0;
+		places->pc = state->lr;
+	} else if (UNWIND_MACHINE == UNWIND_X86_64 && (kind & ~15U) == UNWIND_RA_REGISTER) {
+		if ((state->flags & (UNWIND_REGISTERS | UNWIND_EXACT)) != (UNWIND_REGISTERS | UNWIND_EXACT))
 			return UNWIND_END_UNSUPPORTED_RULE;
-		*pc = state->leaf[kind & 15];
-		return 0;
+		places->pc_at = 0;
+		places->pc = state->leaf[kind & 15];
 	}
-	return unwind_read(memory, at, pc);
+	return 0;
+}
+
+/* What a signal interrupted: all its registers are known, and the stack may be another one. */
+UNWIND_INLINE int unwind_signal(struct unwind_memory *memory, struct unwind_state *state, struct unwind_places *places)
+{
+	__u64 frame = state->sp;
+	int end;
+
+	if (UNWIND_MACHINE == UNWIND_AARCH64) {
+		places->pc_at = frame + UNWIND_AARCH64_SIGNAL_PC;
+		places->fp_at = frame + UNWIND_AARCH64_SIGNAL_X29;
+		end = unwind_read(memory, frame + UNWIND_AARCH64_SIGNAL_X30, &state->lr);
+		return end ? end : unwind_read(memory, frame + UNWIND_AARCH64_SIGNAL_SP, &places->cfa);
+	}
+	places->pc_at = frame + UNWIND_X86_64_SIGNAL_RIP;
+	places->fp_at = frame + UNWIND_X86_64_SIGNAL_RBP;
+	return unwind_read(memory, frame + UNWIND_X86_64_SIGNAL_RSP, &places->cfa);
+}
+
+/* Where the caller's registers are, by any rule; not 0 is the end. */
+UNWIND_INLINE int unwind_find(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
+			      struct unwind_places *places)
+{
+	__u32 kind = rule->cfa & ~UNWIND_INFERRED;
+	int end;
+
+	if (kind < UNWIND_NONE || kind > UNWIND_UNSUPPORTED) {
+		end = unwind_cfa(memory, state, rule, &places->cfa);
+		return end ? end : unwind_saved(memory, state, rule, places);
+	}
+	if (kind == UNWIND_STOP)
+		return UNWIND_END_COMPLETE;
+	if (kind == UNWIND_SIGNAL)
+		return unwind_signal(memory, state, places);
+	if (kind == UNWIND_UNSUPPORTED)
+		return UNWIND_END_UNSUPPORTED_RULE;
+	if (kind == UNWIND_NONE)
+		return UNWIND_END_NO_UNWIND_INFO;
+	return unwind_by_fp(state, kind == UNWIND_FP_GUESS, places);
+}
+
+/* Makes `state` that of the caller; not 0 is the end. */
+UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
+			       const struct unwind_places *places)
+{
+	__u32 kind = rule->cfa & ~UNWIND_INFERRED, kept = UNWIND_GUESSED | UNWIND_REGISTERS;
+	int is_old = unwind_is_old(state, rule);
+	int is_guess = rule->cfa & UNWIND_INFERRED || kind == UNWIND_FP_GUESS || is_old;
+	__u64 fp = state->fp, pc = places->pc;
+	int end;
+
+	if (places->fp_at) {
+		end = unwind_read(memory, places->fp_at, &fp);
+		/* Below SP, where copies of stacks do not reach: an epilogue has popped it, so FP is the caller's again. */
+		if (end && !(state->flags & UNWIND_EXACT && places->fp_at < state->sp))
+			return end;
+		if (end)
+			fp = state->fp;
+	}
+	if (places->pc_at) {
+		end = unwind_read(memory, places->pc_at, &pc);
+		if (end)
+			return end;
+	}
+	pc &= UNWIND_ADDRESS_MASK;
+	if ((rule->cfa & UNWIND_INFERRED || is_old) && !unwind_follows_call(memory, pc, !is_old))
+		return UNWIND_END_NO_UNWIND_INFO;
+	if (is_guess)
+		state->flags |= UNWIND_GUESSED;
+	if (kind == UNWIND_SIGNAL)
+		kept = UNWIND_GUESSED;
+	state->pc = pc;
+	state->sp = places->cfa;
+	state->fp = fp;
+	state->flags = (state->flags & kept) | (kind == UNWIND_SIGNAL ? UNWIND_EXACT : 0);
+	state->methods[rule->ra == UNWIND_RA_LR && kind != UNWIND_FP_GUESS && kind != UNWIND_FP_RECORD ? UNWIND_BY_LR :
+		       kind == UNWIND_FP_RECORD || kind == UNWIND_FP_GUESS ? UNWIND_BY_FP : UNWIND_BY_TABLE] += 1;
+	/* Who is called at the bottom of a thread finds 0 where its return address would be. */
+	if (pc == 0)
+		return state->flags & UNWIND_GUESSED ? UNWIND_END_NO_MAPPING : UNWIND_END_COMPLETE;
+	return UNWIND_NOT_ENDED;
 }
 
 /*
- * Makes `state` that of the caller, or leaves it partly changed and returns why the stack ends here. The caller's pc is
- * checked only by looking it up: who finds no executable mapping there ends the stack with UNWIND_END_NO_MAPPING.
+ * Makes `state` that of the caller, or leaves it as it was and returns why the stack ends here; or, after a rule that was
+ * inferred, sets UNWIND_TRY_FP and nothing else: then the step is made again, with the rule UNWIND_INFERRED |
+ * UNWIND_FP_GUESS. The caller's pc is checked only by looking it up: who finds no executable mapping there ends the stack
+ * with UNWIND_END_NO_MAPPING.
  */
 UNWIND_INLINE int unwind_step(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule)
 {
-	__u32 kind = rule->cfa;
-	__u64 cfa, fp, pc;
-	int end;
+	struct unwind_places places = {};
+	int end = unwind_find(memory, state, rule, &places);
 
-	if (kind >= UNWIND_NONE && kind <= UNWIND_UNSUPPORTED) {
-		if (kind == UNWIND_STOP)
-			return UNWIND_END_COMPLETE;
-		if (kind == UNWIND_SIGNAL)
-			return unwind_step_signal(memory, state);
-		if (kind == UNWIND_UNSUPPORTED)
-			return UNWIND_END_UNSUPPORTED_RULE;
-		if (kind == UNWIND_NONE)
+	if (!end)
+		end = unwind_enter(memory, state, rule, &places);
+	if (end && rule->cfa & UNWIND_INFERRED) {
+		if (rule->cfa == (UNWIND_INFERRED | UNWIND_FP_GUESS))
 			return UNWIND_END_NO_UNWIND_INFO;
-		return unwind_step_fp(memory, state, kind == UNWIND_FP_GUESS);
+		state->flags |= UNWIND_TRY_FP;
+		return UNWIND_NOT_ENDED;
 	}
-	end = unwind_cfa(memory, state, rule, &cfa);
-	if (end)
-		return end;
-	/* Only a frame that has pushed nothing may have its caller's stack pointer: a leaf of aarch64, vfork. */
-	if (cfa & 7 || cfa < state->sp || (cfa == state->sp && !(state->flags & UNWIND_EXACT)))
-		return UNWIND_END_BAD_SP;
-	end = unwind_saved(memory, state, rule, cfa, &fp, &pc);
-	if (end)
-		return end;
-	return unwind_enter(state, pc, cfa, fp, rule->ra == UNWIND_RA_LR ? UNWIND_BY_LR : UNWIND_BY_TABLE);
+	if (end && unwind_is_old(state, rule))
+		return UNWIND_END_UNSUPPORTED_RULE;
+	return end;
 }
 
 #endif

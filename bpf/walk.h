@@ -53,6 +53,14 @@ static __always_inline int unwind_read(struct unwind_memory *memory, __u64 addre
 	return walk_read_user(word, sizeof(*word), (void *)address) ? UNWIND_END_UNREADABLE : 0;
 }
 
+static __always_inline int unwind_code(struct unwind_memory *memory, __u64 address, __u64 *code)
+{
+	/* What cannot be read is no call. */
+	*code = 0;
+	walk_read_user(code, sizeof(*code), (void *)address);
+	return 0;
+}
+
 #include "unwind_step.h"
 #include "walk_registers.h"
 
@@ -86,51 +94,72 @@ static __always_inline int find_mapping(struct walk *walk, __u64 address)
 	return 0;
 }
 
+/* Find the rule for an address; not 0: why there is none. */
+static __always_inline int find_rule(struct walk *walk, __u64 address, struct known_rule *found)
+{
+	const struct unwind_rule *rule;
+
+	if (address - walk->mapping.start >= walk->mapping.bytes && !find_mapping(walk, address))
+		return UNWIND_END_NO_MAPPING;
+	found->rule.cfa = UNWIND_FP_GUESS;
+	found->rule.ra = UNWIND_RA_CFA;
+	if (!walk->mapping.otherwise) {
+		__u32 bucket = walk->mapping.first_bucket + ((address - walk->mapping.start) >> UNWIND_BUCKET_SHIFT);
+
+		rule = unwind_rule_at(unwind_search(&walk->tables, bucket, address & 0xff));
+		if (!rule)
+			return UNWIND_END_NO_TABLE;
+		found->rule = *rule;
+	}
+	found->address = address;
+	found->generation = walk->space.generation;
+	found->otherwise = walk->mapping.otherwise;
+	return 0;
+}
+
 /* One frame: note it, and make the state its caller's. Not 0: the enum unwind_end of the stack. */
 static __always_inline int walk_frame(struct walk *walk)
 {
 	struct unwind_state *state = &walk->state;
 	__u64 address = unwind_lookup_pc(state);
 	__u32 depth = walk->stack.depth;
-	struct unwind_rule rule = {.cfa = UNWIND_FP_GUESS};
+	struct known_rule *known = &walk->known[address * 0x9e3779b97f4a7c15ULL >> (64 - KNOWN_RULES_SHIFT)];
+	const struct unwind_rule guess = {.cfa = UNWIND_INFERRED | UNWIND_FP_GUESS}, *rule = &known->rule;
 	int end;
 
-	if (address - walk->mapping.start >= walk->mapping.bytes && !find_mapping(walk, address)) {
-		/* Where the sample was taken is known, whatever is mapped there. */
-		if (depth == 0) {
-			walk->stack.address[0] = state->pc;
-			walk->stack.depth = 1;
+	if (known->address != address || known->generation != walk->space.generation) {
+		known->generation = 0;
+		end = find_rule(walk, address, known);
+		if (end) {
+			/* Where the sample was taken is known, whatever is mapped there. */
+			if (depth == 0) {
+				walk->stack.address[0] = state->pc;
+				walk->stack.depth = 1;
+			}
+			return end == UNWIND_END_NO_MAPPING ? walk->if_lost : end;
 		}
-		return walk->if_lost;
 	}
-	if (depth >= MAX_STACK_DEPTH)
-		return UNWIND_END_TOO_DEEP;
-	/* As all callers, an interrupted instruction is looked for one byte before what stands here. */
-	walk->stack.address[depth & 255] = state->pc + (depth > 0 && state->flags & UNWIND_EXACT ? 1 : 0);
-	walk->stack.depth = depth + 1;
-
-	if (walk->mapping.otherwise == UNWIND_END_NO_TABLE)
-		return UNWIND_END_NO_TABLE; /* that will come, so nothing need be guessed */
-	if (!walk->mapping.otherwise) {
-		__u32 bucket = walk->mapping.first_bucket + ((address - walk->mapping.start) >> UNWIND_BUCKET_SHIFT);
-		const struct unwind_rule *found = unwind_rule_at(unwind_search(&walk->tables, bucket, address & 0xff));
-
-		if (!found)
-			return UNWIND_END_NO_TABLE;
-		rule = *found;
+	if (state->flags & UNWIND_TRY_FP) {
+		rule = &guess;
+	} else {
+		if (depth >= MAX_STACK_DEPTH)
+			return UNWIND_END_TOO_DEEP;
+		/* As all callers, an interrupted instruction is looked for one byte before what stands here. */
+		walk->stack.address[depth & 255] = state->pc + (depth > 0 && state->flags & UNWIND_EXACT ? 1 : 0);
+		walk->stack.depth = depth + 1;
+		if (known->otherwise == UNWIND_END_NO_TABLE)
+			return UNWIND_END_NO_TABLE; /* that will come, so nothing need be guessed */
+		fill_window(&walk->memory, state->sp);
 	}
-	walk->if_lost = UNWIND_END_NO_MAPPING;
-	fill_window(&walk->memory, state->sp);
-	end = unwind_step(&walk->memory, state, &rule);
-	if (rule.cfa == UNWIND_FP_GUESS) {
-		__u32 otherwise = walk->mapping.otherwise ? walk->mapping.otherwise : UNWIND_END_NO_UNWIND_INFO;
-
-		walk->if_lost = otherwise;
+	end = unwind_step(&walk->memory, state, rule);
+	walk->if_lost = state->flags & UNWIND_GUESSED ? UNWIND_END_NO_UNWIND_INFO : UNWIND_END_NO_MAPPING;
+	if (known->otherwise) {
+		walk->if_lost = known->otherwise;
 		if (end == UNWIND_END_NO_UNWIND_INFO || end == UNWIND_END_NO_MAPPING)
-			end = otherwise;
-		if (!walk->stack.guessed_from)
-			walk->stack.guessed_from = depth + 1;
+			end = known->otherwise;
 	}
+	if (state->flags & UNWIND_GUESSED && !walk->stack.guessed_from)
+		walk->stack.guessed_from = walk->stack.depth;
 	return end;
 }
 

@@ -28,6 +28,15 @@ struct unwind_memory {
 	__u64 word[WINDOW_BYTES / 8];
 };
 
+/* Where code was met before: callers are the same from sample to sample. */
+struct known_rule {
+	__u64 address;		/* as looked up */
+	__u32 generation;	/* of the address space; 0: the slot is empty */
+	__u32 otherwise;	/* of the mapping */
+	struct unwind_rule rule;
+};
+#define KNOWN_RULES_SHIFT 9
+
 /* Each CPU has one. */
 struct walk {
 	struct sample_key key;
@@ -38,6 +47,7 @@ struct walk {
 	struct unwind_tables tables;
 	struct unwind_memory memory;
 	struct stack_record stack;
+	struct known_rule known[1 << KNOWN_RULES_SHIFT];
 };
 
 #endif

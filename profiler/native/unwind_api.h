@@ -25,6 +25,9 @@ struct unwind_input {
 	struct unwind_section eh_frame;
 	struct unwind_section debug_frame; /* fills what .eh_frame leaves open */
 	struct unwind_section gopclntab;   /* the same for Go's code */
+	struct unwind_section symbols;	   /* rows of Elf64_Sym: where functions begin that nothing else tells of */
+	/* Fills `code` with what lies at an ELF address; not 0: it cannot be read. NULL: no code is looked into. */
+	int (*read_code)(uint64_t address, uint8_t *code, uint64_t size);
 	uint64_t text_address;		   /* of the section .text, which Go's table counts from */
 	const struct unwind_segment *segments; /* executable ones by address; first_bucket is filled by the builder */
 	const struct unwind_stretch *stretches; /* by address, not overlapping */

@@ -87,6 +87,7 @@ EXPORT void tdprof_unwind_close(struct unwind_table *table)
 		return;
 	RELEASE(table->rules);
 	RELEASE(table->rows);
+	RELEASE(table->functions);
 	free(table->buckets);
 	free(table->rule_numbers.slots);
 	free(table);

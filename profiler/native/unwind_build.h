@@ -6,6 +6,7 @@
  *   unwind_program.c     the instructions of an FDE to rows
  *   unwind_expression.c  the expressions that are recognised
  *   unwind_go.c          Go's table of stack depths to rows
+ *   unwind_code.c        code without any of these to rows, by its instructions; unwind_code_state.c what these do
  *   unwind_table.c       rows in order, rules numbered, gaps, the file's bytes
  *   unwind_build.c       the exported functions
  *
@@ -30,6 +31,11 @@ static inline packed_rule pack_rule(uint8_t cfa, uint8_t ra, int16_t fp, int32_t
 	return cfa | (packed_rule)ra << 8 | (packed_rule)(uint16_t)fp << 16 | (packed_rule)(uint32_t)offset << 32;
 }
 
+/* A function of the file's symbol table. */
+struct symbol {
+	uint64_t address, size;
+};
+
 /* --- unwind_table.c --- */
 struct unwind_table {
 	struct unwind_header header;
@@ -43,8 +49,9 @@ struct unwind_table {
 	place_t covered;	/* rows say what holds up to here */
 	uint32_t next_bucket;	/* the first that has no number yet */
 	uint32_t next_stretch;
-	const struct unwind_stretch *stretches;
-	uint32_t stretch_count;
+	const struct unwind_input *input;
+	VECTOR(struct symbol) functions; /* by address; read when they are first asked for */
+	bool has_functions;
 	struct budget budget; /* without limit */
 };
 
@@ -137,6 +144,10 @@ struct saved saved_by_expression(struct cursor expression, uint16_t machine);
 /* Go's functions as entries. */
 void read_go_functions(struct entries *entries, const struct unwind_table *table, const struct unwind_input *input);
 bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine);
+
+/* --- unwind_code.c --- */
+/* Add the rows of `size` bytes of code, of which the first is at `start` and has the ELF address `address`. */
+void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size);
 
 #define FP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 6U : 29U)
 #define SP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 7U : 31U)

@@ -6,6 +6,7 @@ enum {
 	RULE_UNSUPPORTED = 1, /* beside UNWIND_RULE_NONE; also of a file with more rules than numbers */
 	MOST_PADDING = 15,   /* bytes between functions that are no code, so the rule before may hold on */
 	LEAST_GUESSED = 257, /* bytes of code without a rule that are taken for code with frame pointers */
+	MOST_INFERRED = 16 << 20,
 };
 
 static const packed_rule NONE = UNWIND_NONE;
@@ -49,8 +50,7 @@ bool open_table(struct unwind_table *table, const struct unwind_input *input)
 	memcpy(table->header.identity, input->identity, input->identity_size);
 	table->header.segments = input->segment_count;
 	table->header.buckets = (uint32_t)buckets;
-	table->stretches = input->stretches;
-	table->stretch_count = input->stretch_count;
+	table->input = input;
 	table->covered = input->segment_count ? segment_start(&table->segments[0]) : 0;
 	PUSH(table->rules, &table->budget, NONE);
 	PUSH(table->rules, &table->budget, UNWIND_UNSUPPORTED);
@@ -115,6 +115,26 @@ void add_row(struct unwind_table *table, place_t place, packed_rule rule)
 		table->header.unsupported_rows++;
 }
 
+/* Rows by what the code does; false if it cannot be read, or is of a machine whose instructions are not known here. */
+static bool fill_inferred(struct unwind_table *table, place_t end)
+{
+	const struct unwind_segment *segment = &table->segments[table->segment];
+	uint64_t address = table->covered - segment_start(segment) + segment->elf_address;
+	uint32_t bytes = end - table->covered;
+
+	if (!table->input->read_code || table->input->machine != MACHINE_X86_64 || bytes > MOST_INFERRED)
+		return false;
+	uint8_t *code = malloc(bytes);
+	bool is_read = code && !table->input->read_code(address, code, bytes);
+
+	if (is_read) {
+		add_row(table, table->covered, NONE);
+		infer_rows(table, table->covered, address, code, bytes);
+	}
+	free(code);
+	return is_read;
+}
+
 static void fill_unknown(struct unwind_table *table, place_t end)
 {
 	const struct unwind_segment *segment = &table->segments[table->segment];
@@ -123,7 +143,9 @@ static void fill_unknown(struct unwind_table *table, place_t end)
 	bool is_at_an_edge = table->covered == first || end == first + segment->bytes;
 	uint32_t bytes = end - table->covered;
 
-	if (bytes >= LEAST_GUESSED) {
+	if (bytes > MOST_PADDING && fill_inferred(table, end)) {
+		table->header.guessed_gaps++;
+	} else if (bytes >= LEAST_GUESSED) {
 		add_row(table, table->covered, UNWIND_FP_GUESS);
 		table->header.guessed_gaps++;
 	} else if (bytes > MOST_PADDING || (bytes && is_at_an_edge)) {
@@ -135,8 +157,8 @@ static void fill_unknown(struct unwind_table *table, place_t end)
 /* Up to a place in the segment that is being filled: stretches of known code, and what is between them. */
 static void fill_gap(struct unwind_table *table, place_t end)
 {
-	while (table->next_stretch < table->stretch_count && table->covered < end) {
-		const struct unwind_stretch *stretch = &table->stretches[table->next_stretch];
+	while (table->next_stretch < table->input->stretch_count && table->covered < end) {
+		const struct unwind_stretch *stretch = &table->input->stretches[table->next_stretch];
 		const struct unwind_segment *segment = &table->segments[table->segment];
 		uint64_t base = segment->elf_address - segment_start(segment); /* may wrap: place + base is an address */
 		uint64_t from = stretch->start, to = stretch->end;

@@ -30,6 +30,13 @@ static inline int unwind_read(struct unwind_memory *memory, uint64_t address, __
 	return 0;
 }
 
+/* Copies hold no code. */
+static inline int unwind_code(struct unwind_memory *memory, uint64_t address, __u64 *code)
+{
+	(void)memory, (void)address, (void)code;
+	return -1;
+}
+
 static inline int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *first_row)
 {
 	if (number >= tables->view.header->buckets)
@@ -126,7 +133,7 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 		const struct unwind_mapping *mapping = find_mapping(world, space, address);
 
 		/* The topmost is shown wherever it is; a caller that is no code was never one. */
-		if (depth == 0 || mapping) {
+		if ((depth == 0 || mapping) && !(state->flags & UNWIND_TRY_FP)) {
 			addresses[depth] = depth ? unwind_caller_address(state) : state->pc;
 			depth++;
 		}
@@ -136,7 +143,7 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 								 UNWIND_END_NO_UNWIND_INFO;
 			break;
 		}
-		if (depth == most_frames) {
+		if (depth == most_frames && !(state->flags & UNWIND_TRY_FP)) {
 			end = UNWIND_END_TOO_DEEP;
 			break;
 		}
@@ -144,7 +151,9 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 			end = UNWIND_END_NO_TABLE;
 			break;
 		}
-		struct unwind_rule rule = find_rule(world, mapping, address);
+		struct unwind_rule rule = state->flags & UNWIND_TRY_FP ?
+						  (struct unwind_rule){ .cfa = UNWIND_INFERRED | UNWIND_FP_GUESS } :
+						  find_rule(world, mapping, address);
 
 		is_jit = mapping->kind == UNWIND_MAPPING_JIT;
 		end = unwind_step(memory, state, &rule);

@@ -74,7 +74,9 @@ def read_table(data: bytes) -> UnwindTable:
 
 
 def describe(cfa: int, ra: int, fp: int, offset: int) -> str:
-    """A rule in words: ``sp+16 fp=cfa-16 ra=cfa-8``, or a command."""
+    """A rule in words: ``sp+16 fp=cfa-16 ra=cfa-8``, or a command; ``inferred`` before one made of instructions."""
+    if cfa >= 128:
+        return f"inferred {describe(cfa - 128, ra, fp, offset)}"
     if 5 <= cfa <= 10:
         return CFA[cfa]
     if cfa >= 64:

@@ -1,5 +1,6 @@
 """Random programs whose call paths are known: every sample has the true one, whatever the compiler made of it."""
 
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,3 +39,22 @@ def test_random_paths_are_the_true_ones(seed: int, compiler: str, level: str, fo
     period = 1_000_000_000 // 1999
     whole = sum(weight for _, weight in loops) // period
     assert_share(weight // period, whole, most / sum(iterations for iterations, _ in loops))
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only instructions of x86-64 are followed")
+@pytest.mark.parametrize(("seed", "compiler", "level"), [(1, "gcc", "-O2"), (2, "clang", "-O2"), (4, "gcc", "-O3")])
+def test_paths_through_code_without_call_frame_information_are_true_and_said_to_be_guessed(
+    seed: int, compiler: str, level: str, folder: Path, tmp_path: Path
+) -> None:
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    program = make_program(seed)
+    flags = [level, "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-exceptions"]
+    binary = build_program(program, tmp_path / "program", [compiler], flags)
+    record("-e", "cpu-clock:u", "-F", "1999", "--", binary, "1", folder=folder)
+    folded = subprocess.run([*TDPROF, "export", "--to", "folded", folder], capture_output=True, text=True, check=True)
+    found = judge(program, read_folded(folded.stdout.replace(" [guessed]", "")))
+    assert found.exact >= 0.97 * found.total, found
+    assert found.wrong <= 0.01 * found.total, found
+    assert judge(program, read_folded(folded.stdout)).incomplete >= 0.99 * found.total

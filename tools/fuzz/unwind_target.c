@@ -27,6 +27,17 @@ static void walk(const uint8_t *table, uint16_t machine, const uint8_t *data, si
 	assert(depth >= 1 && depth <= MOST_FRAMES && tdprof_unwind_end_word(end));
 }
 
+/* What code without entries is made of: the input once more. */
+static const uint8_t *code_bytes;
+static size_t code_size;
+
+static int read_code(uint64_t address, uint8_t *code, uint64_t size)
+{
+	for (uint64_t i = 0; i < size; i++)
+		code[i] = code_size ? code_bytes[(address + i) % code_size] : 0;
+	return address % 16 == 15;
+}
+
 /* Input: two bytes that say where the sections end and which machine, then the sections. Each is copied to memory of
  * exactly its size, so that reading one byte too far is seen. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -34,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct unwind_segment segments[] = { { TEXT, 0x1000, 0x2000, 0 }, { 0x500010, 0x4010, 0x800, 0 } };
 	struct unwind_stretch stretch = { TEXT + 0x100, TEXT + 0x200, { .cfa = UNWIND_STOP } };
 	struct unwind_input input = { .text_address = TEXT, .segments = segments, .segment_count = 2, .stretches = &stretch,
-				      .stretch_count = 1 };
+				      .stretch_count = 1, .read_code = read_code };
 
 	if (size < 2)
 		return 0;
@@ -47,6 +58,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t *copy = malloc(size);
 
 	memcpy(copy, data, size);
+	code_bytes = copy;
+	code_size = size;
+	input.symbols = (struct unwind_section){ copy, size, 0 };
 	struct unwind_section *section = which == 0 ? &input.eh_frame : which == 1 ? &input.debug_frame : &input.gopclntab;
 
 	*section = (struct unwind_section){ copy, size, 0x480000 };

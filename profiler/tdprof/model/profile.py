@@ -98,7 +98,7 @@ class StackWalks:
 
     Attributes:
         ends: of the samples with a user call stack of which it is known: how many ended so, the commonest first.
-        guessed: those of them with callers that were guessed along frame pointers.
+        guessed: those of them with callers that are guesses.
     """
 
     ends: dict[StackEnd, int]

@@ -2,7 +2,7 @@
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,9 @@ class Stretch(ctypes.Structure):
     _fields_ = (("start", ctypes.c_uint64), ("end", ctypes.c_uint64), ("rule", Rule))
 
 
+_READ_CODE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
+
+
 class _Input(ctypes.Structure):
     """``struct unwind_input``."""
 
@@ -78,6 +81,8 @@ class _Input(ctypes.Structure):
         ("eh_frame", _Section),
         ("debug_frame", _Section),
         ("gopclntab", _Section),
+        ("symbols", _Section),
+        ("read_code", _READ_CODE),
         ("text_address", ctypes.c_uint64),
         ("segments", ctypes.c_void_p),
         ("stretches", ctypes.c_void_p),
@@ -107,6 +112,8 @@ class TableInput:
         segments: the executable ones, by address.
         eh_frame, debug_frame, gopclntab: call-frame information and Go's table; empty where there is none.
         text_address: of ``.text``.
+        symbols: the symbol table, which says where functions begin that nothing else tells of.
+        read_code: the bytes at an ELF address, so many; fewer, and they are not looked into.
         stretches: code of which the rule is known from elsewhere, by address and not overlapping.
         identity: build-id, or what else tells the file from others; at most 64 bytes.
     """
@@ -116,6 +123,8 @@ class TableInput:
     eh_frame: Section = Section()
     debug_frame: Section = Section()
     gopclntab: Section = Section()
+    symbols: Section = Section()
+    read_code: Callable[[int, int], Buffer] | None = None
     text_address: int = 0
     stretches: Sequence[Stretch] = ()
     identity: bytes = b""
@@ -134,6 +143,8 @@ def build_table(source: TableInput) -> bytes | None:
         eh_frame=_section(source.eh_frame, alive),
         debug_frame=_section(source.debug_frame, alive),
         gopclntab=_section(source.gopclntab, alive),
+        symbols=_section(source.symbols, alive),
+        read_code=_code_reader(source.read_code),
         text_address=source.text_address,
         segments=ctypes.addressof(segments),
         stretches=ctypes.addressof(stretches),
@@ -152,6 +163,16 @@ def build_table(source: TableInput) -> bytes | None:
         return out.raw
     finally:
         native.tdprof_unwind_close(handle)
+
+
+def _code_reader(read_code: Callable[[int, int], Buffer] | None) -> Any:
+    def read(address: int, code: int, size: int) -> int:
+        assert read_code
+        found = bytes(read_code(address, size))
+        ctypes.memmove(code, found, len(found))
+        return len(found) < size
+
+    return _READ_CODE(read) if read_code else _READ_CODE()
 
 
 def is_table(data: Buffer) -> bool:

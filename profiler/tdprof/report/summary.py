@@ -73,7 +73,7 @@ def stack_quality(walks: StackWalks) -> str:
     if reasons:
         parts[0] += f" ({'; '.join(reasons)})"
     if walks.guessed:
-        parts.append(f"in {_share(walks.guessed, total)} some callers are guessed along frame pointers")
+        parts.append(f"in {_share(walks.guessed, total)} some callers are guessed (their names say so)")
     return "; ".join(parts)
 
 

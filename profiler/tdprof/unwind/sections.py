@@ -4,6 +4,7 @@ PLT entries: psABIs of x86-64 (5.2, and ``.plt.sec`` of Intel's CET extension) a
 outermost frame: both psABIs, "Process Initialization".
 """
 
+import functools
 import os
 import stat
 import struct
@@ -53,12 +54,15 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
         stretches += _start(elf, text)
     debug_frame = elf.section(".debug_frame") or (debug.section(".debug_frame") if debug else None)
     frame_file = elf if debug_frame is elf.section(".debug_frame") else debug
+    symbols = elf.section(".symtab") or elf.section(".dynsym")
     return binding.TableInput(
         machine=elf.machine,
         segments=_segments(elf),
         eh_frame=_section(elf, elf.section(".eh_frame")),
         debug_frame=_section(frame_file or elf, debug_frame),
         gopclntab=_section(elf, go),
+        symbols=_section(elf, symbols),
+        read_code=functools.partial(_read_code, elf),
         text_address=text.address if text else 0,
         stretches=_disjoint(stretches),
         identity=identity,
@@ -80,6 +84,13 @@ def _segments(elf: Elf) -> list[binding.Segment]:
     found = [s for s in elf.segments if s.type == _PT_LOAD and s.flags & PF_X and 0 < s.file_size < 1 << 32]
     found.sort(key=lambda s: s.address)
     return [binding.Segment(s.address, s.offset, s.file_size, 0) for s in found[: binding.MOST_SEGMENTS]]
+
+
+def _read_code(elf: Elf, address: int, size: int) -> memoryview:
+    for segment in elf.segments:
+        if segment.type == _PT_LOAD and 0 <= address - segment.address < segment.file_size:
+            return elf.content.read(segment.offset + address - segment.address, size)
+    return memoryview(b"")
 
 
 def _section(elf: Elf, section: ElfSection | None) -> binding.Section:

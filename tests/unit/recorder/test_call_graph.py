@@ -41,7 +41,7 @@ def test_the_share_of_complete_stacks_and_the_reasons() -> None:
     assert said(ends, guessed=3) == (
         "97.8% of samples have complete user stacks (1.1% jit: code made at run time, without frame pointers; "
         "0.8% no-table: the program's unwind table was not there yet; 0.3% for other reasons); "
-        "in <0.1% some callers are guessed along frame pointers"
+        "in <0.1% some callers are guessed (their names say so)"
     )
 
 

@@ -19,7 +19,7 @@ PAGE_BYTES = 4096  # of an element of the three arrays
 _MOST_RULES = 65536
 RULE_PAGES = _MOST_RULES * 8 // PAGE_BYTES
 _MAPPING = struct.Struct("<QQII")  # struct sample_mapping
-_SPACE = struct.Struct("<IIII")  # struct address_space
+_SPACE = struct.Struct("<IIIIII")  # struct address_space
 MOST_MAPPINGS = 4096  # of one process that a search finds, as `find_mapping` in bpf/walk.h
 TABLE_BEGINNING_BYTES = 120 + 16 * 24  # struct unwind_header and the segments: all that `covered` reads
 _TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<II"), 28  # buckets, rows of struct unwind_header
@@ -142,6 +142,7 @@ class UnwindArrays:
         )
         self._extents = _Extents(sizes.mappings)
         self._of_process: dict[int, tuple[int, int]] = {}
+        self._generation = 0
 
     def place(self, table: bytes) -> int | None:
         """Append a checked table; returns the number of its first bucket, None if there can be no room."""
@@ -247,7 +248,9 @@ class UnwindArrays:
 
     def _update(self, pid: int, first: int, count: int, *, copies_left: int) -> None:
         key = ctypes.c_uint32(pid)
-        value = ctypes.create_string_buffer(_SPACE.pack(first, count, 0, copies_left), _SPACE.size)
+        # What the programs remember of addresses holds for one generation; 0 is none.
+        self._generation = self._generation % 0xFFFFFFFF + 1
+        value = ctypes.create_string_buffer(_SPACE.pack(first, count, 0, copies_left, self._generation, 0), _SPACE.size)
         attr = struct.pack("=IIQQQ", self._maps["spaces"], 0, ctypes.addressof(key), ctypes.addressof(value), 0)
         bpf_map.bpf(bpf_map.BPF_MAP_UPDATE_ELEM, bytearray(attr))
 

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rules for code of x86-64 without call-frame information, out of its instructions: where the stack pointer is, followed
+ * from each function's first instruction. What comes of it are guesses, and walks check each return address.
+ *
+ * Functions begin where a symbol does, where a call of the same stretch leads, and behind padding. Several passes, so that the
+ * later know branches backwards. Where no branch is known to lead and none falls through, as behind a jump by a table,
+ * the stack is taken for that of the function's body. */
+#include "unwind_code.h"
+
+enum { PASSES = 3 };
+
+struct analysis {
+	struct unwind_table *table;
+	const uint8_t *code;
+	uint32_t size;
+	place_t start;
+	const struct symbol *symbols, *symbols_end; /* from this stretch on, by address */
+	uint64_t base;				    /* ELF address of the first byte */
+	struct map branch_numbers;		    /* offset + 1 of what branches lead to → number in `branches` */
+	uint8_t *is_noted;			    /* a bit for each offset that is in there: most are not */
+	VECTOR(struct code_state) branches;
+	struct code_state state, body;
+	uint32_t function_end; /* by its symbol; 0: not known */
+	bool is_behind_call; /* which may never have returned */
+	bool is_last_pass;
+};
+
+static const struct code_state ENTRY = {
+	.cfa = CODE_SP, .copy = NO_COPY, .is_called = true, .fp_slot = UNWIND_FP_SAME, .depth = 8,
+};
+
+static bool is_conditional(const struct x86_instruction *i)
+{
+	return (i->map == X86_ONE_BYTE && ((i->opcode & 0xf0) == 0x70 || (i->opcode & 0xfc) == 0xe0)) ||
+	       (i->map == X86_0F && (i->opcode & 0xf0) == 0x80);
+}
+
+static bool is_jump(const struct x86_instruction *i)
+{
+	return i->map == X86_ONE_BYTE && (i->opcode == 0xe9 || i->opcode == 0xeb);
+}
+
+static bool is_table_jump(const struct x86_instruction *i)
+{
+	return i->map == X86_ONE_BYTE && i->opcode == 0xff && (i->modrm >> 3 & 7) == 4;
+}
+
+/* Nothing falls through. */
+static bool is_end(const struct x86_instruction *i)
+{
+	if (i->map == X86_0F)
+		return i->opcode == 0x0b; /* ud2 */
+	return i->map == X86_ONE_BYTE && (i->opcode == 0xc3 || i->opcode == 0xc2 || i->opcode == 0xf4 || is_jump(i) ||
+					  is_table_jump(i));
+}
+
+static bool is_padding(const struct analysis *a, const struct x86_instruction *i, uint32_t at)
+{
+	if (i->map == X86_0F)
+		return i->opcode == 0x1f;
+	return i->map == X86_ONE_BYTE &&
+	       (i->opcode == 0xcc || (i->opcode == 0x90 && !(i->rex & 1)) || (a->code[at] == 0 && a->code[at + 1] == 0));
+}
+
+/* The number of what is noted for an offset; MAP_NOTHING. */
+static uint32_t noted_at(const struct analysis *a, uint32_t at)
+{
+	return a->is_noted[at / 8] >> at % 8 & 1 ? map_find(&a->branch_numbers, (uint64_t)at + 1) : MAP_NOTHING;
+}
+
+static void note(struct analysis *a, uint32_t at, struct code_state state)
+{
+	uint32_t number = a->branches.count;
+
+	if (!PUSH(a->branches, &a->table->budget, state))
+		return;
+	map_add(&a->branch_numbers, (uint64_t)at + 1, number, &a->table->budget);
+	if (!a->table->budget.exhausted)
+		a->is_noted[at / 8] |= (uint8_t)(1 << at % 8);
+}
+
+/* Note what holds where a branch leads; what was followed stands, what was assumed does not. */
+static void note_branch(struct analysis *a, const struct x86_instruction *i, uint32_t at)
+{
+	int64_t target = (int64_t)at + i->length + i->immediate;
+
+	if (target < 0 || target >= a->size)
+		return;
+	uint32_t number = noted_at(a, (uint32_t)target);
+	struct code_state state = a->state;
+
+	state.is_called = false;
+	if (number == MAP_NOTHING)
+		note(a, (uint32_t)target, state);
+	else if (a->branches.items[number].doubt > state.doubt)
+		a->branches.items[number] = state;
+}
+
+static void note_call(struct analysis *a, const struct x86_instruction *i, uint32_t at)
+{
+	int64_t target = (int64_t)at + i->length + i->immediate;
+
+	/* call to the next instruction: how position-independent code finds itself, never compiled for this machine. */
+	if (target < 0 || target >= a->size || target == (int64_t)at + i->length)
+		return;
+	if (noted_at(a, (uint32_t)target) == MAP_NOTHING)
+		note(a, (uint32_t)target, ENTRY);
+}
+
+/* A function that a symbol names begins here. */
+static bool is_at_symbol(struct analysis *a, uint32_t at)
+{
+	bool is_found = false;
+
+	while (a->symbols < a->symbols_end && a->symbols->address <= a->base + at) {
+		if (a->symbols->address == a->base + at) {
+			is_found = true;
+			a->function_end = at + (a->symbols->size < a->size - at ? (uint32_t)a->symbols->size : a->size - at);
+		}
+		a->symbols++;
+	}
+	return is_found;
+}
+
+/* What holds at an instruction, of which nothing else is known than what comes before it. */
+static void arrive(struct analysis *a, uint32_t at, bool is_behind_padding)
+{
+	uint32_t number = noted_at(a, at);
+	const struct code_state *noted = number == MAP_NOTHING ? NULL : &a->branches.items[number];
+
+	if (is_at_symbol(a, at) || (noted && noted->is_called && at >= a->function_end)) {
+		a->state = a->body = ENTRY;
+	} else if (a->state.cfa != CODE_DEAD && (!noted || noted->doubt > a->state.doubt || (!a->state.doubt && !a->is_behind_call))) {
+		return;
+	} else if (noted) {
+		a->state = *noted;
+	} else if (at >= a->function_end && (is_behind_padding || at % 16 == 0)) {
+		a->state = a->body = ENTRY;
+		a->state.doubt = 1;
+	} else {
+		a->state = a->body;
+		a->state.doubt = 2;
+	}
+	a->state.is_called = false;
+}
+
+static void emit(struct analysis *a, uint32_t at)
+{
+	if (a->is_last_pass)
+		add_row(a->table, a->start + at, code_rule(&a->state));
+}
+
+/* mov $15, %eax or %rax; syscall: what a signal handler returns to (__NR_rt_sigreturn). */
+static bool is_signal_return(const struct analysis *a, uint32_t at)
+{
+	static const uint8_t LONG[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 }, SHORT[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
+	uint32_t left = a->size - at;
+
+	return (left >= sizeof(LONG) && !memcmp(a->code + at, LONG, sizeof(LONG))) ||
+	       (left >= sizeof(SHORT) && !memcmp(a->code + at, SHORT, sizeof(SHORT)));
+}
+
+/* One instruction; returns where the next one is. */
+static uint32_t follow(struct analysis *a, uint32_t at)
+{
+	struct x86_instruction i = x86_decode(a->code + at, a->size - at);
+
+	if (!i.length) {
+		a->state.cfa = CODE_LOST;
+		emit(a, at);
+		a->state.cfa = CODE_DEAD;
+		return at + 1;
+	}
+	if (is_signal_return(a, at)) {
+		/* Its address is looked up one byte before, as all return addresses are. */
+		if (a->is_last_pass && at)
+			add_row(a->table, a->start + at - 1, UNWIND_SIGNAL);
+		a->state.cfa = CODE_DEAD;
+		return at + (i.length == 5 ? 7 : 9);
+	}
+	emit(a, at);
+	a->is_behind_call = i.map == X86_ONE_BYTE && i.opcode == 0xe8;
+	if (is_conditional(&i) || is_jump(&i))
+		note_branch(a, &i, at);
+	else if (i.map == X86_ONE_BYTE && i.opcode == 0xe8)
+		note_call(a, &i, at);
+	if (is_table_jump(&i))
+		a->body = a->state;
+	if (is_end(&i)) {
+		a->state.cfa = CODE_DEAD;
+	} else {
+		apply_instruction(&a->state, &i);
+		if (a->state.cfa == CODE_SP && a->state.depth > a->body.depth)
+			a->body = a->state;
+		else if (a->state.cfa > CODE_SP)
+			a->body = a->state;
+	}
+	return at + i.length;
+}
+
+static void run_pass(struct analysis *a, const struct symbol *symbols)
+{
+	bool is_behind_padding = true;
+
+	a->symbols = symbols;
+	a->function_end = 0;
+	a->is_behind_call = false;
+	a->state = (struct code_state){ .cfa = CODE_DEAD };
+	a->body = ENTRY;
+	for (uint32_t at = 0; at < a->size && !a->table->budget.exhausted;) {
+		if (a->state.cfa == CODE_DEAD) {
+			struct x86_instruction i = x86_decode(a->code + at, a->size - at);
+			bool is_known = noted_at(a, at) != MAP_NOTHING;
+
+			if (i.length && at + 1 < a->size && !is_known && is_padding(a, &i, at)) {
+				is_behind_padding = true;
+				at += i.length;
+				continue;
+			}
+		}
+		arrive(a, at, is_behind_padding);
+		is_behind_padding = false;
+		uint32_t next = follow(a, at);
+
+		/* An instruction that reaches into a function was none. */
+		if (a->symbols < a->symbols_end && a->symbols->address < a->base + next) {
+			next = (uint32_t)(a->symbols->address - a->base);
+			a->state.cfa = CODE_DEAD;
+		}
+		at = next > at ? next : at + 1;
+	}
+}
+
+static int compare_symbols(const void *left, const void *right)
+{
+	uint64_t a = ((const struct symbol *)left)->address, b = ((const struct symbol *)right)->address;
+
+	return a < b ? -1 : a > b;
+}
+
+/* The file's functions by address. Elf64_Sym: System V ABI, chapter 4, "Symbol Table". */
+static void read_functions(struct unwind_table *table)
+{
+	enum { STT_FUNC = 2, ROW_BYTES = 24, INFO_AT = 4, VALUE_AT = 8 };
+	const struct unwind_section *section = &table->input->symbols;
+
+	if (table->has_functions)
+		return;
+	table->has_functions = true;
+	for (uint64_t at = 0; at + ROW_BYTES <= section->size; at += ROW_BYTES) {
+		struct cursor c = cursor_over(section->data, section->size, at + VALUE_AT);
+		struct symbol symbol = { read_u64(&c), read_u64(&c) };
+
+		if ((section->data[at + INFO_AT] & 15) == STT_FUNC && symbol.address)
+			PUSH(table->functions, &table->budget, symbol);
+	}
+	qsort(table->functions.items, table->functions.count, sizeof(struct symbol), compare_symbols);
+}
+
+void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size)
+{
+	struct analysis a = { .table = table, .code = code, .size = size, .start = start, .base = address };
+	uint32_t low = 0, high;
+
+	read_functions(table);
+	high = table->functions.count;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (table->functions.items[middle].address < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	a.is_noted = calloc(size / 8 + 1, 1);
+	if (!a.is_noted) {
+		table->budget.exhausted = true;
+		return;
+	}
+	a.symbols_end = table->functions.items + table->functions.count;
+	for (unsigned number = 0; number < PASSES; number++) {
+		a.is_last_pass = number == PASSES - 1;
+		run_pass(&a, table->functions.items + low);
+	}
+	free(a.is_noted);
+	free(a.branch_numbers.slots);
+	RELEASE(a.branches);
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What each instruction does to the stack pointer, to FP, and to what else tells where the frame begins. */
+#include "unwind_code.h"
+
+enum {
+	RSP = 4, RBP = 5, /* as instructions number them */
+	MOST_DEPTH = 1 << 20, /* bytes of a frame; more is no frame but data taken for code */
+};
+
+/* The number by which DWARF knows a register. */
+static uint8_t dwarf_number(uint8_t number)
+{
+	static const uint8_t OF_LOW[8] = { 0, 2, 1, 3, 7, 6, 4, 5 };
+
+	return number < 8 ? OF_LOW[number] : number;
+}
+
+static const packed_rule INFERRED_FP = UNWIND_INFERRED | UNWIND_FP_GUESS;
+
+packed_rule code_rule(const struct code_state *state)
+{
+	/* A frame pointer, where there is one, is surer than what was added up. */
+	switch (state->cfa == CODE_SP && state->fp_depth ? CODE_FP : state->cfa) {
+	case CODE_SP:
+		/* Its return address is popped, or never was: a thread's first function. */
+		if (state->depth < 8)
+			return state->doubt ? INFERRED_FP : (packed_rule)UNWIND_STOP;
+		return pack_rule(UNWIND_INFERRED | UNWIND_CFA_SP, UNWIND_RA_CFA, state->fp_slot, state->depth);
+	case CODE_FP:
+		return pack_rule(UNWIND_INFERRED | UNWIND_CFA_FP, UNWIND_RA_CFA, state->fp_slot, state->fp_depth);
+	case CODE_COPY:
+		return pack_rule((uint8_t)(UNWIND_INFERRED | (UNWIND_CFA_REGISTER + dwarf_number(state->copy))),
+				 UNWIND_RA_CFA, state->fp_slot, state->copy_depth);
+	case CODE_WORD:
+		if (state->copy_depth < 0 || state->copy_depth > 0xff)
+			return INFERRED_FP;
+		return pack_rule(UNWIND_INFERRED | UNWIND_CFA_SP_DEREF, UNWIND_RA_CFA, state->fp_slot,
+				 (int32_t)((uint32_t)state->word << 8 | (uint32_t)state->copy_depth));
+	default:
+		return INFERRED_FP;
+	}
+}
+
+/* The stack pointer goes down by so many bytes. */
+static void grow(struct code_state *state, int64_t bytes)
+{
+	if (bytes < -MOST_DEPTH || bytes > MOST_DEPTH)
+		state->cfa = CODE_LOST;
+	else if (state->cfa == CODE_WORD)
+		state->word += (int32_t)bytes;
+	else
+		state->depth += (int32_t)bytes;
+	if (state->depth > MOST_DEPTH || state->word > MOST_DEPTH || state->word < -MOST_DEPTH)
+		state->cfa = CODE_LOST;
+}
+
+/* How far the stack pointer moves is not known: what else marks the frame takes over. */
+static void lose_sp(struct code_state *state)
+{
+	if (state->cfa == CODE_SP)
+		state->cfa = state->fp_depth ? CODE_FP : state->copy != NO_COPY ? CODE_COPY : CODE_LOST;
+	else if (state->cfa == CODE_WORD)
+		state->cfa = CODE_LOST;
+}
+
+/* The stack pointer is `below` bytes below the CFA again. */
+static void set_depth(struct code_state *state, int32_t below)
+{
+	state->cfa = CODE_SP;
+	state->depth = below;
+}
+
+static void push(struct code_state *state, uint8_t number)
+{
+	grow(state, 8);
+	if (number == RBP && state->cfa == CODE_SP && state->fp_slot == UNWIND_FP_SAME && !state->fp_depth &&
+	    state->depth <= -INT16_MIN)
+		state->fp_slot = (int16_t)-state->depth;
+}
+
+static void pop(struct code_state *state, uint8_t number)
+{
+	grow(state, -8);
+	if (number == RBP) {
+		if (state->cfa == CODE_FP)
+			state->cfa = CODE_SP;
+		state->fp_slot = UNWIND_FP_SAME;
+		state->fp_depth = 0;
+	}
+	if (number == state->copy)
+		state->copy = NO_COPY;
+	if (number == RSP)
+		lose_sp(state);
+}
+
+/* A register is written that is not the stack pointer. */
+static void lose(struct code_state *state, uint8_t number)
+{
+	if (number == state->copy) {
+		state->copy = NO_COPY;
+		if (state->cfa == CODE_COPY)
+			state->cfa = CODE_LOST;
+	}
+	if (number == RBP && state->fp_depth) {
+		state->fp_depth = 0;
+		if (state->cfa == CODE_FP)
+			state->cfa = CODE_LOST;
+	}
+}
+
+/* mov to, from; both registers of 64 bits. */
+static void move(struct code_state *state, uint8_t to, uint8_t from)
+{
+	if (from == RSP && to != RSP) {
+		if (state->cfa != CODE_SP)
+			return lose(state, to);
+		if (to == RBP) {
+			state->fp_depth = state->depth;
+		} else {
+			state->copy = to;
+			state->copy_depth = state->depth;
+		}
+	} else if (to == RSP) {
+		if (from == RBP && state->fp_depth)
+			set_depth(state, state->fp_depth);
+		else if (from == state->copy)
+			set_depth(state, state->copy_depth);
+		else
+			lose_sp(state);
+	} else {
+		lose(state, to);
+	}
+}
+
+static uint8_t modrm_reg(const struct x86_instruction *i)
+{
+	return (uint8_t)((i->modrm >> 3 & 7) | (i->rex & 4) << 1);
+}
+
+static uint8_t modrm_rm(const struct x86_instruction *i)
+{
+	return (uint8_t)((i->modrm & 7) | (i->rex & 1) << 3);
+}
+
+/* The operand is the word at sp + displacement. */
+static bool is_at_sp(const struct x86_instruction *i)
+{
+	return i->has_modrm && i->modrm >> 6 != 3 && modrm_rm(i) == RSP && i->sib == 0x24 && !(i->rex & 3);
+}
+
+/* and, add, sub, lea with the stack pointer as result. */
+static void compute_sp(struct code_state *state, const struct x86_instruction *i)
+{
+	uint8_t operation = i->modrm >> 3 & 7;
+
+	if (i->opcode == 0x8d) {
+		if (is_at_sp(i))
+			grow(state, -(int64_t)i->displacement);
+		else if (modrm_rm(i) == RBP && i->modrm >> 6 != 0 && state->fp_depth)
+			set_depth(state, state->fp_depth - i->displacement);
+		else
+			lose_sp(state);
+	} else if (operation == 5) {
+		grow(state, i->immediate);
+	} else if (operation == 0) {
+		grow(state, -i->immediate);
+	} else if (operation != 7) {
+		lose_sp(state); /* aligned */
+	}
+}
+
+/* mov between a register and memory at sp: a saved FP, a saved stack pointer. */
+static bool move_memory(struct code_state *state, const struct x86_instruction *i)
+{
+	uint8_t number = modrm_reg(i);
+
+	if (!is_at_sp(i) || !(i->rex & 8))
+		return false;
+	if (i->opcode == 0x89 && number == state->copy && state->cfa == CODE_COPY) {
+		state->cfa = CODE_WORD;
+		state->word = i->displacement;
+		return true;
+	}
+	if (i->opcode == 0x89 && number == RBP && state->cfa == CODE_SP && state->fp_slot == UNWIND_FP_SAME &&
+	    !state->fp_depth) {
+		int64_t slot = (int64_t)i->displacement - state->depth;
+
+		if (slot < 0 && slot >= INT16_MIN && !(slot & 7))
+			state->fp_slot = (int16_t)slot;
+		return true;
+	}
+	if (i->opcode == 0x8b && number == RSP) {
+		if (state->cfa == CODE_WORD && i->displacement == state->word)
+			set_depth(state, state->copy_depth);
+		else
+			lose_sp(state);
+		return true;
+	}
+	return false;
+}
+
+static void apply_one_byte(struct code_state *state, const struct x86_instruction *i)
+{
+	uint8_t opcode = i->opcode, low = (uint8_t)((opcode & 7) | (i->rex & 1) << 3);
+	bool is_register = i->has_modrm && i->modrm >> 6 == 3, is_wide = i->rex & 8;
+
+	if ((opcode & 0xf8) == 0x50)
+		return push(state, low);
+	if ((opcode & 0xf8) == 0x58)
+		return pop(state, low);
+	switch (opcode) {
+	case 0x68:
+	case 0x6a:
+	case 0x9c:
+		return grow(state, 8);
+	case 0x9d:
+		return grow(state, -8);
+	case 0x8f:
+		return grow(state, -8);
+	case 0xc9: /* leave */
+		if (!state->fp_depth) {
+			state->cfa = CODE_LOST;
+			return;
+		}
+		set_depth(state, state->fp_depth);
+		return pop(state, RBP);
+	case 0x81:
+	case 0x83:
+		if (is_register && modrm_rm(i) == RSP && is_wide)
+			return compute_sp(state, i);
+		if (is_register && (i->modrm >> 3 & 7) != 7)
+			lose(state, modrm_rm(i));
+		return;
+	case 0x8d:
+		if (modrm_reg(i) != RSP || !is_wide)
+			return lose(state, modrm_reg(i));
+		return compute_sp(state, i);
+	case 0x89:
+	case 0x8b:
+		if (is_register && is_wide)
+			return opcode == 0x89 ? move(state, modrm_rm(i), modrm_reg(i)) : move(state, modrm_reg(i), modrm_rm(i));
+		if (move_memory(state, i))
+			return;
+		if (opcode == 0x8b)
+			lose(state, modrm_reg(i));
+		else if (is_register)
+			lose(state, modrm_rm(i));
+		return;
+	case 0xff:
+		if ((i->modrm >> 3 & 7) == 6)
+			grow(state, 8);
+		return;
+	default:
+		break;
+	}
+	/* Arithmetic on registers: reg is the result of those whose second bit is set, rm of the others. */
+	if (opcode < 0x40 && i->has_modrm && (opcode & 0x38) != 0x38) {
+		uint8_t result = opcode & 2 ? modrm_reg(i) : modrm_rm(i);
+
+		if (!(opcode & 2) && !is_register)
+			return;
+		if (result == RSP && opcode & 1)
+			lose_sp(state);
+		else
+			lose(state, result);
+	} else if ((opcode & 0xf8) == 0xb8) {
+		lose(state, low);
+	}
+}
+
+void apply_instruction(struct code_state *state, const struct x86_instruction *i)
+{
+	if (i->map == X86_ONE_BYTE)
+		apply_one_byte(state, i);
+	else if (i->map == X86_0F && (i->opcode & 0xf0) == 0x40) /* cmov */
+		lose(state, modrm_reg(i));
+}

@@ -1,0 +1,261 @@
+"""Rules for code without call-frame information, made of its instructions."""
+
+import dataclasses
+import shutil
+import subprocess
+from pathlib import Path
+
+import capstone
+import numpy as np
+import pytest
+
+from builders.cfi_programs import compile_frames
+from builders.unwind_table import UnwindTable, read_table
+from tdprof.linux.elf import open_elf
+from tdprof.native import unwind_api as binding
+from tdprof.unwind import sections
+
+pytestmark = pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built")
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = 0x401000
+FP_GUESS = "inferred guess"
+
+
+def assembled(folder: Path, text: str) -> bytes:
+    (folder / "code.s").write_text(text)
+    subprocess.run(["gcc", "-c", "code.s", "-o", "code.o"], cwd=folder, check=True)
+    subprocess.run(["objcopy", "-O", "binary", "-j", ".text", "code.o", "code.bin"], cwd=folder, check=True)
+    return (folder / "code.bin").read_bytes()
+
+
+def inferred(code: bytes, symbols: bytes = b"") -> UnwindTable:
+    source = binding.TableInput(
+        sections.EM_X86_64,
+        [binding.Segment(TEXT, 0x1000, len(code), 0)],
+        symbols=binding.Section(symbols),
+        read_code=lambda address, size: code[address - TEXT : address - TEXT + size],
+    )
+    table = binding.build_table(source)
+    assert table is not None
+    assert binding.is_table(table)
+    return read_table(table)
+
+
+def rules(code: bytes) -> list[str]:
+    """Of each instruction."""
+    table = inferred(code)
+    decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    decoder.skipdata = True
+    return [table.text_at(address).removeprefix("inferred ") for address, _, _, _ in decoder.disasm_lite(code, TEXT)]
+
+
+def cfa_of(rule: str) -> str:
+    return rule.partition(" fp=")[0].partition(" ra=")[0]
+
+
+needs_x86_assembler = pytest.mark.skipif(
+    not shutil.which("gcc")
+    or "x86_64" not in subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True).stdout,
+    reason="no gcc for x86-64",
+)
+
+
+@needs_x86_assembler
+@pytest.mark.parametrize(
+    "flags", [["-O2"], ["-O0"], ["-Os", "-fomit-frame-pointer"], ["-O3", "-fno-omit-frame-pointer"]]
+)
+def test_the_rules_are_those_that_the_compiler_tells(flags: list[str], tmp_path: Path) -> None:
+    program = compile_frames(tmp_path, "x86_64", *flags)
+    assert program
+    elf = open_elf(program)
+    source = sections.table_input(elf, None, b"x")
+    told = read_table(binding.build_table(source))
+    made = read_table(binding.build_table(dataclasses.replace(source, eh_frame=binding.Section())))
+    text = elf.section(".text")
+    assert text
+    decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    decoded = decoder.disasm_lite(bytes(elf.section_data(text)), text.address)
+    addresses = np.array([address for address, _, name, _ in decoded if name not in ("nop", "endbr64")], np.uint64)
+    pairs = [
+        (cfa_of(told.texts[a]), cfa_of(made.texts[b]))
+        for a, b in zip(told.at(addresses), made.at(addresses), strict=True)
+    ]
+    pairs = [pair for pair in pairs if pair[0][:2] in ("sp", "fp")]
+    assert len(pairs) > 150
+    wrong = [pair for pair in pairs if pair[1] not in (f"inferred {pair[0]}", FP_GUESS)]
+    assert len(wrong) <= 0.02 * len(pairs), wrong
+    assert sum(pair[1] == FP_GUESS for pair in pairs) <= 0.02 * len(pairs)
+
+
+@needs_x86_assembler
+def test_a_stack_pointer_that_is_aligned_and_kept_on_the_stack(tmp_path: Path) -> None:
+    code = assembled(
+        tmp_path,
+        """
+        push %rbx
+        mov %rsp, %rax
+        and $-64, %rsp
+        sub $256, %rsp
+        mov %rax, 248(%rsp)
+        xor %eax, %eax
+        push %rbx
+        pop %rbx
+        mov 248(%rsp), %rsp
+        pop %rbx
+        ret
+        """,
+    )
+    deep = "[sp+248]+16 ra=cfa-8"
+    assert rules(code) == [
+        "sp+8 ra=cfa-8",
+        "sp+16 ra=cfa-8",
+        "sp+16 ra=cfa-8",
+        "r0+16 ra=cfa-8",
+        "r0+16 ra=cfa-8",
+        deep,
+        deep,
+        "[sp+256]+16 ra=cfa-8",
+        deep,
+        "sp+16 ra=cfa-8",
+        "sp+8 ra=cfa-8",
+    ]
+
+
+@needs_x86_assembler
+def test_a_loop_behind_padding_is_no_function(tmp_path: Path) -> None:
+    code = assembled(
+        tmp_path,
+        """
+        sub $40, %rsp
+        jmp 2f
+        .p2align 4
+1:      inc %eax
+2:      cmp %eax, %edi
+        jne 1b
+        add $40, %rsp
+        ret
+        .p2align 4
+        inc %eax
+        ret
+        """,
+    )
+    table = inferred(code)
+    assert table.text_at(TEXT + 16) == "inferred sp+48 ra=cfa-8"
+    assert table.text_at(TEXT + len(code) - 1) == "inferred sp+8 ra=cfa-8"
+
+
+@needs_x86_assembler
+def test_what_ends_signal_handlers_and_begins_threads(tmp_path: Path) -> None:
+    code = assembled(
+        tmp_path,
+        """
+        nop
+        mov $15, %rax
+        syscall
+        .p2align 4
+        call 1f
+        ret
+        .p2align 4
+1:      pop %rdi
+        call *%rdi
+        hlt
+        """,
+    )
+    table = inferred(code)
+    # A return address is looked up one byte before it.
+    assert [table.text_at(TEXT + at) for at in (0, 1, 8)] == ["signal"] * 3
+    assert table.text_at(TEXT + 32) == "inferred sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 33) == "stop"
+
+
+def test_bytes_that_are_no_code_are_followed_along_frame_pointers() -> None:
+    assert inferred(b"\x06" * 64).text_at(TEXT + 32) == FP_GUESS
+
+
+def test_a_symbol_begins_a_function_wherever_it_is() -> None:
+    code = b"\x50" * 40 + b"\xc3" * 24  # push %rax; ret
+    symbol = np.array([(1, 2, 0, 1, TEXT + 20, 8)], "<u4, u1, u1, <u2, <u8, <u8").tobytes()
+    table = inferred(code, b"\0" * 24 + symbol)
+    assert table.text_at(TEXT + 19) == "inferred sp+160 ra=cfa-8"
+    assert table.text_at(TEXT + 20) == "inferred sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 21) == "inferred sp+16 ra=cfa-8"
+
+
+def test_code_that_cannot_be_read_is_guessed_as_before() -> None:
+    source = binding.TableInput(
+        sections.EM_X86_64, [binding.Segment(TEXT, 0x1000, 0x1000, 0)], read_code=lambda _address, _size: b"\x90"
+    )
+    table = binding.build_table(source)
+    assert table
+    assert read_table(table).text_at(TEXT) == "guess"
+
+
+_HARNESS = r"""
+#include <stdio.h>
+#include <string.h>
+#include "x86_instruction.h"
+#include "unwind.h"
+struct unwind_memory { int none; };
+struct unwind_tables { int none; };
+static int unwind_read(struct unwind_memory *m, __u64 a, __u64 *w) { (void)m; *w = a; return 0; }
+static int unwind_code(struct unwind_memory *m, __u64 a, __u64 *w) { (void)m; *w = a; return 0; }
+static int unwind_bucket(struct unwind_tables *t, __u32 n, __u32 *r) { (void)t; *r = n; return 0; }
+static int unwind_row(struct unwind_tables *t, __u32 n, __u32 *r) { (void)t; *r = n; return 0; }
+#define UNWIND_MACHINE UNWIND_X86_64
+#include "unwind_step.h"
+int main(void)
+{
+	static unsigned char code[1 << 22];
+	size_t size = fread(code, 1, sizeof(code), stdin);
+	for (size_t at = 0; at < size;) {
+		struct x86_instruction i = x86_decode(code + at, size - at);
+		__u64 before = 0;
+		at += i.length ? i.length : 1;
+		if (at >= 8)
+			memcpy(&before, code + at - 8, 8);
+		printf("%zu %d\n", at, at >= 8 && unwind_ends_with_call(before));
+	}
+}
+"""
+
+
+@needs_x86_assembler
+def test_instructions_are_as_long_as_capstone_says_and_calls_are_known(tmp_path: Path) -> None:
+    (tmp_path / "harness.c").write_text(_HARNESS)
+    native, bpf = ROOT / "profiler" / "native", ROOT / "bpf"
+    harness = tmp_path / "harness"
+    command: list[str | Path] = [
+        "gcc",
+        "-O1",
+        "-I",
+        native,
+        "-I",
+        bpf,
+        tmp_path / "harness.c",
+        native / "x86_instruction.c",
+        "-o",
+        harness,
+    ]
+    subprocess.run(command, check=True)
+    library = next(path for path in map(Path, _mapped_files()) if path.name.startswith("libc.so"))
+    text = open_elf(library).section(".text")
+    assert text
+    code = bytes(open_elf(library).section_data(text)[:400_000])
+    lines = subprocess.run([harness], input=code, capture_output=True, check=True).stdout.split()
+    ends = dict(zip(map(int, lines[::2]), map(int, lines[1::2]), strict=True))
+    decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    decoder.skipdata = True
+    found = [(address + size, name) for address, size, name, _ in decoder.disasm_lite(code, 0)]
+    missing = [end for end, name in found if end not in ends and name != ".byte"]
+    assert len(missing) <= 0.0005 * len(found)
+    calls = [end for end, name in found if name == "call" and end > 8]
+    assert len(calls) > 2000
+    assert all(ends.get(end, 1) for end in calls)
+    # A word of the stack that points into code by chance seldom passes.
+    others = [ends[end] for end, name in found if name != "call" and end in ends]
+    assert sum(others) <= 0.02 * len(others)
+
+
+def _mapped_files() -> list[str]:
+    return [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line]
