@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from builders.opened import profile_of
+from tdprof.capture.manifest import read_manifest
 from tdprof.model.profile import Profile
 
 TDPROF = (sys.executable, "-c", "from tdprof.cli.main import main; main()")
@@ -194,9 +195,11 @@ def has_bytes(path: Path) -> bool:
 
 
 def has_spooled(folder: Path) -> bool:
-    """Whether a running recording has written more than a second's samples."""
+    """Whether a running recording has written enough samples for a share of them to mean something."""
     spool = folder / "spool"
-    return has_bytes(spool / "rows.bpf") or any(path.stat().st_size > 60_000 for path in spool.glob("ring.*.perf"))
+    if has_bytes(spool / "rows.bpf"):
+        return (read_manifest(folder).samples_counted or 0) > 1000
+    return any(path.stat().st_size > 60_000 for path in spool.glob("ring.*.perf"))
 
 
 def assert_share(part: int, whole: int, expected: float, *, sigmas: float = 5.0, least: int = 300) -> None:

