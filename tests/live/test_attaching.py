@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from live.recording import (
     start_record,
     wait_until,
 )
+from tdprof.recorder import perf_event
+from tdprof.recorder.attach import AttachedEvents
+from tdprof.recorder.events import parse_event
+from tdprof.recorder.host import online_cpus
+from tdprof.recorder.targets import Rate, SamplingTarget, threads_of
 
 pytestmark = pytest.mark.needs_perf
 
@@ -55,6 +61,26 @@ def test_a_process_for_a_duration(server: subprocess.Popen[str], folder: Path) -
 def test_without_bpf(server: subprocess.Popen[str], folder: Path) -> None:
     capture = record("--no-bpf", "-F", "1999", "-p", server.pid, "--duration", "0.7", folder=folder)
     assert_both_threads(capture, server.pid)
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_what_keeps_the_recorder_is_no_time_without_a_counter(
+    server: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, is_filtered: bool
+) -> None:
+    """Each descriptor is switched on and off by itself; on a busy machine much may happen in between."""
+    clock = parse_event("cpu-clock:u" if os.geteuid() else "cpu-clock")
+    target = SamplingTarget(threads_of([server.pid]), [server.pid], is_filtered=is_filtered and os.geteuid() == 0)
+    with AttachedEvents([clock], target, [Rate(frequency_hz=99)], online_cpus(), None) as attached:
+        for name in ("enable", "disable"):
+            switch = getattr(perf_event, name)
+            monkeypatch.setattr(perf_event, name, lambda fd, switch=switch: (time.sleep(0.01), switch(fd)))
+        attached.enable()
+        time.sleep(0.05)
+        attached.disable()
+        (count,) = attached.counts()
+    assert count
+    assert count.running_ns > 0
+    assert count.running_ns >= 0.98 * count.enabled_ns
 
 
 @pytest.mark.needs_bpf

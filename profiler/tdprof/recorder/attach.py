@@ -260,17 +260,21 @@ class AttachedEvents:
         return [[pe.event_id(fd) for fd in fds] for fds in self.sampling]
 
     def enable(self) -> None:
-        """Start everything at once, but what waits for its task's exec."""
+        """Start everything at once, but what waits for its task's exec.
+
+        Clocks come last, and go first: the time for which this process may be kept from going on in between would look
+        like time for which events had no counter.
+        """
         if self._target.is_per_cpu or not self._target.starts_at_exec:
             for fd in (*self.side_band, *self._leaders):
                 pe.enable(fd)
         if not self._target.starts_at_exec:
-            for fd in (*self._clocks, *itertools.chain(*self._counting)):
+            for fd in (*itertools.chain(*self._counting), *self._clocks):
                 pe.enable(fd)
 
     def disable(self) -> None:
         """Stop sampling; side-band first lets nothing be sampled whose mapping is unknown."""
-        for fd in (*self._leaders, *self._clocks, *itertools.chain(*self._counting), *self.side_band):
+        for fd in (*self._clocks, *self._leaders, *itertools.chain(*self._counting), *self.side_band):
             pe.disable(fd)
 
     def counts(self) -> Iterator[pe.Count | None]:
