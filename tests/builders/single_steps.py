@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ PTRACE_GETREGS, PTRACE_SETREGS = 12, 13
 # struct user_regs_struct to DWARF numbers 0 to 15 and rip.
 ORDER = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
 RIP, RSP = 16, 19
+AT_A_TIME = 1000
 SYSCALL = b"\x0f\x05"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -33,8 +35,11 @@ class Stepped:
     vdso: bytes = b""
 
 
-def step_through(program: Path, start: int, most: int) -> Stepped:
-    """Step from the address ``start`` on to the program's end, or ``most`` instructions."""
+def step_through(program: Path, start: int, most: int) -> Iterator[Stepped]:
+    """Step from the address ``start`` on to the program's end, or ``most`` instructions.
+
+    Stops come some at a time: the stacks of all together are two gigabytes, where a frame is large.
+    """
     pid = os.fork()
     if pid == 0:
         null = os.open("/dev/null", os.O_WRONLY)
@@ -46,7 +51,7 @@ def step_through(program: Path, start: int, most: int) -> Stepped:
         memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
             _run_to(pid, start)
-            return _step(pid, memory, most)
+            yield from _step(pid, memory, most)
         finally:
             os.close(memory)
     finally:
@@ -76,7 +81,7 @@ def _registers(pid: int) -> list[int]:
     return list(block)
 
 
-def _step(pid: int, memory: int, most: int) -> Stepped:
+def _step(pid: int, memory: int, most: int) -> Iterator[Stepped]:
     found = Stepped(maps=Path(f"/proc/{pid}/maps").read_text())
     top = 0
     for line in found.maps.splitlines():
@@ -87,7 +92,7 @@ def _step(pid: int, memory: int, most: int) -> Stepped:
             found.vdso = os.pread(memory, last - first, first)
     registers = _registers(pid)
     shadow: list[int] = []
-    for _ in range(most):
+    for number in range(1, most + 1):
         pc, sp = registers[RIP], registers[RSP]
         found.registers.append([registers[i] for i in ORDER])
         found.stacks.append(os.pread(memory, min(top - sp, 1 << 17), sp))
@@ -111,7 +116,11 @@ def _step(pid: int, memory: int, most: int) -> Stepped:
             registers = _registers(pid)
             shadow.append(interrupted + 1)
             shadow.append(struct.unpack("<Q", os.pread(memory, 8, registers[RSP]))[0])
-    return found
+        if number % AT_A_TIME == 0:
+            yield found
+            found = Stepped(maps=found.maps, vdso=found.vdso)
+    if found.registers:
+        yield found
 
 
 def _follow(shadow: list[int], code: bytes, top: int) -> None:

@@ -1,8 +1,8 @@
 """The program's walker and gdb over the same core file."""
 
+import functools
 import os
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +47,13 @@ class Compared:
     methods: tuple[int, ...]
 
 
-def take_core(pid: int, path: Path) -> bool:
+def take_core(pid: int, path: Path) -> dict[int, list[int]]:
     """Write the core file of a running process, which goes on then; beside it what gdb leaves out, since files hold it:
-    its mappings, and the vDSO."""
+    its mappings, and the vDSO.
+
+    Returns:
+        The addresses of each thread's frames, by its tid, as the same gdb sees them; empty if it may not.
+    """
     maps = Path(f"/proc/{pid}/maps").read_text()
     path.with_suffix(".maps").write_text(maps)
     with open(f"/proc/{pid}/mem", "rb") as memory:
@@ -57,18 +61,22 @@ def take_core(pid: int, path: Path) -> bool:
             if line.endswith("[vdso]"):
                 start, end = (int(part, 16) for part in line.split()[0].split("-"))
                 path.with_suffix(".vdso").write_bytes(os.pread(memory.fileno(), end - start, start))
-    found = subprocess.run(
-        ["gdb", "-nx", "-batch", "-p", str(pid), "-ex", f"gcore {path}"], capture_output=True, check=False
-    )
-    return found.returncode == 0 and path.exists()
+    script = path.with_suffix(".py")
+    script.write_text(GDB_SCRIPT)
+    past = ["-iex", "set backtrace past-main on", "-iex", "set backtrace past-entry on"]
+    command = ["gdb", "-nx", "-batch", *past, "-p", str(pid), "-ex", f"gcore {path}", "-x", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or not path.exists():
+        return {}
+    lines = (line.split() for line in done.stdout.splitlines() if line.startswith("STACK "))
+    return {int(tid): [int(pc, 16) for pc in pcs] for _, tid, *pcs in lines}
 
 
-def compare_core(path: Path, program: Path, gdb: str = "gdb", sysroot: Path | None = None) -> list[Compared]:
-    """Walk all threads."""
+def compare_core(path: Path, truth: dict[int, list[int]]) -> list[Compared]:
+    """Walk all threads, beside what gdb saw of them."""
     core = read_core(path)
-    world = core_world(path, sysroot)
+    world = maps_world(path.with_suffix(".maps").read_text(), path.with_suffix(".vdso"))
     found = []
-    truth = gdb_stacks(path, program, gdb, sysroot)
     for tid, registers in core.threads:
         walked = walk_thread(core, registers, world)
         end = unwind_api.end_words()[walked.end[0]]
@@ -92,12 +100,7 @@ def walk_thread(core: CoreFile, registers: list[int], world: walk.World) -> walk
     )
 
 
-def core_world(path: Path, sysroot: Path | None = None) -> walk.World:
-    """What a core file's process had mapped."""
-    return maps_world(path.with_suffix(".maps").read_text(), path.with_suffix(".vdso"), sysroot)
-
-
-def maps_world(maps: str, vdso: Path, sysroot: Path | None = None) -> walk.World:
+def maps_world(maps: str, vdso: Path) -> walk.World:
     """The tables of all files with executable mappings; memory of no file is generated code."""
     numbers: dict[str, int] = {}
     built: list[bytes] = []
@@ -109,7 +112,7 @@ def maps_world(maps: str, vdso: Path, sysroot: Path | None = None) -> walk.World
         start, end = (int(part, 16) for part in place.split("-"))
         name = names[0] if names and (inode != "0" or names[0] == "[vdso]") else ""
         if name and name not in numbers:
-            table = _table(vdso if name == "[vdso]" else Path(name), sysroot)
+            table = tables.build_file_table(vdso) if name == "[vdso]" else _table(Path(name))
             numbers[name] = len(built) if table else -1
             built += [table] if table else []
         number = numbers.get(name, -1)
@@ -118,32 +121,6 @@ def maps_world(maps: str, vdso: Path, sysroot: Path | None = None) -> walk.World
     return walk.World([np.array(rows, walk.MAPPING)], built)
 
 
-def _table(path: Path, sysroot: Path | None) -> bytes | None:
-    return tables.build_file_table(sysroot / str(path).lstrip("/") if sysroot and not path.exists() else path)
-
-
-def gdb_stacks(path: Path, program: Path, gdb: str = "gdb", sysroot: Path | None = None) -> dict[int, list[int]]:
-    """The addresses of each thread's frames, by its tid."""
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
-        script.write(GDB_SCRIPT)
-        script.flush()
-        root = ["-iex", f"set sysroot {sysroot}"] if sysroot else []
-        command = [
-            gdb,
-            "-nx",
-            "-batch",
-            "-iex",
-            "set backtrace past-main on",
-            "-iex",
-            "set backtrace past-entry on",
-            *root,
-            str(program),
-            str(path),
-        ]
-        done = subprocess.run([*command, "-x", script.name], capture_output=True, text=True, check=True)
-    stacks = {}
-    for line in done.stdout.splitlines():
-        if line.startswith("STACK "):
-            _, tid, *pcs = line.split()
-            stacks[int(tid)] = [int(pc, 16) for pc in pcs]
-    return stacks
+@functools.cache
+def _table(path: Path) -> bytes | None:
+    return tables.build_file_table(path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 import zlib
 from collections.abc import Iterator
@@ -21,14 +22,24 @@ pytestmark = pytest.mark.needs_bpf
 SIZES = TableSizes.for_rate(1000)
 
 
-@pytest.fixture
-def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file in which a first load has left what it compiled."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with load() as sampler:
-        assert sampler.counters()["samples"] == 0
-    [path] = (tmp_path / "tdprof" / "bpf").iterdir()
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file in which a first load has left what it compiled, which takes seconds."""
+    folder = tmp_path_factory.mktemp("compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        with load() as sampler:
+            assert sampler.counters()["samples"] == 0
+    [path] = (folder / "tdprof" / "bpf").iterdir()
     return path
+
+
+@pytest.fixture
+def cached(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its copy in a cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copytree(compiled.parents[2], tmp_path / "cache")
+    return tmp_path / "cache" / "tdprof" / "bpf" / compiled.name
 
 
 class CompiledAnywayError(Exception):

@@ -40,30 +40,37 @@ def test_each_instruction_has_its_callers(build, tmp_path):
         pytest.skip(f"{build[0]} is not installed")
     program = tmp_path / "frames"
     subprocess.run([*build, "-no-pie", FRAMES, "-o", program], check=True)
-    stepped = step_through(program, main_of(program), MOST_STEPS)
-    assert len(stepped.registers) > 2000
-    walked = walk_steps(stepped, tmp_path)
+    world, below = None, []
     words = unwind_api.end_words()
-    below = walked.addresses[1 : walked.depth[0]].tolist()  # who called main
-    assert words[walked.end[0]] == "complete"
-    at = np.concatenate([[0], np.cumsum(walked.depth, dtype=np.int64)]).astype(int)
-    wrong, incomplete = [], []
-    for i, callers in enumerate(stepped.callers):
-        chain = walked.addresses[at[i] : at[i + 1]].tolist()
-        expected = [chain[0], *callers, *below]
-        shown = (hex(chain[0]), words[walked.end[i]], [hex(a) for a in chain[1:5]], [hex(a) for a in expected[1:5]])
-        if chain != expected[: len(chain)]:
-            wrong.append(shown)
-        elif words[walked.end[i]] != "complete" or len(chain) != len(expected):
-            incomplete.append(shown)
-    assert not wrong, f"{len(wrong)} of {len(stepped.registers)}: {wrong[:5]}"
+    steps, wrong, incomplete = 0, [], []
+    for stepped in step_through(program, main_of(program), MOST_STEPS):
+        if world is None:
+            vdso = tmp_path / "vdso"
+            vdso.write_bytes(stepped.vdso)
+            world = maps_world(stepped.maps, vdso)
+        walked = walk_steps(stepped, world)
+        if not steps:
+            assert words[walked.end[0]] == "complete"
+            below = walked.addresses[1 : walked.depth[0]].tolist()  # who called main
+        steps += len(stepped.registers)
+        at = np.concatenate([[0], np.cumsum(walked.depth, dtype=np.int64)]).astype(int)
+        for i, callers in enumerate(stepped.callers):
+            chain = walked.addresses[at[i] : at[i + 1]].tolist()
+            expected = [chain[0], *callers, *below]
+            shown = (hex(chain[0]), words[walked.end[i]], [hex(a) for a in chain[1:5]], [hex(a) for a in expected[1:5]])
+            if chain != expected[: len(chain)]:
+                wrong.append(shown)
+            elif words[walked.end[i]] != "complete" or len(chain) != len(expected):
+                incomplete.append(shown)
+    assert steps > 2000
+    assert not wrong, f"{len(wrong)} of {steps}: {wrong[:5]}"
     # The C runtime's start files have functions without call-frame information, run at the end. The dynamic linker's
     # entry keeps its caller's stack pointer in rbx, which is known in the topmost frame only.
     allowed = {"no-unwind-info"} | (
         {"unsupported-rule"} if "-Wl,-z,now" not in build and "-static" not in build else set()
     )
     other = [shown for shown in incomplete if shown[1] not in allowed]
-    assert not other, f"{len(other)} of {len(stepped.registers)}: {other[:5]}"
+    assert not other, f"{len(other)} of {steps}: {other[:5]}"
     assert len([why for _, why, *_ in incomplete if why == "no-unwind-info"]) < 40
 
 
@@ -72,9 +79,7 @@ def main_of(program: Path) -> int:
     return next(int(line.split()[0], 16) for line in out.splitlines() if line.endswith(" T main"))
 
 
-def walk_steps(stepped: Stepped, folder: Path) -> walk.Walked:
-    vdso = folder / "vdso"
-    vdso.write_bytes(stepped.vdso)
+def walk_steps(stepped: Stepped, world: walk.World) -> walk.Walked:
     sizes = np.array([len(stack) for stack in stepped.stacks], np.uint32)
     return walk.walk_stacks(
         walk.CopiedStacks(
@@ -85,5 +90,5 @@ def walk_steps(stepped: Stepped, folder: Path) -> walk.Walked:
             sizes,
             np.frombuffer(b"".join(stepped.stacks), np.uint8),
         ),
-        maps_world(stepped.maps, vdso),
+        world,
     )
