@@ -5,11 +5,11 @@
 
 #include "sim.h"
 
-#define SIMD_FP		0x04	/* subclass bit: SIMD&FP register */
-#define EXTENDED	0x02	/* subclass bit: atomic, exclusive or acquire/release follow */
+#define SIMD_FP		0x04 /* subclass bit: SIMD&FP register */
+#define EXTENDED	0x02 /* subclass bit: atomic, exclusive or acquire/release follow */
 #define ATOMIC		0x04
 #define EXCLUSIVE	0x08
-#define ACQUIRE_RELEASE	0x10
+#define ACQUIRE_RELEASE 0x10
 #define STORE		0x01
 
 static u64 base_register(u32 insn, const struct pt_regs *regs)
@@ -35,12 +35,8 @@ static u64 register_offset(u32 insn, const struct pt_regs *regs, unsigned int sc
 	u64 index = index_register((insn >> 16) & 31, regs);
 
 	switch ((insn >> 13) & 7) {
-	case 2:
-		index = (u32)index;
-		break;
-	case 6:
-		index = (s64)(s32)index;
-		break;
+	case 2: index = (u32)index; break;
+	case 6: index = (s64)(s32)index; break;
 	}
 	return index << ((insn & BIT(12)) ? scale : 0);
 }
@@ -61,19 +57,19 @@ static void decode_atomic(struct sim_operation *op, u32 insn, const struct pt_re
 	bool ordered = insn & (BIT(23) | BIT(22));
 	bool returns = (insn & 31) != 31;
 
-	if ((insn & 0xf000) == 0xc000) {	/* LDAPR */
+	if ((insn & 0xf000) == 0xc000) { /* LDAPR */
 		set_access(op, true, EXTENDED | ACQUIRE_RELEASE, base_register(insn, regs), size);
 		return;
 	}
 	set_access(op, returns, EXTENDED | ATOMIC | (ordered ? ACQUIRE_RELEASE : 0), base_register(insn, regs), size);
-	op->store = true;	/* the store filter takes all atomics */
+	op->store = true; /* the store filter takes all atomics */
 }
 
 static void decode_exclusive(struct sim_operation *op, u32 insn, const struct pt_regs *regs)
 {
 	bool o2 = insn & BIT(23), load = insn & BIT(22), o1 = insn & BIT(21), ordered = insn & BIT(15);
 	bool pair = o1 && !o2;
-	bool swap = o1 && (o2 || !(insn & BIT(31)));	/* CAS, CASP */
+	bool swap = o1 && (o2 || !(insn & BIT(31))); /* CAS, CASP */
 	u32 size = pair ? ((insn & BIT(30)) ? 16 : 8) : 1 << (insn >> 30);
 	u8 subclass = EXTENDED | (ordered ? ACQUIRE_RELEASE : 0);
 
@@ -104,7 +100,7 @@ static void decode_single(struct sim_operation *op, u32 insn, const struct pt_re
 		}
 		if (kind == 2)
 			address += register_offset(insn, regs, scale);
-	} else if (((insn >> 10) & 3) != 1) {	/* all but post-index */
+	} else if (((insn >> 10) & 3) != 1) { /* all but post-index */
 		address += field(insn, 12, 9);
 	}
 	set_access(op, load, vector ? SIMD_FP : 0, address, 1 << scale);
@@ -116,28 +112,28 @@ static void decode_pair(struct sim_operation *op, u32 insn, const struct pt_regs
 	unsigned int scale = vector ? 2 + (insn >> 30) : 2 + ((insn >> 31) & 1);
 	u64 address = base_register(insn, regs);
 
-	if (((insn >> 23) & 3) != 1)	/* all but post-index */
+	if (((insn >> 23) & 3) != 1) /* all but post-index */
 		address += field(insn, 15, 7) * (1 << scale);
 	set_access(op, insn & BIT(22), vector ? SIMD_FP : 0, address, 2 << scale);
 }
 
 static void decode_load_store(struct sim_operation *op, u32 insn, const struct pt_regs *regs)
 {
-	if ((insn & 0xbc000000) == 0x0c000000) {	/* LD1..ST4: 8 or 16 bytes for each of up to four registers */
+	if ((insn & 0xbc000000) == 0x0c000000) { /* LD1..ST4: 8 or 16 bytes for each of up to four registers */
 		static const u8 registers[16] = { 4, 1, 4, 1, 3, 1, 3, 1, 1, 1, 2, 1, 2, 1, 1, 1 };
 		u32 count = registers[(insn >> 12) & 15];
 
 		set_access(op, insn & BIT(22), SIMD_FP, base_register(insn, regs), count * ((insn & BIT(30)) ? 16 : 8));
 	} else if ((insn & 0x3f000000) == 0x08000000) {
 		decode_exclusive(op, insn, regs);
-	} else if ((insn & 0x3b000000) == 0x18000000) {	/* literal */
+	} else if ((insn & 0x3b000000) == 0x18000000) { /* literal */
 		bool vector = insn & BIT(26);
 		u32 size = vector ? 4 << (insn >> 30) : (insn >> 30) == 1 ? 8 : 4;
 
 		set_access(op, true, vector ? SIMD_FP : 0, regs->pc + field(insn, 5, 19) * 4, size);
 	} else if ((insn & 0x3a000000) == 0x28000000) {
 		decode_pair(op, insn, regs);
-	} else if ((insn & 0x3f200c00) == 0x19000000) {	/* LDAPUR, STLUR */
+	} else if ((insn & 0x3f200c00) == 0x19000000) { /* LDAPUR, STLUR */
 		set_access(op, insn & (BIT(23) | BIT(22)), EXTENDED | ACQUIRE_RELEASE,
 			   base_register(insn, regs) + field(insn, 12, 9), 1 << (insn >> 30));
 	} else if ((insn & 0x3a000000) == 0x38000000) {
@@ -176,7 +172,7 @@ static void set_branch(struct sim_operation *op, const struct pt_regs *regs, u8 
 static void decode_branch(struct sim_operation *op, u32 insn, const struct pt_regs *regs)
 {
 	u64 tested = index_register(insn & 31, regs);
-	bool odd = insn & BIT(24);	/* CBNZ, TBNZ */
+	bool odd = insn & BIT(24); /* CBNZ, TBNZ */
 
 	if ((insn & 0x7c000000) == 0x14000000) {
 		set_branch(op, regs, 0, true, regs->pc + field(insn, 0, 26) * 4);
@@ -203,7 +199,7 @@ struct sim_operation sim_decode(u32 insn, const struct pt_regs *regs)
 		decode_load_store(&op, insn, regs);
 	else if ((insn & 0x1c000000) == 0x14000000)
 		decode_branch(&op, insn, regs);
-	else if ((insn & 0x1fe00000) == 0x1a800000 || (insn & 0x3fe00000) == 0x3a400000) {	/* CSEL, CCMP */
+	else if ((insn & 0x1fe00000) == 0x1a800000 || (insn & 0x3fe00000) == 0x3a400000) { /* CSEL, CCMP */
 		op.subclass = 1;
 		op.conditional = true;
 		op.not_taken = !condition_holds((insn >> 12) & 15, regs->pstate);

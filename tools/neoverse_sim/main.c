@@ -54,7 +54,8 @@ struct sim_region *sim_region_at(u64 address)
 	unsigned int i, count = smp_load_acquire(&nr_regions);
 
 	for (i = 0; executable && i < count; i++)
-		if (regions[i].executable == executable && address >= regions[i].is.start && address < regions[i].is.end)
+		if (regions[i].executable == executable && address >= regions[i].is.start &&
+		    address < regions[i].is.end)
 			return &regions[i];
 	return NULL;
 }
@@ -92,7 +93,7 @@ static void clear_regions(void)
 	mutex_lock(&regions_lock);
 	count = nr_regions;
 	smp_store_release(&nr_regions, 0);
-	synchronize_rcu();	/* interrupt handlers look regions up under RCU */
+	synchronize_rcu(); /* interrupt handlers look regions up under RCU */
 	for (i = 0; i < count; i++)
 		iput(regions[i].executable);
 	mutex_unlock(&regions_lock);
@@ -127,13 +128,9 @@ static long sim_ioctl(struct file *file, unsigned int command, unsigned long arg
 	struct nsim_fault fault;
 
 	switch (command) {
-	case NSIM_SET_REGION:
-		return set_region(pointer);
-	case NSIM_CLEAR_REGIONS:
-		clear_regions();
-		return 0;
-	case NSIM_GET_TRUTH:
-		return get_truth(pointer);
+	case NSIM_SET_REGION: return set_region(pointer);
+	case NSIM_CLEAR_REGIONS: clear_regions(); return 0;
+	case NSIM_GET_TRUTH: return get_truth(pointer);
 	case NSIM_INJECT:
 		if (copy_from_user(&fault, pointer, sizeof(fault)))
 			return -EFAULT;
@@ -151,7 +148,7 @@ static struct miscdevice sim_device = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = "neoverse_sim",
 	.fops = &sim_fops,
-	.mode = 0666,	/* a test's ordinary user declares regions too */
+	.mode = 0666, /* a test's ordinary user declares regions too */
 };
 
 static int __init sim_init(void)
@@ -161,8 +158,7 @@ static int __init sim_init(void)
 	regions = kvcalloc(NSIM_MAX_REGIONS, sizeof(*regions), GFP_KERNEL);
 	if (!regions)
 		return -ENOMEM;
-	for_each_possible_cpu(cpu)
-		prandom_seed_state(per_cpu_ptr(&draws, cpu), seed + ((u64)cpu << 32));
+	for_each_possible_cpu(cpu) prandom_seed_state(per_cpu_ptr(&draws, cpu), seed + ((u64)cpu << 32));
 	error = misc_register(&sim_device);
 	if (error)
 		goto free_regions;

@@ -26,33 +26,33 @@ static unsigned int skid_ns;
 module_param(skid_ns, uint, 0644);
 MODULE_PARM_DESC(skid_ns, "time from an overflow to its interrupt");
 
-#define CPU_CYCLES 0x11
-#define INST_RETIRED 0x08
-#define SAMPLE_POP 0x4000
+#define CPU_CYCLES	 0x11
+#define INST_RETIRED	 0x08
+#define SAMPLE_POP	 0x4000
 #define SAMPLE_COLLISION 0x4003
-#define CYCLE_INDEX 31
-#define MAX_COUNTERS 31
-#define MILLION 1000000ULL
-#define SHORTEST_NS 2000
+#define CYCLE_INDEX	 31
+#define MAX_COUNTERS	 31
+#define MILLION		 1000000ULL
+#define SHORTEST_NS	 2000
 
 /* What hw_perf_event has no place for. */
 struct counter {
-	u64 millionths;		/* of an event, not yet counted */
-	u64 sample_base;	/* SAMPLE_*: the CPU's count when last looked at */
-	u64 skid_due_ns;	/* an overflow waits for its interrupt; 0: none */
+	u64 millionths;	 /* of an event, not yet counted */
+	u64 sample_base; /* SAMPLE_*: the CPU's count when last looked at */
+	u64 skid_due_ns; /* an overflow waits for its interrupt; 0: none */
 };
 
 struct pmu_cpu {
 	struct hrtimer timer;
 	struct perf_event *events[CYCLE_INDEX + 1];
-	unsigned long used;	/* a bit for each counter */
-	u64 accounted_ns;	/* until when */
+	unsigned long used; /* a bit for each counter */
+	u64 accounted_ns;   /* until when */
 };
 static DEFINE_PER_CPU(struct pmu_cpu, pmu_cpus);
 
 struct core {
 	const char *name, *pmu_name;
-	u64 pmceid[2];		/* implemented events 0x0000-0x003f and 0x4000-0x403f, as PMCEID0/1_EL0 would say */
+	u64 pmceid[2]; /* implemented events 0x0000-0x003f and 0x4000-0x403f, as PMCEID0/1_EL0 would say */
 	unsigned int slots;
 };
 /* From Arm's telemetry data of each core. */
@@ -116,13 +116,14 @@ static void account(struct pmu_cpu *cpu, const struct pt_regs *regs)
 	int i;
 
 	cpu->accounted_ns = now;
-	if (is_idle_task(current))	/* the clock of a core in WFI stands */
+	if (is_idle_task(current)) /* the clock of a core in WFI stands */
 		return;
 	rcu_read_lock();
 	region = user ? sim_region_at(regs->pc) : NULL;
 	if (region)
 		atomic64_add(cycles, &region->cycles);
-	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1) {
+	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1)
+	{
 		struct perf_event *event = cpu->events[i];
 		struct counter *counter = event->pmu_private;
 		u64 code = event_code(event);
@@ -165,7 +166,8 @@ static void deliver_overflows(struct pmu_cpu *cpu, struct pt_regs *regs, u64 now
 {
 	int i;
 
-	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1) {
+	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1)
+	{
 		struct perf_event *event = cpu->events[i];
 		struct counter *counter = event->pmu_private;
 
@@ -190,7 +192,8 @@ static u64 next_look_ns(const struct pmu_cpu *cpu, u64 now)
 	u64 next = tick_ns / 2 + sim_random_below(tick_ns);
 	int i;
 
-	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1) {
+	for_each_set_bit(i, &cpu->used, CYCLE_INDEX + 1)
+	{
 		const struct counter *counter = cpu->events[i]->pmu_private;
 
 		if (counter->skid_due_ns > now)
@@ -222,10 +225,14 @@ static int map_generic(u64 config)
 {
 	/* As armv8_pmuv3_perf_map. */
 	static const u16 codes[PERF_COUNT_HW_MAX] = {
-		[PERF_COUNT_HW_CPU_CYCLES] = CPU_CYCLES, [PERF_COUNT_HW_INSTRUCTIONS] = INST_RETIRED,
-		[PERF_COUNT_HW_CACHE_REFERENCES] = 0x04, [PERF_COUNT_HW_CACHE_MISSES] = 0x03,
-		[PERF_COUNT_HW_BRANCH_INSTRUCTIONS] = 0x21, [PERF_COUNT_HW_BRANCH_MISSES] = 0x10,
-		[PERF_COUNT_HW_BUS_CYCLES] = 0x1d, [PERF_COUNT_HW_STALLED_CYCLES_FRONTEND] = 0x23,
+		[PERF_COUNT_HW_CPU_CYCLES] = CPU_CYCLES,
+		[PERF_COUNT_HW_INSTRUCTIONS] = INST_RETIRED,
+		[PERF_COUNT_HW_CACHE_REFERENCES] = 0x04,
+		[PERF_COUNT_HW_CACHE_MISSES] = 0x03,
+		[PERF_COUNT_HW_BRANCH_INSTRUCTIONS] = 0x21,
+		[PERF_COUNT_HW_BRANCH_MISSES] = 0x10,
+		[PERF_COUNT_HW_BUS_CYCLES] = 0x1d,
+		[PERF_COUNT_HW_STALLED_CYCLES_FRONTEND] = 0x23,
 		[PERF_COUNT_HW_STALLED_CYCLES_BACKEND] = 0x24,
 	};
 
@@ -285,7 +292,8 @@ static bool fits(struct perf_event *member, struct pmu *pmu, unsigned long *used
 	/* Two hardware PMUs cannot be scheduled as one group. */
 	if (member->pmu != pmu)
 		return false;
-	if (member->state < PERF_EVENT_STATE_OFF || (member->state == PERF_EVENT_STATE_OFF && !member->attr.enable_on_exec))
+	if (member->state < PERF_EVENT_STATE_OFF ||
+	    (member->state == PERF_EVENT_STATE_OFF && !member->attr.enable_on_exec))
 		return true;
 	index = free_index(*used, event_code(member));
 	if (index < 0)
@@ -304,9 +312,7 @@ static bool group_fits(struct perf_event *event)
 		return false;
 	if (event == leader)
 		return true;
-	for_each_sibling_event(sibling, leader)
-		if (!fits(sibling, event->pmu, &used))
-			return false;
+	for_each_sibling_event(sibling, leader) if (!fits(sibling, event->pmu, &used)) return false;
 	return free_index(used, event_code(event)) >= 0;
 }
 
@@ -345,7 +351,7 @@ static void core_start(struct perf_event *event, int flags)
 	s64 left;
 
 	if (event->hw.state & PERF_HES_STOPPED) {
-		account(cpu, present_regs());	/* the others' time so far is not this event's */
+		account(cpu, present_regs()); /* the others' time so far is not this event's */
 		counter->sample_base = this_cpu_ptr(&sim_sample_counts)->count[event_code(event) & 3];
 		event->hw.state = 0;
 	}
@@ -374,7 +380,8 @@ static int core_add(struct perf_event *event, int flags)
 		return index;
 	if (!cpu->used) {
 		cpu->accounted_ns = ktime_get_ns();
-		hrtimer_start(&cpu->timer, ns_to_ktime(SHORTEST_NS + sim_random_below(tick_ns)), HRTIMER_MODE_REL_PINNED_HARD);
+		hrtimer_start(&cpu->timer, ns_to_ktime(SHORTEST_NS + sim_random_below(tick_ns)),
+			      HRTIMER_MODE_REL_PINNED_HARD);
 	}
 	event->hw.idx = index;
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
@@ -429,40 +436,103 @@ static ssize_t event_code_show(struct device *device, struct device_attribute *a
 	return sysfs_emit(text, "event=0x%04llx\n", container_of(attribute, struct perf_pmu_events_attr, attr)->id);
 }
 
-#define EVENT(event_name, number)						\
-	&((struct perf_pmu_events_attr) {					\
-		.attr = __ATTR(event_name, 0444, event_code_show, NULL), .id = number	\
-	}).attr.attr
+#define EVENT(event_name, number)                                                                                      \
+	&((struct perf_pmu_events_attr){ .attr = __ATTR(event_name, 0444, event_code_show, NULL), .id = number })      \
+		 .attr.attr
 
 /* Linux's names; a core shows those that it implements. */
-static struct attribute *event_attributes[] = {
-	EVENT(sw_incr, 0x00), EVENT(l1i_cache_refill, 0x01), EVENT(l1i_tlb_refill, 0x02), EVENT(l1d_cache_refill, 0x03),
-	EVENT(l1d_cache, 0x04), EVENT(l1d_tlb_refill, 0x05), EVENT(ld_retired, 0x06), EVENT(st_retired, 0x07),
-	EVENT(inst_retired, 0x08), EVENT(exc_taken, 0x09), EVENT(exc_return, 0x0a), EVENT(cid_write_retired, 0x0b),
-	EVENT(pc_write_retired, 0x0c), EVENT(br_immed_retired, 0x0d), EVENT(br_return_retired, 0x0e),
-	EVENT(unaligned_ldst_retired, 0x0f), EVENT(br_mis_pred, 0x10), EVENT(cpu_cycles, 0x11), EVENT(br_pred, 0x12),
-	EVENT(mem_access, 0x13), EVENT(l1i_cache, 0x14), EVENT(l1d_cache_wb, 0x15), EVENT(l2d_cache, 0x16),
-	EVENT(l2d_cache_refill, 0x17), EVENT(l2d_cache_wb, 0x18), EVENT(bus_access, 0x19), EVENT(memory_error, 0x1a),
-	EVENT(inst_spec, 0x1b), EVENT(ttbr_write_retired, 0x1c), EVENT(bus_cycles, 0x1d),
-	EVENT(l1d_cache_allocate, 0x1f), EVENT(l2d_cache_allocate, 0x20), EVENT(br_retired, 0x21),
-	EVENT(br_mis_pred_retired, 0x22), EVENT(stall_frontend, 0x23), EVENT(stall_backend, 0x24), EVENT(l1d_tlb, 0x25),
-	EVENT(l1i_tlb, 0x26), EVENT(l2i_cache, 0x27), EVENT(l2i_cache_refill, 0x28), EVENT(l3d_cache_allocate, 0x29),
-	EVENT(l3d_cache_refill, 0x2a), EVENT(l3d_cache, 0x2b), EVENT(l3d_cache_wb, 0x2c), EVENT(l2d_tlb_refill, 0x2d),
-	EVENT(l2i_tlb_refill, 0x2e), EVENT(l2d_tlb, 0x2f), EVENT(l2i_tlb, 0x30), EVENT(remote_access, 0x31),
-	EVENT(ll_cache, 0x32), EVENT(ll_cache_miss, 0x33), EVENT(dtlb_walk, 0x34), EVENT(itlb_walk, 0x35),
-	EVENT(ll_cache_rd, 0x36), EVENT(ll_cache_miss_rd, 0x37), EVENT(remote_access_rd, 0x38),
-	EVENT(l1d_cache_lmiss_rd, 0x39), EVENT(op_retired, 0x3a), EVENT(op_spec, 0x3b), EVENT(stall, 0x3c),
-	EVENT(stall_slot_backend, 0x3d), EVENT(stall_slot_frontend, 0x3e), EVENT(stall_slot, 0x3f),
-	EVENT(sample_pop, 0x4000), EVENT(sample_feed, 0x4001), EVENT(sample_filtrate, 0x4002),
-	EVENT(sample_collision, 0x4003), EVENT(cnt_cycles, 0x4004), EVENT(stall_backend_mem, 0x4005),
-	EVENT(l1i_cache_lmiss, 0x4006), EVENT(l2d_cache_lmiss_rd, 0x4009), EVENT(l2i_cache_lmiss, 0x400a),
-	EVENT(l3d_cache_lmiss_rd, 0x400b), EVENT(trb_wrap, 0x400c), EVENT(pmu_ovfs, 0x400d), EVENT(trb_trig, 0x400e),
-	EVENT(pmu_hovfs, 0x400f), EVENT(trcextout0, 0x4010), EVENT(trcextout1, 0x4011), EVENT(trcextout2, 0x4012),
-	EVENT(trcextout3, 0x4013), EVENT(cti_trigout4, 0x4018), EVENT(cti_trigout5, 0x4019), EVENT(cti_trigout6, 0x401a),
-	EVENT(cti_trigout7, 0x401b), EVENT(ldst_align_lat, 0x4020), EVENT(ld_align_lat, 0x4021),
-	EVENT(st_align_lat, 0x4022), EVENT(mem_access_checked, 0x4024), EVENT(mem_access_checked_rd, 0x4025),
-	EVENT(mem_access_checked_wr, 0x4026), NULL
-};
+static struct attribute *event_attributes[] = { EVENT(sw_incr, 0x00),
+						EVENT(l1i_cache_refill, 0x01),
+						EVENT(l1i_tlb_refill, 0x02),
+						EVENT(l1d_cache_refill, 0x03),
+						EVENT(l1d_cache, 0x04),
+						EVENT(l1d_tlb_refill, 0x05),
+						EVENT(ld_retired, 0x06),
+						EVENT(st_retired, 0x07),
+						EVENT(inst_retired, 0x08),
+						EVENT(exc_taken, 0x09),
+						EVENT(exc_return, 0x0a),
+						EVENT(cid_write_retired, 0x0b),
+						EVENT(pc_write_retired, 0x0c),
+						EVENT(br_immed_retired, 0x0d),
+						EVENT(br_return_retired, 0x0e),
+						EVENT(unaligned_ldst_retired, 0x0f),
+						EVENT(br_mis_pred, 0x10),
+						EVENT(cpu_cycles, 0x11),
+						EVENT(br_pred, 0x12),
+						EVENT(mem_access, 0x13),
+						EVENT(l1i_cache, 0x14),
+						EVENT(l1d_cache_wb, 0x15),
+						EVENT(l2d_cache, 0x16),
+						EVENT(l2d_cache_refill, 0x17),
+						EVENT(l2d_cache_wb, 0x18),
+						EVENT(bus_access, 0x19),
+						EVENT(memory_error, 0x1a),
+						EVENT(inst_spec, 0x1b),
+						EVENT(ttbr_write_retired, 0x1c),
+						EVENT(bus_cycles, 0x1d),
+						EVENT(l1d_cache_allocate, 0x1f),
+						EVENT(l2d_cache_allocate, 0x20),
+						EVENT(br_retired, 0x21),
+						EVENT(br_mis_pred_retired, 0x22),
+						EVENT(stall_frontend, 0x23),
+						EVENT(stall_backend, 0x24),
+						EVENT(l1d_tlb, 0x25),
+						EVENT(l1i_tlb, 0x26),
+						EVENT(l2i_cache, 0x27),
+						EVENT(l2i_cache_refill, 0x28),
+						EVENT(l3d_cache_allocate, 0x29),
+						EVENT(l3d_cache_refill, 0x2a),
+						EVENT(l3d_cache, 0x2b),
+						EVENT(l3d_cache_wb, 0x2c),
+						EVENT(l2d_tlb_refill, 0x2d),
+						EVENT(l2i_tlb_refill, 0x2e),
+						EVENT(l2d_tlb, 0x2f),
+						EVENT(l2i_tlb, 0x30),
+						EVENT(remote_access, 0x31),
+						EVENT(ll_cache, 0x32),
+						EVENT(ll_cache_miss, 0x33),
+						EVENT(dtlb_walk, 0x34),
+						EVENT(itlb_walk, 0x35),
+						EVENT(ll_cache_rd, 0x36),
+						EVENT(ll_cache_miss_rd, 0x37),
+						EVENT(remote_access_rd, 0x38),
+						EVENT(l1d_cache_lmiss_rd, 0x39),
+						EVENT(op_retired, 0x3a),
+						EVENT(op_spec, 0x3b),
+						EVENT(stall, 0x3c),
+						EVENT(stall_slot_backend, 0x3d),
+						EVENT(stall_slot_frontend, 0x3e),
+						EVENT(stall_slot, 0x3f),
+						EVENT(sample_pop, 0x4000),
+						EVENT(sample_feed, 0x4001),
+						EVENT(sample_filtrate, 0x4002),
+						EVENT(sample_collision, 0x4003),
+						EVENT(cnt_cycles, 0x4004),
+						EVENT(stall_backend_mem, 0x4005),
+						EVENT(l1i_cache_lmiss, 0x4006),
+						EVENT(l2d_cache_lmiss_rd, 0x4009),
+						EVENT(l2i_cache_lmiss, 0x400a),
+						EVENT(l3d_cache_lmiss_rd, 0x400b),
+						EVENT(trb_wrap, 0x400c),
+						EVENT(pmu_ovfs, 0x400d),
+						EVENT(trb_trig, 0x400e),
+						EVENT(pmu_hovfs, 0x400f),
+						EVENT(trcextout0, 0x4010),
+						EVENT(trcextout1, 0x4011),
+						EVENT(trcextout2, 0x4012),
+						EVENT(trcextout3, 0x4013),
+						EVENT(cti_trigout4, 0x4018),
+						EVENT(cti_trigout5, 0x4019),
+						EVENT(cti_trigout6, 0x401a),
+						EVENT(cti_trigout7, 0x401b),
+						EVENT(ldst_align_lat, 0x4020),
+						EVENT(ld_align_lat, 0x4021),
+						EVENT(st_align_lat, 0x4022),
+						EVENT(mem_access_checked, 0x4024),
+						EVENT(mem_access_checked_rd, 0x4025),
+						EVENT(mem_access_checked_wr, 0x4026),
+						NULL };
 
 static umode_t event_visible(struct kobject *kobject, struct attribute *attribute, int unused)
 {
@@ -471,10 +541,11 @@ static umode_t event_visible(struct kobject *kobject, struct attribute *attribut
 
 	return (this_core->pmceid[code >> 14 & 1] >> (code & 63)) & 1 ? attribute->mode : 0;
 }
-static const struct attribute_group event_group = {
-	.name = "events", .attrs = event_attributes, .is_visible = event_visible
-};
-static const struct attribute_group *core_groups[] = { &format_group, &event_group, &capability_group, &device_group, NULL };
+static const struct attribute_group event_group = { .name = "events",
+						    .attrs = event_attributes,
+						    .is_visible = event_visible };
+static const struct attribute_group *core_groups[] = { &format_group, &event_group, &capability_group, &device_group,
+						       NULL };
 
 static struct pmu core_pmu = {
 	.module = THIS_MODULE,
@@ -501,7 +572,8 @@ int sim_pmu_register(const char *name)
 		pr_err("neoverse_sim: core=%s is neither n3 nor v1\n", name);
 		return -EINVAL;
 	}
-	for_each_possible_cpu(cpu) {
+	for_each_possible_cpu(cpu)
+	{
 		struct hrtimer *timer = &per_cpu(pmu_cpus, cpu).timer;
 
 		hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);

@@ -11,7 +11,7 @@
 
 struct sim_region {
 	struct nsim_region is;
-	struct inode *executable;	/* held */
+	struct inode *executable; /* held */
 	atomic64_t cycles, samples, records;
 };
 
@@ -33,10 +33,10 @@ enum sim_class { SIM_OTHER, SIM_LOAD_STORE, SIM_BRANCH };
 
 struct sim_operation {
 	enum sim_class class;
-	u8 subclass;		/* payload of the operation packet */
-	bool load, store;	/* for the filters; an atomic that returns a value is both */
+	u8 subclass;	  /* payload of the operation packet */
+	bool load, store; /* for the filters; an atomic that returns a value is both */
 	bool conditional, not_taken;
-	u64 address;		/* data address or branch target */
+	u64 address; /* data address or branch target */
 	u32 size_bytes;
 };
 

@@ -17,35 +17,37 @@
 #include "sim.h"
 
 #define RECORD_BYTES 64
-#define COUNTER_MAX 0xfff	/* 12-bit counters */
+#define COUNTER_MAX  0xfff /* 12-bit counters */
 #define MIN_INTERVAL 1024
 #define MAX_INTERVAL 0xffffff00
-#define RETRY_NS 5000		/* when the sample fell where profiling is off */
-#define SHORTEST_NS 1000
+#define RETRY_NS     5000 /* when the sample fell where profiling is off */
+#define SHORTEST_NS  1000
 
 /* perf_event_attr.config */
-#define TS_ENABLE	BIT_ULL(0)
-#define PA_ENABLE	BIT_ULL(1)
-#define PCT_ENABLE	BIT_ULL(2)
-#define JITTER		BIT_ULL(16)
-#define BRANCH_FILTER	BIT_ULL(32)
-#define LOAD_FILTER	BIT_ULL(33)
-#define STORE_FILTER	BIT_ULL(34)
-#define DISCARD		BIT_ULL(35)
+#define TS_ENABLE     BIT_ULL(0)
+#define PA_ENABLE     BIT_ULL(1)
+#define PCT_ENABLE    BIT_ULL(2)
+#define JITTER	      BIT_ULL(16)
+#define BRANCH_FILTER BIT_ULL(32)
+#define LOAD_FILTER   BIT_ULL(33)
+#define STORE_FILTER  BIT_ULL(34)
+#define DISCARD	      BIT_ULL(35)
 
 /* Events packet */
-#define EV_RETIRED	BIT_ULL(1)
-#define EV_L1D_ACCESS	BIT_ULL(2)
-#define EV_L1D_REFILL	BIT_ULL(3)
-#define EV_TLB_ACCESS	BIT_ULL(4)
-#define EV_TLB_REFILL	BIT_ULL(5)
-#define EV_NOT_TAKEN	BIT_ULL(6)
-#define EV_MISPRED	BIT_ULL(7)
-#define EV_LLC_ACCESS	BIT_ULL(8)
-#define EV_LLC_REFILL	BIT_ULL(9)
-#define EV_REMOTE	BIT_ULL(10)
+#define EV_RETIRED    BIT_ULL(1)
+#define EV_L1D_ACCESS BIT_ULL(2)
+#define EV_L1D_REFILL BIT_ULL(3)
+#define EV_TLB_ACCESS BIT_ULL(4)
+#define EV_TLB_REFILL BIT_ULL(5)
+#define EV_NOT_TAKEN  BIT_ULL(6)
+#define EV_MISPRED    BIT_ULL(7)
+#define EV_LLC_ACCESS BIT_ULL(8)
+#define EV_LLC_REFILL BIT_ULL(9)
+#define EV_REMOTE     BIT_ULL(10)
 /* What an SPEv1p2 core can filter by: bits 1, 3, 5, 7; 11, 17, 18 since v1p1; 6 since v1p2. */
-#define FILTERABLE	(EV_RETIRED | EV_L1D_REFILL | EV_TLB_REFILL | EV_NOT_TAKEN | EV_MISPRED | BIT_ULL(11) | BIT_ULL(17) | BIT_ULL(18))
+#define FILTERABLE                                                                                                     \
+	(EV_RETIRED | EV_L1D_REFILL | EV_TLB_REFILL | EV_NOT_TAKEN | EV_MISPRED | BIT_ULL(11) | BIT_ULL(17) |          \
+	 BIT_ULL(18))
 
 static const u8 source_code[NSIM_SOURCES] = { 0x0, 0x8, 0x9, 0xa, 0xb, 0xc, 0xd, 0xe };
 
@@ -60,9 +62,9 @@ struct spe_cpu {
 	struct hrtimer timer;
 	struct perf_event *event;
 	struct perf_output_handle handle;
-	u64 pointer, limit;		/* offsets in the buffer; limit 0: writing is off */
-	u64 in_flight_until;		/* operations, on the population counter */
-	bool collided, lost_data;	/* PMBSR.COLL, PMBSR.DL */
+	u64 pointer, limit;	  /* offsets in the buffer; limit 0: writing is off */
+	u64 in_flight_until;	  /* operations, on the population counter */
+	bool collided, lost_data; /* PMBSR.COLL, PMBSR.DL */
 	struct nsim_fault fault;
 };
 static DEFINE_PER_CPU(struct spe_cpu, spe_cpus);
@@ -89,7 +91,7 @@ static u64 next_limit_full_trace(struct spe_cpu *spe, const struct spe_buffer *b
 	struct perf_output_handle *handle = &spe->handle;
 	u64 size = buffer_bytes(buffer), limit = size;
 	u64 head = handle->head & (size - 1), tail, wakeup;
-	u64 misaligned = head & (RECORD_BYTES - 1);	/* after half a record */
+	u64 misaligned = head & (RECORD_BYTES - 1); /* after half a record */
 
 	if (misaligned && handle->size) {
 		pad(spe, buffer, min_t(u64, RECORD_BYTES - misaligned, handle->size));
@@ -246,7 +248,9 @@ static void draw_memory(struct sample *sample, const struct nsim_region *region)
 
 static void take_sample(struct sample *sample, const struct pt_regs *regs, const struct nsim_region *region)
 {
-	static const struct nsim_region nothing_declared = { .source_cycles = { 4 }, .issue_cycles = 1, .other_cycles = 2 };
+	static const struct nsim_region nothing_declared = { .source_cycles = { 4 },
+							     .issue_cycles = 1,
+							     .other_cycles = 2 };
 	u32 instruction = 0;
 
 	memset(sample, 0, sizeof(*sample));
@@ -276,7 +280,8 @@ static bool passes_filters(const struct perf_event_attr *attr, const struct samp
 {
 	const struct sim_operation *op = &sample->operation;
 	u64 types = attr->config & (BRANCH_FILTER | LOAD_FILTER | STORE_FILTER);
-	u64 is = (op->class == SIM_BRANCH ? BRANCH_FILTER : 0) | (op->load ? LOAD_FILTER : 0) | (op->store ? STORE_FILTER : 0);
+	u64 is = (op->class == SIM_BRANCH ? BRANCH_FILTER : 0) | (op->load ? LOAD_FILTER : 0) |
+		 (op->store ? STORE_FILTER : 0);
 
 	if (types && !(types & is))
 		return false;
@@ -302,7 +307,7 @@ static void write_record(u8 *record, const struct sample *sample, const struct p
 
 	memset(record, 0, RECORD_BYTES);
 	put(record, 0, 0xb0, (sample->pc & in_56_bits) | non_secure | level, 8);
-	if (event->hw.flags)	/* the opener may see kernel data */
+	if (event->hw.flags) /* the opener may see kernel data */
 		put(record, 9, 0x64, task_pid_nr(current), 4);
 	put(record, 19, 0x48 | op->class, op->subclass, 1);
 	put(record, 21, 0x62, sample->events, 4);
@@ -347,7 +352,8 @@ static bool make_fault(struct spe_cpu *spe, const u8 *record)
 		buffer_interrupt(spe);
 		return true;
 	case NSIM_LOSE:
-		memcpy(((struct spe_buffer *)perf_get_aux(&spe->handle))->base + spe->pointer, record, RECORD_BYTES / 2);
+		memcpy(((struct spe_buffer *)perf_get_aux(&spe->handle))->base + spe->pointer, record,
+		       RECORD_BYTES / 2);
 		spe->pointer += RECORD_BYTES / 2;
 		spe->lost_data = true;
 		buffer_interrupt(spe);
@@ -356,7 +362,8 @@ static bool make_fault(struct spe_cpu *spe, const u8 *record)
 		for (i = 0; i < sizeof(garbage); i++)
 			garbage[i] = sim_random_below(256);
 		/* Whole slots only: the buffer pointer stays aligned. */
-		memset(garbage + min_t(u32, fault.amount, sizeof(garbage)), 0, sizeof(garbage) - min_t(u32, fault.amount, sizeof(garbage)));
+		memset(garbage + min_t(u32, fault.amount, sizeof(garbage)), 0,
+		       sizeof(garbage) - min_t(u32, fault.amount, sizeof(garbage)));
 		write_bytes(spe, garbage, sizeof(garbage));
 		return true;
 	}
@@ -411,7 +418,8 @@ static void sample_here(struct spe_cpu *spe, const struct pt_regs *regs)
 		counts->count[2]++;
 		if (!(event->attr.config & DISCARD) && spe->limit) {
 			if ((event->attr.config & PA_ENABLE) && sample.operation.class == SIM_LOAD_STORE)
-				sample.has_physical = translate(sample.operation.address, sample.kernel, &sample.physical);
+				sample.has_physical =
+					translate(sample.operation.address, sample.kernel, &sample.physical);
 			write_record(record, &sample, event);
 			if (!make_fault(spe, record)) {
 				write_bytes(spe, record, sizeof(record));
@@ -443,7 +451,8 @@ static enum hrtimer_restart interval_ends(struct hrtimer *timer)
 
 	if (!event || (event->hw.state & PERF_HES_STOPPED))
 		return HRTIMER_NORESTART;
-	if (!regs || is_idle_task(current) || (user_mode(regs) ? event->attr.exclude_user : event->attr.exclude_kernel)) {
+	if (!regs || is_idle_task(current) ||
+	    (user_mode(regs) ? event->attr.exclude_user : event->attr.exclude_kernel)) {
 		next = RETRY_NS;
 	} else {
 		sample_here(spe, regs);
@@ -466,9 +475,7 @@ int sim_spe_inject(const struct nsim_fault *fault)
 	if (fault->kind < NSIM_TRUNCATE || fault->kind > NSIM_COLLIDE)
 		return -EINVAL;
 	raw_spin_lock_irqsave(&fault_lock, flags);
-	for_each_online_cpu(cpu)
-		if (fault->cpu == -1 || fault->cpu == cpu)
-			per_cpu(spe_cpus, cpu).fault = *fault;
+	for_each_online_cpu(cpu) if (fault->cpu == -1 || fault->cpu == cpu) per_cpu(spe_cpus, cpu).fault = *fault;
 	raw_spin_unlock_irqrestore(&fault_lock, flags);
 	return 0;
 }
@@ -606,21 +613,21 @@ PMU_FORMAT_ATTR(event_filter, "config1:0-63");
 PMU_FORMAT_ATTR(min_latency, "config2:0-11");
 PMU_FORMAT_ATTR(inv_event_filter, "config3:0-63");
 
-static struct attribute *format_attributes[] = {
-	&format_attr_ts_enable.attr, &format_attr_pa_enable.attr, &format_attr_pct_enable.attr, &format_attr_jitter.attr,
-	&format_attr_branch_filter.attr, &format_attr_load_filter.attr, &format_attr_store_filter.attr,
-	&format_attr_discard.attr, &format_attr_event_filter.attr, &format_attr_min_latency.attr,
-	&format_attr_inv_event_filter.attr, NULL
-};
+static struct attribute *format_attributes[] = { &format_attr_ts_enable.attr,	     &format_attr_pa_enable.attr,
+						 &format_attr_pct_enable.attr,	     &format_attr_jitter.attr,
+						 &format_attr_branch_filter.attr,    &format_attr_load_filter.attr,
+						 &format_attr_store_filter.attr,     &format_attr_discard.attr,
+						 &format_attr_event_filter.attr,     &format_attr_min_latency.attr,
+						 &format_attr_inv_event_filter.attr, NULL };
 
-#define CAPABILITY(name, format, value)								\
-static ssize_t name##_show(struct device *device, struct device_attribute *attribute, char *text)	\
-{												\
-	return sysfs_emit(text, format "\n", value);						\
-}												\
-static DEVICE_ATTR_RO(name)
+#define CAPABILITY(name, format, value)                                                                                \
+	static ssize_t name##_show(struct device *device, struct device_attribute *attribute, char *text)              \
+	{                                                                                                              \
+		return sysfs_emit(text, format "\n", value);                                                           \
+	}                                                                                                              \
+	static DEVICE_ATTR_RO(name)
 
-CAPABILITY(arch_inst, "%u", 1);	/* instructions are sampled, not micro-operations */
+CAPABILITY(arch_inst, "%u", 1); /* instructions are sampled, not micro-operations */
 CAPABILITY(ernd, "%u", 0);
 CAPABILITY(count_size, "%u", 12);
 CAPABILITY(min_interval, "%u", MIN_INTERVAL);
@@ -631,10 +638,9 @@ static ssize_t caps_event_filter_show(struct device *device, struct device_attri
 }
 static struct device_attribute dev_attr_caps_event_filter = __ATTR(event_filter, 0444, caps_event_filter_show, NULL);
 
-static struct attribute *capability_attributes[] = {
-	&dev_attr_arch_inst.attr, &dev_attr_ernd.attr, &dev_attr_count_size.attr, &dev_attr_min_interval.attr,
-	&dev_attr_caps_event_filter.attr, NULL
-};
+static struct attribute *capability_attributes[] = { &dev_attr_arch_inst.attr,	       &dev_attr_ernd.attr,
+						     &dev_attr_count_size.attr,	       &dev_attr_min_interval.attr,
+						     &dev_attr_caps_event_filter.attr, NULL };
 
 static ssize_t cpumask_show(struct device *device, struct device_attribute *attribute, char *text)
 {
@@ -668,7 +674,8 @@ int sim_spe_register(void)
 {
 	int cpu, error;
 
-	for_each_possible_cpu(cpu) {
+	for_each_possible_cpu(cpu)
+	{
 		struct hrtimer *timer = &per_cpu(spe_cpus, cpu).timer;
 
 		hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
