@@ -11,24 +11,33 @@ from builders.call_paths import ROUND_ITERATIONS, build_program, judge, make_pro
 from live.recording import TDPROF, assert_share, record
 
 
-@pytest.mark.needs_bpf
 @pytest.mark.parametrize(
-    ("seed", "compiler", "level"),
+    ("seed", "compiler", "level", "more"),
     [
-        (1, "gcc", "-O0"),
-        (2, "gcc", "-O2"),
-        (3, "gcc", "-O3"),
-        (4, "clang", "-O1"),
-        (5, "clang", "-O2"),
-        (6, "clang", "-Os"),
+        *[
+            pytest.param(*built, (), marks=pytest.mark.needs_bpf)
+            for built in (
+                (1, "gcc", "-O0"),
+                (2, "gcc", "-O2"),
+                (3, "gcc", "-O3"),
+                (4, "clang", "-O1"),
+                (5, "clang", "-O2"),
+                (6, "clang", "-Os"),
+            )
+        ],
+        # Programs of which no stack is larger than what is copied.
+        pytest.param(8, "gcc", "-O2", ("--no-bpf",), marks=pytest.mark.needs_perf),
+        pytest.param(20, "clang", "-O2", ("--no-bpf", "--call-graph", "dwarf,4096"), marks=pytest.mark.needs_perf),
     ],
 )
-def test_random_paths_are_the_true_ones(seed: int, compiler: str, level: str, folder: Path, tmp_path: Path) -> None:
+def test_random_paths_are_the_true_ones(
+    seed: int, compiler: str, level: str, more: tuple[str, ...], folder: Path, tmp_path: Path
+) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     program = make_program(seed)
     binary = build_program(program, tmp_path / "program", [compiler], [level])
-    record("-e", "cpu-clock:u", "-F", "1999", "--", binary, "1", folder=folder)
+    record("-e", "cpu-clock:u", "-F", "1999", *more, "--", binary, "1", folder=folder)
     folded = subprocess.run([*TDPROF, "export", "--to", "folded", folder], capture_output=True, text=True, check=True)
     found = judge(program, read_folded(folded.stdout))
     assert found.exact >= 0.99 * found.total, found

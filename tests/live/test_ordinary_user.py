@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from live.recording import Capture, assert_share, other_user
+from live.recording import Capture, assert_share, other_user, user_function
 from tdprof.recorder.host import perf_event_paranoid
 
 pytestmark = pytest.mark.needs_perf
@@ -70,6 +71,10 @@ def test_ones_own_program(user: User, build: Callable[[str], Path]) -> None:
     samples = capture.user_samples()
     assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)
     assert not capture.losses()
+    stacks = pq.ParquetFile(capture.folder / "stacks.parquet").read().to_pylist()
+    assert {stack["end"] for stack in stacks} <= {"complete", "unsupported-rule", "no-unwind-info"}
+    path = capture.count(lambda sample: sample.frames[-1] if user_function(sample) == "heavy" else None)
+    assert path["_start"] >= 0.98 * path.total(), path
 
 
 @pytest.mark.skipif(paranoid() != 2, reason="kernel.perf_event_paranoid is not 2")

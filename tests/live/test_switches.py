@@ -12,7 +12,8 @@ from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.spe.switches import switch_rows, switches_of
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE, AttachedEvents
+from tdprof.recorder.attach import AttachedEvents
+from tdprof.recorder.chain_source import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.host import online_cpus
 from tdprof.recorder.targets import Rate, SamplingTarget

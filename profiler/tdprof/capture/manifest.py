@@ -98,6 +98,7 @@ class Manifest:
     losses: Losses
     followed: list[int] = field(default_factory=list)  # with all they start; then the spool's side-band has others, too
     record_ids: list[list[int]] = field(default_factory=list)  # per event: ids in its perf records
+    stack_bytes: int = 0  # copied of each user stack into the perf records of the spool
     samples_counted: int | None = None  # by the BPF programs themselves, against which the tables are checked
     notes: list[str] = field(default_factory=list)  # what the user should know about this recording
     spe: SpeInfo | None = None

@@ -42,9 +42,10 @@ SPE_HELP = (
     "u or k, joined by commas; without options every kind of operation."
 )
 CALL_GRAPH_HELP = (
-    "How user call stacks are taken: auto (where BPF works by the programs' unwind tables, in the kernel), dwarf (the "
-    "same; perf's BYTES change nothing), fp (along frame pointers) or no (only where the sample was taken). "
-    "Default: auto."
+    "How user call stacks are taken: auto (by the programs' unwind tables: in the kernel where BPF works, else from "
+    "BYTES of the stack that are copied), dwarf (the same), fp (along frame pointers) or no (only where the sample was "
+    "taken). "
+    "Default: auto, with as many BYTES as the rate leaves room for."
 )
 
 
@@ -92,7 +93,7 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> Rate
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=CAPTURE_HELP)
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @topdown_options
-@click.option("--call-graph", metavar="auto|fp|dwarf|no", help=CALL_GRAPH_HELP)
+@click.option("--call-graph", metavar="auto|fp|dwarf[,BYTES]|no", help=CALL_GRAPH_HELP)
 @click.option("--no-bpf", is_flag=True, help="Use perf ring buffers even where BPF works.")
 @click.option("--with-symbols", is_flag=True, help="Put the symbols into the capture, to read it on another machine.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
@@ -140,6 +141,7 @@ def command(
     if duration_s is not None and not math.isfinite(duration_s):
         raise TdprofError(f"--duration takes a number of seconds, not {duration_s}", hint="--duration 10", status=2)
     plan = plan_topdown(topdown) if topdown.is_wanted else None
+    way, stack_bytes = (CallGraph.AUTO, 0) if call_graph is None else parse_call_graph(call_graph)
     is_planned = plan is not None and plan.topdown is not None
     options = RecordOptions(
         events=plan.events if plan else parse_events(events) if events is not None else (),
@@ -152,7 +154,8 @@ def command(
         is_system_wide=is_system_wide,
         duration_s=duration_s,
         use_bpf=not no_bpf,
-        call_graph=CallGraph.AUTO if call_graph is None else parse_call_graph(call_graph),
+        call_graph=way,
+        stack_bytes=stack_bytes,
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )
     path = output or Path(DEFAULT_OUTPUT)

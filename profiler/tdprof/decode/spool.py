@@ -17,14 +17,15 @@ from tdprof.capture.spool import COPIES_FILE, INITIAL_FILE, ROWS_FILE, SPOOL_FOL
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
 from tdprof.decode.bpf_copies import walk_spooled
-from tdprof.decode.perf.layout import NO_CHAIN, Chains, RecordLayout, RecordStream, Samples, SideBand
+from tdprof.decode.perf.layout import NO_CHAIN, Chains, Copies, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf.records import open_record_stream
-from tdprof.decode.perf.walked import Walk
+from tdprof.decode.perf.used_stacks import stack_identities
+from tdprof.decode.perf.walked import FIRST_WALKED, Walk, WalkedStacks, walks_of
 from tdprof.decode.side_band import initial_tables, of_processes, side_band_tables, spe_spans
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.stack_walks import WALK, walk_columns
 from tdprof.linux.file_bytes import open_own
-from tdprof.model.arrays import I64, U64, distinct
+from tdprof.model.arrays import U64, distinct
 from tdprof.model.events import Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
 from tdprof.model.stack_ends import StackEnd
@@ -77,17 +78,21 @@ def write_tables(
     stacks, samples = _StackWriter(writer), _SampleTotals()
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):
         stacks.add_bpf(stack_batch)
-    decoder = open_record_stream(layouts)
+    rings = sorted(spool.glob("ring.*.perf"))
+    # What samples copied is walked by what had been mapped, which is known once all side-band is read.
+    has_copies = any(layout.has_copies for layout in layouts)
+    decoder = open_record_stream(layouts, skip_samples=has_copies)
     side_band, switches = [], []
-    for ring_samples, ring_side_band in _ring_batches(sorted(spool.glob("ring.*.perf")), decoder):
+    for ring_samples, ring_side_band, _ in _ring_batches(rings, decoder):
         switches.append(switch_rows(ring_side_band.rows))
         side_band.append(without_switches(ring_side_band))
         if len(ring_samples):
             writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
-    stacks.add_chains(decoder.chains(), samples.kernel_chains)
+    if not has_copies:
+        stacks.add_chains(decoder.chains(), samples)
     for path in sorted(spool.glob("spe.*.perf")):
         spe_decoder = open_record_stream(layouts[-1:])
-        for _, spe_side_band in _ring_batches([path], spe_decoder):
+        for _, spe_side_band, _ in _ring_batches([path], spe_decoder):
             writer.write("spe_spans", spe_spans(spe_side_band, buffer=int(path.name.split(".")[2])))
     if found := switches_of(switches):
         writer.write("switches", switches_table(found))
@@ -101,10 +106,18 @@ def write_tables(
     ):
         writer.write(name, initial)
         writer.write(name, recorded)
-    if (spool / COPIES_FILE).exists():
+    if has_copies or (spool / COPIES_FILE).exists():
         walk = open_walk(_joined(mappings, tables.mappings), _joined(processes, tables.processes))
         for copied_batch in walk_spooled(spool / COPIES_FILE, damage, walk):
             stacks.add_bpf(copied_batch)
+        if has_copies:
+            decoder = open_record_stream(layouts, keep_copies=True)
+            walked = WalkedStacks(walk)
+            for ring_samples, _, copies in _ring_batches(rings, decoder):
+                walked.replace(ring_samples, copies)
+                writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
+            stacks.add_chains(decoder.chains(), samples, has_heads=True)
+            stacks.add_walked(walked)
     for row_batch in read_rows(spool / ROWS_FILE, damage):
         writer.write("samples", samples.of_rows(row_batch, stacks))
 
@@ -175,7 +188,7 @@ def _skipped(manifest: Manifest, samples: "_SampleTotals") -> dict[str, int]:
     return skipped
 
 
-def _ring_batches(paths: list[Path], decoder: RecordStream) -> Iterator[tuple[Samples, SideBand]]:
+def _ring_batches(paths: list[Path], decoder: RecordStream) -> Iterator[tuple[Samples, SideBand, Copies]]:
     for path in paths:
         with open_own(path) as file:
             rest = b""
@@ -184,7 +197,7 @@ def _ring_batches(paths: list[Path], decoder: RecordStream) -> Iterator[tuple[Sa
                 data = rest + chunk
                 consumed = decoder.feed(data, final=not chunk)
                 rest = data[consumed:]
-                yield decoder.take_samples(), decoder.take_side_band()
+                yield decoder.take_samples(), decoder.take_side_band(), decoder.take_copies()
                 if not chunk:
                     break
 
@@ -198,6 +211,7 @@ class _SampleTotals:
         self.without_sent_stack = 0
         self.ambiguous = 0
         self.kernel_chains: set[int] = set()
+        self.user_chains: set[int] = set()
         self.tids: set[int] = set()
         self.of_event: Counter[int] = Counter()
 
@@ -237,10 +251,11 @@ class _SampleTotals:
         kept = samples.event < events
         self.count += int(kept.sum())
         self.kernel_chains.update(distinct(samples.kernel_chain[kept]).tolist())
+        self.user_chains.update(distinct(samples.user_chain[kept]).tolist())
         if kept.any():
             self.end_ns = max(self.end_ns, int(samples.time_ns[kept].max()))
         stacks = {
-            name: pa.array(chain[kept].astype(np.int64) + 1, pa.int64(), mask=chain[kept] == NO_CHAIN).cast(pa.uint64())
+            name: pa.array(stack_identities(chain[kept]), mask=chain[kept] == NO_CHAIN)
             for name, chain in (("user_stack", samples.user_chain), ("kernel_stack", samples.kernel_chain))
         }
         rows = int(kept.sum())
@@ -306,23 +321,42 @@ class _StackWriter:
         at = np.searchsorted(self._known, identities[~known])
         self._known = np.insert(self._known, at, identities[~known])
         self._content = np.insert(self._content, at, expected[~known])
-        self._write(batch.hash[fresh], batch.walk[fresh], batch.start, batch.address, fresh)
+        self._write(batch.hash[fresh], batch.walk[fresh], batch.start[fresh], batch.start[fresh + 1], batch.address)
 
-    def add_chains(self, chains: Chains, kernel: set[int]) -> None:
-        """Write the call chains of perf records."""
-        numbers = np.arange(len(chains))
+    def add_chains(self, chains: Chains, samples: _SampleTotals, *, has_heads: bool = False) -> None:
+        """Write the call chains of perf records that samples have.
+
+        ``has_heads``: user chains begin with a word that says how they were found, but for those of one address: then
+        there were no registers to begin with.
+        """
+        used = samples.user_chains | samples.kernel_chains
+        numbers = np.array(sorted(number for number in used if number >= 0), np.int64)
         walk = np.zeros(len(numbers), WALK)
-        walk["is_kernel"] = np.isin(numbers, list(kernel))
-        walk["end"] = np.where(walk["is_kernel"], 0, StackEnd.FRAME_POINTERS_ONLY)
-        self._write(numbers.astype(np.uint64) + 1, walk, chains.offsets, chains.frames, numbers)
+        walk["is_kernel"] = np.isin(numbers, list(samples.kernel_chains))
+        leaf_or_whole = StackEnd.NO_REGISTERS if has_heads else StackEnd.FRAME_POINTERS_ONLY
+        walk["end"] = np.where(walk["is_kernel"], 0, leaf_or_whole)
+        is_headed = np.zeros(len(numbers), bool)
+        if has_heads:
+            is_headed = (walk["is_kernel"] == 0) & (np.diff(chains.offsets)[numbers] > 1)
+            walk[is_headed] = walks_of(chains, numbers[is_headed])[0]
+        start = chains.offsets[numbers] + is_headed.astype(np.uint64)
+        self._write(numbers.astype(np.uint64) + 1, walk, start, chains.offsets[numbers + 1], chains.frames)
 
-    def _write(self, identities: U64, walk: NDArray[np.void], start: U64, address: U64, which: I64) -> None:
-        if not len(which):
+    def add_walked(self, walked: WalkedStacks) -> None:
+        """Write the stacks that were walked only now."""
+        numbers = np.arange(len(walked))
+        walk, _, chains = walked.rows(numbers)
+        identities = stack_identities((FIRST_WALKED - numbers).astype(np.int32))
+        self._write(identities, walk, chains.offsets[:-1] + np.uint64(1), chains.offsets[1:], chains.frames)
+
+    def _write(self, identities: U64, walk: NDArray[np.void], start: U64, end: U64, address: U64) -> None:
+        """Write stacks ``address[start[i]:end[i]]``."""
+        if not len(identities):
             return
         is_kernel = walk["is_kernel"] != 0
-        lengths = (start[which + 1] - start[which]).astype(np.int64)
+        lengths = (end - start).astype(np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        gathered = address[np.repeat(start[which].astype(np.int64) - offsets[:-1], lengths) + np.arange(offsets[-1])]
+        gathered = address[np.repeat(start.astype(np.int64) - offsets[:-1], lengths) + np.arange(offsets[-1])]
         self._kernel.append(distinct(gathered[np.repeat(is_kernel, lengths)]))
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(gathered))
         stacks = pa.table([identities, is_kernel, lists], names=STACKS.names)

@@ -5,6 +5,15 @@ Names, numbers and order are those of ``linux/perf_event.h``.
 
 from enum import IntEnum, IntFlag
 
+# Numbers of user registers in PERF_SAMPLE_REGS_USER, by `uname -m` (asm/perf_regs.h): the program counter, and what a
+# walk of the user stack begins with, in the order of unwind.walk: x86-64's as DWARF counts them; x29, x30, sp and pc.
+PC_REGISTER = {"aarch64": 32, "arm64": 32, "x86_64": 8, "i686": 8, "i386": 8}
+WALK_REGISTERS = {
+    "x86_64": (0, 3, 2, 1, 4, 5, 6, 7, *range(16, 24), 8),
+    "aarch64": (29, 30, 31, 32),
+    "arm64": (29, 30, 31, 32),
+}
+
 # The bit-field of struct perf_event_attr, from its lowest bit. `precise_low` and `precise_high` are its two-bit
 # `precise_ip`.
 ATTR_FLAGS = (

@@ -23,6 +23,7 @@ from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
 from tdprof.linux.elf import read_build_id
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.linux.perf_abi import PC_REGISTER, WALK_REGISTERS
 from tdprof.model.addresses import DELETED
 from tdprof.recorder.artefacts import (
     MappedProgram,
@@ -31,7 +32,7 @@ from tdprof.recorder.artefacts import (
     save_vdso,
     sees_other_files,
 )
-from tdprof.recorder.attach import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
+from tdprof.recorder.chain_source import COPIED_STACK, RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import KernelSymbolTable, read_kernel_symbols
@@ -72,9 +73,8 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
 
     Kernel symbols, the vDSO and perf maps are added where this still is the boot that was recorded.
     """
-    sample_type = RING_SAMPLE_TYPE if manifest.rung is Rung.RING_BUFFER else SIDE_BAND_SAMPLE_TYPE
     is_same_boot = manifest.host.boot_id == read_text("/proc/sys/kernel/random/boot_id")
-    layouts = [RecordLayout(sample_type, ids=tuple(ids)) for ids in manifest.record_ids]
+    layouts = [_layout(manifest, ids) for ids in manifest.record_ids]
     with TableWriter(target) as writer:
         layouts.append(RecordLayout(SIDE_BAND_SAMPLE_TYPE))
         decoded = write_tables(source, manifest, writer, layouts, _open_walk(manifest, is_here=is_same_boot))
@@ -113,6 +113,22 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
         end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
         state=State.COMPLETE,
         notes=[*manifest.notes, *decoded.notes, *unkept, *(held.notes() if held else ())],
+    )
+
+
+def _layout(manifest: Manifest, ids: list[int]) -> RecordLayout:
+    """What an event's records look like."""
+    if manifest.rung is not Rung.RING_BUFFER:
+        return RecordLayout(SIDE_BAND_SAMPLE_TYPE, ids=tuple(ids))
+    if not manifest.stack_bytes:
+        return RecordLayout(RING_SAMPLE_TYPE, ids=tuple(ids))
+    registers = WALK_REGISTERS[manifest.host.machine]
+    return RecordLayout(
+        RING_SAMPLE_TYPE | COPIED_STACK,
+        sample_regs_user=sum(1 << number for number in registers),
+        user_pc_register=PC_REGISTER[manifest.host.machine],
+        walk_registers=registers,
+        ids=tuple(ids),
     )
 
 

@@ -6,23 +6,26 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tdprof.capture.spool import RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
-from tdprof.linux.perf_abi import ReadFormat, SampleType
+from tdprof.linux.perf_abi import ReadFormat
 from tdprof.recorder import perf_event as pe
+from tdprof.recorder.chain_source import BY_FRAME_POINTERS, SIDE_BAND_SAMPLE_TYPE, ChainSource
 from tdprof.recorder.event_group import open_group, open_whole_group
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import perf_event_paranoid
 from tdprof.recorder.limits import raised_descriptor_limit
 from tdprof.recorder.refusals import open_error
-from tdprof.recorder.ring import PerfRing
+from tdprof.recorder.ring import PerfRing, write_all
 from tdprof.recorder.targets import Rate, SamplingTarget
+
+if TYPE_CHECKING:
+    from tdprof.recorder.ring_walk import RingWalker
 
 # The default perf_event_mlock_kb lets an ordinary user lock 512 kB of data and one page a CPU.
 RING_BYTES = 512 << 10
-SIDE_BAND_SAMPLE_TYPE = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME | SampleType.CPU
-RING_SAMPLE_TYPE = SIDE_BAND_SAMPLE_TYPE | SampleType.IP | SampleType.PERIOD | SampleType.CALLCHAIN
 
 
 class AttachedEvents:
@@ -46,6 +49,7 @@ class AttachedEvents:
         groups: Sequence[Sequence[int]] | None = None,
         *,
         has_switches: bool = False,
+        call_graph: ChainSource = BY_FRAME_POINTERS,
     ) -> None:
         """Open everything, stopped.
 
@@ -58,6 +62,7 @@ class AttachedEvents:
             groups: indices of events that are on the PMU together or not at all, the leader first; an event in none of
                 them is not opened. None: each event by itself.
             has_switches: let the side-band tell every context switch of the target.
+            call_graph: what samples in the ring buffers say of their callers.
 
         Raises:
             TdprofError: the kernel refuses an event, with the reason and what to do about it.
@@ -68,6 +73,7 @@ class AttachedEvents:
         self._programs = programs
         self._groups = groups if groups is not None else [[row] for row in range(len(events))]
         self._has_switches = has_switches
+        self._call_graph = call_graph
         self.rings: dict[int, PerfRing] = {}
         self.sampling: list[list[int]] = [[] for _ in events]
         self._leaders: list[int] = []
@@ -182,7 +188,11 @@ class AttachedEvents:
 
         for task, cpu in places:
             attrs = [
-                _inherited(_sampling_attr(self._events[row], self._rates[row], to_ring=self._programs is None))
+                _inherited(
+                    _sampling_attr(
+                        self._events[row], self._rates[row], self._call_graph if self._programs is None else None
+                    )
+                )
                 for row in rows
             ]
             opened = open_group(attrs, task, cpu, refused, starts_at_exec=self._starts_at_exec(task))
@@ -303,10 +313,22 @@ class AttachedEvents:
         """Samples for which a ring buffer had no room, also those after which nothing more was written to it."""
         return sum(pe.read_lost(fd) for fds in self.sampling for fd in fds)
 
-    def drain(self, spool: SpoolWriter, seen: Callable[[bytes], None] | None = None) -> None:
-        """Append every ring's records to its file, after ``seen`` has been called with them."""
-        for cpu, ring in self.rings.items():
-            ring.drain(spool.descriptor(RING_FILE.format(cpu=cpu)), seen)
+    def drain(
+        self, spool: SpoolWriter, seen: Callable[[bytes], None] | None = None, walker: "RingWalker | None" = None
+    ) -> None:
+        """Append every ring's records to its file, after ``seen`` has been called with them.
+
+        ``walker`` makes call chains of the stacks that they copy.
+        """
+        if walker is None:
+            for cpu, ring in self.rings.items():
+                ring.drain(spool.descriptor(RING_FILE.format(cpu=cpu)), seen)
+            return
+        taken = {cpu: data for cpu, ring in self.rings.items() if (data := ring.take(seen))}
+        # Once all are taken: now no sample is there without what had been said before it, in whatever ring.
+        newer = [ring.peek() for ring in self.rings.values()]
+        for cpu, records in walker.walk(taken, newer):
+            write_all(spool.descriptor(RING_FILE.format(cpu=cpu)), records)
 
     def close(self) -> None:
         """Unmap and close everything."""
@@ -328,13 +350,16 @@ def _inherited(attr: pe.PerfEventAttr) -> pe.PerfEventAttr:
     return attr
 
 
-def _sampling_attr(event: Event, rate: Rate, *, to_ring: bool) -> pe.PerfEventAttr:
+def _sampling_attr(event: Event, rate: Rate, call_graph: ChainSource | None) -> pe.PerfEventAttr:
+    """``call_graph``: None where samples do not go to a ring buffer."""
     attr = event.attr()
     attr.freq = rate.frequency_hz > 0
     attr.sample_period = rate.frequency_hz or rate.period
-    attr.sample_type = RING_SAMPLE_TYPE if to_ring else SIDE_BAND_SAMPLE_TYPE
+    attr.sample_type = SIDE_BAND_SAMPLE_TYPE
     attr.exclude_callchain_kernel = event.exclude_kernel
-    if to_ring and pe.knows_lost_format():
+    if call_graph:
+        call_graph.ask_for(attr)
+    if call_graph and pe.knows_lost_format():
         attr.read_format |= ReadFormat.LOST
     attr.watermark = 1
     attr.wakeup_watermark = RING_BYTES // 4

@@ -14,8 +14,12 @@ class CallGraph(StrEnum):
     NONE = "no"
 
 
-def parse_call_graph(text: str) -> CallGraph:
-    """What ``--call-graph`` was given.
+# A perf record has 16 bits for its size, which is a multiple of 8; the walk's result must fit into what it came from.
+LEAST_STACK_BYTES, MOST_STACK_BYTES = 1024, 65528 - 1024
+
+
+def parse_call_graph(text: str) -> tuple[CallGraph, int]:
+    """What ``--call-graph`` was given: how user stacks are taken; bytes to be copied of each, 0: as many as suit.
 
     Raises:
         TdprofError: no such way, or a number of bytes that is none.
@@ -26,4 +30,10 @@ def parse_call_graph(text: str) -> CallGraph:
         raise TdprofError(
             f"--call-graph takes auto, fp, dwarf[,BYTES] or no, not '{text}'", hint="--call-graph auto", status=2
         )
-    return CallGraph(name)
+    if size and not LEAST_STACK_BYTES <= int(size) <= MOST_STACK_BYTES:
+        raise TdprofError(
+            f"--call-graph dwarf copies {LEAST_STACK_BYTES} to {MOST_STACK_BYTES} bytes of a stack, not {size}",
+            hint="--call-graph dwarf,16384",
+            status=2,
+        )
+    return CallGraph(name), -(-int(size or 0) // 8) * 8

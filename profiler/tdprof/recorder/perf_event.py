@@ -97,6 +97,8 @@ class PerfEventAttr(ctypes.Structure):
     use_clockid: int
     build_id: int
     wakeup_watermark: int
+    sample_regs_user: int
+    sample_stack_user: int
     config1: int
     config2: int
     config3: int

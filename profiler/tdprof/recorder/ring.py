@@ -48,7 +48,23 @@ class PerfRing:
         """The records that came since the last look; they stay in the ring."""
         head = self._words[_DATA_HEAD]
         start, self._looked = max(self._looked, self._words[_DATA_TAIL]), head
-        first, size = start % self.data_bytes, head - start
+        return self._between(start, head)
+
+    def peek(self) -> bytes:
+        """All that has not been drained; it stays in the ring."""
+        return self._between(self._words[_DATA_TAIL], self._words[_DATA_HEAD])
+
+    def take(self, seen: Callable[[bytes], None] | None = None) -> bytes:
+        """Remove all complete records; ``seen`` is called with those that were not looked at, before they go."""
+        new = self.look()
+        if seen:
+            seen(new)
+        data = self._between(self._words[_DATA_TAIL], self._looked)
+        self._words[_DATA_TAIL] = self._looked
+        return data
+
+    def _between(self, start: int, end: int) -> bytes:
+        first, size = start % self.data_bytes, end - start
         return bytes(self._data[first : first + size]) + bytes(self._data[: max(0, first + size - self.data_bytes)])
 
     def drain(self, out_fd: int, seen: Callable[[bytes], None] | None = None) -> int:
@@ -174,6 +190,12 @@ class BpfRing:
         self._data.release()
         self._consumer_map.close()
         self._producer_map.close()
+
+
+def write_all(out_fd: int, data: memoryview) -> None:
+    """Write all of it."""
+    while data:
+        data = data[os.write(out_fd, data) :]
 
 
 def write_ring(out_fd: int, data: memoryview, start: int, size: int) -> None:

@@ -19,6 +19,8 @@ from tdprof.model.losses import NOT_FOLLOWED, Losses
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf import sampler as bpf_sampler
 from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
+from tdprof.recorder.call_graph import CallGraph
+from tdprof.recorder.chain_source import ChainSource
 from tdprof.recorder.first_files import files_of_command
 from tdprof.recorder.following import choose_target
 from tdprof.recorder.held_programs import HeldPrograms
@@ -29,12 +31,14 @@ from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.replaced_mappings import ReplacedMappings
+from tdprof.recorder.ring_walk import RingWalker, can_walk, copied_bytes
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import Rate, SamplingTarget, processes_of, threads_of
 from tdprof.recorder.unwinding import Unwinding, start_unwinding
 from tdprof.recorder.workload import Workload, check_command
+from tdprof.unwind.tables import TableCache
 
 DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
 # Where groups take turns, what one did not see is judged by how unlike each other its moments were.
@@ -76,13 +80,13 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         stack.callback(attempt.close)
         host = describe_host()
         sampler, rung, reason = attempt.finish(choice)
-        unwinding = None
         if sampler:
             stack.enter_context(sampler)
-            unwinding = start_unwinding(sampler)
-            if unwinding:
-                stack.enter_context(unwinding)
-            if unwinding and options.command:
+        walker = RingWalker() if sampler is None and can_walk(options.call_graph, together) else None
+        unwinding = start_unwinding(sampler) if sampler else Unwinding(walker, None, TableCache()) if walker else None
+        if unwinding:
+            stack.enter_context(unwinding)
+            if options.command:
                 unwinding.prepare_files(files_of_command(options.command))
         programs = sampler.programs if sampler else None
 
@@ -91,11 +95,16 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         if control:
             rates = [Rate(period=period) for period in control.periods]
 
+        suitable = options.stack_bytes or copied_bytes(rates[0], together)
+        chains = ChainSource(suitable if walker else 0, is_leaf_only=options.call_graph is CallGraph.NONE)
+
         def attach(target: SamplingTarget, groups: list[list[int]] | None) -> AttachedEvents:
             # Who ran when, for SPE records that no context packet names the thread of: the kernel swaps the events of
             # tasks that inherited the same ones instead of stopping them, so a buffer's records may be of many tasks.
             has_switches = options.spe is not None
-            return AttachedEvents(choice.events, target, rates, cpus, programs, groups, has_switches=has_switches)
+            return AttachedEvents(
+                choice.events, target, rates, cpus, programs, groups, has_switches=has_switches, call_graph=chains
+            )
 
         target = choose_target(options, workload, sampler, choice.events)
         attached = first.enter_context(attach(target, passes[0]))
@@ -118,6 +127,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             end_monotonic_ns=time.monotonic_ns(),
             losses=Losses(),
             record_ids=attached.record_ids(),
+            stack_bytes=chains.stack_bytes,
             notes=[
                 *options.notes,
                 *choice.notes,
@@ -132,7 +142,19 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         if signals.received is not None:
             raise TdprofError("interrupted before recording began", status=128 + signals.received)
         run = _Run(
-            options, target, folder, manifest, attached, sampler, spe, spool, workload, signals, control, unwinding
+            options,
+            target,
+            folder,
+            manifest,
+            attached,
+            sampler,
+            spe,
+            spool,
+            workload,
+            signals,
+            control,
+            unwinding,
+            walker,
         )
         options.on_pass(1, len(passes))
         run.start()
@@ -209,6 +231,7 @@ class _Run:
     signals: StopSignals
     control: PeriodControl | None
     unwinding: Unwinding | None
+    walker: RingWalker | None
     cpus: CpuFollower | None = None
     is_stopping: bool = False
     snapshot: SnapshotThread | None = None
@@ -315,6 +338,7 @@ class _Run:
                 *idle_groups(self.manifest.topdown, totals),
                 *(self.unwinding.notes() if self.unwinding else ()),
                 *(self.sampler.lost_copies() if self.sampler else ()),
+                *(self.walker.notes() if self.walker else ()),
                 *(self.cpus.notes() if self.cpus else []),
                 *([failure.message] if failure else []),
             ],
@@ -421,7 +445,9 @@ class _Run:
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
 
     def _drain_rings(self) -> None:
-        self.attached.drain(self.spool, lambda records: self.held.look([records]))
+        self.attached.drain(self.spool, lambda records: self.held.look([records]), self.walker)
+        if self.unwinding and self.walker and self.walker.has_questions:
+            self.unwinding.answer()  # now: who is asked for may end in a moment
         if self.spe:
             self.spe.drain(self.spool)
             if not self.is_stopping:

@@ -8,22 +8,19 @@ import contextlib
 import itertools
 import os
 import select
-import struct
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.sampler import BpfSampler
-from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent, UnwindArrays, covered
+from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent
 from tdprof.recorder.host import read_text
-from tdprof.recorder.ring import BpfRing
 from tdprof.unwind.tables import TableCache, TableWorker, identity_of
 
 _PROC = Path("/proc")
-_QUESTION = struct.Struct("<IIII")  # the ring's header, struct missing_mapping
 # A process that goes on asking has nothing new to be found so often.
 _ASK_AGAIN_S = 0.1
 # A worker that is longer at one file is held up by it (a file system in user space), and is ended.
@@ -61,10 +58,35 @@ class _Line(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """A file's table in the arrays."""
+    """A file's table where walkers find it."""
 
     table: bytes  # its beginning, which says what it covers
-    first_bucket: int
+    place: int
+
+
+class Walker(Protocol):
+    """What walks user stacks, and is told how."""
+
+    def place(self, table: bytes) -> int | None:
+        """Add a checked table; returns its place, None if there can be no room."""
+
+    def extent(self, table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent | None:
+        """The part of a mapping that a table, of which the beginning is given, covers."""
+
+    def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
+        """Say what a process has mapped from now on (sorted, without overlap); False if there is no room for it."""
+
+    def answer(self, pid: int) -> None:
+        """Let it ask again about a process of which nothing new was found."""
+
+    def has(self, pid: int) -> bool:
+        """Whether it knows mappings of a process; it forgets them at exec."""
+
+    def release(self, pid: int) -> None:
+        """A process has ended."""
+
+    def take_questions(self) -> set[int]:
+        """Processes that it has asked for."""
 
 
 class _Batch:
@@ -97,21 +119,20 @@ class Unwinding:
     """The recorder's part of unwinding. Use as a context manager.
 
     Args:
-        arrays: what the programs read.
-        questions: the ring in which they ask.
-        questions_fd: its map, readable when they have asked.
+        walker: what walks stacks: the BPF programs, or the recorder itself.
+        questions_fd: readable when it has asked; None: who calls it sees to that.
         cache: where tables of files are kept.
 
     Attributes:
-        without_room: tables and processes for which the arrays had no room.
+        without_room: tables and processes for which the walker had no room.
     """
 
-    def __init__(self, arrays: UnwindArrays, questions: BpfRing, questions_fd: int, cache: TableCache) -> None:
+    def __init__(self, walker: Walker, questions_fd: int | None, cache: TableCache) -> None:
         self.without_room = 0
         self._ready = select.epoll()
-        self._ready.register(questions_fd, select.EPOLLIN)
-        self._arrays = arrays
-        self._questions = questions
+        if questions_fd is not None:
+            self._ready.register(questions_fd, select.EPOLLIN)
+        self._walker = walker
         self._cache = cache
         self._files: dict[_FileKey, _Placed | StackEnd] = {}
         self._placed: dict[bytes, _Placed] = {}  # by the file's identity
@@ -152,9 +173,8 @@ class Unwinding:
         self._start_batch()
 
     def answer(self) -> None:
-        """Look at what the programs have asked for, and at what tables have come."""
-        data = self._questions.take()
-        for pid in {pid for _, _, pid, _ in _QUESTION.iter_unpack(data)}:
+        """Look at what the walker has asked for, and at what tables have come."""
+        for pid in self._walker.take_questions():
             if not self._refresh(pid):
                 self._unanswered[pid] = time.monotonic() + _ASK_AGAIN_S
         told: set[int] = set()
@@ -170,7 +190,7 @@ class Unwinding:
         for pid in [pid for pid, when in self._unanswered.items() if when <= now]:
             del self._unanswered[pid]
             if (_PROC / str(pid)).exists():
-                self._arrays.answer(pid)
+                self._walker.answer(pid)
             else:
                 self._forget(pid)
         if self._batch and self._batch.stuck_at <= now:
@@ -239,15 +259,15 @@ class Unwinding:
 
     def _forget(self, pid: int) -> None:
         self._known.pop(pid, None)
-        self._arrays.release(pid)
+        self._walker.release(pid)
 
     def _refresh(self, pid: int) -> bool:
         """Whether there was something new to publish."""
         extents = self._extents(pid)
         # The programs forget a process at exec; then even what is known is new to them.
-        if not extents or (extents == self._known.get(pid) and self._arrays.has(pid)):
+        if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
             return False
-        if not self._arrays.publish(pid, extents):
+        if not self._walker.publish(pid, extents):
             self.without_room += 1
             return False
         self._known[pid] = extents
@@ -273,9 +293,8 @@ class Unwinding:
         elif line.is_file:
             placed = self._files.get(line.key, StackEnd.NO_TABLE)
         if isinstance(placed, _Placed):
-            if part := covered(placed.table, line.start, line.end, line.file_offset):
-                start, end, bucket = part
-                return Extent(start, end - start, placed.first_bucket + bucket, 0)
+            if covered := self._walker.extent(*placed, line.start, line.end, line.file_offset):
+                return covered
             placed = StackEnd.NO_UNWIND_INFO
         return Extent(line.start, line.end - line.start, 0, placed)
 
@@ -299,7 +318,7 @@ class Unwinding:
         """Place a table, one of several copies of a file once."""
         identity = identity_of(table)
         if identity not in self._placed:
-            first = self._arrays.place(table)
+            first = self._walker.place(table)
             if first is None:
                 self.without_room += 1
                 return StackEnd.NO_TABLE
@@ -309,9 +328,9 @@ class Unwinding:
 
 def start_unwinding(sampler: BpfSampler) -> Unwinding | None:
     """None where the programs do not unwind by tables."""
-    if sampler.arrays is None or sampler.questions is None:
+    if sampler.arrays is None:
         return None
-    return Unwinding(sampler.arrays, sampler.questions, sampler.questions_fd, TableCache())
+    return Unwinding(sampler.arrays, sampler.questions_fd, TableCache())
 
 
 def _executable_lines(maps: str) -> Iterator[_Line]:

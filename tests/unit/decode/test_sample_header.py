@@ -52,7 +52,7 @@ def test_copies_of_stacks(layout: dict[str, int]) -> None:
     assert [layout[f"stack_copy.{name}"] for name in ("identity", "time_ns", "pid", "registers")] == [0, 8, 16, 24]
     assert layout["stack_copy.stack"] == bpf_copies.HEADER_BYTES
     assert layout["COPIED_REGISTERS"] == bpf_copies.REGISTERS
-    assert layout["MOST_COPIES"] == unwind_arrays._MOST_COPIES
+    assert layout["MOST_COPIES"] == unwind_arrays.MOST_COPIES
 
 
 def test_ends_of_stacks_have_the_same_numbers_and_words() -> None:

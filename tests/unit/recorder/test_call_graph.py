@@ -15,20 +15,27 @@ from tdprof.report.summary import facts
 @pytest.mark.parametrize(
     ("text", "way"),
     [
-        ("auto", CallGraph.AUTO),
-        ("fp", CallGraph.FRAME_POINTERS),
-        ("dwarf", CallGraph.DWARF),
-        ("dwarf,16384", CallGraph.DWARF),
-        ("no", CallGraph.NONE),
+        ("auto", (CallGraph.AUTO, 0)),
+        ("fp", (CallGraph.FRAME_POINTERS, 0)),
+        ("dwarf", (CallGraph.DWARF, 0)),
+        ("dwarf,16384", (CallGraph.DWARF, 16384)),
+        ("dwarf,1025", (CallGraph.DWARF, 1032)),
+        ("no", (CallGraph.NONE, 0)),
     ],
 )
-def test_perfs_words(text: str, way: CallGraph) -> None:
-    assert parse_call_graph(text) is way
+def test_perfs_words(text: str, way: tuple[CallGraph, int]) -> None:
+    assert parse_call_graph(text) == way
 
 
 @pytest.mark.parametrize("text", ["", "lbr", "dwarf,", "dwarf,x", "fp,1", "dwarf,-1", "dwarf,1,2"])
 def test_other_words_are_refused(text: str) -> None:
     with pytest.raises(TdprofError, match="--call-graph takes"):
+        parse_call_graph(text)
+
+
+@pytest.mark.parametrize("text", ["dwarf,0", "dwarf,512", "dwarf,65528"])
+def test_as_many_bytes_as_a_record_has_room_for(text: str) -> None:
+    with pytest.raises(TdprofError, match="copies 1024 to 64504 bytes"):
         parse_call_graph(text)
 
 

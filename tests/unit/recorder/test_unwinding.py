@@ -27,12 +27,8 @@ class Arrays:
         self.placed.append(table)
         return len(self.placed)
 
-
-class Questions:
-    """Nothing is asked."""
-
-    def take(self) -> bytes:
-        return b""
+    def take_questions(self) -> set[int]:
+        return set()
 
 
 @pytest.fixture
@@ -46,7 +42,7 @@ def recorder(arrays: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     reader, writer = os.pipe()
     cache = tables.TableCache(cache_folder("unwind"))
     before = set(os.listdir("/proc/self/fd"))
-    with unwinding.Unwinding(cast(Any, arrays), cast(Any, Questions()), reader, cache) as found:
+    with unwinding.Unwinding(cast(Any, arrays), reader, cache) as found:
         yield found
     assert set(os.listdir("/proc/self/fd")) == before
     os.close(reader)

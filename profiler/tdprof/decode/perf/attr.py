@@ -7,19 +7,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tdprof.decode.perf.layout import RecordLayout
-from tdprof.linux.perf_abi import ATTR_FLAGS, SampleType
+from tdprof.linux.perf_abi import ATTR_FLAGS, PC_REGISTER, WALK_REGISTERS, SampleType
 
 SMALLEST_ATTR = 64  # PERF_ATTR_SIZE_VER0
 
 _FLAG_BITS = {name: bit for bit, name in enumerate(ATTR_FLAGS)}
-
-_PC_REGISTER = {"aarch64": 32, "arm64": 32, "x86_64": 8, "i686": 8, "i386": 8}  # asm/perf_regs.h
-# The same numbers, in the order of unwind.walk: x86-64's as DWARF counts them; x29, x30, sp and pc.
-_WALK_REGISTERS = {
-    "x86_64": (0, 3, 2, 1, 4, 5, 6, 7, *range(16, 24), 8),
-    "aarch64": (29, 30, 31, 32),
-    "arm64": (29, 30, 31, 32),
-}
 
 
 class PmuType(IntEnum):
@@ -119,8 +111,8 @@ class Attr:
             sample_regs_intr=self.sample_regs_intr,
             sample_id_all=self.has_flag("sample_id_all"),
             fixed_period=0 if has_period or self.is_frequency else self.sample_period,
-            user_pc_register=_PC_REGISTER.get(arch, -1),
-            walk_registers=_WALK_REGISTERS.get(arch, ()),
+            user_pc_register=PC_REGISTER.get(arch, -1),
+            walk_registers=WALK_REGISTERS.get(arch, ()),
             ids=self.ids,
         )
 

@@ -17,7 +17,8 @@ from tdprof.native.perf_records import PerfChains
 from tdprof.unwind.walk import Walked
 
 FIRST_WALKED = -2
-# What the walk says of a stack: one word in front of its addresses, so that stacks found in different ways differ.
+# What the walk says of a stack: one word in front of its addresses, so that stacks found in different ways differ. As
+# struct ring_walk_head of profiler/native/ring_walk.h.
 _HEAD = np.dtype([("end", "u1"), ("guessed_from", "u1"), ("by_table", "<u2"), ("by_fp", "<u2"), ("by_lr", "<u2")])
 
 Walk = Callable[[U32, U64, Copies], Walked]  # pid and time of the samples, their stacks
@@ -35,6 +36,9 @@ class WalkedStacks:
         assert library is not None, "stacks are walked in compiled code"
         self._table = ChainTable(library, PerfChains())
         self._walk = walk
+
+    def __len__(self) -> int:
+        return len(self._table.chains())
 
     def replace(self, samples: Samples, copies: Copies) -> None:
         """Give each sample with a copied stack the chain that is found in it."""
@@ -57,13 +61,19 @@ class WalkedStacks:
             numbers: int64[n], rising, from 0.
         """
         chains = self._table.chains()
-        head = chains.frames[chains.offsets[numbers].astype(np.int64)].view(_HEAD)
-        lengths = (chains.offsets[numbers + 1] - chains.offsets[numbers]).astype(np.int64) - 1
-        walk = np.zeros(len(numbers), WALK)
-        walk["depth"] = lengths
-        for name in _HEAD.names or ():
-            walk[name] = head[name]
+        walk, lengths = walks_of(chains, numbers)
         return walk, lengths, chains
+
+
+def walks_of(chains: Chains, numbers: I64) -> tuple[NDArray[np.void], I64]:
+    """How chains with a head, by number, were found (``WALK``), and their lengths without it."""
+    head = chains.frames[chains.offsets[numbers].astype(np.int64)].view(_HEAD)
+    lengths = (chains.offsets[numbers + 1] - chains.offsets[numbers]).astype(np.int64) - 1
+    walk = np.zeros(len(numbers), WALK)
+    walk["depth"] = lengths
+    for name in _HEAD.names or ():
+        walk[name] = head[name]
+    return walk, lengths
 
 
 def _heads(walked: Walked) -> U64:

@@ -249,7 +249,6 @@ class BpfSampler:
     Attributes:
         programs: one for each event.
         arrays: what unwinding needs; None where user stacks are walked along frame pointers, or not at all.
-        questions: the ring in which the programs ask for mappings, likewise.
         notes: what the user should know of how stacks are taken.
     """
 
@@ -259,7 +258,6 @@ class BpfSampler:
         self._object = found
         self.programs = [programs[f"sample_{event}"] for event in range(events)]
         self.arrays: UnwindArrays | None = None
-        self.questions: BpfRing | None = None
         self.notes: list[str] = []
         self._maps = maps
         self._sizes = sizes
@@ -296,8 +294,8 @@ class BpfSampler:
                 self.notes.append(f"stacks: frame pointers only, so callers may be missing ({reason})")
                 return
             self._closing.push(on_failure.pop_all())
-        self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge)
-        self.questions = self._closing.enter_context(BpfRing(self._maps["missing"], _QUESTIONS_BYTES))
+        questions = self._closing.enter_context(BpfRing(self._maps["missing"], _QUESTIONS_BYTES))
+        self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge, questions)
         for switch in (ACTIVE_WALK, ACTIVE_COPY):
             bpf_maps.update_u32(self._maps["active"], switch, 1)
 

@@ -14,12 +14,14 @@ from typing import NamedTuple, Protocol
 
 from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_map
+from tdprof.recorder.ring import BpfRing
 
 PAGE_BYTES = 4096  # of an element of the three arrays
 _MOST_RULES = 65536
 RULE_PAGES = _MOST_RULES * 8 // PAGE_BYTES
 _MAPPING = struct.Struct("<QQII")  # struct sample_mapping
 _SPACE = struct.Struct("<IIIIII")  # struct address_space
+_QUESTION = struct.Struct("<IIII")  # the ring's header, struct missing_mapping
 MOST_MAPPINGS = 4096  # of one process that a search finds, as `find_mapping` in bpf/walk.h
 TABLE_BEGINNING_BYTES = 120 + 16 * 24  # struct unwind_header and the segments: all that `covered` reads
 _TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<II"), 28  # buckets, rows of struct unwind_header
@@ -29,7 +31,7 @@ MOST_TABLE_BYTES = 128 << 20
 _GRACE_S = 0.5
 # Stacks of a process that the programs copy for want of a table or mapping: what MOST_COPIES of bpf/sample.h says, and
 # where nothing new was found a few, since then there may never be any.
-_MOST_COPIES, _COPIES_AFTER_NOTHING_NEW = 1024, 8
+MOST_COPIES, COPIES_AFTER_NOTHING_NEW = 1024, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,9 @@ class Extent(NamedTuple):
 
     start: int
     size: int
-    first_bucket: int
+    place: int  # of its rules, as the walker counts: in the arrays the first bucket
     otherwise: int
+    file_offset: int = 0
 
 
 class _Session(ctypes.Structure):
@@ -128,9 +131,11 @@ class UnwindArrays:
         maps: descriptors by name; those of tables change with `enlarge`.
         sizes: with which the maps were created.
         enlarge: makes room for more tables.
+        questions: the ring in which the programs ask for mappings.
     """
 
-    def __init__(self, maps: Mapping[str, int], sizes: ArraySizes, enlarge: Enlarge) -> None:
+    def __init__(self, maps: Mapping[str, int], sizes: ArraySizes, enlarge: Enlarge, questions: BpfRing) -> None:
+        self._questions = questions
         self._maps = maps
         self._sizes = sizes
         self._enlarge = enlarge
@@ -150,6 +155,17 @@ class UnwindArrays:
         if first is None and self._make_room(*_TABLE_COUNTS.unpack_from(table, _TABLE_COUNTS_AT)):
             first = self._append(table)
         return first
+
+    def extent(self, table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent | None:
+        """The part of a mapping that a table covers, of which the beginning is given."""
+        if part := covered(table, start, end, file_offset):
+            start, end, bucket = part
+            return Extent(start, end - start, place + bucket, 0)
+        return None
+
+    def take_questions(self) -> set[int]:
+        """Processes of which the programs have met an address that they do not know."""
+        return {pid for _, _, pid, _ in _QUESTION.iter_unpack(self._questions.take())}
 
     def _make_room(self, buckets: int, rows: int) -> bool:
         """At least twice what there is, so that a program with many files does not do this for each of them."""
@@ -215,9 +231,9 @@ class UnwindArrays:
         size = -(-self._sizes.mappings * _MAPPING.size // mmap.PAGESIZE) * mmap.PAGESIZE
         with mmap.mmap(self._maps["mappings"], size) as area:
             for number, extent in enumerate(extents, first):
-                _MAPPING.pack_into(area, number * _MAPPING.size, *extent)
+                _MAPPING.pack_into(area, number * _MAPPING.size, *extent[:4])
         try:
-            self._update(pid, first, len(extents), copies_left=_MOST_COPIES)
+            self._update(pid, first, len(extents), copies_left=MOST_COPIES)
         except OSError:
             self._extents.give_back(first, len(extents))
             return False
@@ -229,7 +245,7 @@ class UnwindArrays:
         """Let the programs ask again about a process of which nothing new was found."""
         first, count = self._of_process.get(pid, (0, 0))
         with contextlib.suppress(OSError):
-            self._update(pid, first, count, copies_left=_COPIES_AFTER_NOTHING_NEW)
+            self._update(pid, first, count, copies_left=COPIES_AFTER_NOTHING_NEW)
 
     def has(self, pid: int) -> bool:
         """Whether the programs know mappings of a process; they forget it at exec."""

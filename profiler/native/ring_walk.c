@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Perf's records with copied user stacks into records with call chains, while a recording runs. */
+#include "ring_walk.h"
+
+#include <linux/perf_event.h>
+#include <string.h>
+
+#include "perf_cursor.h"
+#include "unwind.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define HEADER_BYTES 8
+#define MISC_COMM_EXEC (1 << 13) /* PERF_RECORD_MISC_COMM_EXEC */
+
+/* A sample: identifier, ip, pid and tid, time, cpu, period; chain; user registers; user stack. */
+enum { TID_AT = HEADER_BYTES + 16, TIME_AT = TID_AT + 8, CHAIN_AT = TIME_AT + 24 };
+
+struct sample {
+	const uint8_t *record, *chain, *registers, *stack;
+	uint64_t size, chain_count, stack_bytes;
+};
+
+static struct ring_space *find_space(const struct ring_walk *walk, uint32_t pid)
+{
+	uint32_t low = 0, high = walk->space_count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (walk->spaces[middle].pid < pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < walk->space_count && walk->spaces[low].pid == pid ? &walk->spaces[low] : NULL;
+}
+
+static void ask(struct ring_walk *walk, struct ring_space *space, uint32_t pid)
+{
+	if (space != NULL) {
+		if (space->is_asked)
+			return;
+		space->is_asked = 1;
+	}
+	for (uint32_t i = 0; i < walk->asked_count; i++)
+		if (walk->asked[i] == pid)
+			return;
+	if (walk->asked_count < walk->asked_capacity)
+		walk->asked[walk->asked_count++] = pid;
+}
+
+EXPORT void tdprof_ring_forget(struct ring_walk *walk, const uint8_t *data, uint64_t size)
+{
+	for (uint64_t at = 0; size - at >= HEADER_BYTES;) {
+		const uint8_t *record = data + at;
+		uint32_t type = load32(record, false);
+		uint64_t bytes = load16(record + 6, false);
+		bool is_exec = type == PERF_RECORD_COMM && load16(record + 4, false) & MISC_COMM_EXEC;
+
+		if (bytes < HEADER_BYTES || bytes > size - at)
+			return;
+		at += bytes;
+		if ((!is_exec && type != PERF_RECORD_EXIT) || bytes < HEADER_BYTES + 24)
+			continue;
+		/* pid first in both. An exit: pid, ppid, tid, ptid, time; what all end with: …, time, cpu, identifier. */
+		struct ring_space *space = find_space(walk, load32(record + 8, false));
+
+		if (space == NULL || (!is_exec && load32(record + 16, false) != space->pid))
+			continue;
+		uint64_t time_ns = load64(record + bytes - 24, false);
+
+		if (time_ns <= space->begin_ns)
+			continue; /* a record that was looked at before */
+		space->begin_ns = time_ns;
+		space->mapping_count = 0;
+		space->is_asked = 0;
+	}
+}
+
+/* False: it has another form, or its stack was not copied. */
+static bool parse_sample(const struct ring_walk *walk, const uint8_t *record, uint64_t bytes, struct sample *sample)
+{
+	struct cursor c = { record + CHAIN_AT, record + bytes, false, bytes < CHAIN_AT };
+	uint64_t filled;
+
+	if (c.failed)
+		return false;
+	sample->record = record;
+	sample->size = bytes;
+	sample->chain_count = take64(&c);
+	if (sample->chain_count > left(&c) / 8)
+		return false;
+	sample->chain = take(&c, 8 * sample->chain_count);
+	if (take64(&c) != PERF_SAMPLE_REGS_ABI_64)
+		return false;
+	sample->registers = take(&c, 8 * (uint64_t)walk->register_count);
+	sample->stack_bytes = take64(&c);
+	if (sample->stack_bytes == 0)
+		return false;
+	sample->stack = take(&c, sample->stack_bytes);
+	filled = take64(&c); /* how much of it the kernel could read */
+	if (filled < sample->stack_bytes)
+		sample->stack_bytes = filled;
+	return !c.failed;
+}
+
+/* Returns the depth; `head` is as in the header. */
+static uint32_t walk_sample(const struct ring_walk *walk, const struct ring_space *space, const struct sample *sample,
+			    uint64_t *addresses, struct ring_walk_head *head)
+{
+	uint64_t registers[UNWIND_X86_64_WORDS] = { 0 }, stack_start = 0;
+	uint32_t number = 0, stack_bytes = (uint32_t)sample->stack_bytes, depth = 0;
+	uint32_t first_mapping[2] = { 0, space->mapping_count };
+	uint16_t methods[UNWIND_METHODS], guessed_from;
+	struct unwind_samples samples = { registers, &number, &stack_start, &stack_bytes, sample->stack, stack_bytes, 1,
+					  1, walk->machine, RING_WALK_FRAMES };
+	struct unwind_world world = { first_mapping, space->mappings, walk->tables, 1, walk->table_count };
+	struct unwind_stacks out = { addresses, RING_WALK_FRAMES, &depth, &head->end, methods, &guessed_from };
+
+	for (uint32_t i = 0; i < UNWIND_X86_64_WORDS; i++)
+		if (walk->places[i] >= 0 && (uint32_t)walk->places[i] < walk->register_count)
+			registers[i] = load64(sample->registers + 8 * (uint64_t)walk->places[i], false);
+	tdprof_unwind_walk(&samples, &world, &out);
+	head->guessed_from = (uint8_t)guessed_from;
+	head->by_table = methods[UNWIND_BY_TABLE];
+	head->by_fp = methods[UNWIND_BY_FP];
+	head->by_lr = methods[UNWIND_BY_LR];
+	return depth;
+}
+
+static uint8_t *put64(uint8_t *out, uint64_t word)
+{
+	memcpy(out, &word, 8);
+	return out + 8;
+}
+
+/* The record with a call chain; returns its bytes, 0 where it would be larger than before. */
+static uint64_t put_sample(const struct sample *sample, const struct ring_walk_head *head, const uint64_t *addresses,
+			   uint32_t depth, uint8_t *out)
+{
+	uint64_t chain_count = sample->chain_count + 2 + depth, bytes = CHAIN_AT + 8 + 8 * chain_count + 16;
+	uint16_t size = (uint16_t)bytes;
+	uint8_t *at = out + CHAIN_AT;
+
+	if (bytes > sample->size)
+		return 0;
+	memcpy(out, sample->record, CHAIN_AT);
+	memcpy(out + 6, &size, sizeof(size));
+	at = put64(at, chain_count);
+	memcpy(at, sample->chain, 8 * sample->chain_count);
+	at = put64(at + 8 * sample->chain_count, PERF_CONTEXT_USER);
+	memcpy(at, head, 8);
+	memcpy(at + 8, addresses, 8 * (uint64_t)depth);
+	at = put64(at + 8 + 8 * (uint64_t)depth, PERF_SAMPLE_REGS_ABI_NONE);
+	put64(at, 0); /* bytes of stack */
+	return bytes;
+}
+
+/* Returns the bytes of the record that takes the sample's place, 0: it stays as it is. */
+static uint64_t replace_sample(struct ring_walk *walk, const struct sample *sample, uint8_t *out)
+{
+	uint32_t pid = load32(sample->record + TID_AT, false);
+	struct ring_space *space = find_space(walk, pid);
+	bool is_known = space != NULL && space->mapping_count && load64(sample->record + TIME_AT, false) >= space->begin_ns;
+	struct ring_space nothing = { .pid = pid };
+	uint64_t addresses[RING_WALK_FRAMES], bytes;
+	struct ring_walk_head head;
+	uint32_t depth = walk_sample(walk, is_known ? space : &nothing, sample, addresses, &head);
+	bool is_lost = head.end == UNWIND_END_NO_MAPPING && !head.guessed_from;
+
+	if (is_lost)
+		ask(walk, space, pid);
+	if (is_lost || head.end == UNWIND_END_NO_TABLE) {
+		/* Of a process that is not known at all only the bytes of the recording are limited. */
+		if ((space == NULL || space->copies_left) && walk->copied_bytes_left >= sample->size) {
+			if (space != NULL)
+				space->copies_left--;
+			walk->copied_bytes_left -= sample->size;
+			walk->copied++;
+			return 0;
+		}
+		walk->not_copied++;
+	}
+	bytes = put_sample(sample, &head, addresses, depth, out);
+	walk->walked += bytes != 0;
+	return bytes;
+}
+
+EXPORT uint64_t tdprof_ring_walk(struct ring_walk *walk, const uint8_t *data, uint64_t size, uint8_t *out)
+{
+	uint64_t at = 0, used = 0;
+
+	while (size - at >= HEADER_BYTES) {
+		const uint8_t *record = data + at;
+		uint64_t bytes = load16(record + 6, false), written = 0;
+		struct sample sample;
+
+		if (bytes < HEADER_BYTES || bytes > size - at)
+			break;
+		if (load32(record, false) == PERF_RECORD_SAMPLE && parse_sample(walk, record, bytes, &sample))
+			written = replace_sample(walk, &sample, out + used);
+		if (written == 0) {
+			memcpy(out + used, record, bytes);
+			written = bytes;
+		}
+		used += written;
+		at += bytes;
+	}
+	/* The kernel writes no such thing; who reads the spool says what is damaged. */
+	memcpy(out + used, data + at, size - at);
+	return used + size - at;
+}

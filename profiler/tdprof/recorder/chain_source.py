@@ -1,0 +1,37 @@
+"""What the samples of the ring-buffer rung say of their callers, and how perf is asked for it."""
+
+import platform
+from dataclasses import dataclass
+
+from tdprof.linux.perf_abi import WALK_REGISTERS, SampleType
+from tdprof.recorder.perf_event import PerfEventAttr
+
+SIDE_BAND_SAMPLE_TYPE = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME | SampleType.CPU
+RING_SAMPLE_TYPE = SIDE_BAND_SAMPLE_TYPE | SampleType.IP | SampleType.PERIOD | SampleType.CALLCHAIN
+COPIED_STACK = SampleType.REGS_USER | SampleType.STACK_USER
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSource:
+    """What samples in a ring buffer say of their callers.
+
+    Attributes:
+        stack_bytes: so much of the user stack is copied, with the registers that a walk begins with; 0: the kernel
+            walks along frame pointers.
+        is_leaf_only: nothing is said.
+    """
+
+    stack_bytes: int = 0
+    is_leaf_only: bool = False
+
+    def ask_for(self, attr: PerfEventAttr) -> None:
+        """Set what an event's samples hold; ``exclude_callchain_kernel`` says already whether it samples the kernel."""
+        attr.sample_type = RING_SAMPLE_TYPE | (COPIED_STACK if self.stack_bytes else 0)
+        attr.exclude_callchain_user = self.stack_bytes > 0 or self.is_leaf_only
+        attr.exclude_callchain_kernel |= self.is_leaf_only
+        attr.sample_stack_user = self.stack_bytes
+        if self.stack_bytes:
+            attr.sample_regs_user = sum(1 << number for number in WALK_REGISTERS[platform.machine()])
+
+
+BY_FRAME_POINTERS = ChainSource()
