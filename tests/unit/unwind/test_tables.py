@@ -84,6 +84,12 @@ def test_gaps_say_nothing_and_long_ones_guess():
     assert table.counts[3] == 2
 
 
+def test_a_short_end_of_a_segment_is_no_padding():
+    table = build(frames((TEXT, 0x10, b"")), size=0x19)  # .fini is nine bytes
+    assert table.text_at(TEXT + 0xF) == "sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 0x10) == table.text_at(TEXT + 0x18) == "none"
+
+
 def test_equal_rows_are_one():
     push_rbx = b"\x41\x83\x02" * 5  # only says where rbx is
     table = build(frames((TEXT, 0x10, push_rbx), (TEXT + 0x10, 0x10, b"")), size=0x20)
