@@ -13,6 +13,10 @@ from tdprof.cli import main as tdprof_main
 # `tools/guest/run` counts instructions as time unless told otherwise; only then are counts exact and repeatable.
 IS_COUNTED = os.environ.get("GUEST_COUNTS_INSTRUCTIONS") == "1"
 
+# A round of the workload's `hot` and `cold` takes 200,000 cycles. It and this period come into step only after
+# thousands of rounds, so that samples are spread evenly over a round.
+OUT_OF_STEP = 23_209
+
 
 def run_tdprof(*words: object, user: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
     """The real command in its own process, as root or as another user."""

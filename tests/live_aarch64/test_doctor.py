@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from live_aarch64.machine import report, run_tdprof, self_counts
+from live_aarch64.machine import OUT_OF_STEP, report, run_tdprof, self_counts
 from live_aarch64.neoverse_sim import Simulation
 
 Found = tuple[str | None, dict[str, dict[str, str]]]
@@ -69,7 +69,8 @@ def test_ordinary_user(paranoid: Callable[[int], None], workload: Path) -> None:
     paranoid(2)
     rung, _ = doctor("user")
     assert rung == "ring-buffer"
-    run_tdprof("record", "-c", 99991, "-o", folder / "b", "--", workload, "-w", "hc", "-n", 100, user="user")
+    # Half a round of the workload, or nearly, would let all samples fall on one side of its borders.
+    run_tdprof("record", "-c", OUT_OF_STEP, "-o", folder / "b", "--", workload, "-w", "hc", "-n", 60, user="user")
     found = report(folder / "b")
     counts = self_counts(found, found["events"][0]["name"])
     assert found["rung"] == "ring-buffer"

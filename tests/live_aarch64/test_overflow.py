@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from live_aarch64.machine import IS_COUNTED, report, run_tdprof, self_counts
+from live_aarch64.machine import IS_COUNTED, OUT_OF_STEP, report, run_tdprof, self_counts
 
 # Of one round of the workload's `hot` and `cold`: turns of two instructions, and a few around them.
 HOT, COLD = 150_000, 50_000
@@ -16,9 +16,8 @@ HOT, COLD = 150_000, 50_000
 # passes the border between the two within a round or two, whatever some interrupts add. Tried for every place to begin
 # at, with each sample moved by up to 500 at random: the counts are never further than four from the truth.
 IN_STEP = 49_891
-# Rounds and this period come into step only after thousands of rounds, so that samples are spread evenly over a round.
-OUT_OF_STEP = 23_209
-# So is this one, and leaves the emulator time for something else than samples of a program that never ends.
+# Spreads samples as OUT_OF_STEP does, and leaves the emulator time for something else than samples of a program that
+# never ends.
 SLOW_OUT_OF_STEP = 123_607
 # While the recorder answers what unwinding by tables asks, it runs on the other CPU, and with counted instructions the
 # sampled program's counter counts that, too.
