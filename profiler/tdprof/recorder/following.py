@@ -2,7 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.attach import counting_attr
@@ -48,6 +50,27 @@ def choose_target(
         followed |= fresh
         processes, tasks = _tasks_of(options.pids)
     return SamplingTarget(tasks, processes, is_filtered=task_filter is not None)
+
+
+def privilege_notes(command: str, target: SamplingTarget) -> Iterator[str]:
+    """What to say of a command off which the kernel takes events, as it does where a program gains privileges."""
+    path = shutil.which(command)
+    if path and not target.is_filtered and _gains_privileges(path):
+        yield (
+            f"{command} runs with other rights than the recorder's: the kernel takes the events off it and off what it "
+            "starts (record it as root, where BPF works)"
+        )
+
+
+def _gains_privileges(path: str) -> bool:
+    try:
+        status = os.stat(path)
+        has_capabilities = "security.capability" in os.listxattr(path)
+    except OSError:
+        return False
+    is_other_user = status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()
+    is_other_group = status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
+    return bool(is_other_user or is_other_group or (has_capabilities and os.geteuid() != 0))
 
 
 def _follow(task_filter: TaskFilter, tids: Sequence[int], since: Follow) -> None:

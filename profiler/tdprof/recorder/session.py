@@ -22,7 +22,7 @@ from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.chain_source import ChainSource
 from tdprof.recorder.first_files import files_of_command
-from tdprof.recorder.following import choose_target
+from tdprof.recorder.following import choose_target, privilege_notes
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import describe_host, is_in_initial_pid_namespace, online_cpus
 from tdprof.recorder.hotplug import CpuFollower
@@ -132,6 +132,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
                 *options.notes,
                 *choice.notes,
                 *target.notes(options.pids),
+                *(privilege_notes(options.command[0], target) if workload else ()),
                 *(sampler.notes if sampler else []),
                 *(spe.notes if spe else []),
             ],

@@ -55,7 +55,9 @@ def render_topdown(
     width = console.width
     lines = [*header_lines(profile, findings, unknown, width), Text(), *_program(findings, width), Text()]
     if not len(hotspots):
-        lines.append(Text("No samples: the command ran too briefly, or never ran on a CPU that was measured."))
+        lines.append(
+            Text("No samples: the command ran too briefly, never on a CPU that was measured, or as another user.")
+        )
     shown = hotspots.rows(slice(limit or None))
     shares, average = Shares(profile, shown, sort_event), metrics_of(findings.program, 0)
     rows = findings.row_of()

@@ -283,7 +283,7 @@ async function start() {
   byId("main").hidden = false;
   const page = new Page(model);
   onTheme(() => page.flame.requestDraw());
-  if (!model.whole) fail("No samples: the command ran too briefly, or never ran on a CPU that was measured.");
+  if (!model.whole) fail("No samples: the command ran too briefly, never on a CPU that was measured, or as another user.");
 }
 
 function fail(text) {

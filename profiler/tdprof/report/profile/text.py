@@ -56,7 +56,9 @@ def render_text(
             lines += prose(line, width, style="yellow")
     lines.append(Text())
     if not len(hotspots):
-        lines += prose("No samples: the command ran too briefly, or never ran on a CPU that was measured.", width)
+        lines += prose(
+            "No samples: the command ran too briefly, never on a CPU that was measured, or as another user.", width
+        )
         return as_text(console, lines)
     shown = hotspots.rows(slice(limit or None))
     is_wide = width >= WIDE_COLUMNS
