@@ -254,7 +254,8 @@ static void read_functions(struct unwind_table *table)
 		if ((section->data[at + INFO_AT] & 15) == STT_FUNC && symbol.address)
 			PUSH(table->functions, &table->budget, symbol);
 	}
-	qsort(table->functions.items, table->functions.count, sizeof(struct symbol), compare_symbols);
+	if (table->functions.count)
+		qsort(table->functions.items, table->functions.count, sizeof(struct symbol), compare_symbols);
 }
 
 void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size)
