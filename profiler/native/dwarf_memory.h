@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "hash.h"
+
 /* What all threads together may still take. */
 struct common_budget {
 	uint64_t memory; /* bytes */
@@ -108,7 +110,7 @@ struct map {
 
 static inline uint32_t map_home(const struct map *map, uint64_t key)
 {
-	return (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) & (map->size - 1);
+	return (uint32_t)hash_home(key, map->slots) & (map->size - 1);
 }
 
 static inline uint32_t map_find(const struct map *map, uint64_t key)

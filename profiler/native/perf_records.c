@@ -25,7 +25,7 @@
 enum verdict { NO, YES, UNDECIDED };
 
 static uint32_t event_of_id(const struct perf_decoder *d, uint64_t id) {
-    uint64_t slot = (id * 0x9e3779b97f4a7c15ULL >> 32) & d->id_mask; /* Fibonacci hashing, as decode/perf/records.py fills it */
+    uint64_t slot = perf_id_slot(d->ids, id) & d->id_mask;
     for (; d->ids[slot].event != NO_EVENT; slot = (slot + 1) & d->id_mask)
         if (d->ids[slot].id == id)
             return d->ids[slot].event;

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "hash.h"
+
 #define EXPORT __attribute__((visibility("default")))
 
 #define NO_EVENT UINT32_MAX /* a record whose id belongs to no known event */
@@ -163,6 +165,11 @@ struct perf_losses {
     uint64_t deferred_chains;      /* user chains the kernel put off until the return to user space */
     struct perf_damage damage[PERF_DAMAGE_KEPT]; /* the first of `malformed` */
 };
+
+/* Where the search for an id begins in a table of a power of two; decode/perf/records.py fills the table by it. */
+static inline uint64_t perf_id_slot(const struct perf_id *ids, uint64_t id) {
+    return hash_home(id, ids);
+}
 
 struct perf_decoder {
     const struct perf_layout *layouts;

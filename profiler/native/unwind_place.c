@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "hash.h"
 #include "unwind_file.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -68,11 +69,6 @@ EXPORT int tdprof_unwind_check(const uint8_t *table, uint64_t size)
 	return most < header.rules;
 }
 
-static uint32_t hash_rule(uint64_t rule)
-{
-	return (uint32_t)(rule * 0x9e3779b97f4a7c15ULL >> 32) & (RULE_SLOTS - 1);
-}
-
 /* The session's number of a rule; a slot holds it, 0 is free. */
 static uint32_t session_rule(struct unwind_session *session, const struct unwind_rule *rule)
 {
@@ -87,7 +83,9 @@ static uint32_t session_rule(struct unwind_session *session, const struct unwind
 		session->rule_count = 2;
 	}
 	memcpy(&packed, rule, sizeof(packed));
-	for (uint32_t at = hash_rule(packed);; at = (at + 1) & (RULE_SLOTS - 1)) {
+	uint32_t at = (uint32_t)hash_home(packed, session->rule_slots) & (RULE_SLOTS - 1);
+
+	for (;; at = (at + 1) & (RULE_SLOTS - 1)) {
 		uint32_t number = session->rule_slots[at];
 
 		if (number && !memcmp(&session->rules[number], rule, sizeof(*rule)))

@@ -15,9 +15,14 @@ struct spe_groups {
     uint64_t *hits;     /* rows by group */
 };
 
+/* Keys may be an attacker's, who must not know which of them meet: the table's own address is known to nobody who wrote
+ * a file before. */
 static inline uint64_t spe_group_slot(const struct spe_groups *g, uint64_t first, uint64_t second)
 {
-    uint64_t hash = (first ^ (second << 32 | second >> 32)) * 0x9e3779b97f4a7c15u;
+    const uint64_t seed = (uint64_t)(uintptr_t)g->slot;
+    const unsigned __int128 product =
+        (unsigned __int128)(first ^ 0x9e3779b97f4a7c15u ^ seed) * (second ^ 0xbb67ae8584caa73bu ^ (seed << 32 | seed >> 32));
+    const uint64_t hash = (uint64_t)product ^ (uint64_t)(product >> 64);
 
     return (hash ^ hash >> 29) & (g->slots - 1);
 }

@@ -56,7 +56,7 @@ static inline uint64_t page_key(int32_t row, unsigned kind, uint16_t cycles)
 
 static inline uint64_t page_slot(const struct spe_pages *pages, uint64_t key)
 {
-    uint64_t hash = key * 0x9e3779b97f4a7c15u;
+    uint64_t hash = (key ^ (uint64_t)(uintptr_t)pages->slot) * 0x9e3779b97f4a7c15u;
 
     return (hash ^ hash >> 29) & (pages->slots - 1);
 }

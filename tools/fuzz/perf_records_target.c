@@ -172,7 +172,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     for (uint32_t i = 0; i < 8; i++)
         ids[i] = (struct perf_id){.event = NO_EVENT};
     for (uint64_t id = 1; id <= layout_count; id++) {
-        uint64_t slot = (id * 0x9e3779b97f4a7c15ULL >> 32) & 7;
+        uint64_t slot = perf_id_slot(ids, id) & 7;
         while (ids[slot].event != NO_EVENT)
             slot = (slot + 1) & 7;
         ids[slot] = (struct perf_id){id, (uint32_t)id - 1, 0};

@@ -45,16 +45,18 @@ _COPY_COLUMNS: dict[str, type[np.generic]] = {
     "stack_bytes": np.uint32,
 }
 _ID = np.dtype([("id", "u8"), ("event", "u4"), ("pad", "u4")])
+_HASH_K1, _HASH_K2 = 0x6A09E667F3BCC909, 0xBB67AE8584CAA73B  # of profiler/native/hash.h
 
 
 def _id_table(layouts: Sequence[RecordLayout]) -> Table:
-    """An open-addressed table from id to event, at most half full, hashed as ``event_of_id`` in C does."""
+    """An open-addressed table from id to event, at most half full, hashed as ``perf_id_slot`` in C does."""
     pairs = {id_: event for event, layout in enumerate(layouts) for id_ in layout.ids}
     table = np.zeros(max(4, 1 << (2 * len(pairs)).bit_length()), _ID)
     table["event"] = NOT_RECORDED
-    mask = len(table) - 1
+    mask, address = len(table) - 1, table.ctypes.data
     for id_, event in pairs.items():
-        slot = (id_ * 0x9E3779B97F4A7C15 % 2**64 >> 32) & mask
+        product = (id_ ^ _HASH_K2 ^ address) * _HASH_K1
+        slot = (product ^ product >> 64) & mask
         while table["event"][slot] != NOT_RECORDED:
             slot = (slot + 1) & mask
         table[slot] = (id_, event, 0)
