@@ -27,7 +27,7 @@ _CHILD_SECONDS = 1
 _CHILD = """
 import resource, sys
 directory, longest, memory, seconds = sys.argv[1], *map(int, sys.argv[2:])
-resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 sys.path.append(directory)
