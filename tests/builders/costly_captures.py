@@ -19,10 +19,10 @@ from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
 
 
-def write_capture(folder: Path, **tables: pa.Table) -> None:
+def write_capture(folder: Path, *, events: int = 1, **tables: pa.Table) -> None:
     """A capture of one sample, with some tables replaced."""
-    event = EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999)
-    manifest = Manifest(HOST, ["app"], [], False, [event], Rung.RING_BUFFER, "", 0, 0, 10**9, Losses())
+    listed = [EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999)] * events
+    manifest = Manifest(HOST, ["app"], [], False, listed, Rung.RING_BUFFER, "", 0, 0, 10**9, Losses())
     write_manifest(folder, replace(manifest, state=State.COMPLETE))
     plain = {
         "samples": capture_tables.samples((1, 0, 42, 42, "app", 1, None, 1, 1)),
@@ -225,6 +225,29 @@ def files_with_a_sample_each(folder: Path, size: int) -> list[str]:
     pid = np.arange(size // 8, dtype=np.uint32) + 1
     paths = pa.array([f"/{number:x}" for number in range(len(pid))])
     write_capture(folder, mappings=_mappings_of(pid, paths), samples=_samples_of(pid, np.ones_like(pid)))
+    return _report(folder)
+
+
+@builder
+def many_events(folder: Path, size: int) -> list[str]:
+    """As many events as fit, each of which has a row and a column of its own."""
+    write_capture(folder, events=size // 150)
+    return _report(folder)
+
+
+@builder
+def as_many_events_as_are_read(folder: Path, size: int) -> list[str]:
+    """As many events as a capture may have, and functions of all of them."""
+    count = size // 16
+    addresses = np.random.default_rng(1).integers(0x1000, 1 << 40, count, np.uint64)
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(count + 1), pa.int32()), pa.array(addresses))
+    number = np.arange(count, dtype=np.uint64) + 1
+    stacks = pa.table([pa.array(number), pa.repeat(False, count), lists], names=STACKS.names)
+    samples = _samples_of(np.full(count, 42, np.uint32), number)
+    events = pa.array((number % 1024).astype(np.uint32))
+    samples = samples.set_column(SAMPLES.get_field_index("event"), SAMPLES.field("event"), events)
+    mappings = capture_tables.mappings((0, 42, 0x1000, 1 << 40, 0, "/nowhere", None))
+    write_capture(folder, events=1024, samples=samples, stacks=stacks, mappings=mappings)
     return _report(folder)
 
 

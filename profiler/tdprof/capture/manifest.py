@@ -1,7 +1,9 @@
 """capture.json: what a capture is, what was measured, on which rung, and what was lost."""
 
 import dataclasses
+import functools
 import json
+import os
 import types
 import typing
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from tdprof.model.losses import Losses
 
 # Raised whenever an older reader would misread a newer capture; added columns and keys do not raise it.
 SCHEMA_VERSION = 1
+# Notes, counts by CPU, and events of real recordings fill some kilobytes; what a report costs grows with each event.
+_MOST_BYTES, _MOST_EVENTS = 16 << 20, 1024
 
 
 class Rung(StrEnum):
@@ -130,7 +134,9 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST_FILE
     try:
         with open_own(path) as file:
-            data = json.loads(file.read())
+            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                raise TdprofError(f"{path} is not read: it is larger than {_MOST_BYTES >> 20} MiB")
+            data = json.loads(file.read(_MOST_BYTES))
     except (FileNotFoundError, NotADirectoryError) as error:
         hint = "tdprof record -o DIR -- CMD makes one"
         if not folder.exists():
@@ -153,7 +159,14 @@ def read_manifest(folder: Path) -> Manifest:
     except (TypeError, ValueError) as error:
         raise TdprofError(f"{path} is damaged: {error}") from error
     assert isinstance(manifest, Manifest)
+    if len(manifest.events) > _MOST_EVENTS:
+        raise TdprofError(f"{path} is not read: it lists {len(manifest.events):,} events, no recording has that many")
     return manifest
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _from_json(kind: Any, value: Any) -> Any:
@@ -163,10 +176,10 @@ def _from_json(kind: Any, value: Any) -> Any:
         TypeError, ValueError: naming the key.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         if not isinstance(value, dict):
             raise TypeError(f"expected an object for {getattr(kind, '__name__', kind)}")
-        hints = typing.get_type_hints(kind)
+        hints = _hints(kind)
         known = {}
         for item in dataclasses.fields(kind):
             if item.name in value:
@@ -174,7 +187,7 @@ def _from_json(kind: Any, value: Any) -> Any:
                     known[item.name] = _from_json(hints[item.name], value[item.name])
                 except (TypeError, ValueError) as error:
                     raise type(error)(f"{item.name}: {error}") from None
-        return kind(**known)  # type: ignore[operator]  # a dataclass type, as checked above
+        return kind(**known)
     if origin is list:
         if not isinstance(value, list):
             raise TypeError("expected a list")

@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tdprof.errors import TdprofError
 from tdprof.model.addresses import Unknown
 from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
-from tdprof.profile.rows import code_rows
+from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.profile.statistics import wilson_95
+
+# Values of each row and event at most: four tables of eight bytes each.
+_SPARE_CELLS, _CELLS_A_SAMPLE = 6 << 20, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +65,22 @@ def find_hotspots(profile: Profile, *, by_line: bool = False, sort_event: int = 
     Args:
         by_line: one row for each source line instead of one for each function.
         sort_event: index of the event whose self, then inclusive, values order the rows.
+
+    Raises:
+        TdprofError: so many rows of so many events that the table of all has no room in memory.
     """
     rows = code_rows(profile, by_line=by_line)
-    weight = _per_stack(profile, profile.samples.weight)
-    samples = _per_stack(profile, profile.samples.count)
-    n = len(rows)
-    all_stacks = np.arange(len(rows.leaf))
-    hotspots = Hotspots(
-        function=rows.function,
-        line=rows.line,
-        self_weight=_sum(rows.leaf, weight, all_stacks, n),
-        inclusive_weight=_sum(rows.row, weight, rows.stack, n),
-        self_samples=_sum(rows.leaf, samples, all_stacks, n),
-        inclusive_samples=_sum(rows.row, samples, rows.stack, n),
-    )
-    hotspots = hotspots.rows(_order(profile, hotspots, sort_event))
-    if not by_line:
-        hotspots.line[:] = _hottest_lines(hotspots, find_hotspots(profile, by_line=True, sort_event=sort_event))
-    return hotspots
+    if len(rows) * len(profile.events) > _SPARE_CELLS + _CELLS_A_SAMPLE * len(profile.samples.stack):
+        what = "source lines" if by_line else "functions"
+        raise TdprofError(
+            f"{len(rows):,} {what} with values of {len(profile.events):,} events are too many to add up",
+            hint="record fewer events at once, or export the stacks: tdprof export",
+        )
+    order = _order(profile, rows, sort_event)
+    function = rows.function[order]
+    line = rows.line[order] if by_line else _hottest_lines(profile, function, sort_event)
+    weights = _sums(profile, rows, profile.samples.weight, order)
+    return Hotspots(function, line, *weights, *_sums(profile, rows, profile.samples.count, order))
 
 
 def unknown_samples(profile: Profile) -> list[UnknownSamples]:
@@ -90,9 +92,10 @@ def unknown_samples(profile: Profile) -> list[UnknownSamples]:
     reason[has_stack] = profile.locations.reason[leaf]
 
     samples = np.zeros(len(Unknown) + 1, np.uint64)
-    np.add.at(samples, reason, _per_stack(profile, profile.samples.count).sum(axis=1))
+    reason_of = reason[profile.samples.stack]
+    np.add.at(samples, reason_of, profile.samples.count)
     weight = np.zeros((len(Unknown) + 1, len(profile.events)), np.uint64)
-    np.add.at(weight, reason, _per_stack(profile, profile.samples.weight))
+    np.add.at(weight, (reason_of, profile.samples.event), profile.samples.weight)
     found = [
         UnknownSamples(Unknown(i) if i < len(Unknown) else None, int(samples[i]), weight[i])
         for i in range(len(samples))
@@ -123,43 +126,46 @@ def share_half_width(share: NDArray[np.float64], profile: Profile, event: int) -
     return wilson_95(share, effective_samples(profile, event))[1]
 
 
-def _per_stack(profile: Profile, values: U64) -> U64:
-    """uint64[stacks, events]: sums of a column of the sample table."""
-    sums = np.zeros((len(profile.stacks.start) - 1, len(profile.events)), np.uint64)
-    np.add.at(sums, (profile.samples.stack, profile.samples.event), values)
-    return sums
+def _sums(profile: Profile, rows: CodeRows, values: U64, order: I64) -> tuple[U64, U64]:
+    """Self and inclusive sums of a column of the sample table: each uint64[rows, events], rows in this order."""
+    own, inclusive = (np.empty((len(rows), len(profile.events)), np.uint64) for _ in range(2))
+    by_event = np.argsort(profile.samples.event, kind="stable")
+    starts = np.searchsorted(profile.samples.event[by_event], np.arange(len(profile.events) + 1))
+    # One event after the other: stacks by events, spread over all their frames, would be the largest table of all.
+    for event in range(len(profile.events)):
+        mine = by_event[starts[event] : starts[event + 1]]
+        own_sums, inclusive_sums = _event_sums(profile, rows, mine, values)
+        own[:, event], inclusive[:, event] = own_sums[order], inclusive_sums[order]
+    return own, inclusive
 
 
-def _sum(row: I64, per_stack: U64, stack: I64, n: int) -> U64:
-    """uint64[n, events]: for each row, the sum of its stacks' values."""
-    sums = np.zeros((n, per_stack.shape[1]), np.uint64)
-    np.add.at(sums, row, per_stack[stack])
-    return sums
+def _event_sums(profile: Profile, rows: CodeRows, samples: I64, values: U64) -> tuple[U64, U64]:
+    """uint64[rows] each: self and inclusive sums of a column, of some samples."""
+    per_stack, own, inclusive = (np.zeros(n, np.uint64) for n in (len(rows.leaf), len(rows), len(rows)))
+    np.add.at(per_stack, profile.samples.stack[samples], values[samples])
+    np.add.at(own, rows.leaf, per_stack)
+    np.add.at(inclusive, rows.row, per_stack[rows.stack])
+    return own, inclusive
 
 
-def _order(profile: Profile, hotspots: Hotspots, sort_event: int) -> I64:
+def _order(profile: Profile, rows: CodeRows, sort_event: int) -> I64:
     names = function_names(profile)
     # Names settle ties, so that the same samples always print the same report.
     rank_of_name = np.empty(len(names), np.int64)
     rank_of_name[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    if not profile.events:
-        return np.lexsort((hotspots.line, rank_of_name[hotspots.function]))
-    descending = np.iinfo(np.uint64).max
-    return np.lexsort(
-        (
-            hotspots.line,
-            rank_of_name[hotspots.function],
-            descending - hotspots.inclusive_weight[:, sort_event],
-            descending - hotspots.self_weight[:, sort_event],
-        )
-    )
+    leading = np.flatnonzero(profile.samples.event == sort_event)
+    own, inclusive = _event_sums(profile, rows, leading, profile.samples.weight)
+    most = np.iinfo(np.uint64).max  # descending
+    return np.lexsort((rows.line, rank_of_name[rows.function], most - inclusive, most - own))
 
 
-def _hottest_lines(functions: Hotspots, lines: Hotspots) -> U32:
-    """uint32[len(functions)]: the first known line of each function in a table sorted by lines' values."""
-    known = lines.rows(np.flatnonzero(lines.line))
-    ids, first = np.unique(known.function, return_index=True)
-    hottest = np.zeros(int(max(functions.function.max(initial=-1), ids.max(initial=-1))) + 2, np.uint32)
-    hottest[ids] = known.line[first]
+def _hottest_lines(profile: Profile, functions: I32, sort_event: int) -> U32:
+    """uint32[len(functions)]: the known line of each function that comes first among all lines."""
+    lines = code_rows(profile, by_line=True)
+    order = _order(profile, lines, sort_event)
+    known = order[lines.line[order] != 0]
+    ids, first = np.unique(lines.function[known], return_index=True)
+    hottest = np.zeros(int(max(functions.max(initial=-1), ids.max(initial=-1))) + 2, np.uint32)
+    hottest[ids] = lines.line[known[first]]
     hottest[-1] = 0
-    return hottest[functions.function]
+    return hottest[functions]

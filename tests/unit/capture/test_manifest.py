@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,16 @@ def test_numbers_that_no_counter_holds_are_refused(tmp_path: Path, value: int) -
     (tmp_path / "capture.json").write_text(json.dumps(data))
     with pytest.raises(TdprofError, match=r"is damaged: events: total: more than any counter holds"):
         read_manifest(tmp_path)
+
+
+def test_a_manifest_that_no_recording_wrote_is_not_read(tmp_path: Path) -> None:
+    many, large = tmp_path / "many", tmp_path / "large"
+    for folder, events in ((many, 2000), (large, 1)):
+        folder.mkdir()
+        write_manifest(folder, replace(MANIFEST, events=MANIFEST.events[:1] * events))
+    with (large / "capture.json").open("ab") as file:
+        file.truncate(20 << 20)
+    with pytest.raises(TdprofError, match="lists 2,000 events"):
+        read_manifest(many)
+    with pytest.raises(TdprofError, match="larger than 16 MiB"):
+        read_manifest(large)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder, example
+from tdprof.errors import TdprofError
 from tdprof.model.addresses import Unknown
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.profile import Profile
@@ -90,3 +91,10 @@ def test_half_width_covers_the_truth() -> None:
         half = share_half_width(np.array([hits / 200]), profile.build(), 0)[0]
         covered += abs(hits / 200 - 0.3) <= half
     assert 930 <= covered <= 970
+
+
+def test_rows_and_events_that_are_too_many_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tdprof.profile.hotspots._SPARE_CELLS", 0)
+    monkeypatch.setattr("tdprof.profile.hotspots._CELLS_A_SAMPLE", 0)
+    with pytest.raises(TdprofError, match="too many to add up"):
+        find_hotspots(example())

@@ -17,6 +17,8 @@ from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
 from tdprof.text import printable
 
+# Events with a row and a column of their own; a screen has room for a dozen.
+MOST_EVENTS = 64
 # Narrower tables keep their shares and names whole and leave the rest out.
 WIDE_COLUMNS = 80
 # Shares that SPE measures, which fit beside the events; the others are in the JSON and in --spe.
@@ -76,13 +78,14 @@ def _events(profile: Profile, width: int) -> list[Text]:
     columns += [Column(wraps=True)] if is_wide else []
     samples, weight = profile.total_samples().tolist(), profile.total_weight().tolist()
     rows = []
-    for i, event in enumerate(profile.events):
+    for i, event in enumerate(profile.events[:MOST_EVENTS]):
         counted = "unknown" if event.total is None else format_value(event.total, event.unit)
         cells = [f"{samples[i]:,}", format_value(weight[i], event.unit), counted]
         if is_wide:
             cells = [asked_for(event), *cells, ", ".join(event_notes(event, weight[i]))]
         rows.append([printable(event.name), *cells])
-    return format_table(columns, rows, width)
+    beyond = left_out(len(profile.events) - len(rows), "event", width, hint="--json has all")
+    return format_table(columns, rows, width) + beyond
 
 
 def _table(
@@ -96,7 +99,7 @@ def _table(
 ) -> list[Text]:
     is_wide = width >= WIDE_COLUMNS
     event = profile.events[sort_event]
-    others = [i for i in range(len(profile.events)) if i != sort_event and is_wide]
+    others = [i for i in range(min(len(profile.events), MOST_EVENTS)) if i != sort_event and is_wide]
     total = profile.total_weight().astype(np.float64)
     with np.errstate(invalid="ignore"):
         self_share = hotspots.self_weight / total
