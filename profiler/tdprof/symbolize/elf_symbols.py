@@ -80,14 +80,15 @@ class ElfSymbols:
         self._shared = find_shared_file(self._debug, dirs) if self._debug else None
         self._cache = cache if elf.build_id and dwarf.is_available() else None
         self._source = describe_source(self._debug, self._shared)
+        damage = ""
         known = self._cache.load(elf.build_id, self._source) if self._cache and self._debug else None
         if known:
             self._table, self._is_complete = known.table, known.is_complete
         else:
-            self._table, self._is_complete = _choose_table(elf, self._debug, lambda: self._extents)
+            self._table, self._is_complete, damage = _choose_table(elf, self._debug, lambda: self._extents)
         self._index = known.index if known else None
         self._asked = known.asked if known else None  # sorted; None once everything was read
-        self.notes = [elf.damage] if elf.damage else []  # what a user should know of it
+        self.notes = [*filter(None, [elf.damage, damage])]  # what a user should know of it
 
     @functools.cached_property
     def _extents(self) -> CodeExtents:
@@ -233,17 +234,20 @@ def describe_source(debug: DebugFile | None, shared: DebugFile | None) -> str:
     return "\n".join(parts)
 
 
-def _choose_table(elf: Elf, debug: DebugFile | None, extents: Callable[[], CodeExtents]) -> tuple[SymbolTable, bool]:
-    """The best table, and whether it names all functions (``.dynsym`` has only those seen from outside)."""
+def _choose_table(
+    elf: Elf, debug: DebugFile | None, extents: Callable[[], CodeExtents]
+) -> tuple[SymbolTable, bool, str]:
+    """The best table; whether it names all functions (``.dynsym`` has only those seen from outside); and why a better
+    one that is there cannot be read, or ""."""
     for source in (elf, debug.elf if debug else None):
         table = read_elf_symbols(source, SHT_SYMTAB, extents) if source else EMPTY_TABLE
         if len(table):
-            return table, True
+            return table, True, ""
     dynamic = read_elf_symbols(elf, SHT_DYNSYM, extents)
     try:
         mini = read_mini_debug_info(elf)
-    except ElfError:
-        mini = None
+    except ElfError as error:
+        return dynamic, False, str(error)
     if mini is None:
-        return dynamic, False
-    return join_tables(dynamic, read_elf_symbols(mini, SHT_SYMTAB, extents)), True
+        return dynamic, False, ""
+    return join_tables(dynamic, read_elf_symbols(mini, SHT_SYMTAB, extents)), True, ""

@@ -3,17 +3,18 @@ names. Entries: psABIs of x86-64 (5.2, and ``.plt.sec`` of Intel's CET extension
 architecture, "PLT Sequences")."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from tdprof.linux.elf import Elf, ElfSection
-from tdprof.symbolize.symbol_table import read_name
+from tdprof.symbolize.symbol_table import read_names
 
 _EM_X86_64, _EM_AARCH64 = 62, 183
 _SHT_RELA = 4
 _RELA = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
-_SYMBOL_BYTES = 24  # Elf64_Sym; the name's offset comes first
+_SYMBOL = np.dtype([("name", "<u4"), ("rest", "V20")])  # Elf64_Sym
+_SECTIONS_TO_FILE = 4  # bytes of sections that are read; those of real files do not overlap
 _X86_JUMP = b"\xff\x25"  # jmp *disp32(%rip)
 _BTI_C = 0xD503245F
 
@@ -26,8 +27,7 @@ def read_plt(elf: Elf) -> dict[int, str]:
         return {}
     return {
         entry: f"{slots[slot]}@plt"
-        for section in elf.sections
-        if section.name.startswith(".plt")
+        for section in _within_file(elf, (each for each in elf.sections if each.name.startswith(".plt")))
         for entry, slot in read(section, bytes(elf.section_data(section)))
         if slot in slots
     }
@@ -35,19 +35,31 @@ def read_plt(elf: Elf) -> dict[int, str]:
 
 def _slots(elf: Elf) -> Iterator[tuple[int, str]]:
     """(address, name): where the dynamic linker puts each function's address."""
-    for section in elf.sections:
-        if section.type != _SHT_RELA or section.link >= len(elf.sections):
+    for section in _within_file(elf, (each for each in elf.sections if each.type == _SHT_RELA)):
+        if section.link >= len(elf.sections):
             continue
         symbols = elf.sections[section.link]
         if symbols.link >= len(elf.sections):
             continue
-        entries, names = elf.section_data(symbols), elf.section_data(elf.sections[symbols.link])
-        raw = elf.section_data(section)
+        entries, raw = elf.section_data(symbols), elf.section_data(section)
+        offsets = np.frombuffer(entries, _SYMBOL, len(entries) // _SYMBOL.itemsize)["name"].astype(np.uint64)
         rows = np.frombuffer(raw, _RELA, len(raw) // _RELA.itemsize)
-        for row in rows[(rows["symbol"] > 0) & (rows["symbol"] < len(entries) // _SYMBOL_BYTES)]:
-            (offset,) = struct.unpack_from("<I", entries, int(row["symbol"]) * _SYMBOL_BYTES)
-            if name := read_name(names, offset):
-                yield int(row["offset"]), name
+        rows = rows[(rows["symbol"] > 0) & (rows["symbol"] < len(offsets))]
+        names = read_names(elf.section_data(elf.sections[symbols.link]), offsets[rows["symbol"]])
+        yield from ((slot, name) for slot, name in zip(rows["offset"].tolist(), names, strict=True) if name)
+
+
+def _within_file(elf: Elf, sections: Iterable[ElfSection]) -> Iterator[ElfSection]:
+    """Those sections, up to the first with which they and what they link to become a few times as large as the file."""
+    left = _SECTIONS_TO_FILE * elf.content.size
+    for section in sections:
+        chain = [section]
+        while len(chain) < 3 and 0 < chain[-1].link < len(elf.sections):
+            chain.append(elf.sections[chain[-1].link])
+        left -= sum(each.size for each in chain)
+        if left < 0:
+            return
+        yield section
 
 
 def _x86_entries(section: ElfSection, data: bytes) -> Iterator[tuple[int, int]]:

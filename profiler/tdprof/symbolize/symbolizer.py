@@ -102,6 +102,13 @@ class Symbolizer:
         Returns:
             One entry for each offset, in the same order. What is not known has a reason instead of frames.
         """
+        try:
+            return self._locate(file, file_offsets)
+        except MemoryError:
+            self._notes.append(f"{file.path}: reading its symbols takes more memory than there is")
+            return unknown_locations(len(file_offsets), Unknown.NO_SYMBOL)
+
+    def _locate(self, file: MappedFile, file_offsets: U64) -> Locations:
         if file.kind in (FileKind.KERNEL, FileKind.KERNEL_MODULE):
             return self._locate_kernel(file_offsets)
         if file.kind is FileKind.ANONYMOUS:

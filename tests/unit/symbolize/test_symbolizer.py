@@ -46,6 +46,27 @@ def test_file_offsets_become_functions_in_the_order_given(program):
     assert found.line.tolist() == [0, 0, 0]
 
 
+def test_symbols_that_are_left_out_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "program"
+    elf = ElfFile(dynamic_symbols=[Symbol("api", 0x401000, 4)], sections={".gnu_debugdata": b"no xz stream"})
+    path.write_bytes(elf.to_bytes())
+    with Symbolizer() as symbolizer:
+        assert leaf_names(symbolizer.locate(MappedFile(str(path)), offsets(0x1000))) == ["api"]
+        (note,) = symbolizer.notes()
+    assert note.startswith(f"{path}: .gnu_debugdata cannot be uncompressed")
+
+
+def test_where_memory_ends_the_rest_is_reported(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("tdprof.symbolize.symbolizer.ElfSymbols", no_memory)
+    with Symbolizer() as symbolizer:
+        found = symbolizer.locate(MappedFile(str(program), "11" * 20), offsets(0x1000))
+        assert leaf_names(found) == ["NO_SYMBOL"]
+        assert symbolizer.notes() == [f"{program}: reading its symbols takes more memory than there is"]
+
+
 def test_a_replaced_file_is_never_used(program):
     with Symbolizer() as symbolizer:
         found = symbolizer.locate(MappedFile(str(program), "22" * 20), offsets(0x1000))
