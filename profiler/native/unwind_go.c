@@ -25,7 +25,7 @@ enum {
 #define MAGIC_1_20 0xfffffff1U
 
 /* How a function is unwound, in fde.cie. */
-enum { GO_COUNTED, GO_OUTERMOST, GO_SWITCH };
+enum { GO_COUNTED, GO_OUTERMOST, GO_SWITCH, GO_SIGNAL };
 
 struct go_table {
 	const struct unwind_section *section;
@@ -66,13 +66,26 @@ static struct cursor go_cursor(const struct go_table *go, uint64_t base, uint64_
 	return cursor_over(go->section->data + base, go->section->size - base, offset);
 }
 
-/* mcall leaves its caller's stack for good. */
-static bool is_mcall(const struct go_table *go, uint32_t name)
+/* A function's name, or "". */
+static const char *go_name(const struct go_table *go, uint32_t name)
 {
 	struct cursor c = go_cursor(go, go->names, name);
 	const char *text = c.bad ? NULL : read_string(&c);
 
-	return text && strcmp(text, "runtime.mcall") == 0;
+	return text ? text : "";
+}
+
+/* How a function is unwound, by its flags and name. */
+static uint32_t kind_of(const struct go_table *go, uint8_t flags, uint32_t name_at)
+{
+	static const char SIGNAL_RETURN[] = "runtime.sigreturn"; /* with suffixes that versions differ in */
+
+	if (flags & FLAG_TOP_FRAME)
+		return GO_OUTERMOST;
+	/* mcall leaves its caller's stack for good. */
+	if (flags & FLAG_WRITES_SP)
+		return strcmp(go_name(go, name_at), "runtime.mcall") == 0 ? GO_OUTERMOST : GO_SWITCH;
+	return strncmp(go_name(go, name_at), SIGNAL_RETURN, sizeof(SIGNAL_RETURN) - 1) == 0 ? GO_SIGNAL : GO_COUNTED;
 }
 
 static void read_go_function(struct entries *entries, const struct unwind_table *table, const struct go_table *go,
@@ -96,11 +109,10 @@ static void read_go_function(struct entries *entries, const struct unwind_table 
 
 	fde.end = fde.start + (place_t)(end - start < most ? end - start : most);
 	fde.program = go_cursor(go, go->pctab, pcsp_at);
-	fde.cie = GO_COUNTED;
-	if (flag & FLAG_TOP_FRAME || (flag & FLAG_WRITES_SP && is_mcall(go, name_at)))
-		fde.cie = GO_OUTERMOST;
-	else if (flag & FLAG_WRITES_SP)
-		fde.cie = GO_SWITCH;
+	fde.cie = kind_of(go, flag, name_at);
+	/* Its first address is a return address that no call left: it is looked up one byte before, as all are. */
+	if (fde.cie == GO_SIGNAL && fde.start > 0)
+		fde.start--;
 	PUSH(entries->fdes, &entries->budget, fde);
 }
 
@@ -147,7 +159,9 @@ bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)
 	uint64_t place = fde->start;
 
 	if (fde->cie != GO_COUNTED) {
-		add_row(table, fde->start, fde->cie == GO_OUTERMOST ? (packed_rule)UNWIND_STOP : UNWIND_UNSUPPORTED);
+		add_row(table, fde->start, fde->cie == GO_OUTERMOST ? (packed_rule)UNWIND_STOP :
+					   fde->cie == GO_SIGNAL    ? (packed_rule)UNWIND_SIGNAL :
+								      (packed_rule)UNWIND_UNSUPPORTED);
 		return true;
 	}
 	/* Each step takes at least a byte of the function, so that all functions together take their text's size. */

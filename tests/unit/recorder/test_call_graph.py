@@ -46,7 +46,8 @@ def said(ends: dict[StackEnd, int], guessed: int = 0) -> str | None:
 def test_the_share_of_complete_stacks_and_the_reasons() -> None:
     ends = {StackEnd.COMPLETE: 9781, StackEnd.JIT: 110, StackEnd.NO_TABLE: 80, StackEnd.BAD_SP: 29}
     assert said(ends, guessed=3) == (
-        "97.8% of samples have complete user stacks (1.1% jit: code made at run time, without frame pointers; "
+        "97.8% of samples have complete user stacks (1.1% jit: code made at run time, without frame pointers "
+        "(java keeps them with -XX:+PreserveFramePointer); "
         "0.8% no-table: the program's unwind table was not there yet; 0.3% for other reasons); "
         "in <0.1% some callers are guessed (their names say so)"
     )

@@ -299,6 +299,11 @@ def test_go(tmp_path):
     assert table.sources & 4
     assert table.counts[0] > 1000
     assert table.counts[1] == 0
+    # What ends Go's signal handlers: mov $15, %rax; syscall. No call leads there, so its first address is returned to.
+    text = open_elf(go).section(".text")
+    at = bytes(open_elf(go).section_data(text)).find(bytes.fromhex("48c7c00f0000000f05"))
+    assert at > 0
+    assert table.text_at(text.address + at - 1) == "signal"
 
 
 @pytest.fixture
