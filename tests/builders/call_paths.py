@@ -74,12 +74,16 @@ class Verdict:
         wrong: a path that the program does not have, with no sign of it.
         incomplete: said to be incomplete or guessed.
         by_path: weights of the exact ones that had reached their path's leaf, in the order of the paths.
+        leaf: taken in a path's leaf, or in what that calls.
+        leaf_exact: those of them that have the leaf's true caller, complete or not.
     """
 
     exact: int
     wrong: int
     incomplete: int
     by_path: tuple[int, ...]
+    leaf: int
+    leaf_exact: int
     examples: tuple[str, ...]
 
     @property
@@ -242,11 +246,15 @@ def judge(program: Program, stacks: Iterable[tuple[Sequence[str], int]]) -> Verd
         for length in range(2, len(whole)):
             prefixes[whole[:length]] = None
         prefixes[whole] = number
-    exact = wrong = incomplete = 0
+    callers = {path.functions[-1]: ("main", *path.functions)[-2:] for path in program.paths}
+    exact = wrong = incomplete = leaf = leaf_exact = 0
     by_path = [0] * len(program.paths)
     examples: dict[str, int] = {}
     for names, weight in stacks:
         own = tuple(name for name in names if name == "main" or name.startswith("cp_"))
+        if own and own[-1] in callers:
+            leaf += weight
+            leaf_exact += weight * (own[-2:] == callers[own[-1]])
         if any(name.startswith("[incomplete") or name.endswith("[guessed]") for name in names):
             if own:
                 incomplete += weight
@@ -261,7 +269,8 @@ def judge(program: Program, stacks: Iterable[tuple[Sequence[str], int]]) -> Verd
             wrong += weight
             examples[";".join(names)] = examples.get(";".join(names), 0) + weight
     worst = sorted(examples, key=lambda text: -examples[text])[:5]
-    return Verdict(exact, wrong, incomplete, tuple(by_path), tuple(f"{examples[text]} {text}" for text in worst))
+    shown = tuple(f"{examples[text]} {text}" for text in worst)
+    return Verdict(exact, wrong, incomplete, tuple(by_path), leaf, leaf_exact, shown)
 
 
 def read_folded(text: str) -> Iterable[tuple[list[str], int]]:

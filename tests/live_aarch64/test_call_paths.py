@@ -1,0 +1,31 @@
+"""Random programs whose call paths are known: the samples' are the true ones, leaf functions' callers among them."""
+
+from pathlib import Path
+
+import pytest
+
+from builders.call_paths import build_program, judge, make_program, read_folded
+from live_aarch64.machine import run_tdprof
+
+# So long that the first moments, in which the recorder learns what the program has mapped, are less than a percent.
+SECONDS = 3
+PERIOD = 100_003
+BUILDS = {
+    "gcc -O2": (2, "-O2"),
+    "gcc -Os, return addresses signed": (4, "-Os", "-mbranch-protection=pac-ret+leaf"),
+}
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
+def test_random_paths_are_the_true_ones(build: tuple[int, *tuple[str, ...]], tmp_path: Path) -> None:
+    seed, *flags = build
+    program = make_program(seed)
+    binary = build_program(program, tmp_path / "program", flags=flags)
+    run_tdprof("record", "-e", "cycles:u", "-c", PERIOD, "-o", tmp_path / "capture", "--", binary, SECONDS)
+    found = judge(program, read_folded(run_tdprof("export", "--to", "folded", tmp_path / "capture").stdout))
+    assert found.total > 10_000 * PERIOD
+    assert found.exact >= 0.99 * found.total, found
+    assert found.wrong <= 0.003 * found.total, found
+    assert found.leaf > 0.5 * found.total
+    assert found.leaf_exact >= 0.995 * found.leaf, found
