@@ -159,24 +159,6 @@ def format_cpus(cpus: Iterable[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
 
 
-def keep_implemented(catalog: Catalog, codes: frozenset[int]) -> tuple[Catalog, tuple[str, ...]]:
-    """The catalog without what the PMU at hand cannot count, and the names of the events left out.
-
-    An event that a PMU does not implement counts zero instead of failing, so it must not be counted at all. Linux
-    lists what PMCEID0/1_EL0 report: codes 0x0000-0x003F and 0x4000-0x403F. If a hypervisor or emulator leaves out any
-    of these, the codes beyond, which nothing reports, are not trusted either.
-
-    Args:
-        codes: the event codes that the PMU's sysfs folder lists.
-    """
-    countable = [event for event in catalog.events.values() if event.is_countable]
-    hidden = {event.name for event in countable if is_reported(event.code) and event.code not in codes}
-    if hidden:
-        hidden |= {event.name for event in countable if not is_reported(event.code)}
-    events = {name: event for name, event in catalog.events.items() if name not in hidden}
-    return replace(catalog, events=events), tuple(name for name in catalog.events if name in hidden)
-
-
 def is_reported(code: int) -> bool:
-    """Whether PMCEID0/1_EL0 say if a core implements this event."""
+    """Whether PMCEID0/1_EL0 say if a core implements this event; of the others nothing does."""
     return code & ~0x403F == 0

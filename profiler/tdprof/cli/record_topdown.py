@@ -113,7 +113,7 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
     )
     from tdprof.recorder.attach import can_open
     from tdprof.recorder.events import Event
-    from tdprof.recorder.pmu import find_arm_pmu, probe_counters
+    from tdprof.recorder.pmu import counts_anything, find_arm_pmu, probe_counters
 
     def is_refused(event: Event) -> bool:
         return not can_open(event, sampling=True) and not can_open(event.user_only(), sampling=True)
@@ -130,7 +130,7 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
     if pmu is None or counters is None:
         return SamplingPlan((), None, (_without(why_not_countable(pmu)),))
     counters = _chosen_counters(options, pmu, counters)
-    planned = plan_groups(choice, metrics, pmu, counters, is_refused)
+    planned = plan_groups(choice, metrics, pmu, counters, is_refused, lambda event: counts_anything(event, pmu.cpus))
     core = name_of(choice.catalog, options.cpu, cores)
     plan = plan_sampling(planned, core, is_pass_per_group=options.passes)
     if plan.topdown is None:

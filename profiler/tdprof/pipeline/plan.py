@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from tdprof.catalog.choose import CatalogChoice, catalog_names, keep_implemented, load_packaged
+from tdprof.catalog.choose import CatalogChoice, catalog_names, is_reported, load_packaged
 from tdprof.catalog.entries import Catalog, Metric
 from tdprof.errors import TdprofError
 from tdprof.metrics.schedule import CounterGroup, Schedule, schedule_metrics
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.recorder.events import Event
 from tdprof.recorder.pmu import CorePmu, Counters
+from tdprof.text import few
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +40,62 @@ def plan_groups(
     pmu: CorePmu,
     counters: Counters,
     is_refused: Callable[[Event], bool] = lambda _: False,
+    counts_here: Callable[[Event], bool] = lambda _: False,
 ) -> PlannedGroups:
     """Pack the events of all metrics that can be had into counter groups.
 
     Args:
         is_refused: whether the kernel will not open an event although the PMU claims it.
+        counts_here: whether an event that nothing vouches for counts something in a trial.
     """
     catalog = choice.catalog
-    kept, absent = keep_implemented(catalog, pmu.codes)
-    needed = dict.fromkeys(name for metric in metrics for name in metric.events)
-    refused = {name for name in needed if name in kept.events and is_refused(pmu.event(name, kept.events[name].code))}
-    missing = refused | (needed.keys() & set(absent))
-    countable = [metric for metric in metrics if not missing.intersection(metric.events)]
+    needed = dict.fromkeys(name for metric in metrics for name in metric.events if name in catalog.events)
+    missing = missing_events(catalog, needed, pmu, is_refused, counts_here)
+    countable = [metric for metric in metrics if not any(name in missing for name in metric.events)]
     notes = list(choice.notes)
     if missing:
-        first = next(name for name in needed if name in missing)
-        does = "refuses" if missing == refused else "does not offer"
-        notes.append(
-            f"{pmu.name} {does} {len(missing)} of the events needed (such as {first}): "
-            f"{len(metrics) - len(countable)} of {len(metrics)} metrics have no value"
-        )
+        without = f"{len(metrics) - len(countable)} of {len(metrics)} metrics have no value"
+        said = (f"{why} {few([name for name in missing if missing[name] == why])}" for why in _WHY_MISSING)
+        told = [text for text, why in zip(said, _WHY_MISSING, strict=True) if why in missing.values()]
+        notes.append(f"{pmu.name} {', '.join(told)}: {without}")
     schedule = _schedule(catalog, countable, counters)
     notes += schedule.warnings
     groups = tuple(
         (group, tuple(pmu.event(name, catalog.events[name].code) for name in group.events)) for group in schedule.groups
     )
     return PlannedGroups(groups, schedule.split_metrics, tuple(notes))
+
+
+ABSENT, SILENT, REFUSED = "does not offer", "counts nothing for", "refuses"
+_WHY_MISSING = (ABSENT, SILENT, REFUSED)
+
+
+def missing_events(
+    catalog: Catalog,
+    needed: Iterable[str],
+    pmu: CorePmu,
+    is_refused: Callable[[Event], bool],
+    counts_here: Callable[[Event], bool],
+) -> dict[str, str]:
+    """The needed events that cannot be counted, in order, and why: ``ABSENT``, ``SILENT`` or ``REFUSED``.
+
+    An event that a PMU does not implement counts zero instead of failing, so it must not be counted at all. Linux lists
+    what PMCEID0/1_EL0 report, as far as its driver has a name for it. If one of these is missing that does not count
+    in a trial either, somebody (a hypervisor, an emulator) leaves events out, and codes that nothing reports are
+    believed only if they count in a trial: rare ones are lost then, but none is wrong.
+    """
+    events = {name: pmu.event(name, catalog.events[name].code) for name in needed}
+    missing = {
+        name: ABSENT
+        for name, event in events.items()
+        if is_reported(event.config) and event.config not in pmu.codes and not counts_here(event)
+    }
+    if missing:
+        missing |= {
+            name: SILENT for name, event in events.items() if not is_reported(event.config) and not counts_here(event)
+        }
+    missing |= {name: REFUSED for name, event in events.items() if name not in missing and is_refused(event)}
+    return {name: missing[name] for name in events if name in missing}
 
 
 @dataclass(frozen=True, slots=True)

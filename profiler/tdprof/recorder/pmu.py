@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import mmap
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -20,6 +21,9 @@ MAX_COUNTERS = 31  # PMCR_EL0.N
 
 # Long enough for the kernel to put a group on the PMU, short enough not to be noticed.
 _PROBE_NS = 2_000_000
+# For what happens now and then, such as a TLB walk.
+_TRIAL_NS = 5_000_000
+_TRIAL_MEMORY_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,38 @@ def free_counters(filler: Event, cycles: Event, cpus: Collection[int]) -> Counte
         if not programmable:
             return None
         return Counters(programmable, group_runs([filler] * programmable + [cycles]))
+
+
+def counts_anything(event: Event, cpus: Collection[int] = ()) -> bool:
+    """Whether an event counts while this thread computes, branches, and walks through more memory than caches hold.
+
+    An event that is not implemented counts zero; so does one of things that do not happen here.
+
+    Args:
+        event: of a core PMU.
+        cpus: those of the PMU; empty for all.
+    """
+    with _running_on(cpus) as is_served, contextlib.ExitStack() as stack:
+        if not is_served:
+            return False
+        try:
+            [fd] = open_whole_group([event.user_only().attr()], 0, -1)
+        except OSError:
+            return False
+        stack.callback(os.close, fd)
+        memory = stack.enter_context(mmap.mmap(-1, _TRIAL_MEMORY_BYTES))
+        pe.enable(fd)
+        end = time.thread_time_ns() + _TRIAL_NS
+        number, at = 1.5, 1
+        while time.thread_time_ns() < end:
+            for _ in range(200):
+                # A generator of Lehmer's kind: neither prefetchers nor branch predictors follow it.
+                at = at * 48271 % 0x7FFFFFFF
+                memory[at % _TRIAL_MEMORY_BYTES] = at & 0xFF
+                number = number * 1.0000001 if at & 64 else number / 1.0000002
+            if pe.read_count(fd).value:
+                return True
+    return False
 
 
 @contextlib.contextmanager

@@ -1,12 +1,13 @@
 """What a Topdown recording samples: on whole and on lesser PMUs, for every stage, and what the user is told."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from tdprof.catalog.choose import CatalogChoice, find_by_name, load_packaged, name_of
+from tdprof.catalog.choose import CatalogChoice, find_by_name, is_reported, load_packaged, name_of
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import CoreType, Midr
 from tdprof.cli import record as record_command
@@ -14,7 +15,15 @@ from tdprof.cli import record_topdown
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown
 from tdprof.errors import TdprofError
 from tdprof.model.events import SampledGroup, TopdownInfo
-from tdprof.pipeline.plan import SamplingPlan, plan_groups, plan_sampling, sampled_metrics
+from tdprof.pipeline.plan import (
+    ABSENT,
+    SILENT,
+    SamplingPlan,
+    missing_events,
+    plan_groups,
+    plan_sampling,
+    sampled_metrics,
+)
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.pmu import CorePmu, Counters
@@ -96,7 +105,41 @@ def test_an_event_that_the_kernel_refuses_costs_only_its_metrics() -> None:
     assert not any("DTLB_WALK" in group.names for group in found.topdown.groups)
     lost = [name for name, metric in V1.metrics.items() if "DTLB_WALK" in metric.events]
     check_rows(found, V1, [name for name in V1.metrics if name not in lost])
-    assert f"refuses 1 of the events needed (such as DTLB_WALK): {len(lost)} of 36" in found.notes[0]
+    assert f"refuses DTLB_WALK: {len(lost)} of 36" in found.notes[0]
+
+
+CATALOGS = [load_packaged(f"neoverse-{core}") for core in ("n1", "n2", "n3", "v1", "v2", "v3")]
+
+
+@pytest.mark.parametrize("catalog", CATALOGS, ids=lambda catalog: catalog.name)
+@pytest.mark.parametrize("is_tried", [True, False], ids=["counts", "silent"])
+def test_an_absent_event_costs_the_metrics_that_need_it(catalog: Catalog, is_tried: bool) -> None:
+    """Any bit of PMCEID0/1_EL0 cleared, as by a core without the event, or a hypervisor that hides it."""
+    needed = {name for metric in catalog.metrics.values() for name in metric.events}
+    codes = {name: catalog.events[name].code for name in catalog.events}
+    for absent in {code for code in codes.values() if is_reported(code)}:
+        hidden = {name for name in needed if codes[name] == absent}
+
+        def counts_here(event: Event, absent: int = absent) -> bool:
+            return is_tried and event.config != absent
+
+        pmu = replace(PMU, codes=EVERYTHING - {absent})
+        found = missing_events(catalog, sorted(needed), pmu, lambda _: False, counts_here)
+        assert {name for name, why in found.items() if why == ABSENT} == hidden
+        # Once one is hidden, nobody vouches for codes beyond the registers, unless they count.
+        beyond = {name for name in needed if not is_reported(codes[name])} if hidden and not is_tried else set()
+        assert {name for name, why in found.items() if why == SILENT} == beyond
+
+
+def test_a_driver_without_a_name_for_an_event_does_not_hide_it() -> None:
+    """Older kernels list fewer of the events that PMCEID reports: one that counts is there."""
+    codes = frozenset(code for code in EVERYTHING if code < 0x4000)
+    metrics = list(N3.metrics.values())
+    planned = plan_groups(
+        CatalogChoice(N3, (0,), ()), metrics, replace(PMU, codes=codes), Counters(6, True), counts_here=lambda _: True
+    )
+    assert planned.notes == ()
+    assert {name for group, _ in planned.groups for name in group.metrics} == {metric.name for metric in metrics}
 
 
 def test_nothing_is_left_where_every_event_is_refused() -> None:
