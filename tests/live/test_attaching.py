@@ -23,6 +23,7 @@ from tdprof.recorder import perf_event
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.host import online_cpus
+from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.targets import Rate, SamplingTarget, threads_of
 
 pytestmark = pytest.mark.needs_perf
@@ -70,7 +71,8 @@ def test_what_keeps_the_recorder_is_no_time_without_a_counter(
     """Each descriptor is switched on and off by itself; on a busy machine much may happen in between."""
     clock = parse_event("cpu-clock:u" if os.geteuid() else "cpu-clock")
     target = SamplingTarget(threads_of([server.pid]), [server.pid], is_filtered=is_filtered and os.geteuid() == 0)
-    with AttachedEvents([clock], target, [Rate(frequency_hz=99)], online_cpus(), None) as attached:
+    sizes = RingSizes.wanted(has_spe=False)
+    with AttachedEvents([clock], target, [Rate(frequency_hz=99)], online_cpus(), None, sizes=sizes) as attached:
         for name in ("enable", "disable"):
             switch = getattr(perf_event, name)
             monkeypatch.setattr(perf_event, name, lambda fd, switch=switch: (time.sleep(0.01), switch(fd)))

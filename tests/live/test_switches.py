@@ -16,6 +16,7 @@ from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.chain_source import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.host import online_cpus
+from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.targets import Rate, SamplingTarget
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
@@ -31,8 +32,10 @@ def test_samples_are_of_the_thread_that_was_switched_to(tmp_path: Path) -> None:
             time.sleep(0.0005)
 
     workers = [threading.Thread(target=nap) for _ in range(4)]
+    sizes = RingSizes.wanted(has_spe=False)
+    target = SamplingTarget([-1])
     with (
-        AttachedEvents(events, SamplingTarget([-1]), [Rate(2000)], online_cpus(), None, has_switches=True) as attached,
+        AttachedEvents(events, target, [Rate(2000)], online_cpus(), None, sizes=sizes, has_switches=True) as attached,
         SpoolWriter(OwnFolder.open(tmp_path)) as spool,
     ):
         attached.enable()
@@ -73,7 +76,13 @@ def test_no_record_leaves_a_ring_unseen(tmp_path: Path) -> None:
 
     with (
         AttachedEvents(
-            [parse_event("cpu-clock")], SamplingTarget([-1]), [Rate(4000)], [cpu], None, has_switches=True
+            [parse_event("cpu-clock")],
+            SamplingTarget([-1]),
+            [Rate(4000)],
+            [cpu],
+            None,
+            sizes=RingSizes.wanted(has_spe=False),
+            has_switches=True,
         ) as attached,
         SpoolWriter(OwnFolder.open(tmp_path)) as spool,
     ):

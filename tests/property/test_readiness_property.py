@@ -58,7 +58,7 @@ def test_no_content_is_too_odd(files: dict[str, bytes]) -> None:
             system.check_capabilities(machine),
             system.check_container(machine, is_hindered=True),
             system.check_sampling_rate(machine),
-            system.check_locked_memory(machine, 8, 0),
+            system.check_locked_memory(machine, 8, 0, has_spe=True),
             system.check_kernel_symbols(machine),
             system.check_btf(machine),
             *pmus.check_core_pmus(machine, pmus.count_together),

@@ -17,15 +17,13 @@ from tdprof.recorder.event_group import open_group, open_whole_group
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import perf_event_paranoid
 from tdprof.recorder.limits import raised_descriptor_limit
+from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
 from tdprof.recorder.refusals import open_error
 from tdprof.recorder.ring import PerfRing, write_all
 from tdprof.recorder.targets import Rate, SamplingTarget
 
 if TYPE_CHECKING:
     from tdprof.recorder.ring_walk import RingWalker
-
-# The default perf_event_mlock_kb lets an ordinary user lock 512 kB of data and one page a CPU.
-RING_BYTES = 512 << 10
 
 
 class AttachedEvents:
@@ -39,7 +37,7 @@ class AttachedEvents:
     each event, and ninety events on each of a hundred CPUs would take it longer to start than many threads live.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what to open, and what its rings hold
         self,
         events: Sequence[Event],
         target: SamplingTarget,
@@ -48,6 +46,7 @@ class AttachedEvents:
         programs: Sequence[int] | None,
         groups: Sequence[Sequence[int]] | None = None,
         *,
+        sizes: RingSizes,
         has_switches: bool = False,
         call_graph: ChainSource = BY_FRAME_POINTERS,
     ) -> None:
@@ -61,12 +60,15 @@ class AttachedEvents:
             programs: for each event the BPF program that takes its samples; None: samples go to the ring buffers.
             groups: indices of events that are on the PMU together or not at all, the leader first; an event in none of
                 them is not opened. None: each event by itself.
+            sizes: of the ring buffers; one that is refused is made smaller.
             has_switches: let the side-band tell every context switch of the target.
             call_graph: what samples in the ring buffers say of their callers.
 
         Raises:
+            RingRefusedError: there is no memory to lock for the last buffers.
             TdprofError: the kernel refuses an event, with the reason and what to do about it.
         """
+        self._sizes = sizes
         self._target = target
         self._events = events
         self._rates = list(rates)
@@ -123,7 +125,7 @@ class AttachedEvents:
             build_id=1,
             watermark=1,
             # Where samples have no time, mappings that change are to be known at once.
-            wakeup_watermark=RING_BYTES // 4 if self._programs is None else 1,
+            wakeup_watermark=self._sizes.side_band // 4 if self._programs is None else 1,
         )
         try:
             fd = self._open(attr, task, cpu)
@@ -168,11 +170,11 @@ class AttachedEvents:
             pe.set_output(fd, self.rings[cpu].fd)
             return
         try:
-            ring = PerfRing(fd, RING_BYTES)
+            ring = PerfRing(fd, self._sizes.side_band)
         except OSError as error:
-            raise TdprofError(
-                f"cannot map a perf ring buffer: {error.strerror}",
-                hint="sudo sysctl kernel.perf_event_mlock_kb=2048, or raise ulimit -l",
+            wanted = RingSizes.wanted(has_spe=False)
+            raise RingRefusedError(
+                f"cannot map a perf ring buffer: {error.strerror}", hint=more_memory(wanted)
             ) from error
         self._closing.callback(ring.close)
         self.rings[cpu] = ring
@@ -190,7 +192,10 @@ class AttachedEvents:
             attrs = [
                 _inherited(
                     _sampling_attr(
-                        self._events[row], self._rates[row], self._call_graph if self._programs is None else None
+                        self._events[row],
+                        self._rates[row],
+                        self._sizes,
+                        self._call_graph if self._programs is None else None,
                     )
                 )
                 for row in rows
@@ -350,7 +355,7 @@ def _inherited(attr: pe.PerfEventAttr) -> pe.PerfEventAttr:
     return attr
 
 
-def _sampling_attr(event: Event, rate: Rate, call_graph: ChainSource | None) -> pe.PerfEventAttr:
+def _sampling_attr(event: Event, rate: Rate, sizes: RingSizes, call_graph: ChainSource | None) -> pe.PerfEventAttr:
     """``call_graph``: None where samples do not go to a ring buffer."""
     attr = event.attr()
     attr.freq = rate.frequency_hz > 0
@@ -362,7 +367,7 @@ def _sampling_attr(event: Event, rate: Rate, call_graph: ChainSource | None) -> 
     if call_graph and pe.knows_lost_format():
         attr.read_format |= ReadFormat.LOST
     attr.watermark = 1
-    attr.wakeup_watermark = RING_BYTES // 4
+    attr.wakeup_watermark = sizes.side_band // 4
     return attr
 
 

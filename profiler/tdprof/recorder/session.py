@@ -24,9 +24,16 @@ from tdprof.recorder.chain_source import ChainSource
 from tdprof.recorder.first_files import files_of_command
 from tdprof.recorder.following import choose_target, privilege_notes
 from tdprof.recorder.held_programs import HeldPrograms
-from tdprof.recorder.host import describe_host, is_in_initial_pid_namespace, online_cpus
+from tdprof.recorder.host import (
+    MAX_SAMPLE_RATE,
+    describe_host,
+    is_in_initial_pid_namespace,
+    online_cpus,
+    read_setting,
+)
 from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.ladder import BpfAttempt, choose_events
+from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, fit, locked_memory_budget, shrunk_note
 from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
@@ -59,6 +66,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
     Raises:
         TdprofError: nothing could be recorded. Once recording has begun, failures are in the outcome instead.
     """
+    options = _within_rate_limit(options)
     with contextlib.ExitStack() as stack:
         if options.command:
             check_command(options.command[0])
@@ -98,17 +106,40 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         suitable = options.stack_bytes or copied_bytes(rates[0], together)
         chains = ChainSource(suitable if walker else 0, is_leaf_only=options.call_graph is CallGraph.NONE)
 
-        def attach(target: SamplingTarget, groups: list[list[int]] | None) -> AttachedEvents:
+        def attach(target: SamplingTarget, groups: list[list[int]] | None, sizes: RingSizes) -> AttachedEvents:
             # Who ran when, for SPE records that no context packet names the thread of: the kernel swaps the events of
             # tasks that inherited the same ones instead of stopping them, so a buffer's records may be of many tasks.
             has_switches = options.spe is not None
             return AttachedEvents(
-                choice.events, target, rates, cpus, programs, groups, has_switches=has_switches, call_graph=chains
+                choice.events,
+                target,
+                rates,
+                cpus,
+                programs,
+                groups,
+                sizes=sizes,
+                has_switches=has_switches,
+                call_graph=chains,
             )
 
         target = choose_target(options, workload, sampler, choice.events)
-        attached = first.enter_context(attach(target, passes[0]))
-        spe = stack.enter_context(SpeEvents(find_spe_pmus(), options.spe, target, cpus)) if options.spe else None
+        wanted = RingSizes.wanted(has_spe=options.spe is not None)
+        ring_sizes = fit(wanted, len(cpus), locked_memory_budget(len(cpus)))
+        while True:
+            try:
+                with contextlib.ExitStack() as opening:
+                    attached = opening.enter_context(attach(target, passes[0], ring_sizes))
+                    spe = SpeEvents(find_spe_pmus(), options.spe, target, cpus, ring_sizes) if options.spe else None
+                    opening.pop_all()
+                break
+            except RingRefusedError:  # this user's other programs lock memory, too
+                smaller = ring_sizes.smaller()
+                if smaller is None:
+                    raise
+                ring_sizes = smaller
+        first.enter_context(attached)
+        if spe:
+            stack.enter_context(spe)
         spool = stack.enter_context(_open_spool(folder))
         manifest = Manifest(
             host=host,
@@ -135,6 +166,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
                 *(privilege_notes(options.command[0], target) if workload else ()),
                 *(sampler.notes if sampler else []),
                 *(spe.notes if spe else []),
+                *filter(None, [shrunk_note(wanted, ring_sizes, len(cpus))]),
             ],
             spe=_spe_info(options.spe, spe) if options.spe and spe else None,
             topdown=options.topdown,
@@ -173,10 +205,22 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             options.on_pass(number, len(passes))
             with (
                 Workload(options.command) as workload,
-                attach(SamplingTarget([workload.pid], starts_at_exec=True), groups) as attached,
+                attach(SamplingTarget([workload.pid], starts_at_exec=True), groups, ring_sizes) as attached,
             ):
                 outcome = run.again(workload, attached, _period_control(options))
         return outcome
+
+
+def _within_rate_limit(options: RecordOptions) -> RecordOptions:
+    """The options with a frequency that the kernel admits: where interrupts take too long, it lowers its limit."""
+    limit, wanted = read_setting(MAX_SAMPLE_RATE), options.rate.frequency_hz
+    if limit is None or limit < 1 or wanted <= limit:
+        return options
+    note = (
+        f"sampled {limit} times a second, not {wanted}: that is all the kernel admits now "
+        f"(sudo sysctl kernel.perf_event_max_sample_rate={wanted})"
+    )
+    return replace(options, rate=Rate(frequency_hz=limit), notes=[*options.notes, note])
 
 
 def _open_spool(folder: OwnFolder) -> SpoolWriter:
@@ -404,9 +448,8 @@ class _Run:
             poller.register(self.unwinding.fd, select.POLLIN)
         for ring in self.attached.rings.values():
             poller.register(ring.fd, select.POLLIN)
-        for rings in self.spe.rings.values() if self.spe else ():
-            for aux_ring in rings:
-                poller.register(aux_ring.fd, select.POLLIN)
+        for aux_ring in self.spe.rings.values() if self.spe else ():
+            poller.register(aux_ring.fd, select.POLLIN)
         with contextlib.ExitStack() as stack:
             ending = set()
             if self.workload:
@@ -450,9 +493,9 @@ class _Run:
         if self.unwinding and self.walker and self.walker.has_questions:
             self.unwinding.answer()  # now: who is asked for may end in a moment
         if self.spe:
-            self.spe.drain(self.spool)
-            if not self.is_stopping:
-                self.spe.enable()
+            for cpu in self.spe.drain(self.spool):
+                if not self.is_stopping:
+                    self.spe.enable(cpu)
 
     def _follow_cpus(self, poller: select.poll) -> None:
         """Once all is drained: open events on CPUs that came (back) online, and let their rings wake the loop, too."""

@@ -17,18 +17,17 @@ from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder.attach import RING_BYTES, restrict_to_permitted
-from tdprof.recorder.capabilities import is_privileged_for_perf
+from tdprof.recorder.attach import restrict_to_permitted
 from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus, parse_event, split_events
 from tdprof.recorder.host import online_cpus, parse_cpu_list, read_setting, read_text
+from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
 from tdprof.recorder.refusals import open_error
 from tdprof.recorder.ring import AuxRing
 from tdprof.recorder.targets import SamplingTarget
 
 DEFAULT_PERIOD = 4096
-# As perf chooses: what an ordinary user may lock by default, and enough for a second of dense sampling otherwise.
-AUX_BYTES, AUX_BYTES_UNPRIVILEGED = 4 << 20, 128 << 10
+_AUX_FLAG_TRUNCATED = 1  # PERF_AUX_FLAG_TRUNCATED, include/uapi/linux/perf_event.h
 
 # option: the driver's format attribute
 _FLAGS = {
@@ -168,14 +167,24 @@ def spe_event(pmu: SpePmu, options: SpeOptions, pmus: Path = SYSFS_PMUS) -> Even
 
 
 class SpeEvents:
-    """Open SPE events and their buffers. Use as a context manager: leaving it closes them."""
+    """Open SPE events and their buffers. Use as a context manager: leaving it closes them.
+
+    Every task has an event of its own on each CPU, since only such are inherited and may write into a buffer; all of a
+    CPU write into one, as one runs at a time.
+    """
 
     def __init__(
-        self, pmus: Sequence[SpePmu], options: SpeOptions, target: SamplingTarget, cpus: Sequence[int]
+        self,
+        pmus: Sequence[SpePmu],
+        options: SpeOptions,
+        target: SamplingTarget,
+        cpus: Sequence[int],
+        sizes: RingSizes,
     ) -> None:
         """Open everything, stopped.
 
         Raises:
+            RingRefusedError: there is no memory to lock for the last buffers.
             TdprofError: no SPE here, or the driver refuses, with the reason.
         """
         if not pmus:
@@ -184,11 +193,15 @@ class SpeEvents:
                 hint="tdprof doctor says why it may be missing; record without --spe",
             )
         self._target = target
+        self._sizes = sizes
         self.events: dict[str, Event] = {}
-        self.rings: dict[int, list[AuxRing]] = {}
+        self.rings: dict[int, AuxRing] = {}
+        self._fds: dict[int, list[int]] = {}
         self.notes: list[str] = []
         self._closing = contextlib.ExitStack()
-        self._clock_pair = getattr(load_native(), "tdprof_clock_pair", None)
+        native = load_native()
+        self._clock_pair = getattr(native, "tdprof_clock_pair", None)
+        self._has_aux_flags = getattr(native, "tdprof_has_aux_flags", None)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for pmu in pmus:
@@ -204,6 +217,10 @@ class SpeEvents:
         event = restrict_to_permitted(asked)
         if event != asked:
             self.notes.append(f"SPE in user space only: not allowed to see the kernel ({pmu.name})")
+        if options.period < (least := pmu.caps.get("min_interval", 0)):
+            self.notes.append(
+                f"{pmu.name} samples every {least} operations at most: a period of {options.period} is that as well"
+            )
         self.events[pmu.name] = event
         for cpu in cpus:
             for task in self._target.tasks:
@@ -228,15 +245,17 @@ class SpeEvents:
                 raise TdprofError(f"another profiler has SPE on CPU {cpu}", hint="stop it, then try again") from error
             raise open_error(event.name, error, self._target.scope) from error
         self._closing.callback(os.close, fd)
+        self._fds.setdefault(cpu, []).append(fd)
+        if cpu in self.rings:
+            pe.set_output(fd, self.rings[cpu].fd)
+            return
         try:
-            ring = AuxRing(fd, RING_BYTES, AUX_BYTES if is_privileged_for_perf() else AUX_BYTES_UNPRIVILEGED)
+            ring = AuxRing(fd, self._sizes.spe, self._sizes.aux)
         except OSError as error:
-            raise TdprofError(
-                f"cannot map an SPE buffer: {error.strerror}",
-                hint="sudo sysctl kernel.perf_event_mlock_kb=8192, or raise ulimit -l",
-            ) from error
+            wanted = RingSizes.wanted(has_spe=True)
+            raise RingRefusedError(f"cannot map an SPE buffer: {error.strerror}", hint=more_memory(wanted)) from error
         self._closing.callback(ring.close)
-        self.rings.setdefault(cpu, []).append(ring)
+        self.rings[cpu] = ring
 
     def start(self) -> None:
         """Start everything; not for events that start at exec."""
@@ -254,29 +273,43 @@ class SpeEvents:
             for name, count in group.items()
         }
 
-    def enable(self) -> None:
-        """Start sampling, and start again what the driver stopped because its buffer was full.
+    def enable(self, cpu: int | None = None) -> None:
+        """Start sampling, of one CPU or all.
 
         Harmless for an event that runs; not for one that still waits for its exec.
         """
-        for rings in self.rings.values():
-            for ring in rings:
-                pe.enable(ring.fd)
+        for number, fds in self._fds.items():
+            for fd in fds if cpu in (None, number) else ():
+                pe.enable(fd)
 
     def disable(self) -> None:
         """Stop; this also makes the driver hand over what it had not announced yet."""
         if self._counters is not None:
             self._counters.disable()
-        for rings in self.rings.values():
-            for ring in rings:
-                pe.disable(ring.fd)
+        for fds in self._fds.values():
+            for fd in fds:
+                pe.disable(fd)
 
-    def drain(self, spool: SpoolWriter) -> None:
-        """Append records and AUX bytes to the spool, one file for each CPU and task."""
-        for cpu, rings in self.rings.items():
-            for number, ring in enumerate(rings):
-                ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=number)))
-                ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=number)))
+    def drain(self, spool: SpoolWriter) -> list[int]:
+        """Append records and AUX bytes to the spool, one file for each CPU.
+
+        Returns:
+            CPUs whose event the driver has stopped, since there was no room: room is there now.
+        """
+        stopped = []
+        for cpu, ring in self.rings.items():
+            records = ring.look()
+            if records and self._says_stopped(records):
+                stopped.append(cpu)
+            ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=0)))
+            ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=0)))
+        return stopped
+
+    def _says_stopped(self, records: bytes) -> bool:
+        """Whether the driver says that it lost samples, which is when it stops; assumed where nothing reads it fast."""
+        if self._has_aux_flags is None:
+            return True
+        return bool(self._has_aux_flags(records, len(records), _AUX_FLAG_TRUNCATED))
 
     def clock_pair(self) -> tuple[int, int] | None:
         """(counter, CLOCK_MONOTONIC ns) of one moment, by which timestamps become times; None without native code."""

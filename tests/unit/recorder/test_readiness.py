@@ -94,17 +94,23 @@ def test_locked_memory_counts_what_the_kernel_counts(machine: Machine) -> None:
     put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": "516", PARANOID: "2", STATUS: USER})
     page_kb = resource.getpagesize() >> 10
     if page_kb == 4:  # the kernel's default is made for this page size
-        assert settings.check_locked_memory(machine, 64, 0).status is CheckStatus.OK
+        assert settings.check_locked_memory(machine, 64, 0, has_spe=False).status is CheckStatus.OK
     put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": "100"})
-    check = settings.check_locked_memory(machine, 64, 1 << 20)
+    check = settings.check_locked_memory(machine, 64, 1 << 20, has_spe=False)
     assert check.status is CheckStatus.WARN
     # The fix must be enough by the check's own arithmetic, even with nothing left of RLIMIT_MEMLOCK.
     put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": check.fix.rpartition("=")[2]})
-    assert settings.check_locked_memory(machine, 64, 0).status is CheckStatus.OK
+    assert settings.check_locked_memory(machine, 64, 0, has_spe=False).status is CheckStatus.OK
     put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": "0"})
-    assert settings.check_locked_memory(machine, 64, resource.RLIM_INFINITY).status is CheckStatus.OK
-    put(machine, **{PARANOID: "-1"})
-    assert settings.check_locked_memory(machine, 64, 0).status is CheckStatus.OK
+    assert settings.check_locked_memory(machine, 64, resource.RLIM_INFINITY, has_spe=False).status is CheckStatus.OK
+    # What is enough without SPE is not with it.
+    put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": check.fix.rpartition("=")[2]})
+    with_spe = settings.check_locked_memory(machine, 64, 0, has_spe=True)
+    assert with_spe.status is CheckStatus.WARN
+    put(machine, **{"proc/sys/kernel/perf_event_mlock_kb": with_spe.fix.rpartition("=")[2]})
+    assert settings.check_locked_memory(machine, 64, 0, has_spe=True).status is CheckStatus.OK
+    put(machine, **{PARANOID: "-1", "proc/sys/kernel/perf_event_mlock_kb": "0"})
+    assert settings.check_locked_memory(machine, 64, 0, has_spe=False).status is CheckStatus.OK
 
 
 @pytest.mark.parametrize(

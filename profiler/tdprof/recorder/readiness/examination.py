@@ -45,7 +45,9 @@ def examine(machine: Machine) -> Examination:
         settings.check_capabilities(machine),
         container,
         settings.check_sampling_rate(machine),
-        settings.check_locked_memory(machine, len(online_cpus()), settings.memlock_limit_bytes()),
+        settings.check_locked_memory(
+            machine, len(online_cpus()), settings.memlock_limit_bytes(), has_spe=pmus.has_spe(machine)
+        ),
         settings.check_kernel_symbols(machine),
         settings.check_btf(machine),
         bcc,

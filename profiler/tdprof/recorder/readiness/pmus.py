@@ -98,6 +98,11 @@ def check_other_pmus(machine: Machine) -> Check:
     return Check("other-pmus", CheckStatus.OK, ", ".join(others) or "none")
 
 
+def has_spe(machine: Machine) -> bool:
+    """Whether the kernel offers SPE."""
+    return any(name.startswith("arm_spe_") for name in machine.names(SYSFS_PMUS))
+
+
 def check_spe(machine: Machine, architecture: str) -> Check:
     """Arm's Statistical Profiling Extension, and if it is missing the link that is."""
     found = [name for name in machine.names(SYSFS_PMUS) if name.startswith("arm_spe_")]

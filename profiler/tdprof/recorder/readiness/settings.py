@@ -1,12 +1,11 @@
 """Checks of the kernel, its settings, and what this process may do."""
 
-import mmap
 import re
 import resource
 from itertools import islice
 
-from tdprof.recorder.attach import RING_BYTES
 from tdprof.recorder.capabilities import CAP_BPF, CAP_IPC_LOCK, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYSLOG
+from tdprof.recorder.locked_memory import MLOCK_KB, RingSizes, budget_bytes, fit
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 
@@ -102,35 +101,42 @@ def check_sampling_rate(machine: Machine) -> Check:
         return Check(name, CheckStatus.UNKNOWN, "kernel.perf_event_max_sample_rate is not visible here")
     detail = f"up to {limit} samples per second and CPU"
     if limit < DEFAULT_FREQUENCY_HZ:
-        cost = f"-F above {limit} is refused, and so is the default of {DEFAULT_FREQUENCY_HZ}"
+        cost = f"-F above {limit}, and so the default of {DEFAULT_FREQUENCY_HZ}, becomes {limit}"
         return Check(name, CheckStatus.WARN, detail, cost, "sudo sysctl kernel.perf_event_max_sample_rate=100000")
     return Check(name, CheckStatus.OK, detail)
 
 
-def check_locked_memory(machine: Machine, cpus: int, memlock_bytes: int) -> Check:
+def check_locked_memory(machine: Machine, cpus: int, memlock_bytes: int, *, has_spe: bool) -> Check:
     """Whether the ring buffers get their full size.
 
     Args:
         machine: where the settings stand.
-        cpus: CPUs that are up; each has one ring buffer.
+        cpus: CPUs that are up; each has its own buffers.
         memlock_bytes: the soft RLIMIT_MEMLOCK; resource.RLIM_INFINITY for none.
+        has_spe: there is SPE, which takes larger ones.
     """
-    name, kilobytes = "locked-memory", machine.number("/proc/sys/kernel/perf_event_mlock_kb")
+    name, kilobytes = "locked-memory", machine.number(MLOCK_KB)
     if kilobytes is None:
         return Check(name, CheckStatus.UNKNOWN, "kernel.perf_event_mlock_kb is not visible here")
     limit = "unlimited" if memlock_bytes == resource.RLIM_INFINITY else f"{memlock_bytes >> 10} kB"
     detail = f"{kilobytes} kB a CPU for ring buffers, then ulimit -l: {limit}"
     paranoid = machine.number("/proc/sys/kernel/perf_event_paranoid")
     is_free = _has(capabilities_of(machine), CAP_IPC_LOCK) or (paranoid is not None and paranoid < 0)
-    if is_free or memlock_bytes == resource.RLIM_INFINITY:
+    budget = budget_bytes(cpus, kilobytes, memlock_bytes, is_free=is_free)
+    short = {
+        what: wanted
+        for what, wanted in (("", RingSizes.wanted(has_spe=False)), (" of --spe", RingSizes.wanted(has_spe=True)))
+        if (has_spe or not what) and fit(wanted, cpus, budget) != wanted
+    }
+    if not short:
         return Check(name, CheckStatus.OK, detail)
-    # kernel/events/core.c::perf_mmap counts a ring's header page, too.
-    wanted_bytes = (RING_BYTES + mmap.PAGESIZE) * cpus
-    if (kilobytes << 10) * cpus + memlock_bytes >= wanted_bytes:
-        return Check(name, CheckStatus.OK, detail)
-    wanted = (RING_BYTES + mmap.PAGESIZE) >> 10
-    cost = "smaller ring buffers: samples are lost sooner when the machine is busy"
-    return Check(name, CheckStatus.WARN, detail, cost, f"sudo sysctl kernel.perf_event_mlock_kb={wanted}")
+    sizes = (
+        f"{fit(wanted, cpus, budget).locked_bytes >> 10} kB a CPU{what} instead of {wanted.locked_bytes >> 10}"
+        for what, wanted in short.items()
+    )
+    cost = f"smaller ring buffers ({', '.join(sizes)}): records are lost sooner when the machine is busy"
+    wanted_kb = max(wanted.locked_bytes for wanted in short.values()) >> 10
+    return Check(name, CheckStatus.WARN, detail, cost, f"sudo sysctl kernel.perf_event_mlock_kb={wanted_kb}")
 
 
 def memlock_limit_bytes() -> int:

@@ -12,6 +12,7 @@ from tdprof.recorder.bpf.sampler import TableSizes
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import MAX_SAMPLE_RATE, online_cpus, read_setting
 from tdprof.recorder.ladder import BpfAttempt, choose_events
+from tdprof.recorder.locked_memory import RingSizes, fit, locked_memory_budget
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.settings import AS_USER_WITH_CAPABILITIES, DEFAULT_FREQUENCY_HZ
 from tdprof.recorder.targets import Rate, SamplingTarget
@@ -53,12 +54,18 @@ def try_recording() -> Trial:
         with contextlib.ExitStack() as stack:
             stack.callback(attempt.close)
             sampler, rung, reason = attempt.finish(choice)
+            cpus = online_cpus()
             if sampler:
                 stack.enter_context(sampler)
             programs = sampler.programs if sampler else None
             attached = stack.enter_context(
                 AttachedEvents(
-                    choice.events, SamplingTarget([os.getpid()]), [rate] * len(choice.events), online_cpus(), programs
+                    choice.events,
+                    SamplingTarget([os.getpid()]),
+                    [rate] * len(choice.events),
+                    cpus,
+                    programs,
+                    sizes=fit(RingSizes.wanted(has_spe=False), len(cpus), locked_memory_budget(len(cpus))),
                 )
             )
             attached.enable()

@@ -1,0 +1,104 @@
+"""How large the kernel's ring buffers may be: one budget for all of a recording's, on all of its CPUs.
+
+``perf_mmap`` (kernel/events/core.c) lets each user lock ``kernel.perf_event_mlock_kb`` for every CPU that is up, then
+what ``ulimit -l`` allows each process, and refuses the next buffer after that.
+"""
+
+import mmap
+import resource
+from dataclasses import dataclass, fields, replace
+
+from tdprof.errors import TdprofError
+from tdprof.recorder.capabilities import CAP_IPC_LOCK, effective_capabilities
+from tdprof.recorder.host import perf_event_paranoid, read_setting
+from tdprof.text import plural
+
+MLOCK_KB = "/proc/sys/kernel/perf_event_mlock_kb"
+
+
+class RingRefusedError(TdprofError):
+    """The kernel lets us lock no more memory for ring buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingSizes:
+    """Bytes of data of one CPU's buffers, powers of two of pages; 0: there is no such buffer.
+
+    Attributes:
+        aux: what SPE writes into.
+        side_band: side-band records, and samples on the ring-buffer rung.
+        spe: records of what SPE wrote, one for each time it hands some over.
+    """
+
+    # In the order in which they are shrunk where they are equally large.
+    aux: int
+    side_band: int
+    spe: int
+
+    @classmethod
+    def wanted(cls, *, has_spe: bool) -> "RingSizes":
+        """What loses nothing on a busy machine: SPE's is enough for a tenth of a second of dense sampling."""
+        return cls(aux=4 << 20 if has_spe else 0, side_band=512 << 10, spe=128 << 10 if has_spe else 0)
+
+    @property
+    def locked_bytes(self) -> int:
+        """What a CPU's buffers lock; each ring of records has a header page."""
+        return self.aux + sum(size + mmap.PAGESIZE for size in (self.side_band, self.spe) if size)
+
+    def smaller(self) -> "RingSizes | None":
+        """With the largest of them halved; None if all are as small as can be."""
+        least = {"aux": 2 * mmap.PAGESIZE, "side_band": mmap.PAGESIZE, "spe": mmap.PAGESIZE}
+        sizes = {field.name: getattr(self, field.name) for field in fields(self)}
+        can = [name for name, size in sizes.items() if size > least[name]]
+        if not can:
+            return None
+        largest = max(can, key=lambda name: sizes[name])
+        return replace(self, **{largest: sizes[largest] // 2})
+
+
+def budget_bytes(cpus_online: int, mlock_kb: int | None, memlock_bytes: int, *, is_free: bool) -> int | None:
+    """What this user's ring buffers may lock in all; None for no limit.
+
+    Args:
+        cpus_online: CPUs that are up.
+        mlock_kb: kernel.perf_event_mlock_kb; None if it cannot be read.
+        memlock_bytes: the soft RLIMIT_MEMLOCK; resource.RLIM_INFINITY for none.
+        is_free: CAP_IPC_LOCK, or a kernel.perf_event_paranoid below 0.
+    """
+    if is_free or memlock_bytes == resource.RLIM_INFINITY or mlock_kb is None:
+        return None
+    pages = (mlock_kb << 10) // mmap.PAGESIZE * cpus_online + memlock_bytes // mmap.PAGESIZE
+    return pages * mmap.PAGESIZE
+
+
+def locked_memory_budget(cpus_online: int) -> int | None:
+    """`budget_bytes` of this process on this machine."""
+    paranoid = perf_event_paranoid()
+    is_free = bool(effective_capabilities() >> CAP_IPC_LOCK & 1) or (paranoid is not None and paranoid < 0)
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return budget_bytes(cpus_online, read_setting(MLOCK_KB), limit, is_free=is_free)
+
+
+def fit(sizes: RingSizes, cpus: int, budget: int | None) -> RingSizes:
+    """The sizes, shrunk until the buffers of so many CPUs fit; the smallest possible if nothing fits."""
+    while budget is not None and sizes.locked_bytes * cpus > budget:
+        less = sizes.smaller()
+        if less is None:
+            break
+        sizes = less
+    return sizes
+
+
+def shrunk_note(wanted: RingSizes, got: RingSizes, cpus: int) -> str:
+    """What to say of buffers that are smaller than wanted; empty if they are not."""
+    if got == wanted:
+        return ""
+    return (
+        f"locked memory is short: {got.locked_bytes >> 10} kB of ring buffers on each of {plural(cpus, 'CPU', 's')} "
+        f"instead of {wanted.locked_bytes >> 10}, which lose records sooner ({more_memory(wanted)})"
+    )
+
+
+def more_memory(wanted: RingSizes) -> str:
+    """How to be allowed that much."""
+    return f"sudo sysctl kernel.perf_event_mlock_kb={wanted.locked_bytes >> 10}, or raise ulimit -l"

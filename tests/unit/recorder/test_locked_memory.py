@@ -1,0 +1,42 @@
+"""Ring buffers that fit what the kernel lets a user lock."""
+
+import mmap
+import resource
+
+import pytest
+
+from tdprof.recorder.locked_memory import RingSizes, budget_bytes, fit, shrunk_note
+
+PAGE_KB = mmap.PAGESIZE >> 10
+SMALLEST_BYTES = 6 * mmap.PAGESIZE  # two of AUX, one and a header of each ring
+
+
+@pytest.mark.parametrize("has_spe", [False, True])
+@pytest.mark.parametrize("cpus", [1, 2, 12, 13, 64, 192])
+@pytest.mark.parametrize("memlock_bytes", [0, 64 << 10, 8 << 20])
+def test_all_buffers_of_all_cpus_fit_one_budget(cpus: int, memlock_bytes: int, has_spe: bool) -> None:
+    """By the kernel's arithmetic: each CPU's share first, and what is beyond all of them against ulimit -l."""
+    budget = budget_bytes(cpus, 512 + PAGE_KB, memlock_bytes, is_free=False)
+    sizes = fit(RingSizes.wanted(has_spe=has_spe), cpus, budget)
+    beyond = cpus * sizes.locked_bytes - cpus * ((512 + PAGE_KB) << 10)
+    assert beyond <= memlock_bytes
+    assert sizes.side_band >= 64 << 10
+    assert bool(sizes.aux) == bool(sizes.spe) == has_spe
+    assert all(size & (size - 1) == 0 for size in (sizes.aux, sizes.side_band, sizes.spe))
+    if has_spe:  # no more is taken away than must be
+        assert sizes.aux >= 64 << 10
+
+
+def test_who_is_free_gets_all() -> None:
+    wanted = RingSizes.wanted(has_spe=True)
+    assert budget_bytes(64, 516, resource.RLIM_INFINITY, is_free=False) is None
+    assert fit(wanted, 64, budget_bytes(64, 0, 0, is_free=True)) == wanted
+    assert shrunk_note(wanted, wanted, 64) == ""
+
+
+def test_nothing_gets_smaller_than_a_page_and_is_said() -> None:
+    wanted = RingSizes.wanted(has_spe=True)
+    sizes = fit(wanted, 8, 0)
+    assert sizes.locked_bytes == SMALLEST_BYTES
+    assert sizes.smaller() is None
+    assert f"{SMALLEST_BYTES >> 10} kB of ring buffers on each of 8 CPUs" in shrunk_note(wanted, sizes, 8)
