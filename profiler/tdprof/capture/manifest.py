@@ -54,6 +54,8 @@ class Host:
     midr_el1: dict[str, str] = field(default_factory=dict)  # CPU number: MIDR_EL1 in hex; empty off Arm
     perf_event_paranoid: int | None = None
     kptr_restrict: int | None = None
+    # Whether the core PMU interrupts code that masks interrupts, too; null: not known.
+    has_pmu_nmi: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

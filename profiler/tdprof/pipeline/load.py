@@ -26,7 +26,15 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import group_of_row, group_rows
 from tdprof.profile.naming import mark_guesses, name_locations
-from tdprof.profile.reliability import container_doubts, count_doubt, cut_doubt, event_doubts, group_doubt
+from tdprof.profile.reliability import (
+    container_doubts,
+    count_doubt,
+    cut_doubt,
+    event_doubts,
+    group_doubt,
+    kernel_share,
+    masked_doubt,
+)
 from tdprof.symbolize import demangle
 from tdprof.text import plural, printable
 
@@ -74,6 +82,7 @@ def load_profile(capture: OpenCapture) -> Profile:
         *count_doubt(manifest.samples_counted, manifest.losses, sum(total)),
         *doubt_events(profile.events, total, profile.total_weight().tolist(), manifest.losses),
     ]
+    doubts += masked_doubt(kernel_share(profile), has_pmu_nmi=manifest.host.has_pmu_nmi)
     if capture.has_mappings:
         # What a walk by tables leaves out has its reason beside it.
         by_kernel = np.isin(attributed.sample_end, [0, StackEnd.FRAME_POINTERS_ONLY])

@@ -4,13 +4,19 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from tdprof.model.addresses import FileKind
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
+from tdprof.model.profile import Profile
 from tdprof.text import plural
 
 # Samples and exact totals differ by what the last period of each task leaves over, which is much of a few samples; more
 # than this has another cause.
 TOLERANCE = 0.1
+# Of a profile; less of it in the kernel is not worth a sentence.
+LEAST_KERNEL_SHARE = 0.01
 
 
 def event_doubts(
@@ -95,6 +101,35 @@ def group_doubt(
             cause = _of_lost(lost)
         which = f"the samples of {len(short)} of {len(events)} events (such as {short[0]})"
         yield f"{which} stand for less than counted: {cause}"
+
+
+def kernel_share(profile: Profile) -> float:
+    """Of the first event's weight, the share whose innermost code is the kernel's."""
+    is_kernel_file = [file.kind in (FileKind.KERNEL, FileKind.KERNEL_MODULE) for file in profile.mapped_files]
+    of_location = np.append(is_kernel_file, [False]).astype(bool)[profile.locations.mapped_file]
+    start = profile.stacks.start.astype(np.int64)
+    has_leaf = start[1:] > start[:-1]
+    is_kernel = np.zeros(len(has_leaf), bool)
+    is_kernel[has_leaf] = of_location[profile.stacks.location[start[:-1][has_leaf]]]
+    first = profile.samples.event == 0
+    weight = profile.samples.weight[first].astype(np.float64)
+    total = weight.sum()
+    return float(weight[is_kernel[profile.samples.stack[first]]].sum() / total) if total else 0.0
+
+
+def masked_doubt(kernel_share: float, *, has_pmu_nmi: bool | None) -> Iterator[str]:
+    """Kernel code that interrupts do not reach, and so samples neither.
+
+    Args:
+        kernel_share: of the first event's weight, what is the kernel's own.
+        has_pmu_nmi: samples come even where interrupts are masked; None: not known.
+    """
+    if has_pmu_nmi is False and kernel_share >= LEAST_KERNEL_SHARE:
+        yield (
+            f"{kernel_share:.1%} is in the kernel, where samples wait while interrupts are masked: what runs then is "
+            "charged to where they are unmasked (_raw_spin_unlock_irqrestore and its like). Booting with "
+            "irqchip.gicv3_pseudo_nmi=1 mends that, and SPE does not have it"
+        )
 
 
 def cut_doubt(cut: int, total: int) -> Iterator[str]:

@@ -81,6 +81,24 @@ def perf_event_paranoid() -> int | None:
     return read_setting("/proc/sys/kernel/perf_event_paranoid")
 
 
+def has_pmu_nmi(machine: str, command_line: str) -> bool | None:
+    """Whether the core PMU's interrupts reach code that masks interrupts; None where that is not known.
+
+    arm64 has that with pseudo-NMIs only, which are off unless asked for (arch/arm64/kernel/cpufeature.c,
+    ``early_enable_pseudo_nmi``), and even then need a kernel and a GICv3 whose firmware allow them.
+
+    Args:
+        machine: as uname -m.
+        command_line: the kernel's, of /proc/cmdline.
+    """
+    if machine == "x86_64":
+        return True
+    if machine != "aarch64" or not command_line:
+        return None
+    asked = re.findall(r"(?:^|\s)irqchip\.gicv3_pseudo_nmi=(\S+)", command_line)
+    return None if asked and re.match(r"[1yYtT]|[oO][nN]", asked[-1]) else False
+
+
 def describe_host() -> Host:
     """Everything a capture keeps about its machine."""
     return Host(
@@ -94,4 +112,5 @@ def describe_host() -> Host:
         midr_el1=midr_by_cpu(),
         perf_event_paranoid=perf_event_paranoid(),
         kptr_restrict=read_setting("/proc/sys/kernel/kptr_restrict"),
+        has_pmu_nmi=has_pmu_nmi(platform.machine(), read_text("/proc/cmdline")),
     )

@@ -2,9 +2,11 @@
 
 import pytest
 
+from builders.profiles import Frame, ProfileBuilder
+from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
-from tdprof.profile.reliability import count_doubt, cut_doubt, event_doubts, group_doubt
+from tdprof.profile.reliability import count_doubt, cut_doubt, event_doubts, group_doubt, kernel_share, masked_doubt
 
 NO_LOSSES = Losses()
 
@@ -70,6 +72,30 @@ def test_groups_have_one_cause(losses: Losses, cause: str) -> None:
     (said,) = group_doubt([CLOCK, CLOCK], [10, 10], [20, 100], losses)
     assert "1 of 2 events" in said
     assert said.split("counted: ")[1].startswith(cause)
+
+
+KERNEL = MappedFile("[kernel]", "", FileKind.KERNEL)
+
+
+def test_the_kernels_share_is_of_the_innermost_code_of_the_first_event() -> None:
+    builder = ProfileBuilder((CLOCK, CLOCK), files=[KERNEL])
+    builder.add("main", Frame("unlock", module="[kernel]"), weight=30)
+    builder.add(Frame("entry", module="[kernel]"), "main", weight=50)
+    builder.add(Frame("unlock", module="[kernel]"), weight=1000, event=1)
+    builder.add("main", weight=20)
+    assert kernel_share(builder.build()) == 0.3
+    assert kernel_share(ProfileBuilder().build()) == 0
+
+
+@pytest.mark.parametrize(
+    ("share", "has_pmu_nmi", "is_doubted"),
+    [(0.3, False, True), (0.3, True, False), (0.3, None, False), (0.001, False, False)],
+)
+def test_where_interrupts_wait_the_kernels_samples_are_doubted(
+    share: float, has_pmu_nmi: bool | None, is_doubted: bool
+) -> None:
+    said = " ".join(masked_doubt(share, has_pmu_nmi=has_pmu_nmi))
+    assert ("30.0% is in the kernel" in said) is is_doubted
 
 
 def test_cut_stacks() -> None:

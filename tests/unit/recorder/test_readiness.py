@@ -338,3 +338,20 @@ def test_recording_blames_the_container_first() -> None:
     assert check_recording(refused, Check("container", CheckStatus.OK, "")).fix == refused.fix
     check = check_recording(refused, Check("container", CheckStatus.WARN, "", "", "docker run …"))
     assert (check.status, check.fix) == (CheckStatus.FAIL, "docker run …")
+
+
+@pytest.mark.parametrize(
+    ("command_line", "status", "word"),
+    [
+        ("quiet", CheckStatus.WARN, "no pseudo-NMI"),
+        ("irqchip.gicv3_pseudo_nmi=1", CheckStatus.UNKNOWN, "using NMIs"),
+        ("", CheckStatus.UNKNOWN, "not visible"),
+    ],
+)
+def test_interrupts_of_an_arm_pmu(machine: Machine, command_line: str, status: CheckStatus, word: str) -> None:
+    assert pmus.check_pmu_interrupts(machine, "aarch64") == []
+    put(machine, **{"sys/bus/event_source/devices/armv8_pmuv3_0/cpus": "0-3", "proc/cmdline": command_line})
+    [check] = pmus.check_pmu_interrupts(machine, "aarch64")
+    assert check.status is status
+    assert word in check.detail
+    assert pmus.check_pmu_interrupts(machine, "x86_64") == []

@@ -16,7 +16,7 @@ from tdprof.errors import TdprofError
 from tdprof.linux.elf import read_build_id
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import snapshot
-from tdprof.recorder.host import parse_cpu_list
+from tdprof.recorder.host import has_pmu_nmi, is_in_initial_pid_namespace, parse_cpu_list
 from tdprof.recorder.kallsyms import read_kernel_symbols
 from tdprof.recorder.ring import write_ring
 from tdprof.recorder.snapshot import SnapshotThread
@@ -95,6 +95,29 @@ def test_damaged_snapshot_lines_are_counted_and_skipped(tmp_path: Path) -> None:
 def test_cpu_lists() -> None:
     assert parse_cpu_list("0-3,8,10-11") == [0, 1, 2, 3, 8, 10, 11]
     assert parse_cpu_list("") == parse_cpu_list("x") == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "command_line", "expected"),
+    [
+        ("x86_64", "", True),
+        ("aarch64", "quiet", False),
+        ("aarch64", "quiet irqchip.gicv3_pseudo_nmi=1", None),  # asked for, which is not to have it
+        ("aarch64", "irqchip.gicv3_pseudo_nmi=Y irqchip.gicv3_pseudo_nmi=0", False),
+        ("aarch64", "xirqchip.gicv3_pseudo_nmi=1", False),
+        ("aarch64", "", None),
+        ("riscv64", "quiet", None),
+    ],
+)
+def test_whether_samples_reach_code_that_masks_interrupts(
+    machine: str, command_line: str, expected: bool | None
+) -> None:
+    assert has_pmu_nmi(machine, command_line) is expected
+
+
+def test_ids_of_a_namespace_that_cannot_be_told_are_not_the_hosts(tmp_path: Path) -> None:
+    assert not is_in_initial_pid_namespace(tmp_path)
+    assert not is_in_initial_pid_namespace(tmp_path / "absent")
 
 
 def test_the_command_waits_for_start_and_its_status_is_kept(tmp_path: Path) -> None:

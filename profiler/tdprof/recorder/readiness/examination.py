@@ -54,6 +54,7 @@ def examine(machine: Machine) -> Examination:
         check_bpf(trial, is_allowed=is_allowed, bcc=bcc),
         check_stacks(trial),
         *pmus.check_core_pmus(machine, pmus.count_together),
+        *pmus.check_pmu_interrupts(machine, architecture),
         pmus.check_other_pmus(machine),
         pmus.check_spe(machine, architecture),
         software.check_debug_data(machine),

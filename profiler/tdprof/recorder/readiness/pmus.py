@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.events import core_pmus, parse_event
+from tdprof.recorder.host import has_pmu_nmi
 from tdprof.recorder.pmu import free_counters, probe_counters, read_core_pmu
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 
+PSEUDO_NMI = "irqchip.gicv3_pseudo_nmi=1"
 SYSFS_PMUS = "/sys/bus/event_source/devices"
 
 
@@ -86,6 +88,26 @@ def _check_core_pmu(machine: Machine, pmu: str, counters: LargestGroup) -> Check
         # It takes one where it is built on perf; other hard-lockup detectors answer to the same setting.
         detail += "; the NMI watchdog may hold one more (sudo sysctl kernel.nmi_watchdog=0)"
     return Check(name, CheckStatus.OK, detail)
+
+
+def check_pmu_interrupts(machine: Machine, architecture: str) -> list[Check]:
+    """Whether the PMU samples kernel code that masks interrupts; nothing where there is no question of it."""
+    if architecture != "aarch64" or not core_pmus(machine.path(SYSFS_PMUS)):
+        return []
+    name = "pmu-interrupts"
+    command_line = machine.text("/proc/cmdline")
+    if has_pmu_nmi(architecture, command_line) is False:
+        return [
+            Check(
+                name,
+                CheckStatus.WARN,
+                "no pseudo-NMI",
+                "kernel code that masks interrupts is charged to where it unmasks them; SPE does not have that bias",
+                f"boot with {PSEUDO_NMI}",
+            )
+        ]
+    asked = f"{PSEUDO_NMI} was asked for; whether it is on stands in the kernel's log (using NMIs)"
+    return [Check(name, CheckStatus.UNKNOWN, asked if command_line else "/proc/cmdline is not visible here")]
 
 
 def check_other_pmus(machine: Machine) -> Check:
