@@ -19,7 +19,7 @@ class Losses:
     user_stacks_unreadable: int = 0  # the sample is counted, with no user call chain
     kernel_stacks_unreadable: int = 0
     stack_id_collisions: int = 0  # two stacks with one hash: the sample is counted, with no call chain
-    stacks_truncated: int = 0  # deeper than the kernel's limit (perf_event_max_stack)
+    stacks_truncated: int = 0  # of the kernel's walk along frame pointers, which may also go in circles
     side_band_records_lost: int = 0
     throttled: int = 0  # times the kernel stopped an event for interrupting too often
     bytes_damaged: int = 0  # of the capture's own files, when read

@@ -136,8 +136,8 @@ def cut_doubt(cut: int, total: int) -> Iterator[str]:
     """Samples whose callers are no code, out of all."""
     if cut:
         yield (
-            f"{plural(cut, 'sample', 's')} ({cut / total:.1%}) with callers outside any mapping, where "
-            "the call stack ends (build with -fno-omit-frame-pointer)"
+            f"at least {plural(cut, 'sample', 's')} ({cut / total:.1%}) without all callers: the next is outside any "
+            "mapping, where the call stack ends (build with -fno-omit-frame-pointer)"
         )
 
 

@@ -23,7 +23,7 @@ LOSSES = {
     "user_stacks_unreadable": "sample{s} without a user call stack: it could not be read",
     "kernel_stacks_unreadable": "sample{s} without a kernel call stack: it could not be read",
     "stack_id_collisions": "sample{s} without a call stack: two stacks shared one slot",
-    "stacks_truncated": "call stack{s} cut off at the kernel's limit (sysctl kernel.perf_event_max_stack)",
+    "stacks_truncated": "call stack{s} along frame pointers cut off after 127 addresses (or led in circles)",
     "side_band_records_lost": "record{s} of mappings and threads lost: symbols may be wrong or missing",
     "throttled": "time{s} the kernel paused an event for interrupting too often",
     "bytes_damaged": "byte{s} of the capture could not be read",
