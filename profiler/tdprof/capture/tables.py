@@ -96,6 +96,9 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
             # What the file says of its sizes is checked first; where it lies, the limit ends it.
             with memory_limit(_SPARE_READING_BYTES + 3 * most):
                 table = _read_up_to(f"/proc/self/fd/{opened.fileno()}", most)
+            # Not within the limit: Arrow loads pandas for it, where that is installed.
+            if text_bytes(table) > most:
+                raise MemoryError
     except MemoryError as error:
         raise TdprofError(f"{path} is not read: it would become more than {most >> 20} MiB", hint=COPY_AGAIN) from error
     except (OSError, pa.ArrowException) as error:
@@ -115,10 +118,7 @@ def _read_up_to(path: str, most: int) -> pa.Table:
             raise MemoryError
         # One row group after the other: reading all at once takes three times the table's size.
         parts = [file.read_row_group(group, use_threads=False) for group in range(file.num_row_groups)]
-        table = pa.concat_tables(parts).combine_chunks() if parts else file.read(use_threads=False)
-    if text_bytes(table) > most:
-        raise MemoryError
-    return table
+        return pa.concat_tables(parts).combine_chunks() if parts else file.read(use_threads=False)
 
 
 def _open(path: str) -> pq.ParquetFile:

@@ -1,6 +1,8 @@
 """Captures that have lost a table: every command says which, what is therefore unknown, and shows the rest."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -122,3 +124,16 @@ def test_a_difference_is_not_judged_by_a_capture_with_gaps(capture: Path, tmp_pa
     assert f"note: not all of {capture} could be read" in run("diff", whole, capture).stdout
     with pytest.raises(TdprofError, match="cannot judge --fail-on: not all of"):
         run("diff", whole, capture, "--fail-on", "total>5%")
+
+
+def test_nothing_is_loaded_within_the_limit_of_memory(capture: Path) -> None:
+    """pandas is large; that it is loaded there once had good captures refused."""
+    code = (
+        "import sys, contextlib, pathlib; from tdprof.capture import tables\n"
+        "@contextlib.contextmanager\n"
+        "def limit(most):\n    before = set(sys.modules); yield\n"
+        "    assert not {n for n in set(sys.modules) - before if n.startswith('pandas')}\n"
+        "tables.memory_limit = limit\n"
+        f"assert len(tables.read_table(pathlib.Path({str(capture)!r}), 'samples'))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
