@@ -123,12 +123,14 @@ def test_every_functions_self_weight_is_the_reports(profile: Profile) -> None:
 def test_the_tree_of_calls_holds_each_stack() -> None:
     header, columns = unpack(page_document(Page(example())))
     parent = [-1, *(np.cumsum(columns["parentStep"].astype(np.int64)) - 1).tolist()]
-    names = [header["functions"]["names"][each] for each in columns["function"].tolist()]
+    names_of = [*header["functions"]["names"], *header["processes"]]
+    names = [names_of[each] for each in columns["function"].tolist()]
 
     def path(node: int) -> list[str]:
         return [*path(parent[node]), names[node]] if node else []
 
-    paths = [path(node) for node in range(1, len(parent))]
+    # Where there are several, a process is the first call of each.
+    paths = [[name for name in path(node) if name not in header["processes"]] for node in range(1, len(parent))]
     assert ["main", "work(int)", "square(int)"] in paths
     assert ["main", "work(int)", "work(int)"] in paths
     assert ["[no call stack]"] in paths
