@@ -8,10 +8,12 @@ import click
 from tdprof.cli.form import Output, output_options, print_result
 from tdprof.cli.loading import find_event, load_with_findings, open_input, symbol_options
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
+from tdprof.cli.selecting import selection_options
 from tdprof.errors import TdprofError
 from tdprof.pipeline.annotate.source_files import SourceFiles, parse_source_map
 from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.choice import choose_function
+from tdprof.profile.selection import Selection
 
 
 @click.command("annotate")
@@ -38,6 +40,7 @@ from tdprof.profile.choice import choose_function
     metavar="FROM=TO",
     help="Source paths that begin with FROM begin with TO here. May be repeated.",
 )
+@selection_options
 @symbol_options
 def command(
     words: Sequence[str],
@@ -46,6 +49,7 @@ def command(
     source_dirs: Sequence[Path],
     source_maps: Sequence[str],
     output: Output,
+    selection: Selection,
     symbols: SymbolOptions,
 ) -> None:
     """Print FUNCTION line by line, with the samples of each: name, part of a name, or MODULE:NAME.
@@ -63,7 +67,7 @@ def command(
     capture, function = _capture_and_function(words)
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
     with open_input(capture, symbols) as opened:
-        profile, findings = load_with_findings(opened, capture)
+        profile, findings = load_with_findings(opened, capture, selection=selection)
         leading = find_event(profile, event)
         chosen = choose_function(profile, function, leading)
 
@@ -74,7 +78,16 @@ def command(
         from tdprof.report.annotation.text import render_text
 
         with waiting(f"annotating {chosen.name}") as opened.progress:
-            annotation = annotate(opened, profile, findings, chosen, sources, has_code=has_code, event=leading)
+            annotation = annotate(
+                opened,
+                profile,
+                findings,
+                chosen,
+                sources,
+                has_code=has_code,
+                has_spe=not selection.words,
+                event=leading,
+            )
     print_result(
         output,
         json=lambda: [render_json(annotation)],

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from tdprof.capture.manifest import Host, Manifest, State
-from tdprof.cli.form import Output, output_options, print_result
+from tdprof.cli.form import DEFAULT_LIMIT, Output, output_options, print_result
 from tdprof.cli.loading import load_with_findings, open_input, symbol_options
 from tdprof.cli.output import waiting
-from tdprof.cli.report import DEFAULT_LIMIT
+from tdprof.cli.selecting import selection_options
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
@@ -21,6 +21,7 @@ from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.compare import Basis, Comparison, compare
 from tdprof.profile.compare.conditions import find_breaches, parse_condition
 from tdprof.profile.compare.significance import DEFAULT_NOISE_PERCENT
+from tdprof.profile.selection import Selection
 from tdprof.report.comparison.csv import render_csv
 from tdprof.report.comparison.json import render_json
 from tdprof.report.comparison.text import describe_breach, render_text
@@ -56,6 +57,7 @@ FAIL_ON_HELP = (
     metavar="PERCENT",
     help=f"How much two runs of one program differ on this machine ({DEFAULT_NOISE_PERCENT:g}); see docs/diff.md.",
 )
+@selection_options
 @symbol_options
 def command(
     a: Path,
@@ -65,6 +67,7 @@ def command(
     event: str | None,
     basis: str | None,
     noise_percent: float,
+    selection: Selection,
     symbols: SymbolOptions,
 ) -> int:
     """Compare capture B with capture A: what each function, and the whole program, takes more or less of.
@@ -79,7 +82,7 @@ def command(
     """
     with _status_2():
         conditions = [parse_condition(text) for text in fail_on]
-        loaded = [_load(path, symbols) for path in (a, b)]
+        loaded = [_load(path, symbols, selection) for path in (a, b)]
         sides = [(str(path), each.profile) for path, each in zip((a, b), loaded, strict=True)]
         doubts = list(reasons_against(sides, [each.manifest for each in loaded]))
         if conditions and doubts:
@@ -130,9 +133,9 @@ class _Loaded:
     manifest: Manifest
 
 
-def _load(capture: Path, symbols: SymbolOptions) -> _Loaded:
+def _load(capture: Path, symbols: SymbolOptions, selection: Selection) -> _Loaded:
     with open_input(capture, symbols) as opened:
-        profile, findings = load_with_findings(opened, capture)
+        profile, findings = load_with_findings(opened, capture, selection=selection)
         return _Loaded(profile, findings, opened.recorded)
 
 

@@ -19,6 +19,7 @@ from tdprof.cli.loading import (
     with_function_operations,
 )
 from tdprof.cli.output import result_file, standard_output, waiting
+from tdprof.cli.selecting import selection_options
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.findings import Findings
@@ -27,6 +28,7 @@ from tdprof.model.spe import SampledOperations
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.categories import with_categories
+from tdprof.profile.selection import Selection
 
 if TYPE_CHECKING:
     from tdprof.report.page.data import Page
@@ -132,9 +134,16 @@ FORMATS = {
     metavar="OLDER",
     help="For html: also colour by what changed since this capture, as tdprof diff OLDER CAPTURE finds it.",
 )
+@selection_options
 @symbol_options
 def command(
-    capture: Path, format_name: str, output: Path, event: str | None, older: Path | None, symbols: SymbolOptions
+    capture: Path,
+    format_name: str,
+    output: Path,
+    event: str | None,
+    older: Path | None,
+    selection: Selection,
+    symbols: SymbolOptions,
 ) -> None:
     """Write a capture, or what perf record left, as a file for another program.
 
@@ -159,9 +168,9 @@ def command(
         )
     most = target.most_spe_samples if event is None else None
     with open_input(capture, symbols, keeps_time=target.has_time, most_spe_samples=most) as opened:
-        what = _prepare(opened, capture, target, event)
+        what = _prepare(opened, capture, target, event, selection)
         if older is not None and what.page is not None:
-            what = replace(what, page=_with_changes(what.page, opened.recorded, capture, older, symbols))
+            what = replace(what, page=_with_changes(what.page, opened.recorded, capture, older, symbols, selection))
         say_unreadable(what.profile)
     if is_stdout:
         with standard_output():
@@ -173,9 +182,9 @@ def command(
     say(f"  next: {target.next_step.format(output)}")
 
 
-def _prepare(capture: OpenCapture, shown: Path, target: Format, event: str | None) -> Export:
+def _prepare(capture: OpenCapture, shown: Path, target: Format, event: str | None, selection: Selection) -> Export:
     """Load what a format writes."""
-    profile, findings = load_with_findings(capture, shown, with_spe=target.has_spe)
+    profile, findings = load_with_findings(capture, shown, with_spe=target.has_spe, selection=selection)
     if not target.is_page:
         profile = with_categories(profile, findings)
     index = find_event(profile, event)
@@ -184,10 +193,10 @@ def _prepare(capture: OpenCapture, shown: Path, target: Format, event: str | Non
     if target.is_page:
         from tdprof.report.page.data import Page
 
-        profile, functions = with_function_operations(capture, profile)
+        profile, functions = with_function_operations(capture, profile, selection)
         return Export(profile, findings, page=Page(profile, findings, functions))
     operations = None
-    if capture.has_spe and capture.most_spe_samples is not None:
+    if capture.has_spe and capture.most_spe_samples is not None and not selection.words:
         # Only now: SPE's part of the program is not needed for anything else here.
         from tdprof.pipeline.spe_samples import load_operations
 
@@ -199,14 +208,16 @@ def _prepare(capture: OpenCapture, shown: Path, target: Format, event: str | Non
     return Export(profile, findings, operations)
 
 
-def _with_changes(page: "Page", manifest: Manifest, capture: Path, older: Path, symbols: SymbolOptions) -> "Page":
+def _with_changes(
+    page: "Page", manifest: Manifest, capture: Path, older: Path, symbols: SymbolOptions, selection: Selection
+) -> "Page":
     """A page with what changed since an older capture."""
     # Only now: what finds changes is not needed for anything else here.
     from tdprof.cli.diff import reasons_against
     from tdprof.profile.compare import compare
 
     with open_input(older, symbols) as opened:
-        profile, findings = load_with_findings(opened, older)
+        profile, findings = load_with_findings(opened, older, selection=selection)
     with waiting("comparing"):
         comparison = compare(profile, page.profile, findings, page.findings)
     doubts = reasons_against([(str(older), profile), (str(capture), page.profile)], [opened.recorded, manifest])

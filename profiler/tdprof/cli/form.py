@@ -15,6 +15,8 @@ from tdprof.errors import TdprofError
 if TYPE_CHECKING:
     from rich.console import Console
 
+DEFAULT_LIMIT = 40  # rows of a table
+
 Command = Callable[..., Any]
 Pieces = Callable[[], Iterable[str]]
 

@@ -20,6 +20,7 @@ from tdprof.pipeline.load import find_findings, load_profile
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile.calibrate import calibrated
+from tdprof.profile.selection import EVERYTHING, Selection, select
 
 if TYPE_CHECKING:
     from tdprof.model.spe import FunctionOperations
@@ -108,7 +109,9 @@ def _is_perf_data(path: Path) -> bool:
     )
 
 
-def load_with_findings(capture: OpenCapture, shown: Path, *, with_spe: bool = True) -> tuple[Profile, Findings | None]:
+def load_with_findings(
+    capture: OpenCapture, shown: Path, *, with_spe: bool = True, selection: Selection = EVERYTHING
+) -> tuple[Profile, Findings | None]:
     """A capture's profile ready to be shown: each event once, calibrated, and the metrics of its code.
 
     What SPE measured stands beside the PMU's metrics, or alone where there was no Topdown recording. While it lasts
@@ -118,9 +121,12 @@ def load_with_findings(capture: OpenCapture, shown: Path, *, with_spe: bool = Tr
         capture: the capture.
         shown: its name for the user.
         with_spe: False where nobody looks at what SPE measured, which saves reading it.
+        selection: which samples are wanted; of some alone there are neither metrics nor what SPE measured.
     """
     with waiting(f"reading {shown}") as capture.progress:
         profile = load_profile(capture)
+    if selection.words:
+        return select(calibrated(profile), selection), None
     with_spe = with_spe and capture.has_spe
     if profile.topdown is None and not with_spe:
         return profile, None
@@ -137,12 +143,14 @@ def load_with_findings(capture: OpenCapture, shown: Path, *, with_spe: bool = Tr
         return calibrated(profile), findings
 
 
-def with_function_operations(capture: OpenCapture, profile: Profile) -> "tuple[Profile, FunctionOperations | None]":
-    """What SPE measured of each function, latencies and sources included; None without SPE records.
+def with_function_operations(
+    capture: OpenCapture, profile: Profile, selection: Selection = EVERYTHING
+) -> "tuple[Profile, FunctionOperations | None]":
+    """What SPE measured of each function, latencies and sources included; None without SPE records, or of a selection.
 
     The profile has a note where there are some that cannot be read.
     """
-    if not capture.has_spe:
+    if not capture.has_spe or selection.words:
         return profile, None
     from tdprof.pipeline.spe_columns import count_functions
 

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from tdprof.capture.tables import has_table, read_table
-from tdprof.cli.form import Output, print_result
+from tdprof.cli.form import DEFAULT_LIMIT, Output, print_result
 from tdprof.cli.loading import open_input
 from tdprof.cli.output import waiting
-from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.errors import TdprofError
 from tdprof.pipeline.branches import load_branches
 from tdprof.pipeline.symbols import SymbolOptions

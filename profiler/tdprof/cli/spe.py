@@ -20,10 +20,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from arm_spe import Damage, DecodeCounts, dump_packets
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import read_manifest
-from tdprof.cli.form import Output, output_options, print_result
+from tdprof.cli.form import DEFAULT_LIMIT, Output, output_options, print_result
 from tdprof.cli.memory import keep_process_small, take_memory_from_the_system
 from tdprof.cli.output import result_file, standard_output
-from tdprof.cli.report import DEFAULT_LIMIT
 from tdprof.cli.standard_error import say
 from tdprof.cli.usage import SuggestingGroup
 from tdprof.decode.spe.capture import open_spe

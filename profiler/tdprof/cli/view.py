@@ -25,11 +25,13 @@ from tdprof.cli.loading import (
 )
 from tdprof.cli.local_server import HOST, Document, LocalServer
 from tdprof.cli.output import standard_output, waiting
+from tdprof.cli.selecting import selection_options
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.export.speedscope import has_order, write_speedscope
 from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.categories import with_categories
+from tdprof.profile.selection import Selection
 from tdprof.report.page.data import Page
 from tdprof.report.page.html import write_html
 from tdprof.text import printable
@@ -52,8 +54,11 @@ SPEEDSCOPE_POLICY = (
 @click.option("--html", "opened", flag_value=PAGE, help="Open tdprof's own page, as `tdprof export --to html` writes.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on (0: any that is free).")
 @click.option("--no-browser", is_flag=True, help="Only print where to look.")
+@selection_options
 @symbol_options
-def command(capture: Path, opened: str | None, port: int, no_browser: bool, symbols: SymbolOptions) -> None:
+def command(
+    capture: Path, opened: str | None, port: int, no_browser: bool, selection: Selection, symbols: SymbolOptions
+) -> None:
     """Look at a capture in the browser until Ctrl-C: in speedscope if it is installed, else as tdprof's own page.
 
     \b
@@ -67,8 +72,8 @@ def command(capture: Path, opened: str | None, port: int, no_browser: bool, symb
     if opened == SPEEDSCOPE_PAGE and release is None:
         raise TdprofError("speedscope is not installed", hint=f"{_how_to_install()}; or tdprof view --html", status=2)
     with open_input(capture, symbols) as opened_capture:
-        profile, findings = load_with_findings(opened_capture, capture)
-        profile, operations = with_function_operations(opened_capture, profile)
+        profile, findings = load_with_findings(opened_capture, capture, selection=selection)
+        profile, operations = with_function_operations(opened_capture, profile, selection)
     documents = _documents(Page(profile, findings, operations), release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
     with LocalServer(documents, port) as server:

@@ -70,7 +70,7 @@ def node_totals(tree: CallTree, weight: U64) -> I64:
     """
     total = np.zeros(len(tree.parent), np.int64)
     np.add.at(total, tree.node_of_stack, weight.astype(np.int64))
-    for level in reversed(_levels(tree)):
+    for level in reversed(node_levels(tree)):
         np.add.at(total, tree.parent[level], total[level])
     return total
 
@@ -82,22 +82,34 @@ def widest_first(tree: CallTree, weight: U64) -> I64:
         tree, weight: as `node_totals` takes them.
     """
     total = node_totals(tree, weight)
-    order = np.lexsort((-total, tree.parent))
-    before = np.cumsum(total[order]) - total[order]
-    parent = tree.parent[order]
-    is_first = np.diff(parent, prepend=-2) != 0
-    position = np.zeros(len(total), np.int64)
-    position[order] = before - before[is_first][np.cumsum(is_first) - 1]
-    for level in _levels(tree):
-        position[level] += position[tree.parent[level]]
     # A stack that ends where others go on comes behind them.
+    calls = _places(tree, total, total) + total
     end = tree.node_of_stack
-    calls = position + total
     np.subtract.at(calls, end, weight.astype(np.int64))
     return np.lexsort((end, calls[end]))
 
 
-def _levels(tree: CallTree) -> list[slice]:
+def preorder(tree: CallTree, total: I64) -> I64:
+    """int64[nodes]: the nodes, each before its calls, and of these those of more weight with all their calls first."""
+    size = np.ones(len(total), np.int64)
+    for level in reversed(node_levels(tree)):
+        np.add.at(size, tree.parent[level], size[level])
+    return np.argsort(_places(tree, total, size, own=1))
+
+
+def _places(tree: CallTree, total: I64, size: I64, own: int = 0) -> I64:
+    """Where each node begins if it takes ``size``, ``own`` of it before its calls, heavier ones first."""
+    order = np.lexsort((-total, tree.parent))
+    before = np.cumsum(size[order]) - size[order]
+    is_first = np.diff(tree.parent[order], prepend=-2) != 0
+    place = np.zeros(len(total), np.int64)
+    place[order] = before - before[is_first][np.cumsum(is_first) - 1]
+    for level in node_levels(tree):
+        place[level] += place[tree.parent[level]] + own
+    return place
+
+
+def node_levels(tree: CallTree) -> list[slice]:
     """The nodes by their depth, without the root."""
     levels, begin, end = [], 0, 1
     while end < len(tree.parent):

@@ -1,6 +1,7 @@
 """Self and inclusive values of every function or source line of a profile."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -59,12 +60,22 @@ class UnknownSamples:
     weight: U64
 
 
-def find_hotspots(profile: Profile, *, by_line: bool = False, sort_event: int = 0) -> Hotspots:
+class Order(StrEnum):
+    """What hotspots are ordered by."""
+
+    SELF = "self"
+    TOTAL = "total"
+
+
+def find_hotspots(
+    profile: Profile, *, by_line: bool = False, sort_event: int = 0, order: Order = Order.SELF
+) -> Hotspots:
     """Add up a profile by function, or by function and source line; inlined frames are functions too.
 
     Args:
         by_line: one row for each source line instead of one for each function.
-        sort_event: index of the event whose self, then inclusive, values order the rows.
+        sort_event: index of the event whose values order the rows.
+        order: by self, then inclusive values, or the other way round.
 
     Raises:
         TdprofError: so many rows of so many events that the table of all has no room in memory.
@@ -76,11 +87,11 @@ def find_hotspots(profile: Profile, *, by_line: bool = False, sort_event: int = 
             f"{len(rows):,} {what} with values of {len(profile.events):,} events are too many to add up",
             hint="record fewer events at once, or export the stacks: tdprof export",
         )
-    order = _order(profile, rows, sort_event)
-    function = rows.function[order]
-    line = rows.line[order] if by_line else _hottest_lines(profile, function, sort_event)
-    weights = _sums(profile, rows, profile.samples.weight, order)
-    return Hotspots(function, line, *weights, *_sums(profile, rows, profile.samples.count, order))
+    places = _order(profile, rows, sort_event, order)
+    function = rows.function[places]
+    line = rows.line[places] if by_line else _hottest_lines(profile, function, sort_event)
+    weights = _sums(profile, rows, profile.samples.weight, places)
+    return Hotspots(function, line, *weights, *_sums(profile, rows, profile.samples.count, places))
 
 
 def unknown_samples(profile: Profile) -> list[UnknownSamples]:
@@ -148,7 +159,7 @@ def _event_sums(profile: Profile, rows: CodeRows, samples: I64, values: U64) -> 
     return own, inclusive
 
 
-def _order(profile: Profile, rows: CodeRows, sort_event: int) -> I64:
+def _order(profile: Profile, rows: CodeRows, sort_event: int, order: Order) -> I64:
     names = function_names(profile)
     # Names settle ties, so that the same samples always print the same report.
     rank_of_name = np.empty(len(names), np.int64)
@@ -156,13 +167,14 @@ def _order(profile: Profile, rows: CodeRows, sort_event: int) -> I64:
     leading = np.flatnonzero(profile.samples.event == sort_event)
     own, inclusive = _event_sums(profile, rows, leading, profile.samples.weight)
     most = np.iinfo(np.uint64).max  # descending
-    return np.lexsort((rows.line, rank_of_name[rows.function], most - inclusive, most - own))
+    values = (most - inclusive, most - own) if order is Order.SELF else (most - own, most - inclusive)
+    return np.lexsort((rows.line, rank_of_name[rows.function], *values))
 
 
 def _hottest_lines(profile: Profile, functions: I32, sort_event: int) -> U32:
     """uint32[len(functions)]: the known line of each function that comes first among all lines."""
     lines = code_rows(profile, by_line=True)
-    order = _order(profile, lines, sort_event)
+    order = _order(profile, lines, sort_event, Order.SELF)
     known = order[lines.line[order] != 0]
     ids, first = np.unique(lines.function[known], return_index=True)
     hottest = np.zeros(int(max(functions.max(initial=-1), ids.max(initial=-1))) + 2, np.uint32)

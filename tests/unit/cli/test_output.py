@@ -143,6 +143,14 @@ def test_export_to_standard_output_and_of_one_event(run: Run) -> None:
     assert [each["name"].partition(" (")[0] for each in document["profiles"]] == ["page-faults"]
 
 
+def test_export_of_some_samples(run: Run) -> None:
+    result = run("export", "--to", "folded", "--comm", "worker")
+    assert result.stdout == b"worker;main;work(int);square(int) 100000000\n"
+    refused = run("export", "--to", "folded", "--pid", "7")
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert refused.stderr.decode().splitlines() == ["tdprof: no sample is of --pid 7", "  try: --pid 100, 200"]
+
+
 def test_a_binary_format_does_not_go_to_a_terminal(run: Run) -> None:
     status, text = on_terminal(run, "export", "--to", "pprof")
     assert status == 2

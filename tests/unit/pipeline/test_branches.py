@@ -235,7 +235,7 @@ def test_other_rows_of_branches_are_refused() -> None:
 
 
 def test_rows_of_other_views_are_refused_with_the_views_that_have_them() -> None:
-    with pytest.raises(TdprofError, match="--by says") as caught:
+    with pytest.raises(TdprofError, match="rows by function are those of an SPE report") as caught:
         run_report("some.capture", "--by", "function")
     assert all(option in (caught.value.hint or "") for option in ("--spe", "--branches", "--by cgroup", "--lines"))
 

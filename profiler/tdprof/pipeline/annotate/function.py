@@ -37,6 +37,7 @@ def annotate(
     sources: SourceFiles,
     *,
     has_code: bool,
+    has_spe: bool = True,
     event: int = 0,
 ) -> Annotation:
     """Bring one function's samples to its lines and, with ``has_code``, to its instructions.
@@ -47,6 +48,7 @@ def annotate(
         findings: its metrics.
         sources: where source files are looked for.
         has_code: whether instructions are wanted.
+        has_spe: whether what SPE measured is, which is of all samples.
         event: the one that leads.
     """
     places = find_sampled_code(profile, function)
@@ -64,7 +66,7 @@ def annotate(
     metrics = _line_metrics(findings, function)
     latencies: Mapping[SourcePlace, Latency] = {}
     try:
-        latencies = line_latencies(capture, function)
+        latencies = line_latencies(capture, function) if has_spe else {}
     except TdprofError as error:
         profile = profile.without_spe(error)
     parts = []

@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import PurePath
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
 from tdprof.model.findings import Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names, module_names
-from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
+from tdprof.profile.hotspots import Hotspots, Order, UnknownSamples, share_half_width
 from tdprof.report.columns import Column, as_text, format_table, labelled, left_out, names, numbers, prose
 from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
@@ -21,6 +22,7 @@ from tdprof.text import printable
 MOST_EVENTS = 64
 # Narrower tables keep their shares and names whole and leave the rest out.
 WIDE_COLUMNS = 80
+LEAST_SHARE = 0.0005  # what is less is printed as 0.0 %
 # Shares that SPE measures, which fit beside the events; the others are in the JSON and in --spe.
 SPE_RATIOS = {
     "branch_misprediction_ratio": "mispredict",
@@ -49,14 +51,7 @@ def render_text(
         sort_event: the event whose shares lead each row, as for ``find_hotspots``.
     """
     width = console.width
-    lines = labelled(facts(profile), width)
-    if profile.events:
-        lines += [Text(), *_events(profile, width)]
-    if told := doubts(profile, unknown):
-        lines.append(Text())
-        for line in told:
-            lines += prose(line, width, style="yellow")
-    lines.append(Text())
+    lines = header_lines(profile, unknown, width)
     if not len(hotspots):
         lines += prose(
             "No samples: the command ran too briefly, never on a CPU that was measured, or as another user.", width
@@ -70,6 +65,18 @@ def render_text(
         lines += doubt_legend(width, before="SPE: ")
     lines += left_out(len(hotspots) - len(shown), "source line" if by_line else "function", width)
     return as_text(console, lines)
+
+
+def header_lines(profile: Profile, unknown: list[UnknownSamples], width: int) -> list[Text]:
+    """What was measured, the events, and what to know about the numbers, with an empty line behind."""
+    lines = labelled(facts(profile), width)
+    if profile.events:
+        lines += [Text(), *_events(profile, width)]
+    if told := doubts(profile, unknown):
+        lines.append(Text())
+        for line in told:
+            lines += prose(line, width, style="yellow")
+    return [*lines, Text()]
 
 
 def _events(profile: Profile, width: int) -> list[Text]:
@@ -119,14 +126,14 @@ def _table(
     for row, function in enumerate(hotspots.function.tolist()):
         name = function_name[function]
         cells: list[str | Text] = [
-            _percent(self_share[row, sort_event]),
+            percent(self_share[row, sort_event]),
             "" if np.isnan(half_width[row]) else f"{half_width[row] * 100:.1f}",
-            _percent(inclusive_share[row]),
+            percent(inclusive_share[row]),
         ]
         if is_wide:
             cells.append(f"{hotspots.self_samples[row, sort_event]:,}")
             cells.append(format_value(int(hotspots.self_weight[row, sort_event]), event.unit))
-        cells.extend(_percent(self_share[row, other]) for other in others)
+        cells.extend(percent(self_share[row, other]) for other in others)
         cells.extend(column[row] for column in measured.values())
         if is_wide:
             cells.append(Text(PurePath(modules[mapped_file[function]]).name, "dim"))
@@ -167,5 +174,19 @@ def _source_line(profile: Profile, function: int, line: int) -> str:
     return f"{PurePath(file).name or '?'}:{line}" if line else "?"
 
 
-def _percent(share: float) -> str:
+def rows_beyond_nothing(profile: Profile, hotspots: Hotspots, event: int, order: Order) -> int:
+    """How many rows, in their order, do not round to nothing; at least one."""
+    weight = hotspots.self_weight if order is Order.SELF else hotspots.inclusive_weight
+    whole = float(profile.total_weight()[event])
+    share = weight[:, event] / whole if whole else np.ones(len(hotspots))
+    return max(1, int(np.count_nonzero(~is_folded(share))))
+
+
+def is_folded(share: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether shares are printed as 0.0 %."""
+    return share < LEAST_SHARE
+
+
+def percent(share: float) -> str:
+    """A share as reports print it; empty where it is not known."""
     return "" if np.isnan(share) else f"{share:.1%}"

@@ -10,7 +10,6 @@ from rich.console import Console
 from builders.opened import joined_with_spe, profile_of
 from builders.spe_capture import write_spe_capture
 from tdprof.cli.report import command
-from tdprof.errors import TdprofError
 from tdprof.profile.hotspots import find_hotspots
 from tdprof.report.profile.text import render_text
 
@@ -72,8 +71,7 @@ def test_the_command_shows_both_sources_by_name(tmp_path: Path, capture: Path) -
 
 
 def test_spe_alone_has_no_methodology_to_follow(capture: Path) -> None:
-    with pytest.raises(TdprofError, match="metrics of the PMU"):
-        report(capture, "--tree")
+    assert "calls" in report(capture, "--tree").split()  # of the program, not of the methodology
     (work, _) = json.loads(report(capture, "--json"))["functions"]
     assert (work["bottleneck"], work["metrics"]["l1d_cache_miss_ratio"]["value"]) == (None, 0.1)
 

@@ -1,0 +1,131 @@
+"""Who calls whom, as lines of a tree: all calls from the root down, or those that lead to a function and from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdprof.model.arrays import F64, I32, I64, U64
+from tdprof.model.profile import FrameStacks, Profile
+from tdprof.profile.call_tree import call_tree, node_levels, node_totals, preorder
+from tdprof.profile.frames import frame_stacks
+
+
+@dataclass(frozen=True, slots=True)
+class CallLines:
+    """A tree of calls; row = node, each behind its parent and before that one's lighter children.
+
+    Attributes:
+        function: int32[n], function id; -1 for samples without a call stack.
+        parent: int64[n], a row above, or -1.
+        depth: int64[n], from 0.
+        total, own: uint64[n], the weight of all samples through a node, and of those that end there.
+        samples: uint64[n], through it.
+        share: float64[n], of all samples of the event, as a fraction.
+    """
+
+    function: I32
+    parent: I64
+    depth: I64
+    total: U64
+    own: U64
+    samples: U64
+    share: F64
+
+    def __len__(self) -> int:
+        return len(self.function)
+
+    def heaviest(self, most: int, least_share: float = 0.0) -> I64:
+        """The rows of most total weight, in their order; a row's parents are always among them.
+
+        Args:
+            most: how many, 0 for all.
+            least_share: rows below are left out.
+        """
+        rows = np.arange(len(self))
+        order = np.lexsort((rows, self.depth, -self.total.astype(np.float64)))
+        order = order[self.share[order] >= least_share]
+        return np.sort(order[:most] if most else order)
+
+
+def call_lines(profile: Profile, event: int) -> CallLines:
+    """All calls of an event's samples, from the root down."""
+    return _lines(profile, event, frame_stacks(profile), np.arange(len(profile.stacks.start) - 1))
+
+
+def callees(profile: Profile, event: int, functions: Sequence[int]) -> CallLines:
+    """A function, given by its ids, and what it calls, from its outermost call in each stack on."""
+    stack, at = _outermost(profile, functions)
+    stacks = frame_stacks(profile)
+    first = stacks.start[stack]
+    return _lines(profile, event, _slices(stacks, first, at + 1 - first, step=1), stack, root=functions)
+
+
+def callers(profile: Profile, event: int, functions: Sequence[int]) -> CallLines:
+    """A function, given by its ids, and below it who called it, and who called those."""
+    stack, at = _outermost(profile, functions)
+    stacks = frame_stacks(profile)
+    end = stacks.start[stack + 1]
+    return _lines(profile, event, _slices(stacks, end - 1, end - at, step=-1), stack, root=functions)
+
+
+def _outermost(profile: Profile, functions: Sequence[int]) -> tuple[I64, I64]:
+    """The stacks that hold a function, and where in their frames its outermost call stands."""
+    stacks = frame_stacks(profile)
+    positions = np.flatnonzero(np.isin(stacks.function, functions))
+    stack = np.searchsorted(stacks.start, positions, side="right") - 1
+    is_last = np.diff(stack, append=-1) != 0
+    return stack[is_last], positions[is_last]
+
+
+def _slices(stacks: FrameStacks, first: I64, length: I64, *, step: int) -> FrameStacks:
+    """Stacks of parts of others' frames: from ``first`` on, forwards or backwards."""
+    start = np.concatenate(([0], np.cumsum(length)))
+    index = np.repeat(first, length) + step * (np.arange(start[-1]) - np.repeat(start[:-1], length))
+    return FrameStacks(start, stacks.function[index], stacks.line[index])
+
+
+def _lines(
+    profile: Profile, event: int, stacks: FrameStacks, stack: I64, root: Sequence[int] | None = None
+) -> CallLines:
+    """The tree of some stacks, ``stack`` telling which of the profile's each is a part of."""
+    if root is not None and len(stacks.function):
+        stacks = _with_one_root(stacks, root)
+    tree = call_tree(stacks)
+    weight, count = (
+        _per_stack(profile, event, column)[stack] for column in (profile.samples.weight, profile.samples.count)
+    )
+    total, samples = node_totals(tree, weight), node_totals(tree, count)
+    own = np.zeros(len(total), np.int64)
+    np.add.at(own, tree.node_of_stack, weight.astype(np.int64))
+    depth = np.zeros(len(total), np.int64)
+    for number, level in enumerate(node_levels(tree), 1):
+        depth[level] = number
+    order = preorder(tree, total)
+    order = order[(total[order] > 0) & (order > 0)]
+    row_of = np.full(len(total), -1)
+    row_of[order] = np.arange(len(order))
+    whole = float(profile.total_weight()[event])
+    return CallLines(
+        tree.function[order],
+        row_of[tree.parent[order]],
+        depth[order] - 1,
+        total[order].astype(np.uint64),
+        own[order].astype(np.uint64),
+        samples[order].astype(np.uint64),
+        total[order] / whole if whole else np.full(len(order), np.nan),
+    )
+
+
+def _with_one_root(stacks: FrameStacks, root: Sequence[int]) -> FrameStacks:
+    """Pieces of one function have ids of their own; at the root they are one."""
+    function = stacks.function.copy()
+    function[stacks.start[1:] - 1] = min(root)
+    return FrameStacks(stacks.start, function, stacks.line)
+
+
+def _per_stack(profile: Profile, event: int, column: U64) -> U64:
+    sums = np.zeros(len(profile.stacks.start) - 1, np.uint64)
+    chosen = profile.samples.event == event
+    np.add.at(sums, profile.samples.stack[chosen], column[chosen])
+    return sums

@@ -1,0 +1,137 @@
+"""A profile's samples by process, thread, command or module: shares, and what takes most in each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from tdprof.model.arrays import F64, I32, I64, U64
+from tdprof.model.profile import NO_ID, Profile
+from tdprof.profile.commands import command_names
+from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, leaf_locations, module_names
+from tdprof.profile.hotspots import share_half_width
+from tdprof.text import printable
+
+
+class GroupKind(StrEnum):
+    """What samples are added up by."""
+
+    PROCESS = "process"
+    THREAD = "thread"
+    COMMAND = "command"
+    MODULE = "module"
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """One row for each process, thread, command or module; most weight of the leading event first.
+
+    Attributes:
+        kind: what a row is.
+        event: the leading event.
+        name: printable: the process's, thread's or command's name, or the module's path; "" for no known module.
+        pid, tid: None where rows are of several, or not known.
+        members: how many processes a command had; of others 1.
+        share, half_width: float64[n], of the leading event's weight, as fractions, and of its 95 % interval.
+        samples, weight: uint64[n, events].
+        hottest: int32[n], the function with most of the row's leading weight at the leaf, -1 for no call stack.
+        hottest_share: float64[n], its part of the row.
+    """
+
+    kind: GroupKind
+    event: int
+    name: Sequence[str]
+    pid: Sequence[int | None]
+    tid: Sequence[int | None]
+    members: Sequence[int]
+    share: F64
+    half_width: F64
+    samples: U64
+    weight: U64
+    hottest: I32
+    hottest_share: F64
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
+    """Add a profile's samples up, those of one process, thread, command or module together."""
+    samples = profile.samples
+    names, number = _names(profile, kind)
+    keys = {
+        GroupKind.PROCESS: (samples.pid,),
+        GroupKind.THREAD: (samples.pid, samples.tid),
+        GroupKind.COMMAND: (number,),
+        GroupKind.MODULE: (number,),
+    }[kind]
+    order, start = group_rows(*keys)
+    first, group = order[start], group_of_row(order, start)
+    # Of a process or thread with several names the last one is the row's.
+    last = order[np.append(start, len(order))[1:] - 1]
+    weight, count = (_sums(profile, group, len(start), column) for column in (samples.weight, samples.count))
+    total = float(weight[:, event].sum()) if len(profile.events) else 0.0
+    share = weight[:, event] / total if total else np.full(len(start), np.nan)
+    hottest, hottest_share = _hottest(profile, group, len(start), event)
+    has_pid, has_tid = kind in (GroupKind.PROCESS, GroupKind.THREAD), kind is GroupKind.THREAD
+    rows = np.lexsort((np.arange(len(start)), -weight[:, event].astype(np.float64)))
+    return Groups(
+        kind,
+        event,
+        [names[each] for each in number[last[rows]].tolist()],
+        [_known(pid) if has_pid else None for pid in samples.pid[first[rows]].tolist()],
+        [_known(tid) if has_tid else None for tid in samples.tid[first[rows]].tolist()],
+        _members(profile, group, len(start))[rows].tolist() if kind is GroupKind.COMMAND else [1] * len(rows),
+        share[rows],
+        share_half_width(share, profile, event)[rows],
+        count[rows],
+        weight[rows],
+        hottest[rows],
+        hottest_share[rows],
+    )
+
+
+def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32]:
+    """Names, and int32[samples]: which of them each sample has."""
+    samples = profile.samples
+    if kind is GroupKind.THREAD:
+        return [printable(name) for name in profile.thread_names], samples.thread_name
+    if kind is not GroupKind.MODULE:
+        return command_names(profile)
+    paths: dict[str, int] = {}
+    of_file = np.array([paths.setdefault(path, len(paths)) for path in module_names(profile)], np.int32)
+    leaf = leaf_locations(profile)
+    file = np.where(leaf >= 0, np.append(profile.locations.mapped_file, -1)[leaf], -1)
+    return list(paths), of_file[file][samples.stack]
+
+
+def _sums(profile: Profile, group: I64, groups: int, column: U64) -> U64:
+    sums = np.zeros((groups, len(profile.events)), np.uint64)
+    np.add.at(sums, (group, profile.samples.event), column)
+    return sums
+
+
+def _hottest(profile: Profile, group: I64, groups: int, event: int) -> tuple[I32, F64]:
+    stacks, samples = frame_stacks(profile), profile.samples
+    leaf = stacks.function[stacks.start[:-1]][samples.stack]
+    weight = np.where(samples.event == event, samples.weight, 0).astype(np.float64)
+    order, start = group_rows(group, leaf)
+    if not len(start):
+        return np.full(groups, -1, np.int32), np.full(groups, np.nan)
+    sums = np.add.reduceat(weight[order], start)
+    of_group, function = group[order][start], leaf[order][start]
+    best = np.lexsort((function, -sums, of_group))
+    is_first = np.diff(of_group[best], prepend=-1) != 0
+    total = np.bincount(of_group, sums, groups)
+    with np.errstate(invalid="ignore"):
+        return function[best][is_first].astype(np.int32), sums[best][is_first] / total
+
+
+def _members(profile: Profile, group: I64, groups: int) -> I64:
+    order, start = group_rows(group, profile.samples.pid)
+    return np.bincount(group[order][start], minlength=groups)
+
+
+def _known(number: int) -> int | None:
+    return None if number == NO_ID else number

@@ -1,0 +1,145 @@
+"""Some of a profile's samples: those of chosen processes, threads, modules or functions."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.errors import TdprofError
+from tdprof.model.arrays import distinct
+from tdprof.model.profile import KeptStacks, Profile, SampleTable, StackTable
+from tdprof.profile.choice import choose_function
+from tdprof.profile.commands import command_names
+from tdprof.profile.frames import frame_stacks, leaf_locations, module_names
+from tdprof.text import plural, printable
+
+_Chosen = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which samples to look at: those that satisfy each field that is not empty.
+
+    Attributes:
+        comms: any of these names of threads or of their processes.
+        pids, tids: of processes and threads.
+        modules: files, by path or base name, in whose code the sample itself was taken.
+        functions: functions anywhere in the call stack, all of them, as `profile.choice.choose_function` takes them.
+    """
+
+    comms: Sequence[str] = ()
+    pids: Sequence[int] = ()
+    tids: Sequence[int] = ()
+    modules: Sequence[str] = ()
+    functions: Sequence[str] = ()
+
+    @property
+    def words(self) -> str:
+        """What was asked for, in the command's words; empty if that is everything."""
+        options = zip(("--comm", "--pid", "--tid", "--module", "--function"), fields(self), strict=True)
+        return " ".join(
+            f"{option} {printable(str(value))}" for option, each in options for value in getattr(self, each.name)
+        )
+
+
+EVERYTHING = Selection()
+
+
+def select(profile: Profile, selection: Selection) -> Profile:
+    """The profile as if only the chosen samples had been taken, with a note that says which; as it is without a choice.
+
+    What is known of the recording as a whole alone is left out: exact counts, metrics, how call stacks end.
+
+    Raises:
+        TdprofError: no sample is chosen; the nearest name, or what there is, is the hint.
+    """
+    if not selection.words:
+        return profile
+    kept = np.ones(len(profile.samples.pid), bool)
+    for chosen in _choices(profile, selection):
+        kept &= chosen
+    count = profile.samples.count
+    if not kept.any():
+        raise TdprofError(
+            f"no sample is of {selection.words}", hint="tdprof report --by process, or --by module", status=2
+        )
+    whole, part = int(count.sum()), int(count[kept].sum())
+    samples = SampleTable(**{each.name: getattr(profile.samples, each.name)[kept] for each in fields(SampleTable)})
+    stacks, used = _used_stacks(profile.stacks, samples)
+    share = f" ({part / whole:.1%})" if whole else ""
+    note = f"only samples of {selection.words}: {part:,} of {plural(whole, 'sample', 's')}{share}; shares are of these"
+    if profile.topdown is not None:
+        note += "; metrics are of the whole recording, and left out"
+    return replace(
+        profile,
+        events=[replace(event, total=None) for event in profile.events],
+        samples=replace(samples, stack=used),
+        stacks=stacks,
+        notes=[note, *profile.notes],
+        topdown=None,
+        walks=None,
+        kept_stacks=KeptStacks(),
+    )
+
+
+def _choices(profile: Profile, selection: Selection) -> list[_Chosen]:
+    """For each option that was given, bool[samples]."""
+    samples = profile.samples
+    found: list[_Chosen] = []
+    if selection.comms:
+        found.append(_of_comms(profile, selection.comms))
+    for wanted, column, option in ((selection.pids, samples.pid, "--pid"), (selection.tids, samples.tid, "--tid")):
+        if wanted:
+            _check(map(str, wanted), map(str, distinct(column).tolist()), option)
+            found.append(np.isin(column, np.array(wanted, np.int64)))
+    if selection.modules:
+        found.append(_of_modules(profile, selection.modules))
+    for function in selection.functions:
+        stacks = frame_stacks(profile)
+        holds = np.isin(stacks.function, choose_function(profile, function).ids)
+        found.append(np.logical_or.reduceat(holds, stacks.start[:-1])[samples.stack])
+    return found
+
+
+def _of_comms(profile: Profile, wanted: Sequence[str]) -> _Chosen:
+    threads = np.array([printable(name) in wanted for name in profile.thread_names], bool)
+    names, of_sample = command_names(profile)
+    commands = np.array([name in wanted for name in names], bool)
+    _check(wanted, [*map(printable, profile.thread_names), *names], "--comm")
+    chosen: _Chosen = threads[profile.samples.thread_name] | commands[of_sample]
+    return chosen
+
+
+def _of_modules(profile: Profile, wanted: Sequence[str]) -> _Chosen:
+    paths = module_names(profile)
+    _check(wanted, [*paths, *(PurePath(path).name for path in paths)], "--module")
+    is_meant = np.array([path in wanted or PurePath(path).name in wanted for path in paths], bool)
+    leaf = leaf_locations(profile)
+    file = np.where(leaf >= 0, np.append(profile.locations.mapped_file, -1)[leaf], -1)
+    chosen: _Chosen = is_meant[file][profile.samples.stack]
+    return chosen
+
+
+def _check(wanted: Iterable[str], known: Iterable[str], option: str) -> None:
+    """Raises TdprofError for a value that no sample has."""
+    names = [name for name in dict.fromkeys(known) if name]
+    for value in wanted:
+        if value not in names:
+            close = difflib.get_close_matches(value, names, n=1) or names[:6]
+            raise TdprofError(
+                f"no sample is of {option} {printable(value)}", hint=f"{option} {', '.join(close)}", status=2
+            )
+
+
+def _used_stacks(stacks: StackTable, samples: SampleTable) -> tuple[StackTable, NDArray[np.int32]]:
+    """Only the stacks that samples have, and the number of each sample's stack among them."""
+    used = distinct(samples.stack)
+    starts = stacks.start.astype(np.int64)
+    lengths = np.diff(starts)[used]
+    start = np.concatenate(([0], np.cumsum(lengths)))
+    index = np.arange(start[-1]) + np.repeat(starts[used] - start[:-1], lengths)
+    table = StackTable(start.astype(np.uint32), stacks.location[index])
+    return table, np.searchsorted(used, samples.stack).astype(np.int32)

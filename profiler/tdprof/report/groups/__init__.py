@@ -1,0 +1,1 @@
+"""Samples by process, thread, command or module."""

@@ -1,0 +1,55 @@
+"""Samples by process, thread, command or module for machines: one JSON object."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tdprof.model.profile import Profile
+from tdprof.profile.frames import function_names
+from tdprof.profile.groups import GroupKind, Groups
+
+
+def render_json(profile: Profile, groups: Groups, *, limit: int = 0) -> str:
+    """One JSON object with at most ``limit`` rows (0: all); what is not known is null."""
+    header = {
+        "by": groups.kind.value,
+        "event": profile.events[groups.event].name if profile.events else None,
+        "confidence": 0.95,
+        "notes": [*profile.notes],
+        "rows": list(rows_json(profile, groups, limit)),
+    }
+    return json.dumps(header, indent=1) + "\n"
+
+
+def rows_json(profile: Profile, groups: Groups, limit: int) -> Iterator[dict[str, Any]]:
+    """A row for each group, with the columns that its kind has."""
+    names, events = function_names(profile), [event.name for event in profile.events]
+    for row in range(min(limit or len(groups), len(groups))):
+        yield {
+            **_identity(groups, row),
+            "share": _number(groups.share[row]),
+            "half_width": _number(groups.half_width[row]),
+            "samples": int(groups.samples[row].sum()),
+            "weight": dict(zip(events, groups.weight[row].tolist(), strict=True)),
+            "hottest": None if np.isnan(groups.hottest_share[row]) else names[groups.hottest[row]],
+            "hottest_share": _number(groups.hottest_share[row]),
+        }
+
+
+def _identity(groups: Groups, row: int) -> dict[str, Any]:
+    name, pid, tid = groups.name[row] or None, groups.pid[row], groups.tid[row]
+    match groups.kind:
+        case GroupKind.PROCESS:
+            return {"pid": pid, "command": name}
+        case GroupKind.THREAD:
+            return {"pid": pid, "tid": tid, "thread": name}
+        case GroupKind.COMMAND:
+            return {"command": name, "processes": groups.members[row]}
+        case GroupKind.MODULE:
+            return {"module": name}
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,83 @@
+"""Samples by process, thread, command or module for people."""
+
+from pathlib import PurePath
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from tdprof.model.profile import Profile
+from tdprof.profile.frames import function_names
+from tdprof.profile.groups import GroupKind, Groups
+from tdprof.profile.hotspots import UnknownSamples
+from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers
+from tdprof.report.profile.text import header_lines, is_folded, percent
+from tdprof.report.summary import format_value
+from tdprof.text import printable
+
+# Narrower tables leave the event's own unit out, and keep names.
+_WIDE_COLUMNS = 100
+_NO_NAME = {GroupKind.MODULE: "[no module known]", GroupKind.THREAD: "[unnamed thread]"}
+
+
+def render_text(
+    profile: Profile, groups: Groups, unknown: list[UnknownSamples], console: Console, *, limit: int | None, usual: int
+) -> str:
+    """What was measured, then a row for each group, without those whose share rounds to nothing.
+
+    Args:
+        limit: the most rows, 0 for all; None for as many as usual, without those that round to nothing.
+        usual: how many that is.
+    """
+    width = console.width
+    is_wide = width >= _WIDE_COLUMNS
+    shown = len(groups) if limit == 0 else min(limit or usual, len(groups))
+    if limit is None:
+        shown = min(shown, int(np.count_nonzero(~is_folded(groups.share))))
+    function = function_names(profile)
+    rows = [[*_cells(profile, groups, row, is_wide=is_wide), _hottest(groups, row, function)] for row in range(shown)]
+    lines = header_lines(profile, unknown, width)
+    lines += format_table(_columns(profile, groups, is_wide=is_wide), rows, width)
+    lines += left_out(len(groups) - shown, "row", width)
+    return as_text(console, lines)
+
+
+def _columns(profile: Profile, groups: Groups, *, is_wide: bool) -> list[Column]:
+    event = printable(profile.events[groups.event].name) if profile.events else "weight"
+    columns = numbers("share", "± 95 %", "samples", *([event] if is_wide else []))
+    match groups.kind:
+        case GroupKind.PROCESS:
+            columns += [*numbers("pid"), *names("process")]
+        case GroupKind.THREAD:
+            columns += [*numbers("pid", "tid"), *names("thread")]
+        case GroupKind.COMMAND:
+            columns += [*numbers("processes"), *names("command")]
+        case GroupKind.MODULE:
+            columns += names("module")
+    return columns + names("hottest function (share of the row)")
+
+
+def _cells(profile: Profile, groups: Groups, row: int, *, is_wide: bool) -> list[str | Text]:
+    half_width = groups.half_width[row]
+    cells: list[str | Text] = [
+        percent(groups.share[row]),
+        "" if np.isnan(half_width) else f"{100 * half_width:.1f}",
+        f"{groups.samples[row, groups.event]:,}",
+    ]
+    if is_wide:
+        cells.append(format_value(int(groups.weight[row, groups.event]), profile.events[groups.event].unit))
+    numbered = {
+        GroupKind.PROCESS: (groups.pid[row],),
+        GroupKind.THREAD: (groups.pid[row], groups.tid[row]),
+        GroupKind.COMMAND: (groups.members[row],),
+        GroupKind.MODULE: (),
+    }[groups.kind]
+    name = groups.name[row] or _NO_NAME.get(groups.kind, "[unknown]")
+    cells += ["?" if number is None else str(number) for number in numbered]
+    cells.append(PurePath(name).name if groups.kind is GroupKind.MODULE else name)
+    return cells
+
+
+def _hottest(groups: Groups, row: int, function: list[str]) -> str:
+    share = groups.hottest_share[row]
+    return "" if np.isnan(share) else f"{function[groups.hottest[row]]} ({share:.0%})"
