@@ -261,6 +261,7 @@ static void read_functions(struct unwind_table *table)
 void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size)
 {
 	struct analysis a = { .table = table, .code = code, .size = size, .start = start, .base = address };
+	const struct symbol *next = NULL; /* none: the list may have no memory either */
 	uint32_t low = 0, high;
 
 	read_functions(table);
@@ -278,10 +279,13 @@ void infer_rows(struct unwind_table *table, place_t start, uint64_t address, con
 		table->budget.exhausted = true;
 		return;
 	}
-	a.symbols_end = table->functions.items + table->functions.count;
+	if (table->functions.count) {
+		next = table->functions.items + low;
+		a.symbols_end = table->functions.items + table->functions.count;
+	}
 	for (unsigned number = 0; number < PASSES; number++) {
 		a.is_last_pass = number == PASSES - 1;
-		run_pass(&a, table->functions.items + low);
+		run_pass(&a, next);
 	}
 	free(a.is_noted);
 	free(a.branch_numbers.slots);
