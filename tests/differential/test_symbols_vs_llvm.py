@@ -14,6 +14,7 @@ from tdprof.linux.elf import PF_X, PT_LOAD, SHT_SYMTAB, open_elf, read_build_id
 from tdprof.model.addresses import Locations, MappedFile
 from tdprof.native.library import load_native
 from tdprof.symbolize import Symbolizer
+from tdprof.symbolize.code_extents import read_extents
 from tdprof.symbolize.symbol_table import read_elf_symbols
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
@@ -23,8 +24,12 @@ MOST_ADDRESSES = 4000
 
 
 def function_addresses(path: Path) -> np.ndarray:
-    """Addresses inside the file's functions: all, or an even selection."""
-    table = read_elf_symbols(open_elf(path), SHT_SYMTAB)
+    """Addresses inside the file's functions: all, or an even selection.
+
+    A function without a size ends where its call-frame information does; LLVM gives it the padding behind, too.
+    """
+    elf = open_elf(path)
+    table = read_elf_symbols(elf, SHT_SYMTAB, lambda: read_extents(elf))
     pairs = zip(table.start.tolist(), table.end.tolist(), strict=True)
     every = np.unique(np.concatenate([np.arange(a, b, dtype=np.uint64) for a, b in pairs if b > a]))
     return every[:: max(1, len(every) // MOST_ADDRESSES)]
