@@ -27,7 +27,7 @@ from live.recording import TDPROF, assert_share, record
         ],
         # Programs of which no stack is larger than what is copied.
         pytest.param(8, "gcc", "-O2", ("--no-bpf",), marks=pytest.mark.needs_perf),
-        pytest.param(20, "clang", "-O2", ("--no-bpf", "--call-graph", "dwarf,4096"), marks=pytest.mark.needs_perf),
+        pytest.param(20, "clang", "-O2", ("--no-bpf", "--call-graph", "dwarf,16384"), marks=pytest.mark.needs_perf),
     ],
 )
 def test_random_paths_are_the_true_ones(
