@@ -126,7 +126,11 @@ def fill(disk: Path) -> None:
 
 
 @pytest.mark.needs_root
-@pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf", "--call-graph", "fp"]],  # copies would fill it at once
+    ids=["bpf", "ring"],
+)
 def test_disk_full_while_recording(build: Build, small_disk: Path, options: list[str]) -> None:
     folder = small_disk / "capture"
     recorder = start_record("-F", "1999", *options, "--", build("split.c"), "3", folder=folder)

@@ -18,9 +18,11 @@ IS_COUNTED = os.environ.get("GUEST_COUNTS_INSTRUCTIONS") == "1"
 OUT_OF_STEP = 23_209
 
 
-def run_tdprof(*words: object, user: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """The real command in its own process, as root or as another user."""
-    command = ["setpriv", "--reuid", user, "--regid", user, "--init-groups"] if user else []
+def run_tdprof(
+    *words: object, user: str | None = None, check: bool = True, before: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """The real command in its own process, as root or as another user; ``before``: what runs it."""
+    command = [*before, "setpriv", "--reuid", user, "--regid", user, "--init-groups"] if user else list(before)
     done = subprocess.run(
         [*command, "tdprof", *map(str, words)], capture_output=True, text=True, check=False, timeout=300
     )

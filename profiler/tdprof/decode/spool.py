@@ -344,7 +344,7 @@ class _StackWriter:
 
     def add_walked(self, walked: WalkedStacks) -> None:
         """Write the stacks that were walked only now."""
-        numbers = np.arange(len(walked))
+        numbers = np.arange(walked.count)
         walk, _, chains = walked.rows(numbers)
         identities = stack_identities((FIRST_WALKED - numbers).astype(np.int32))
         self._write(identities, walk, chains.offsets[:-1] + np.uint64(1), chains.offsets[1:], chains.frames)

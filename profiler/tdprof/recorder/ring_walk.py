@@ -36,9 +36,14 @@ def copied_bytes(rate: Rate, events: int) -> int:
     return min(max(wanted // 1024 * 1024, _LEAST_BYTES), MOST_STACK_BYTES)
 
 
-def can_walk(call_graph: CallGraph, events: int) -> bool:
-    """Whether stacks of this machine can be walked, and are wanted to be; of itself not for each of many events."""
-    wanted = call_graph is CallGraph.DWARF or (call_graph is CallGraph.AUTO and events <= _MOST_EVENTS)
+def can_walk(call_graph: CallGraph, events: int, rate: Rate) -> bool:
+    """Whether stacks of this machine can be walked, and are wanted to be.
+
+    Of itself not for each of many events, nor at a fixed period: samples may come faster than copies can be drained,
+    and a sample that is lost is worse than one whose callers are missing.
+    """
+    is_bounded = events <= _MOST_EVENTS and rate.frequency_hz > 0
+    wanted = call_graph is CallGraph.DWARF or (call_graph is CallGraph.AUTO and is_bounded)
     return wanted and platform.machine() in _E_MACHINE and load_native() is not None
 
 

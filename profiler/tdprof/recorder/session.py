@@ -90,7 +90,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         sampler, rung, reason = attempt.finish(choice)
         if sampler:
             stack.enter_context(sampler)
-        walker = RingWalker() if sampler is None and can_walk(options.call_graph, together) else None
+        walker = RingWalker() if sampler is None and can_walk(options.call_graph, together, options.rate) else None
         unwinding = start_unwinding(sampler) if sampler else Unwinding(walker, None, TableCache()) if walker else None
         if unwinding:
             stack.enter_context(unwinding)

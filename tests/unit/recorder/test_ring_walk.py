@@ -193,8 +193,15 @@ def test_as_much_is_copied_as_the_rate_leaves_room_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "events", "walks"),
-    [("auto", 1, True), ("auto", 90, False), ("dwarf", 90, True), ("fp", 1, False), ("no", 1, False)],
+    ("way", "events", "rate", "walks"),
+    [
+        ("auto", 1, Rate(frequency_hz=999), True),
+        ("auto", 1, Rate(period=1), False),
+        ("auto", 90, Rate(frequency_hz=999), False),
+        ("dwarf", 90, Rate(period=1000), True),
+        ("fp", 1, Rate(frequency_hz=999), False),
+        ("no", 1, Rate(frequency_hz=999), False),
+    ],
 )
-def test_ways_that_need_a_walk(way: str, events: int, walks: bool) -> None:
-    assert can_walk(CallGraph(way), events) is walks
+def test_ways_that_need_a_walk(way: str, events: int, rate: Rate, walks: bool) -> None:
+    assert can_walk(CallGraph(way), events, rate) is walks

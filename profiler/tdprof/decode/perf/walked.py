@@ -37,7 +37,9 @@ class WalkedStacks:
         self._table = ChainTable(library, PerfChains())
         self._walk = walk
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many stacks differ."""
         return len(self._table.chains())
 
     def replace(self, samples: Samples, copies: Copies) -> None:
