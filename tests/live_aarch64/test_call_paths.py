@@ -8,7 +8,7 @@ from builders.call_paths import build_program, judge, make_program, read_folded
 from live_aarch64.machine import run_tdprof
 
 # So long that the first moments, in which the recorder learns what the program has mapped, are less than a percent.
-SECONDS = 3
+SECONDS = 5
 PERIOD = 100_003
 BUILDS = {
     "gcc -O2": (2, "-O2"),

@@ -28,10 +28,12 @@ EVENT_RETIRED, EVENT_L1D_REFILL, EVENT_MISPREDICTED = 1 << 1, 1 << 3, 1 << 7
 
 
 def record_spe(options: str, capture: Path, *command: object, user: str | None = None) -> np.ndarray:
-    """Record SPE beside page faults, which cost next to nothing; the slots."""
-    run_tdprof(
-        "record", "--no-bpf", "-e", "page-faults:u", f"--spe={options}", "-o", capture, "--", *command, user=user
-    )
+    """Record SPE beside page faults, which cost next to nothing; the slots.
+
+    On one CPU with the recorder: what that does on another, the emulator's one clock would count for the command.
+    """
+    words = ("record", "--no-bpf", "-e", "page-faults:u", f"--spe={options}", "-o", capture, "--", *command)
+    run_tdprof(*words, user=user, before=("taskset", "-c", "0"))
     return read_slots(capture)
 
 

@@ -198,6 +198,7 @@ class SpeEvents:
         self.rings: dict[int, AuxRing] = {}
         self._fds: dict[int, list[int]] = {}
         self.notes: list[str] = []
+        self._stopped: set[int] = set()  # as the last drain found
         self._closing = contextlib.ExitStack()
         native = load_native()
         self._clock_pair = getattr(native, "tdprof_clock_pair", None)
@@ -294,16 +295,18 @@ class SpeEvents:
         """Append records and AUX bytes to the spool, one file for each CPU.
 
         Returns:
-            CPUs whose event the driver has stopped, since there was no room: room is there now.
+            CPUs whose event the driver has stopped, since there was no room: room is there now. Each is named twice:
+            the kernel writes the record first, and stops the event a moment later.
         """
-        stopped = []
+        stopped = set()
         for cpu, ring in self.rings.items():
-            records = ring.look()
-            if records and self._says_stopped(records):
-                stopped.append(cpu)
-            ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=0)))
+            seen: list[bytes] = []
+            ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=0)), seen.append)
             ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=0)))
-        return stopped
+            if any(records and self._says_stopped(records) for records in seen):
+                stopped.add(cpu)
+        again, self._stopped = stopped | self._stopped, stopped
+        return sorted(again)
 
     def _says_stopped(self, records: bytes) -> bool:
         """Whether the driver says that it lost samples, which is when it stops; assumed where nothing reads it fast."""
