@@ -1,6 +1,7 @@
 """Call stacks of programs without frame pointers: whole, with the true path, and a reason where they are not."""
 
 import platform
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -124,7 +125,10 @@ def test_the_first_samples_of_processes_are_whole(folder: Path, code: str) -> No
     capture = record("-e", "cpu-clock:u", "-F", "4999", "--", "/usr/bin/python3", "-c", prepare + code, folder=folder)
     found = ends(capture)
     assert found["complete"] >= 100, found
-    assert found["no-table"] + found["no-mapping"] <= 0.01 * found.total(), found
+    # On a loaded machine the ring of copies may be full before it is drained: then that is said.
+    notes = " ".join(capture.manifest["notes"])
+    said = sum(map(int, re.findall(r"(\d+) stacks were taken before the tables", notes)))
+    assert found["no-table"] + found["no-mapping"] <= 0.01 * found.total() + said, found
 
 
 @pytest.mark.needs_bpf

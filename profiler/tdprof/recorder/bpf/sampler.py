@@ -86,7 +86,7 @@ class TableSizes:
 
     rows: int
     ring_bytes: int
-    copies_bytes: int = 1 << 20
+    copies_bytes: int = 4 << 20
     arrays: ArraySizes = field(default_factory=ArraySizes)
     named_threads: int = 0
 
