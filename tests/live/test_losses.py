@@ -87,10 +87,10 @@ def test_memory_is_small_whatever_the_length(build: Build, tmp_path: Path) -> No
 @pytest.mark.needs_bpf
 def test_llvm_is_gone_while_sampling(folder: Path) -> None:
     """Nothing but the command is a child of the sampling process, and no library of LLVM is mapped in it."""
-    # The loader hands everything over and then takes some milliseconds to end.
+    # The loader hands everything over and then takes some milliseconds to end, as does who builds unwind tables.
     children = "/proc/$PPID/task/$PPID/children"
-    ended = f"for i in $(seq 500); do set -- $(cat {children}); [ $# -le 1 ] && break; done"
-    script = f"{ended}; cat /proc/$PPID/maps; echo ==; cat {children}"
+    ended = f"for i in $(seq 5000); do set -- $(cat {children}); [ $# -le 1 ] && break; done"
+    script = f"{ended}; cat /proc/$PPID/maps; echo ==; echo $*"
     result = run_record("-q", "--", "sh", "-c", script, folder=folder)
     maps, _, left = result.stdout.partition("==\n")
     assert "libLLVM" not in maps
