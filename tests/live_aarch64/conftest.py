@@ -25,6 +25,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unthrottled() -> Iterator[None]:
+    """Keep the kernel from lowering its limit of samples for good, after interrupts that took the emulator long.
+
+    kernel.perf_event_max_sample_rate cannot be written while the percentage says not to lower it.
+    """
+    percent, rate = (
+        Path("/proc/sys/kernel") / name for name in ("perf_cpu_time_max_percent", "perf_event_max_sample_rate")
+    )
+    before = percent.read_text()
+    percent.write_text("25")
+    rate.write_text("100000")
+    percent.write_text("0")
+    yield
+    percent.write_text(before)
+
+
 @pytest.fixture(scope="session")
 def workload(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled workload, at fixed addresses so that a region's start is its symbol."""
