@@ -3,9 +3,10 @@
 import ctypes
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from tdprof.linux.file_bytes import FileBytes, open_own, open_regular
 from tdprof.model.arrays import U64
 from tdprof.native.bpf_stacks import BpfStacksResult
 from tdprof.native.library import load_native
+
+_Batch = TypeVar("_Batch")
 
 MAX_STACK_DEPTH = 255
 _RING_HEADER, _STACK_HEADER = 8, 24
@@ -133,9 +136,16 @@ def _read_frame(data: FileBytes, at: int) -> tuple[RowBatch | None, int]:
 
 def read_stacks(path: Path, damage: SpoolDamage, chunk_bytes: int = 8 << 20) -> Iterator[StackBatch]:
     """Every whole stack of ``stacks.bpf``, a chunk of the file at a time; what is left over at its end is damage."""
+    decode = _decode_native if load_native() else decode_stacks_python
+    return read_ring_file(path, damage, decode, chunk_bytes)
+
+
+def read_ring_file(
+    path: Path, damage: SpoolDamage, decode: Callable[[bytes], tuple[_Batch, int, int]], chunk_bytes: int
+) -> Iterator[_Batch]:
+    """What ``decode`` makes of a file of ring-buffer records, if there is one: (batch, bytes consumed, damaged)."""
     if not path.exists():
         return
-    decode = _decode_native if load_native() else decode_stacks_python
     with open_own(path) as file:
         rest = b""
         while chunk := file.read(chunk_bytes):

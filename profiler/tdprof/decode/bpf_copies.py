@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch
+from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, read_ring_file
 from tdprof.decode.perf.layout import Copies
 from tdprof.decode.perf.walked import Walk
 from tdprof.decode.stack_walks import WALK
-from tdprof.linux.file_bytes import open_own
 from tdprof.model.arrays import U32, U64
 from tdprof.native.bpf_stacks import BpfCopies, BpfStacksResult
 from tdprof.native.library import load_native
@@ -48,22 +47,8 @@ def walk_spooled(path: Path, damage: SpoolDamage, walk: Walk) -> Iterator[StackB
         damage: counts what cannot be read.
         walk: how a copy is walked.
     """
-    for batch in _read_copies(path, damage):
+    for batch in read_ring_file(path, damage, decode_copies, _CHUNK_BYTES):
         yield _stacks(batch.identity, walk(batch.pid, batch.time_ns, batch.copies))
-
-
-def _read_copies(path: Path, damage: SpoolDamage) -> Iterator[CopyBatch]:
-    if not path.exists():
-        return
-    with open_own(path) as file:
-        rest = b""
-        while chunk := file.read(_CHUNK_BYTES):
-            rest += chunk
-            batch, consumed, damaged = decode_copies(rest)
-            damage.stacks += damaged
-            rest = rest[consumed:]
-            yield batch
-    damage.bytes += len(rest)
 
 
 def decode_copies(data: bytes) -> tuple[CopyBatch, int, int]:
