@@ -4,7 +4,7 @@ import contextlib
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -318,18 +318,20 @@ class AttachedEvents:
         """Samples for which a ring buffer had no room, also those after which nothing more was written to it."""
         return sum(pe.read_lost(fd) for fds in self.sampling for fd in fds)
 
-    def drain(
-        self, spool: SpoolWriter, seen: Callable[[bytes], None] | None = None, walker: "RingWalker | None" = None
-    ) -> None:
-        """Append every ring's records to its file, after ``seen`` has been called with them.
+    def look(self) -> list[bytes]:
+        """Of each ring the records that came since the last look; they stay there."""
+        return [ring.look() for ring in self.rings.values()]
+
+    def drain(self, spool: SpoolWriter, walker: "RingWalker | None" = None) -> None:
+        """Append the records of every ring that were looked at to its file.
 
         ``walker`` makes call chains of the stacks that they copy.
         """
         if walker is None:
             for cpu, ring in self.rings.items():
-                ring.drain(spool.descriptor(RING_FILE.format(cpu=cpu)), seen)
+                ring.drain(spool.descriptor(RING_FILE.format(cpu=cpu)))
             return
-        taken = {cpu: data for cpu, ring in self.rings.items() if (data := ring.take(seen))}
+        taken = {cpu: data for cpu, ring in self.rings.items() if (data := ring.take())}
         # Once all are taken: now no sample is there without what had been said before it, in whatever ring.
         newer = [ring.peek() for ring in self.rings.values()]
         for cpu, records in walker.walk(taken, newer):

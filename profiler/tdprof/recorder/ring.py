@@ -3,7 +3,6 @@
 import errno
 import mmap
 import os
-from collections.abc import Callable
 from typing import Self
 
 PAGE_BYTES = mmap.PAGESIZE
@@ -47,18 +46,15 @@ class PerfRing:
     def look(self) -> bytes:
         """The records that came since the last look; they stay in the ring."""
         head = self._words[_DATA_HEAD]
-        start, self._looked = max(self._looked, self._words[_DATA_TAIL]), head
+        start, self._looked = self._looked, head
         return self._between(start, head)
 
     def peek(self) -> bytes:
         """All that has not been drained; it stays in the ring."""
         return self._between(self._words[_DATA_TAIL], self._words[_DATA_HEAD])
 
-    def take(self, seen: Callable[[bytes], None] | None = None) -> bytes:
-        """Remove all complete records; ``seen`` is called with those that were not looked at, before they go."""
-        new = self.look()
-        if seen:
-            seen(new)
+    def take(self) -> bytes:
+        """Remove the records that were looked at: none leaves the ring unseen."""
         data = self._between(self._words[_DATA_TAIL], self._looked)
         self._words[_DATA_TAIL] = self._looked
         return data
@@ -67,17 +63,13 @@ class PerfRing:
         first, size = start % self.data_bytes, end - start
         return bytes(self._data[first : first + size]) + bytes(self._data[: max(0, first + size - self.data_bytes)])
 
-    def drain(self, out_fd: int, seen: Callable[[bytes], None] | None = None) -> int:
-        """Append all complete records to a file; returns the number of bytes.
-
-        With ``seen`` none leaves the ring before it has been called with it, here or after a `look`.
+    def drain(self, out_fd: int) -> int:
+        """Append the records that were looked at to a file; returns the number of bytes.
 
         ``os.writev`` gives up the interpreter lock before the system call; the lock's atomic operations keep the
         kernel's reads of the data behind our read of the head.
         """
-        if seen:
-            seen(self.look())
-        head, tail = self._looked if seen else self._words[_DATA_HEAD], self._words[_DATA_TAIL]
+        head, tail = self._looked, self._words[_DATA_TAIL]
         size = head - tail
         if size == 0:
             return 0

@@ -300,10 +300,10 @@ class SpeEvents:
         """
         stopped = set()
         for cpu, ring in self.rings.items():
-            seen: list[bytes] = []
-            ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=0)), seen.append)
+            records = ring.look()
+            ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=0)))
             ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=0)))
-            if any(records and self._says_stopped(records) for records in seen):
+            if records and self._says_stopped(records):
                 stopped.add(cpu)
         again, self._stopped = stopped | self._stopped, stopped
         return sorted(again)

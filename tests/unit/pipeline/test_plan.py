@@ -27,7 +27,7 @@ from tdprof.pipeline.plan import (
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.pmu import CorePmu, Counters
-from tdprof.recorder.session import idle_groups
+from tdprof.recorder.run import idle_groups
 
 V1 = load_packaged("neoverse-v1")
 N3 = load_packaged("neoverse-n3")

@@ -1,8 +1,13 @@
 """Records of mappings, of which one takes another's place."""
 
+import mmap
+import os
 import struct
+from pathlib import Path
 
+from tdprof.recorder.mapping_watch import MappingWatch
 from tdprof.recorder.replaced_mappings import ReplacedMappings
+from tdprof.recorder.ring import PerfRing
 
 
 def mapping(pid: int, address: int, length: int, build_id: bytes) -> bytes:
@@ -23,3 +28,51 @@ def test_what_covers_another_file_of_the_same_process_is_noticed() -> None:
     # It is known where it is now.
     assert mapped.look(mapping(7, 0x1800, 0x100, OTHER)) == set()
     assert mapped.look(mapping(7, 0x1000, 0x2000, ONE) + mapping(8, 0x1FFF, 1, ONE)) == {7, 8}
+
+
+class KernelSide:
+    """A file that stands for an event's ring: struct perf_event_mmap_page, then the data."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("ring")
+        os.truncate(self.fd, 2 * mmap.PAGESIZE)
+        self.head = 0
+
+    def put(self, records: bytes) -> None:
+        os.pwrite(self.fd, records, mmap.PAGESIZE + self.head)
+        self.head += len(records)
+        os.pwrite(self.fd, struct.pack("<Q", self.head), 1024)  # data_head
+
+
+def test_what_comes_between_a_look_and_the_drain_is_seen_before_it_leaves(tmp_path: Path) -> None:
+    kernel, watch = KernelSide(), MappingWatch((), needs_replaced=True)
+    ring, spool = PerfRing(kernel.fd, mmap.PAGESIZE), os.open(tmp_path / "ring", os.O_RDWR | os.O_CREAT)
+    first, second = mapping(7, 0x1000, 0x1000, ONE), mapping(7, 0x1000, 0x1000, OTHER)
+    kernel.put(first)
+    watch.see([ring.look()])
+    kernel.put(second)
+    assert ring.drain(spool) == len(first)
+    assert watch.take_replaced() == set()
+    watch.see([ring.look()])
+    assert ring.drain(spool) == len(second)
+    assert watch.take_replaced() == {7}
+    assert watch.take_replaced() == set()
+    assert os.pread(spool, 4096, 0) == first + second
+    ring.close()
+    os.close(spool)
+    os.close(kernel.fd)
+
+
+def test_a_ring_may_wrap_between_looks() -> None:
+    kernel = KernelSide()
+    ring = PerfRing(kernel.fd, mmap.PAGESIZE)
+    kernel.head = mmap.PAGESIZE - 8
+    os.pwrite(kernel.fd, struct.pack("<Q", kernel.head), 1024)
+    ring.look()
+    ring.take()
+    os.pwrite(kernel.fd, b"12345678", mmap.PAGESIZE + kernel.head)
+    os.pwrite(kernel.fd, b"abcd", mmap.PAGESIZE)
+    os.pwrite(kernel.fd, struct.pack("<Q", kernel.head + 12), 1024)
+    assert (ring.look(), ring.take(), ring.take()) == (b"12345678abcd", b"12345678abcd", b"")
+    ring.close()
+    os.close(kernel.fd)

@@ -1,0 +1,311 @@
+"""A recording while it runs: its events counted, its rings drained into the spool, its end noted."""
+
+import contextlib
+import errno
+import os
+import select
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tdprof.capture.manifest import Manifest, write_manifest
+from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
+from tdprof.errors import TdprofError
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.model.events import TopdownInfo
+from tdprof.model.losses import NOT_FOLLOWED
+from tdprof.recorder.attach import AttachedEvents
+from tdprof.recorder.bpf import sampler as bpf_sampler
+from tdprof.recorder.hotplug import CpuFollower
+from tdprof.recorder.mapping_watch import MappingWatch
+from tdprof.recorder.options import Outcome, RecordOptions
+from tdprof.recorder.perf_event import Count
+from tdprof.recorder.periods import PeriodControl
+from tdprof.recorder.ring_walk import RingWalker
+from tdprof.recorder.snapshot import SnapshotThread, running_pids
+from tdprof.recorder.spe import SpeEvents
+from tdprof.recorder.stop_signals import StopSignals
+from tdprof.recorder.targets import SamplingTarget
+from tdprof.recorder.unwinding import Unwinding
+from tdprof.recorder.workload import Workload
+
+DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
+# Where groups take turns, what one did not see is judged by how unlike each other its moments were.
+TURNS_INTERVAL_NS = 200_000_000
+MAX_CLOCK_PAIRS = 64
+PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
+TICK_MS = 100  # how often a table that fills too fast is noticed
+
+
+def idle_groups(topdown: TopdownInfo | None, totals: Sequence[Count | None]) -> Iterator[str]:
+    """What to say of counter groups that were never on the PMU while there was something to count."""
+    for group in topdown.groups if topdown else ():
+        counts = [count for count in (totals[row] for row in group.events) if count]
+        if any(count.enabled_ns for count in counts) and not any(count.running_ns for count in counts):
+            metrics = ", ".join(group.metrics)
+            yield (
+                f"the counters were never free for {', '.join(group.names)}: {metrics} have no value "
+                "(record longer, or with --counters N for smaller groups, or with --passes)"
+            )
+
+
+@dataclass(slots=True)
+class Run:
+    """The recording while it runs."""
+
+    options: RecordOptions
+    target: SamplingTarget
+    folder: OwnFolder
+    manifest: Manifest
+    attached: AttachedEvents
+    sampler: bpf_sampler.BpfSampler | None
+    spe: SpeEvents | None
+    spool: SpoolWriter
+    workload: Workload | None
+    signals: StopSignals
+    control: PeriodControl | None
+    unwinding: Unwinding | None
+    walker: RingWalker | None
+    cpus: CpuFollower | None = None
+    is_stopping: bool = False
+    snapshot: SnapshotThread | None = None
+    mappings: MappingWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mappings = MappingWatch(self.manifest.followed, needs_replaced=self.sampler is not None)
+
+    def start(self) -> None:
+        """Write the first manifest and let the events count.
+
+        Raises:
+            TdprofError: the command could not be executed, or the folder could not be written.
+        """
+        try:
+            if self.spe:
+                self.folder.subfolder(SPE_FOLDER, make=True).close()
+            self._note_clock()
+            write_manifest(self.folder, self.manifest)
+            if self.workload:
+                self.attached.enable()
+                self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
+                self._watch_cpus()
+                self.workload.start()
+                if self.unwinding:
+                    self.unwinding.add_processes([self.workload.pid])
+                return
+            if self.unwinding:
+                self.unwinding.add_processes(running_pids() if self.options.is_system_wide else self.target.processes)
+                self.unwinding.await_tables()
+            self.attached.enable()
+            if self.spe:
+                self.spe.start()
+            self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
+            self._watch_cpus()
+            pids = running_pids() if self.options.is_system_wide else self.target.processes
+            self.snapshot = SnapshotThread(pids, self.spool)
+        except OSError as error:
+            raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}") from error
+
+    def _watch_cpus(self) -> None:
+        if self.target.is_per_cpu:
+            self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns, has_spe=self.spe is not None)
+
+    def again(self, workload: Workload, attached: AttachedEvents, control: PeriodControl | None) -> Outcome:
+        """Another run of the command, with other events, into the same capture."""
+        self.workload, self.attached, self.control, self.is_stopping = workload, attached, control, False
+        ids = [new or old for new, old in zip(attached.record_ids(), self.manifest.record_ids, strict=True)]
+        self.manifest = replace(self.manifest, record_ids=ids)
+        workload.start()
+        if self.unwinding:
+            self.unwinding.add_processes([workload.pid])
+        return self.until_stopped()
+
+    def until_stopped(self) -> Outcome:
+        """Drain until something ends the recording; then stop the events, drain the rest and read the totals."""
+        failure: TdprofError | None = None
+        try:
+            self._loop()
+        except OSError as error:
+            failure = self._write_failure(error)
+        if self.cpus:
+            self.cpus.look()
+        self.is_stopping = True
+        ran_to_end = self.workload is not None and self.workload.poll() is not None
+        self._note_clock()
+        self.attached.disable()
+        if self.spe:
+            self.spe.disable()
+        if self.workload and self.signals.received is not None:
+            self.workload.terminate()
+        totals = list(self.attached.counts())
+        if self.spe and self.manifest.spe:
+            sampling = self.spe.sampling_counts()
+            self.manifest = replace(self.manifest, spe=replace(self.manifest.spe, sampling=sampling))
+        if failure is None:
+            try:
+                # Twice, because each drain empties one of the two tables.
+                self._drain()
+                self._drain()
+                if self.snapshot:
+                    self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])
+            except OSError as error:
+                failure = self._write_failure(error)
+        exit_status = self.workload.wait() if self.workload else None
+        self.manifest = replace(
+            self.manifest,
+            events=[
+                replace(info, total=count.value, enabled_ns=count.enabled_ns, running_ns=count.running_ns)
+                if count
+                else info
+                for info, count in zip(self.manifest.events, totals, strict=True)
+            ],
+            losses=replace(
+                self.manifest.losses,
+                samples_ring_full=self.manifest.losses.samples_ring_full + self.attached.lost_samples(),
+            ),
+            # Of several runs, that of the first that went wrong.
+            exit_status=self.manifest.exit_status or exit_status,
+            ran_to_end=ran_to_end,
+            notes=[
+                *self.manifest.notes,
+                *idle_groups(self.manifest.topdown, totals),
+                *(self.unwinding.notes() if self.unwinding else ()),
+                *(self.sampler.lost_copies() if self.sampler else ()),
+                *(self.walker.notes() if self.walker else ()),
+                *(self.cpus.notes() if self.cpus else []),
+                *([failure.message] if failure else []),
+            ],
+        )
+        try:
+            write_manifest(self.folder, self.manifest)
+        except OSError as error:
+            failure = failure or self._write_failure(error)
+        return Outcome(self.manifest, failure, self.mappings.held)
+
+    def _loop(self) -> None:
+        deadline = None if self.options.duration_s is None else time.monotonic() + self.options.duration_s
+        takes_turns = any(groups and len(groups) > 1 for groups in self.options.passes)
+        interval_ns = TURNS_INTERVAL_NS if takes_turns else DRAIN_INTERVAL_NS
+        next_drain = time.monotonic_ns() + interval_ns
+        next_check = time.monotonic_ns() + self.control.next_check_ns() if self.control else None
+        with self._poller() as (poller, ending):
+            rings = {ring.fd for ring in self.attached.rings.values()}
+            while self.signals.received is None and ending:
+                timeout_ms = 0.0 if self.mappings.replaced else float(TICK_MS)
+                if deadline is not None:
+                    timeout_ms = min(timeout_ms, (deadline - time.monotonic()) * 1000)
+                    if timeout_ms <= 0:
+                        return
+                if self.control and next_check is not None:
+                    if time.monotonic_ns() >= next_check:
+                        self.attached.set_periods(self.control.correct(list(self.attached.counts())))
+                        next_check = time.monotonic_ns() + self.control.next_check_ns()
+                    timeout_ms = min(timeout_ms, (next_check - time.monotonic_ns()) / 1e6)
+                ready = set()
+                for fd, mask in poller.poll(timeout_ms):
+                    ready.add(fd)
+                    # A ring hangs up when its last task has ended, and would wake us for ever.
+                    if fd in ending or mask & (select.POLLHUP | select.POLLERR):
+                        poller.unregister(fd)
+                ending -= ready
+                # First: what was mapped may be gone in a moment.
+                self.mappings.see(self.attached.look())
+                replaced = self.mappings.take_replaced()
+                if self.unwinding:
+                    if self.unwinding.fd in ready:
+                        self.unwinding.answer()
+                    self.unwinding.add_processes(replaced)
+                    self.unwinding.tick()
+                if replaced or time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
+                    self._drain()
+                    self._follow_cpus(poller)
+                    next_drain = time.monotonic_ns() + interval_ns
+                    write_manifest(self.folder, self.manifest)
+                elif ready or self.spe:  # SPE that ran out of room stands still until it is drained
+                    self._drain_rings()
+                if ready and ready <= rings:
+                    time.sleep(PAUSE_S)
+
+    @contextlib.contextmanager
+    def _poller(self) -> Iterator[tuple[select.poll, set[int]]]:
+        """What can wake the loop, and the descriptors whose readiness ends it once all have been ready."""
+        poller = select.poll()
+        poller.register(self.signals, select.POLLIN)
+        if self.unwinding:
+            poller.register(self.unwinding.fd, select.POLLIN)
+        for ring in self.attached.rings.values():
+            poller.register(ring.fd, select.POLLIN)
+        for aux_ring in self.spe.rings.values() if self.spe else ():
+            poller.register(aux_ring.fd, select.POLLIN)
+        with contextlib.ExitStack() as stack:
+            ending = set()
+            if self.workload:
+                ending.add(self.workload.pidfd)
+            for pid in self.options.pids:
+                with contextlib.suppress(ProcessLookupError):
+                    fd = os.pidfd_open(pid)
+                    stack.callback(os.close, fd)
+                    ending.add(fd)
+            for fd in ending:
+                poller.register(fd, select.POLLIN)
+            if self.options.is_system_wide:
+                ending.add(-1)  # nothing but a signal or the duration ends it
+            yield poller, ending
+
+    def _drain(self) -> None:
+        """Move what the kernel holds into the spool and note how far the capture reaches."""
+        self._drain_rings()
+        self._note_clock()
+        end_ns = time.monotonic_ns()
+        if self.sampler:
+            end_ns = self.sampler.drain(self.spool)
+            counters = self.sampler.counters()
+            self.manifest = replace(
+                self.manifest,
+                samples_counted=counters["samples"],
+                losses=replace(
+                    self.manifest.losses,
+                    samples_map_full=counters["samples_map_full"],
+                    samples_outside_namespace=counters["samples_outside_namespace"],
+                    user_stacks_unreadable=counters["user_stacks_unreadable"],
+                    kernel_stacks_unreadable=counters["kernel_stacks_unreadable"],
+                    stacks_truncated=counters["stacks_truncated"],
+                    by_reason={NOT_FOLLOWED: unseen} if (unseen := counters["threads_not_followed"]) else {},
+                ),
+            )
+        self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
+
+    def _drain_rings(self) -> None:
+        self.mappings.see(self.attached.look())
+        self.attached.drain(self.spool, self.walker)
+        if self.unwinding and self.walker and self.walker.has_questions:
+            self.unwinding.answer()  # now: who is asked for may end in a moment
+        if self.spe:
+            for cpu in self.spe.drain(self.spool):
+                if not self.is_stopping:
+                    self.spe.enable(cpu)
+
+    def _follow_cpus(self, poller: select.poll) -> None:
+        """Once all is drained: open events on CPUs that came (back) online, and let their rings wake the loop, too."""
+        new = self.cpus.follow(time.monotonic_ns()) if self.cpus else []
+        if new:
+            self.manifest = replace(self.manifest, record_ids=self.attached.record_ids())
+        for cpu in new:
+            poller.register(self.attached.rings[cpu].fd, select.POLLIN)
+
+    def _note_clock(self) -> None:
+        pair = self.spe.clock_pair() if self.spe else None
+        if pair and self.manifest.spe:
+            pairs = [*self.manifest.spe.clock_pairs, list(pair)]
+            # However long the recording: the clocks drift apart so slowly that every other pair will do.
+            kept = pairs if len(pairs) <= MAX_CLOCK_PAIRS else [*pairs[:-1:2], pairs[-1]]
+            self.manifest = replace(self.manifest, spe=replace(self.manifest.spe, clock_pairs=kept))
+
+    def _write_failure(self, error: OSError) -> TdprofError:
+        cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
+        self.spool.release_reserve()
+        cures = {errno.ENOSPC: "free some space; ", errno.EDQUOT: "free some space; ", errno.EMFILE: "ulimit -n 1024; "}
+        return TdprofError(
+            f"recording stopped early: cannot write into {self.folder.shown}: {cause}",
+            hint=f"{cures.get(error.errno or 0, '')}tdprof report {self.folder.shown} shows what was kept",
+        )
