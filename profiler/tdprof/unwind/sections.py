@@ -22,7 +22,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _MOST_IDENTITY_BYTES = 64  # struct unwind_header of bpf/unwind.h
 
 # bpf/unwind.h, enum unwind_cfa and enum unwind_ra
-CFA_SP, CFA_PLT, STOP, SIGNAL, FP_RECORD = 0, 4, 6, 7, 8
+CFA_SP, CFA_PLT, NONE, STOP, SIGNAL, FP_RECORD = 0, 4, 5, 6, 7, 8
 RA_CFA, RA_LR, RA_SLOT = 0, 1, 2
 FP_SAME = 0x7FFF
 
@@ -46,7 +46,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
     """
     text = elf.section(".text")
     go = elf.section(".gopclntab") or elf.section(".data.rel.ro.gopclntab")
-    stretches = [*_plt(elf), *_vdso_signal(elf)]
+    stretches = [*_plt(elf), *_vdso_signal(elf), *_data_among_code(elf)]
     if go and text:
         # What Go's own table does not say, of a version that is not known.
         stretches.append(_stretch(text.address, text.address + text.size, FP_RECORD))
@@ -147,6 +147,20 @@ def _start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
     (entry,) = struct.unpack("<Q", elf.content.read(_E_ENTRY, 8))
     if text and text.address <= entry < text.address + text.size:
         yield _stretch(entry, min(entry + _START_BYTES.get(elf.machine, 0), text.address + text.size), STOP)
+
+
+def _data_among_code(elf: Elf) -> Iterator[binding.Stretch]:
+    """What of executable segments is in no section of code: some linkers put all that is only read into one segment."""
+    code = [(s.address, s.address + s.size) for s in elf.sections if s.flags & SHF_EXECINSTR and s.size]
+    for segment in _segments(elf):
+        at, end = segment.elf_address, segment.elf_address + segment.bytes
+        inside = sorted((first, last) for first, last in code if at <= first and last <= end)
+        for first, last in inside:
+            if at < first:
+                yield _stretch(at, first, NONE)
+            at = max(at, last)
+        if inside and at < end:
+            yield _stretch(at, end, NONE)
 
 
 def _vdso_signal(elf: Elf) -> Iterator[binding.Stretch]:

@@ -259,3 +259,24 @@ def test_instructions_are_as_long_as_capstone_says_and_calls_are_known(tmp_path:
 
 def _mapped_files() -> list[str]:
     return [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line]
+
+
+@needs_x86_assembler
+def test_data_in_a_segment_of_code_is_not_taken_for_code(tmp_path: Path) -> None:
+    """Linkers that keep data out of executable segments only when asked put strings and symbols beside the code."""
+    lines = "".join(f'const char text{n}[] = "push {n} %rbp; call it a function of {n} words";\n' for n in range(2000))
+    (tmp_path / "data.c").write_text(lines + "int main(void) { return text0[0]; }\n")
+    command = ["gcc", "-O2", "-Wl,-z,noseparate-code", "-o", "data", "data.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    elf = open_elf(tmp_path / "data")
+    table = read_table(binding.build_table(sections.table_input(elf, None, b"x")))
+    data, text = elf.section(".rodata"), elf.section(".text")
+    assert data
+    assert text
+    [segment] = sections._segments(elf)
+    assert segment.elf_address <= data.address < segment.elf_address + segment.bytes
+    assert {table.text_at(address) for address in range(data.address, data.address + data.size, 16)} == {"none"}
+    symbols = elf.section(".dynsym")
+    assert symbols
+    assert table.text_at(symbols.address) == "none"
+    assert "none" not in {table.text_at(address) for address in range(text.address, text.address + text.size, 16)}
