@@ -31,6 +31,7 @@ def verified_instructions() -> dict[str, int]:
     attempt = BpfLoad([True], TableSizes.for_rate(1000))
     with attempt.finish() as sampler:
         attempt.close()
+        sampler.await_walk()
         return {name: _verified(fd) for name, fd in sampler._programs.items()}
 
 

@@ -4,15 +4,18 @@ import json
 import os
 import shutil
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builders.verified import MOST_INSTRUCTIONS, verified_instructions
 from tdprof.recorder.bpf import compiler_process, unwind_arrays
+from tdprof.recorder.bpf import sampler as sampler_module
 from tdprof.recorder.bpf.object_file import LoadError, load_program
 from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, TableSizes
 from tdprof.recorder.call_graph import CallGraph
@@ -93,6 +96,7 @@ def test_room_for_tables_is_made_up_to_a_bound(cached: Path, monkeypatch: pytest
     descriptors = len(os.listdir("/proc/self/fd"))
     with load(small) as sampler:
         assert sampler.arrays
+        sampler.await_walk()
         opened = len(os.listdir("/proc/self/fd"))
         firsts = [sampler.arrays.place(table) for _ in range(9)]
         assert firsts[:3] == sorted({first for first in firsts[:3] if first is not None})
@@ -134,3 +138,37 @@ def test_the_verifier_has_not_much_to_do() -> None:
     verified = verified_instructions()
     assert verified.keys() == MOST_INSTRUCTIONS.keys()
     assert {name for name, count in verified.items() if not 0 < count <= MOST_INSTRUCTIONS[name]} == set(), verified
+
+
+def test_a_recording_begins_while_the_walk_is_verified(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_allowed = threading.Event()
+    load_one = sampler_module.load_one
+
+    def load_late(*arguments: Any) -> int:
+        is_allowed.wait()
+        return load_one(*arguments)
+
+    monkeypatch.setattr(sampler_module, "load_one", load_late)
+    with load() as sampler:
+        assert sampler.can_begin(1)
+        assert not sampler.can_begin(1_000_000)
+        is_allowed.set()
+        sampler.await_walk()
+        assert sampler.arrays
+        assert sampler.can_begin(1_000_000)
+        assert list(sampler.late_notes([])) == []
+
+
+def test_a_walk_that_the_kernel_refuses_is_said(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> int:
+        raise LoadError("walk: too many instructions")
+
+    descriptors = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(sampler_module, "load_one", refuse)
+    with load() as sampler:
+        sampler.await_walk()
+        assert sampler.arrays is None
+        note = "stacks: frame pointers only, so callers may be missing (walk: too many instructions)"
+        assert list(sampler.late_notes([])) == [note]
+        assert list(sampler.late_notes([note])) == []
+    assert len(os.listdir("/proc/self/fd")) == descriptors

@@ -170,7 +170,7 @@ class Run:
                 *self.manifest.notes,
                 *idle_groups(self.manifest.topdown, totals),
                 *(self.unwinding.notes() if self.unwinding else ()),
-                *(self.sampler.lost_copies() if self.sampler else ()),
+                *(self.sampler.late_notes(self.manifest.notes) if self.sampler else ()),
                 *(self.walker.notes() if self.walker else ()),
                 *(self.cpus.notes() if self.cpus else []),
                 *([failure.message] if failure else []),

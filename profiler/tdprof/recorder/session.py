@@ -176,6 +176,9 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             walker,
         )
         options.on_pass(1, len(passes))
+        rate_hz = options.rate.frequency_hz * len(cpus) * together
+        if sampler and not (options.command and rate_hz and sampler.can_begin(rate_hz)):
+            sampler.await_walk()
         run.start()
         attempt.close()
         try:

@@ -8,10 +8,10 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from tdprof.recorder.bpf.compiler import INSTRUCTION, replace_maps
 from tdprof.recorder.bpf.maps import bpf
@@ -24,6 +24,7 @@ BPF_RAW_TRACEPOINT_OPEN = 17
 BPF_PROG_TYPE_PERF_EVENT = 7
 BPF_PROG_TYPE_RAW_TRACEPOINT = 17
 _LOG_BYTES = 1 << 20
+_T = TypeVar("_T")
 
 
 class LoadError(Exception):
@@ -137,6 +138,7 @@ def load_object(
     entries: Mapping[str, int],
     types: Mapping[str, int] = MappingProxyType({}),
     optional: Collection[str] = (),
+    later: Collection[str] = (),
 ) -> Loaded:
     """Create the maps and load the programs; the caller closes the descriptors.
 
@@ -145,16 +147,22 @@ def load_object(
         entries: how many entries the maps of these names get (a ring buffer: bytes); the others as compiled.
         types: the kernel's type of the programs of these names; the others are of perf events.
         optional: names of programs that are left out where the kernel refuses them.
+        later: names of programs that `load_one` will load.
 
     Raises:
         LoadError: the kernel refuses a part; nothing stays open.
     """
+    found = replace(found, programs=[program for program in found.programs if program.name not in later])
+    return _with_enough_memory(lambda: _load(found, entries, types, optional))
+
+
+def _with_enough_memory(load: Callable[[], _T]) -> _T:
+    """Until Linux 5.11 maps and programs counted as locked memory."""
     try:
-        return _load(found, entries, types, optional)
+        return load()
     except _NotPermittedError:
-        # Until Linux 5.11 maps and programs counted as locked memory.
         with unlimited_locked_memory():
-            return _load(found, entries, types, optional)
+            return load()
 
 
 def create_maps(found: BpfObject, entries: Mapping[str, int]) -> dict[str, int]:
@@ -170,9 +178,10 @@ def create_maps(found: BpfObject, entries: Mapping[str, int]) -> dict[str, int]:
 
 
 def load_one(found: BpfObject, maps: Mapping[str, int], name: str) -> int:
-    """The descriptor of a program of a perf event, loaded once more with these maps. Raises LoadError."""
+    """The descriptor of a program of a perf event, loaded by itself with these maps. Raises LoadError."""
     code = next(program.code for program in found.programs if program.name == name)
-    return load_program(name, replace_maps(code, {at: maps[spec.name] for at, spec in enumerate(found.maps)}))
+    whole = replace_maps(code, {at: maps[spec.name] for at, spec in enumerate(found.maps)})
+    return _with_enough_memory(lambda: load_program(name, whole))
 
 
 def close_all(descriptors: Iterable[int]) -> None:

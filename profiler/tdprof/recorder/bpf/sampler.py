@@ -1,7 +1,6 @@
 """The BPF rung's kernel side: its programs and maps, and the drain that empties them."""
 
 import contextlib
-import ctypes
 import mmap
 import os
 import platform
@@ -15,7 +14,7 @@ from tdprof.linux.user_cache import user_cache
 from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.cache import BpfCache
-from tdprof.recorder.bpf.compiler import INSTRUCTION
+from tdprof.recorder.bpf.kernel import has_task_registers, wait_for_running_programs
 from tdprof.recorder.bpf.object_file import (
     BPF_PROG_TYPE_RAW_TRACEPOINT,
     BpfObject,
@@ -27,12 +26,12 @@ from tdprof.recorder.bpf.object_file import (
     create_maps,
     load_object,
     load_one,
-    load_program,
 )
 from tdprof.recorder.bpf.settings import WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
 from tdprof.recorder.bpf.task_filter import FOLLOWERS, MOST_FOLLOWED, TaskFilter
 from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
+from tdprof.recorder.bpf.walk_load import WalkLoad
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.limits import unlimited_locked_memory
 from tdprof.recorder.ring import BpfRing
@@ -61,12 +60,12 @@ STEPS = ("sample", "walk", "copy", "store")
 # Programs of other types than perf events', and where the kernel runs them.
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
 _QUESTIONS_BYTES = 64 << 10
+MOST_STACK_BYTES = 16 << 10  # MOST_COPIED_BYTES of bpf/sample.h
+# The verifier goes through six times as many instructions of the walk as of all else.
+_WALK_TAKES_TIMES = 6
 # Copies of all of a recording; they are gone once it is finished.
 _MOST_COPIED_BYTES = 256 << 20
-_BPF_FUNC_GET_CURRENT_TASK_BTF, _BPF_FUNC_TASK_PT_REGS = 158, 175
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of the kernel's proc_ns.h
-_MEMBARRIER = {"x86_64": 324, "aarch64": 283, "riscv64": 283}
-_MEMBARRIER_CMD_GLOBAL = 1
 
 
 class BpfUnavailableError(Exception):
@@ -159,9 +158,11 @@ class BpfLoad:
             sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED}
         types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
         programs = _with_settings(found, _settings(self._call_graph), self._with_kernel)
-        loaded = load_object(programs, sizes, types, optional=("walk", "copy", *TRACEPOINTS, *FOLLOWERS))
+        began = time.monotonic()
+        loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=("walk",))
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
-        return BpfSampler(programs, loaded, len(self._with_kernel), self._sizes, wants_walk=walks)
+        taken_s = time.monotonic() - began
+        return BpfSampler(programs, loaded, len(self._with_kernel), self._sizes, wants_walk=walks, load_s=taken_s)
 
     def _compiled(self) -> BpfObject:
         assert self._compiler
@@ -213,34 +214,8 @@ def _with_settings(found: BpfObject, settings: Mapping[Setting, int], with_kerne
     return replace(found, programs=programs)
 
 
-def has_task_registers() -> bool:
-    """Whether the kernel tells a program the user registers of a thread that runs kernel code."""
-    code = b"".join(
-        INSTRUCTION.pack(*instruction)
-        for instruction in (
-            (0x85, 0, 0, _BPF_FUNC_GET_CURRENT_TASK_BTF),  # call
-            (0xBF, 0x01, 0, 0),  # r1 = r0
-            (0x85, 0, 0, _BPF_FUNC_TASK_PT_REGS),
-            (0xB7, 0, 0, 0),  # r0 = 0
-            (0x95, 0, 0, 0),  # exit
-        )
-    )
-    try:
-        os.close(load_program("probe", code))
-    except LoadError:
-        return False
-    return True
-
-
-def wait_for_running_programs() -> None:
-    """Return when every BPF program that was running is done.
-
-    They run with preemption off, so an RCU grace period is enough; membarrier's global command is one.
-    """
-    libc = ctypes.CDLL(None)
-    number = _MEMBARRIER[platform.machine()]
-    if libc.syscall(ctypes.c_long(number), ctypes.c_int(_MEMBARRIER_CMD_GLOBAL), ctypes.c_int(0), ctypes.c_int(0)) < 0:
-        time.sleep(0.01)  # CPUs that run without ticks have no global membarrier; a program runs for microseconds
+def _without_tables(reason: str) -> str:
+    return f"stacks: frame pointers only, so callers may be missing ({reason})"
 
 
 class BpfSampler:
@@ -252,8 +227,13 @@ class BpfSampler:
         notes: what the user should know of how stacks are taken.
     """
 
-    def __init__(self, found: BpfObject, loaded: Loaded, events: int, sizes: TableSizes, *, wants_walk: bool) -> None:
-        """Take over what was loaded; ``wants_walk``: walk user stacks by tables, where the kernel took that program."""
+    def __init__(
+        self, found: BpfObject, loaded: Loaded, events: int, sizes: TableSizes, *, wants_walk: bool, load_s: float
+    ) -> None:
+        """Take over what was loaded, in ``load_s`` seconds.
+
+        ``wants_walk``: walk user stacks by tables, where the kernel takes that program; meanwhile they are copied.
+        """
         maps, programs, refused = loaded
         self._object = found
         self.programs = [programs[f"sample_{event}"] for event in range(events)]
@@ -266,6 +246,8 @@ class BpfSampler:
         self._use_b = 0
         self._samples_drained = 0
         self._copied_bytes = 0
+        self._load_s = load_s
+        self._walk_load: WalkLoad | None = None
         self._closing = contextlib.ExitStack()
         self._programs = programs
         self._closing.callback(self._close_loaded)
@@ -291,13 +273,39 @@ class BpfSampler:
                 except OSError as error:
                     reason = f"the kernel's tracepoint {name}: {error.strerror}"
             if reason:
-                self.notes.append(f"stacks: frame pointers only, so callers may be missing ({reason})")
+                self.notes.append(_without_tables(reason))
                 return
             self._closing.push(on_failure.pop_all())
         questions = self._closing.enter_context(BpfRing(self._maps["missing"], _QUESTIONS_BYTES))
         self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge, questions)
-        for switch in (ACTIVE_WALK, ACTIVE_COPY):
-            bpf_maps.update_u32(self._maps["active"], switch, 1)
+        self._closing.callback(self.await_walk)
+        self._walk_load = WalkLoad(lambda: load_one(self._object, self._maps, "walk"), self._use_walk)
+        self._switch(1, ACTIVE_WALK, ACTIVE_COPY)
+
+    def _use_walk(self, program: int) -> None:
+        bpf_maps.update_u32(self._maps["steps"], STEPS.index("walk"), program)
+
+    def _switch(self, value: int, *switches: int) -> None:
+        for switch in switches:
+            bpf_maps.update_u32(self._maps["active"], switch, value)
+
+    def can_begin(self, samples_per_second: float) -> bool:
+        """Whether all stacks can be copied until the kernel has accepted the program that walks them."""
+        expected_s = self._load_s * _WALK_TAKES_TIMES
+        return self._walk_load is None or samples_per_second * expected_s * MOST_STACK_BYTES < self._sizes.copies_bytes
+
+    def await_walk(self) -> None:
+        """Wait until stacks are walked by tables, if they will be; else `notes` says why not."""
+        if not self._walk_load:
+            return
+        load, self._walk_load = self._walk_load, None
+        load.wait()
+        if load.program is not None:
+            self._programs["walk"] = load.program
+            return
+        self._switch(0, ACTIVE_WALK, ACTIVE_COPY)
+        self.arrays = None
+        self.notes.append(_without_tables(load.refusal))
 
     def filter_tasks(self) -> TaskFilter | None:
         """Have the programs take only what is to be followed; None where this kernel does not let them."""
@@ -313,6 +321,7 @@ class BpfSampler:
 
         A stack may be walked by both, the second going on where the first has stopped: what was there stays the same.
         """
+        self.await_walk()
         with contextlib.ExitStack() as on_failure, unlimited_locked_memory():  # until Linux 5.11, as load_object
             try:
                 made = create_maps(self._object, entries)
@@ -323,7 +332,7 @@ class BpfSampler:
                 return False
             on_failure.pop_all()
         replaced = [self._programs["walk"], *(self._maps[name] for name in made)]
-        bpf_maps.update_u32(self._maps["steps"], STEPS.index("walk"), walk)
+        self._use_walk(walk)
         self._programs["walk"] = walk
         self._maps.update(made)
         close_all(replaced)
@@ -364,13 +373,15 @@ class BpfSampler:
             self._copies.drain(spool.descriptor(COPIES_FILE), copied)
             self._copied_bytes = copied
             if copied > _MOST_COPIED_BYTES:
-                bpf_maps.update_u32(self._maps["active"], ACTIVE_COPY, 0)
+                self._switch(0, ACTIVE_COPY)
         for keys, values in self._reader.take(resting):
             spool.append_rows(time_ns, keys, values, len(keys) // KEY_BYTES)
         return time_ns
 
-    def lost_copies(self) -> Iterator[str]:
-        """What the user should know in the end of stacks that should have been copied."""
+    def late_notes(self, said: Sequence[str]) -> Iterator[str]:
+        """What the user should know in the end of how stacks were taken, beside what was said."""
+        self.await_walk()
+        yield from (note for note in self.notes if note not in said)
         if not_copied := self.counters()["stacks_not_copied"]:
             yield (
                 f"{not_copied} stacks were taken before the tables of their programs were there, and had no room to be "

@@ -57,6 +57,7 @@ def try_recording() -> Trial:
             cpus = online_cpus()
             if sampler:
                 stack.enter_context(sampler)
+                sampler.await_walk()
             programs = sampler.programs if sampler else None
             attached = stack.enter_context(
                 AttachedEvents(

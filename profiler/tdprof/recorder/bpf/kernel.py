@@ -1,0 +1,43 @@
+"""What the running kernel can do with BPF programs, and when it is done with them."""
+
+import ctypes
+import os
+import platform
+import time
+
+from tdprof.recorder.bpf.compiler import INSTRUCTION
+from tdprof.recorder.bpf.object_file import LoadError, load_program
+
+_BPF_FUNC_GET_CURRENT_TASK_BTF, _BPF_FUNC_TASK_PT_REGS = 158, 175
+_MEMBARRIER = {"x86_64": 324, "aarch64": 283, "riscv64": 283}
+_MEMBARRIER_CMD_GLOBAL = 1
+
+
+def has_task_registers() -> bool:
+    """Whether the kernel tells a program the user registers of a thread that runs kernel code."""
+    code = b"".join(
+        INSTRUCTION.pack(*instruction)
+        for instruction in (
+            (0x85, 0, 0, _BPF_FUNC_GET_CURRENT_TASK_BTF),  # call
+            (0xBF, 0x01, 0, 0),  # r1 = r0
+            (0x85, 0, 0, _BPF_FUNC_TASK_PT_REGS),
+            (0xB7, 0, 0, 0),  # r0 = 0
+            (0x95, 0, 0, 0),  # exit
+        )
+    )
+    try:
+        os.close(load_program("probe", code))
+    except LoadError:
+        return False
+    return True
+
+
+def wait_for_running_programs() -> None:
+    """Return when every BPF program that was running is done.
+
+    They run with preemption off, so an RCU grace period is enough; membarrier's global command is one.
+    """
+    libc = ctypes.CDLL(None)
+    number = _MEMBARRIER[platform.machine()]
+    if libc.syscall(ctypes.c_long(number), ctypes.c_int(_MEMBARRIER_CMD_GLOBAL), ctypes.c_int(0), ctypes.c_int(0)) < 0:
+        time.sleep(0.01)  # CPUs that run without ticks have no global membarrier; a program runs for microseconds

@@ -1,0 +1,41 @@
+"""The program that walks user stacks, loaded by a thread: the verifier takes longer for it than for all else."""
+
+import signal
+import threading
+from collections.abc import Callable
+
+from tdprof.recorder.bpf.object_file import LoadError
+
+
+class WalkLoad:
+    """A load under way.
+
+    Args:
+        load: gives the program's descriptor, or raises LoadError.
+        use: called by the thread with the descriptor, so that the programs call it from then on.
+
+    Attributes:
+        program: its descriptor, for whoever waited to close; None if the kernel refuses it.
+        refusal: why it does.
+    """
+
+    def __init__(self, load: Callable[[], int], use: Callable[[int], None]) -> None:
+        self.program: int | None = None
+        self.refusal = ""
+        self._load = load
+        self._use = use
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        # The verifier gives up when a signal comes; signals are for the thread that hears them.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self.program = self._load()
+            self._use(self.program)
+        except (LoadError, OSError) as error:
+            self.refusal = str(error)
+
+    def wait(self) -> None:
+        """Return when the kernel has said yes or no."""
+        self._thread.join()
