@@ -83,6 +83,7 @@ class Rules(ctypes.Structure):
         ("shift", c_uint32),
         ("first_source", c_uint32),  # code of data source packet 0
         ("known_sources", c_uint32),  # values from here on are not looked at
+        ("ignores_contexts", c_uint32),  # `Tally.add` is told every record's thread
         ("lanes", c_uint32 * 1024),
         ("source_of_events", c_uint16 * 1024),  # see `event_index`
         ("level", c_uint8 * _SOURCES),  # by code: level below LEVELS, with SNOOPED if another cache gave the line
@@ -248,7 +249,8 @@ class Tally:
         Args:
             batch: the records.
             rules: how they are read.
-            threads: uint64[n], the thread of each record where no context packet names it; None: `Rules.thread`.
+            threads: uint64[n], the thread of each record where no context packet names it, or of all
+                (`Rules.ignores_contexts`); None: `Rules.thread`.
         """
         if self._records + len(batch) > _COUNTER_LIMIT:
             self._settle()

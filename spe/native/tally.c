@@ -14,13 +14,16 @@
 
 typedef uint32_t quad __attribute__((vector_size(16), aligned(4), may_alias));
 
-static inline uint64_t thread_of(const struct spe_columns *c, uint64_t i, const uint64_t *threads, uint64_t fallback)
+static inline uint64_t thread_of(const struct spe_columns *c, uint64_t i, const uint64_t *threads,
+                                 const struct spe_rules *rules)
 {
-    if (c->present[i] >> SPE_CTX2 & 1)
+    uint32_t present = rules->ignores_contexts ? 0 : c->present[i];
+
+    if (present >> SPE_CTX2 & 1)
         return c->context_el2[i];
-    if (c->present[i] >> SPE_CTX1 & 1)
+    if (present >> SPE_CTX1 & 1)
         return c->context_el1[i];
-    return threads ? threads[i] : fallback;
+    return threads ? threads[i] : rules->thread;
 }
 
 /* Code of a load's data source: its packet where the core's encoding is known, else what its events say. */
@@ -126,7 +129,7 @@ static void add_items(struct spe_tally *t, struct spe_pages *pages, const struct
             t->waiting[t->waiting_count++] = items[i];
 }
 
-/* Adds the records from `from` on; `threads` holds the thread of each where no context packet names it, or is NULL.
+/* Adds the records from `from` on; `threads` holds the thread of each where no context packet names it (or of all), or is NULL.
  * Returns the records done. Fewer than n: less than a block's room is left for groups, pages or waiting records. */
 SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64_t n, const uint64_t *threads,
                               const struct spe_rules *rules, struct spe_groups *g, struct spe_pages *pages,
@@ -151,7 +154,7 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
                 first[k] = own >> LANE_LOADS & 1 ? source : UINT64_MAX;
                 second[k] = rules->core;
             } else {
-                second[k] = thread_of(c, i, threads, rules->thread);
+                second[k] = thread_of(c, i, threads, rules);
                 first[k] = rules->key == SPE_KEY_CODE      ? c->pc[i]
                            : c->present[i] >> SPE_VA & 1 ? c->va[i] >> rules->shift
                                                            : UINT64_MAX;

@@ -58,6 +58,7 @@ struct spe_rules {
     uint32_t shift;             /* of SPE_KEY_ADDRESS */
     uint32_t first_source;      /* code of data source packet 0 */
     uint32_t known_sources;     /* values from here on are not looked at; 0: the core's encoding is unknown */
+    uint32_t ignores_contexts;  /* the caller tells every record's thread, whatever its packets say */
     uint32_t lanes[1024];       /* by class << 8 | payload: the operation's own lanes, and those its events may set */
     uint16_t source_of_events[1024]; /* code by the ten events that tell a load's source, where no packet does */
     uint8_t level[SPE_SOURCES]; /* by code: level, bit 7 set if another cache gave the line */

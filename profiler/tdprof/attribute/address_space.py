@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tdprof.attribute.process_history import replay
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
+from tdprof.profile.frames import group_rows
 
 _NONE = -1
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
@@ -151,6 +152,26 @@ class AddressSpaces:
             return np.empty(0, np.uint64)
         first, end = np.searchsorted(self._owner[self._by_owner], [space, space + 1])
         return distinct(self._time[self._by_owner[first:end]])
+
+    def turns(self) -> tuple[U32, U64]:
+        """uint32[n], uint64[n]: processes, and when addresses in each begin to mean something else; each pair once.
+
+        At an exec, and where one mapping takes another's place.
+        """
+        history, cut = self._history, self._segments
+        is_later = np.zeros(len(history.pid), bool)
+        is_later[1:] = history.pid[1:] == history.pid[:-1]
+        pid_of = np.zeros(history.space_count, np.uint32)
+        pid_of[history.space] = history.pid
+        candidate = np.zeros(len(cut.when), bool)
+        candidate[1:] = cut.when[1:] >> _HALF == cut.when[:-1] >> _HALF
+        when = cut.when[candidate]
+        space = (cut.border[(when >> _HALF).astype(np.int64)] >> _HALF).astype(np.int64)
+        pid = np.concatenate([history.pid[is_later], pid_of[space]])
+        replaced_ns = cut.time_ns[(when & _LOWER).astype(np.int64) - 1]
+        time_ns = np.concatenate([history.start_ns[history.space[is_later]], replaced_ns])
+        order, start = group_rows(pid, time_ns)
+        return pid[order[start]], time_ns[order[start]]
 
     def time_of_most(self, space: int, interval_start: U64, interval_end: U64) -> U64:
         """uint64[n]: a time within each interval at which the addresses of a space mean what they meant for most of it.

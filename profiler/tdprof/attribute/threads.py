@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tdprof.model.arrays import U32, U64, distinct
 from tdprof.model.profile import NO_ID
-from tdprof.model.spe import NO_TID
+from tdprof.model.spe import NO_TID, Stages
 
 
 class ThreadOwners:
@@ -35,3 +35,17 @@ class ThreadOwners:
         pids: U32 = np.where(is_known, np.append(self._pid, np.uint32(0))[at], tids.astype(np.uint32))
         pids[tids == NO_TID] = self._only
         return pids
+
+    def stages(self, pid: U32, time_ns: U64) -> Stages:
+        """The stages of all threads.
+
+        Args:
+            pid, time_ns: of ``AddressSpaces.turns``.
+        """
+        named = np.union1d(self._tid.astype(np.uint64), np.append(pid, NO_TID).astype(np.uint64))
+        owner = self.pids(named)
+        order = np.argsort(owner, kind="stable")
+        first, end = (np.searchsorted(owner[order], pid, side) for side in ("left", "right"))
+        threads = end - first
+        places = np.repeat(end - np.cumsum(threads), threads) + np.arange(threads.sum())
+        return Stages(named[order[places]], np.repeat(time_ns, threads))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.arrays import F64, I64, U64
+from tdprof.model.arrays import F64, I64, U64, distinct
 from tdprof.model.profile import Profile
 
 RECORDS = "spe_records"
@@ -115,3 +115,57 @@ def mean_latency(report: SpeReport, latency: str) -> F64:
 
 NO_TID = 1 << 32
 """Where no thread is known: above every thread's number."""
+_STAGE = np.uint64(33)  # bits below are a thread's, or NO_TID
+_HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
+
+
+class Stages:
+    """When addresses of a thread's process begin to mean something else: at exec, or where mappings are replaced.
+
+    The stretches between are the thread's stages, numbered from 0. Records that are added up over time are told apart
+    by them, so that the code of a shell that became a program is not looked for in the program.
+
+    Args:
+        tid: uint64[n], threads, NO_TID among them where a record without a thread has a process nevertheless.
+        time_ns: uint64[n], when for each a stage begins after another; every pair once, in any order.
+    """
+
+    def __init__(self, tid: U64, time_ns: U64) -> None:
+        self._time_ns = distinct(time_ns)
+        self._tid = distinct(tid)
+        self._turn = np.sort(self._keys(np.searchsorted(self._tid, tid), time_ns))
+        threads = np.arange(len(self._tid) + 1, dtype=np.uint64)
+        self._first = np.searchsorted(self._turn, threads << _HALF)
+
+    def __bool__(self) -> bool:
+        return len(self._tid) > 0
+
+    def stamp(self, tid: U64, time_ns: U64) -> U64:
+        """uint64[n]: one number for each thread and its stage at a time."""
+        at = np.searchsorted(self._tid, tid)
+        rows = np.flatnonzero(np.append(self._tid, np.uint64(2**64 - 1))[at] == tid)
+        at = at[rows]
+        stage = np.searchsorted(self._turn, self._keys(at, time_ns[rows]), "right") - self._first[at]
+        stamped = tid.copy()
+        stamped[rows] |= stage.astype(np.uint64) << _STAGE
+        return stamped
+
+    def split(self, stamped: U64) -> tuple[U64, U64]:
+        """What was stamped: the thread, and a time within its stage; one late enough where it has no stages."""
+        tid, stage = stamped & np.uint64(2**33 - 1), (stamped >> _STAGE).astype(np.int64)
+        time_ns = np.full(len(tid), 2**63 - 1, np.uint64)
+        at = np.searchsorted(self._tid, tid)
+        rows = np.flatnonzero(np.append(self._tid, np.uint64(2**64 - 1))[at] == tid)
+        first = self._first[at[rows]]
+        turn = self._turn[first + np.maximum(stage[rows] - 1, 0)]
+        begins = self._time_ns[((turn & _LOWER) - np.uint64(1)).astype(np.int64)]
+        time_ns[rows] = np.where(stage[rows] > 0, begins, np.maximum(begins, 1) - np.uint64(1))
+        return tid, time_ns
+
+    def _keys(self, threads: I64, time_ns: U64) -> U64:
+        rank = np.searchsorted(self._time_ns, time_ns, "right").astype(np.uint64)
+        return threads.astype(np.uint64) << _HALF | rank
+
+
+ONE_STAGE = Stages(np.empty(0, np.uint64), np.empty(0, np.uint64))
+"""Of a recording in which addresses always mean the same."""

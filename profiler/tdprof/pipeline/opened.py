@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # few captures have SPE data, and what reads it is slow to lo
 
     from tdprof.attribute.threads import ThreadOwners
     from tdprof.decode.spe.spans import SpeInput
+    from tdprof.model.spe import Stages
     from tdprof.pipeline.spe_lines import SpeLines
     from tdprof.symbolize import Symbolizer
 
@@ -139,6 +140,11 @@ class OpenCapture:
         from tdprof.attribute.threads import ThreadOwners
 
         return ThreadOwners(self.mappings, self._processes[0])
+
+    @functools.cached_property
+    def stages(self) -> Stages:
+        """When addresses of each thread's process begin to mean something else."""
+        return self.owners.stages(*self.spaces.turns())
 
     @functools.cached_property
     def symbolizer(self) -> Symbolizer:

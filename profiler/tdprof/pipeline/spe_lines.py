@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,7 @@ def add_up_lines(
     Raises:
         TdprofError: the compiled code that does it was not built.
     """
+    data = replace(data, stages=capture.stages)
     rows = SymbolizedRows(capture, CodeDetail.LINE)
     samples = None
     if capture.most_spe_samples is not None:

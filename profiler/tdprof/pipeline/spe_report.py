@@ -75,6 +75,7 @@ def analyse(
         report = _by_rows(data, GroupBy(Key.CODE), AddressRows(), workers, max_rows)
     elif by is By.INSTRUCTION:
         rows = SymbolizedRows(capture, CodeDetail.INSTRUCTION)
+        data = replace(data, stages=capture.stages)
         report = _by_rows(data, GroupBy(Key.CODE), rows, workers, max_rows)
         report = replace(report, notes=[*capture.unreadable, *report.notes])
     else:

@@ -11,7 +11,6 @@ import numpy as np
 
 from arm_spe.groups import GroupTable
 from arm_spe.tally import NO_ROW, NOTHING, OTHERS
-from tdprof.attribute.address_space import ANY_TIME
 from tdprof.attribute.addresses import attribute_addresses
 from tdprof.decode.spe.data_sources import encoding_of, sources
 from tdprof.model.addresses import MappedFile
@@ -189,15 +188,14 @@ class SymbolizedRows:
         return list(self._numbers)
 
     def place(self, first: U64, second: U64) -> I64:
-        """First key: address of the instruction; second: thread."""
+        """First key: address of the instruction; second: thread and stage."""
         if not len(first):
             return np.zeros(0, np.int64)
-        pids = self._capture.owners.pids(second)
+        tids, time_ns = self._capture.stages.split(second)
+        pids = self._capture.owners.pids(tids)
         self.unknown_processes += int((pids == NO_ID).sum())
-        # Records are added up over time; what was ever mapped counts.
-        any_time = np.full(len(first), ANY_TIME, np.uint64)
         files = self._capture.mapped_files
-        file, offset = attribute_addresses(first, pids, any_time, files, self._capture.spaces)
+        file, offset = attribute_addresses(first, pids, time_ns, files, self._capture.spaces)
         order, start = group_rows(file, offset)
         place = order[start]
         functions, locations = name_locations(

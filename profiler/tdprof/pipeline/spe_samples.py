@@ -3,7 +3,6 @@
 import numpy as np
 import pyarrow as pa
 
-from tdprof.attribute.address_space import ANY_TIME
 from tdprof.decode.spe.samples import LATENCIES
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.profile import NO_ID, SampleTable, StackTable
@@ -29,10 +28,9 @@ def load_operations(capture: OpenCapture) -> SampledOperations | None:
     table = added.table
     if not len(table):
         return None
-    tids = table["tid"].to_numpy()
-    pids = capture.owners.pids(tids)
-    tids = np.minimum(tids, NO_ID).astype(np.uint32)
-    time_ns = np.full(len(table), ANY_TIME, np.uint64)  # records are added up over time; what was ever mapped counts
+    threads, time_ns = capture.stages.split(table["tid"].to_numpy())
+    pids = capture.owners.pids(threads)
+    tids = np.minimum(threads, NO_ID).astype(np.uint32)
     code, location = name_addresses(capture, table["pc"].to_numpy(), pids, time_ns)
     nobody_said = pa.nulls(len(table), pa.dictionary(pa.int32(), pa.string()))
     thread_name, thread_names = name_threads(nobody_said, tids, time_ns, capture.spaces)

@@ -22,7 +22,7 @@ from tdprof.capture.schema import MAPPINGS, PROCESSES
 from tdprof.capture.tables import read_table
 from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
-from tdprof.model.spe import NO_TID
+from tdprof.model.spe import NO_TID, ONE_STAGE
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_rows import BlockRows, CodeDetail, Placement, SourceRows, SymbolizedRows
 
@@ -74,6 +74,7 @@ def code(tables: Path, detail: CodeDetail) -> SymbolizedRows:
         owners=ThreadOwners(mappings, processes),
         mapped_files=CodeFiles(mappings),
         spaces=AddressSpaces(mappings, processes),
+        stages=ONE_STAGE,
         symbolizer=SimpleNamespace(locate=locate),
     )
     return SymbolizedRows(cast(OpenCapture, capture), detail)

@@ -35,7 +35,7 @@ class GroupBy:
     """What makes two records the same group.
 
     Attributes:
-        key: which keys.
+        key: which keys; of Key.CODE the second is the thread with its stage, as `Stages.stamp` numbers them.
         block_bytes: of Key.ADDRESS: size of a block of memory, a power of two.
     """
 
@@ -88,6 +88,18 @@ def thread_of(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> U64:
     return tids
 
 
+def stamped_threads(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> U64 | None:
+    """uint64[n]: each record's thread and its stage; None where the threads alone say as much.
+
+    A record without a time counts as one of the last stage.
+    """
+    if not source.stages or source.time_conversion is None:
+        return None
+    times = time_ns(batch["timestamp"].view(np.uint64), source.time_conversion)
+    times = np.where(batch.has(Kind.TS), times, np.uint64(2**64 - 1))
+    return source.stages.stamp(thread_of(batch, span, source), times)
+
+
 class _Worker:
     """What one thread has added up."""
 
@@ -112,7 +124,9 @@ class _Worker:
             _hide_foreign_contexts(batch, self._source)
             before = self._tally.with_context
             switched_to = _switched_to(batch, span, self._source)
-            self._tally.add(batch, rules, switched_to)
+            stamped = stamped_threads(batch, span, self._source) if rules.key == Key.CODE else None
+            rules.ignores_contexts = stamped is not None
+            self._tally.add(batch, rules, switched_to if stamped is None else stamped)
             told = self._tally.with_context - before
             self.threads_from[_CONTEXT] += told
             unknown = len(batch) - told if span.tid is None else 0

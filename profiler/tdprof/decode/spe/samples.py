@@ -11,7 +11,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from arm_spe import Kind, RecordBatch
-from tdprof.decode.spe.counting import thread_of
+from tdprof.decode.spe.counting import stamped_threads, thread_of
 from tdprof.decode.spe.data_sources import LEVEL_ORDER, Level, encoding_of, source_codes, sources
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.model.arrays import I64
@@ -80,8 +80,9 @@ class AddedUp:
     """Distinct samples.
 
     Attributes:
-        table: ``tid`` (``NO_TID`` where nothing tells), ``pc``, latencies in cycles (``NO_LATENCY``: none),
-            ``data_src`` and ``snoop_status`` of loads, ``records``, ``latency_cycles``: exact sum of total latencies.
+        table: ``tid`` (``NO_TID`` where nothing tells) with its stage, as stamped by the input's stages, ``pc``,
+            latencies in cycles (``NO_LATENCY``: none), ``data_src`` and ``snoop_status`` of loads, ``records``,
+            ``latency_cycles``: exact sum of total latencies.
         detail: what was kept of the latencies.
     """
 
@@ -134,8 +135,9 @@ def _fit(parts: list[pa.Table], level: int, most_rows: int) -> tuple[pa.Table, i
 
 
 def _keyed(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> pa.Table:
+    stamped = stamped_threads(batch, span, source)
     columns = {
-        "tid": thread_of(batch, span, source),
+        "tid": thread_of(batch, span, source) if stamped is None else stamped,
         "pc": batch["pc"].view(np.uint64),
         "source": _sources(batch, span),
         "records": np.ones(len(batch), np.int64),

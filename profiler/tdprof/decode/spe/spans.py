@@ -24,6 +24,7 @@ from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.arrays import U64, distinct
+from tdprof.model.spe import ONE_STAGE, Stages
 
 # PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
 TRUNCATED, PARTIAL, COLLISION = 0x01, 0x04, 0x08
@@ -62,6 +63,7 @@ class SpeInput:
         files: where the spans lie; to be checked before what was made of them is shown.
         contexts_name_threads: context packets hold the ids by which the recording knows threads.
         page_bytes: of the recorded machine, None if the input does not tell.
+        stages: of the threads, by which records of the same address are told apart; needs ``time_conversion``.
     """
 
     spans: Sequence[AuxSpan]
@@ -71,6 +73,7 @@ class SpeInput:
     files: MappedFiles = field(default_factory=MappedFiles)
     contexts_name_threads: bool = True
     page_bytes: int | None = None
+    stages: Stages = ONE_STAGE
 
     @property
     def total_bytes(self) -> int:
