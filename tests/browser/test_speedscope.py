@@ -36,6 +36,7 @@ from builders.opened import NoCapture
 from builders.profiles import example
 tdprof.cli.loading.load_profile = lambda _: example()
 tdprof.cli.loading.OpenCapture = NoCapture
+tdprof.cli.capture_options.check_is_there = lambda _: None
 sys.argv = ["tdprof", "view", "example.capture", "--no-browser"]
 from tdprof.cli.main import main
 main()

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from live.recording import record
+from tdprof.model.choices import Basis
 from tdprof.model.profile import Profile
-from tdprof.profile.compare import Basis, Comparison, compare
+from tdprof.profile.compare import Comparison, compare
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.slow]
 

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from builders.profiles import profiles
 from tdprof.errors import TdprofError
+from tdprof.model.choices import Basis
 from tdprof.model.profile import Profile
-from tdprof.profile.compare import Basis, Comparison, Match, compare
+from tdprof.profile.compare import Comparison, Match, compare
 from tdprof.profile.frames import frame_stacks
 from tdprof.report.comparison.csv import render_csv
 from tdprof.report.comparison.json import render_json

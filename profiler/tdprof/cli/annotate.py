@@ -5,15 +5,11 @@ from pathlib import Path
 
 import click
 
+from tdprof.cli.capture_options import check_is_there, selection_options, symbol_options
 from tdprof.cli.form import Output, output_options, print_result
-from tdprof.cli.loading import find_event, load_with_findings, open_input, symbol_options
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
-from tdprof.cli.selecting import selection_options
 from tdprof.errors import TdprofError
-from tdprof.pipeline.annotate.source_files import SourceFiles, parse_source_map
-from tdprof.pipeline.symbols import SymbolOptions
-from tdprof.profile.choice import choose_function
-from tdprof.profile.selection import Selection
+from tdprof.model.choices import Selection, SymbolOptions
 
 
 @click.command("annotate")
@@ -65,6 +61,12 @@ def command(
     tdprof annotate libc.so.6:memcpy --source-map /build/glibc=/src/glibc
     """
     capture, function = _capture_and_function(words)
+    check_is_there(capture)
+    # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
+    from tdprof.cli.loading import find_event, load_with_findings, open_input
+    from tdprof.pipeline.annotate.source_files import SourceFiles, parse_source_map
+    from tdprof.profile.choice import choose_function
+
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
     with open_input(capture, symbols) as opened:
         profile, findings = load_with_findings(opened, capture, selection=selection)

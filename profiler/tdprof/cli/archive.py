@@ -5,13 +5,12 @@ from pathlib import Path
 import click
 
 from tdprof.capture.manifest import read_manifest
-from tdprof.cli.loading import capture_argument, symbol_options
+from tdprof.cli.capture_options import capture_argument, symbol_options
 from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.pipeline.archive import archive_symbols
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
+from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.text import plural
 
 
@@ -44,6 +43,9 @@ def command(capture: Path, symbols: SymbolOptions) -> None:
 
 def archive_with_progress(capture: OwnFolder, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, quiet: bool = False) -> None:
     """Archive, with a line about what was found; while that lasts another says so, if stderr is a terminal."""
+    # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
+    from tdprof.pipeline.archive import archive_symbols
+
     with waiting(f"reading {capture.shown}", quiet=quiet) as show:
         found = archive_symbols(capture, symbols, show)
     if quiet:

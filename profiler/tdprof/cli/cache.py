@@ -4,17 +4,17 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from tdprof.cli.form import Output, output_options, print_plain
 from tdprof.errors import TdprofError
 from tdprof.model.events import Unit
-from tdprof.report.csv_lines import write_rows
-from tdprof.report.summary import format_value
-from tdprof.symbolize import SymbolCache
-from tdprof.symbolize.cache import CacheEntry
 from tdprof.text import plural
+
+if TYPE_CHECKING:
+    from tdprof.symbolize.cache import CacheEntry, SymbolCache
 
 _COLUMNS = ("build_id", "size_bytes", "used_s")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -28,6 +28,8 @@ def _size(text: str) -> int:
 
 
 def _shown(size_bytes: int) -> str:
+    from tdprof.report.summary import format_value
+
     return format_value(size_bytes, Unit.BYTES)
 
 
@@ -45,8 +47,13 @@ def command(keep: str | None, output: Output) -> None:
     It never grows beyond 2 GiB, and removing it costs only time. Entries are checked before use, and read again when
     the debug data they come from changes.
     """
+    kept_bytes = _size(keep) if keep is not None else None
+    # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
+    from tdprof.report.csv_lines import write_rows
+    from tdprof.symbolize import SymbolCache
+
     cache = SymbolCache.default()
-    removed = cache.prune(_size(keep)) if keep is not None else []
+    removed = cache.prune(kept_bytes) if kept_bytes is not None else []
     entries = list(reversed(cache.entries()))
     print_plain(
         output.form,
@@ -56,13 +63,13 @@ def command(keep: str | None, output: Output) -> None:
     )
 
 
-def _json(cache: SymbolCache, entries: Sequence[CacheEntry], removed: Sequence[CacheEntry]) -> str:
+def _json(cache: "SymbolCache", entries: "Sequence[CacheEntry]", removed: "Sequence[CacheEntry]") -> str:
     listed = [{name: getattr(entry, name) for name in _COLUMNS} for entry in entries]
     content = {"folder": str(cache.folder), "limit_bytes": cache.limit_bytes, "entries": listed}
     return json.dumps(content | {"removed": [entry.build_id for entry in removed]}, indent=2) + "\n"
 
 
-def _lines(cache: SymbolCache, entries: Sequence[CacheEntry], removed: Sequence[CacheEntry]) -> Iterator[str]:
+def _lines(cache: "SymbolCache", entries: "Sequence[CacheEntry]", removed: "Sequence[CacheEntry]") -> Iterator[str]:
     if removed:
         freed = sum(entry.size_bytes for entry in removed)
         yield f"removed {plural(len(removed), 'file', 's')}, {_shown(freed)}"

@@ -3,17 +3,18 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, fields
+from typing import TYPE_CHECKING
 
 import click
-from rich.text import Text
 
 from tdprof.capture.manifest import Rung
 from tdprof.cli.form import Output, output_options, print_result
 from tdprof.recorder.readiness.check import Check, CheckStatus
-from tdprof.recorder.readiness.examination import Examination, examine
-from tdprof.recorder.readiness.machine import Machine
-from tdprof.report.columns import Column, as_text, format_table
-from tdprof.report.csv_lines import write_rows
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tdprof.recorder.readiness.examination import Examination
 
 RUNG_TEXT = {
     Rung.BPF_PMU: "BPF on PMU events: everything tdprof can do",
@@ -49,6 +50,12 @@ def command(output: Output) -> int:
 
     The exit status is 0 if recording works on some rung, 1 if it does not.
     """
+    # Only now: help, and what is typed wrong, are said at once.
+    from tdprof.recorder.readiness.examination import examine
+    from tdprof.recorder.readiness.machine import Machine
+    from tdprof.report.columns import as_text
+    from tdprof.report.csv_lines import write_rows
+
     examination = examine(Machine())
     names = [each.name for each in fields(Check)]
     print_result(
@@ -60,7 +67,11 @@ def command(output: Output) -> int:
     return 0 if examination.rung else 1
 
 
-def _lines(examination: Examination, width: int) -> Iterator[Text]:
+def _lines(examination: "Examination", width: int) -> Iterator["Text"]:
+    from rich.text import Text
+
+    from tdprof.report.columns import Column, format_table
+
     if examination.rung:
         yield Text.assemble("Recording works, with ", (RUNG_TEXT[examination.rung], "bold"))
     else:

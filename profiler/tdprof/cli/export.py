@@ -8,29 +8,18 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from tdprof.capture.manifest import Manifest
-from tdprof.cli.loading import (
-    capture_argument,
-    find_event,
-    load_with_findings,
-    open_input,
-    say_unreadable,
-    symbol_options,
-    with_function_operations,
-)
+from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
 from tdprof.cli.output import result_file, standard_output, waiting
-from tdprof.cli.selecting import selection_options
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
-from tdprof.model.findings import Findings
-from tdprof.model.profile import Profile
-from tdprof.model.spe import SampledOperations
-from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.symbols import SymbolOptions
-from tdprof.profile.categories import with_categories
-from tdprof.profile.selection import Selection
+from tdprof.model.choices import Selection, SymbolOptions
 
 if TYPE_CHECKING:
+    from tdprof.capture.manifest import Manifest
+    from tdprof.model.findings import Findings
+    from tdprof.model.profile import Profile
+    from tdprof.model.spe import SampledOperations
+    from tdprof.pipeline.opened import OpenCapture
     from tdprof.report.page.data import Page
 
 
@@ -45,9 +34,9 @@ class Export:
         page: for the page.
     """
 
-    profile: Profile
-    findings: Findings | None
-    operations: SampledOperations | None = None
+    profile: "Profile"
+    findings: "Findings | None"
+    operations: "SampledOperations | None" = None
     page: "Page | None" = None
 
 
@@ -166,6 +155,10 @@ def command(
             hint=f"tdprof export {capture} --to {format_name} -o profile.pb.gz",
             status=2,
         )
+    check_is_there(capture)
+    # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
+    from tdprof.cli.loading import open_input, say_unreadable
+
     most = target.most_spe_samples if event is None else None
     with open_input(capture, symbols, keeps_time=target.has_time, most_spe_samples=most) as opened:
         what = _prepare(opened, capture, target, event, selection)
@@ -182,8 +175,11 @@ def command(
     say(f"  next: {target.next_step.format(output)}")
 
 
-def _prepare(capture: OpenCapture, shown: Path, target: Format, event: str | None, selection: Selection) -> Export:
+def _prepare(capture: "OpenCapture", shown: Path, target: Format, event: str | None, selection: Selection) -> Export:
     """Load what a format writes."""
+    from tdprof.cli.loading import find_event, load_with_findings, with_function_operations
+    from tdprof.profile.categories import with_categories
+
     profile, findings = load_with_findings(capture, shown, with_spe=target.has_spe, selection=selection)
     if not target.is_page:
         profile = with_categories(profile, findings)
@@ -209,11 +205,12 @@ def _prepare(capture: OpenCapture, shown: Path, target: Format, event: str | Non
 
 
 def _with_changes(
-    page: "Page", manifest: Manifest, capture: Path, older: Path, symbols: SymbolOptions, selection: Selection
+    page: "Page", manifest: "Manifest", capture: Path, older: Path, symbols: SymbolOptions, selection: Selection
 ) -> "Page":
     """A page with what changed since an older capture."""
     # Only now: what finds changes is not needed for anything else here.
-    from tdprof.cli.diff import reasons_against
+    from tdprof.cli.comparing import reasons_against
+    from tdprof.cli.loading import load_with_findings, open_input
     from tdprof.profile.compare import compare
 
     with open_input(older, symbols) as opened:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DEFAULT_LIMIT = 40  # rows of a table
+# Blocks of several lines; the rest is in the table of --limit 0, or one by one in --function.
+DEFAULT_TOPDOWN_LIMIT = 12
 
 Command = Callable[..., Any]
 Pieces = Callable[[], Iterable[str]]

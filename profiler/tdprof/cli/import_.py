@@ -5,10 +5,7 @@ from pathlib import Path
 import click
 
 from tdprof.capture.manifest import Manifest
-from tdprof.capture.tables import has_table
-from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import CAPTURE_HELP, DEFAULT_OUTPUT
-from tdprof.cli.perf_data import import_with_progress, say_losses
 from tdprof.cli.standard_error import say
 
 
@@ -41,6 +38,10 @@ def command(source: str, output: Path | None, kallsyms: Path | None, symfs: Path
     The recording may be from another machine, of another architecture or byte order. Binaries are found by build-id
     when the capture is reported.
     """
+    # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
+    from tdprof.cli.memory import keep_process_small
+    from tdprof.cli.perf_data import import_with_progress
+
     keep_process_small()
     folder = output or Path(DEFAULT_OUTPUT)
     manifest = import_with_progress(
@@ -52,6 +53,9 @@ def command(source: str, output: Path | None, kallsyms: Path | None, symfs: Path
 
 def _say(manifest: Manifest, folder: Path) -> None:
     """One line about what was imported, and what the user should know before trusting the numbers."""
+    from tdprof.capture.tables import has_table
+    from tdprof.cli.perf_data import say_losses
+
     names = ", ".join(event.name for event in manifest.events)
     seconds = manifest.duration_ns / 1e9
     say(f"tdprof: imported {names} over {seconds:.1f} s ({manifest.rung_reason}) into {folder}")

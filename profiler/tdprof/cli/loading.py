@@ -1,61 +1,26 @@
-"""The capture that a subcommand reads: its argument, and the wait for it."""
+"""The capture that a subcommand reads, and the wait for it."""
 
 import contextlib
-import functools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
-from tdprof.capture.files import MANIFEST_FILE
+from tdprof.cli.capture_options import is_perf_data
 from tdprof.cli.memory import keep_process_small
-from tdprof.cli.output import DEFAULT_OUTPUT, waiting
+from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
+from tdprof.model.choices import DEFAULT_SYMBOLS, EVERYTHING, Selection, SymbolOptions
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings, load_profile
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.profile.calibrate import calibrated
-from tdprof.profile.selection import EVERYTHING, Selection, select
+from tdprof.profile.selection import select
 
 if TYPE_CHECKING:
     from tdprof.model.spe import FunctionOperations
-
-capture_argument = click.argument(
-    "capture", type=click.Path(path_type=Path), default=DEFAULT_OUTPUT, metavar=f"[CAPTURE={DEFAULT_OUTPUT}]"
-)
-
-
-def symbol_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that say where symbols come from, as the argument ``symbols``, a ``SymbolOptions``."""
-
-    @click.option(
-        "--symfs",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        metavar="DIR",
-        help="Look for the recorded machine's files below DIR, and nowhere else.",
-    )
-    @click.option(
-        "--debug-dir",
-        "debug_dirs",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        multiple=True,
-        metavar="DIR",
-        help="Look here for debug data before /usr/lib/debug. May be repeated.",
-    )
-    @click.option("--no-symbol-cache", is_flag=True, help="Neither use nor fill the cache of symbols (tdprof cache).")
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any, symfs: Path | None, debug_dirs: tuple[Path, ...], no_symbol_cache: bool, **kwargs: Any
-    ) -> Any:
-        options = SymbolOptions(symfs, debug_dirs, use_cache=not no_symbol_cache)
-        return command(*args, symbols=options, **kwargs)
-
-    return wrapped
 
 
 @contextlib.contextmanager
@@ -67,7 +32,7 @@ def as_capture(path: Path, *, keeps_time: bool = True) -> Iterator[Path]:
         keeps_time: of perf.data; False where only sums over the whole recording are wanted, which takes less memory.
     """
     keep_process_small()
-    if not _is_perf_data(path):
+    if not is_perf_data(path):
         yield path
         return
     from tdprof.cli.perf_data import import_with_progress, say_losses
@@ -97,16 +62,6 @@ def open_input(
         OpenCapture(folder, symbols, most_spe_samples=most_spe_samples) as capture,
     ):
         yield capture
-
-
-def _is_perf_data(path: Path) -> bool:
-    """A file, a pipe, standard input, or a directory that ``perf record --threads`` made."""
-    return (
-        str(path) == "-"
-        or path.is_file()
-        or path.is_fifo()
-        or ((path / "data").is_file() and not (path / MANIFEST_FILE).exists())
-    )
 
 
 def load_with_findings(

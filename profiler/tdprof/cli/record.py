@@ -7,21 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tdprof.capture.output_folder import OutputFolder
 from tdprof.cli.output import CAPTURE_HELP, DEFAULT_OUTPUT, waiting
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
-from tdprof.recorder.call_graph import CallGraph, parse_call_graph
-from tdprof.recorder.events import parse_events
-from tdprof.recorder.options import RecordOptions
-from tdprof.recorder.session import record
-from tdprof.recorder.spe import parse_spe_options
-from tdprof.recorder.targets import Rate
 
 if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest
+    from tdprof.recorder.targets import Rate
 
 DEFAULT_HZ = 999
 # By capture.manifest.Rung.
@@ -56,7 +50,9 @@ def _pids(text: str) -> list[int]:
         raise TdprofError(f"-p takes process IDs, not '{text}'", hint="tdprof record -p 1234,5678", status=2) from error
 
 
-def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> Rate:
+def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rate":
+    from tdprof.recorder.targets import Rate
+
     if frequency_hz is not None and period is not None:
         raise TdprofError("-F and -c exclude each other", hint="give one of them", status=2)
     return Rate(period=period) if period is not None else Rate(frequency_hz=frequency_hz or default_hz)
@@ -140,6 +136,14 @@ def command(
         raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
     if duration_s is not None and not math.isfinite(duration_s):
         raise TdprofError(f"--duration takes a number of seconds, not {duration_s}", hint="--duration 10", status=2)
+    # Only now: help, and what is typed wrong, are said at once.
+    from tdprof.capture.output_folder import OutputFolder
+    from tdprof.recorder.call_graph import CallGraph, parse_call_graph
+    from tdprof.recorder.events import parse_events
+    from tdprof.recorder.options import RecordOptions
+    from tdprof.recorder.session import record
+    from tdprof.recorder.spe import parse_spe_options
+
     plan = plan_topdown(topdown) if topdown.is_wanted else None
     way, stack_bytes = (CallGraph.AUTO, 0) if call_graph is None else parse_call_graph(call_graph)
     is_planned = plan is not None and plan.topdown is not None

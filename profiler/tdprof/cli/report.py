@@ -5,16 +5,10 @@ from pathlib import Path
 
 import click
 
-from tdprof.catalog.entries import CPU_CYCLES
-from tdprof.cli.form import DEFAULT_LIMIT, Output, output_options
-from tdprof.cli.loading import capture_argument, find_event, load_with_findings, open_input, symbol_options
-from tdprof.cli.report_views import DEFAULT_TOPDOWN_LIMIT, View, print_view
-from tdprof.cli.selecting import selection_options
+from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
+from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Output, output_options
 from tdprof.errors import TdprofError
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions
-from tdprof.profile.groups import GroupKind
-from tdprof.profile.hotspots import Order
-from tdprof.profile.selection import EVERYTHING, Selection, select
+from tdprof.model.choices import DEFAULT_SYMBOLS, EVERYTHING, GroupKind, Order, Selection, SymbolOptions
 
 
 @click.command("report")
@@ -121,6 +115,7 @@ def command(
             raise TdprofError(
                 f"--sort {' and --sort '.join(words)} exclude each other", hint="give one of them", status=2
             )
+    check_is_there(capture)
     if is_branches or by == "cgroup":
         # Only now: a recording of perf that has these is rare.
         from tdprof.cli.report_imported import report_branches, report_cgroups
@@ -132,10 +127,16 @@ def command(
         return
     if is_spe:
         # Only now: SPE's part of the program is not needed for anything else here.
-        from tdprof.cli.spe import report_capture
+        from tdprof.cli.spe_data import report_capture
 
         report_capture(capture, by or ("line" if by_line else "function"), output, symbols)
         return
+    # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
+    from tdprof.catalog.entries import CPU_CYCLES
+    from tdprof.cli.loading import find_event, load_with_findings, open_input
+    from tdprof.cli.report_views import View, print_view
+    from tdprof.profile.selection import select
+
     with open_input(capture, symbols) as opened:
         function = _one_function(selection)
         chosen = selection if function is None else EVERYTHING

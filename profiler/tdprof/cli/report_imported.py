@@ -7,8 +7,8 @@ from tdprof.cli.form import DEFAULT_LIMIT, Output, print_result
 from tdprof.cli.loading import open_input
 from tdprof.cli.output import waiting
 from tdprof.errors import TdprofError
+from tdprof.model.choices import SymbolOptions
 from tdprof.pipeline.branches import load_branches
-from tdprof.pipeline.symbols import SymbolOptions
 from tdprof.profile.cgroups import add_up_cgroups
 from tdprof.report.branches import csv as branches_csv
 from tdprof.report.branches import json as branches_json

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from rich.console import Console
 
-from tdprof.cli.form import DEFAULT_LIMIT, Output, print_result
+from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Output, print_result
 from tdprof.cli.output import PIPE_COLUMNS
+from tdprof.model.choices import GroupKind, Order
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.profile.call_lines import call_lines, callees, callers
 from tdprof.profile.choice import choose_function
-from tdprof.profile.groups import GroupKind, group_samples
-from tdprof.profile.hotspots import Hotspots, Order, find_hotspots, unknown_samples
+from tdprof.profile.groups import group_samples
+from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
 from tdprof.report.calls import csv as calls_csv
 from tdprof.report.calls import json as calls_json
 from tdprof.report.calls import text as calls_text
@@ -29,8 +30,6 @@ from tdprof.report.profile.csv import hotspot_csv
 from tdprof.report.profile.json import render_json
 from tdprof.report.profile.text import render_text, rows_beyond_nothing
 
-# Blocks of several lines; the rest is in the table of --limit 0, or one by one in --function.
-DEFAULT_TOPDOWN_LIMIT = 12
 # Prose in a pipe is wrapped all the same.
 PIPE_TEXT_COLUMNS = 160
 

@@ -1,40 +1,28 @@
 """`tdprof view`: a capture in the browser, in speedscope or as tdprof's own page."""
 
 import contextlib
-import html
 import io
 import mimetypes
 import os
 import shlex
 import sys
-import tempfile
-import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
 import click
 
-from tdprof.cli.loading import (
-    capture_argument,
-    load_with_findings,
-    open_input,
-    symbol_options,
-    with_function_operations,
-)
-from tdprof.cli.local_server import HOST, Document, LocalServer
+from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
 from tdprof.cli.output import standard_output, waiting
-from tdprof.cli.selecting import selection_options
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
-from tdprof.export.speedscope import has_order, write_speedscope
-from tdprof.pipeline.symbols import SymbolOptions
-from tdprof.profile.categories import with_categories
-from tdprof.profile.selection import Selection
-from tdprof.report.page.data import Page
-from tdprof.report.page.html import write_html
+from tdprof.model.choices import Selection, SymbolOptions
 from tdprof.text import printable
+
+if TYPE_CHECKING:
+    from tdprof.cli.local_server import Document, LocalServer
+    from tdprof.report.page.data import Page
 
 SPEEDSCOPE = "speedscope@1.25.0"
 PAGE = "page.html"
@@ -71,6 +59,13 @@ def command(
     release = find_speedscope()
     if opened == SPEEDSCOPE_PAGE and release is None:
         raise TdprofError("speedscope is not installed", hint=f"{_how_to_install()}; or tdprof view --html", status=2)
+    check_is_there(capture)
+    # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
+    from tdprof.cli.loading import load_with_findings, open_input, with_function_operations
+    from tdprof.cli.local_server import LocalServer
+    from tdprof.export.speedscope import has_order
+    from tdprof.report.page.data import Page
+
     with open_input(capture, symbols) as opened_capture:
         profile, findings = load_with_findings(opened_capture, capture, selection=selection)
         profile, operations = with_function_operations(opened_capture, profile, selection)
@@ -92,7 +87,7 @@ def command(
             say("tdprof: stopped")
 
 
-def _serve(server: LocalServer, urls: dict[str, str], first: str, *, is_browser_wanted: bool) -> None:
+def _serve(server: "LocalServer", urls: dict[str, str], first: str, *, is_browser_wanted: bool) -> None:
     """Say where to look, open the browser if there is one, and answer it until Ctrl-C."""
     with standard_output():
         for path, url in urls.items():
@@ -104,7 +99,9 @@ def _serve(server: LocalServer, urls: dict[str, str], first: str, *, is_browser_
         _serve_until_stopped(server, is_open=is_open)
 
 
-def _serve_until_stopped(server: LocalServer, *, is_open: bool) -> None:
+def _serve_until_stopped(server: "LocalServer", *, is_open: bool) -> None:
+    from tdprof.cli.local_server import HOST
+
     if not is_open:
         port = server.server_port
         say(f"  from another machine: ssh -L {port}:{HOST}:{port} and this one's name")
@@ -117,6 +114,10 @@ def _open_browser(url: str, stack: contextlib.ExitStack) -> bool:
 
     The file stays until the stack is closed.
     """
+    import html
+    import tempfile
+    import webbrowser
+
     page = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tdprof-")), "open.html")
     page.touch(0o600)
     page.write_text(
@@ -148,7 +149,12 @@ def _has_display() -> bool:
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
-def _documents(shown: Page, release: Path | None) -> dict[str, Document]:
+def _documents(shown: "Page", release: Path | None) -> "dict[str, Document]":
+    from tdprof.cli.local_server import Document
+    from tdprof.export.speedscope import write_speedscope
+    from tdprof.profile.categories import with_categories
+    from tdprof.report.page.html import write_html
+
     def page(out: BinaryIO) -> None:
         write_html(shown, out)
 

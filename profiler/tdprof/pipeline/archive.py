@@ -12,9 +12,10 @@ from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import FileKind, Locations, MappedFile
 from tdprof.model.arrays import I32, U64, distinct
+from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.pipeline.finish import finish_capture
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, ignore_progress
+from tdprof.pipeline.symbols import ignore_progress
 from tdprof.symbolize.saved import make_symbol_table
 
 

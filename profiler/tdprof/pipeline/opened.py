@@ -14,8 +14,9 @@ from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
 from tdprof.capture.manifest import Manifest, read_manifest
 from tdprof.capture.tables import read_side_table
+from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.pipeline.finish import tables_of
-from tdprof.pipeline.symbols import DEFAULT_SYMBOLS, SymbolOptions, ignore_progress, open_symbolizer
+from tdprof.pipeline.symbols import ignore_progress, open_symbolizer
 from tdprof.text import plural
 
 if TYPE_CHECKING:  # few captures have SPE data, and what reads it is slow to load

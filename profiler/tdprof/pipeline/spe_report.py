@@ -6,7 +6,6 @@ import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from tdprof.decode.spe.data_sources import LEVEL_ORDER
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
 from tdprof.model.arrays import U64
+from tdprof.model.choices import By
 from tdprof.model.spe import RatioColumn, RecordWeight, SpeReport
 from tdprof.pipeline.import_perf import import_perf_data
 from tdprof.pipeline.opened import OpenCapture
@@ -35,17 +35,6 @@ from tdprof.pipeline.spe_rows import (
     SymbolizedRows,
 )
 from tdprof.text import printable
-
-
-class By(StrEnum):
-    """What a row of the report is."""
-
-    FUNCTION = "function"
-    LINE = "line"
-    INSTRUCTION = "instruction"
-    SOURCE = "source"
-    ADDRESS = "address"  # cache line
-    PAGE = "page"
 
 
 def analyse(

@@ -1,32 +1,14 @@
 """Where a capture's symbols come from: options, and opening the sources."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.tables import has_table, read_side_table
+from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer
 from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.saved import SavedSymbols
-
-
-@dataclass(frozen=True, slots=True)
-class SymbolOptions:
-    """Where symbols come from, as the user wants it.
-
-    Attributes:
-        symfs: a folder with the recorded machine's files under their own paths; None: this machine's files.
-        debug_dirs: folders with separate debug data, searched before ``/usr/lib/debug``.
-        use_cache: whether what is read of debug data is kept for the next time.
-    """
-
-    symfs: Path | None = None
-    debug_dirs: tuple[Path, ...] = ()
-    use_cache: bool = True
-
-
-DEFAULT_SYMBOLS = SymbolOptions()
 
 
 def ignore_progress(text: str) -> None:

@@ -2,25 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from tdprof.model.arrays import F64, I32, I64, U64
+from tdprof.model.choices import GroupKind
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, leaf_locations, module_names
 from tdprof.profile.hotspots import share_half_width
 from tdprof.text import printable
-
-
-class GroupKind(StrEnum):
-    """What samples are added up by."""
-
-    PROCESS = "process"
-    THREAD = "thread"
-    COMMAND = "command"
-    MODULE = "module"
 
 
 @dataclass(frozen=True, slots=True)

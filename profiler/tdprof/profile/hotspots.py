@@ -1,7 +1,6 @@
 """Self and inclusive values of every function or source line of a profile."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import Unknown
 from tdprof.model.arrays import I32, I64, U32, U64
+from tdprof.model.choices import Order
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
 from tdprof.profile.rows import CodeRows, code_rows
@@ -58,13 +58,6 @@ class UnknownSamples:
     reason: Unknown | None
     samples: int
     weight: U64
-
-
-class Order(StrEnum):
-    """What hotspots are ordered by."""
-
-    SELF = "self"
-    TOTAL = "total"
 
 
 def find_hotspots(

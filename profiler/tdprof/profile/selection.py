@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import PurePath
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tdprof.errors import TdprofError
 from tdprof.model.arrays import distinct
+from tdprof.model.choices import Selection
 from tdprof.model.profile import KeptStacks, Profile, SampleTable, StackTable
 from tdprof.profile.choice import choose_function
 from tdprof.profile.commands import command_names
@@ -17,35 +18,6 @@ from tdprof.profile.frames import frame_stacks, leaf_locations, module_names
 from tdprof.text import plural, printable
 
 _Chosen = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which samples to look at: those that satisfy each field that is not empty.
-
-    Attributes:
-        comms: any of these names of threads or of their processes.
-        pids, tids: of processes and threads.
-        modules: files, by path or base name, in whose code the sample itself was taken.
-        functions: functions anywhere in the call stack, all of them, as `profile.choice.choose_function` takes them.
-    """
-
-    comms: Sequence[str] = ()
-    pids: Sequence[int] = ()
-    tids: Sequence[int] = ()
-    modules: Sequence[str] = ()
-    functions: Sequence[str] = ()
-
-    @property
-    def words(self) -> str:
-        """What was asked for, in the command's words; empty if that is everything."""
-        options = zip(("--comm", "--pid", "--tid", "--module", "--function"), fields(self), strict=True)
-        return " ".join(
-            f"{option} {printable(str(value))}" for option, each in options for value in getattr(self, each.name)
-        )
-
-
-EVERYTHING = Selection()
 
 
 def select(profile: Profile, selection: Selection) -> Profile:

@@ -87,10 +87,9 @@ def test_help_that_cannot_be_written_is_one_line_and_a_failure(typed: str) -> No
 def test_what_is_no_capture_is_said_with_what_makes_one(path: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "text").write_text("hello, this is no recording")
-    for command in ("report", "export --to folded", "diff gone", "annotate"):
-        arguments = [*command.split(), path, *(["main"] if command == "annotate" else [])]
-        if command == "diff gone":
-            arguments = ["diff", path, "gone"]
+    more = {"annotate": "main", "diff": path}
+    for command in ("report", "export --to folded", "diff", "annotate"):
+        arguments = [*command.split(), path, *([more[command]] if command in more else [])]
         first, second = run(*arguments, cwd=tmp_path).stderr.splitlines()
         assert first == f"tdprof: {said}"
         assert "tdprof record -o DIR -- CMD" in second
@@ -119,7 +118,7 @@ def test_a_group_by_itself_is_its_help(typed: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("tdprof.cli.record", {"numpy", "pyarrow", "rich", "subprocess", "tdprof.catalog"}),
+        ("tdprof.recorder.session", {"numpy", "pyarrow", "rich", "subprocess", "tdprof.catalog"}),
         ("tdprof.pipeline.finish", {"rich", "tdprof.symbolize", "tdprof.attribute", "tdprof.metrics"}),
         ("tdprof.pipeline.load", {"urllib.request", "http.client", "rich"}),
     ],
@@ -128,6 +127,29 @@ def test_what_starts_and_ends_a_recording_loads_no_more_than_it_needs(module: st
     code = f"import sys, {module}; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not unwanted & set(found)
+
+
+SAID_AT_ONCE = """
+import sys
+from tdprof.cli.main import COMMANDS, main
+slow = ("numpy", "pyarrow", "rich", "tdprof.recorder.session")
+lines = [[name, *more] for name in COMMANDS for more in (["--help"], ["--no-such-option"])]
+lines += [["--help"], ["nosuch"], ["spe", "report", "--help"], ["report", "gone"], ["annotate", "gone", "main"]]
+lines += [["diff", "gone", "gone"], ["export", "gone", "--to", "folded"], ["report", "--by", "x"], ["record"]]
+for line in lines:
+    sys.argv[1:] = line
+    try:
+        main()
+    except SystemExit as end:
+        assert end.code == (0 if "--help" in line else 2 if "gone" not in line or "diff" in line else 1), (line, end)
+    loaded = [name for name in slow if name in sys.modules]
+    assert not loaded, (line, loaded)
+"""
+
+
+def test_help_and_what_is_typed_wrong_load_nothing_slow(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SAID_AT_ONCE], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-1000:]
 
 
 @pytest.mark.parametrize(("command", "first"), [("doctor", "name,status,detail,cost,fix"), ("cache", "build_id,")])

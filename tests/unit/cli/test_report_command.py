@@ -28,7 +28,10 @@ def _no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def show(monkeypatch: pytest.MonkeyPatch, profile: Profile) -> None:
     monkeypatch.setattr("tdprof.cli.loading.OpenCapture", NoCapture)
-    monkeypatch.setattr(report, "load_with_findings", lambda *_, **__: (calibrated(profile), find_findings(profile)))
+    monkeypatch.setattr("tdprof.cli.report.check_is_there", lambda _: None)
+    monkeypatch.setattr(
+        "tdprof.cli.loading.load_with_findings", lambda *_, **__: (calibrated(profile), find_findings(profile))
+    )
 
 
 def run(*arguments: str, **environment: str) -> Result:

@@ -14,7 +14,8 @@ from builders.spe_perf_data import perf_data
 from tdprof.cli.spe import command
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.errors import TdprofError
-from tdprof.pipeline.spe_report import By, analyse
+from tdprof.model.choices import By
+from tdprof.pipeline.spe_report import analyse
 
 N1, AMPEREONE = 0x410FD0C0, 0xC00FAC40
 

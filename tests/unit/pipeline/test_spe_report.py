@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from builders.spe_capture import load, write_spe_capture
+from tdprof.model.choices import By
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.spe_report import By, analyse
+from tdprof.pipeline.spe_report import analyse
 
 
 @pytest.mark.parametrize(("page_bytes", "pages"), [(4096, 3), (16384, 2), (65536, 1), (0, 3)])

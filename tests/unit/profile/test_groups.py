@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from builders.profiles import Frame, ProfileBuilder
+from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
-from tdprof.profile.groups import GroupKind, Groups, group_samples
+from tdprof.profile.groups import Groups, group_samples
 
 LIB = "/usr/lib/libz.so.1"
 

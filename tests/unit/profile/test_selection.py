@@ -8,11 +8,12 @@ import pytest
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import FileKind, MappedFile
+from tdprof.model.choices import Selection
 from tdprof.model.profile import Profile
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots
-from tdprof.profile.selection import Selection, select
+from tdprof.profile.selection import select
 
 LIB = "/usr/lib/libz.so.1"
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,12 @@ from numpy.typing import NDArray
 from tdprof.catalog.entries import CPU_CYCLES
 from tdprof.errors import TdprofError
 from tdprof.model.arrays import F64, I64
+from tdprof.model.choices import DEFAULT_NOISE_PERCENT, Basis
 from tdprof.model.findings import Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.profile.compare.matching import MatchedFunctions, match_functions
 from tdprof.profile.compare.samples import Side, count_samples
 from tdprof.profile.compare.significance import (
-    DEFAULT_NOISE_PERCENT,
     FAMILY_ERROR,
     Counts,
     Noise,
@@ -31,13 +30,6 @@ from tdprof.text import few
 
 _PERCENT = "percent of samples"
 _TOPDOWN_EVENTS = (CPU_CYCLES, "INST_RETIRED")
-
-
-class Basis(StrEnum):
-    """What of an event is compared."""
-
-    RUN = "run"  # its amount in a whole run of a command
-    SHARE = "share"  # the share of all its samples, since the runs' lengths have no meaning
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdprof.errors import TdprofError
-from tdprof.profile.compare.changes import Basis, Changes, Comparison
+from tdprof.model.choices import Basis
+from tdprof.profile.compare.changes import Changes, Comparison
 from tdprof.profile.compare.significance import FAMILY_ERROR
 from tdprof.profile.naming import base_name
 from tdprof.profile.statistics import holm

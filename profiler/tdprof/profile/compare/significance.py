@@ -56,9 +56,6 @@ class Noise:
         return np.asarray(2 * (self.function**2 + of_share**2))
 
 
-DEFAULT_NOISE_PERCENT = 4.0
-
-
 @dataclass(frozen=True, slots=True)
 class Counts:
     """One event's samples of n functions in both profiles.

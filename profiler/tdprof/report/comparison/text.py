@@ -8,9 +8,10 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from tdprof.model.choices import Basis
 from tdprof.model.events import Unit
 from tdprof.model.profile import Profile
-from tdprof.profile.compare import Basis, Changes, Comparison, Match
+from tdprof.profile.compare import Changes, Comparison, Match
 from tdprof.profile.compare.conditions import Breach
 from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers, prose
 from tdprof.report.comparison.rows import order_functions

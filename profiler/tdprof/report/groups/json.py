@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
-from tdprof.profile.groups import GroupKind, Groups
+from tdprof.profile.groups import Groups
 
 
 def render_json(profile: Profile, groups: Groups, *, limit: int = 0) -> str:

@@ -6,9 +6,10 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
-from tdprof.profile.groups import GroupKind, Groups
+from tdprof.profile.groups import Groups
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers
 from tdprof.report.profile.text import header_lines, is_folded, percent

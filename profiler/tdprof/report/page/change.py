@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.profile.compare import Basis, Changes, Comparison, Match
+from tdprof.model.choices import Basis
+from tdprof.profile.compare import Changes, Comparison, Match
 
 MOST_GONE = 200
 

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
+from tdprof.model.choices import Order
 from tdprof.model.findings import Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names, module_names
-from tdprof.profile.hotspots import Hotspots, Order, UnknownSamples, share_half_width
+from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.columns import Column, as_text, format_table, labelled, left_out, names, numbers, prose
 from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value

@@ -8,9 +8,10 @@ from builders.perf_data import AUXTRACE_INFO, Event, PerfDataWriter
 from builders.perf_records import RecordLayout
 from tdprof.capture.tables import read_table
 from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_files
+from tdprof.model.choices import By
 from tdprof.pipeline.import_perf import import_perf_data
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.spe_report import By, analyse
+from tdprof.pipeline.spe_report import analyse
 
 BASE = 0xFFFF_8000_0800_0000
 KALLSYMS = [

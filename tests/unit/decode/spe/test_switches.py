@@ -21,8 +21,9 @@ from tdprof.decode.spe.counting import LINE_BYTES, count_words
 from tdprof.decode.spe.spans import open_perf_data
 from tdprof.decode.spe.switches import Switches, switch_rows, switches_of, switches_of_table, switches_table
 from tdprof.linux.perf_abi import RecordType
+from tdprof.model.choices import By
 from tdprof.model.spe import NO_TID
-from tdprof.pipeline.spe_report import By, analyse
+from tdprof.pipeline.spe_report import analyse
 
 OUT, IN = MISC_SWITCH_OUT, 0
 

@@ -13,12 +13,13 @@ from builders.topdown import EXAMPLE, MEMORY_BOUND, Code, topdown_profile
 from tdprof.catalog.choose import load_packaged
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import MappedFile, Unknown
+from tdprof.model.choices import Basis
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Diagnosis, Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
-from tdprof.profile.compare import Basis, Comparison, Match, compare
+from tdprof.profile.compare import Comparison, Match, compare
 from tdprof.profile.statistics import holm, two_sided_p
 
 PROGRAM = {"work": 0.4, "parse": 0.25, "hash": 0.2, "copy": 0.1, "log": 0.05}

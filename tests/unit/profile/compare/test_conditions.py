@@ -7,7 +7,8 @@ import pytest
 
 from builders.runs import simulate_run
 from tdprof.errors import TdprofError
-from tdprof.profile.compare import Basis, Comparison, compare
+from tdprof.model.choices import Basis
+from tdprof.profile.compare import Comparison, compare
 from tdprof.profile.compare.conditions import find_breaches, parse_condition
 
 PROGRAM = {"a::work(int)": 0.5, "parse": 0.3, "hash": 0.199, "rare": 0.001}

@@ -17,11 +17,12 @@ from hypothesis import given
 
 from builders.profiles import ProfileBuilder, example, hostile, profiles
 from builders.topdown import topdown_profile
+from tdprof.model.choices import Basis
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
-from tdprof.profile.compare import Basis, compare
+from tdprof.profile.compare import compare
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots
 from tdprof.profile.statistics import Z_95

@@ -1,0 +1,107 @@
+"""The arguments that name a capture, its symbols and some of its samples: the same in every command that reads one.
+
+Nothing slow is loaded here: help, and what is typed wrong, are said at once.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tdprof.capture.files import MANIFEST_FILE
+from tdprof.cli.output import DEFAULT_OUTPUT
+from tdprof.model.choices import Selection, SymbolOptions
+
+capture_argument = click.argument(
+    "capture", type=click.Path(path_type=Path), default=DEFAULT_OUTPUT, metavar=f"[CAPTURE={DEFAULT_OUTPUT}]"
+)
+
+
+def check_is_there(path: Path) -> None:
+    """Refuse what is neither a capture nor might be perf.data, before what reads either is loaded.
+
+    Raises:
+        TdprofError: there is no such capture.
+    """
+    if not is_perf_data(path):
+        from tdprof.capture.manifest import read_manifest
+
+        read_manifest(path)
+
+
+def is_perf_data(path: Path) -> bool:
+    """A file, a pipe, standard input, or a directory that ``perf record --threads`` made."""
+    return (
+        str(path) == "-"
+        or path.is_file()
+        or path.is_fifo()
+        or ((path / "data").is_file() and not (path / MANIFEST_FILE).exists())
+    )
+
+
+def symbol_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that say where symbols come from, as the argument ``symbols``, a ``SymbolOptions``."""
+
+    @click.option(
+        "--symfs",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Look for the recorded machine's files below DIR, and nowhere else.",
+    )
+    @click.option(
+        "--debug-dir",
+        "debug_dirs",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        multiple=True,
+        metavar="DIR",
+        help="Look here for debug data before /usr/lib/debug. May be repeated.",
+    )
+    @click.option("--no-symbol-cache", is_flag=True, help="Neither use nor fill the cache of symbols (tdprof cache).")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, symfs: Path | None, debug_dirs: tuple[Path, ...], no_symbol_cache: bool, **kwargs: Any
+    ) -> Any:
+        options = SymbolOptions(symfs, debug_dirs, use_cache=not no_symbol_cache)
+        return command(*args, symbols=options, **kwargs)
+
+    return wrapped
+
+
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --comm, --pid, --tid, --module and --function as the argument ``selection``, a ``Selection``."""
+
+    @click.option(
+        "--comm", "comms", multiple=True, metavar="NAME", help="Only samples of threads or processes of this name."
+    )
+    @click.option("--pid", "pids", multiple=True, type=click.IntRange(0), metavar="PID", help="Only of this process.")
+    @click.option("--tid", "tids", multiple=True, type=click.IntRange(0), metavar="TID", help="Only of this thread.")
+    @click.option(
+        "--module",
+        "modules",
+        multiple=True,
+        metavar="FILE",
+        help="Only samples taken in this file's code: its name or path.",
+    )
+    @click.option(
+        "--function",
+        "functions",
+        multiple=True,
+        metavar="NAME",
+        help="Only samples with this function in their call stack: name, part of it, or MODULE:NAME. Each of these may "
+        "be repeated: any of the names given, but for --function, which all must be there.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        comms: tuple[str, ...],
+        pids: tuple[int, ...],
+        tids: tuple[int, ...],
+        modules: tuple[str, ...],
+        functions: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
+        return command(*args, selection=Selection(comms, pids, tids, modules, functions), **kwargs)
+
+    return wrapped
