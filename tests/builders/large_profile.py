@@ -146,4 +146,5 @@ def _samples(random: np.random.Generator, stacks: int, events: list[EventInfo]) 
         stack=stack.astype(np.int32),
         count=count.astype(np.uint64),
         weight=(count * period[event_column]).astype(np.uint64),
+        cgroup=np.full(n, -1, np.int32),
     )

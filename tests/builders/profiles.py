@@ -44,7 +44,7 @@ class ProfileBuilder:
 
     events: Sequence[EventInfo] = (CLOCK,)
     files: list[MappedFile] = field(default_factory=list)
-    rows: list[tuple[int, int, int, int, str, tuple[Call, ...], int, int]] = field(default_factory=list)
+    rows: list[tuple[int, int, int, int, str, tuple[Call, ...], int, int, int]] = field(default_factory=list)
 
     def add(
         self,
@@ -56,9 +56,10 @@ class ProfileBuilder:
         pid: int = 100,
         tid: int = 100,
         thread: str = "app",
+        cgroup: int = -1,
     ) -> "ProfileBuilder":
         calls = tuple(_call(item) for item in reversed(stack))
-        self.rows.append((time_ns, event, pid, tid, thread, calls, count, weight))
+        self.rows.append((time_ns, event, pid, tid, thread, calls, count, weight, cgroup))
         return self
 
     def build(self, **changes: object) -> Profile:
@@ -121,6 +122,7 @@ class ProfileBuilder:
                 stack=np.array([stacks[row[5]] for row in self.rows], np.int32),
                 count=np.array(count, np.uint64),
                 weight=np.array(weight, np.uint64),
+                cgroup=np.array([row[8] for row in self.rows], np.int32),
             ),
             thread_names=list(threads),
             process_names={row[2]: "app" for row in self.rows},

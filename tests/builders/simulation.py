@@ -270,5 +270,6 @@ def _profile(
         stack=(distinct % len(program.codes)).astype(np.int32),
         count=np.bincount(place, minlength=n).astype(np.uint64),
         weight=np.rint(np.bincount(place, weight, n)).astype(np.uint64),
+        cgroup=np.full(n, -1, np.int32),
     )
     return replace(template, samples=samples)

@@ -4,7 +4,7 @@ Nothing slow is loaded here: help, and what is typed wrong, are said at once.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import click
 
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.cli.output import DEFAULT_OUTPUT
+from tdprof.errors import TdprofError
 from tdprof.model.choices import Selection, SymbolOptions
 
 capture_argument = click.argument(
@@ -70,7 +71,7 @@ def symbol_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --comm, --pid, --tid, --module and --function as the argument ``selection``, a ``Selection``."""
+    """Adds --comm, --pid, --tid, --module, --function and --where as the argument ``selection``, a ``Selection``."""
 
     @click.option(
         "--comm", "comms", multiple=True, metavar="NAME", help="Only samples of threads or processes of this name."
@@ -92,6 +93,13 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Only samples with this function in their call stack: name, part of it, or MODULE:NAME. Each of these may "
         "be repeated: any of the names given, but for --function, which all must be there.",
     )
+    @click.option(
+        "--where",
+        "wheres",
+        multiple=True,
+        metavar="cgroup=NAME",
+        help="Only samples taken in this control group or below it: its path, container id, pod uid or systemd unit.",
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -100,8 +108,20 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         tids: tuple[int, ...],
         modules: tuple[str, ...],
         functions: tuple[str, ...],
+        wheres: tuple[str, ...],
         **kwargs: Any,
     ) -> Any:
-        return command(*args, selection=Selection(comms, pids, tids, modules, functions), **kwargs)
+        return command(*args, selection=Selection(comms, pids, tids, modules, functions, _cgroups(wheres)), **kwargs)
 
     return wrapped
+
+
+def _cgroups(wheres: Sequence[str]) -> tuple[str, ...]:
+    """The names of control groups in ``cgroup=NAME``."""
+    for where in wheres:
+        key, _, name = where.partition("=")
+        if key != "cgroup" or not name:
+            raise TdprofError(
+                f"--where takes cgroup=NAME, not '{where}'", hint="--where cgroup=nginx.service", status=2
+            )
+    return tuple(where.partition("=")[2] for where in wheres)

@@ -8,7 +8,7 @@ import click
 from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
 from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Output, output_options
 from tdprof.errors import TdprofError
-from tdprof.model.choices import DEFAULT_SYMBOLS, EVERYTHING, GroupKind, Order, Selection, SymbolOptions
+from tdprof.model.choices import EVERYTHING, GroupKind, Order, Selection, SymbolOptions
 
 
 @click.command("report")
@@ -16,7 +16,7 @@ from tdprof.model.choices import DEFAULT_SYMBOLS, EVERYTHING, GroupKind, Order, 
 @output_options(
     json="Print one JSON object, with exact counts and all functions.",
     csv="Print comma-separated values, a row for each function or line.",
-    limit=f"The most rows, with --by cgroup of each event; 0 for all ({DEFAULT_LIMIT}, with metrics "
+    limit=f"The most rows; 0 for all ({DEFAULT_LIMIT}, with metrics "
     f"{DEFAULT_TOPDOWN_LIMIT}, with --json or --csv all).",
     has_pager=True,
 )
@@ -33,10 +33,10 @@ from tdprof.model.choices import DEFAULT_SYMBOLS, EVERYTHING, GroupKind, Order, 
 @click.option(
     "--by",
     type=click.Choice(
-        [*(each.value for each in GroupKind), "cgroup", "function", "line", "instruction", "source", "address", "page"]
+        [*(each.value for each in GroupKind), "function", "line", "instruction", "source", "address", "page"]
     ),
-    help="What a row is: process, thread, command, module, or the cgroup of perf's samples. With --spe: function "
-    "without it, or line and what follows. With --branches: function, not each branch.",
+    help="What a row is: process, thread, command, module or cgroup. With --spe: function without it, or line and what "
+    "follows. With --branches: function, not each branch.",
 )
 @click.option(
     "--sort",
@@ -85,45 +85,47 @@ def command(
     tdprof report my.capture --json | jq '.functions[0].metrics.backend_bound'
     tdprof report my.capture --spe --by address   cache lines that threads share
     tdprof report my.capture --branches    branches of perf record -b: how often, mispredicted, cycles
-    tdprof report my.capture --by cgroup   samples by control group (perf record --all-cgroups)
+    tdprof report my.capture --by cgroup   samples by control group (record -a or --cgroup)
+    tdprof report my.capture --where cgroup=nginx.service   or its path, container id, pod uid
     """
-    imported = {"--branches": is_branches, "--by cgroup": by == "cgroup"}
     group = None if by is None or by not in [*GroupKind] or is_spe or is_branches else GroupKind(by)
     _refuse_contradictions(
         {"--lines": by_line, "--tree": has_tree, f"--by {by}": group is not None},
-        {"--tree": has_tree, "--spe": is_spe, **imported},
-        {"--lines": by_line, **imported},
+        {"--tree": has_tree, "--spe": is_spe, "--branches": is_branches},
+        {"--lines": by_line, "--branches": is_branches},
         *(
             {selection.words: bool(selection.words), view: given}
-            for view, given in [("--spe", is_spe), *imported.items()]
+            for view, given in [("--spe", is_spe), ("--branches", is_branches)]
         ),
     )
-    if by is not None and not is_spe and group is None and by != ("function" if is_branches else "cgroup"):
+    if by is not None and not is_spe and group is None and not (is_branches and by == "function"):
         if is_branches:
             raise TdprofError(f"--branches has no rows by {by}", hint="--by function", status=2)
         raise TdprofError(
             f"rows by {by} are those of an SPE report",
-            hint="add --spe; or --branches with --by function; or alone: --lines, or --by cgroup, process, thread, "
-            "command or module",
+            hint="add --spe; or --branches with --by function; or alone: --lines, or --by process, thread, command, "
+            "module or cgroup",
             status=2,
         )
     if is_spe and by in [*GroupKind]:
         raise TdprofError(f"--spe has no rows by {by}", hint=f"--spe --by function, or --by {by} alone", status=2)
-    _refuse_ignored(imported, sort, symbols)
+    if is_branches and sort:
+        raise TdprofError(
+            "--sort orders functions and lines by an event; --branches has an order of its own",
+            hint="leave --sort out",
+            status=2,
+        )
     for words in ([word for word in sort if word in [*Order]], [word for word in sort if word not in [*Order]]):
         if len(words) > 1:
             raise TdprofError(
                 f"--sort {' and --sort '.join(words)} exclude each other", hint="give one of them", status=2
             )
     check_is_there(capture)
-    if is_branches or by == "cgroup":
+    if is_branches:
         # Only now: a recording of perf that has these is rare.
-        from tdprof.cli.report_imported import report_branches, report_cgroups
+        from tdprof.cli.report_imported import report_branches
 
-        if is_branches:
-            report_branches(capture, symbols, output, by_function=by == "function")
-        else:
-            report_cgroups(capture, output)
+        report_branches(capture, symbols, output, by_function=by == "function")
         return
     if is_spe:
         # Only now: SPE's part of the program is not needed for anything else here.
@@ -141,6 +143,11 @@ def command(
         function = _one_function(selection)
         chosen = selection if function is None else EVERYTHING
         profile, findings = load_with_findings(opened, capture, selection=chosen)
+    if group is GroupKind.CGROUP and not profile.cgroups:
+        raise TdprofError(
+            f"the samples of {capture} tell no control group",
+            hint="tdprof record -a or --cgroup keeps them; of perf: perf record --all-cgroups, then tdprof import",
+        )
     if function is not None and not has_tree and (profile.topdown is None or by_line or group is not None):
         # Nothing that is known of this function alone is to be shown: it chooses samples.
         profile, findings, function = select(profile, selection), None, None
@@ -162,18 +169,3 @@ def _refuse_contradictions(*exclusive: dict[str, bool]) -> None:
         given = [name for name, is_given in options.items() if is_given]
         if len(given) > 1:
             raise TdprofError(f"{' and '.join(given)} exclude each other", hint="give one of them", status=2)
-
-
-def _refuse_ignored(imported: dict[str, bool], sort: Sequence[str], symbols: SymbolOptions) -> None:
-    """Refuse what would change nothing of ``--branches`` or ``--by cgroup``."""
-    for view, is_given in imported.items():
-        if is_given and sort:
-            raise TdprofError(
-                f"--sort orders functions and lines by an event; {view} has an order of its own",
-                hint="leave --sort out",
-                status=2,
-            )
-    if imported["--by cgroup"] and symbols != DEFAULT_SYMBOLS:
-        raise TdprofError(
-            "--by cgroup needs no symbols", hint="leave --symfs, --debug-dir and --no-symbol-cache out", status=2
-        )

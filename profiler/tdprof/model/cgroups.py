@@ -1,33 +1,66 @@
-"""Samples added up by control group."""
+"""A control group, and whose it is as far as its path tells."""
 
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tdprof.model.arrays import U64
-from tdprof.model.events import EventInfo
+# Docker, containerd, CRI-O and podman name a container by 64 hexadecimal digits, with or without a scope around it.
+_CONTAINER = re.compile(r"(?:^|[-:.])([0-9a-f]{64})(?:\.scope)?$")
+_ECS_CONTAINER = re.compile(r"^[0-9a-f]{32}-[0-9]+$")
+# lxc.payload.NAME, or lxc/NAME of older versions; systemd-nspawn and libvirt use machine.slice.
+_NAMED_CONTAINER = re.compile(r"^(?:lxc\.payload\.|lxc\.payload/|machine-)(.+?)(?:\.scope)?$")
+# kubelet with the systemd driver writes the uid's dashes as underscores.
+_POD = re.compile(
+    r"(?:^|-)pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$"
+)
+_UNITS = (".service", ".scope", ".socket", ".mount", ".swap", ".slice")
+_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
-class CgroupReport:
-    """One row for each event and control group, most weight of an event first.
+class Cgroup:
+    """A control group.
 
     Attributes:
-        events: of the capture.
-        event: int64[n].
-        cgroup: the kernel's id, None where the sample has none.
-        path: None where the recording does not tell the id's path.
-        count, weight: uint64[n], samples, and what they stand for in the event's unit.
-        share, half_width: float64[n], of the event's weight, and half its 95 % interval.
+        id: the kernel's; None where the samples do not tell it.
+        path: below the root of its hierarchy; None where the recording does not tell it.
     """
 
-    events: Sequence[EventInfo]
-    event: Sequence[int]
-    cgroup: Sequence[int | None]
-    path: Sequence[str | None]
-    count: U64
-    weight: U64
-    share: NDArray[np.float64]
-    half_width: NDArray[np.float64]
+    id: int | None
+    path: str | None
+
+    @property
+    def container(self) -> str | None:
+        """The id, or for LXC and systemd-nspawn the name, of the innermost container; None: the path names none."""
+        parts = self._parts()
+        for at in range(len(parts) - 1, -1, -1):
+            if found := _CONTAINER.search(parts[at]) or _NAMED_CONTAINER.search(parts[at]):
+                return _unescaped(found[1])
+            above = parts[at - 1] if at else ""
+            if above == "lxc" or (_ECS_CONTAINER.search(parts[at]) and "ecs" in parts):
+                return parts[at]
+        return None
+
+    @property
+    def pod(self) -> str | None:
+        """The uid of the Kubernetes pod; None: the path names none."""
+        for part in reversed(self._parts()):
+            if "pod" in part and (found := _POD.search(part)):
+                return found[1].replace("_", "-")
+        return None
+
+    @property
+    def unit(self) -> str | None:
+        """systemd's innermost service, else its innermost scope and so on, else its slice; None: there is none."""
+        parts = self._parts()
+        for suffix in _UNITS:
+            if found := next((part for part in reversed(parts) if part.endswith(suffix) and part != suffix), None):
+                return _unescaped(found)
+        return None
+
+    def _parts(self) -> list[str]:
+        return [part for part in (self.path or "").split("/") if part]
+
+
+def _unescaped(name: str) -> str:
+    """A unit's name as users write it (systemd.unit(5), \\xNN for a byte)."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)

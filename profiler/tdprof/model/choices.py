@@ -18,6 +18,7 @@ class GroupKind(StrEnum):
     THREAD = "thread"
     COMMAND = "command"
     MODULE = "module"
+    CGROUP = "cgroup"
 
 
 class Order(StrEnum):
@@ -58,6 +59,7 @@ class Selection:
         pids, tids: of processes and threads.
         modules: files, by path or base name, in whose code the sample itself was taken.
         functions: functions anywhere in the call stack, all of them, as `profile.choice.choose_function` takes them.
+        cgroups: control groups, as `profile.cgroups.is_named` takes them.
     """
 
     comms: Sequence[str] = ()
@@ -65,13 +67,15 @@ class Selection:
     tids: Sequence[int] = ()
     modules: Sequence[str] = ()
     functions: Sequence[str] = ()
+    cgroups: Sequence[str] = ()
 
     @property
     def words(self) -> str:
         """What was asked for, in the command's words; empty if that is everything."""
-        options = zip(("--comm", "--pid", "--tid", "--module", "--function"), fields(self), strict=True)
+        names = ("--comm ", "--pid ", "--tid ", "--module ", "--function ", "--where cgroup=")
+        options = zip(names, fields(self), strict=True)
         return " ".join(
-            f"{option} {printable(str(value))}" for option, each in options for value in getattr(self, each.name)
+            f"{option}{printable(str(value))}" for option, each in options for value in getattr(self, each.name)
         )
 
 

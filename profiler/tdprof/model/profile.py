@@ -8,6 +8,7 @@ import numpy as np
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import I32, I64, U8, U32, U64
+from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 from tdprof.model.stack_ends import StackEnd
@@ -70,7 +71,7 @@ class StackTable:
 
 @dataclass(frozen=True, slots=True)
 class SampleTable:
-    """Aggregated samples: one row for each distinct (time, event, pid, tid, thread name, stack).
+    """Aggregated samples: one row for each distinct (time, event, pid, tid, thread name, stack, cgroup).
 
     Attributes:
         time_ns: uint64, end of the interval in which they fell, CLOCK_MONOTONIC; intervals are at most a second.
@@ -80,6 +81,7 @@ class SampleTable:
         stack: int32, stack id.
         count: uint64, number of samples.
         weight: uint64, sum of the samples' periods, in the event's unit.
+        cgroup: int32, index into ``Profile.cgroups``, -1 where the recording does not tell.
     """
 
     time_ns: U64
@@ -90,6 +92,7 @@ class SampleTable:
     stack: I32
     count: U64
     weight: U64
+    cgroup: I32
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,7 @@ class Profile:
     is_whole_run: bool = False  # a command, from its start to its end: amounts, not only shares, mean something
     has_sample_times: bool = False  # each row of the samples is one sample, with its own time
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
+    cgroups: Sequence[Cgroup] = ()  # empty: the recording tells none
     walks: StackWalks | None = None  # None: the recording does not tell
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read
     kept_stacks: KeptStacks = field(default_factory=KeptStacks, repr=False, compare=False)

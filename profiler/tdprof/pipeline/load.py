@@ -19,6 +19,7 @@ from tdprof.errors import TdprofError
 from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
+from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings
 from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable, StackWalks
@@ -46,7 +47,7 @@ def load_profile(capture: OpenCapture) -> Profile:
         TdprofError: damaged beyond reading.
     """
     manifest = capture.manifest
-    samples = read_table(capture.tables, "samples")
+    samples = read_table(capture.tables, "samples", ("cgroup",))
     _check_samples(capture.folder, samples, manifest)
     stacks, no_stacks = read_side_table(capture.tables, "stacks", ("end", "guessed_from"))
     attributed = attribute_stacks(samples, stacks, capture.mapped_files, capture.spaces)
@@ -63,6 +64,7 @@ def load_profile(capture: OpenCapture) -> Profile:
         functions, locations, attributed.stack_location, attributed.is_guess
     )
     columns = {name: samples[name].to_numpy() for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
+    cgroup, cgroups = _cgroups(capture, samples["cgroup"])
     thread_name, thread_names = name_threads(
         samples["thread_name"].combine_chunks(), columns["tid"], columns["time_ns"], capture.spaces
     )
@@ -71,11 +73,11 @@ def load_profile(capture: OpenCapture) -> Profile:
         manifest.events,
         NamedCode(attributed.mapped_files, attributed.ranges, functions, locations),
         StackTable(attributed.stack_start, stack_location),
-        SampleTable(thread_name=thread_name, stack=attributed.sample_stack, **columns),
+        SampleTable(thread_name=thread_name, stack=attributed.sample_stack, cgroup=cgroup, **columns),
         thread_names,
         left_out=attributed.left_out,
     )
-    profile = replace(profile, topdown=manifest.topdown, walks=_walks(attributed, columns["count"]))
+    profile = replace(profile, cgroups=cgroups, topdown=manifest.topdown, walks=_walks(attributed, columns["count"]))
     total = profile.total_samples().tolist()
     doubt_events = group_doubt if profile.topdown else event_doubts
     doubts = [
@@ -89,6 +91,19 @@ def load_profile(capture: OpenCapture) -> Profile:
         doubts += cut_doubt(int(profile.samples.count[attributed.is_cut & by_kernel].sum()), sum(total))
     profile = replace(profile, notes=[*profile.notes, *doubts])
     return profile.without(no_stacks) if no_stacks else profile
+
+
+def _cgroups(capture: OpenCapture, column: pa.ChunkedArray) -> tuple[I32, list[Cgroup]]:
+    """Number of each sample's control group, -1 where it is not told, and the control groups."""
+    paths: dict[int, str] = {}
+    if has_table(capture.tables, "cgroups"):
+        table = read_table(capture.tables, "cgroups")
+        paths = dict(zip(table["cgroup"].to_pylist(), table["path"].to_pylist(), strict=True))
+    ids = column.fill_null(0).to_numpy()
+    known, number = np.unique(ids, return_inverse=True)
+    cgroups = [Cgroup(each, paths.get(each)) for each in known.tolist() if each]
+    # Without an id, 0, is what the sorted numbers begin with.
+    return (number.reshape(-1) - (len(known) - len(cgroups))).astype(np.int32), cgroups
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ def load_operations(capture: OpenCapture) -> SampledOperations | None:
                 stack=location.astype(np.int32),
                 count=records,
                 weight=records,
+                cgroup=np.full(len(table), -1, np.int32),
             ),
             thread_names,
         ),

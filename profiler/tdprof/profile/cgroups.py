@@ -1,47 +1,39 @@
-"""Samples of a capture added up by control group."""
+"""Which control group each sample was taken in, for reports and for choosing samples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
-from tdprof.model.cgroups import CgroupReport
-from tdprof.model.events import EventInfo
-from tdprof.profile.frames import group_rows
-from tdprof.profile.hotspots import effective_number
-from tdprof.profile.statistics import wilson_95
+from tdprof.model.arrays import I32
+from tdprof.model.cgroups import Cgroup
+from tdprof.text import printable
+
+NOT_TOLD = "[not recorded]"
+_SHORTEST_ID = 12  # of a container's id, as docker ps prints it
 
 
-def add_up_cgroups(events: Sequence[EventInfo], samples: pa.Table, paths: Mapping[int, str]) -> CgroupReport:
-    """Add samples up by event and control group.
+def cgroup_name(cgroup: Cgroup | None) -> str:
+    """What a control group is called in a report; printable."""
+    if cgroup is None:
+        return NOT_TOLD
+    return f"[no path] {cgroup.id}" if cgroup.path is None else printable(cgroup.path)
 
-    Args:
-        events: of the capture.
-        samples: its table, with the column ``cgroup``.
-        paths: of control groups, by id.
-    """
-    event = samples["event"].to_numpy().astype(np.int64)
-    cgroup, count, weight = (samples[name].fill_null(0).to_numpy() for name in ("cgroup", "count", "weight"))
-    order, start = group_rows(event, cgroup)
-    counts = np.add.reduceat(count[order], start) if len(start) else count
-    weights = np.add.reduceat(weight[order], start) if len(start) else weight
-    of_event, ids = event[order[start]], cgroup[order[start]]
-    share, half_width = np.full(len(start), np.nan), np.full(len(start), np.nan)
-    for number in range(len(events)):
-        mine = of_event == number
-        total = float(weights[mine].sum())
-        if total:
-            share[mine] = weights[mine] / total
-            n = effective_number(weight[event == number], count[event == number])
-            half_width[mine] = wilson_95(share[mine], n)[1]
-    by_weight = np.lexsort((ids, -weights.astype(np.float64), of_event))
-    return CgroupReport(
-        events=events,
-        event=of_event[by_weight].tolist(),
-        cgroup=[number or None for number in ids[by_weight].tolist()],
-        path=[paths.get(number) for number in ids[by_weight].tolist()],
-        count=counts[by_weight],
-        weight=weights[by_weight],
-        share=share[by_weight],
-        half_width=half_width[by_weight],
-    )
+
+def is_named(cgroup: Cgroup, name: str) -> bool:
+    """Whether a name means a control group: a path it is at or below, its container (12 digits do), pod or unit."""
+    path = None if cgroup.path is None else printable(cgroup.path)
+    if path is not None and name.startswith("/"):
+        prefix = name.rstrip("/")
+        return path == name or path.rstrip("/") == prefix or path.startswith(prefix + "/")
+    container = cgroup.container
+    if container is not None and (name == container or (len(name) >= _SHORTEST_ID and container.startswith(name))):
+        return True
+    return name in (cgroup.pod, cgroup.unit, cgroup_name(cgroup))
+
+
+def of_cgroups(cgroups: Sequence[Cgroup], of_sample: I32, names: Sequence[str]) -> NDArray[np.bool_]:
+    """bool[samples]: which were taken in a control group that one of the names means."""
+    is_meant = [any(is_named(cgroup, name) for name in names) for cgroup in cgroups]
+    chosen: NDArray[np.bool_] = np.array([*is_meant, NOT_TOLD in names])[of_sample]  # the last: -1, not told
+    return chosen

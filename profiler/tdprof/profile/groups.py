@@ -1,4 +1,4 @@
-"""A profile's samples by process, thread, command or module: shares, and what takes most in each."""
+"""A profile's samples by process, thread, command, module or control group: shares, and what takes most in each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdprof.model.arrays import F64, I32, I64, U64
+from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import GroupKind
 from tdprof.model.profile import NO_ID, Profile
+from tdprof.profile.cgroups import cgroup_name
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, leaf_locations, module_names
 from tdprof.profile.hotspots import share_half_width
@@ -16,18 +18,20 @@ from tdprof.text import printable
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One row for each process, thread, command or module; most weight of the leading event first.
+    """One row for each process, thread, command, module or control group; most weight of the leading event first.
 
     Attributes:
         kind: what a row is.
         event: the leading event.
-        name: printable: the process's, thread's or command's name, or the module's path; "" for no known module.
+        name: printable: the process's, thread's or command's name, the module's path, "" for no known
+            module, or the control group's path.
         pid, tid: None where rows are of several, or not known.
         members: how many processes a command had; of others 1.
         share, half_width: float64[n], of the leading event's weight, as fractions, and of its 95 % interval.
         samples, weight: uint64[n, events].
         hottest: int32[n], the function with most of the row's leading weight at the leaf, -1 for no call stack.
         hottest_share: float64[n], its part of the row.
+        cgroup: of rows of control groups: which; None where it is not told.
     """
 
     kind: GroupKind
@@ -42,6 +46,7 @@ class Groups:
     weight: U64
     hottest: I32
     hottest_share: F64
+    cgroup: Sequence[Cgroup | None]
 
     def __len__(self) -> int:
         return len(self.name)
@@ -56,6 +61,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         GroupKind.THREAD: (samples.pid, samples.tid),
         GroupKind.COMMAND: (number,),
         GroupKind.MODULE: (number,),
+        GroupKind.CGROUP: (number,),
     }[kind]
     order, start = group_rows(*keys)
     first, group = order[start], group_of_row(order, start)
@@ -80,6 +86,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         weight[rows],
         hottest[rows],
         hottest_share[rows],
+        [(*profile.cgroups, None)[each] for each in number[first[rows]].tolist()] if kind is GroupKind.CGROUP else [],
     )
 
 
@@ -88,6 +95,8 @@ def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32]:
     samples = profile.samples
     if kind is GroupKind.THREAD:
         return [printable(name) for name in profile.thread_names], samples.thread_name
+    if kind is GroupKind.CGROUP:
+        return [*map(cgroup_name, (*profile.cgroups, None))], samples.cgroup
     if kind is not GroupKind.MODULE:
         return command_names(profile)
     paths: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Some of a profile's samples: those of chosen processes, threads, modules or functions."""
+"""Some of a profile's samples: those of chosen processes, threads, modules, functions or control groups."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -12,6 +12,7 @@ from tdprof.errors import TdprofError
 from tdprof.model.arrays import distinct
 from tdprof.model.choices import Selection
 from tdprof.model.profile import KeptStacks, Profile, SampleTable, StackTable
+from tdprof.profile.cgroups import NOT_TOLD, cgroup_name, is_named, of_cgroups
 from tdprof.profile.choice import choose_function
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, leaf_locations, module_names
@@ -63,7 +64,7 @@ def _choices(profile: Profile, selection: Selection) -> list[_Chosen]:
     found: list[_Chosen] = []
     if selection.comms:
         found.append(_of_comms(profile, selection.comms))
-    for wanted, column, option in ((selection.pids, samples.pid, "--pid"), (selection.tids, samples.tid, "--tid")):
+    for wanted, column, option in ((selection.pids, samples.pid, "--pid "), (selection.tids, samples.tid, "--tid ")):
         if wanted:
             _check(map(str, wanted), map(str, distinct(column).tolist()), option)
             found.append(np.isin(column, np.array(wanted, np.int64)))
@@ -73,21 +74,35 @@ def _choices(profile: Profile, selection: Selection) -> list[_Chosen]:
         stacks = frame_stacks(profile)
         holds = np.isin(stacks.function, choose_function(profile, function).ids)
         found.append(np.logical_or.reduceat(holds, stacks.start[:-1])[samples.stack])
+    if selection.cgroups:
+        found.append(_of_cgroups(profile, selection.cgroups))
     return found
+
+
+def _of_cgroups(profile: Profile, wanted: Sequence[str]) -> _Chosen:
+    if not profile.cgroups:
+        raise TdprofError("this recording does not tell control groups", hint="tdprof record -a keeps them", status=2)
+    names = [
+        name for each in profile.cgroups for name in (cgroup_name(each), each.container, each.pod, each.unit) if name
+    ]
+    for value in wanted:
+        if not any(is_named(each, value) for each in profile.cgroups) and value != NOT_TOLD:
+            _check([value], names, "--where cgroup=")
+    return of_cgroups(profile.cgroups, profile.samples.cgroup, wanted)
 
 
 def _of_comms(profile: Profile, wanted: Sequence[str]) -> _Chosen:
     threads = np.array([printable(name) in wanted for name in profile.thread_names], bool)
     names, of_sample = command_names(profile)
     commands = np.array([name in wanted for name in names], bool)
-    _check(wanted, [*map(printable, profile.thread_names), *names], "--comm")
+    _check(wanted, [*map(printable, profile.thread_names), *names], "--comm ")
     chosen: _Chosen = threads[profile.samples.thread_name] | commands[of_sample]
     return chosen
 
 
 def _of_modules(profile: Profile, wanted: Sequence[str]) -> _Chosen:
     paths = module_names(profile)
-    _check(wanted, [*paths, *(PurePath(path).name for path in paths)], "--module")
+    _check(wanted, [*paths, *(PurePath(path).name for path in paths)], "--module ")
     is_meant = np.array([path in wanted or PurePath(path).name in wanted for path in paths], bool)
     leaf = leaf_locations(profile)
     file = np.where(leaf >= 0, np.append(profile.locations.mapped_file, -1)[leaf], -1)
@@ -102,7 +117,7 @@ def _check(wanted: Iterable[str], known: Iterable[str], option: str) -> None:
         if value not in names:
             close = difflib.get_close_matches(value, names, n=1) or names[:6]
             raise TdprofError(
-                f"no sample is of {option} {printable(value)}", hint=f"{option} {', '.join(close)}", status=2
+                f"no sample is of {option}{printable(value)}", hint=f"{option}{', '.join(close)}", status=2
             )
 
 

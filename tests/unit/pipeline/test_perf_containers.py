@@ -126,38 +126,20 @@ def test_files_of_containers_that_may_be_others_are_said(tmp_path: Path) -> None
 def test_report_by_cgroup_in_every_form(tmp_path: Path) -> None:
     capture = str(recording(tmp_path / "r"))
     rows = json.loads(run_report(capture, "--by", "cgroup", "--json").stdout)["rows"]
-    assert [(row["cgroup"], row["path"], row["samples"], row["weight"], row["share"]) for row in rows] == [
+    assert [(row["cgroup"], row["path"], row["samples"], row["weight"]["cycles"], row["share"]) for row in rows] == [
         (1, "/", 2, 14, 0.4),
         (None, None, 1, 7, 0.2),
         (3, None, 1, 7, 0.2),
         (2**40, "/pod", 1, 7, 0.2),
     ]
     assert all(0 < row["half_width"] < 0.5 for row in rows)
-    assert run_report(capture, "--by", "cgroup", "--csv").stdout.splitlines()[1].startswith("cycles,1,/,0.4,")
+    assert run_report(capture, "--by", "cgroup", "--csv").stdout.splitlines()[1].startswith("1,/,,,,0.4,")
     text = run_report(capture, "--by", "cgroup").stdout
     assert all(name in text for name in ("/pod", "[not recorded]", "[no path] 3"))
     assert "and 3 more" in run_report(capture, "--by", "cgroup", "--limit", "1").stdout
     assert run_report(str(tmp_path / "r" / "perf.data"), "--by", "cgroup").stdout == text
-
-
-def test_limits_of_cgroups_are_those_of_each_event(tmp_path: Path) -> None:
-    layouts = [RecordLayout(FIELDS | SampleType.CGROUP, ids=(number,)) for number in (1, 2)]
-    made = PerfDataWriter([Event(layout, name) for layout, name in zip(layouts, ("cycles", "branches"), strict=True)])
-    data = b"".join(
-        made.records.sample(Sample(ip=1, pid=7, tid=7, time_ns=5, id=event, cgroup=cgroup, period=7))
-        for event in (1, 2)
-        for cgroup in (1, 2, 3)
-    )
-    capture = str(tmp_path / "perf.data")
-    Path(capture).write_bytes(made.file(data))
-    rows = json.loads(run_report(capture, "--by", "cgroup", "--json", "--limit", "2").stdout)["rows"]
-    found = [(row["event"], row["cgroup"]) for row in rows]
-    assert found == [("cycles", 1), ("cycles", 2), ("branches", 1), ("branches", 2)]
-    lines = run_report(capture, "--by", "cgroup", "--csv", "--limit", "2").stdout.splitlines()
-    assert [line.split(",")[:2] for line in lines[1:]] == [[event, str(cgroup)] for event, cgroup in found]
-    text = run_report(capture, "--by", "cgroup", "--limit", "1").stdout.splitlines()
-    assert [line.split()[0] for line in text] == ["event", "cycles", "branches", "and"]
-    assert "and 4 more" in text[-1]
+    chosen = json.loads(run_report(capture, "--where", "cgroup=/pod", "--by", "cgroup", "--json").stdout)["rows"]
+    assert [(row["cgroup"], row["share"]) for row in chosen] == [(2**40, 1.0)]
 
 
 def test_report_by_cgroup_without_any_is_refused(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Samples by process, thread, command or module."""
+"""Samples by process, thread, command, module or control group."""

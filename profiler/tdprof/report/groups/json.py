@@ -1,4 +1,4 @@
-"""Samples by process, thread, command or module for machines: one JSON object."""
+"""Samples by process, thread, command, module or control group for machines: one JSON object."""
 
 import json
 from collections.abc import Iterator
@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
 from tdprof.profile.groups import Groups
+from tdprof.text import printable
 
 
 def render_json(profile: Profile, groups: Groups, *, limit: int = 0) -> str:
@@ -50,6 +52,14 @@ def _identity(groups: Groups, row: int) -> dict[str, Any]:
             return {"command": name, "processes": groups.members[row]}
         case GroupKind.MODULE:
             return {"module": name}
+        case GroupKind.CGROUP:
+            return _cgroup(groups.cgroup[row])
+
+
+def _cgroup(found: Cgroup | None) -> dict[str, Any]:
+    cgroup = found or Cgroup(None, None)
+    texts = {"path": cgroup.path, "container": cgroup.container, "pod": cgroup.pod, "unit": cgroup.unit}
+    return {"cgroup": cgroup.id, **{key: None if text is None else printable(text) for key, text in texts.items()}}
 
 
 def _number(value: float) -> float | None:

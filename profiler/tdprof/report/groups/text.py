@@ -1,4 +1,4 @@
-"""Samples by process, thread, command or module for people."""
+"""Samples by process, thread, command, module or control group for people."""
 
 from pathlib import PurePath
 
@@ -6,6 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
@@ -55,6 +56,8 @@ def _columns(profile: Profile, groups: Groups, *, is_wide: bool) -> list[Column]
             columns += [*numbers("processes"), *names("command")]
         case GroupKind.MODULE:
             columns += names("module")
+        case GroupKind.CGROUP:
+            columns += names("cgroup", *(["container, pod or unit"] if any(map(_owner, groups.cgroup)) else []))
     return columns + names("hottest function (share of the row)")
 
 
@@ -72,11 +75,23 @@ def _cells(profile: Profile, groups: Groups, row: int, *, is_wide: bool) -> list
         GroupKind.THREAD: (groups.pid[row], groups.tid[row]),
         GroupKind.COMMAND: (groups.members[row],),
         GroupKind.MODULE: (),
+        GroupKind.CGROUP: (),
     }[groups.kind]
     name = groups.name[row] or _NO_NAME.get(groups.kind, "[unknown]")
     cells += ["?" if number is None else str(number) for number in numbered]
     cells.append(PurePath(name).name if groups.kind is GroupKind.MODULE else name)
+    if groups.kind is GroupKind.CGROUP and any(map(_owner, groups.cgroup)):
+        cells.append(_owner(groups.cgroup[row]))
     return cells
+
+
+def _owner(cgroup: Cgroup | None) -> str:
+    """Whose a control group is, as short as users know it."""
+    if cgroup is None:
+        return ""
+    container = cgroup.container and cgroup.container[:12]
+    pod = cgroup.pod and f"pod {cgroup.pod}"
+    return printable(" of ".join(filter(None, [container, pod])) or cgroup.unit or "")
 
 
 def _hottest(groups: Groups, row: int, function: list[str]) -> str:

@@ -1,1 +1,0 @@
-"""Samples by control group."""
