@@ -32,8 +32,9 @@ EVENT_HELP = (
     "Default: cycles, or cpu-clock where no PMU interrupts."
 )
 SPE_HELP = (
-    "Also record Arm SPE: load, store, branch, min_latency=N, period=N, jitter=0, event=MASK, inv_event=MASK, pa, "
-    "u or k, joined by commas; without options every kind of operation."
+    "Also record Arm SPE: load, store, branch, min_latency=N, period=N, rate=BYTES, jitter=0, event=MASK, "
+    "inv_event=MASK, pa, u or k, joined by commas; without options every kind of operation, as often as 64 MB a second "
+    "(rate=64M) allow."
 )
 CALL_GRAPH_HELP = (
     "How user call stacks are taken: auto (by the programs' unwind tables: in the kernel where BPF works, else from "

@@ -172,6 +172,7 @@ class Run:
                 *(self.unwinding.notes() if self.unwinding else ()),
                 *(self.sampler.late_notes(self.manifest.notes) if self.sampler else ()),
                 *(self.walker.notes() if self.walker else ()),
+                *(self.spe.final_notes(self.manifest.start_monotonic_ns) if self.spe else ()),
                 *(self.cpus.notes() if self.cpus else []),
                 *([failure.message] if failure else []),
             ],
@@ -281,9 +282,7 @@ class Run:
         if self.unwinding and self.walker and self.walker.has_questions:
             self.unwinding.answer()  # now: who is asked for may end in a moment
         if self.spe:
-            for cpu in self.spe.drain(self.spool):
-                if not self.is_stopping:
-                    self.spe.enable(cpu)
+            self.spe.drain(self.spool, goes_on=not self.is_stopping)
 
     def _follow_cpus(self, poller: select.poll) -> None:
         """Once all is drained: open events on CPUs that came (back) online, and let their rings wake the loop, too."""

@@ -32,7 +32,7 @@ from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.ring_walk import RingWalker, can_walk, copied_bytes
 from tdprof.recorder.run import Run
-from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
+from tdprof.recorder.spe import SpeEvents, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import Rate, SamplingTarget, processes_of, threads_of
 from tdprof.recorder.unwinding import Unwinding, start_unwinding
@@ -154,7 +154,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
                 *(spe.notes if spe else []),
                 *filter(None, [shrunk_note(wanted, ring_sizes, len(cpus))]),
             ],
-            spe=_spe_info(options.spe, spe) if options.spe and spe else None,
+            spe=_spe_info(spe) if spe else None,
             topdown=options.topdown,
             tdprof_version=__version__,
         )
@@ -220,13 +220,13 @@ def _open_spool(folder: OwnFolder) -> SpoolWriter:
         raise TdprofError(f"cannot write into {folder.shown}: {error.strerror}", hint=hint) from error
 
 
-def _spe_info(options: SpeOptions, spe: SpeEvents) -> SpeInfo:
+def _spe_info(spe: SpeEvents) -> SpeInfo:
     events = [
         SpeEventInfo(pmu.name, spe.events[pmu.name].name, list(pmu.cpus), pmu.caps)
         for pmu in find_spe_pmus()
         if pmu.name in spe.events
     ]
-    return SpeInfo(options.period, events, has_switches=True, contexts_name_threads=is_in_initial_pid_namespace())
+    return SpeInfo(spe.period, events, has_switches=True, contexts_name_threads=is_in_initial_pid_namespace())
 
 
 def _period_control(options: RecordOptions) -> PeriodControl | None:

@@ -8,7 +8,8 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,9 +25,9 @@ from tdprof.recorder.host import online_cpus, parse_cpu_list, read_setting, read
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
 from tdprof.recorder.refusals import open_error
 from tdprof.recorder.ring import AuxRing
+from tdprof.recorder.spe_rate import DEFAULT_BYTES_A_SECOND, Budget, choose_period, parse_rate
 from tdprof.recorder.targets import SamplingTarget
 
-DEFAULT_PERIOD = 4096
 _AUX_FLAG_TRUNCATED = 1  # PERF_AUX_FLAG_TRUNCATED, include/uapi/linux/perf_event.h
 
 # option: the driver's format attribute
@@ -55,31 +56,42 @@ class SpeOptions:
     """What ``--spe=…`` asks for.
 
     Attributes:
-        period: operations between samples; the driver clears its low eight bits.
+        period: operations between samples, of which the driver clears the low eight bits; 0: as the rate says.
+        bytes_a_second: that may be written; 0: as many as come.
         terms: format attributes and their values.
         modifiers: "u", "k" or both, as with events; empty for all that is permitted.
     """
 
-    period: int = DEFAULT_PERIOD
+    period: int = 0
+    bytes_a_second: int = DEFAULT_BYTES_A_SECOND
     terms: tuple[tuple[str, int], ...] = ()
     modifiers: str = ""
 
 
 def parse_spe_options(text: str) -> SpeOptions:
-    """Read ``load,store,min_latency=30,period=2048,jitter=0,event=0x2,u``.
+    """Read ``load,store,min_latency=30,period=2048,rate=64M,jitter=0,event=0x2,u``.
+
+    A period alone is taken as it is, however much it writes.
 
     Raises:
         TdprofError: an unknown option or a value that is no number.
     """
-    period, modifiers = DEFAULT_PERIOD, ""
+    period, rate, modifiers = 0, 0, ""
     terms: dict[str, int] = {}
     for item in split_events(text):
         name, has_value, value_text = item.partition("=")
+        if name == "rate":
+            rate = parse_rate(value_text)
+            continue
         try:
             value = int(value_text, 0) if has_value else 1
         except ValueError as error:
             raise TdprofError(f"'{value_text}' is not a number in --spe={text}", status=2) from error
         if name == "period":
+            if value < 256:
+                raise TdprofError(
+                    f"SPE's period is at least 256 operations, not {value}", hint="--spe=period=256", status=2
+                )
             period = value
         elif name in ("u", "k", "uk", "ku") and not has_value:
             modifiers += name
@@ -88,11 +100,9 @@ def parse_spe_options(text: str) -> SpeOptions:
         elif name in _NUMBERS and has_value:
             terms[_NUMBERS[name]] = value
         else:
-            known = ", ".join([*_FLAGS, "period=N", *(f"{number}=N" for number in _NUMBERS), "u", "k"])
+            known = ", ".join([*_FLAGS, "period=N", "rate=BYTES", *(f"{number}=N" for number in _NUMBERS), "u", "k"])
             raise TdprofError(f"--spe does not take '{item}'", hint=f"it takes {known}", status=2)
-    if period < 256:
-        raise TdprofError(f"SPE's period is at least 256 operations, not {period}", hint="--spe=period=256", status=2)
-    return SpeOptions(period, tuple(terms.items()), modifiers)
+    return SpeOptions(period, rate or (0 if period else DEFAULT_BYTES_A_SECOND), tuple(terms.items()), modifiers)
 
 
 # PMU events that count SPE's own sampling (Arm ARM, "SPE events"): the population, the samples taken, those that passed
@@ -198,6 +208,11 @@ class SpeEvents:
         self.rings: dict[int, AuxRing] = {}
         self._fds: dict[int, list[int]] = {}
         self.notes: list[str] = []
+        self.period = options.period
+        if not self.period:
+            self.period, note = choose_period(options.bytes_a_second, target, cpus)
+            self.notes.append(note)
+        self._budget = Budget.starting(options.bytes_a_second) if options.bytes_a_second else None
         self._stopped: set[int] = set()  # as the last drain found
         self._closing = contextlib.ExitStack()
         native = load_native()
@@ -218,18 +233,18 @@ class SpeEvents:
         event = restrict_to_permitted(asked)
         if event != asked:
             self.notes.append(f"SPE in user space only: not allowed to see the kernel ({pmu.name})")
-        if options.period < (least := pmu.caps.get("min_interval", 0)):
+        if self.period < (least := pmu.caps.get("min_interval", 0)):
             self.notes.append(
-                f"{pmu.name} samples every {least} operations at most: a period of {options.period} is that as well"
+                f"{pmu.name} samples every {least} operations at most: a period of {self.period} is that as well"
             )
         self.events[pmu.name] = event
         for cpu in cpus:
             for task in self._target.tasks:
-                self._open_one(event, options.period, task, cpu)
+                self._open_one(event, task, cpu)
 
-    def _open_one(self, event: Event, period: int, task: int, cpu: int) -> None:
+    def _open_one(self, event: Event, task: int, cpu: int) -> None:
         attr = event.attr()
-        attr.sample_period = period
+        attr.sample_period = self.period
         attr.sample_type = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME | SampleType.CPU
         attr.sample_id_all = 1
         attr.disabled = 1
@@ -287,26 +302,46 @@ class SpeEvents:
         """Stop; this also makes the driver hand over what it had not announced yet."""
         if self._counters is not None:
             self._counters.disable()
+        self._stand_still()
+
+    def _stand_still(self) -> None:
         for fds in self._fds.values():
             for fd in fds:
                 pe.disable(fd)
 
-    def drain(self, spool: SpoolWriter) -> list[int]:
+    def drain(self, spool: SpoolWriter, *, goes_on: bool) -> None:
         """Append records and AUX bytes to the spool, one file for each CPU.
 
-        Returns:
-            CPUs whose event the driver has stopped, since there was no room: room is there now. Each is named twice:
-            the kernel writes the record first, and stops the event a moment later.
+        What the driver has stopped, since there was no room, samples again if recording goes on: room is there now. It
+        is told so twice, since the kernel writes the record first, and stops the event a moment later.
         """
-        stopped = set()
+        stopped, written = set(), 0
         for cpu, ring in self.rings.items():
             records = ring.look()
             ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=0)))
-            ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=0)))
+            written += ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=0)))
             if records and self._says_stopped(records):
                 stopped.add(cpu)
         again, self._stopped = stopped | self._stopped, stopped
-        return sorted(again)
+        if goes_on:
+            self._go_on(again, written)
+
+    def _go_on(self, stopped: Set[int], written: int) -> None:
+        """Let SPE sample on CPUs where it was stopped, or stand still everywhere, as the budget says."""
+        changes = self._budget.spend(written, time.monotonic_ns()) if self._budget else None
+        if changes is False:
+            self._stand_still()
+        elif changes is True:
+            self.enable()
+        elif self._budget is None or self._budget.still_since_ns is None:
+            for cpu in sorted(stopped):
+                self.enable(cpu)
+
+    def final_notes(self, started_ns: int) -> list[str]:
+        """What the user should know at the end of a recording that began then."""
+        now_ns = time.monotonic_ns()
+        note = self._budget.note(now_ns - started_ns, now_ns) if self._budget else ""
+        return [note] if note else []
 
     def _says_stopped(self, records: bytes) -> bool:
         """Whether the driver says that it lost samples, which is when it stops; assumed where nothing reads it fast."""
