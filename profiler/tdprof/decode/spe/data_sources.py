@@ -6,9 +6,10 @@ The encodings are data: `catalogs/spe/data_sources.json`.
 import functools
 import importlib.resources
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,23 +80,48 @@ _FIRST_VALUE = _NOT_TOLD + 1  # code of data source value 0
 
 
 @functools.cache
-def _encodings() -> dict[tuple[int, int], Encoding]:
+def _file() -> dict[str, Any]:
     text = (importlib.resources.files("tdprof") / "catalogs/spe/data_sources.json").read_text()
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def _number(core: Mapping[str, str]) -> tuple[int, int]:
+    return int(core["implementer"], 0), int(core["part"], 0)
+
+
+@functools.cache
+def _encodings() -> dict[tuple[int, int], Encoding]:
     found = {}
-    for entry in json.loads(text)["encodings"]:
+    for entry in _file()["encodings"]:
         sources = {
             source["value"]: Source(source["name"], Level(source["level"]), source.get("snooped", False))
             for source in entry["sources"]
         }
         encoding = Encoding(entry["name"], sources)
         for core in entry["cores"]:
-            found[int(core["implementer"], 0), int(core["part"], 0)] = encoding
+            found[_number(core)] = encoding
     return found
 
 
 def encoding_of(midr: int | None) -> Encoding | None:
     """The encoding of the core with this MIDR_EL1; None if it is not known."""
-    return None if midr is None else _encodings().get((midr >> 24 & 0xFF, midr >> 4 & 0xFFF))
+    return None if midr is None else _encodings().get(_part(midr))
+
+
+def _part(midr: int) -> tuple[int, int]:
+    return midr >> 24 & 0xFF, midr >> 4 & 0xFFF
+
+
+def unknown_encodings(midrs: Iterable[int | None]) -> list[str]:
+    """A sentence for each kind of core whose data source packets nobody outside can read, in order."""
+    names = {_number(core): core["core"] for core in _file()["not_known"]}
+    parts = sorted({_part(midr) for midr in midrs if midr is not None and encoding_of(midr) is None})
+    return [
+        f"what {names.get(part, f'the core {part[0]:#x}/{part[1]:#x}')} writes into data source packets is not known: "
+        "sources of its loads are told by events"
+        for part in parts
+    ]
 
 
 @functools.cache
