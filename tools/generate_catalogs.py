@@ -120,6 +120,11 @@ def extension_of(name: str, catalog: Json, cores: Json, texts: Json) -> Json:
         "amu": {event: counter for event, counter in cores["amu"].items() if event in catalog["events"]},
         "advice": {metric: texts["metrics"][metric]["advice"] for metric in catalog["metrics"]},
     }
+    extension["caveats"] = [
+        {key: caveat[key] for key in ("events", "if_absent", "text", "origin") if key in caveat}
+        for caveat in cores["caveats"]
+        if name in caveat["cores"]
+    ]
     if name in cores["revisions"]:
         entry = cores["revisions"][name]
         newer = read_facts(entry["source"])["metrics"]
@@ -185,7 +190,13 @@ def build_architectural() -> Json:
     catalog["product_configuration"] = {
         "product_name": "Arm PMUv3",
         "tdprof": extension
-        | {"name": ARCHITECTURAL, "products": [], "amu": read_toml("cores.toml")["amu"], "advice": advice},
+        | {
+            "name": ARCHITECTURAL,
+            "products": [],
+            "caveats": [],
+            "amu": read_toml("cores.toml")["amu"],
+            "advice": advice,
+        },
     }
     return catalog
 

@@ -1,6 +1,6 @@
 """The values a catalog holds: events, metrics, groups and the methodology tree of one core."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -77,6 +77,23 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
+class Caveat:
+    """What a user should know of metrics over some events, such as that an event means something else on some machines.
+
+    Attributes:
+        events: which.
+        text: a sentence without a full stop.
+        origin: who says so.
+        is_of_absence: it says why a PMU may lack the events, and nothing where it has them.
+    """
+
+    events: tuple[str, ...]
+    text: str
+    origin: str
+    is_of_absence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MetricGroup:
     """Metrics that answer one question together, in drill-down order."""
 
@@ -99,6 +116,7 @@ class Catalog:
         roots: the tree's first metrics.
         tree: metric to what to look at next: names of metrics and of metric groups, in drill-down order.
         notes: what a user should know of this choice, such as the erratum that its formulas correct.
+        caveats: what a user should know of some metrics.
     """
 
     name: str
@@ -113,6 +131,16 @@ class Catalog:
     roots: tuple[str, ...]
     tree: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
+    caveats: tuple[Caveat, ...] = ()
+
+    def caveats_of(self, metrics: Iterable[Metric], missing: Container[str] = ()) -> list[str]:
+        """What to say beside some metrics on a PMU that lacks some events, each thing once."""
+        events = {event for metric in metrics for event in metric.events}
+        return [
+            caveat.text
+            for caveat in self.caveats
+            if any(event in events and (event in missing) == caveat.is_of_absence for event in caveat.events)
+        ]
 
     def find_event(self, name: str) -> CatalogEvent | None:
         """The event of this name or alias, whatever its case."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tdprof.catalog.entries import Access, Catalog, CatalogEvent, Metric, MetricGroup
+from tdprof.catalog.entries import Access, Catalog, CatalogEvent, Caveat, Metric, MetricGroup
 from tdprof.catalog.expression import Expression, FormulaError, event_names, parse_formula
 from tdprof.catalog.midr import Revision, parse_revision
 from tdprof.catalog.units import units_of
@@ -45,10 +45,25 @@ class _Entry:
                 raise self.error(f"{name!r} is no name of a {kind}")
             yield name, self.child(name, place=f"{kind} {name}")
 
+    def items(self, key: str) -> Iterable["_Entry"]:
+        """The objects of a list; none where there is no list."""
+        value = self.value.get(key, [])
+        if not isinstance(value, list):
+            raise self.error(f"'{key}' is no list")
+        for number, item in enumerate(value):
+            yield _Entry(self.path, f"{self.place}.{key}[{number}]", item)
+
     def text(self, key: str, default: str | None = None) -> str:
         value = self.value.get(key, default)
         if not isinstance(value, str):
             raise self.error(f"has no text '{key}'")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """Whether it is set; no, where it does not stand."""
+        value = self.value.get(key, False)
+        if not isinstance(value, bool):
+            raise self.error(f"'{key}' is neither true nor false")
         return value
 
     def names(self, key: str, *, optional: bool = False) -> tuple[str, ...]:
@@ -111,6 +126,7 @@ def load_catalog(path: Path, revision: Revision | None = None) -> Catalog:
         roots=roots,
         tree=tree,
         notes=notes,
+        caveats=_read_caveats(extension, events),
     )
 
 
@@ -204,6 +220,15 @@ def _read_revision(extension: _Entry, revision: Revision | None) -> tuple[dict[s
         formulas = entry.child("formulas")
         return {name: formulas.text(name) for name in formulas.value}, (entry.text("note"),)
     return {}, (entry.text("base_note"),)
+
+
+def _read_caveats(extension: _Entry, events: Mapping[str, CatalogEvent]) -> tuple[Caveat, ...]:
+    found = []
+    for entry in extension.items("caveats"):
+        caveat = Caveat(entry.names("events"), entry.text("text"), entry.text("origin"), entry.flag("if_absent"))
+        _check_known(extension, entry.place, caveat.events, events, "event")
+        found.append(caveat)
+    return tuple(found)
 
 
 def _read_metrics(

@@ -42,6 +42,8 @@ def command(what: str, cpu: str, catalog_file: Path | None, output: Output) -> N
     choice = required_catalog(cpu, catalog_file)
     for note in choice.notes:
         say(f"tdprof: {choice.catalog.title}: {note}")
+    for caveat in choice.catalog.caveats_of(choice.catalog.metrics.values()) if what == "metrics" else ():
+        say(f"tdprof: {choice.catalog.title}: {caveat}")
     objects, lines = _VIEWS[what]
     _print(objects(choice.catalog), lines, output.form)
 
@@ -148,7 +150,7 @@ def _event_lines(events: list[Json]) -> list[str]:
 
 
 def _metrics(catalog: Catalog) -> list[Json]:
-    return [_metric(metric) for metric in catalog.metrics.values()]
+    return [_metric(metric) | {"caveats": catalog.caveats_of([metric])} for metric in catalog.metrics.values()]
 
 
 def _metric(metric: Metric) -> Json:

@@ -58,6 +58,7 @@ def plan_groups(
         said = (f"{why} {few([name for name in missing if missing[name] == why])}" for why in _WHY_MISSING)
         told = [text for text, why in zip(said, _WHY_MISSING, strict=True) if why in missing.values()]
         notes.append(f"{pmu.name} {', '.join(told)}: {without}")
+    notes += catalog.caveats_of(metrics, missing)
     schedule = _schedule(catalog, countable, counters)
     notes += schedule.warnings
     groups = tuple(

@@ -15,7 +15,7 @@ from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus
 from tdprof.recorder.host import parse_cpu_list, read_text
 from tdprof.recorder.refusals import Scope, not_permitted
 
-INST_RETIRED_CODE = 0x0008
+SW_INCR_CODE = 0x0000  # every PMUv3 has it
 CPU_CYCLES_CODE = 0x0011
 MAX_COUNTERS = 31  # PMCR_EL0.N
 
@@ -94,10 +94,11 @@ def _listed_codes(folder: Path) -> list[int]:
 def probe_counters(pmu: CorePmu) -> Counters | None:
     """Count the counters of an Arm core PMU that are free now; None if not even one is.
 
-    INST_RETIRED needs a programmable counter on these cores, CPU_CYCLES takes the cycle counter where that is free.
+    SW_INCR needs a programmable counter on any core, where INST_RETIRED may have one of its own (FEAT_PMUv3_ICNTR),
+    which takes nothing else; CPU_CYCLES takes the cycle counter where that is free.
     """
-    instructions = pmu.event("INST_RETIRED", INST_RETIRED_CODE)
-    return free_counters(instructions, pmu.event("CPU_CYCLES", CPU_CYCLES_CODE), pmu.cpus)
+    filler = pmu.event("SW_INCR", SW_INCR_CODE)
+    return free_counters(filler, pmu.event("CPU_CYCLES", CPU_CYCLES_CODE), pmu.cpus)
 
 
 def free_counters(filler: Event, cycles: Event, cpus: Collection[int]) -> Counters | None:

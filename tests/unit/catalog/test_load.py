@@ -77,6 +77,23 @@ _TREE = ("methodologies", "topdown_methodology", "decision_tree")
             "metric bad: sample_events: unknown event 'X'",
         ),
         (_set("metrics", "bad", to={"title": ""}), "metric bad: has no text 'formula'"),
+        (
+            _set("product_configuration", "tdprof", to={"caveats": {}}),
+            "product_configuration.tdprof: 'caveats' is no list",
+        ),
+        (
+            _set("product_configuration", "tdprof", to={"caveats": [{"events": ["X"], "text": "", "origin": ""}]}),
+            "product_configuration.tdprof.caveats[0]: unknown event 'X'",
+        ),
+        (
+            _set(
+                "product_configuration",
+                "tdprof",
+                "caveats",
+                to=[{"events": [], "text": "", "origin": "", "if_absent": 1}],
+            ),
+            "product_configuration.tdprof.caveats[0]: 'if_absent' is neither true nor false",
+        ),
         (_set("metrics", "bad", to=[]), "metric bad: is not an object"),
         (_set("events", "BAD", to={"title": ""}), "event BAD: 'code' is None, not a number from 0x0 to 0xffff"),
         (_set("events", "BAD", to=event(0x10000)), "event BAD: 'code' is '0x10000', not a number from 0x0 to 0xffff"),

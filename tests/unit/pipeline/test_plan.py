@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tdprof.catalog.choose import CatalogChoice, find_by_name, is_reported, load_packaged, name_of
-from tdprof.catalog.entries import Catalog
+from tdprof.catalog.entries import Catalog, Metric
 from tdprof.catalog.midr import CoreType, Midr
 from tdprof.cli import record as record_command
 from tdprof.cli import record_topdown
@@ -138,8 +138,23 @@ def test_a_driver_without_a_name_for_an_event_does_not_hide_it() -> None:
     planned = plan_groups(
         CatalogChoice(N3, (0,), ()), metrics, replace(PMU, codes=codes), Counters(6, True), counts_here=lambda _: True
     )
-    assert planned.notes == ()
+    assert planned.notes == tuple(N3.caveats_of(metrics))
     assert {name for group, _ in planned.groups for name in group.metrics} == {metric.name for metric in metrics}
+
+
+def test_caveats_stand_where_their_metrics_are() -> None:
+    v2 = load_packaged("neoverse-v2")
+    misses, other = v2.metrics["ll_cache_read_miss_ratio"], v2.metrics["branch_mpki"]
+    lacking = replace(PMU, codes=PMU.codes - {0x36, 0x37})
+
+    def told(pmu: CorePmu, *metrics: Metric) -> list[str]:
+        planned = plan_groups(CatalogChoice(v2, (0,), ()), metrics, pmu, Counters(6, True))
+        return [note for note in planned.notes if "EXTLLC" in note or "Axion" in note]
+
+    assert told(PMU, other) == told(lacking, other) == []
+    [meaning] = told(PMU, misses, other)
+    assert "EXTLLC" in meaning
+    assert [("Axion" in note) for note in told(lacking, misses)] == [True]
 
 
 def test_nothing_is_left_where_every_event_is_refused() -> None:

@@ -17,6 +17,7 @@ from tdprof.recorder.pmu import CPU_CYCLES_CODE, CorePmu, Counters, find_arm_pmu
 from tdprof.recorder.readiness.machine import Machine
 from tdprof.recorder.readiness.pmus import LargestGroup, count_together
 
+INST_RETIRED_CODE = 0x0008
 V1 = load_packaged("neoverse-v1")
 REPORTED = frozenset(event.code for event in V1.events.values() if event.code & ~0x403F == 0)
 
@@ -48,8 +49,17 @@ def test_another_makers_pmu_is_not_taken(tmp_path: Path) -> None:
 class FakePmu:
     """Opens as the kernel does, against an empty PMU, and then runs only what fits the counters that are free."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, counters: int, free: int, cycle_counter: bool) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        counters: int,
+        free: int,
+        cycle_counter: bool,
+        instruction_counter: bool = False,
+    ) -> None:
         self.counters, self.free, self.cycle_counter = counters, free, cycle_counter
+        self.instruction_counter = instruction_counter
         self.group: list[int] = []
         monkeypatch.setattr(pe, "perf_event_open", self.open)
         monkeypatch.setattr(pe, "enable", lambda _: None)
@@ -62,7 +72,8 @@ class FakePmu:
         return os.open(os.devnull, os.O_RDONLY)
 
     def needed(self, *, has_cycle_counter: bool) -> int:
-        return sum(not (has_cycle_counter and code == CPU_CYCLES_CODE) for code in self.group)
+        own = [CPU_CYCLES_CODE] * has_cycle_counter + [INST_RETIRED_CODE] * self.instruction_counter
+        return len(self.group) - sum(code in self.group for code in own)
 
     def read(self, _: int) -> pe.Count:
         runs = self.needed(has_cycle_counter=self.cycle_counter) <= self.free
@@ -76,6 +87,12 @@ def test_free_counters_are_found_by_counting(
 ) -> None:
     FakePmu(monkeypatch, counters=counters, free=counters, cycle_counter=cycle_counter)
     assert probe_counters(CorePmu("fake", 8, frozenset(), frozenset())) == Counters(counters, cycle_counter)
+
+
+@pytest.mark.parametrize("cycle_counter", [True, False])
+def test_the_fixed_instruction_counter_is_no_free_one(monkeypatch: pytest.MonkeyPatch, cycle_counter: bool) -> None:
+    FakePmu(monkeypatch, counters=6, free=6, cycle_counter=cycle_counter, instruction_counter=True)
+    assert probe_counters(CorePmu("fake", 8, frozenset(), frozenset())) == Counters(6, cycle_counter)
 
 
 def test_counters_that_others_hold_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +146,7 @@ def plan(pmu: CorePmu | None, counters: Counters | None, metrics: Sequence[str] 
 def test_a_whole_pmu_measures_every_metric_in_seven_groups() -> None:
     found = plan(CorePmu("armv8_pmuv3_0", 8, frozenset(), REPORTED), Counters(6, True))
     assert len(found.groups) == 7
-    assert found.notes == ()
+    assert found.notes == tuple(V1.caveats_of(V1.metrics.values()))
     for group, events in found.groups:
         assert [(event.name, event.type) for event in events] == [(name, 8) for name in group.events]
         assert [event.config for event in events] == [V1.events[name].code for name in group.events]
