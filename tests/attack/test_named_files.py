@@ -170,6 +170,27 @@ def test_a_program_that_its_process_may_not_read_is_not_kept(
     assert notes == ([] if is_kept else [f"{path} is not kept for when its container has ended: Permission denied"])
 
 
+@pytest.mark.parametrize("claims_one_of_roots", [True, False])
+def test_a_program_with_the_build_id_of_one_of_roots_is_not_kept(
+    alice: User, meadow: Path, capture: OwnFolder, claims_one_of_roots: bool
+) -> None:
+    """Out of a capture it would name the functions of all who run the real one."""
+    real, forged = meadow / "real", meadow / "forged"
+    for path in (real, forged):
+        path.write_bytes(ElfFile(build_id=b"\xab" * 20).to_bytes())
+        path.chmod(0o755)
+    if not claims_one_of_roots:
+        os.chown(real, alice.uid, alice.uid)
+    with alice.busy(MAP_PROGRAM, forged) as process:
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        (line,) = [line for line in maps.splitlines() if line.endswith(str(forged))]
+        start, end = (int(number, 16) for number in line.split()[0].split("-"))
+        forged.unlink()
+        mapped = MappedProgram(process.pid, str(forged), "ab" * 20, start, end - start)
+        save_files(capture, [mapped], seen=[MappedProgram(1, str(real), "ab" * 20, start, end - start)])
+    assert (capture.path / "files" / ("ab" * 20)).exists() != claims_one_of_roots
+
+
 def test_only_the_one_call_has_another_identity(secret: Path) -> None:
     for _ in range(100):
         with pytest.raises(PermissionError):

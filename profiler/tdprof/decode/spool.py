@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.schema import SAMPLES, STACKS
-from tdprof.capture.spool import COPIES_FILE, INITIAL_FILE, ROWS_FILE, SPOOL_FOLDER, STACKS_FILE
+from tdprof.capture.spool import COPIES_FILE, INITIAL_FILE, ROWS_FILE, STACKS_FILE
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
 from tdprof.decode.bpf_copies import walk_spooled
@@ -56,16 +56,16 @@ class Decoded:
 
 
 def write_tables(
-    folder: Path,
+    spool: Path,
     manifest: Manifest,
     writer: TableWriter,
     layouts: list[RecordLayout],
     open_walk: Callable[[pa.Table, pa.Table], Walk],
 ) -> Decoded:
-    """Decode ``folder``'s spool into ``writer``'s tables.
+    """Decode a capture's spool into ``writer``'s tables.
 
     Args:
-        folder: the capture.
+        spool: its folder, whose files are not followed where they are links.
         manifest: its manifest.
         writer: where the rows go.
         layouts: how each event's perf records are laid out, side-band events last.
@@ -73,7 +73,6 @@ def write_tables(
 
     Memory grows with the distinct stacks and with the side-band, not with the samples.
     """
-    spool = folder / SPOOL_FOLDER
     damage = SpoolDamage()
     stacks, samples = _StackWriter(writer), _SampleTotals()
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):

@@ -4,14 +4,13 @@
 Layouts: System V ABI, "Object Files"; build-id note: GNU ld's ``--build-id``.
 """
 
-import os
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tdprof.linux.file_bytes import LARGEST_PIECE, FileBytes, MemoryBytes, NotRegularError, open_regular
+from tdprof.linux.file_bytes import LARGEST_PIECE, FileBytes, MemoryBytes, NotRegularError, open_inside, open_regular
 
 PT_LOAD, PT_NOTE = 1, 4
 PF_X = 1
@@ -147,21 +146,29 @@ def _build_id_of(content: FileBytes | MemoryBytes, notes: list[tuple[int, int]])
     return ""
 
 
-def open_elf(path: str | Path, *, follows_link: bool = True) -> Elf:
+def open_elf(path: str | Path) -> Elf:
     """Open the file and parse its header tables.
-
-    Args:
-        path: of the file.
-        follows_link: whether the name may be a symbolic link; none of a folder that a stranger may have made.
 
     Raises:
         OSError: it cannot be opened.
         ElfError: it is no regular file, or not a 64-bit little-endian ELF file.
     """
-    return parse_elf(open_content(path, flags=0 if follows_link else os.O_NOFOLLOW))
+    return parse_elf(open_content(path))
 
 
-def open_content(path: str | Path, *, flags: int = 0) -> FileBytes:
+def open_elf_inside(folder: Path, name: str) -> Elf:
+    """The same of a file in a folder that a stranger may have made: neither name may be a link.
+
+    Raises:
+        OSError, ElfError: as `open_elf`.
+    """
+    try:
+        return parse_elf(FileBytes(open_inside(folder, name)))
+    except NotRegularError as error:
+        raise ElfError("not a regular file") from error
+
+
+def open_content(path: str | Path) -> FileBytes:
     """The file's bytes.
 
     Raises:
@@ -169,7 +176,7 @@ def open_content(path: str | Path, *, flags: int = 0) -> FileBytes:
         ElfError: it is no regular file.
     """
     try:
-        return FileBytes(open_regular(path, flags=flags))
+        return FileBytes(open_regular(path))
     except NotRegularError as error:
         raise ElfError("not a regular file") from error
 

@@ -59,6 +59,38 @@ def open_own(path: Path) -> BinaryIO:
     return os.fdopen(open_regular(path, flags=os.O_NOFOLLOW), "rb")
 
 
+@contextlib.contextmanager
+def inner_folder(folder: Path) -> Iterator[Path | None]:
+    """A path that leads to a folder of a capture that anybody may have made, whatever its name means by now.
+
+    It leads there from this process, inside the ``with`` block, and is of no use in a message. None: there is no such
+    folder, or the name is a link.
+    """
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield Path(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
+
+
+def open_inside(folder: Path, name: str) -> int:
+    """A descriptor for reading of a regular file in a folder of a capture, of which neither may be a link.
+
+    Raises:
+        NotRegularError: it is something else than a file, or a link.
+        OSError: it cannot be opened, or the folder is a link.
+    """
+    inner = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return open_regular(name, flags=os.O_NOFOLLOW, dir_fd=inner)
+    finally:
+        os.close(inner)
+
+
 class MemoryBytes:
     """Bytes that are in memory already, with the interface of ``FileBytes``."""
 

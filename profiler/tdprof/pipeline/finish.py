@@ -22,6 +22,7 @@ from tdprof.decode.perf.walked import Walk
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
 from tdprof.linux.elf import read_build_id
+from tdprof.linux.file_bytes import inner_folder
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import PC_REGISTER, WALK_REGISTERS
 from tdprof.model.addresses import DELETED
@@ -77,13 +78,16 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
     layouts = [_layout(manifest, ids) for ids in manifest.record_ids]
     with TableWriter(target) as writer:
         layouts.append(RecordLayout(SIDE_BAND_SAMPLE_TYPE))
-        decoded = write_tables(source, manifest, writer, layouts, _open_walk(manifest, is_here=is_same_boot))
+        with inner_folder(source / SPOOL_FOLDER) as spool:
+            if spool is None:
+                raise TdprofError("nothing of the recording is left: the capture has neither its tables nor a spool")
+            decoded = write_tables(spool, manifest, writer, layouts, _open_walk(manifest, is_here=is_same_boot))
         if is_same_boot:
             addresses = decoded.kernel_addresses
             if manifest.spe is not None:
-                from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_files  # only SPE needs the decoder
+                from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_folder  # only SPE needs the decoder
 
-                addresses = np.union1d(addresses, kernel_addresses_of_files((source / SPE_FOLDER).glob("*.aux")))
+                addresses = np.union1d(addresses, kernel_addresses_of_folder(source / SPE_FOLDER))
             write_kernel_symbols(writer, read_kernel_symbols(addresses))
             save_vdso(target)
     unkept: list[str] = []
@@ -104,7 +108,7 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
             return is_held and build_id_here(program.path) != program.build_id
 
         unseen = list(filter(is_unseen, mapped))
-        unkept += _save_files(target, manifest, mappings, unseen, held) if unseen else []
+        unkept += _save_files(target, manifest, mappings, mapped, unseen, held) if unseen else []
     return replace(
         manifest,
         losses=decoded.losses,
@@ -143,14 +147,19 @@ def _open_walk(manifest: Manifest, *, is_here: bool) -> Callable[[pa.Table, pa.T
 
 
 def _save_files(
-    target: OwnFolder, manifest: Manifest, mappings: pa.Table, unseen: list[MappedProgram], held: HeldPrograms | None
+    target: OwnFolder,
+    manifest: Manifest,
+    mappings: pa.Table,
+    mapped: list[MappedProgram],
+    unseen: list[MappedProgram],
+    held: HeldPrograms | None,
 ) -> list[str]:
     """Save the programs and libraries that were sampled and no path leads to here: of containers, and deleted ones.
 
     Args:
         target: with the other tables.
         manifest: of the recording.
-        mappings: its mappings.
+        mappings, mapped: its mappings.
         unseen: those of them whose path may mean something else here.
         held: programs whose processes may have ended.
 
@@ -165,7 +174,10 @@ def _save_files(
     attributed = attribute_stacks(samples, stacks, CodeFiles(mappings), AddressSpaces(mappings, processes))
     sampled = {(file.path, file.build_id) for file in attributed.mapped_files}
     # Where SPE sampled is not known before its records are decoded.
-    return save_files(target, [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled], held)
+    wanted = [each for each in unseen if manifest.spe or (each.path, each.build_id) in sampled]
+    claimed = {each.build_id for each in wanted}
+    seen = {each for each in mapped if each.build_id in claimed}.difference(unseen)
+    return save_files(target, wanted, held, seen)
 
 
 @contextlib.contextmanager
@@ -174,8 +186,6 @@ def tables_of(folder: Path, manifest: Manifest) -> Iterator[tuple[Path, Manifest
     if manifest.state is State.COMPLETE:
         yield folder, manifest
         return
-    if not (folder / SPOOL_FOLDER).is_dir():
-        raise TdprofError(f"{folder} has neither its tables nor a spool: nothing of the recording is left")
     with tempfile.TemporaryDirectory(prefix="tdprof-") as temporary:
         try:
             with OwnFolder.open(Path(temporary)) as target:

@@ -32,17 +32,12 @@ def open_symbolizer(
             kernel["name"].to_pylist(),
             [module or "" for module in kernel["module"].to_pylist()],
         ),
-        perf_map_dir=_no_link(tables / PERF_MAP_FOLDER),
-        vdso=tables / VDSO_FILE,
-        carried_files=_no_link(tables / FILES_FOLDER),
+        perf_map_dir=tables / PERF_MAP_FOLDER,
+        vdso=tables.resolve() / VDSO_FILE,
+        carried_files=tables / FILES_FOLDER,
         saved=SavedSymbols(carried) if carried is not None and not not_carried else None,
         cache=SymbolCache.default() if options.use_cache else None,
         debuginfod=Debuginfod.from_environment(progress=progress),
         progress=progress,
         unreadable=[*filter(None, [no_kernel, not_carried])],
     )
-
-
-def _no_link(folder: Path) -> Path | None:
-    """The folder, unless the capture's maker lets it lead elsewhere."""
-    return None if folder.is_symlink() else folder

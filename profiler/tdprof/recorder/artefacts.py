@@ -137,16 +137,29 @@ class MappedProgram(NamedTuple):
     length: int
 
 
-def save_files(folder: OwnFolder, mapped: Iterable[MappedProgram], held: HeldPrograms | None = None) -> list[str]:
+def save_files(
+    folder: OwnFolder,
+    mapped: Iterable[MappedProgram],
+    held: HeldPrograms | None = None,
+    seen: Iterable[MappedProgram] = (),
+) -> list[str]:
     """Copy programs and libraries that running processes map, or that are held, as far as their paths do not lead to
     them here, and as far as the processes themselves may read them.
+
+    Args:
+        folder: the capture.
+        mapped: by whom.
+        held: programs whose processes may have ended.
+        seen: what else is mapped. What has the build-id of such a file of root's or ours, under whatever path, is not
+            kept: a user's file that claims to be the C library would name its functions in all processes.
 
     Returns:
         What is not kept though it is there, a sentence each.
     """
     build_id_here = functools.cache(read_build_id)  # many processes map the same
     budget = Budget(_MOST_BYTES_OF_FILES, _LARGEST_FILE)
-    kept, notes = set[str](), list[str]()
+    kept = {file.build_id for file in seen if _is_ours(file.path) and build_id_here(file.path) == file.build_id}
+    notes = list[str]()
     for program in mapped:
         if not program.build_id or program.build_id in kept or build_id_here(program.path) == program.build_id:
             continue
@@ -164,6 +177,13 @@ def save_files(folder: OwnFolder, mapped: Iterable[MappedProgram], held: HeldPro
         except OSError as error:
             notes.append(f"{program.path} is not kept for when its container has ended: {error.strerror}")
     return sorted(set(notes))
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        return os.stat(path).st_uid in (0, os.geteuid())
+    except OSError:
+        return False
 
 
 def _open_program(process: HeldProcess, program: MappedProgram) -> FileBytes:

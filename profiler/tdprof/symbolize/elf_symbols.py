@@ -79,7 +79,7 @@ class ElfSymbols:
         self._debug = DebugFile(elf, path) if has_debug_info(elf) else find_debug_file(elf, path, dirs)
         self._shared = find_shared_file(self._debug, dirs) if self._debug else None
         self._cache = cache if elf.build_id and dwarf.is_available() else None
-        self._source = describe_source(self._debug, self._shared)
+        self._source = describe_source(DebugFile(elf, path), self._debug, self._shared)
         damage = ""
         known = self._cache.load(elf.build_id, self._source) if self._cache and self._debug else None
         if known:
@@ -225,13 +225,17 @@ class ElfSymbols:
         return result.index
 
 
-def describe_source(debug: DebugFile | None, shared: DebugFile | None) -> str:
-    """Which debug data is used, so that what the cache has of another (or of a newer one) is not taken for it."""
+def describe_source(program: DebugFile, debug: DebugFile | None, shared: DebugFile | None) -> str:
+    """What is read, so that what the cache has of other files, or of older ones, is not taken for it.
+
+    The program counts where its debug data lies elsewhere, too: anybody can give a file of his the build-id of another,
+    and symbols of his choice.
+    """
     parts = []
-    for file in filter(None, (debug, shared)):
+    for file in filter(None, (program, debug, shared)):
         status = file.path.stat()
         parts.append(f"{file.path.absolute()} {status.st_size} {status.st_mtime_ns}")
-    return "\n".join(parts)
+    return "\n".join(dict.fromkeys(parts))
 
 
 def _choose_table(

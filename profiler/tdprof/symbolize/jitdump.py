@@ -3,6 +3,7 @@
 Format: tools/perf/Documentation/jitdump-specification.txt in the Linux sources.
 """
 
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.linux.file_bytes import open_own
+from tdprof.linux.file_bytes import open_inside
 from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable, pack_names, paint_ranges, read_name
 
@@ -52,7 +53,7 @@ class _Function:
 def read_jitdump(folder: Path, pid: int) -> RunTimeCode | None:
     """The dump of a process in a folder, or None if it has none that can be read."""
     try:
-        with open_own(folder / f"jit-{pid}.dump") as file:
+        with os.fdopen(open_inside(folder, f"jit-{pid}.dump"), "rb") as file:
             return parse_jitdump(file.read())
     except (OSError, ValueError):
         return None

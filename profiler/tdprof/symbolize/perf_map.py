@@ -3,12 +3,13 @@
 Format: tools/perf/Documentation/jit-interface.txt in the Linux sources: one ``START SIZE name`` per line, hex.
 """
 
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 
-from tdprof.linux.file_bytes import open_own
+from tdprof.linux.file_bytes import open_inside
 from tdprof.symbolize.symbol_table import SymbolTable, paint_ranges
 
 _LINE = re.compile(rb"^(?:0x)?([0-9a-fA-F]{1,16}) (?:0x)?([0-9a-fA-F]{1,16}) ([^\r\n]+)", re.MULTILINE)
@@ -28,7 +29,7 @@ def parse_perf_map(text: bytes) -> SymbolTable:
 def read_perf_map(folder: Path, pid: int) -> SymbolTable | None:
     """The map of a process in a folder of maps, or None if it has none that can be read."""
     try:
-        with open_own(folder / f"perf-{pid}.map") as file:
+        with os.fdopen(open_inside(folder, f"perf-{pid}.map"), "rb") as file:
             return parse_perf_map(file.read())
     except OSError:
         return None

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf
+from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf, open_elf_inside
+from tdprof.linux.file_bytes import inner_folder
 from tdprof.model.addresses import DELETED, FileKind, Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.symbolize.cache import SymbolCache
@@ -166,9 +167,10 @@ class Symbolizer:
     @cached_property
     def _pids_with_code(self) -> frozenset[int]:
         """The processes that left a map or a dump of their run-time code."""
-        if self._perf_map_dir is None or not self._perf_map_dir.is_dir():
+        if self._perf_map_dir is None:
             return frozenset()
-        found = (_RUN_TIME_CODE.fullmatch(name) for name in os.listdir(self._perf_map_dir))
+        with inner_folder(self._perf_map_dir) as folder:
+            found = [_RUN_TIME_CODE.fullmatch(name) for name in os.listdir(folder)] if folder else []
         return frozenset(int(match[1] or match[2]) for match in found if match)
 
     def _read_run_time_code(self, pid: int) -> "RunTimeCode | None":
@@ -203,7 +205,7 @@ class Symbolizer:
         reason, detail = Unknown.NO_FILE, ""
         for path in self._places(file):
             try:
-                elf = open_elf(path, follows_link=not self.is_carried(path))
+                elf = open_elf_inside(path.parent, path.name) if self.is_carried(path) else open_elf(path)
             except OSError:
                 continue
             except ElfError as error:
@@ -235,7 +237,8 @@ class Symbolizer:
         if not self._symfs:
             roots.append(PERF_STORE.expanduser())
         kept = [place for root in roots for place in programs_by_build_id(root, file.build_id)]
-        return [*carried, under(self._symfs, path), *kept]
+        # A capture carries what no path led to. Who had a file with the build-id of another's recorded has no say here.
+        return [under(self._symfs, path), *carried, *kept]
 
 
 def _is_recorded_one(elf: Elf, file: MappedFile) -> bool:

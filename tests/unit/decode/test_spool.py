@@ -28,7 +28,9 @@ def decode(folder: Path, stacks: bytes, rows: bytes, **changes: object) -> Decod
     events = fields.pop("events", [EventInfo("cpu-clock", Unit.NANOSECONDS)])
     manifest = Manifest(HOST, [], [], False, events, Rung.BPF_SOFTWARE, "", 0, 0, 0, **fields)
     with table_writer(folder) as writer:
-        return write_tables(folder, manifest, writer, [RecordLayout(0), RecordLayout(0)], lambda *_: walk_to_registers)
+        return write_tables(
+            folder / "spool", manifest, writer, [RecordLayout(0), RecordLayout(0)], lambda *_: walk_to_registers
+        )
 
 
 def walk_to_registers(pid: U32, time_ns: U64, copies: Copies) -> Walked:

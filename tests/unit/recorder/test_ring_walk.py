@@ -112,7 +112,7 @@ def test_copies_become_chains_and_the_rest_stays(tmp_path: Path) -> None:
     events = [EventInfo("cpu-clock", Unit.NANOSECONDS)]
     manifest = Manifest(HOST, [], [], False, events, Rung.RING_BUFFER, "", 0, 0, 0, Losses())
     with table_writer(tmp_path) as writer:
-        decoded = write_tables(tmp_path, manifest, writer, [LAYOUT, SIDE_BAND], lambda *_: only_pid)
+        decoded = write_tables(tmp_path / "spool", manifest, writer, [LAYOUT, SIDE_BAND], lambda *_: only_pid)
     assert (decoded.samples, decoded.losses, decoded.kernel_addresses.tolist()) == (3, Losses(), [2**63 + 5])
     stacks = {stack["stack"]: stack for stack in pq.ParquetFile(tmp_path / "stacks.parquet").read().to_pylist()}
     first, second, third = read_table(tmp_path, "samples").to_pylist()

@@ -1,6 +1,7 @@
 """SPE data in a capture: the raw AUX bytes in its ``spe`` folder, and the table that says whose they are."""
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
@@ -10,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tdprof.capture.manifest import Manifest, SpeEventInfo, SpeInfo, State
-from tdprof.capture.schema import SPE_SPANS, table_file
+from tdprof.capture.schema import SPE_SPANS
 from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
-from tdprof.capture.tables import COPY_AGAIN, TableWriter, read_side_table, read_table
+from tdprof.capture.tables import COPY_AGAIN, TableWriter, has_table, read_side_table, read_table
 from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.decode.perf.layout import NOT_RECORDED
@@ -20,7 +21,7 @@ from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput
 from tdprof.decode.spe.switches import Switches, switches_of_table, switches_table
 from tdprof.errors import TdprofError
-from tdprof.linux.file_bytes import open_own
+from tdprof.linux.file_bytes import inner_folder, open_inside
 from tdprof.linux.own_folder import OwnFolder
 
 # Copied before they are written: to write(2) what is gone of a mapped file is no signal, but a wrong address.
@@ -73,8 +74,9 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
             f"the recording of {folder} was interrupted before it made the table of its SPE records",
             hint=f"tdprof archive {folder} makes it",
         )
-    if not (folder / SPE_FOLDER).is_dir():
-        raise TdprofError(f"cannot read {folder / SPE_FOLDER}: it is missing", hint=COPY_AGAIN)
+    with inner_folder(folder / SPE_FOLDER) as spe:
+        if spe is None:
+            raise TdprofError(f"cannot read {folder / SPE_FOLDER}: it is missing, or a link", hint=COPY_AGAIN)
     table = read_table(folder, "spe_spans")
     flags = table["flags"].to_numpy()
     losses = AuxLosses(
@@ -82,15 +84,14 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
         partial=int(((flags & PARTIAL) != 0).sum()),
         collided=int(((flags & COLLISION) != 0).sum()),
     )
-    has_table = (folder / table_file("switches")).exists()
-    switches = switches_of_table(read_table(folder, "switches")) if has_table else {}
+    switches = switches_of_table(read_table(folder, "switches")) if has_table(folder, "switches") else {}
     conversion = conversion_of(manifest.spe.clock_pairs)
     owned = _cpus_of_owners(folder, manifest, table, switches, conversion)
     files = MappedFiles()
     with files.checked():
         spans = []
         for cpu, buffer, rows in _runs(table, owned):
-            data = _mapped(folder / SPE_FOLDER / aux_file(cpu, buffer), files)
+            data = _mapped(folder / SPE_FOLDER, aux_file(cpu, buffer), files)
             read_to = 0
             for tid, wanted, end in rows:
                 # Spans lie side by side; what damage lays over others is read once.
@@ -169,10 +170,10 @@ def _runs(table: pa.Table, owned: Set[int]) -> Iterator[tuple[int, int, list[tup
         yield *current, pieces
 
 
-def _mapped(path: Path, files: MappedFiles) -> memoryview:
+def _mapped(folder: Path, name: str, files: MappedFiles) -> memoryview:
     try:
-        with open_own(path) as file:
-            return memoryview(files.add(file, str(path)))
+        with os.fdopen(open_inside(folder, name), "rb") as file:
+            return memoryview(files.add(file, str(folder / name)))
     except OSError:  # not there: the spans of it count as cut
         return memoryview(b"")
 

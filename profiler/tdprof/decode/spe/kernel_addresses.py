@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
 from pathlib import Path
 
 import numpy as np
 
 from arm_spe import ColumnMemory, RecordDecoder
-from tdprof.decode.spe.spans import SpeInput, open_raw
+from tdprof.decode.spe.spans import SpeInput, open_raw_file
+from tdprof.linux.file_bytes import inner_folder, open_own
 from tdprof.model.arrays import U64
 
 _KERNEL = np.uint64(1 << 63)
@@ -29,10 +30,11 @@ def kernel_addresses(source: SpeInput) -> U64:
     return np.unique(np.concatenate(found))
 
 
-def kernel_addresses_of_files(paths: Iterable[Path]) -> U64:
-    """The same of files of AUX bytes, which may hold more than whole records."""
+def kernel_addresses_of_folder(folder: Path) -> U64:
+    """The same of a capture's files of AUX bytes, which may hold more than whole records."""
     found = [np.zeros(0, np.uint64)]
-    for path in paths:
-        with open_raw(path) as source:
-            found.append(kernel_addresses(source))
+    with inner_folder(folder) as inner:
+        for path in inner.glob("*.aux") if inner else ():
+            with contextlib.suppress(OSError), open_own(path) as file, open_raw_file(file, path.name) as source:
+                found.append(kernel_addresses(source))
     return np.unique(np.concatenate(found))

@@ -98,14 +98,20 @@ def open_raw(path: str | Path, *, cpu: int | None = None, midr: int | None = Non
             file = os.fdopen(open_regular(path), "rb")
     except OSError as error:
         raise TdprofError(f"cannot read {path}: {error.strerror}") from error
-    with file:
-        files = MappedFiles()
-        try:
-            data = memoryview(files.add(file, str(path)))
-        except OSError as error:
-            raise TdprofError(f"cannot read {path}: {error.strerror}") from error
-        with files.checked():
-            yield SpeInput([AuxSpan(data, cpu=cpu, midr=midr)] if data else [], files=files)
+    with file, open_raw_file(file, str(path), cpu=cpu, midr=midr) as source:
+        yield source
+
+
+@contextlib.contextmanager
+def open_raw_file(file: IO[bytes], name: str, *, cpu: int | None = None, midr: int | None = None) -> Iterator[SpeInput]:
+    """The same of an open file; ``name`` is for people."""
+    files = MappedFiles()
+    try:
+        data = memoryview(files.add(file, name))
+    except OSError as error:
+        raise TdprofError(f"cannot read {name}: {error.strerror}") from error
+    with files.checked():
+        yield SpeInput([AuxSpan(data, cpu=cpu, midr=midr)] if data else [], files=files)
 
 
 @contextlib.contextmanager

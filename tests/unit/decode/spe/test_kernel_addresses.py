@@ -7,7 +7,7 @@ from builders import spe
 from builders.perf_data import AUXTRACE_INFO, Event, PerfDataWriter
 from builders.perf_records import RecordLayout
 from tdprof.capture.tables import read_table
-from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_files
+from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_folder
 from tdprof.model.choices import By
 from tdprof.pipeline.import_perf import import_perf_data
 from tdprof.pipeline.opened import OpenCapture
@@ -40,10 +40,10 @@ def stream(*addresses: int) -> bytes:
 
 def test_addresses_are_distinct_over_files_and_batches(tmp_path: Path) -> None:
     many = [BASE + 4 * (number % 700) for number in range(40_000)]
-    (tmp_path / "a").write_bytes(stream(0x1000, *many))
-    (tmp_path / "b").write_bytes(stream(BASE, BASE + 0x9000)[:-1])  # the last one is cut
-    (tmp_path / "c").write_bytes(b"")
-    found = kernel_addresses_of_files(tmp_path / name for name in "abc")
+    (tmp_path / "a.aux").write_bytes(stream(0x1000, *many))
+    (tmp_path / "b.aux").write_bytes(stream(BASE, BASE + 0x9000)[:-1])  # the last one is cut
+    (tmp_path / "c.aux").write_bytes(b"")
+    found = kernel_addresses_of_folder(tmp_path)
     assert found.tolist() == [BASE + 4 * number for number in range(700)]
 
 
