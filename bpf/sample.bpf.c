@@ -51,10 +51,12 @@ BPF_F_TABLE("array", __u32, struct sample_mapping, mappings, 1, BPF_F_MMAPABLE);
 BPF_TABLE("hash", __u32, struct address_space, spaces, 1);
 BPF_RINGBUF_OUTPUT(missing, 1);
 
-/* Threads of the processes that are recorded, by the address that the kernel keeps each at. */
+/* Threads of the processes that are recorded, by the address that the kernel keeps each at: an enum followed. */
 BPF_TABLE("hash", __u64, __u32, followed, 1);
 /* Threads that user space has named, by number: an enum follow. */
 BPF_TABLE("hash", __u32, __u32, named, 1);
+/* By event: the periods of samples of threads that end, from when on the kernel counts no more for them. */
+BPF_TABLE("percpu_array", __u32, __u64, ending, 1);
 
 static __always_inline int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *first_row)
 {
@@ -278,25 +280,24 @@ static __always_inline int current_thread(__u32 *pid, __u32 *tid)
 }
 
 /* Events of whole CPUs are taken of some processes and all that they start; of this thread? */
-static __always_inline int is_followed(void)
+static __always_inline __u32 is_followed(void)
 {
 	__u64 task = bpf_get_current_task();
+	__u32 *state = followed.lookup(&task);
 	__u32 pid, tid;
 
-	if (followed.lookup(&task))
-		return 1;
+	if (state)
+		return *state;
 	if (current_thread(&pid, &tid))
-		return 0;
+		return FOLLOWED_NOT;
 	__u32 *from = named.lookup(&tid);
 
-	return from && *from == FOLLOW_NOW;
+	return from && *from == FOLLOW_NOW ? FOLLOWED_ALIVE : FOLLOWED_NOT;
 }
 
-static __always_inline void follow(__u64 task)
+static __always_inline void follow(__u64 task, __u32 state)
 {
-	__u32 one = 1;
-
-	if (followed.update(&task, &one))
+	if (followed.update(&task, &state))
 		count(COUNTER_THREADS_NOT_FOLLOWED);
 }
 
@@ -304,7 +305,7 @@ static __always_inline void follow(__u64 task)
 int follow_new(struct bpf_raw_tracepoint_args *ctx)
 {
 	if (is_followed())
-		follow(ctx->args[0]);
+		follow(ctx->args[0], FOLLOWED_ALIVE);
 	return 0;
 }
 
@@ -318,26 +319,24 @@ int follow_exec(struct bpf_raw_tracepoint_args *ctx)
 	__u32 *from = named.lookup(&tid);
 
 	if (from && *from == FOLLOW_FROM_EXEC) {
-		follow(bpf_get_current_task());
+		follow(bpf_get_current_task(), FOLLOWED_ALIVE);
 		named.delete(&tid);
 	}
 	return 0;
 }
 
-/* A thread ends, and its number will be another's; what the kernel still does for it is its own. */
+/*
+ * A thread ends, and its number will be another's; what the kernel still does for it is its own. Its events are taken off
+ * it next (Linux 6.16, perf_event_exit_task before exit_mm; earlier ones count exit_mm and take the tracepoint after it).
+ */
 int follow_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	__u32 pid, tid;
 
-	if (current_thread(&pid, &tid))
-		return 0;
-	__u32 *from = named.lookup(&tid);
-
-	if (!from)
-		return 0;
-	if (*from == FOLLOW_NOW)
-		follow(bpf_get_current_task());
-	named.delete(&tid);
+	if (is_followed())
+		follow(bpf_get_current_task(), FOLLOWED_ENDING);
+	if (!current_thread(&pid, &tid))
+		named.delete(&tid);
 	return 0;
 }
 
@@ -360,8 +359,16 @@ int sample(struct bpf_perf_event_data *ctx)
 
 	if (!event || !walk || !is_filtered)
 		return 0;
-	if (*is_filtered && !is_followed())
-		return 0;
+	if (*is_filtered) {
+		__u32 number = *event & ~WITH_KERNEL;
+		__u32 state = is_followed();
+		__u64 *sum = ending.lookup(&number);
+
+		if (state == FOLLOWED_NOT)
+			return 0;
+		if (state == FOLLOWED_ENDING && sum)
+			*sum += ctx->sample_period;
+	}
 	struct sample_key *key = &walk->key;
 
 	count(COUNTER_SAMPLES);

@@ -125,4 +125,11 @@ enum follow {
 	FOLLOW_FROM_EXEC
 };
 
+/* What is known of a thread. */
+enum followed {
+	FOLLOWED_NOT,
+	FOLLOWED_ALIVE,
+	FOLLOWED_ENDING		/* the kernel counts no more for it, and works on */
+};
+
 #endif

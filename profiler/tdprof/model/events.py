@@ -21,7 +21,8 @@ class EventInfo:
         unit: what one unit of weight is.
         period: events per sample asked for, or 0 in frequency mode.
         frequency_hz: samples per second asked for, or 0 in period mode.
-        total: exact count from ``read()``, over all tasks and CPUs; None if it could not be read.
+        total: exact count from ``read()``, over all tasks and CPUs; None if it could not be read. Where events of CPUs
+            are sampled, what threads do while they end is in it as it was sampled: the kernel counts nothing of that.
         enabled_ns, running_ns: multiplexing times that go with ``total``; None with it.
     """
 

@@ -151,13 +151,14 @@ class Run:
             except OSError as error:
                 failure = self._write_failure(error)
         exit_status = self.workload.wait() if self.workload else None
+        ending = (self.sampler.ending_weights() if self.sampler else []) or [0] * len(totals)
         self.manifest = replace(
             self.manifest,
             events=[
-                replace(info, total=count.value, enabled_ns=count.enabled_ns, running_ns=count.running_ns)
+                replace(info, total=count.value + uncounted, enabled_ns=count.enabled_ns, running_ns=count.running_ns)
                 if count
                 else info
-                for info, count in zip(self.manifest.events, totals, strict=True)
+                for info, count, uncounted in zip(self.manifest.events, totals, ending, strict=True)
             ],
             losses=replace(
                 self.manifest.losses,

@@ -155,7 +155,7 @@ class BpfLoad:
         sizes["copies"] = self._sizes.copies_bytes
         sizes |= {"missing": _QUESTIONS_BYTES} | self._sizes.arrays.entries()
         if self._sizes.named_threads:
-            sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED}
+            sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED, "ending": len(self._with_kernel)}
         types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
         programs = _with_settings(found, _settings(self._call_graph), self._with_kernel)
         began = time.monotonic()
@@ -242,6 +242,7 @@ class BpfSampler:
         self._maps = maps
         self._sizes = sizes
         self._counters = bpf_maps.PerCpuCounters(maps["counters"], len(COUNTERS))
+        self._ending = bpf_maps.PerCpuCounters(maps["ending"], events if sizes.named_threads else 0)
         self._reader = bpf_maps.BatchReader(KEY_BYTES, VALUE_BYTES)
         self._use_b = 0
         self._samples_drained = 0
@@ -349,6 +350,13 @@ class BpfSampler:
     def counters(self) -> dict[str, int]:
         """What the programs counted so far, by the names in ``COUNTERS``."""
         return dict(zip(COUNTERS, self._counters.read(), strict=True))
+
+    def ending_weights(self) -> list[int]:
+        """For each event what the samples of ending threads stand for, where a filter of tasks knows them; else none.
+
+        The kernel takes a thread's events off it before it takes its memory apart, so it counts nothing of that.
+        """
+        return self._ending.read()
 
     def is_filling(self) -> bool:
         """Whether a drain is due before its time: half of the rows or of a ring may be taken."""
