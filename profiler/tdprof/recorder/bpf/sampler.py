@@ -352,10 +352,7 @@ class BpfSampler:
         return dict(zip(COUNTERS, self._counters.read(), strict=True))
 
     def ending_weights(self) -> list[int]:
-        """For each event what the samples of ending threads stand for, where a filter of tasks knows them; else none.
-
-        The kernel takes a thread's events off it before it takes its memory apart, so it counts nothing of that.
-        """
+        """For each event what samples of ending threads stand for, of which the kernel counts none; [] unfiltered."""
         return self._ending.read()
 
     def is_filling(self) -> bool:
