@@ -39,7 +39,8 @@ BPF_TABLE("array", __u32, __u32, active, ACTIVE);
 BPF_TABLE("percpu_array", __u32, __u32, overflowed, 1);
 BPF_TABLE("prog", __u32, __u32, steps, STEPS);
 BPF_RINGBUF_OUTPUT(stacks, 1);
-BPF_TABLE("percpu_array", __u32, struct stack_copy, copy_scratch, 1);
+/* One for each CPU; too large for a map that is the kernel's own of each CPU. */
+BPF_TABLE("array", __u32, struct stack_copy, copy_scratch, 1);
 BPF_RINGBUF_OUTPUT(copies, 1);
 
 /* What user space fills, through its own view of these pages: how to unwind, and which file is mapped where. */
@@ -439,7 +440,8 @@ int copy(struct bpf_perf_event_data *ctx)
 {
 	__u32 zero = 0, which = ACTIVE_COPY;
 	struct walk *walk = walks.lookup(&zero);
-	struct stack_copy *copy = copy_scratch.lookup(&zero);
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct stack_copy *copy = copy_scratch.lookup(&cpu);
 	__u32 *is_copied = active.lookup(&which);
 
 	if (!walk || !copy || !is_copied)
@@ -448,7 +450,7 @@ int copy(struct bpf_perf_event_data *ctx)
 
 	if (*is_copied && space && space->copies_left && begin_walk(ctx, walk) == WALK_BEGUN) {
 		space->copies_left -= 1;
-		copy->identity = mix(mix(bpf_ktime_get_ns(), walk->key.tid), bpf_get_smp_processor_id()) | 1;
+		copy->identity = mix(mix(bpf_ktime_get_ns(), walk->key.tid), cpu) | 1;
 		copy->time_ns = bpf_ktime_get_ns();
 		copy->pid = walk->key.pid;
 		copy_registers(copy, &walk->state);

@@ -41,8 +41,8 @@ struct stack_record {
 	__u64 address[MAX_STACK_DEPTH];
 };
 
-/* Of a user stack that is copied; what a walk reads lies near its beginning. */
-#define MOST_COPIED_BYTES 16384
+/* Of a user stack that is copied: as perf at most; what ends before that is copied to its end. */
+#define MOST_COPIED_BYTES 65536
 #define COPIED_REGISTERS 17
 
 /*

@@ -13,7 +13,7 @@ enum {
 	OLD_STACK_HEADER = 16,	/* until stacks said how they ended: u64 hash, u32 depth, u32 is_kernel */
 	MAX_DEPTH = 255,
 	COPY_HEADER = 24 + 8 * BPF_COPY_REGISTERS, /* struct stack_copy before its stack: identity, time, u32 pid, u32 reserved */
-	MAX_COPY = 16384,
+	MAX_COPY = 65536,
 };
 
 #define EXPORT __attribute__((visibility("default")))

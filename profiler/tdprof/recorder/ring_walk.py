@@ -13,7 +13,7 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.native.library import load_native
 from tdprof.native.ring_walk import MOST_REGISTERS, RingSpace, RingWalk
 from tdprof.native.ring_walk import Mapping as RingMapping
-from tdprof.recorder.bpf.unwind_arrays import COPIES_AFTER_NOTHING_NEW, MOST_COPIES, Extent
+from tdprof.recorder.bpf.unwind_arrays import MOST_COPIES, Extent, copies_after_nothing_new
 from tdprof.recorder.call_graph import MOST_STACK_BYTES, CallGraph
 from tdprof.recorder.targets import Rate
 
@@ -117,11 +117,11 @@ class RingWalker:
         space.copies_left, space.is_asked = MOST_COPIES, 0
         return True
 
-    def answer(self, pid: int) -> None:
-        """Let it be asked for again."""
+    def answer(self, pid: int, *, is_waiting: bool) -> None:
+        """Let it be asked for again; ``is_waiting``: a table may be on its way."""
         if pid in self._index:
             space = self._spaces[self._index[pid]]
-            space.copies_left, space.is_asked = COPIES_AFTER_NOTHING_NEW, 0
+            space.copies_left, space.is_asked = copies_after_nothing_new(is_waiting=is_waiting), 0
 
     def has(self, pid: int) -> bool:
         """Whether mappings of the process are known."""

@@ -35,6 +35,7 @@ TURNS_INTERVAL_NS = 200_000_000
 MAX_CLOCK_PAIRS = 64
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
 TICK_MS = 100  # how often a table that fills too fast is noticed
+COPYING_TICK_MS = 20  # the same while stacks are copied, of which 64 of the deepest fill the ring
 
 
 def idle_groups(topdown: TopdownInfo | None, totals: Sequence[Count | None]) -> Iterator[str]:
@@ -203,6 +204,8 @@ class Run:
                         self.attached.set_periods(self.control.correct(list(self.attached.counts())))
                         next_check = time.monotonic_ns() + self.control.next_check_ns()
                     timeout_ms = min(timeout_ms, (next_check - time.monotonic_ns()) / 1e6)
+                if self.sampler and self.sampler.is_copying:
+                    timeout_ms = min(timeout_ms, COPYING_TICK_MS)
                 ready = set()
                 for fd, mask in poller.poll(timeout_ms):
                     ready.add(fd)

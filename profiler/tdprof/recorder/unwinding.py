@@ -76,8 +76,8 @@ class Walker(Protocol):
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
         """Say what a process has mapped from now on (sorted, without overlap); False if there is no room for it."""
 
-    def answer(self, pid: int) -> None:
-        """Let it ask again about a process of which nothing new was found."""
+    def answer(self, pid: int, *, is_waiting: bool) -> None:
+        """Let it ask again about a process of which nothing new was found, though a table may be on its way."""
 
     def has(self, pid: int) -> bool:
         """Whether it knows mappings of a process; it forgets them at exec."""
@@ -190,7 +190,7 @@ class Unwinding:
         for pid in [pid for pid, when in self._unanswered.items() if when <= now]:
             del self._unanswered[pid]
             if (_PROC / str(pid)).exists():
-                self._walker.answer(pid)
+                self._walker.answer(pid, is_waiting=any(pid in pids for pids in self._waiting.values()))
             else:
                 self._forget(pid)
         if self._batch and self._batch.stuck_at <= now:

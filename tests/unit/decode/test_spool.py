@@ -53,7 +53,7 @@ def walk_to_registers(pid: U32, time_ns: U64, copies: Copies) -> Walked:
 def test_copied_stacks_are_walked_and_stand_under_their_identity(tmp_path: Path) -> None:
     copies = b"".join(
         stack_copy(identity, 40, 7, range(identity, identity + 17), bytes([identity]) * size, flags=flags)
-        for identity, size, flags in ((3, 16384, 0), (5, 1, 0), (6, 8, BUSY), (7, 8, DISCARD), (9, 0, 0))
+        for identity, size, flags in ((3, 65536, 0), (5, 1, 0), (6, 8, BUSY), (7, 8, DISCARD), (9, 0, 0))
     )
     (tmp_path / "spool").mkdir()
     (tmp_path / "spool" / "copies.bpf").write_bytes(copies + b"cut")

@@ -23,7 +23,7 @@ from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.model.stack_ends import StackEnd
 from tdprof.native.library import load_native
-from tdprof.recorder.bpf.unwind_arrays import COPIES_AFTER_NOTHING_NEW, Extent
+from tdprof.recorder.bpf.unwind_arrays import Extent, copies_after_nothing_new
 from tdprof.recorder.call_graph import MOST_STACK_BYTES, CallGraph
 from tdprof.recorder.chain_source import COPIED_STACK, RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.ring_walk import RingWalker, can_walk, copied_bytes
@@ -142,13 +142,15 @@ def test_who_is_not_known_is_asked_for_once_and_then_walked() -> None:
 
 
 @pytest.mark.parametrize("extents", [[], [Extent(CODE, 0x1000, 0, StackEnd.NO_TABLE)]])
-def test_of_one_process_so_many_are_kept(extents: list[Extent]) -> None:
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_of_one_process_so_many_are_kept(extents: list[Extent], is_waiting: bool) -> None:
     walker = RingWalker()
     walker.publish(PID, extents)
-    walker.answer(PID)
-    data = sample() * (COPIES_AFTER_NOTHING_NEW + 2)
+    walker.answer(PID, is_waiting=is_waiting)
+    kept = copies_after_nothing_new(is_waiting=is_waiting)
+    data = sample() * (kept + 2)
     out = walked(walker, data)
-    assert out.startswith(sample() * COPIES_AFTER_NOTHING_NEW)
+    assert out.startswith(sample() * kept)
     assert len(sample()) < len(data) - len(out) < 2 * len(sample())
     assert next(walker.notes()).startswith("2 stacks")
 

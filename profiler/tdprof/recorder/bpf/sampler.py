@@ -60,7 +60,7 @@ STEPS = ("sample", "walk", "copy", "store")
 # Programs of other types than perf events', and where the kernel runs them.
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
 _QUESTIONS_BYTES = 64 << 10
-MOST_STACK_BYTES = 16 << 10  # MOST_COPIED_BYTES of bpf/sample.h
+_COPY_BYTES = 16 << 10  # of most stacks; the deepest take 64 KiB
 # The verifier goes through six times as many instructions of the walk as of all else.
 _WALK_TAKES_TIMES = 6
 # Copies of all of a recording; they are gone once it is finished.
@@ -152,7 +152,7 @@ class BpfLoad:
 
     def _sampler(self, found: BpfObject) -> "BpfSampler":
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
-        sizes["copies"] = self._sizes.copies_bytes
+        sizes |= {"copies": self._sizes.copies_bytes, "copy_scratch": bpf_maps.possible_cpus()}
         sizes |= {"missing": _QUESTIONS_BYTES} | self._sizes.arrays.entries()
         if self._sizes.named_threads:
             sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED, "ending": len(self._with_kernel)}
@@ -293,7 +293,7 @@ class BpfSampler:
     def can_begin(self, samples_per_second: float) -> bool:
         """Whether all stacks can be copied until the kernel has accepted the program that walks them."""
         expected_s = self._load_s * _WALK_TAKES_TIMES
-        return self._walk_load is None or samples_per_second * expected_s * MOST_STACK_BYTES < self._sizes.copies_bytes
+        return self._walk_load is None or samples_per_second * expected_s * _COPY_BYTES < self._sizes.copies_bytes
 
     def await_walk(self) -> None:
         """Wait until stacks are walked by tables, if they will be; else `notes` says why not."""
@@ -346,6 +346,11 @@ class BpfSampler:
     def questions_fd(self) -> int:
         """Becomes readable when the programs ask for mappings."""
         return self._maps["missing"]
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether stacks are being copied: their ring may soon be full."""
+        return self._copies.pending > 0
 
     def counters(self) -> dict[str, int]:
         """What the programs counted so far, by the names in ``COUNTERS``."""

@@ -31,7 +31,12 @@ MOST_TABLE_BYTES = 128 << 20
 _GRACE_S = 0.5
 # Stacks of a process that the programs copy for want of a table or mapping: what MOST_COPIES of bpf/sample.h says, and
 # where nothing new was found a few, since then there may never be any.
-MOST_COPIES, COPIES_AFTER_NOTHING_NEW = 1024, 8
+MOST_COPIES, _COPIES_AFTER_NOTHING_NEW = 1024, 8
+
+
+def copies_after_nothing_new(*, is_waiting: bool) -> int:
+    """Stacks of a process to copy until it is looked at again; ``is_waiting``: a table of it may be on its way."""
+    return MOST_COPIES if is_waiting else _COPIES_AFTER_NOTHING_NEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +246,11 @@ class UnwindArrays:
         self._of_process[pid] = first, len(extents)
         return True
 
-    def answer(self, pid: int) -> None:
+    def answer(self, pid: int, *, is_waiting: bool) -> None:
         """Let the programs ask again about a process of which nothing new was found."""
         first, count = self._of_process.get(pid, (0, 0))
         with contextlib.suppress(OSError):
-            self._update(pid, first, count, copies_left=COPIES_AFTER_NOTHING_NEW)
+            self._update(pid, first, count, copies_left=copies_after_nothing_new(is_waiting=is_waiting))
 
     def has(self, pid: int) -> bool:
         """Whether the programs know mappings of a process; they forget it at exec."""
