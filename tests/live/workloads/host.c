@@ -10,20 +10,10 @@ KEEP uint64_t host_work(uint64_t iterations)
 	return SPIN(iterations);
 }
 
-static uint64_t work(uint64_t (*function)(uint64_t), double seconds)
-{
-	double end = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) + seconds;
-	uint64_t sum = 0;
-
-	while (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) < end)
-		sum += function(100000);
-	return sum;
-}
-
 int main(int argc, char **argv)
 {
 	double seconds = argc > 2 ? atof(argv[2]) : 0.5;
-	uint64_t sum = work(host_work, seconds);
+	uint64_t sum = work_in(host_work, seconds);
 	void *library = dlopen(argv[1], RTLD_NOW);
 
 	if (!library) {
@@ -32,5 +22,5 @@ int main(int argc, char **argv)
 	}
 	uint64_t (*function)(uint64_t) = (uint64_t (*)(uint64_t))dlsym(library, "plugin_work");
 
-	return sum + work(function, seconds) == 42;
+	return sum + work_in(function, seconds) == 42;
 }

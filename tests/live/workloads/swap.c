@@ -13,16 +13,6 @@ KEEP uint64_t host_work(uint64_t iterations)
 	return SPIN(iterations);
 }
 
-static uint64_t work(uint64_t (*function)(uint64_t), double seconds)
-{
-	double end = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) + seconds;
-	uint64_t sum = 0;
-
-	while (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) < end)
-		sum += function(100000);
-	return sum;
-}
-
 static void *load(const char *path, const char *name, uint64_t (**function)(uint64_t))
 {
 	void *library = dlopen(path, RTLD_NOW);
@@ -42,13 +32,13 @@ int main(int argc, char **argv)
 	void *library = load(argv[1], "plugin_work", &function);
 
 	first = (uint64_t)function;
-	sum = work(function, seconds);
+	sum = work_in(function, seconds);
 	dlclose(library);
 	load(argv[2], "other_work", &function);
 	if (first != (uint64_t)function) {
 		fprintf(stderr, "the second library is not where the first was\n");
 		return 1;
 	}
-	sum += work(function, seconds);
-	return sum + work(host_work, 2 * seconds) == 42;
+	sum += work_in(function, seconds);
+	return sum + work_in(host_work, 2 * seconds) == 42;
 }

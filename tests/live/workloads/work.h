@@ -43,4 +43,15 @@ static inline double cpu_seconds(clockid_t clock)
 	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Calls a function until the process has worked so long; returns the sum of what it returned. */
+static inline uint64_t work_in(uint64_t (*function)(uint64_t), double seconds)
+{
+	double end = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) + seconds;
+	uint64_t sum = 0;
+
+	while (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) < end)
+		sum += function(100000);
+	return sum;
+}
+
 #endif
