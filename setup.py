@@ -1,5 +1,6 @@
 """The two plain-C libraries and the BPF programs; everything else about the package stands in pyproject.toml."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,12 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 CFLAGS = ["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
+# Without a compiler the program is slower. Who has one says so, and is told when a library does not compile.
+IS_OPTIONAL = os.environ.get("TDPROF_NATIVE") != "required"
 
 
 def plain_c(name: str, folder: str) -> Extension:
-    """An optional shared library without Python.h, loaded with ctypes by one binding module."""
+    """A shared library without Python.h, loaded with ctypes by one binding module."""
     sources = sorted(str(p) for p in Path(folder).glob("*.c"))
     depends = sorted(str(p) for place in (folder, "bpf") for p in Path(place).glob("*.h"))
     return Extension(
@@ -21,7 +24,7 @@ def plain_c(name: str, folder: str) -> Extension:
         include_dirs=[folder, "bpf"],  # the formats that the BPF programs and the native code share
         extra_compile_args=CFLAGS,
         extra_link_args=["-lpthread"],
-        optional=True,
+        optional=IS_OPTIONAL,
         py_limited_api=True,
     )
 
