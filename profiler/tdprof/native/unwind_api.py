@@ -95,6 +95,75 @@ class _Input(ctypes.Structure):
     )
 
 
+class Samples(ctypes.Structure):
+    """``struct unwind_samples``."""
+
+    _fields_ = (
+        ("registers", ctypes.c_void_p),
+        ("space", ctypes.c_void_p),
+        ("stack_start", ctypes.c_void_p),
+        ("stack_bytes", ctypes.c_void_p),
+        ("stack", ctypes.c_void_p),
+        ("stack_total", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("is_leaf_known", ctypes.c_uint32),
+        ("machine", ctypes.c_uint16),
+        ("most_frames", ctypes.c_uint16),
+    )
+
+
+class World(ctypes.Structure):
+    """``struct unwind_world``."""
+
+    _fields_ = (
+        ("first_mapping", ctypes.c_void_p),
+        ("mappings", ctypes.c_void_p),
+        ("tables", ctypes.c_void_p),
+        ("spaces", ctypes.c_uint32),
+        ("table_count", ctypes.c_uint32),
+    )
+
+
+class Stacks(ctypes.Structure):
+    """``struct unwind_stacks``."""
+
+    _fields_ = (
+        ("addresses", ctypes.c_void_p),
+        ("capacity", ctypes.c_uint64),
+        ("depth", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("methods", ctypes.c_void_p),
+        ("guessed_from", ctypes.c_void_p),
+    )
+
+
+class Session(ctypes.Structure):
+    """``struct unwind_session``."""
+
+    _fields_ = (
+        ("rules", ctypes.c_void_p),
+        ("rule_slots", ctypes.c_void_p),
+        ("buckets", ctypes.c_void_p),
+        ("rows", ctypes.c_void_p),
+        ("rule_count", ctypes.c_uint32),
+        ("bucket_count", ctypes.c_uint32),
+        ("row_count", ctypes.c_uint32),
+        ("bucket_capacity", ctypes.c_uint32),
+        ("row_capacity", ctypes.c_uint32),
+    )
+
+
+class Extent(ctypes.Structure):
+    """``struct unwind_extent``."""
+
+    _fields_ = (
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("bucket", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """Bytes of a file's section, uncompressed, and its ELF address."""

@@ -8,21 +8,22 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from tdprof.native.unwind_api import library
+from tdprof.native import unwind_api
 
 EM_AARCH64 = 183
 MOST_FRAMES = 255
 # A sample's registers: x86-64 by DWARF number (rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip); aarch64 x29 x30 sp pc.
 X86_64_WORDS, AARCH64_WORDS = 17, 4
 
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+U16 = npt.NDArray[np.uint16]
+U8 = npt.NDArray[np.uint8]
+
 
 def words_of(machine: int) -> int:
     """Registers of a sample, by ``e_machine``."""
     return AARCH64_WORDS if machine == EM_AARCH64 else X86_64_WORDS
-
-
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
 
 
 class MappingKind(IntEnum):
@@ -37,48 +38,6 @@ class MappingKind(IntEnum):
 MAPPING = np.dtype(
     [("start", "<u8"), ("end", "<u8"), ("file_offset", "<u8"), ("table", "<u4"), ("kind", "<u4")], align=True
 )
-
-
-class Samples(ctypes.Structure):
-    """``struct unwind_samples``."""
-
-    _fields_ = (
-        ("registers", ctypes.c_void_p),
-        ("space", ctypes.c_void_p),
-        ("stack_start", ctypes.c_void_p),
-        ("stack_bytes", ctypes.c_void_p),
-        ("stack", ctypes.c_void_p),
-        ("stack_total", ctypes.c_uint64),
-        ("count", ctypes.c_uint64),
-        ("is_leaf_known", ctypes.c_uint32),
-        ("machine", ctypes.c_uint16),
-        ("most_frames", ctypes.c_uint16),
-    )
-
-
-class Spaces(ctypes.Structure):
-    """``struct unwind_world``."""
-
-    _fields_ = (
-        ("first_mapping", ctypes.c_void_p),
-        ("mappings", ctypes.c_void_p),
-        ("tables", ctypes.c_void_p),
-        ("spaces", ctypes.c_uint32),
-        ("table_count", ctypes.c_uint32),
-    )
-
-
-class Stacks(ctypes.Structure):
-    """``struct unwind_stacks``."""
-
-    _fields_ = (
-        ("addresses", ctypes.c_void_p),
-        ("capacity", ctypes.c_uint64),
-        ("depth", ctypes.c_void_p),
-        ("end", ctypes.c_void_p),
-        ("methods", ctypes.c_void_p),
-        ("guessed_from", ctypes.c_void_p),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +72,7 @@ class CopiedStacks:
     space: U32
     stack_start: U64
     stack_bytes: U32
-    stack: npt.NDArray[np.uint8]
+    stack: U8
     is_leaf_known: bool = True
 
 
@@ -132,9 +91,9 @@ class Walked:
 
     addresses: U64
     depth: U32
-    end: npt.NDArray[np.uint8]
-    methods: npt.NDArray[np.uint16]
-    guessed_from: npt.NDArray[np.uint16]
+    end: U8
+    methods: U16
+    guessed_from: U16
 
 
 def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRAMES) -> Walked:
@@ -156,7 +115,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
     first = np.cumsum([0, *(len(space) for space in world.spaces)], dtype=np.uint32)
     mappings = np.concatenate([*world.spaces, np.empty(0, MAPPING)]).astype(MAPPING)
     tables = (ctypes.c_char_p * max(len(world.tables), 1))(*world.tables)
-    spaces = Spaces(
+    spaces = unwind_api.World(
         first.ctypes.data, mappings.ctypes.data, ctypes.addressof(tables), len(world.spaces), len(world.tables)
     )
     depth, end = np.zeros(count, np.uint32), np.zeros(count, np.uint8)
@@ -165,7 +124,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
     addresses: list[U64] = []
     done = 0
     while done < count:
-        given = Samples(
+        given = unwind_api.Samples(
             columns[0][done:].ctypes.data,
             columns[1][done:].ctypes.data,
             columns[2][done:].ctypes.data,
@@ -177,7 +136,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
             samples.machine,
             most_frames,
         )
-        out = Stacks(
+        out = unwind_api.Stacks(
             chunk.ctypes.data,
             len(chunk),
             depth[done:].ctypes.data,
@@ -185,7 +144,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
             methods[done:].ctypes.data,
             guessed_from[done:].ctypes.data,
         )
-        walked = library().tdprof_unwind_walk(ctypes.byref(given), ctypes.byref(spaces), ctypes.byref(out))
+        walked = unwind_api.library().tdprof_unwind_walk(ctypes.byref(given), ctypes.byref(spaces), ctypes.byref(out))
         addresses.append(chunk[: int(depth[done : done + walked].sum())].copy())
         done += walked
     return Walked(np.concatenate([*addresses, np.empty(0, np.uint64)]), depth, end, methods, guessed_from)

@@ -128,3 +128,9 @@ def test_mirrors_are_found() -> None:
     assert {"perf_decoder", "stack_places", "stack_merge", "folded_rows", "bpf_stacks_result", "spe_tally"} <= {
         *MIRRORS
     }
+
+
+@pytest.mark.parametrize("struct", MIRRORS)
+def test_what_mirrors_the_library_stands_in_one_folder(struct: str) -> None:
+    if "profiler/native" in header_of(struct):
+        assert MIRRORS[struct].__module__.startswith("tdprof.native.")

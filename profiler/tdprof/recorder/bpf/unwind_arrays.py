@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from tdprof.native.library import load_native
+from tdprof.native import unwind_api
 from tdprof.recorder.bpf import maps as bpf_map
 from tdprof.recorder.ring import BpfRing
 
@@ -78,42 +78,10 @@ class Extent(NamedTuple):
     file_offset: int = 0
 
 
-class _Session(ctypes.Structure):
-    """``struct unwind_session``."""
-
-    _fields_ = (
-        ("rules", ctypes.c_void_p),
-        ("rule_slots", ctypes.c_void_p),
-        ("buckets", ctypes.c_void_p),
-        ("rows", ctypes.c_void_p),
-        ("rule_count", ctypes.c_uint32),
-        ("bucket_count", ctypes.c_uint32),
-        ("row_count", ctypes.c_uint32),
-        ("bucket_capacity", ctypes.c_uint32),
-        ("row_capacity", ctypes.c_uint32),
-    )
-
-
-class _Extent(ctypes.Structure):
-    """``struct unwind_extent``."""
-
-    _fields_ = (
-        ("start", ctypes.c_uint64),
-        ("end", ctypes.c_uint64),
-        ("bucket", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
-    )
-
-
 def covered(table: bytes, start: int, end: int, file_offset: int) -> tuple[int, int, int] | None:
     """The part of a mapping that a table covers: (first address, end, bucket counted from the table's first)."""
-    library = load_native()
-    assert library is not None
-    function = library.tdprof_unwind_extent
-    function.argtypes = [ctypes.c_char_p, *[ctypes.c_uint64] * 3, ctypes.c_void_p]
-    function.restype = ctypes.c_int
-    found = _Extent()
-    if function(table, start, end, file_offset, ctypes.addressof(found)):
+    found = unwind_api.Extent()
+    if unwind_api.library().tdprof_unwind_extent(table, start, end, file_offset, ctypes.byref(found)):
         return None
     return found.start, found.end, found.bucket
 
@@ -145,7 +113,7 @@ class UnwindArrays:
         self._sizes = sizes
         self._enlarge = enlarge
         self._rule_slots = (ctypes.c_uint32 * (2 * _MOST_RULES))()
-        self._session = _Session(
+        self._session = unwind_api.Session(
             rule_slots=ctypes.addressof(self._rule_slots),
             bucket_capacity=sizes.bucket_pages * PAGE_BYTES // 4,
             row_capacity=sizes.row_pages * PAGE_BYTES // 4,
@@ -198,11 +166,7 @@ class UnwindArrays:
                     new[:] = old[:]
 
     def _append(self, table: bytes) -> int | None:
-        library = load_native()
-        assert library is not None
-        function = library.tdprof_unwind_place
-        function.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        function.restype = ctypes.c_int
+        place = unwind_api.library().tdprof_unwind_place
         first = ctypes.c_uint32()
         # Mapped only meanwhile: what is mapped counts as memory of this process.
         with (
@@ -210,7 +174,7 @@ class UnwindArrays:
             self._mapped("unwind_buckets", self._sizes.bucket_pages) as self._session.buckets,
             self._mapped("unwind_rows", self._sizes.row_pages) as self._session.rows,
         ):
-            failed = function(ctypes.addressof(self._session), table, ctypes.addressof(first))
+            failed = place(ctypes.byref(self._session), table, ctypes.byref(first))
         return None if failed else first.value
 
     @contextlib.contextmanager
