@@ -1,9 +1,10 @@
 """What the perf tool itself reads from a perf.data file: the raw samples of ``perf script -D``."""
 
 import re
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
+
+from builders.perf_tool import run_perf
 
 _SAMPLE = re.compile(
     r"^(?:(?P<cpu>-?\d+) )?(?P<time>\d+) 0x[0-9a-f]+ \[0x[0-9a-f]+\]: PERF_RECORD_SAMPLE\(IP, 0x(?P<misc>[0-9a-f]+)\): "
@@ -35,18 +36,10 @@ def _without_end(chain: list[int]) -> tuple[int, ...]:
 
 def raw_samples(path: Path) -> list[RawSample]:
     """All samples, sorted."""
-    result = subprocess.run(
-        ["perf", "script", "-D", "-i", "-"]
-        if path.name.startswith("pipe")
-        else ["perf", "script", "-D", "-i", str(path)],
-        stdin=path.open("rb") if path.is_file() else subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    is_pipe = path.name.startswith("pipe")
+    result = run_perf("script", "-D", "-i", "-" if is_pipe else path, input=path.read_bytes() if is_pipe else b"")
     samples: list[tuple[re.Match[str], list[int]]] = []
-    for line in result.stdout.splitlines():
+    for line in result.stdout.decode(errors="replace").splitlines():
         if match := _SAMPLE.match(line):
             samples.append((match, []))
         elif samples and (match := _FRAME.match(line)):

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 NO_PERF = "no perf that works is installed"
 
@@ -17,12 +18,24 @@ def find_perf() -> str | None:
     return path if works else None
 
 
+def run_perf(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[Any]:
+    """As ``subprocess.run`` of perf, and again where it ended itself: that of Debian 12 does so now and then ("stack
+    smashing detected"), whatever it records or reads.
+    """
+    for _ in range(9):
+        result = subprocess.run(["perf", *words], capture_output=True, check=False, timeout=300, **options)
+        if result.returncode >= 0:
+            break
+    return result
+
+
 def perf_shares(path: Path, key: str) -> Counter[str]:
     """Sum of the periods by ``comm``, ``dso`` or ``cgroup``, as perf report has it."""
-    command = f"perf report --stdio --no-children -g none --percent-limit 0 -F period,{key} -w 20,64 -t ; -i".split()
-    output = subprocess.run([*command, str(path)], capture_output=True, text=True, check=True).stdout
+    command = f"report --stdio --no-children -g none --percent-limit 0 -F period,{key} -w 20,64 -t ; -i".split()
+    result = run_perf(*command, path, text=True)
+    assert result.returncode == 0, result.stderr
     shares: Counter[str] = Counter()
-    for line in output.splitlines():
+    for line in result.stdout.splitlines():
         if line.strip() and not line.startswith("#"):
             period, name = line.split(";")
             shares[name.strip()] += int(period)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.perf_tool import run_perf
 from tdprof.model.annotation import Annotation
 from tdprof.pipeline.annotate.function import annotate
 from tdprof.pipeline.annotate.source_files import SourceFiles
@@ -64,8 +65,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("annotate")
     (folder / "program.cc").write_text(_SOURCE)
     subprocess.run(["g++", "-O2", "-g", "-o", "program", "program.cc"], cwd=folder, check=True)
-    command = ["perf", "record", "-q", "-F", "1999", "-o", "perf.data", "--", "./program"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=60)
+    result = run_perf("record", "-q", "-F", "1999", "-o", "perf.data", "--", "./program", cwd=folder)
     if result.returncode:
         pytest.skip(f"perf record: {result.stderr.decode().strip().splitlines()[-1:]}")
     import_perf_data(str(folder / "perf.data"), folder / "capture")
@@ -74,8 +74,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def perf_counts(folder: Path, symbol: str) -> Counter[int]:
     """Samples by address, as perf has them."""
-    command = ["perf", "annotate", "--stdio", "-n", "-i", "perf.data", "-s", symbol]
-    output = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
+    output = run_perf("annotate", "--stdio", "-n", "-i", "perf.data", "-s", symbol, cwd=folder, text=True).stdout
     return Counter({int(address, 16): int(samples) for samples, address in _INSTRUCTION.findall(output)})
 
 

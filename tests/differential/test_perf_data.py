@@ -9,7 +9,7 @@ import pytest
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Sample
 from builders.perf_script import RawSample, raw_samples
-from builders.perf_tool import NO_PERF, find_perf
+from builders.perf_tool import NO_PERF, find_perf, run_perf
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.layout import NO_CHAIN, RecordLayout
 from tdprof.decode.perf.reads import ReadDeltas
@@ -44,8 +44,7 @@ OPTIONS = {
 
 
 def perf_record(options: str, output: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
-    command = ["perf", "record", "-q", *options.split(), "-o", output, "--", *_WORK]
-    return subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=60)
+    return run_perf("record", "-q", *options.split(), "-o", output, "--", *_WORK, cwd=folder)
 
 
 def our_samples(path: Path) -> list[RawSample]:
@@ -97,8 +96,8 @@ def test_group_reads_become_the_samples_that_perf_makes_of_them(tmp_path: Path) 
     result = perf_record("-e {cpu-clock,page-faults,context-switches}:S -F 999", "perf.data", tmp_path)
     if result.returncode:
         pytest.skip(f"perf record :S: {result.stderr.decode().strip().splitlines()[-1:]}")
-    fields = ["perf", "script", "--ns", "-F", "time,period,event", "-i", "perf.data"]
-    shown = subprocess.run(fields, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    fields = ["--ns", "-F", "time,period,event"]
+    shown = run_perf("script", *fields, "-i", "perf.data", cwd=tmp_path, text=True).stdout
     theirs = sorted(tuple(line.replace(":", " ").split()) for line in shown.splitlines() if line.strip())
     ours = []
     with PerfData(tmp_path / "perf.data") as data:

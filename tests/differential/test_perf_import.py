@@ -1,13 +1,12 @@
 """An imported capture's numbers against ``perf report`` on the same file: exact, not within an error."""
 
-import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from builders.opened import profile_of
-from builders.perf_tool import NO_PERF, find_perf, perf_shares
+from builders.perf_tool import NO_PERF, find_perf, perf_shares, run_perf
 from tdprof.model.profile import Profile
 from tdprof.pipeline.import_perf import import_perf_data
 
@@ -42,8 +41,8 @@ def by_file(profile: Profile) -> Counter[str]:
 
 @pytest.mark.parametrize("options", ["-g", "-a -g", "-z -g", "--buildid-mmap"])
 def test_shares_are_those_of_perf_report(tmp_path: Path, options: str) -> None:
-    command = ["perf", "record", "-q", "-F", "1999", *options.split(), "-o", "perf.data", "--", "sh", "-c", _WORK]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    command = ["-F", "1999", *options.split(), "-o", "perf.data", "--", "sh", "-c", _WORK]
+    result = run_perf("record", "-q", *command, cwd=tmp_path)
     if result.returncode:
         pytest.skip(f"perf record {options}: {result.stderr.decode().strip().splitlines()[-1:]}")
     import_perf_data(str(tmp_path / "perf.data"), tmp_path / "capture")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from builders.perf_tool import NO_PERF, find_perf
+from builders.perf_tool import NO_PERF, find_perf, run_perf
 from tdprof.cli.spe import command
 
 ROOT = Path(__file__).parents[2]
@@ -29,9 +29,9 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def perf(*args: object) -> str:
-    return subprocess.run(
-        ["perf", *map(str, args)], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ).stdout
+    result = run_perf(*map(str, args), text=True)
+    assert result.returncode == 0, result.stderr
+    return str(result.stdout)
 
 
 def tdprof(*args: object) -> str:

@@ -19,7 +19,7 @@ PROGRAMS = {
     "perl": ["perl", "-e", "while (1) { my %h = map { $_ => 1 } (1..999); my @s = sort { $a <=> $b } keys %h; }"],
     "bash": ["bash", "-c", "while :; do x=$((x+1)); y=${x//1/2}; done"],
     "openssl": ["openssl", "speed", "-seconds", "60", "rsa2048"],
-    "xz": ["sh", "-c", "exec xz -T2 -9 -c /dev/zero"],
+    "xz": ["sh", "-c", "exec xz -T2 --lzma2=preset=9,dict=1MiB -c /dev/zero"],
     "awk": ["awk", 'BEGIN { while (1) { s = ""; for (i = 0; i < 999; i++) s = s i; gsub(/1/, "2", s) } }'],
 }
 
