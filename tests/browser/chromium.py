@@ -24,6 +24,6 @@ def drive(script: str, *arguments: str | Path) -> Any:
     """What a script prints as JSON; it is given Chromium and the folder for screenshots first."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     command = ["node", HERE / script, str(CHROMIUM), SCREENSHOTS, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)

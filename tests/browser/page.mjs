@@ -21,6 +21,7 @@ const seen = { errors: [] };
 
 async function open(name, { hash = "", ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 1000 }, ...options });
+  context.setDefaultTimeout(120_000); // a machine may be busy with other work
   const page = await context.newPage();
   const address = pathToFileURL(path.join(pages, name)).href;
   page.on("pageerror", (error) => seen.errors.push(`${name}: ${error.stack}`));
@@ -37,7 +38,7 @@ async function open(name, { hash = "", ...options } = {}) {
 
 // What is shown follows the address by two frames.
 async function ready(page) {
-  await page.locator("html[data-ready]").waitFor({ timeout: 20_000 });
+  await page.locator("html[data-ready]").waitFor();
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))));
 }
 

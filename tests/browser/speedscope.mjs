@@ -25,6 +25,7 @@ const browser = await chromium.launch({
 const errors = [];
 try {
   const page = await browser.newPage({ viewport: { width: 1200, height: 700 } });
+  page.setDefaultTimeout(120_000); // a machine may be busy with other work
   page.on("pageerror", (error) => errors.push(String(error)));
   page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
   page.on("request", (request) => {
