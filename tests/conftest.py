@@ -29,6 +29,8 @@ def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("DEBUGINFOD_URLS", raising=False)
         patch.delenv("COLUMNS", raising=False)
+        # An installed tdprof is compiled; without this each of a thousand starts would do it again.
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         before = signal.signal(
             signal.SIGINT, signal.default_int_handler
         )  # ignored where the tests are a background job
