@@ -89,8 +89,7 @@ _TREE = ("methodologies", "topdown_methodology", "decision_tree")
             _set(
                 "product_configuration",
                 "tdprof",
-                "caveats",
-                to=[{"events": [], "text": "", "origin": "", "if_absent": 1}],
+                to={"caveats": [{"events": [], "text": "", "origin": "", "if_absent": 1}]},
             ),
             "product_configuration.tdprof.caveats[0]: 'if_absent' is neither true nor false",
         ),
