@@ -32,7 +32,7 @@ from tdprof.recorder.workload import Workload
 DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
 # Where groups take turns, what one did not see is judged by how unlike each other its moments were.
 TURNS_INTERVAL_NS = 200_000_000
-MAX_CLOCK_PAIRS = 64
+MAX_CLOCK_PAIRS = 512
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
 TICK_MS = 100  # how often a table that fills too fast is noticed
 COPYING_TICK_MS = 20  # the same while stacks are copied, of which 64 of the deepest fill the ring

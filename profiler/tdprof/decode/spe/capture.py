@@ -17,6 +17,7 @@ from tdprof.capture.tables import COPY_AGAIN, TableWriter, has_table, read_side_
 from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.decode.perf.layout import NOT_RECORDED
+from tdprof.decode.spe.clock import Clock, clock_of, time_ns
 from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput
 from tdprof.decode.spe.switches import Switches, switches_of_table, switches_table
@@ -27,7 +28,6 @@ from tdprof.linux.own_folder import OwnFolder
 # Copied before they are written: to write(2) what is gone of a mapped file is no signal, but a wrong address.
 _COPIED_BYTES = 1 << 20
 _GAP_BYTES = 8  # SPE padding between stored spans: none continues in the next
-_TIME_SHIFT = 24  # of the conversions made here: 2^-24 of a nanosecond a tick is far below any clock's drift
 
 
 def aux_file(cpu: int, buffer: int) -> str:
@@ -35,26 +35,13 @@ def aux_file(cpu: int, buffer: int) -> str:
     return AUX_FILE.format(cpu=cpu, number=buffer) if cpu != NOT_RECORDED else f"task.{buffer}.aux"
 
 
-def conversion_of(clock_pairs: list[list[int]]) -> TimeConversion | None:
-    """The straight line through the first and the last (counter, ns) pair; None if they do not give one."""
-    if len(clock_pairs) < 2 or any(len(pair) != 2 for pair in clock_pairs):
-        return None
-    (first_ticks, first_ns), (last_ticks, last_ns) = clock_pairs[0], clock_pairs[-1]
-    if last_ticks <= first_ticks or last_ns <= first_ns:
-        return None
-    mult = round((last_ns - first_ns << _TIME_SHIFT) / (last_ticks - first_ticks))
-    return TimeConversion(_TIME_SHIFT, mult, (first_ns - (first_ticks * mult >> _TIME_SHIFT)) % 2**64)
-
-
-def pairs_of(conversion: TimeConversion | None) -> list[list[int]]:
+def pairs_of(clock: Clock | None) -> list[list[int]]:
     """Two pairs that say what a perf.data file's conversion says; none without one."""
-    if conversion is None:
+    if clock is None:
         return []
-    ticks = (conversion.time_cycles, conversion.time_cycles + (1 << 40))
-    return [
-        [count, ((count * conversion.time_mult >> conversion.time_shift) + conversion.time_zero) % 2**64]
-        for count in ticks
-    ]
+    start = clock.time_cycles if isinstance(clock, TimeConversion) else int(clock.ticks[0])
+    ticks = np.array([start, start + (1 << 40)], np.uint64)
+    return [list(pair) for pair in zip(ticks.tolist(), time_ns(ticks, clock).tolist(), strict=True)]
 
 
 @contextlib.contextmanager
@@ -85,7 +72,7 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
         collided=int(((flags & COLLISION) != 0).sum()),
     )
     switches = switches_of_table(read_table(folder, "switches")) if has_table(folder, "switches") else {}
-    conversion = conversion_of(manifest.spe.clock_pairs)
+    conversion = clock_of(manifest.spe.clock_pairs)
     owned = _cpus_of_owners(folder, manifest, table, switches, conversion)
     files = MappedFiles()
     with files.checked():
@@ -117,7 +104,7 @@ def _cpus_of_owners(
     manifest: Manifest,
     spans: pa.Table,
     switches: Mapping[int, Switches],
-    conversion: TimeConversion | None,
+    conversion: Clock | None,
 ) -> Set[int]:
     """CPUs of which each span's records are of the thread that ran when the span ended.
 

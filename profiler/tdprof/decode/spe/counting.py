@@ -13,9 +13,9 @@ from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
 from arm_spe.groups import GroupTable
 from arm_spe.native import NotCompiledError, need_native
 from arm_spe.tally import Key, Place, Rules, Tallied, Tally, operation_lanes
+from tdprof.decode.spe.clock import time_ns
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules
 from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
-from tdprof.decode.spe.table import time_ns
 from tdprof.errors import TdprofError
 from tdprof.model.arrays import U64
 from tdprof.model.spe import NO_TID

@@ -15,9 +15,10 @@ from typing import IO
 import numpy as np
 
 from tdprof.decode.mapped_files import MappedFiles
-from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo, TimeConversion
+from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.layout import Table
+from tdprof.decode.spe.clock import Clock
 from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.switches import Switches, switch_rows, switches_of
 from tdprof.errors import TdprofError
@@ -67,7 +68,7 @@ class SpeInput:
     """
 
     spans: Sequence[AuxSpan]
-    time_conversion: TimeConversion | None = None
+    time_conversion: Clock | None = None
     losses: AuxLosses = field(default_factory=AuxLosses)
     switches: Mapping[int, Switches] = field(default_factory=dict)
     files: MappedFiles = field(default_factory=MappedFiles)

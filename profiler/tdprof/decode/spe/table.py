@@ -12,11 +12,10 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
 from arm_spe.arrow import record_schema, to_arrow
-from tdprof.decode.perf.auxtrace import TimeConversion
+from tdprof.decode.spe.clock import Clock, time_ns
 from tdprof.decode.spe.data_sources import encoding_of, source_codes, sources
 from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
 
@@ -36,18 +35,7 @@ def spe_schema() -> pa.Schema:
     )
 
 
-def time_ns(ticks: NDArray[np.uint64], conversion: TimeConversion) -> NDArray[np.uint64]:
-    """Timer ticks as nanoseconds of perf's clock, modulo 2^64 (linux/perf_event.h, `struct perf_event_mmap_page`)."""
-    shift, mult = np.uint64(conversion.time_shift), np.uint64(conversion.time_mult)
-    if conversion.is_short:
-        start = np.uint64(conversion.time_cycles)
-        ticks = start + (ticks - start & np.uint64(conversion.time_mask))
-    low = ticks & (np.uint64(1) << shift) - np.uint64(1)
-    converted: NDArray[np.uint64] = np.uint64(conversion.time_zero) + (ticks >> shift) * mult + (low * mult >> shift)
-    return converted
-
-
-def span_table(batch: RecordBatch, span: AuxSpan, conversion: TimeConversion | None) -> pa.RecordBatch:
+def span_table(batch: RecordBatch, span: AuxSpan, conversion: Clock | None) -> pa.RecordBatch:
     """One decoded batch of a span as a record batch of `spe_schema`."""
     rows = len(batch)
     records = to_arrow(batch)

@@ -14,9 +14,9 @@ from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, SpeEventInfo, SpeInfo, State
 from tdprof.capture.schema import PROCESSES, SPE_SPANS, SWITCHES
-from tdprof.decode.spe.capture import conversion_of, open_spe, pairs_of, store_spe
+from tdprof.decode.spe.capture import open_spe, pairs_of, store_spe
+from tdprof.decode.spe.clock import clock_of, time_ns
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
-from tdprof.decode.spe.table import time_ns
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.pipeline.spe_report import weight_of
@@ -131,19 +131,50 @@ def test_what_is_stored_comes_back_piece_by_piece(tmp_path: Path) -> None:
 )
 def test_clock_pairs_give_the_time_between(start: int, ticks: int, begin_ns: int, hertz: int, share: float) -> None:
     end_ns = begin_ns + ticks * 10**9 // hertz
-    conversion = conversion_of([[start, begin_ns], [start + ticks, end_ns]])
+    conversion = clock_of([[start, begin_ns], [start + ticks, end_ns]])
     assert conversion is not None
     at = int(ticks * share)
     found = int(time_ns(np.array([start + at], np.uint64), conversion)[0])
     # Rounding the slope to 2^-24 ns a tick, and the pairs' own rounding to a nanosecond.
     assert abs(found - (begin_ns + at * 10**9 // hertz)) <= 3 + ticks * 2**-24
-    again = conversion_of(pairs_of(conversion))
-    assert again is None or again.time_mult == conversion.time_mult
+    again = clock_of(pairs_of(conversion))
+    assert again is None or again.mult.tolist() == [conversion.mult[0]] * 3
+
+
+def test_a_clock_that_is_steered_is_followed() -> None:
+    """For ten minutes a clock is up to 40 millionths too fast or slow; it is read every second, within 80 ns."""
+    random = np.random.default_rng(3)
+    seconds = np.arange(601)
+    true_ns = 10**12 + 10**9 * seconds + np.cumsum(40e3 * np.sin(seconds / 60))
+    read_ns = true_ns + random.uniform(-80, 80, len(seconds))
+    readings = [[10**12 + 25_000_000 * at, int(ns)] for at, ns in enumerate(read_ns.tolist())]
+    clock = clock_of(readings)
+    assert clock
+    ticks = random.uniform(0, 600, 10_000)
+    found = time_ns((10**12 + 25e6 * ticks).astype(np.uint64), clock).astype(float)
+    assert np.abs(found - np.interp(ticks, seconds, true_ns)).max() < 200
+    line = clock_of([readings[0], readings[-1]])
+    assert line
+    straight = time_ns((10**12 + 25e6 * ticks).astype(np.uint64), line).astype(float)
+    assert np.abs(straight - np.interp(ticks, seconds, true_ns)).max() > 10**6
+
+
+def test_readings_that_run_backwards_are_left_out() -> None:
+    clock = clock_of([[100, 1000], [200, 2000], [150, 1500], [300, 1999], [400, 4000]])
+    assert clock
+    assert time_ns(np.array([50, 100, 150, 300, 400, 500], np.uint64), clock).tolist() == [
+        500,
+        1000,
+        1500,
+        3000,
+        4000,
+        5000,
+    ]
 
 
 @pytest.mark.parametrize("pairs", [[], [[1, 2]], [[5, 5], [5, 9]], [[5, 9], [7, 9]], [[1], [2]]])
 def test_pairs_that_say_nothing_give_no_time(pairs: list[list[int]]) -> None:
-    assert conversion_of(pairs) is None
+    assert clock_of(pairs) is None
 
 
 EVENT = SpeEventInfo("arm_spe_0", "arm_spe_0/ts_enable=0x1,jitter=0x1/", [0], {"ernd": 0})
