@@ -52,12 +52,12 @@ enum unwind_cfa {
 enum unwind_ra {
 	UNWIND_RA_CFA,	/* x86-64: in the word below the CFA */
 	UNWIND_RA_LR,	/* aarch64: still in LR; exact frames only */
-	UNWIND_RA_SLOT,	/* at CFA + fp, and FP is the caller's already */
+	UNWIND_RA_SLOT,	/* in the slot that `fp` says, and FP is the caller's already */
 	UNWIND_RA_REGISTER = 32, /* x86-64: + DWARF number; exact frames only (vfork) */
 	UNWIND_RA_NEAR = 192,	 /* + n, -64 <= n < 64: n words above the slot of FP; n = 1 is aarch64's frame record */
 };
 
-/* Special values of unwind_rule.fp. Else it is the distance of FP's slot from the CFA, a multiple of 8 … */
+/* Special values of unwind_rule.fp. Else it is the distance of the slot from the CFA, a multiple of 8 … */
 #define UNWIND_FP_SAME 0x7fff /* FP is the caller's already */
 /* … or, with one of these bits set, from FP itself (stack realignment) or SP (frames of aarch64 larger than 32 KiB). */
 #define UNWIND_FP_BY_FP 1
@@ -67,7 +67,7 @@ enum unwind_ra {
 struct unwind_rule {
 	__u8 cfa;	/* enum unwind_cfa */
 	__u8 ra;	/* enum unwind_ra */
-	__s16 fp;	/* slot of the saved FP, see above */
+	__s16 fp;	/* slot of the saved FP, or of the return address: see above */
 	__s32 offset;	/* of the CFA */
 };
 

@@ -209,6 +209,16 @@ UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_s
 	return 0;
 }
 
+/* All bits if one is set: to choose without a branch, each of which doubles what a verifier goes through. */
+UNWIND_INLINE __u64 unwind_mask(__u64 bits)
+{
+	__u64 mask = (bits | -bits) >> 63;
+
+	mask = -mask;
+	__asm__ volatile("" : "+r"(mask)); /* else the compiler makes a branch of it */
+	return mask;
+}
+
 /* Where FP and the return address are, by a rule that is no command and has set the CFA; not 0 is the end. */
 UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind_state *state,
 			       const struct unwind_rule *rule, struct unwind_places *places)
@@ -218,13 +228,17 @@ UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind
 
 	(void)memory; /* the host's says which machine this is */
 	places->pc_at = places->cfa - 8;
-	if (kind == UNWIND_RA_SLOT) {
-		places->pc_at = places->cfa + slot;
-	} else if (slot != UNWIND_FP_SAME) {
-		places->fp_at = (slot & UNWIND_FP_BY_FP ? state->fp : slot & UNWIND_FP_BY_SP ? state->sp : places->cfa) +
-				(slot & ~7LL);
+	if (slot != UNWIND_FP_SAME) {
+		__u64 base = places->cfa, by_fp = unwind_mask(slot & UNWIND_FP_BY_FP),
+		      by_sp = unwind_mask(slot & UNWIND_FP_BY_SP);
+		__u64 at = (base ^ ((base ^ state->fp) & by_fp) ^ ((base ^ state->sp) & by_sp)) + (slot & ~7LL);
+
+		if (kind == UNWIND_RA_SLOT)
+			places->pc_at = at;
+		else
+			places->fp_at = at;
 		if (kind >= UNWIND_RA_NEAR - 64)
-			places->pc_at = places->fp_at + ((__s64)kind - UNWIND_RA_NEAR) * 8;
+			places->pc_at = at + ((__s64)kind - UNWIND_RA_NEAR) * 8;
 	}
 	if (kind == UNWIND_RA_LR) {
 		if (!(state->flags & UNWIND_EXACT))

@@ -128,7 +128,7 @@ def differences(path: Path, machine: int, table: UnwindTable, section: str, tota
     addresses: list[int] = []
     expected: list[str] = []
     ends: list[tuple[int, int]] = []
-    for start, end, rows in readelf_rows(path, machine, section):
+    for start, end, rows in map(with_pushed, readelf_rows(path, machine, section)):
         ends.append((start, end))
         for address, text in rows:
             addresses.append(address)
@@ -209,6 +209,18 @@ def readelf_rows(path: Path, machine: int, section: str) -> Iterator[tuple[int, 
     if fde:
         yield with_initial(fde, initial.get(cie_id, ""), is_signal)
     process.wait()
+
+
+def with_pushed(fde: tuple[int, int, list[tuple[int, str]]]) -> tuple[int, int, list[tuple[int, str]]]:
+    """Rows of glibc's _dl_runtime_resolve on aarch64 as they should be: they leave out 16 bytes that the PLT pushed."""
+    start, end, rows = fde
+    if [text for _, text in rows[:2]] != ["sp+0 ra=lr", "sp+0 ra=cfa+8"]:
+        return fde
+    right = []
+    for address, text in rows:
+        offset = int(re.match(r"sp([+-]\d+)", text)[1]) + 16  # type: ignore[index]
+        right.append((address, f"sp{offset:+d} ra={'cfa-8' if text.endswith('cfa+8') and offset else 'lr'}"))
+    return start, end, right
 
 
 def with_initial(

@@ -147,9 +147,7 @@ static packed_rule go_rule(int32_t bytes, uint16_t machine)
 	if (bytes == 0)
 		return pack_rule(UNWIND_CFA_SP, UNWIND_RA_LR, UNWIND_FP_SAME, 0);
 	/* The return address lies at the frame's lower end. */
-	if (bytes > INT16_MAX)
-		return UNWIND_UNSUPPORTED;
-	return pack_rule(UNWIND_CFA_SP, UNWIND_RA_SLOT, (int16_t)-bytes, bytes);
+	return pack_rule(UNWIND_CFA_SP, UNWIND_RA_SLOT, UNWIND_FP_BY_SP, bytes);
 }
 
 bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)

@@ -44,6 +44,7 @@ struct run {
 	struct frame_row remembered[MOST_REMEMBERED];
 	unsigned depth;
 	uint64_t place, end; /* where the row begins to hold; where the function ends */
+	uint64_t pushed;     /* bytes between what the rows take for the CFA and the CFA */
 	struct unwind_table *table; /* NULL: a CIE, which has no places */
 };
 
@@ -57,30 +58,35 @@ static bool is_slot(int64_t offset)
 	return !(offset & 7) && offset >= INT16_MIN && offset < (UNWIND_FP_SAME & ~7);
 }
 
-/* Where FP is saved as a rule says it; false if it has no form. */
-static bool fp_slot(const struct frame_row *row, uint16_t machine, int16_t *slot)
+/* A slot as a rule says it: from the CFA or, where that is too far, from what the CFA is relative to; false if it has no
+ * form. */
+static bool make_slot(const struct frame_row *row, uint16_t machine, struct saved saved, int16_t *slot)
 {
-	struct saved fp = row->fp;
-	int64_t by_base = (int64_t)((uint64_t)fp.offset + (uint64_t)row->cfa_offset);
-	bool is_by_register = row->cfa == UNWIND_NONE;
+	int64_t by_base = (int64_t)((uint64_t)saved.offset + (uint64_t)row->cfa_offset);
 
-	*slot = UNWIND_FP_SAME;
-	if (fp.kind == SAVED_UNSPECIFIED || fp.kind == SAVED_SAME || fp.kind == SAVED_UNDEFINED)
-		return true;
-	if (fp.kind == SAVED_AT_CFA && !is_slot(fp.offset) && is_by_register) {
+	if (saved.kind == SAVED_AT_CFA && !is_slot(saved.offset) && row->cfa == UNWIND_NONE) {
 		if (row->cfa_register == SP_REGISTER(machine))
-			fp = (struct saved){ SAVED_AT_SP, by_base };
+			saved = (struct saved){ SAVED_AT_SP, by_base };
 		else if (row->cfa_register == FP_REGISTER(machine))
-			fp = (struct saved){ SAVED_AT_FP, by_base };
+			saved = (struct saved){ SAVED_AT_FP, by_base };
 	}
-	if (!is_slot(fp.offset))
+	if (saved.kind < SAVED_AT_CFA || saved.kind > SAVED_AT_SP || !is_slot(saved.offset))
 		return false;
-	*slot = (int16_t)fp.offset;
-	if (fp.kind == SAVED_AT_FP)
+	*slot = (int16_t)saved.offset;
+	if (saved.kind == SAVED_AT_FP)
 		*slot |= UNWIND_FP_BY_FP;
-	else if (fp.kind == SAVED_AT_SP)
+	else if (saved.kind == SAVED_AT_SP)
 		*slot |= UNWIND_FP_BY_SP;
-	return fp.kind <= SAVED_AT_SP;
+	return true;
+}
+
+/* Whether the return address is in LR: it was not saved, or what it was saved in has been popped. */
+static bool is_in_lr(const struct frame_row *row)
+{
+	if (row->ra.kind == SAVED_AT_CFA)
+		return row->cfa == UNWIND_NONE && row->cfa_register == SP_REGISTER(MACHINE_AARCH64) &&
+		       row->ra.offset < -row->cfa_offset;
+	return row->ra.kind == SAVED_SAME || row->ra.kind == SAVED_UNSPECIFIED;
 }
 
 static packed_rule make_rule(const struct frame_row *row, uint16_t machine)
@@ -88,35 +94,47 @@ static packed_rule make_rule(const struct frame_row *row, uint16_t machine)
 	bool is_by_register = row->cfa == UNWIND_NONE;
 	uint8_t cfa = is_by_register ? cfa_by_register(row->cfa_register, machine) : row->cfa, ra;
 	int64_t offset = is_by_register ? row->cfa_offset : row->expression_offset;
-	bool has_fp = row->fp.kind == SAVED_AT_CFA;
+	bool is_saved = row->fp.kind >= SAVED_AT_CFA;
 	int64_t distance;
-	int16_t fp;
+	int16_t slot = UNWIND_FP_SAME;
 
 	if (row->ra.kind == SAVED_UNDEFINED)
 		return UNWIND_STOP;
-	if (cfa == UNWIND_UNSUPPORTED || offset != (int32_t)offset || !fp_slot(row, machine, &fp) ||
-	    row->sp.kind > SAVED_SAME)
+	if (cfa == UNWIND_UNSUPPORTED || offset != (int32_t)offset || row->sp.kind > SAVED_SAME ||
+	    (is_saved && !make_slot(row, machine, row->fp, &slot)))
 		return UNWIND_UNSUPPORTED;
 	if (row->ra.kind == SAVED_AT_CFA && row->ra.offset == -8 && machine == MACHINE_X86_64) {
 		ra = UNWIND_RA_CFA;
-	} else if (row->ra.kind == SAVED_AT_CFA && fp == UNWIND_FP_SAME) {
-		if (row->ra.offset != (int16_t)row->ra.offset)
+	} else if (machine == MACHINE_AARCH64 && is_in_lr(row)) {
+		ra = UNWIND_RA_LR;
+	} else if (row->ra.kind == SAVED_AT_CFA && !is_saved) {
+		if (!make_slot(row, machine, row->ra, &slot))
 			return UNWIND_UNSUPPORTED;
 		ra = UNWIND_RA_SLOT;
-		fp = (int16_t)row->ra.offset;
-	} else if (row->ra.kind == SAVED_AT_CFA && has_fp) {
+	} else if (row->ra.kind == SAVED_AT_CFA && row->fp.kind == SAVED_AT_CFA) {
 		distance = row->ra.offset - row->fp.offset;
 		if (distance & 7 || distance < -64 * 8 || distance >= 64 * 8)
 			return UNWIND_UNSUPPORTED;
 		ra = (uint8_t)(UNWIND_RA_NEAR + distance / 8);
 	} else if (machine == MACHINE_X86_64 && row->ra.kind == SAVED_IN_REGISTER && (uint64_t)row->ra.offset < 16) {
 		ra = (uint8_t)(UNWIND_RA_REGISTER + row->ra.offset);
-	} else if (machine == MACHINE_AARCH64 && (row->ra.kind == SAVED_SAME || row->ra.kind == SAVED_UNSPECIFIED)) {
-		ra = UNWIND_RA_LR;
 	} else {
 		return UNWIND_UNSUPPORTED;
 	}
-	return pack_rule(cfa, ra, fp, (int32_t)offset);
+	return pack_rule(cfa, ra, slot, (int32_t)offset);
+}
+
+/* The rule of the row as it is now. */
+static packed_rule rule_here(const struct run *run)
+{
+	struct frame_row row = run->row;
+
+	row.cfa_offset = (int64_t)((uint64_t)row.cfa_offset + run->pushed);
+	if (row.ra.kind == SAVED_AT_CFA)
+		row.ra.offset = (int64_t)((uint64_t)row.ra.offset - run->pushed);
+	if (row.fp.kind == SAVED_AT_CFA)
+		row.fp.offset = (int64_t)((uint64_t)row.fp.offset - run->pushed);
+	return make_rule(&row, run->machine);
 }
 
 /* The row holds up to here. False if the place is behind the function's end or before the row. */
@@ -126,7 +144,7 @@ static bool advance(struct run *run, uint64_t to)
 		return false;
 	/* What a clipped function says of code behind its end is not needed, but no fault. */
 	if (to > run->place && run->place < run->end)
-		add_row(run->table, (place_t)run->place, make_rule(&run->row, run->machine));
+		add_row(run->table, (place_t)run->place, rule_here(run));
 	run->place = to;
 	return to <= UINT64_MAX >> 1;
 }
@@ -338,6 +356,23 @@ bool run_cie(const struct cie *cie, uint16_t machine, struct cursor program, str
 	return true;
 }
 
+/*
+ * glibc's _dl_runtime_resolve on aarch64 takes no account of the 16 bytes that the PLT pushed: its rows have the return
+ * address, which is one of them, above the CFA. Its first instructions say so.
+ */
+static uint64_t pushed_before(const struct run *run)
+{
+	struct cursor c = run->c;
+	uint8_t op = read_u8(&c);
+
+	if (op >> 6 == DW_CFA_advance_loc >> 6)
+		op = read_u8(&c);
+	if (run->machine != MACHINE_AARCH64 || op != DW_CFA_offset_extended_sf ||
+	    read_uleb(&c) != RA_REGISTER(MACHINE_AARCH64))
+		return 0;
+	return factored(run, read_sleb(&c)) >= 0 && !c.bad ? 16 : 0;
+}
+
 bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde *fde, uint16_t machine)
 {
 	struct run run;
@@ -358,9 +393,10 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 	run.place = fde->start;
 	run.end = fde->end;
 	run.table = table;
+	run.pushed = pushed_before(&run);
 	bool is_good = run_all(&run);
 
 	if (run.place < run.end)
-		add_row(table, (place_t)run.place, is_good ? make_rule(&run.row, machine) : (packed_rule)UNWIND_NONE);
+		add_row(table, (place_t)run.place, is_good ? rule_here(&run) : (packed_rule)UNWIND_NONE);
 	return is_good;
 }

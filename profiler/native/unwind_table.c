@@ -135,12 +135,13 @@ static bool fill_inferred(struct unwind_table *table, place_t end)
 	return is_read;
 }
 
-static void fill_unknown(struct unwind_table *table, place_t end)
+/* Up to a place; `is_end`: there is no code from there on. */
+static void fill_unknown(struct unwind_table *table, place_t end, bool is_end)
 {
 	const struct unwind_segment *segment = &table->segments[table->segment];
 	place_t first = segment_start(segment);
-	/* Padding goes on as what it follows; short code that begins or ends a segment (.init, .fini) does not. */
-	bool is_at_an_edge = table->covered == first || end == first + segment->bytes;
+	/* Padding goes on as what it follows; short code that begins a segment or ends it (.init, .fini) does not. */
+	bool is_at_an_edge = table->covered == first || end == first + segment->bytes || is_end;
 	uint32_t bytes = end - table->covered;
 
 	if (bytes > MOST_PADDING && fill_inferred(table, end)) {
@@ -170,7 +171,7 @@ static void fill_gap(struct unwind_table *table, place_t end)
 		if (to > end + base)
 			to = end + base;
 		if (from < to) {
-			fill_unknown(table, (place_t)(from - base));
+			fill_unknown(table, (place_t)(from - base), stretch->rule.cfa == UNWIND_NONE);
 			add_row(table, (place_t)(from - base), pack_rule(stretch->rule.cfa, stretch->rule.ra,
 									 stretch->rule.fp, stretch->rule.offset));
 			table->covered = (place_t)(to - base);
@@ -179,7 +180,7 @@ static void fill_gap(struct unwind_table *table, place_t end)
 			break; /* it may go on behind what comes now */
 		table->next_stretch++;
 	}
-	fill_unknown(table, end);
+	fill_unknown(table, end, false);
 }
 
 static void enter_segment(struct unwind_table *table, uint32_t number)

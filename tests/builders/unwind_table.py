@@ -87,18 +87,18 @@ def describe(cfa: int, ra: int, fp: int, offset: int) -> str:
     if kind[0] == "*":
         where = "[" + where
     text = where
-    slot = fp
+    slot = fp & ~7
+    if (fp & 2 and cfa == 0) or (fp & 1 and cfa == 1):
+        slot -= offset
+    place = f"{'fp' if fp & 1 and cfa != 1 else 'sp' if fp & 2 and cfa != 0 else 'cfa'}{slot:+d}"
     if ra != 2 and fp != 0x7FFF:
-        slot = fp & ~7
-        if (fp & 2 and cfa == 0) or (fp & 1 and cfa == 1):
-            slot -= offset
-        text += f" fp={'fp' if fp & 1 and cfa != 1 else 'sp' if fp & 2 and cfa != 0 else 'cfa'}{slot:+d}"
+        text += f" fp={place}"
     if ra == 0:
         return text + " ra=cfa-8"
     if ra == 1:
         return text + " ra=lr"
     if ra == 2:
-        return text + f" ra=cfa{fp:+d}"
+        return text + f" ra={place}"
     if ra < 128:
         return text + f" ra=r{ra & 15}"
     return text + f" ra=cfa{slot + 8 * (ra - 192):+d}"

@@ -53,13 +53,21 @@ def test_compiled_programs_against_pyelftools(arch, flags, tmp_path):
     with open(program, "rb") as file:
         for entry in ELFFile(file).get_dwarf_info().EH_CFI_entries():
             if isinstance(entry, FDE) and not entry.cie.augmentation_dict.get("S"):
-                for row in entry.get_decoded().table:
+                rows = entry.get_decoded().table
+                if any(is_above_cfa(row.get(30)) for row in rows):
+                    continue  # glibc's _dl_runtime_resolve on aarch64: see docs/unwinding.md
+                for row in rows:
                     expected = describe(row, arch)
                     text = table.text_at(row["pc"])
                     if expected and text not in ("stop", "signal", "unsupported"):
                         assert text == expected, hex(row["pc"])
                         compared += 1
     assert compared > (1000 if "-static" in flags else 20)
+
+
+def is_above_cfa(saved: RegisterRule | None) -> bool:
+    """Whether a return address would be where its caller's own frame is."""
+    return saved is not None and isinstance(saved.arg, int) and saved.type == RegisterRule.OFFSET and saved.arg >= 0
 
 
 def describe(row: dict, arch: str) -> str:

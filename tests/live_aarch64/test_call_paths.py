@@ -8,10 +8,11 @@ from builders.call_paths import build_program, judge, make_program, read_folded
 from live_aarch64.machine import run_tdprof
 
 # So long that the first moments, in which the recorder learns what the program has mapped, are less than a percent.
-SECONDS = 5
+SECONDS = 3
 PERIOD = 100_003
 BUILDS = {
     "gcc -O2": (2, "-O2"),
+    "gcc -O3, no frame pointers": (3, "-O3", "-fomit-frame-pointer", "-momit-leaf-frame-pointer"),
     "gcc -Os, return addresses signed": (4, "-Os", "-mbranch-protection=pac-ret+leaf"),
 }
 

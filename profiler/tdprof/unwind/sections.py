@@ -52,6 +52,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
         stretches.append(_stretch(text.address, text.address + text.size, FP_RECORD))
     else:
         stretches += _start(elf, text)
+    stretches += _no_code(elf)
     debug_frame = elf.section(".debug_frame") or (debug.section(".debug_frame") if debug else None)
     frame_file = elf if debug_frame is elf.section(".debug_frame") else debug
     symbols = elf.section(".symtab") or elf.section(".dynsym")
@@ -175,6 +176,16 @@ def _vdso_signal(elf: Elf) -> Iterator[binding.Stretch]:
         if names[name : name + len(_VDSO_SIGNAL_RETURN) + 1] == _VDSO_SIGNAL_RETURN + b"\0":
             # A return address is looked up one byte before it.
             yield _stretch(value - 4, value + max(size, 8), SIGNAL)
+
+
+def _no_code(elf: Elf) -> Iterator[binding.Stretch]:
+    """Constants that lie in a segment with code, behind it: else they would be taken for its last function."""
+    code = [section for section in elf.sections if section.flags & SHF_EXECINSTR and section.size]
+    for segment in _segments(elf):
+        end = segment.elf_address + segment.bytes
+        last = max((s.address + s.size for s in code if segment.elf_address <= s.address < end), default=end)
+        if last < end:
+            yield _stretch(last, end, NONE)
 
 
 def _disjoint(stretches: list[binding.Stretch]) -> list[binding.Stretch]:

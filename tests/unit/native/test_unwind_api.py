@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def test_numbers(tmp_path: Path) -> None:
     asked: dict[str, int] = {}
     asked.update(UNWIND_MOST_SEGMENTS=binding.MOST_SEGMENTS)
-    for name in ("CFA_SP", "CFA_PLT", "STOP", "SIGNAL", "FP_RECORD", "RA_CFA", "RA_LR", "RA_SLOT", "FP_SAME"):
+    for name in ("CFA_SP", "CFA_PLT", "NONE", "STOP", "SIGNAL", "FP_RECORD", "RA_CFA", "RA_LR", "RA_SLOT", "FP_SAME"):
         asked[f"UNWIND_{name}"] = getattr(sections, name)
     # What the tests' own reader takes for granted.
     asked["sizeof(struct unwind_header) + 0"] = unwind_table.HEADER.size

@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,18 @@ def test_a_short_end_of_a_segment_is_no_padding():
     assert table.text_at(TEXT + 0x10) == table.text_at(TEXT + 0x18) == "none"
 
 
+def test_code_ends_before_constants_that_are_mapped_with_it():
+    elf = parse_elf(memoryview(ElfFile(b"\xc3" * 0x10, TEXT).to_bytes()))
+    [segment] = elf.segments
+    source = sections.table_input(replace(elf, segments=(replace(segment, file_size=0x1000),)), None, b"x")
+    assert [(s.start, s.end, s.rule.cfa) for s in source.stretches] == [(TEXT + 0x10, TEXT + 0x1000, sections.NONE)]
+    table = build(frames((TEXT, 0x10, b"")), size=0x1000, stretches=source.stretches)
+    assert table.text_at(TEXT + 0xF) == "sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 0x10) == table.text_at(TEXT + 0xFFF) == "none"
+    short = build(frames((TEXT, 0x8, b"")), size=0x1000, stretches=source.stretches)
+    assert short.text_at(TEXT + 0x8) == "none"  # .fini, not padding
+
+
 def test_equal_rows_are_one():
     push_rbx = b"\x41\x83\x02" * 5  # only says where rbx is
     table = build(frames((TEXT, 0x10, push_rbx), (TEXT + 0x10, 0x10, b"")), size=0x20)
@@ -133,6 +146,46 @@ def test_a_register_after_an_expression_has_the_offset_from_before():
     table = build(frames((TEXT, 0x10, b"\x0e\x18\x41\x0f\x03\x76\x78\x06\x41\x0d\x06")))
     assert table.text_at(TEXT + 1) == "[fp-8]+0 ra=cfa-8"
     assert table.text_at(TEXT + 2) == "fp+24 ra=cfa-8"
+
+
+# Of aarch64: instructions of four bytes, CFA = sp + 0, the return address in x30.
+AARCH64_CIE = entry(b"\0\0\0\0\x01zR\0" + uleb(4) + b"\x78" + uleb(30) + b"\x01\x03\x0c\x1f\0")
+
+
+def build_aarch64(program: bytes) -> UnwindTable:
+    """Of one function."""
+    data = AARCH64_CIE + fde(len(AARCH64_CIE), TEXT, 0x40, program) + b"\0\0\0\0"
+    return build(data, machine=sections.EM_AARCH64)
+
+
+def test_a_large_frame_without_a_frame_pointer():
+    frame = 100_064
+    saved = b"\x41\x0e" + uleb(frame) + b"\x41\x9e" + uleb(frame // 8)  # x30 at the frame's lower end
+    saved += b"\x41\x9d" + uleb(frame // 8 - 2)  # x29 is saved later, and not beside it
+    restored = b"\x41\xde\xdd\x41\x0e\0"
+    table = build_aarch64(saved + restored)
+    assert table.text_at(TEXT) == "sp+0 ra=lr"
+    assert table.text_at(TEXT + 8) == f"sp+{frame} ra=cfa-{frame}"
+    assert table.text_at(TEXT + 12) == f"sp+{frame} fp=cfa-{frame - 16} ra=cfa-{frame}"
+    assert table.text_at(TEXT + 16) == f"sp+{frame} ra=lr"
+    assert table.text_at(TEXT + 20) == "sp+0 ra=lr"
+    assert table.counts[2] == 0
+
+
+def test_a_slot_far_from_everything_is_not_followed():
+    table = build_aarch64(b"\x41\x0e" + uleb(200_000) + b"\x9e" + uleb(10_000))
+    assert table.text_at(TEXT + 4) == "unsupported"
+
+
+def test_what_the_plt_pushed_before_glibc_resolves_a_name():
+    above = b"\x11\x1e\x7f"  # x30 at CFA + 8
+    for start in (b"", b"\x41"):  # an instruction for branch protection first, or none
+        table = build_aarch64(start + above + b"\x41\x0e" + uleb(208) + b"\x41\x0e\0\x41\x13\x02")
+        at = TEXT + 4 * len(start)
+        assert table.text_at(TEXT) == ("sp+16 ra=lr" if start else "sp+16 ra=cfa-8")
+        assert table.text_at(at) == table.text_at(at + 8) == "sp+16 ra=cfa-8"
+        assert table.text_at(at + 4) == "sp+224 ra=cfa-8"
+        assert table.text_at(at + 12) == "sp+0 ra=lr"  # popped again
 
 
 BAD_PROGRAMS = {
