@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tdprof.symbolize.symbol_table import make_table, pack_names, paint_ranges
+from tdprof.symbolize.symbol_table import make_table, names_with_replaced, pack_names, paint_ranges
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=12)
 ADDRESSES = np.arange(90, dtype=np.uint64)
@@ -38,3 +38,23 @@ def test_painting_keeps_the_last_range_over_each_address(ranges):
     for address, name in enumerate(found):
         covering = [i for i, (start, size) in enumerate(ranges) if start <= address < start + size]
         assert name == (f"f{covering[-1]}" if covering else None)
+
+
+@settings(deadline=None)
+@given(RANGES)
+def test_names_tell_of_other_names_that_stood_there(ranges):
+    start, size, _ = columns(ranges)
+    names = [f"f{number % 3}" for number in range(len(ranges))]
+    shown = names_with_replaced(start, size, names)
+    table = paint_ranges(start, size, [str(number) for number in range(len(ranges))])
+    held: dict[int, set[str]] = {
+        int(table.names([row])[0]): set() for row in table.lookup(ADDRESSES).tolist() if row >= 0
+    }
+    for address, row in zip(ADDRESSES.tolist(), table.lookup(ADDRESSES).tolist(), strict=True):
+        if row >= 0:
+            covering = {names[i] for i, (start, size) in enumerate(ranges) if start <= address < start + size}
+            held[int(table.names([row])[0])] |= covering
+    for number, name in enumerate(names):
+        others = held.get(number, set()) - {name}
+        before = shown[number].removeprefix(name).removeprefix(" [or what it replaced: ").removesuffix("]")
+        assert before in others if others else before == ""

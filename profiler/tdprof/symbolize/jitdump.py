@@ -13,7 +13,13 @@ import numpy as np
 
 from tdprof.linux.file_bytes import open_inside
 from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
-from tdprof.symbolize.symbol_table import SymbolTable, pack_names, paint_ranges, read_name
+from tdprof.symbolize.symbol_table import (
+    SymbolTable,
+    names_with_replaced,
+    pack_names,
+    paint_ranges,
+    read_name,
+)
 
 _MAGIC = 0x4A695444
 _FILE_HEADER = struct.Struct("<IIII")  # magic, version, size of the header, machine
@@ -60,7 +66,10 @@ def read_jitdump(folder: Path, pid: int) -> RunTimeCode | None:
 
 
 def parse_jitdump(data: bytes) -> RunTimeCode:
-    """Read a dump. Where functions overlap the later one holds. A record that is cut off ends it.
+    """Read a dump. A record that is cut off ends it.
+
+    Where functions overlap the later one holds, and names the earlier: samples are added up over intervals, within
+    which code comes and goes.
 
     Raises:
         ValueError: it is no dump of a little-endian machine.
@@ -68,11 +77,12 @@ def parse_jitdump(data: bytes) -> RunTimeCode:
     if len(data) < _FILE_HEADER.size or _FILE_HEADER.unpack_from(data)[0] != _MAGIC:
         raise ValueError("not a little-endian jitdump file")
     functions = list(_read_functions(data, _FILE_HEADER.unpack_from(data)[2]))
-    table = paint_ranges(
-        np.array([function.address for function in functions], np.uint64),
-        np.array([function.size for function in functions], np.uint64),
-        [function.name for function in functions],
-    )
+    start = np.array([function.address for function in functions], np.uint64)
+    size = np.array([function.size for function in functions], np.uint64)
+    names = names_with_replaced(start, size, [function.name for function in functions])
+    for function, name in zip(functions, names, strict=True):
+        function.name = name
+    table = paint_ranges(start, size, names)
     with_lines = _within_budget(functions)
     left = len(functions) - len(with_lines)
     note = f"{left} functions that were moved have no lines, since the dump is too complex" if left else ""

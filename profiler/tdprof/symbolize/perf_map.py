@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tdprof.linux.file_bytes import open_inside
-from tdprof.symbolize.symbol_table import SymbolTable, paint_ranges
+from tdprof.symbolize.symbol_table import SymbolTable, names_with_replaced, paint_ranges
 
 _LINE = re.compile(rb"^(?:0x)?([0-9a-fA-F]{1,16}) (?:0x)?([0-9a-fA-F]{1,16}) ([^\r\n]+)", re.MULTILINE)
 
@@ -18,12 +18,14 @@ _LINE = re.compile(rb"^(?:0x)?([0-9a-fA-F]{1,16}) (?:0x)?([0-9a-fA-F]{1,16}) ([^
 def parse_perf_map(text: bytes) -> SymbolTable:
     """The table of a map's text. A line that does not fit the format is skipped (the last may be half-written).
 
-    Where ranges overlap the later line holds: the runtime has freed and reused the memory.
+    Where ranges overlap the runtime has freed and reused the memory: the later line holds, and names the earlier, since
+    a map has no times.
     """
     lines = _LINE.findall(text)
     start = np.array([int(line[0], 16) for line in lines], np.uint64)
     size = np.array([int(line[1], 16) for line in lines], np.uint64)
-    return paint_ranges(start, size, [line[2].decode("utf-8", "replace") for line in lines])
+    names = [line[2].decode("utf-8", "replace") for line in lines]
+    return paint_ranges(start, size, names_with_replaced(start, size, names))
 
 
 def read_perf_map(folder: Path, pid: int) -> SymbolTable | None:

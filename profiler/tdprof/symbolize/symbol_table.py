@@ -180,33 +180,71 @@ def make_table(
 
 def paint_ranges(start: U64, size: U64, names: Sequence[str]) -> SymbolTable:
     """A table of ranges given in time order, where a later one replaces what it overlaps (reused code memory)."""
-    keep = (size > 0) & (start + size > start)
-    start, end = start[keep], (start + size)[keep]
-    edges = distinct(np.concatenate([start, end]))
-    if not len(edges):
+    cells = _Cells(start, size)
+    if not len(cells.edges):
         return EMPTY_TABLE
-    owner = _latest_cover(np.searchsorted(edges, start), np.searchsorted(edges, end), len(edges))
-    kept_names = [name for name, kept in zip(names, keep.tolist(), strict=True) if kept]
+    owner = cells.owner()
+    kept_names = [names[row] for row in cells.row.tolist()]
     name_bytes, name_offset = pack_names(kept_names)
     used = np.flatnonzero(owner >= 0)
-    return make_table(edges[used], np.diff(edges)[used], name_offset[owner[used]], name_bytes)
+    return make_table(cells.edges[used], np.diff(cells.edges)[used], name_offset[owner[used]], name_bytes)
 
 
-def _latest_cover(low: I64, high: I64, cells: int) -> I64:
-    """int64[cells]: the number of the last of the ranges ``low`` to ``high`` (half open) that covers each cell, or -1.
+def names_with_replaced(start: U64, size: U64, names: Sequence[str]) -> list[str]:
+    """The names of ranges given in time order, each with one of those of which it took the place, if these are others.
 
-    Each range is noted as two blocks of 2^k cells that overlap, and blocks are handed down to halves of them.
+    Who does not know when a range was replaced cannot tell whose a sample there is.
     """
-    level = np.frexp((high - low).astype(np.float64))[1] - 1  # the largest k with 2^k <= length
-    owner = np.full(cells, -1, np.int64)
-    for k in range(int(level.max(initial=0)), -1, -1):
-        for first in (low, high - (1 << k)):
-            rows = np.flatnonzero(level == k)
-            np.maximum.at(owner, first[rows], rows)
-        if k:
-            half = 1 << k - 1
-            owner[half:] = np.maximum(owner[half:], owner[:-half])
-    return owner
+    shown, cells = list(names), _Cells(start, size)
+    if not len(cells.edges):
+        return shown
+    number = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    known = list(number)
+    name = np.array([number[names[row]] for row in cells.row.tolist()], np.int64)
+    owner, highest, lowest = cells.owner(), cells.highest(name), len(known) - 1 - cells.highest(len(known) - 1 - name)
+    shared = np.flatnonzero((owner >= 0) & (highest != lowest))
+    own = name[owner[shared]]
+    other = np.where(highest[shared] == own, lowest[shared], highest[shared])
+    rows, first = np.unique(cells.row[owner[shared]], return_index=True)
+    for row, before in zip(rows.tolist(), other[first].tolist(), strict=True):
+        shown[row] = f"{names[row]} [or what it replaced: {known[before]}]"
+    return shown
+
+
+class _Cells:
+    """The pieces that ranges of addresses cut each other to; empty ranges and those that wrap are left out.
+
+    Attributes:
+        row: int64[n], the ranges that are kept.
+        edges: uint64, sorted: where pieces begin, and the end of the last.
+    """
+
+    def __init__(self, start: U64, size: U64) -> None:
+        self.row = np.flatnonzero((size > 0) & (start + size > start))
+        first, end = start[self.row], (start + size)[self.row]
+        self.edges = distinct(np.concatenate([first, end]))
+        self._low, self._high = np.searchsorted(self.edges, first), np.searchsorted(self.edges, end)
+
+    def owner(self) -> I64:
+        """int64[edges]: the number in ``row`` of the last range that covers what begins at each edge, or -1."""
+        return self.highest(np.arange(len(self.row)))
+
+    def highest(self, value: I64) -> I64:
+        """int64[edges]: the highest value, from 0, of the ranges that cover what begins at each edge, or -1.
+
+        Each range is noted as two blocks of 2^k pieces that overlap, and blocks are handed down to halves of them.
+        """
+        length = (self._high - self._low).astype(np.float64)
+        level = np.frexp(length)[1] - 1  # the largest k with 2^k <= length
+        found = np.full(len(self.edges), -1, np.int64)
+        for k in range(int(level.max(initial=0)), -1, -1):
+            for first in (self._low, self._high - (1 << k)):
+                rows = np.flatnonzero(level == k)
+                np.maximum.at(found, first[rows], value[rows])
+            if k:
+                half = 1 << k - 1
+                found[half:] = np.maximum(found[half:], found[:-half])
+        return found
 
 
 def pack_names(names: Sequence[str]) -> tuple[bytes, U64]:

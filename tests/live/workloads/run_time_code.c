@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_time_code SECONDS: writes a small loop into fresh memory, names it in /tmp/perf-PID.map and runs it. */
+/*
+ * run_time_code SECONDS [NAME]: writes a small loop into fresh memory, names it in /tmp/perf-PID.map and runs it; with a
+ * second name it replaces the loop by itself under that name and runs it as long.
+ */
 #include "work.h"
 
 #include <stdio.h>
@@ -14,6 +17,12 @@ static const unsigned char loop[] = {0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3};
 /* 1: subs x0, x0, #1; b.ne 1b; ret */
 static const unsigned char loop[] = {0x00, 0x04, 0x00, 0xf1, 0xe1, 0xff, 0xff, 0x54, 0xc0, 0x03, 0x5f, 0xd6};
 #endif
+
+static void run(void *code, double end)
+{
+	while (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) < end)
+		((void (*)(uint64_t))code)(100000);
+}
 
 int main(int argc, char **argv)
 {
@@ -30,7 +39,12 @@ int main(int argc, char **argv)
 	fprintf(map, "%lx %zx compiled_loop\n", (unsigned long)code, sizeof(loop));
 	fclose(map);
 	printf("%s\n", path);
-	while (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) < end)
-		((void (*)(uint64_t))code)(100000);
+	run(code, end);
+	if (argc > 2) {
+		map = fopen(path, "a");
+		fprintf(map, "%lx %zx %s\n", (unsigned long)code, sizeof(loop), argv[2]);
+		fclose(map);
+		run(code, 2 * end);
+	}
 	return 0;
 }

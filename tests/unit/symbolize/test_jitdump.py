@@ -61,7 +61,7 @@ def test_names_and_lines(tmp_path):
         ("py::main", "app.py:11"),
         ("??", "??:0"),
         ("py::no_lines", "??:0"),
-        ("py::over_it", "??:0"),
+        ("py::over_it [or what it replaced: py::no_lines]", "??:0"),
         ("py::moving", "lib.py:5"),
         ("py::moving", "lib.py:5"),
     ]

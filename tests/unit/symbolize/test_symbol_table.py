@@ -2,7 +2,13 @@ import numpy as np
 
 from builders.elf import STB_LOCAL, STB_WEAK, STT_NOTYPE, STT_OBJECT, ElfFile, Symbol
 from tdprof.linux.elf import SHT_SYMTAB, parse_elf
-from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, paint_ranges, read_elf_symbols
+from tdprof.symbolize.symbol_table import (
+    EMPTY_TABLE,
+    SymbolTable,
+    names_with_replaced,
+    paint_ranges,
+    read_elf_symbols,
+)
 
 BASE = 0x401000
 
@@ -71,3 +77,15 @@ def test_painted_ranges_keep_the_latest():
     assert [name_at(table, at) for at in (0, 4, 5, 11, 12, 13, 14, 19, 20)] == [
         "old", "old", "new", "new", "mid", "mid", "old", "old", None,
     ]  # fmt: skip
+
+
+def test_a_name_says_whose_place_it_took():
+    start = np.array([0, 10, 5, 50, 50, 60, 60, 70], np.uint64)
+    size = np.array([20, 4, 7, 4, 4, 1, 0, 9], np.uint64)
+    assert names_with_replaced(start, size, ["old", "mid", "new", "same", "same", "alone", "empty", "last"]) == [
+        "old", "mid [or what it replaced: old]", "new [or what it replaced: old]",
+        "same", "same", "alone", "empty", "last",
+    ]  # fmt: skip
+    # What stood there in between is known, too, though the first and the last are one.
+    assert names_with_replaced(start[:3] * 0, size[:3], ["f", "g", "f"]) == ["f", "g", "f [or what it replaced: g]"]
+    assert names_with_replaced(start[:0], size[:0], []) == []
