@@ -1,0 +1,104 @@
+"""How many events each way to record opens on many CPUs: the counts of docs/scaling.md, by the recorder's own code."""
+
+import itertools
+import os
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+from tdprof.recorder import attach, spe
+from tdprof.recorder import perf_event as pe
+from tdprof.recorder.attach import AttachedEvents
+from tdprof.recorder.events import parse_events
+from tdprof.recorder.locked_memory import RingSizes, fit
+from tdprof.recorder.spe import SpeEvents, SpeOptions, SpePmu
+from tdprof.recorder.targets import Rate, SamplingTarget
+
+CPUS, THREADS, EVENTS = range(192), 50, 2
+FIRST = 1 << 20  # of the descriptors' numbers, which no real one has
+SIZES = RingSizes.wanted(has_spe=True)
+COMMAND = SamplingTarget([1], [1], starts_at_exec=True)
+PROCESS = SamplingTarget([*range(1, THREADS + 1)], [1])
+EVERYTHING = SamplingTarget([-1])
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts what is opened, instead of opening it: all, and what a new thread has a copy of ("inherited")."""
+    counts: Counter[str] = Counter()
+    numbers = itertools.count(FIRST)
+
+    def count(attr: pe.PerfEventAttr, pid: int, cpu: int, group_fd: int = -1) -> int:
+        counts["descriptors"] += pid != 0  # what is opened on the recorder itself is a trial
+        counts["inherited"] += bool(attr.inherit and pid == 1)  # what one task has, its threads inherit
+        return next(numbers)
+
+    def ring(fd: int, *_: int) -> SimpleNamespace:
+        counts["rings"] += 1
+        return SimpleNamespace(fd=fd, close=lambda: None)
+
+    monkeypatch.setattr(pe, "perf_event_open", count)
+    for name in ("set_output", "set_bpf", "enable", "disable"):
+        monkeypatch.setattr(pe, name, lambda *_: None)
+    close = os.close
+    monkeypatch.setattr(os, "close", lambda fd: None if fd >= FIRST else close(fd))
+    monkeypatch.setattr(attach, "PerfRing", ring)
+    monkeypatch.setattr(spe, "AuxRing", ring)
+    monkeypatch.setattr(spe, "core_pmus", list)
+    return counts
+
+
+def attached(target: SamplingTarget, *, has_bpf: bool, groups: list[list[int]] | None = None) -> None:
+    events = parse_events("page-faults,context-switches")
+    programs = [1] * EVENTS if has_bpf else None
+    AttachedEvents(events, target, [Rate(period=1)] * EVENTS, CPUS, programs, groups, sizes=SIZES)
+
+
+def filtered(target: SamplingTarget) -> SamplingTarget:
+    """Events of CPUs, of which BPF programs take what they are to."""
+    return SamplingTarget(target.tasks, target.processes, starts_at_exec=target.starts_at_exec, is_filtered=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "descriptors", "inherited"),
+    [
+        (filtered(COMMAND), 192 * (1 + EVENTS) + 1 + EVENTS, 1 + EVENTS),
+        (filtered(PROCESS), 192 * (1 + EVENTS) + THREADS * (1 + EVENTS), 1 + EVENTS),
+        (EVERYTHING, 192 * (1 + EVENTS), 0),
+    ],
+)
+def test_with_bpf_nothing_grows_as_threads_times_cpus(
+    opened: Counter[str], target: SamplingTarget, descriptors: int, inherited: int
+) -> None:
+    attached(target, has_bpf=True)
+    assert (opened["descriptors"], opened["inherited"], opened["rings"]) == (descriptors, inherited, 192)
+
+
+def test_groups_with_bpf_follow_their_tasks(opened: Counter[str]) -> None:
+    attached(PROCESS, has_bpf=True, groups=[[0, 1]])
+    # Side-band records need a ring, which only an event of one CPU may write into.
+    assert opened["descriptors"] == THREADS * (192 + 1 + EVENTS)
+    assert opened["inherited"] == 192 + 1 + EVENTS
+
+
+def test_without_bpf_each_thread_has_events_on_each_cpu(opened: Counter[str]) -> None:
+    attached(PROCESS, has_bpf=False)
+    assert opened["descriptors"] == THREADS * (192 * (1 + EVENTS) + 1)
+    assert opened["inherited"] == 192 * (1 + EVENTS) + 1
+
+
+@pytest.mark.parametrize(("target", "events"), [(COMMAND, 192), (PROCESS, 192 * THREADS), (EVERYTHING, 192)])
+def test_spe_has_one_buffer_for_each_cpu(opened: Counter[str], target: SamplingTarget, events: int) -> None:
+    pmu = SpePmu("arm_spe_0", tuple(CPUS), frozenset(), {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spe, "spe_event", lambda *_: parse_events("page-faults")[0])
+        patch.setattr(spe, "restrict_to_permitted", lambda event: event)
+        SpeEvents([pmu], SpeOptions(), target, CPUS, SIZES)
+    assert (opened["descriptors"], opened["rings"]) == (events, 192)
+
+
+def test_memory_is_by_cpu_and_shrinks_to_a_budget() -> None:
+    assert 192 * SIZES.locked_bytes < 1 << 30
+    small = fit(SIZES, 192, 192 * (516 << 10) + (64 << 10))
+    assert 192 * small.locked_bytes <= 192 * (516 << 10) + (64 << 10)
