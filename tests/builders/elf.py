@@ -110,6 +110,14 @@ class ElfFile:
         return bytes(out)
 
 
+def with_program_header(data: bytes, kind: int, offset: int, size: int) -> bytes:
+    """The file with another last program header."""
+    changed = bytearray(data)
+    last = 64 + 56 * (struct.unpack_from("<H", data, 56)[0] - 1)
+    struct.pack_into("<IIQQQQQQ", changed, last, kind, 4, offset, 0, 0, size, size, 4)
+    return bytes(changed)
+
+
 def _symbol_bytes(symbols: list[Symbol]) -> tuple[bytes, bytes]:
     table, strings = bytearray(24), bytearray(b"\0")
     for symbol in symbols:

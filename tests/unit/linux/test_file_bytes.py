@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builders.captures import write_manifest
-from builders.elf import ElfFile, Symbol
+from builders.elf import ElfFile, Symbol, with_program_header
 from builders.spe_capture import write_spe_capture
 from tdprof.capture.manifest import State, read_manifest
 from tdprof.linux.file_bytes import FileBytes, open_regular
@@ -51,14 +51,6 @@ assert len(read_elf_symbols(elf, SHT_SYMTAB)) == 0
         path,
     )
     assert (result.returncode, result.stderr) == (0, "")
-
-
-def with_program_header(data: bytes, kind: int, offset: int, size: int) -> bytes:
-    """The file with another last program header."""
-    changed = bytearray(data)
-    last = 64 + 56 * (struct.unpack_from("<H", data, 56)[0] - 1)
-    struct.pack_into("<IIQQQQQQ", changed, last, kind, 4, offset, 0, 0, size, size, 4)
-    return bytes(changed)
 
 
 def test_a_sparse_file_of_notes_is_read_in_no_time(tmp_path: Path) -> None:
