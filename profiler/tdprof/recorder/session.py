@@ -115,7 +115,18 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             try:
                 with contextlib.ExitStack() as opening:
                     attached = opening.enter_context(attach(target, passes[0], ring_sizes))
-                    spe = SpeEvents(find_spe_pmus(), options.spe, target, cpus, ring_sizes) if options.spe else None
+                    spe = (
+                        SpeEvents(
+                            find_spe_pmus(),
+                            options.spe,
+                            target,
+                            cpus,
+                            ring_sizes,
+                            has_counters=options.topdown is None,
+                        )
+                        if options.spe
+                        else None
+                    )
                     opening.pop_all()
                 break
             except RingRefusedError:  # this user's other programs lock memory, too

@@ -190,8 +190,18 @@ class SpeEvents:
         target: SamplingTarget,
         cpus: Sequence[int],
         sizes: RingSizes,
+        *,
+        has_counters: bool = True,
     ) -> None:
         """Open everything, stopped.
+
+        Args:
+            pmus: the SPE of each kind of core.
+            options: what is asked for.
+            target: whom to sample.
+            cpus: CPUs that are up.
+            sizes: of the buffers.
+            has_counters: the core PMU's counters may count SPE's sampling: nothing else takes turns on them.
 
         Raises:
             RingRefusedError: there is no memory to lock for the last buffers.
@@ -223,7 +233,12 @@ class SpeEvents:
             for pmu in pmus:
                 self._open_pmu(pmu, options, [cpu for cpu in pmu.cpus if cpu in cpus])
             suffix = "u" if any(event.exclude_kernel for event in self.events.values()) else options.modifiers
-            self._counters = open_sampling_counters(target, suffix)
+            self._counters = open_sampling_counters(target, suffix) if has_counters else None
+            if not has_counters:
+                self.notes.append(
+                    "SPE's own sampling is not counted beside Topdown's groups, whose turns would become shorter: "
+                    "records are weighted by the period, which is too low where samples collided"
+                )
             if self._counters is not None:
                 self._closing.callback(self._counters.close)
             on_failure.pop_all()

@@ -98,6 +98,22 @@ def test_spe_has_one_buffer_for_each_cpu(opened: Counter[str], target: SamplingT
     assert (opened["descriptors"], opened["rings"]) == (events, 192)
 
 
+def test_sampling_is_not_counted_where_topdown_has_the_counters(
+    opened: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spe, "spe_event", lambda *_: parse_events("page-faults")[0])
+    monkeypatch.setattr(spe, "restrict_to_permitted", lambda event: event)
+    monkeypatch.setattr(spe, "core_pmus", lambda: ["armv8_pmuv3_0"])
+    monkeypatch.setattr(spe, "parse_event", lambda _: parse_events("page-faults")[0])
+    pmu = SpePmu("arm_spe_0", (0,), frozenset(), {})
+    found = {}
+    for has_counters in (True, False):
+        opened.clear()
+        events = SpeEvents([pmu], SpeOptions(), COMMAND, [0], SIZES, has_counters=has_counters)
+        found[has_counters] = opened["descriptors"], any("not counted beside" in note for note in events.notes)
+    assert found == {True: (1 + 4, False), False: (1, True)}
+
+
 def test_memory_is_by_cpu_and_shrinks_to_a_budget() -> None:
     assert 192 * SIZES.locked_bytes < 1 << 30
     small = fit(SIZES, 192, 192 * (516 << 10) + (64 << 10))
