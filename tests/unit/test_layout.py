@@ -1,6 +1,8 @@
 """The map of the program in docs/internals.md names every folder, and none that is gone."""
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,3 +23,12 @@ def test_the_map_names_every_folder():
 
 def test_no_module_is_loose_at_the_root():
     assert {path.stem for path in PACKAGE.glob("*.py")} == {"__init__", "__main__", "errors", "text"}
+
+
+def test_no_two_public_classes_have_one_name():
+    places = defaultdict(list)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(PACKAGE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

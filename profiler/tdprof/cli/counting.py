@@ -30,7 +30,7 @@ from tdprof.recorder.pmu import counts_anything, find_arm_pmu, probe_counters
 from tdprof.recorder.workload import check_command
 from tdprof.report.counts.csv import format_csv
 from tdprof.report.counts.json import format_json, measurement_json, metrics_json
-from tdprof.report.counts.text import Selection, format_events, format_metrics
+from tdprof.report.counts.text import MetricSelection, format_events, format_metrics
 
 # perf stat's own defaults.
 SOFTWARE_EVENTS = "task-clock,context-switches,cpu-migrations,page-faults"
@@ -135,7 +135,7 @@ class _Writer:
         self.catalog = choice.catalog if choice else None
         stage = int(given.stage) if given.stage in ("1", "2") else None
         is_guided = given.stage is None and given.metrics is None
-        self.selection = Selection(choice.catalog, is_guided, stage) if choice else None
+        self.selection = MetricSelection(choice.catalog, is_guided, stage) if choice else None
         self.notes: list[str] = []
         self.has_written = False
         self._file: BinaryIO | None = None

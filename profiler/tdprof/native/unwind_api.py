@@ -95,7 +95,7 @@ class _Input(ctypes.Structure):
     )
 
 
-class Samples(ctypes.Structure):
+class UnwindSamples(ctypes.Structure):
     """``struct unwind_samples``."""
 
     _fields_ = (
@@ -112,7 +112,7 @@ class Samples(ctypes.Structure):
     )
 
 
-class World(ctypes.Structure):
+class UnwindWorld(ctypes.Structure):
     """``struct unwind_world``."""
 
     _fields_ = (
@@ -124,7 +124,7 @@ class World(ctypes.Structure):
     )
 
 
-class Stacks(ctypes.Structure):
+class UnwindStacks(ctypes.Structure):
     """``struct unwind_stacks``."""
 
     _fields_ = (
@@ -137,7 +137,7 @@ class Stacks(ctypes.Structure):
     )
 
 
-class Session(ctypes.Structure):
+class UnwindSession(ctypes.Structure):
     """``struct unwind_session``."""
 
     _fields_ = (
@@ -153,7 +153,7 @@ class Session(ctypes.Structure):
     )
 
 
-class Extent(ctypes.Structure):
+class UnwindExtent(ctypes.Structure):
     """``struct unwind_extent``."""
 
     _fields_ = (

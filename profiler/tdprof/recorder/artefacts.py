@@ -17,7 +17,7 @@ from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder.foreign_files import Budget, copy_file, hold_mapped, open_below
+from tdprof.recorder.foreign_files import CopyBudget, copy_file, hold_mapped, open_below
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.identity import CannotBecomeError, HeldProcess, Identity, call_as
 
@@ -64,7 +64,7 @@ def save_run_time_code(
         What was found but is not used, a sentence each.
     """
     dump_of = {pid: path for pid, path in dumps if _JITDUMP.search(path)}
-    budget = Budget(_MOST_BYTES_OF_CODE, _LARGEST_CODE_FILE)
+    budget = CopyBudget(_MOST_BYTES_OF_CODE, _LARGEST_CODE_FILE)
     notes = []
     for pid in sorted(set(pids) | set(dump_of)):
         with _places(pid, until_ns) as (identity, inner_pid, roots):
@@ -111,7 +111,7 @@ def _open_code(root: int, path: str, owners: set[int], start: re.Pattern[bytes])
     return source
 
 
-def _keep(folder: OwnFolder, subfolder: str, name: str, source: FileBytes, budget: Budget, uid: int) -> None:
+def _keep(folder: OwnFolder, subfolder: str, name: str, source: FileBytes, budget: CopyBudget, uid: int) -> None:
     """Copy an open file into the capture, or raise OSError."""
     budget.take(source, uid)
     with folder.subfolder(subfolder, make=True) as files, files.replacing(name) as target:
@@ -157,7 +157,7 @@ def save_files(
         What is not kept though it is there, a sentence each.
     """
     build_id_here = functools.cache(read_build_id)  # many processes map the same
-    budget = Budget(_MOST_BYTES_OF_FILES, _LARGEST_FILE)
+    budget = CopyBudget(_MOST_BYTES_OF_FILES, _LARGEST_FILE)
     kept = {file.build_id for file in seen if _is_ours(file.path) and build_id_here(file.path) == file.build_id}
     notes = list[str]()
     for program in mapped:

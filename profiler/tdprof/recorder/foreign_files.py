@@ -40,7 +40,7 @@ def hold_mapped(pid: int, start: int, length: int) -> int:
     return os.open(f"/proc/{pid}/map_files/{start:x}-{start + length:x}", os.O_PATH | os.O_CLOEXEC)
 
 
-class Budget:
+class CopyBudget:
     """How many bytes may still be copied.
 
     Args:

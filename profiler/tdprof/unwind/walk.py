@@ -115,7 +115,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
     first = np.cumsum([0, *(len(space) for space in world.spaces)], dtype=np.uint32)
     mappings = np.concatenate([*world.spaces, np.empty(0, MAPPING)]).astype(MAPPING)
     tables = (ctypes.c_char_p * max(len(world.tables), 1))(*world.tables)
-    spaces = unwind_api.World(
+    spaces = unwind_api.UnwindWorld(
         first.ctypes.data, mappings.ctypes.data, ctypes.addressof(tables), len(world.spaces), len(world.tables)
     )
     depth, end = np.zeros(count, np.uint32), np.zeros(count, np.uint8)
@@ -124,7 +124,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
     addresses: list[U64] = []
     done = 0
     while done < count:
-        given = unwind_api.Samples(
+        given = unwind_api.UnwindSamples(
             columns[0][done:].ctypes.data,
             columns[1][done:].ctypes.data,
             columns[2][done:].ctypes.data,
@@ -136,7 +136,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
             samples.machine,
             most_frames,
         )
-        out = unwind_api.Stacks(
+        out = unwind_api.UnwindStacks(
             chunk.ctypes.data,
             len(chunk),
             depth[done:].ctypes.data,

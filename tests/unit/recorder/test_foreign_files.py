@@ -18,7 +18,7 @@ from tdprof.linux.file_bytes import FileBytes
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import artefacts, held_programs
 from tdprof.recorder.artefacts import MappedProgram, save_files
-from tdprof.recorder.foreign_files import Budget, copy_file, open_below
+from tdprof.recorder.foreign_files import CopyBudget, copy_file, open_below
 from tdprof.recorder.held_programs import HeldPrograms
 
 
@@ -104,7 +104,7 @@ def test_holes_are_not_copied_and_count_for_nothing(tmp_path: Path) -> None:
         file.seek(50 << 20)
         file.write(b"end")
     source = open_file(tmp_path, "sparse")
-    budget = Budget(1 << 20, 100 << 20)
+    budget = CopyBudget(1 << 20, 100 << 20)
     budget.take(source, 0)
     with (tmp_path / "copy").open("wb") as target:
         copy_file(source, target)
@@ -112,8 +112,8 @@ def test_holes_are_not_copied_and_count_for_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "copy").stat().st_blocks * 512 < 1 << 20
 
 
-@pytest.mark.parametrize("budget", [Budget(1 << 20, 9), Budget(9, 1 << 20)])
-def test_a_file_too_large_is_not_copied(tmp_path: Path, budget: Budget) -> None:
+@pytest.mark.parametrize("budget", [CopyBudget(1 << 20, 9), CopyBudget(9, 1 << 20)])
+def test_a_file_too_large_is_not_copied(tmp_path: Path, budget: CopyBudget) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
     with pytest.raises(OSError, match="too large") as caught:
         budget.take(open_file(tmp_path, "file"), 0)
@@ -124,7 +124,7 @@ def test_one_users_files_leave_room_for_those_of_others(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(100))
     source = open_file(tmp_path, "file")
     weight = sum(end - start for start, end in source.stretches(0, source.size))
-    budget = Budget(16 * weight, 100)
+    budget = CopyBudget(16 * weight, 100)
     taken = dict.fromkeys((54321, 54322), 0)
     for uid in taken:
         with contextlib.suppress(OSError):

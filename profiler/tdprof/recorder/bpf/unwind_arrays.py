@@ -80,7 +80,7 @@ class Extent(NamedTuple):
 
 def covered(table: bytes, start: int, end: int, file_offset: int) -> tuple[int, int, int] | None:
     """The part of a mapping that a table covers: (first address, end, bucket counted from the table's first)."""
-    found = unwind_api.Extent()
+    found = unwind_api.UnwindExtent()
     if unwind_api.library().tdprof_unwind_extent(table, start, end, file_offset, ctypes.byref(found)):
         return None
     return found.start, found.end, found.bucket
@@ -113,7 +113,7 @@ class UnwindArrays:
         self._sizes = sizes
         self._enlarge = enlarge
         self._rule_slots = (ctypes.c_uint32 * (2 * _MOST_RULES))()
-        self._session = unwind_api.Session(
+        self._session = unwind_api.UnwindSession(
             rule_slots=ctypes.addressof(self._rule_slots),
             bucket_capacity=sizes.bucket_pages * PAGE_BYTES // 4,
             row_capacity=sizes.row_pages * PAGE_BYTES // 4,

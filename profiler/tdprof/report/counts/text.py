@@ -18,7 +18,7 @@ _DECIMALS = {"percent": 1, "MPKI": 2, "ms": 2, "": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class MetricSelection:
     """Which metrics to show.
 
     Attributes:
@@ -31,7 +31,9 @@ class Selection:
     stage: int | None = None
 
 
-def format_events(measurement: Measurement, selection: Selection | None, *, only_counted: bool = False) -> list[str]:
+def format_events(
+    measurement: Measurement, selection: MetricSelection | None, *, only_counted: bool = False
+) -> list[str]:
     """The events that are shown beside the metrics.
 
     Args:
@@ -47,7 +49,7 @@ def format_events(measurement: Measurement, selection: Selection | None, *, only
 
 
 def format_metrics(
-    measurement: Measurement, selection: Selection, diagnosis: Diagnosis, advice: Sequence[str]
+    measurement: Measurement, selection: MetricSelection, diagnosis: Diagnosis, advice: Sequence[str]
 ) -> list[str]:
     """Stage 1 as the tree, then groups of Stage 2.
 
@@ -78,7 +80,7 @@ def _stage_1(measurement: Measurement, catalog: Catalog, diagnosis: Diagnosis, a
     return [*lines, "", *(f"  {line}" for line in advice)] if advice else lines
 
 
-def _stage_2(measurement: Measurement, selection: Selection, diagnosis: Diagnosis) -> list[str]:
+def _stage_2(measurement: Measurement, selection: MetricSelection, diagnosis: Diagnosis) -> list[str]:
     """Group by group; guided, only those that the bottleneck leads to, with advice."""
     catalog = selection.catalog
     heading = "Stage 2: exploration"
