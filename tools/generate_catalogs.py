@@ -73,6 +73,19 @@ def rename(value: Any, names: dict[str, str]) -> Any:
     return names.get(value, value) if isinstance(value, str) else value
 
 
+def add_own_metrics(catalog: Json, texts: Json) -> None:
+    """Metrics with a formula in metrics.toml, which Arm's file does not have: on each core that has their events."""
+    for name, metric in texts["metrics"].items():
+        if "formula" not in metric:
+            continue
+        events = event_names(parse_formula(metric["formula"]))
+        group = catalog["groups"]["metrics"].get(metric["group"])
+        if group and set(events) <= catalog["events"].keys():
+            shape = {"description": "", "events": [], "sample_events": list(events)}
+            catalog["metrics"][name] = {key: metric[key] for key in ("title", "formula", "units")} | shape
+            group["metrics"].append(name)
+
+
 def describe(catalog: Json, events: Json, texts: Json) -> None:
     """Put our own sentences where Arm's stood."""
     for name, event in catalog["events"].items():
@@ -135,7 +148,7 @@ def extension_of(name: str, catalog: Json, cores: Json, texts: Json) -> Json:
             "formulas": {
                 metric: newer[metric]["formula"]
                 for metric, facts in catalog["metrics"].items()
-                if newer[metric]["formula"] != facts["formula"]
+                if metric in newer and newer[metric]["formula"] != facts["formula"]
             },
         }
     return extension
@@ -148,6 +161,7 @@ def build_core(name: str) -> Json:
         f"{GENERATED}Facts: Arm's {name}.json, Apache-2.0. Corrections and sentences: tools/catalog_sources."
     )
     del catalog["$schema"]
+    add_own_metrics(catalog, texts)
     describe(catalog, events, texts)
     apply_corrections(name, catalog, cores)
     catalog["product_configuration"]["tdprof"] = extension_of(name, catalog, cores, texts)
