@@ -172,6 +172,22 @@ def test_other_ways_of_taking_stacks(frameless: Path, folder: Path, way: str) ->
     assert deepest <= 2 if way == "no" else deepest > 2
 
 
+@pytest.mark.parametrize(
+    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
+)
+def test_frame_pointers_that_lead_in_a_circle_are_not_followed(build: Build, folder: Path, options: list[str]) -> None:
+    """Following them would end after the most addresses that a stack has, with "main" for most of them."""
+    capture = record(*options, "-F", "1999", "--", build("circle.c"), "0.6", folder=folder)
+    circling = [sample for sample in capture.samples if user_function(sample) == "circle"]
+    assert sum(sample.count for sample in circling) > 300
+    assert max(sum(name.startswith("main") for name in sample.frames) for sample in circling) <= 1
+    if platform.machine() == "x86_64":  # its instructions tell the way; elsewhere nothing does, which is the reason
+        assert whole_share(capture) >= 0.97, ends(capture)
+    else:
+        assert set(ends(capture)) <= {"complete", "no-unwind-info", "bad-sp", None}, ends(capture)
+    assert not capture.losses()
+
+
 @pytest.mark.needs_bpf
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its machine code is x86-64's")
 def test_what_is_incomplete_hangs_below_its_reason(folder: Path) -> None:
