@@ -4,7 +4,7 @@
  * them up in the kernel. User space swaps two tables and reads the one at rest (tdprof/recorder/bpf/sampler.py).
  *
  * A sample goes through up to 33 programs, each a tail call of the one before: overflow, sample, walk as often as the
- * user stack is deep, copy if there is no table for it yet, store. Unless `active` says so, there is no walk: the kernel
+ * user stack is deep, copy if there is no table for it yet, python where that runs, store. Unless `active` says so, there is no walk: the kernel
  * walks the user stack along frame pointers.
  *
  * Whose samples: all that overflow, or those of some processes and what they start, where events are of whole CPUs.
@@ -51,6 +51,17 @@ BPF_F_TABLE("array", __u32, struct sample_mapping, mappings, 1, BPF_F_MMAPABLE);
 /* By process. */
 BPF_TABLE("hash", __u32, struct address_space, spaces, 1);
 BPF_RINGBUF_OUTPUT(missing, 1);
+
+/* Processes that run CPython, by number, and its threads: where each has its own structure. */
+BPF_TABLE("hash", __u32, struct python_runtime, python_runtimes, 256);
+BPF_TABLE("hash", __u32, __u64, python_threads, 4096);
+BPF_TABLE("percpu_array", __u32, struct python_walk, python_walks, 1);
+BPF_TABLE("percpu_array", __u32, struct python_code, python_codes, 1);
+/* Direct-mapped, as sent_stacks. */
+#define CODE_SLOTS (1 << 14)
+BPF_TABLE("array", __u32, __u64, sent_codes, CODE_SLOTS);
+BPF_RINGBUF_OUTPUT(python_stacks, 1);
+BPF_RINGBUF_OUTPUT(codes, 1);
 
 /* Threads of the processes that are recorded, by the address that the kernel keeps each at: an enum followed. */
 BPF_TABLE("hash", __u64, __u32, followed, 1);
@@ -116,6 +127,26 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 32;
 }
 
+#include "python_walk.h"
+
+static __always_inline int was_sent(__u64 code)
+{
+	__u32 slot = code & (CODE_SLOTS - 1);
+	__u64 *sent = sent_codes.lookup(&slot);
+
+	return !sent || *sent == code;
+}
+
+static __always_inline void send_code(struct python_code *code, __u64 bytes)
+{
+	__u32 slot = code->code & (CODE_SLOTS - 1);
+	__u64 *sent = sent_codes.lookup(&slot);
+
+	if (!sent || bytes > sizeof(*code) || codes.ringbuf_output(code, bytes, BPF_RB_NO_WAKEUP))
+		return; /* at its next sample */
+	*sent = code->code;
+}
+
 /* Multiply and fold each word; 64 bits make an accidental match less likely than a memory error. */
 static __always_inline __u64 hash_stack(const struct stack_record *stack)
 {
@@ -130,10 +161,17 @@ static __always_inline __u64 hash_stack(const struct stack_record *stack)
 	return hash ? hash : 1;
 }
 
-/* Returns the hash of a call chain, and sends it if it was not sent lately. */
-static __always_inline __u64 send_stack(struct stack_record *stack)
+/* The hash of a call chain and, unless 0, of the interpreter's frames beside it. */
+static __always_inline __u64 identity_of(const struct stack_record *stack, __u64 interpreted)
 {
 	__u64 hash = hash_stack(stack);
+
+	return interpreted ? mix(hash, interpreted) | 1 : hash;
+}
+
+/* Returns `hash`, which is the call chain's, and sends that if it was not sent lately. */
+static __always_inline __u64 send_stack(struct stack_record *stack, __u64 hash)
+{
 	__u32 slot = hash & (STACK_SLOTS - 1);
 	__u64 *sent = sent_stacks.lookup(&slot);
 
@@ -188,7 +226,7 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct 
 	/* A walk along frame pointers that has run into zeros is long, but not cut. */
 	if (most > 1 && stack->depth >= MAX_KERNEL_WALK_DEPTH && stack->address[MAX_KERNEL_WALK_DEPTH - 1])
 		count(COUNTER_STACKS_TRUNCATED);
-	return send_stack(stack);
+	return send_stack(stack, hash_stack(stack));
 }
 
 /* The last step: adds the sample up. */
@@ -249,6 +287,9 @@ static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *
 	walk->memory.bytes = 0;
 	walk->mapping.bytes = 0;
 	walk->if_lost = UNWIND_END_NO_MAPPING;
+	walk->copied = 0;
+	walk->interpreted = 0;
+	walk->python_calls = 0;
 	walk->space.count = 0;
 	if (start == WALK_BEGUN) {
 		const struct address_space *space = spaces.lookup(&walk->key.pid);
@@ -412,6 +453,14 @@ static __always_inline void end_walk(struct walk *walk, int end)
 		ask_for_mappings(walk->key.pid);
 }
 
+static __always_inline int has_python(void)
+{
+	__u32 which = ACTIVE_PYTHON;
+	__u32 *is_there = active.lookup(&which);
+
+	return is_there && *is_there;
+}
+
 /* Some frames of a user stack; then itself once more, or the last step. */
 int walk(struct bpf_perf_event_data *ctx)
 {
@@ -431,6 +480,63 @@ int walk(struct bpf_perf_event_data *ctx)
 	end_walk(walk, end);
 	if (end == UNWIND_END_NO_TABLE || (end == UNWIND_END_NO_MAPPING && !walk->stack.guessed_from))
 		steps.call(ctx, STEP_COPY);
+	steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);
+	return 0;
+}
+
+/* Get ready for the Python frames of a thread. */
+static __always_inline void begin_python(const struct python_runtime *runtime, struct walk *walk, struct python_walk *python)
+{
+	__u32 tid = walk->key.tid;
+	__u64 *known = python_threads.lookup(&tid);
+	__u64 thread = known ? *known : 0, frame;
+
+	/* Its number, since what is there may be another thread's by now. */
+	if (!thread || python_thread_id(runtime, thread) != tid) {
+		thread = find_python_thread(runtime, tid);
+		if (thread)
+			python_threads.update(&tid, &thread);
+	}
+	frame = thread ? python_pointer(thread + runtime->thread_frame) : 0;
+	if (frame && runtime->inner_frame != PYTHON_NONE)
+		frame = python_pointer(frame + runtime->inner_frame);
+	python->frame = frame;
+	python->hash = walk->key.pid;
+	python->count = 0;
+	python->stack.pid = walk->key.pid;
+	python->stack.is_cut = 0;
+}
+
+/* Some Python frames of a thread, whose user stack was walked; then itself once more, or the last step. */
+int python(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0;
+	struct walk *walk = walks.lookup(&zero);
+	struct python_walk *python = python_walks.lookup(&zero);
+	struct python_code *code = python_codes.lookup(&zero);
+
+	if (!walk || !python || !code)
+		return 0;
+	const struct python_runtime *runtime = python_runtimes.lookup(&walk->key.pid);
+
+	if (runtime) {
+		if (!walk->python_calls)
+			begin_python(runtime, walk, python);
+		walk->python_calls += 1;
+		for (int i = 0; i < PYTHON_FRAMES_PER_PROGRAM; i++) {
+			if (!python->frame)
+				break;
+			python->frame = walk_python_frame(runtime, python, code, python->frame);
+		}
+		if (python->frame) {
+			/* One call is left for the last step. */
+			if (walk->stack.depth / FRAMES_PER_PROGRAM + walk->python_calls + 5 < MOST_TAIL_CALLS)
+				steps.call(ctx, STEP_PYTHON);
+			python->stack.is_cut = 1;
+		}
+		if (python->count)
+			walk->interpreted = python->hash | 1;
+	}
 	steps.call(ctx, STEP_STORE);
 	return 0;
 }
@@ -459,8 +565,9 @@ int copy(struct bpf_perf_event_data *ctx)
 		asm volatile("" : "+r"(size)); /* as in send_stack() */
 		if (size <= sizeof(*copy) && copies.ringbuf_output(copy, size, BPF_RB_NO_WAKEUP) == 0) {
 			count(COUNTER_STACKS_COPIED);
-			walk->key.user_stack = copy->identity;
-			return add_sample(ctx, &walk->key);
+			walk->copied = copy->identity;
+			steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);
+			return 0;
 		}
 	}
 	count(COUNTER_STACKS_NOT_COPIED);
@@ -468,6 +575,27 @@ int copy(struct bpf_perf_event_data *ctx)
 		steps.call(ctx, STEP_STORE);
 	walk->key.user_stack = take_stack(ctx, &walk->stack, UNWIND_END_NO_TABLE);
 	return add_sample(ctx, &walk->key);
+}
+
+/* Whether the Python frames of a stack are on their way, if it was not sent lately. */
+static __always_inline int send_python_stack(__u64 hash)
+{
+	__u32 zero = 0, slot = hash & (STACK_SLOTS - 1);
+	__u64 *sent = sent_stacks.lookup(&slot);
+	struct python_walk *python = python_walks.lookup(&zero);
+
+	if (!sent || *sent == hash || !python)
+		return 1;
+	__u32 frames = python->count;
+	__u64 size = sizeof(python->stack) - sizeof(python->stack.frame) + frames * sizeof(python->stack.frame[0]);
+
+	python->stack.stack = hash;
+	python->stack.count = frames;
+	asm volatile("" : "+r"(size)); /* as in send_stack() */
+	if (size <= sizeof(python->stack) && python_stacks.ringbuf_output(&python->stack, size, BPF_RB_NO_WAKEUP) == 0)
+		return 1;
+	count(COUNTER_STACKS_NOT_SENT);
+	return 0;
 }
 
 /* A user stack that was walked to its end. */
@@ -478,7 +606,18 @@ int store(struct bpf_perf_event_data *ctx)
 
 	if (!walk)
 		return 0;
-	walk->key.user_stack = send_stack(&walk->stack);
+	if (walk->copied) {
+		if (walk->interpreted)
+			send_python_stack(walk->copied);
+		walk->key.user_stack = walk->copied;
+		return add_sample(ctx, &walk->key);
+	}
+	__u64 hash = identity_of(&walk->stack, walk->interpreted);
+
+	/* First: who reads the stack has what belongs to it. */
+	if (!walk->interpreted || send_python_stack(hash))
+		send_stack(&walk->stack, hash);
+	walk->key.user_stack = hash;
 	return add_sample(ctx, &walk->key);
 }
 
@@ -489,8 +628,11 @@ int forget_mappings(struct bpf_raw_tracepoint_args *ctx)
 
 	if (current_thread(&pid, &tid))
 		return 0;
-	if (pid == tid)
+	python_threads.delete(&tid);
+	if (pid == tid) {
 		spaces.delete(&pid);
+		python_runtimes.delete(&pid);
+	}
 	return 0;
 }
 

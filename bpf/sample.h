@@ -91,6 +91,7 @@ enum active {
 	ACTIVE_WALK,	/* 1: user stacks are walked by tables */
 	ACTIVE_COPY,	/* 1: those that no table leads through yet are copied */
 	ACTIVE_FOLLOW,	/* 1: of threads that are followed only */
+	ACTIVE_PYTHON,	/* 1: some process runs CPython */
 	ACTIVE
 };
 
@@ -100,6 +101,7 @@ enum step {
 	STEP_WALK,
 	STEP_COPY,
 	STEP_STORE,
+	STEP_PYTHON,
 	STEPS
 };
 

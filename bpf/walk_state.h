@@ -3,11 +3,16 @@
 #ifndef TDPROF_WALK_STATE_H
 #define TDPROF_WALK_STATE_H
 
+#include "python_frames.h"
 #include "sample.h"
 #include "unwind.h"
 
 /* Of one program; then it calls itself. The kernel lets it do so 33 times. */
 #define FRAMES_PER_PROGRAM 9
+/* The same of Python's. */
+#define PYTHON_FRAMES_PER_PROGRAM 32
+/* Of a sample: the kernel's limit. */
+#define MOST_TAIL_CALLS 33
 /* Stack bytes read at once: a frame needs two words of them, and each read costs as much as several frames. */
 #define WINDOW_BYTES 2048
 
@@ -44,10 +49,25 @@ struct walk {
 	struct sample_mapping mapping;	/* the last one found: most callers are in the same */
 	struct address_space space;
 	__u32 if_lost;			/* enum unwind_end where the next address is in no mapping */
+	__u64 copied;			/* identity of the stack's copy; 0: it was walked */
+	__u64 interpreted;		/* hash of the interpreter's frames; 0: there are none */
+	__u32 python_calls;		/* programs that have walked these */
+	__u32 reserved;
 	struct unwind_tables tables;
 	struct unwind_memory memory;
 	struct stack_record stack;
 	struct known_rule known[1 << KNOWN_RULES_SHIFT];
+};
+
+/* Each CPU has one. */
+struct python_walk {
+	__u64 hash;			/* of all that `stack` has; 0: there are no frames */
+	__u64 word[16];			/* a frame */
+	__u64 name[4];			/* a code object's pointers */
+	__u64 frame;			/* where the next one is; 0: there is none */
+	volatile __u32 index;		/* as unwind_tables.index */
+	volatile __u32 count;		/* of frames */
+	struct python_stack stack;
 };
 
 #endif

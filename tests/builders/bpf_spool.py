@@ -35,6 +35,18 @@ def stack_copy(
     return _in_ring(struct.pack("<QQII17Q", identity, time_ns, pid, 0, *registers) + stack, flags)
 
 
+def python_stack(stack: int, pid: int, frames: Sequence[tuple[int, int, int]], *, is_cut: bool = False) -> bytes:
+    """Python frames of a stack, leaf first: (code object, instruction, whether C code called it)."""
+    body = struct.pack("<QIHH", stack, pid, len(frames), is_cut)
+    return _in_ring(body + b"".join(struct.pack("<QII", *frame) for frame in frames), 0)
+
+
+def python_code(identity: int, pid: int, name: bytes, path: bytes, lines: bytes, *, first_line: int = 1) -> bytes:
+    """A code object; name and path are str objects as they lie in memory."""
+    head = struct.pack("<QIIIHH", identity, pid, first_line, len(lines), len(name), len(path))
+    return _in_ring(head + name.ljust(256, b"\0") + path.ljust(512, b"\0") + lines, 0)
+
+
 def _in_ring(body: bytes, flags: int) -> bytes:
     return struct.pack("<II", len(body) | flags, 0) + body + bytes(-len(body) % 8)
 

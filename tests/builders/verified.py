@@ -16,6 +16,7 @@ MOST_INSTRUCTIONS = {
     "sample_0": 1_000,
     "sample": 25_000,
     "walk": 120_000,
+    "python": 65_000,
     "copy": 12_000,
     "store": 10_000,
     "forget_mappings": 1_000,
@@ -32,6 +33,8 @@ def verified_instructions() -> dict[str, int]:
     with attempt.finish() as sampler:
         attempt.close()
         sampler.await_walk()
+        assert sampler.python is not None
+        assert sampler.python.start()
         return {name: _verified(fd) for name, fd in sampler._programs.items()}
 
 

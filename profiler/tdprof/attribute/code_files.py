@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from tdprof.model.addresses import FileKind, MappedFile
+from tdprof.model.addresses import PYTHON, FileKind, MappedFile
 from tdprof.model.arrays import I32, I64, U64, distinct
 from tdprof.profile.frames import number_values
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
-_VDSO = "[vdso]"
+_KINDS = {"[vdso]": FileKind.VDSO, PYTHON: FileKind.INTERPRETED}  # what is a file to us, and none to the kernel
 # Paths that the kernel gives to memory that has no file behind it.
 _NOT_FILES = ("//", "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]")
 _HALF = np.uint64(32)
@@ -84,7 +84,7 @@ class CodeFiles(Sequence[MappedFile]):
         if self._is_anonymous[number]:
             return MappedFile(path, "", FileKind.ANONYMOUS, int(self._pid[row]))
         build_id = "" if self._build[row] == _NONE else self._builds[self._build[row]].as_py()
-        return MappedFile(path, build_id, FileKind.VDSO if path == _VDSO else FileKind.ELF)
+        return MappedFile(path, build_id, _KINDS.get(path, FileKind.ELF))
 
     def of_mappings(self, rows: I64) -> I32:
         """File number of each row of the mapping table."""
@@ -133,11 +133,12 @@ class CodeFiles(Sequence[MappedFile]):
 
 
 def _kinds_of_paths(paths: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether each path leads to a file or the vDSO, else it is memory of one process; and whether that has no name."""
+    """Whether each path leads to what counts as a file, else to memory of one process; and whether that has no name."""
     starts_with, either = pa.compute.starts_with, pa.compute.or_
     no_file = pa.array(np.zeros(len(paths), bool))
     for start in _NOT_FILES:
         no_file = either(no_file, starts_with(paths, start))
-    is_file = either(pa.compute.and_not(starts_with(paths, "/"), no_file), pa.compute.equal(paths, _VDSO))
+    is_special = pa.compute.is_in(paths, pa.array(list(_KINDS)))
+    is_file = either(pa.compute.and_not(starts_with(paths, "/"), no_file), is_special)
     is_nameless = either(starts_with(paths, "//"), pa.compute.equal(paths, ""))
     return is_file.to_numpy(zero_copy_only=False), is_nameless.to_numpy(zero_copy_only=False)

@@ -185,6 +185,7 @@ TABLES = {
 OPTIONAL_TABLES = {
     "switches": SWITCHES,
     "symbols": SYMBOLS,
+    "interpreted": SYMBOLS,
     "branches": BRANCHES,
     "cgroups": CGROUPS,
     "namespaces": NAMESPACES,

@@ -7,6 +7,9 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/spe.CPU.N.perf  perf records of an SPE event: where its AUX bytes belong
     spool/stacks.bpf      BPF ring-buffer records, each a ``struct stack_record`` of bpf/sample.h
     spool/copies.bpf      the same, each a ``struct stack_copy``
+    spool/python_stacks.bpf  the same, each a ``struct python_stack`` of bpf/python_frames.h
+    spool/codes.bpf       the same, each a ``struct python_code``
+    spool/python.jsonl    one JSON object for each process that was found to run CPython
     spool/initial.jsonl   one JSON object for each process that ran before the recording began
     spool/rows.bpf        frames: FRAME_HEADER, then zlib of keys and values as arrays
 """
@@ -21,6 +24,9 @@ SPOOL_FOLDER = "spool"
 SPE_FOLDER = "spe"  # of the capture, not of the spool: raw AUX bytes are kept
 STACKS_FILE = "stacks.bpf"
 COPIES_FILE = "copies.bpf"
+PYTHON_STACKS_FILE = "python_stacks.bpf"
+CODES_FILE = "codes.bpf"
+PYTHON_FILE = "python.jsonl"
 ROWS_FILE = "rows.bpf"
 INITIAL_FILE = "initial.jsonl"
 RING_FILE = "ring.{cpu}.perf"

@@ -30,6 +30,7 @@ _UNKNOWN_WITHOUT = {
     "processes": "names of processes and threads may be missing, and what forked processes had mapped",
     "kernel_symbols": "the kernel's functions have no names",
     "symbols": "its own symbols are not used, only those of this machine's files",
+    "interpreted": "functions of interpreted languages have no names",
     "namespaces": "files of containers are not told from this machine's",
 }
 

@@ -91,6 +91,7 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @topdown_options
 @click.option("--call-graph", metavar="auto|fp|dwarf[,BYTES]|no", help=CALL_GRAPH_HELP)
+@click.option("--no-interpreters", is_flag=True, help="Native call stacks only: no functions of Python programs.")
 @click.option("--no-bpf", is_flag=True, help="Use perf ring buffers even where BPF works.")
 @click.option("--with-symbols", is_flag=True, help="Put the symbols into the capture, to read it on another machine.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
@@ -105,6 +106,7 @@ def command(
     output: Path | None,
     spe_text: str | None,
     call_graph: str | None,
+    no_interpreters: bool,
     no_bpf: bool,
     with_symbols: bool,
     quiet: bool,
@@ -160,6 +162,7 @@ def command(
         duration_s=duration_s,
         use_bpf=not no_bpf,
         call_graph=way,
+        has_interpreted=not no_interpreters,
         stack_bytes=stack_bytes,
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.schema import SAMPLES, STACKS
-from tdprof.capture.spool import COPIES_FILE, INITIAL_FILE, ROWS_FILE, STACKS_FILE
+from tdprof.capture.spool import COPIES_FILE, INITIAL_FILE, PYTHON_FILE, ROWS_FILE, STACKS_FILE
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
 from tdprof.decode.bpf_copies import walk_spooled
@@ -21,6 +21,7 @@ from tdprof.decode.perf.layout import NO_CHAIN, Chains, Copies, RecordLayout, Re
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.perf.used_stacks import stack_identities
 from tdprof.decode.perf.walked import FIRST_WALKED, Walk, WalkedStacks, walks_of
+from tdprof.decode.python.merged import PythonFrames
 from tdprof.decode.side_band import initial_tables, of_processes, side_band_tables, spe_spans
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.stack_walks import WALK, walk_columns
@@ -74,7 +75,8 @@ def write_tables(
     Memory grows with the distinct stacks and with the side-band, not with the samples.
     """
     damage = SpoolDamage()
-    stacks, samples = _StackWriter(writer), _SampleTotals()
+    python = PythonFrames(spool, damage) if (spool / PYTHON_FILE).exists() else None
+    stacks, samples = _StackWriter(writer, python), _SampleTotals()
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):
         stacks.add_bpf(stack_batch)
     rings = sorted(spool.glob("ring.*.perf"))
@@ -105,6 +107,9 @@ def write_tables(
     ):
         writer.write(name, initial)
         writer.write(name, recorded)
+    if python:
+        writer.write("mappings", python.mappings(_joined(mappings, tables.mappings)))
+        writer.write("interpreted", python.symbols())
     if has_copies or (spool / COPIES_FILE).exists():
         walk = open_walk(_joined(mappings, tables.mappings), _joined(processes, tables.processes))
         for copied_batch in walk_spooled(spool / COPIES_FILE, damage, walk):
@@ -145,7 +150,8 @@ def write_tables(
         bytes_damaged=damage.bytes + damaged_bytes + decoder.losses.malformed_bytes,
         by_reason=by_reason,
     )
-    notes = list(_short_lives(manifest, tables.processes, samples.count))
+    notes = list(python.notes()) if python else []
+    notes += list(_short_lives(manifest, tables.processes, samples.count))
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes)
 
 
@@ -289,8 +295,9 @@ def _content_hash(batch: StackBatch) -> U64:
 class _StackWriter:
     """Writes each distinct stack once."""
 
-    def __init__(self, writer: TableWriter) -> None:
+    def __init__(self, writer: TableWriter, python: PythonFrames | None = None) -> None:
         self._writer = writer
+        self._python = python
         self._known = np.empty(0, np.uint64)  # sorted
         self._content = np.empty(0, np.uint64)  # a second hash of each known stack
         self._collided = np.empty(0, np.uint64)
@@ -320,6 +327,7 @@ class _StackWriter:
         at = np.searchsorted(self._known, identities[~known])
         self._known = np.insert(self._known, at, identities[~known])
         self._content = np.insert(self._content, at, expected[~known])
+        batch = self._python.merge(batch) if self._python else batch
         self._write(batch.hash[fresh], batch.walk[fresh], batch.start[fresh], batch.start[fresh + 1], batch.address)
 
     def add_chains(self, chains: Chains, samples: _SampleTotals, *, has_heads: bool = False) -> None:

@@ -14,6 +14,11 @@ KERNEL_ADDRESS = np.uint64(1 << 63)
 
 NO_BEGIN = np.uint64(2**64 - 1)
 
+INTERPRETED_ADDRESS = np.uint64(1 << 56)
+"""From here on addresses are numbers of places in interpreted code; no machine that is known has memory there."""
+PYTHON = "[python]"
+"""The path of what CPython interprets."""
+
 DELETED = " (deleted)"
 """What the kernel appends to the path of a mapped file that is gone."""
 
@@ -26,6 +31,7 @@ class FileKind(StrEnum):
     KERNEL_MODULE = "kernel-module"
     VDSO = "vdso"
     ANONYMOUS = "anonymous"  # memory without a file: code made at run time
+    INTERPRETED = "interpreted"  # no machine code at all: the functions of a language that an interpreter runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import functools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from tdprof.recorder.chain_source import COPIED_STACK, RING_SAMPLE_TYPE, SIDE_BA
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import KernelSymbolTable, read_kernel_symbols
+from tdprof.recorder.python_processes import may_hold_python
 
 
 def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None) -> Manifest:
@@ -91,6 +92,7 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
             write_kernel_symbols(writer, read_kernel_symbols(addresses))
             save_vdso(target)
     unkept: list[str] = []
+    mapped: list[MappedProgram] = []
     if is_same_boot:
         mappings = read_table(target.path, "mappings")
         lists = (mappings[name].to_pylist() for name in MappedProgram._fields)
@@ -116,8 +118,20 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
         samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
         end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
         state=State.COMPLETE,
-        notes=[*manifest.notes, *decoded.notes, *unkept, *(held.notes() if held else ())],
+        notes=[
+            *manifest.notes,
+            *decoded.notes,
+            *unkept,
+            *(held.notes() if held else ()),
+            *_no_python(manifest, mapped),
+        ],
     )
+
+
+def _no_python(manifest: Manifest, mapped: Iterable[MappedProgram]) -> Iterator[str]:
+    """What to say of Python programs where nothing walks their frames."""
+    if manifest.rung is Rung.RING_BUFFER and any(may_hold_python(program.path) for program in mapped):
+        yield "no Python functions in call stacks: only the BPF programs walk them (tdprof doctor says what they need)"
 
 
 def _layout(manifest: Manifest, ids: list[int]) -> RecordLayout:

@@ -23,6 +23,9 @@ def open_symbolizer(
     carried, not_carried = None, ""
     if has_table(tables, "symbols"):
         carried, not_carried = read_side_table(tables, "symbols", ("begin",))
+    interpreted, not_interpreted = None, ""
+    if has_table(tables, "interpreted"):
+        interpreted, not_interpreted = read_side_table(tables, "interpreted")
     return Symbolizer(
         symfs=options.symfs,
         debug_dirs=options.debug_dirs,
@@ -36,8 +39,9 @@ def open_symbolizer(
         vdso=tables.resolve() / VDSO_FILE,
         carried_files=tables / FILES_FOLDER,
         saved=SavedSymbols(carried) if carried is not None and not not_carried else None,
+        interpreted=SavedSymbols(interpreted) if interpreted is not None else None,
         cache=SymbolCache.default() if options.use_cache else None,
         debuginfod=Debuginfod.from_environment(progress=progress),
         progress=progress,
-        unreadable=[*filter(None, [no_kernel, not_carried])],
+        unreadable=[*filter(None, [no_kernel, not_carried, not_interpreted])],
     )

@@ -19,6 +19,7 @@ class RecordOptions:
 
     Attributes:
         topdown: which of the events to sample together as groups; None: each by itself.
+        has_interpreted: walk the frames of interpreters, too.
         stack_bytes: of each user stack, where they are copied; 0: as many as suit the rate.
         notes: what the user should know of the plan, kept in the capture.
         on_pass: told the number, from 1, of each run of the command, and how many there will be.
@@ -32,6 +33,7 @@ class RecordOptions:
     duration_s: float | None = None
     use_bpf: bool = True
     call_graph: CallGraph = CallGraph.AUTO
+    has_interpreted: bool = True
     stack_bytes: int = 0
     spe: SpeOptions | None = None
     topdown: TopdownInfo | None = None

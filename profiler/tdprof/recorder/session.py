@@ -77,7 +77,11 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         if sampler:
             stack.enter_context(sampler)
         walker = RingWalker() if sampler is None and can_walk(options.call_graph, together, options.rate) else None
-        unwinding = start_unwinding(sampler) if sampler else Unwinding(walker, None, TableCache()) if walker else None
+        unwinding = None
+        if sampler:
+            unwinding = start_unwinding(sampler, has_interpreted=options.has_interpreted)
+        elif walker:
+            unwinding = Unwinding(walker, None, TableCache())
         if unwinding:
             stack.enter_context(unwinding)
             if options.command:

@@ -18,6 +18,7 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent
 from tdprof.recorder.host import read_text
+from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, may_hold_python
 from tdprof.unwind.tables import TableCache, TableWorker, identity_of
 
 _PROC = Path("/proc")
@@ -122,13 +123,17 @@ class Unwinding:
         walker: what walks stacks: the BPF programs, or the recorder itself.
         questions_fd: readable when it has asked; None: who calls it sees to that.
         cache: where tables of files are kept.
+        python: told of processes that may run CPython.
 
     Attributes:
         without_room: tables and processes for which the walker had no room.
     """
 
-    def __init__(self, walker: Walker, questions_fd: int | None, cache: TableCache) -> None:
+    def __init__(
+        self, walker: Walker, questions_fd: int | None, cache: TableCache, python: PythonProcesses | None = None
+    ) -> None:
         self.without_room = 0
+        self._python = python
         self._ready = select.epoll()
         if questions_fd is not None:
             self._ready.register(questions_fd, select.EPOLLIN)
@@ -149,6 +154,9 @@ class Unwinding:
 
     def prepare_files(self, paths: Iterable[Path]) -> None:
         """Place the tables of files that will be mapped soon."""
+        paths = list(paths)
+        if self._python and any(may_hold_python(str(path)) for path in paths):
+            self._python.prepare()
         for path in paths:
             with contextlib.suppress(OSError):
                 self._want(_key_of(path), os.open(path, os.O_PATH | os.O_CLOEXEC))
@@ -199,6 +207,8 @@ class Unwinding:
 
     def close(self) -> None:
         """End the worker and close what is open."""
+        if self._python:
+            self._python.close()
         if self._batch:
             self._batch.close()
         for fd in self._wanted.values():
@@ -251,6 +261,8 @@ class Unwinding:
 
     def notes(self) -> Iterator[str]:
         """What the user should know in the end."""
+        if self._python:
+            yield from self._python.notes()
         if self.without_room:
             yield (
                 f"{self.without_room} unwind tables or lists of mappings had no room in the kernel: "
@@ -284,6 +296,8 @@ class Unwinding:
                     self._want(line.key, _reach(pid, line))
             if self._files.get(line.key) is StackEnd.NO_TABLE:
                 self._waiting.setdefault(line.key, set()).add(pid)
+        if self._python and self._python.wants(pid):
+            self._python.look(pid, _of_python(pid, lines))
         return [self._extent(pid, line) for line in lines]
 
     def _extent(self, pid: int, line: _Line) -> Extent:
@@ -326,11 +340,20 @@ class Unwinding:
         return self._placed[identity]
 
 
-def start_unwinding(sampler: BpfSampler) -> Unwinding | None:
-    """None where the programs do not unwind by tables."""
+def start_unwinding(sampler: BpfSampler, *, has_interpreted: bool) -> Unwinding | None:
+    """None where the programs do not unwind by tables; ``has_interpreted``: interpreters' frames, too."""
     if sampler.arrays is None:
         return None
-    return Unwinding(sampler.arrays, sampler.questions_fd, TableCache())
+    python = PythonProcesses(sampler.python) if sampler.python and has_interpreted else None
+    return Unwinding(sampler.arrays, sampler.questions_fd, TableCache(), python)
+
+
+def _of_python(pid: int, lines: Iterable[_Line]) -> Iterator[tuple[PythonMapping, int]]:
+    """The mappings that may hold CPython, each with an ``O_PATH`` descriptor of its file."""
+    for line in lines:
+        if line.is_file and may_hold_python(line.path):
+            with contextlib.suppress(OSError):
+                yield PythonMapping(line.start, line.file_offset, line.path), _reach(pid, line)
 
 
 def _executable_lines(maps: str) -> Iterator[_Line]:

@@ -44,6 +44,7 @@ class Symbolizer:
         vdso: the recorded machine's vDSO as a file.
         carried_files: folder of files that the capture carries, named by their build-id.
         saved: symbols that the capture carries; what they do not have is looked for in files.
+        interpreted: the functions of interpreted languages.
         debuginfod: servers to fetch debug data and executables from; None contacts nobody.
         progress: told in a few words what is being waited for.
         unreadable: sentences on symbols of the recording that could not be read, for whoever shows the results.
@@ -60,6 +61,7 @@ class Symbolizer:
         vdso: Path | None = None,
         carried_files: Path | None = None,
         saved: "SavedSymbols | None" = None,
+        interpreted: "SavedSymbols | None" = None,
         cache: SymbolCache | None = None,
         debuginfod: "Debuginfod | None" = None,
         progress: Callable[[str], None] = lambda text: None,
@@ -74,6 +76,7 @@ class Symbolizer:
         self._vdso = vdso
         self._carried_files = carried_files
         self._saved = saved
+        self._interpreted = interpreted
         self._cache = cache
         self._debuginfod = debuginfod
         self._progress = progress
@@ -114,6 +117,8 @@ class Symbolizer:
             return self._locate_kernel(file_offsets)
         if file.kind is FileKind.ANONYMOUS:
             return self._locate_run_time_code(file.pid, file_offsets)
+        if file.kind is FileKind.INTERPRETED:
+            return self._locate_interpreted(file, file_offsets)
         if self._saved is None:
             return self._locate_in_files(file, file_offsets)
         found = self._saved.locate(file, file_offsets)
@@ -163,6 +168,12 @@ class Symbolizer:
         if code is None:
             return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
         return find_locations(code.table, code.index, addresses, Unknown.NO_SYMBOL)
+
+    def _locate_interpreted(self, file: MappedFile, numbers: U64) -> Locations:
+        """Each place has two numbers, so that that of a caller, which is one less, is the same place's."""
+        if self._interpreted is None:
+            return unknown_locations(len(numbers), Unknown.NO_SYMBOL)
+        return self._interpreted.locate(file, numbers >> np.uint64(1))
 
     @cached_property
     def _pids_with_code(self) -> frozenset[int]:

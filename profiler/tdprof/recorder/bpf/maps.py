@@ -37,13 +37,15 @@ def bpf(command: int, attr: bytearray) -> int:
     return int(result)
 
 
+def map_element(command: int, map_fd: int, key: "ctypes._CData", value: "ctypes._CData") -> None:
+    """Look up, or set, one element of a map that all CPUs share. Raises OSError: it is not there, or has no room."""
+    addresses = ctypes.addressof(key), ctypes.addressof(value)
+    bpf(command, bytearray(struct.pack("=IIQQQ", map_fd, 0, *addresses, 0)))
+
+
 def update_u32(map_fd: int, index: int, value: int) -> None:
     """Set element ``index`` of an array of uint32."""
-    key, element = ctypes.c_uint32(index), ctypes.c_uint32(value)
-    bpf(
-        BPF_MAP_UPDATE_ELEM,
-        bytearray(struct.pack("=IIQQQ", map_fd, 0, ctypes.addressof(key), ctypes.addressof(element), 0)),
-    )
+    map_element(BPF_MAP_UPDATE_ELEM, map_fd, ctypes.c_uint32(index), ctypes.c_uint32(value))
 
 
 def possible_cpus() -> int:

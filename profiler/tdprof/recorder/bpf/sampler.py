@@ -27,6 +27,7 @@ from tdprof.recorder.bpf.object_file import (
     load_object,
     load_one,
 )
+from tdprof.recorder.bpf.python_walk import PythonWalk
 from tdprof.recorder.bpf.settings import WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
 from tdprof.recorder.bpf.task_filter import FOLLOWERS, MOST_FOLLOWED, TaskFilter
@@ -55,8 +56,8 @@ COUNTERS = (
     "threads_not_followed",
 )
 # enum active and enum step of bpf/sample.h
-ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY = 0, 1, 2
-STEPS = ("sample", "walk", "copy", "store")
+ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON = 0, 1, 2, 4
+STEPS = ("sample", "walk", "copy", "store", "python")
 # Programs of other types than perf events', and where the kernel runs them.
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
 _QUESTIONS_BYTES = 64 << 10
@@ -159,7 +160,9 @@ class BpfLoad:
         types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
         programs = _with_settings(found, _settings(self._call_graph), self._with_kernel)
         began = time.monotonic()
-        loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=("walk",))
+        # Few recordings meet what `python` is for.
+        later = ("walk", "python")
+        loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=later)
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
         taken_s = time.monotonic() - began
         return BpfSampler(programs, loaded, len(self._with_kernel), self._sizes, wants_walk=walks, load_s=taken_s)
@@ -224,6 +227,7 @@ class BpfSampler:
     Attributes:
         programs: one for each event.
         arrays: what unwinding needs; None where user stacks are walked along frame pointers, or not at all.
+        python: what Python's frames need; None where there are no ``arrays``.
         notes: what the user should know of how stacks are taken.
     """
 
@@ -238,6 +242,7 @@ class BpfSampler:
         self._object = found
         self.programs = [programs[f"sample_{event}"] for event in range(events)]
         self.arrays: UnwindArrays | None = None
+        self.python: PythonWalk | None = None
         self.notes: list[str] = []
         self._maps = maps
         self._sizes = sizes
@@ -282,6 +287,8 @@ class BpfSampler:
         self._closing.callback(self.await_walk)
         self._walk_load = WalkLoad(lambda: load_one(self._object, self._maps, "walk"), self._use_walk)
         self._switch(1, ACTIVE_WALK, ACTIVE_COPY)
+        self.python = PythonWalk(self._maps, self._load_python)
+        self._closing.callback(self.python.close)
 
     def _use_walk(self, program: int) -> None:
         bpf_maps.update_u32(self._maps["steps"], STEPS.index("walk"), program)
@@ -339,6 +346,29 @@ class BpfSampler:
         close_all(replaced)
         return True
 
+    def _load_python(self, rings: Mapping[str, int]) -> dict[str, int] | None:
+        """What `PythonWalk` loads: rings of these sizes, and the programs that fill them."""
+        programs = {}
+        with contextlib.ExitStack() as on_failure, unlimited_locked_memory():
+            try:
+                made = create_maps(self._object, rings)
+                on_failure.callback(close_all, made.values())
+                for name in ("python", "store"):
+                    programs[name] = load_one(self._object, self._maps | made, name)
+                    on_failure.callback(os.close, programs[name])
+            except (OSError, LoadError) as error:
+                self.notes.append(f"Python frames are not walked: {error}")
+                return None
+            on_failure.pop_all()
+        replaced = [self._programs["store"], *(self._maps[name] for name in made)]
+        for name, program in programs.items():
+            bpf_maps.update_u32(self._maps["steps"], STEPS.index(name), program)
+        self._switch(1, ACTIVE_PYTHON)
+        self._programs.update(programs)
+        self._maps.update(made)
+        close_all(replaced)
+        return made
+
     def _close_loaded(self) -> None:
         close_all([*self._maps.values(), *self._programs.values()])
 
@@ -364,7 +394,9 @@ class BpfSampler:
         """Whether a drain is due before its time: half of the rows or of a ring may be taken."""
         new = self._counters.read()[0] - self._samples_drained
         rings = (self._stacks, self._copies)
-        return new > self._sizes.rows // 2 or any(ring.pending > ring.data_bytes // 2 for ring in rings)
+        is_python_filling = self.python is not None and self.python.is_filling()
+        is_filling = any(ring.pending > ring.data_bytes // 2 for ring in rings)
+        return new > self._sizes.rows // 2 or is_filling or is_python_filling
 
     def drain(self, spool: SpoolWriter) -> int:
         """Swap the tables and append what the one at rest holds; returns the interval's end, CLOCK_MONOTONIC ns.
@@ -377,8 +409,11 @@ class BpfSampler:
         bpf_maps.update_u32(self._maps["active"], ACTIVE_ROWS, self._use_b)
         time_ns = time.monotonic_ns()
         produced, copied = self._stacks.produced, self._copies.produced
+        of_python = self.python.produced() if self.python else {}
         wait_for_running_programs()
         self._stacks.drain(spool.descriptor(STACKS_FILE), produced)
+        if self.python:
+            self.python.drain(spool, of_python)
         if copied > self._copied_bytes:
             self._copies.drain(spool.descriptor(COPIES_FILE), copied)
             self._copied_bytes = copied

@@ -7,11 +7,10 @@ less than they run; and each task has a copy of the event for each CPU. Events o
 import contextlib
 import ctypes
 import os
-import struct
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, bpf, update_u32
+from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element, update_u32
 from tdprof.recorder.bpf.object_file import attach_tracepoint
 
 ACTIVE_FOLLOW = 3  # enum active of bpf/sample.h
@@ -57,9 +56,7 @@ class TaskFilter:
             OSError: more threads than there is room for.
         """
         for tid in threads:
-            key, value = ctypes.c_uint32(tid), ctypes.c_uint32(since)
-            attr = struct.pack("=IIQQQ", self._named, 0, ctypes.addressof(key), ctypes.addressof(value), 0)
-            bpf(BPF_MAP_UPDATE_ELEM, bytearray(attr))
+            map_element(BPF_MAP_UPDATE_ELEM, self._named, ctypes.c_uint32(tid), ctypes.c_uint32(since))
 
     def close(self) -> None:
         """Run the programs no more."""

@@ -21,6 +21,7 @@ _KIND_OF_FILE = {
     FileKind.KERNEL: KERNEL,
     FileKind.KERNEL_MODULE: KERNEL,
     FileKind.ANONYMOUS: RUNTIME,
+    FileKind.INTERPRETED: RUNTIME,
 }
 
 

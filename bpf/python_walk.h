@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The walk of CPython's own frames. Its structures are the process's, which may have any bytes in them: nothing is believed
+ * but that it can be read, and every loop is bounded. Who includes this has the maps: was_sent() and send_code().
+ */
+#ifndef TDPROF_PYTHON_WALK_H
+#define TDPROF_PYTHON_WALK_H
+
+#include "walk_state.h"
+
+/* Of a process; the newest come first. */
+#define MOST_PYTHON_THREADS 64
+#define MOST_PYTHON_INTERPRETERS 4
+
+/* Whether a code object was sent lately. */
+static __always_inline int was_sent(__u64 code);
+/* Send one of which `bytes` hold something. */
+static __always_inline void send_code(struct python_code *code, __u64 bytes);
+
+static __always_inline __u64 python_pointer(__u64 address)
+{
+	__u64 value = 0;
+
+	walk_read_user(&value, sizeof(value), (void *)address);
+	return value;
+}
+
+/* The thread's number, as it wrote it down itself. */
+static __always_inline __u32 python_thread_id(const struct python_runtime *runtime, __u64 thread)
+{
+	__u32 number = 0;
+	__u64 place = thread + runtime->thread_id;
+
+	if (runtime->pthread_id != PYTHON_NONE)
+		place = python_pointer(place) + runtime->pthread_id;
+	walk_read_user(&number, sizeof(number), (void *)place);
+	return number;
+}
+
+/* CPython's structure of the thread; 0: it has none. */
+static __always_inline __u64 find_python_thread(const struct python_runtime *runtime, __u32 tid)
+{
+	__u64 interpreter = python_pointer(runtime->first_interpreter);
+
+	for (int i = 0; i < MOST_PYTHON_INTERPRETERS && interpreter; i++) {
+		__u64 thread = python_pointer(interpreter + runtime->first_thread);
+
+		for (int n = 0; n < MOST_PYTHON_THREADS && thread; n++) {
+			if (python_thread_id(runtime, thread) == tid)
+				return thread;
+			thread = python_pointer(thread + runtime->next_thread);
+		}
+		interpreter = python_pointer(interpreter + runtime->next_interpreter);
+	}
+	return 0;
+}
+
+static __always_inline __u64 python_word(struct python_walk *python, __u16 offset)
+{
+	python->index = offset >> 3;
+	return python->word[python->index & 15];
+}
+
+/* As much of `most` bytes as can be read: all, or up to the end of the page. */
+static __always_inline __u32 read_some(__u8 *to, __u32 most, __u64 from)
+{
+	__u32 rest = (PAGE_OFFSET_MASK + 1 - (from & PAGE_OFFSET_MASK)) & (most - 1);
+
+	if (walk_read_user(to, most, (void *)from) == 0)
+		return most;
+	return rest && walk_read_user(to, rest, (void *)from) == 0 ? rest : 0;
+}
+
+/* Send what a code object says of itself, unless that was done. */
+static __always_inline void note_code(const struct python_runtime *runtime, struct python_walk *python,
+				      struct python_code *sent, __u64 object, __u64 identity)
+{
+	__u64 lines = python->name[3], bytes = 0;
+
+	if (was_sent(identity))
+		return;
+	sent->code = identity;
+	sent->pid = python->stack.pid;
+	sent->first_line = 0;
+	walk_read_user(&sent->first_line, sizeof(sent->first_line), (void *)(object + runtime->code_line));
+	sent->path_bytes = read_some(sent->path, PYTHON_PATH_BYTES, python->name[0]);
+	sent->name_bytes = read_some(sent->name, PYTHON_NAME_BYTES, python->name[runtime->has_qualified_names ? 2 : 1]);
+	/* Of a frozen module, maybe, and not in memory yet: at its next sample. */
+	if (!sent->path_bytes || !sent->name_bytes)
+		return;
+	if (!runtime->has_qualified_names)
+		lines = python->name[2];
+	/* A bytes object: its length after the header of 16 bytes, its bytes after another 16. */
+	bytes = python_pointer(lines + 16);
+	sent->line_bytes = bytes > 0xffffffffULL ? 0 : bytes;
+	if (bytes > MOST_LINE_BYTES)
+		bytes = MOST_LINE_BYTES;
+	asm volatile("" : "+r"(bytes)); /* as in send_stack() */
+	if (bytes > MOST_LINE_BYTES || walk_read_user(sent->lines, bytes, (void *)(lines + 32)))
+		bytes = 0;
+	send_code(sent, sizeof(*sent) - sizeof(sent->lines) + bytes);
+}
+
+/* One frame: note it, and return where its caller's is; 0: there is none. */
+static __always_inline __u64 walk_python_frame(const struct python_runtime *runtime, struct python_walk *python,
+					       struct python_code *sent, __u64 frame)
+{
+	struct python_stack *stack = &python->stack;
+
+	if (walk_read_user(python->word, PYTHON_FRAME_BYTES, (void *)frame))
+		return 0;
+	__u64 code = python_word(python, runtime->frame_code) & ~7ULL; /* from 3.14 on with marks in the lowest bits */
+	__u64 previous = python_word(python, runtime->frame_previous);
+	__u64 instruction = python_word(python, runtime->frame_instruction) >> (runtime->frame_instruction & 7) * 8;
+	__u8 entry = python_word(python, runtime->frame_entry) >> (runtime->frame_entry & 7) * 8;
+	__u32 last = (python->count - 1) & (PYTHON_SLOTS - 1), count = python->count & (PYTHON_SLOTS - 1);
+
+	if (runtime->entry == PYTHON_ENTRY_OWNER && entry >= PYTHON_OWNER_C) {
+		/* No code of its own: the frame before it is where C code came in. */
+		if (python->count && python->count <= MOST_PYTHON_FRAMES)
+			stack->frame[last].is_entry = 1;
+		return previous;
+	}
+	if (walk_read_user(python->name, sizeof(python->name), (void *)(code + runtime->code_names)))
+		return 0;
+	if (count >= MOST_PYTHON_FRAMES) {
+		stack->is_cut = 1;
+		return 0;
+	}
+	if (runtime->instruction == PYTHON_INSTRUCTION_ADDRESS)
+		instruction -= code + runtime->code_instructions;
+	/* The object's place may be another's later; what it points to then is another's, too. */
+	__u64 identity = mix(mix(mix(stack->pid, code), python->name[1]), mix(python->name[0], python->name[3]));
+
+	stack->frame[count].code = identity;
+	stack->frame[count].instruction = instruction;
+	stack->frame[count].is_entry = runtime->entry == PYTHON_ENTRY_ALWAYS || (runtime->entry == PYTHON_ENTRY_FLAG && entry);
+	python->hash = mix(mix(python->hash, identity), instruction << 1 | stack->frame[count].is_entry);
+	python->count = count + 1;
+	note_code(runtime, python, sent, code, identity);
+	return previous;
+}
+
+#endif

@@ -1,0 +1,184 @@
+"""Puts Python frames where the evaluation loop's native ones stand, and tables them.
+
+A native frame of the loop stands for the Python frames that it runs: up to the one that C code called. The outermost
+of both are the same, so that they are counted from there; where the native stack is not whole, from the leaf on.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tdprof.capture.schema import MAPPINGS, SYMBOLS
+from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch
+from tdprof.decode.python.lines import LineTable
+from tdprof.decode.python.records import PythonStacks, read_codes, read_processes, read_stacks
+from tdprof.model.addresses import INTERPRETED_ADDRESS, PYTHON, FileKind
+from tdprof.model.arrays import I64, U64
+from tdprof.model.stack_ends import StackEnd
+from tdprof.text import plural
+
+_NO_NAME = "[code object not read]"
+_LAST = np.int64(1 << 32)  # behind every native frame
+_LONGEST_GAP = 1  # a loop that is being entered or left has no frame of Python's yet, or any more
+
+
+class PythonFrames:
+    """The Python frames of a spool.
+
+    Args:
+        spool: the folder.
+        damage: counts what cannot be read.
+
+    Attributes:
+        unplaced: stacks whose frames fit none of their loops, and were left native.
+        unnamed: frames whose code object was not read in time.
+    """
+
+    def __init__(self, spool: Path, damage: SpoolDamage) -> None:
+        self._processes = read_processes(spool)
+        self._stacks: PythonStacks = read_stacks(spool, damage)
+        versions = {pid: process.version for pid, process in self._processes.items()}
+        self._codes = read_codes(spool, damage, versions)
+        keys = self._stacks.frames[["code", "instruction"]].copy()
+        self._places, number = np.unique(keys, return_inverse=True)
+        self._address = INTERPRETED_ADDRESS + np.uint64(2) * number.reshape(-1).astype(np.uint64) + np.uint64(1)
+        self.unplaced = 0
+        self.unnamed = 0
+
+    def __len__(self) -> int:
+        return len(self._stacks.stack)
+
+    def merge(self, batch: StackBatch) -> StackBatch:
+        """The stacks with their Python frames among the native ones."""
+        if not len(self) or not len(batch.hash):
+            return batch
+        row = np.minimum(np.searchsorted(self._stacks.stack, batch.hash), len(self) - 1)
+        row = np.where((self._stacks.stack[row] == batch.hash) & (batch.walk["is_kernel"] == 0), row, -1)
+        if (row < 0).all():
+            return batch
+        return self._merge(batch, row)
+
+    def _merge(self, batch: StackBatch, row: I64) -> StackBatch:
+        stacks = len(row)
+        lengths = np.diff(batch.start).astype(np.int64)
+        owner = np.repeat(np.arange(stacks), lengths)
+        position = np.arange(len(batch.address)) - np.repeat(batch.start[:-1].astype(np.int64), lengths)
+        loops = np.flatnonzero(self._in_loop(batch.address - (position > 0), row[owner]))
+        loop_count = np.bincount(owner[loops], minlength=stacks)
+        first_loop = np.cumsum(loop_count) - loop_count
+
+        frame_count = np.where(row >= 0, np.diff(self._stacks.start)[row], 0)
+        frame_owner = np.repeat(np.arange(stacks), frame_count)
+        before = np.cumsum(frame_count) - frame_count
+        within = np.arange(len(frame_owner)) - before[frame_owner]
+        frame = self._stacks.start[row[frame_owner]] + within
+        entries = self._stacks.frames["is_entry"][frame].astype(np.int64)
+        run = np.cumsum(entries) - entries
+        run -= run[before[frame_owner]] if len(run) else run
+        # The outermost ends a run even where nothing says so.
+        runs = np.zeros(stacks, np.int64)
+        np.maximum.at(runs, frame_owner, run + 1)
+
+        is_whole = (batch.walk["end"] == StackEnd.COMPLETE) & (row >= 0) & ~self._stacks.is_cut[row]
+        spare = loop_count - runs
+        is_misfit = is_whole & ((spare < 0) | (spare > _LONGEST_GAP))
+        self.unplaced += int(is_misfit.sum())
+        kept = ~is_misfit[frame_owner]
+        frame, frame_owner, run, within = frame[kept], frame_owner[kept], run[kept], within[kept]
+        loop = run + np.where(is_whole, spare, 0)[frame_owner]
+        has_loop = loop < loop_count[frame_owner]
+        which = np.minimum(first_loop[frame_owner] + loop, len(loops) - 1)
+        place = np.where(has_loop, position[loops][which] if len(loops) else _LAST, _LAST)
+
+        is_replaced = np.zeros(len(batch.address), bool)
+        is_replaced[loops[which[has_loop]]] = True
+        native = np.flatnonzero(~is_replaced)
+        merged_owner = np.concatenate([owner[native], frame_owner])
+        merged_place = np.concatenate([position[native], place])
+        order = np.lexsort((np.concatenate([np.zeros(len(native), np.int64), within + 1]), merged_place, merged_owner))
+        address = np.concatenate([batch.address[native], self._address[frame]])[order]
+        walk = batch.walk.copy()
+        guess = walk["guessed_from"].astype(np.int64)
+        moved = np.bincount(merged_owner[merged_place < guess[merged_owner]], minlength=stacks)
+        walk["guessed_from"] = np.where(guess > 0, moved, 0)
+        start = np.concatenate([[0], np.cumsum(np.bincount(merged_owner, minlength=stacks))]).astype(np.uint64)
+        return replace(batch, walk=walk, start=start, address=address)
+
+    def _in_loop(self, address: U64, row: I64) -> NDArray[np.bool_]:
+        """Whether each address, of a stack of this row, is in the evaluation loop of its process."""
+        found = np.zeros(len(address), bool)
+        candidates = np.flatnonzero(row >= 0)
+        pid = self._stacks.pid[row[candidates]]
+        by_loops: dict[tuple[tuple[int, int], ...], list[int]] = {}
+        for number, process in self._processes.items():
+            by_loops.setdefault(process.loops, []).append(number)
+        for loops, pids in by_loops.items():
+            rows = candidates[np.isin(pid, pids)]
+            for start, end in loops:
+                found[rows] |= (address[rows] >= start) & (address[rows] < end)
+        return found
+
+    def symbols(self) -> pa.Table:
+        """The capture's table of them: where in the source each place is."""
+        rows = []
+        for identity, places in itertools.groupby(self._places.tolist(), key=lambda place: place[0]):
+            rows += self._symbols_of(identity, [instruction for _, instruction in places])
+        count = len(rows)
+        columns = {
+            "path": [PYTHON] * count,
+            "build_id": [""] * count,
+            "kind": [FileKind.INTERPRETED.value] * count,
+            "pid": [0] * count,
+            "file_offset": np.arange(count, dtype=np.uint64),
+            "reason": [0] * count,
+            "frames": [[row] for row in rows],
+        }
+        return pa.table(columns, schema=SYMBOLS)
+
+    def _symbols_of(self, identity: int, instructions: list[int]) -> list[dict[str, object]]:
+        found = self._codes.get(identity)
+        if found is None or not found[1].function:
+            self.unnamed += len(instructions)
+            return [{"function": _NO_NAME, "file": None, "line": 0}] * len(instructions)
+        pid, code = found
+        lines = LineTable(self._processes[pid].version, code.lines, code.first_line)
+        return [
+            {"function": code.function, "file": code.file or None, "line": lines.line(instruction)}
+            for instruction in instructions
+        ]
+
+    def notes(self) -> Iterator[str]:
+        """What the user should know."""
+        if self.unplaced:
+            stacks = plural(self.unplaced, "call stack", "s")
+            yield f"{stacks} without Python frames, since they do not fit the interpreter's native ones"
+        if self.unnamed:
+            yield f"{plural(self.unnamed, 'place', 's')} in Python code without a name: no object of it could be read"
+
+    def mappings(self, mapped: pa.Table) -> pa.Table:
+        """Rows for the capture's table of mappings: where the frames' addresses are, of each process.
+
+        Args:
+            mapped: the table so far.
+        """
+        pids, addresses, times = (mapped[name].to_numpy() for name in ("pid", "address", "time_ns"))
+        rows = []
+        for pid, process in self._processes.items():
+            when = times[(pids == pid) & (addresses == process.mapped)]
+            rows.append(
+                {
+                    "time_ns": int(when.max()) if len(when) else process.time_ns,
+                    "pid": pid,
+                    "address": int(INTERPRETED_ADDRESS),
+                    "length": 2 * len(self._places) + 2,
+                    "file_offset": 0,
+                    "path": PYTHON,
+                    "build_id": None,
+                }
+            )
+        return pa.Table.from_pylist(rows, MAPPINGS)

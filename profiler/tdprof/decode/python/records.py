@@ -1,0 +1,199 @@
+"""Reads what the BPF programs sent of Python frames and code objects. Layouts: bpf/python_frames.h."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.capture.spool import CODES_FILE, PYTHON_FILE, PYTHON_STACKS_FILE
+from tdprof.decode.bpf_aggregates import SpoolDamage, read_ring_file
+from tdprof.linux.file_bytes import open_own
+from tdprof.model.arrays import I64, U64
+
+FRAME = np.dtype([("code", "<u8"), ("instruction", "<u4"), ("is_entry", "<u4")])
+_STACK = np.dtype([("stack", "<u8"), ("pid", "<u4"), ("count", "<u2"), ("is_cut", "<u2")])
+CODE = np.dtype(
+    [
+        ("code", "<u8"),
+        ("pid", "<u4"),
+        ("first_line", "<u4"),
+        ("line_bytes", "<u4"),
+        ("name_bytes", "<u2"),
+        ("path_bytes", "<u2"),
+        ("name", "u1", 256),
+        ("path", "u1", 512),
+    ]
+)
+MOST_FRAMES, MOST_LINE_BYTES = 192, 4096
+_RING_HEADER, _BUSY, _DISCARD = 8, 1 << 31, 1 << 30
+_CHUNK_BYTES = 8 << 20
+_MOST_PROCESS_BYTES = 16 << 20
+# An object's text begins behind its header: of ASCII text and of other text, before CPython 3.12 and from then on.
+_TEXT_HEADERS, _OLD_TEXT_HEADERS = (40, 56), (48, 72)
+_LENGTH, _STATE = 16, 32
+
+
+@dataclass(frozen=True, slots=True)
+class PythonProcess:
+    """A process that was found to run CPython.
+
+    Attributes:
+        version: major and minor.
+        mapped: where the file was mapped that has it.
+        time_ns: when it was found.
+        loops: parts of the evaluation loop, run-time addresses: start and end.
+    """
+
+    version: tuple[int, int]
+    mapped: int
+    time_ns: int
+    loops: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeObject:
+    """A code object.
+
+    Attributes:
+        function: its qualified name; empty: not known.
+        file: source file, likewise.
+        first_line: of its source.
+        lines: its table of lines.
+    """
+
+    function: str
+    file: str
+    first_line: int
+    lines: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PythonStacks:
+    """Python frames of stacks, leaf first.
+
+    Attributes:
+        stack: uint64[n], the identity of each stack, sorted.
+        pid: uint32[n].
+        is_cut: bool[n], there were more.
+        start: int64[n + 1], frames of stack i are ``frames[start[i]:start[i + 1]]``.
+        frames: ``FRAME``.
+    """
+
+    stack: U64
+    pid: NDArray[np.uint32]
+    is_cut: NDArray[np.bool_]
+    start: I64
+    frames: NDArray[np.void]
+
+
+def read_processes(spool: Path) -> dict[int, PythonProcess]:
+    """By process number; of several the last. What does not make sense is left out."""
+    found = {}
+    path = spool / PYTHON_FILE
+    if path.exists():
+        with open_own(path) as file:
+            for line in file.read(_MOST_PROCESS_BYTES).splitlines():
+                try:
+                    each = json.loads(line)
+                    major, minor = map(int, each["version"])
+                    loops = tuple((int(start), int(end)) for start, end in each["loops"])
+                    process = PythonProcess((major, minor), int(each["mapped"]), int(each["time_ns"]), loops)
+                    found[int(each["pid"])] = process
+                except (ValueError, KeyError, TypeError):
+                    continue
+    return found
+
+
+def read_stacks(spool: Path, damage: SpoolDamage) -> PythonStacks:
+    """All of a spool; each stack once."""
+    heads, frames = [np.zeros(0, _STACK)], [np.zeros(0, FRAME)]
+    for records in read_ring_file(spool / PYTHON_STACKS_FILE, damage, _split, _CHUNK_BYTES):
+        for record in records:
+            head = np.frombuffer(record, _STACK, 1)
+            rest = record[_STACK.itemsize :]
+            if head["count"][0] > MOST_FRAMES or len(rest) != FRAME.itemsize * int(head["count"][0]):
+                damage.stacks += 1
+                continue
+            heads.append(head)
+            frames.append(np.frombuffer(rest, FRAME))
+    all_heads, all_frames = np.concatenate(heads), np.concatenate(frames)
+    ends = np.cumsum(all_heads["count"].astype(np.int64))
+    stack, first = np.unique(all_heads["stack"], return_index=True)
+    lengths = all_heads["count"][first].astype(np.int64)
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    rows = np.repeat(ends[first] - lengths - start[:-1], lengths) + np.arange(start[-1])
+    chosen = all_heads[first]
+    return PythonStacks(stack, chosen["pid"].copy(), chosen["is_cut"] != 0, start, all_frames[rows])
+
+
+def read_codes(
+    spool: Path, damage: SpoolDamage, versions: dict[int, tuple[int, int]]
+) -> dict[int, tuple[int, CodeObject]]:
+    """Code objects by identity, each with its process; of those that are known.
+
+    Args:
+        spool: the folder.
+        damage: counts what cannot be read.
+        versions: of CPython in each process.
+    """
+    codes = {}
+    for records in read_ring_file(spool / CODES_FILE, damage, _split, _CHUNK_BYTES):
+        for record in records:
+            if not CODE.itemsize <= len(record) <= CODE.itemsize + MOST_LINE_BYTES:
+                damage.stacks += 1
+                continue
+            head = np.frombuffer(record, CODE, 1)[0]
+            version = versions.get(int(head["pid"]))
+            if version is None:
+                continue
+            name = head["name"].tobytes()[: int(head["name_bytes"])]
+            path = head["path"].tobytes()[: int(head["path_bytes"])]
+            code = CodeObject(
+                _text(name, version), _text(path, version), int(head["first_line"]), record[CODE.itemsize :]
+            )
+            codes[int(head["code"])] = int(head["pid"]), code
+    return codes
+
+
+def _text(data: bytes, version: tuple[int, int]) -> str:
+    """The text of a str object, of which there are so many bytes; empty where it makes no sense."""
+    if len(data) < _STATE + 4:
+        return ""
+    length, state = int.from_bytes(data[_LENGTH : _LENGTH + 8], "little"), int.from_bytes(data[_STATE:][:4], "little")
+    # Whether it is interned takes 2 bits, and in some builds 8 or 16, of which all but the lowest two are 0.
+    kind, is_compact, is_ascii = next(
+        (fields for shift in (2, 8, 16) if (fields := _text_fields(state >> shift))[0]), (0, 0, 0)
+    )
+    encoding = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}.get(kind)
+    if not is_compact or encoding is None:
+        return ""
+    at = (_TEXT_HEADERS if version >= (3, 12) else _OLD_TEXT_HEADERS)[0 if is_ascii else 1]
+    text = data[at : at + length * kind]
+    found = text.decode(encoding, errors="replace")
+    return found if len(text) == length * kind else f"{found}…"
+
+
+def _text_fields(state: int) -> tuple[int, int, int]:
+    return state & 7, state >> 3 & 1, state >> 4 & 1
+
+
+def _split(data: bytes) -> tuple[list[bytes], int, int]:
+    """The ring-buffer records at the beginning of ``data``: (records, bytes consumed, records damaged)."""
+    records = list(_records(data))
+    at = sum(size for size, _, _ in records)
+    return [record for _, record, is_whole in records if is_whole], at, sum(not whole for _, _, whole in records)
+
+
+def _records(data: bytes) -> Iterator[tuple[int, bytes, bool]]:
+    at = 0
+    while len(data) - at >= _RING_HEADER:
+        word = int.from_bytes(data[at : at + 4], "little")
+        length = word & ~(_BUSY | _DISCARD)
+        size = _RING_HEADER + (length + 7) // 8 * 8
+        if size > len(data) - at:
+            return
+        yield size, data[at + _RING_HEADER : at + _RING_HEADER + length], not word & (_BUSY | _DISCARD)
+        at += size

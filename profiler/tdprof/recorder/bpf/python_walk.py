@@ -1,0 +1,110 @@
+"""Has the BPF programs walk CPython's own frames, once a process is met that has some. Layouts: bpf/python_frames.h."""
+
+import ctypes
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from tdprof.capture.spool import CODES_FILE, PYTHON_FILE, PYTHON_STACKS_FILE, SpoolWriter
+from tdprof.recorder.bpf.maps import BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM, map_element
+from tdprof.recorder.ring import BpfRing, write_all
+
+RINGS = {"python_stacks": 1 << 20, "codes": 2 << 20}  # bytes; drained when half of one is taken
+NONE = 0xFFFF  # PYTHON_NONE
+
+
+class PythonRuntime(ctypes.Structure):
+    """``struct python_runtime``."""
+
+    _fields_ = [
+        ("first_interpreter", ctypes.c_uint64),
+        *[
+            (name, ctypes.c_uint16)
+            for name in (
+                "next_interpreter",
+                "first_thread",
+                "next_thread",
+                "thread_id",
+                "pthread_id",
+                "thread_frame",
+                "inner_frame",
+                "frame_code",
+                "frame_previous",
+                "frame_instruction",
+                "frame_entry",
+                "code_names",
+                "code_line",
+                "code_instructions",
+            )
+        ],
+        *[(name, ctypes.c_uint8) for name in ("entry", "instruction", "has_qualified_names", "reserved")],
+    ]
+
+
+class PythonWalk:
+    """The kernel side of walking Python's frames; loaded when the first process asks for it.
+
+    Args:
+        maps: descriptors by name.
+        load: creates the rings and loads the programs that use them; returns the rings' descriptors, None where the
+            kernel refuses.
+    """
+
+    def __init__(self, maps: Mapping[str, int], load: Callable[[Mapping[str, int]], Mapping[str, int] | None]) -> None:
+        self._maps = maps
+        self._load = load
+        self._rings: dict[str, BpfRing] | None = None
+        self._is_refused = False
+        self._lock = threading.Lock()  # threads start it, the recording's own drains it
+        self._lines: deque[bytes] = deque()
+
+    def start(self) -> bool:
+        """Have the programs ready; False where the kernel refuses them. May take a tenth of a second."""
+        with self._lock:
+            if self._rings is None and not self._is_refused:
+                made = self._load(RINGS)
+                self._is_refused = made is None
+                if made is not None:
+                    self._rings = {name: BpfRing(made[name], size) for name, size in RINGS.items()}
+            return self._rings is not None
+
+    def add(self, pid: int, runtime: PythonRuntime, line: bytes) -> bool:
+        """Walk the frames of a process from now on; False if there are too many. ``line`` tells the spool of it."""
+        self._lines.append(line)
+        key = ctypes.c_uint32(pid)
+        try:
+            map_element(BPF_MAP_UPDATE_ELEM, self._maps["python_runtimes"], key, runtime)
+        except OSError:
+            return False
+        return True
+
+    def has(self, pid: int) -> bool:
+        """Whether it knows a process; it forgets those that execute another program, or end."""
+        try:
+            map_element(BPF_MAP_LOOKUP_ELEM, self._maps["python_runtimes"], ctypes.c_uint32(pid), PythonRuntime())
+        except OSError:
+            return False
+        return True
+
+    def is_filling(self) -> bool:
+        """Whether half of a ring is taken."""
+        return any(ring.pending > ring.data_bytes // 2 for ring in (self._rings or {}).values())
+
+    def produced(self) -> dict[str, int]:
+        """How far the programs have written each ring; once they are done, `drain` may go so far."""
+        return {name: ring.produced for name, ring in (self._rings or {}).items()}
+
+    def drain(self, spool: SpoolWriter, up_to: Mapping[str, int]) -> None:
+        """Append what the rings hold to the spool, up to where ``produced`` said."""
+        while self._lines:
+            write_all(spool.descriptor(PYTHON_FILE), memoryview(self._lines.popleft() + b"\n"))
+        files = {"python_stacks": PYTHON_STACKS_FILE, "codes": CODES_FILE}
+        for name, end in up_to.items():
+            assert self._rings
+            if end:
+                self._rings[name].drain(spool.descriptor(files[name]), end)
+
+    def close(self) -> None:
+        """Give the rings' memory back."""
+        for ring in (self._rings or {}).values():
+            ring.__exit__()

@@ -1,0 +1,200 @@
+"""Finds the processes that run CPython, and has the BPF programs walk their frames.
+
+In a thread of its own: the files are others' and may lie in a file system that does not answer.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import re
+import struct
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from tdprof.linux.elf import PF_X, PT_LOAD, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError, parse_elf
+from tdprof.linux.file_bytes import FileBytes, reopen_regular
+from tdprof.recorder.bpf.python_walk import PythonWalk
+from tdprof.recorder.host import read_text
+from tdprof.recorder.python_layouts import OFFSETS_BYTES, UnknownLayoutError, runtime_of
+from tdprof.text import printable
+
+# Programs and libraries that hold CPython, by name.
+_NAME = re.compile(r"(?:lib)?python3(?:\.(\d+))?[a-z]?(?:\.so[.\d]*)?")
+_RUNTIME, _VERSION, _LOOP = b"_PyRuntime", b"Py_Version", b"_PyEval_EvalFrameDefault"
+_SYMBOL = struct.Struct("<IBBHQQ")
+_MOST_SYMBOL_BYTES = 32 << 20  # of names, and of symbols; libpython with all of its own has 2 MB
+_MOST_WAITING = 1024
+
+
+class PythonMapping(NamedTuple):
+    """An executable mapping of a process."""
+
+    start: int
+    file_offset: int
+    path: str
+
+
+class _Found(NamedTuple):
+    """What a file says of its CPython, as linked."""
+
+    runtime: int
+    version: int | None  # where its number stands, from 3.11 on
+    loops: tuple[tuple[int, int], ...]  # parts of the evaluation loop: start, end
+    bias: int  # what to add to an address of the file's executable segment to have the file offset
+
+
+class PythonProcesses:
+    """The processes whose Python frames are walked.
+
+    Args:
+        frames: the kernel's side.
+    """
+
+    def __init__(self, frames: PythonWalk) -> None:
+        self._frames = frames
+        self._waiting: queue.Queue[tuple[int, PythonMapping, int] | None] = queue.Queue(_MOST_WAITING)
+        self._refused: dict[str, int] = {}
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def look(self, pid: int, mappings: Iterable[tuple[PythonMapping, int]]) -> None:
+        """See whether a process runs CPython; what it takes to know is done by the thread.
+
+        Args:
+            pid: the process.
+            mappings: its executable mappings of files with names that CPython has, each with an ``O_PATH`` descriptor,
+                which is this object's from here on.
+        """
+        for mapping, fd in mappings:
+            try:
+                self._waiting.put_nowait((pid, mapping, fd))
+            except queue.Full:
+                os.close(fd)
+
+    def prepare(self) -> None:
+        """Such a process is about to start: have the kernel's side ready, which takes some hundredths of a second."""
+        self._frames.start()
+
+    def wants(self, pid: int) -> bool:
+        """Whether anything is to be looked at: not of a process that is known."""
+        return not self._frames.has(pid)
+
+    def notes(self) -> Iterator[str]:
+        """What the user should know in the end."""
+        for reason, count in self._refused.items():
+            of = f"{count} processes" if count > 1 else "a process"
+            yield f"the Python frames of {of} are not walked: {reason}"
+
+    def close(self) -> None:
+        """End the thread once it has done what it is at; nobody waits for that."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+
+    def _run(self) -> None:
+        while (item := self._waiting.get()) is not None:
+            pid, mapping, fd = item
+            try:
+                content = FileBytes(reopen_regular(fd))
+            except OSError:
+                continue
+            finally:
+                os.close(fd)
+            try:
+                self._inspect(pid, mapping, parse_elf(content))
+            except (OSError, ElfError, struct.error):  # it has ended, or holds something else
+                continue
+            except UnknownLayoutError as error:
+                reason = f"{error} ({printable(PurePath(mapping.path).name)})"
+                self._refused[reason] = self._refused.get(reason, 0) + 1
+
+    def _inspect(self, pid: int, mapping: PythonMapping, elf: Elf) -> None:
+        found = find_python(elf)
+        if found is None:
+            return
+        shift = mapping.start - mapping.file_offset + found.bias
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            version = _version(memory.fileno(), found, shift, mapping.path)
+            beginning = os.pread(memory.fileno(), OFFSETS_BYTES, shift + found.runtime)
+        runtime = runtime_of(version, shift + found.runtime, beginning)
+        if _is_in_other_namespace(pid):
+            raise UnknownLayoutError("it numbers its threads in a namespace of its own")
+        loops = [[shift + start, shift + end] for start, end in found.loops]
+        line = json.dumps(
+            {
+                "pid": pid,
+                "version": version,
+                "mapped": mapping.start,
+                "time_ns": time.monotonic_ns(),
+                "loops": loops,
+            }
+        ).encode()
+        if self._frames.start() and not self._frames.add(pid, runtime, line):
+            raise UnknownLayoutError("there are more of them than there is room for")
+
+
+def may_hold_python(path: str) -> bool:
+    """Whether a file's name is one that CPython has."""
+    return _NAME.fullmatch(PurePath(path).name) is not None
+
+
+def find_python(elf: Elf) -> _Found | None:
+    """Where CPython's state and its evaluation loop are in a file; None if it holds none."""
+    symbols: dict[bytes, set[tuple[int, int]]] = {}
+    for section in elf.sections:
+        if section.type in (SHT_DYNSYM, SHT_SYMTAB) and section.link < len(elf.sections):
+            names = elf.sections[section.link]
+            if max(section.size, names.size) <= _MOST_SYMBOL_BYTES:
+                _collect(bytes(elf.section_data(section)), bytes(elf.section_data(names)), symbols)
+    code = next((each for each in elf.segments if each.type == PT_LOAD and each.flags & PF_X), None)
+    runtime, version = symbols.get(_RUNTIME, set()), symbols.get(_VERSION, set())
+    loops = symbols.get(_LOOP, set()) | symbols.get(_LOOP + b".cold", set())
+    if code is None or not runtime or not loops:
+        return None
+    return _Found(
+        min(runtime)[0],
+        min(version)[0] if version else None,
+        tuple(sorted((start, start + size) for start, size in loops)),
+        code.offset - code.address,
+    )
+
+
+def _collect(table: bytes, names: bytes, found: dict[bytes, set[tuple[int, int]]]) -> None:
+    """Add (address, size) of the symbols that matter."""
+    for name in (_RUNTIME, _VERSION, _LOOP, _LOOP + b".cold"):
+        at = names.find(b"\0" + name + b"\0")
+        while at >= 0:
+            for position in _places(table, at + 1):
+                _, _, _, section, address, size = _SYMBOL.unpack_from(table, position)
+                if section:
+                    found.setdefault(name, set()).add((address, size))
+            at = names.find(b"\0" + name + b"\0", at + 1)
+
+
+def _places(table: bytes, name: int) -> Iterator[int]:
+    """Where the symbols of a name begin."""
+    wanted = name.to_bytes(4, "little")
+    at = table.find(wanted)
+    while at >= 0:
+        if at % _SYMBOL.size == 0 and at + _SYMBOL.size <= len(table):
+            yield at
+        at = table.find(wanted, at + 1)
+
+
+def _version(memory: int, found: _Found, shift: int, path: str) -> tuple[int, int]:
+    if found.version is not None:
+        number = int.from_bytes(os.pread(memory, 4, shift + found.version), "little")
+        return number >> 24, number >> 16 & 0xFF
+    match = _NAME.fullmatch(PurePath(path).name)
+    if match is None or match[1] is None:
+        raise UnknownLayoutError("its version is not known")
+    return 3, int(match[1])
+
+
+def _is_in_other_namespace(pid: int) -> bool:
+    """Whether the process numbers its threads otherwise than this one does."""
+    numbers = re.search(r"^NSpid:\t(.*)$", read_text(f"/proc/{pid}/status"), re.MULTILINE)
+    return numbers is not None and len(numbers[1].split()) > 1

@@ -1,0 +1,129 @@
+"""Functions of Python programs stand in call stacks where the interpreter's own would."""
+
+import csv
+import io
+import itertools
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from live.recording import TDPROF, Capture, record, run_record
+from live.workloads import python_calls
+
+pytestmark = pytest.mark.needs_bpf
+
+WORKLOADS = Path(__file__).parent / "workloads"
+PYTHON = "[python]"
+# A recording's first moments: the interpreter is found, and the program that walks its frames is verified.
+BEGINNING_S = 1.0
+
+
+def interpreters() -> list[str]:
+    """Programs of each version that frames are walked of, as far as they are here."""
+    found: dict[str, str] = {}
+    for name in ("/usr/bin/python3", *(f"python3.{minor}" for minor in range(9, 15)), sys.executable):
+        if path := shutil.which(name):
+            ask = [path, "-c", "import sys; print(sys.version_info[:2] >= (3, 9), sys.version.split()[0])"]
+            answer = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+            if answer[:1] == ["True"]:
+                found.setdefault(answer[1], path)
+    return list(found.values())
+
+
+@pytest.fixture(params=interpreters())
+def interpreter(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def python_part(capture: Capture) -> Counter[tuple[str, ...]]:
+    """Samples by their Python functions, leaf first; those without any are left out."""
+
+    def functions(sample: object) -> tuple[str, ...] | None:
+        frames = zip(sample.frames, sample.modules, strict=True)  # type: ignore[attr-defined]
+        return tuple(name for name, module in frames if module == PYTHON) or None
+
+    return capture.count(functions)
+
+
+def test_three_to_one(interpreter: str, folder: Path) -> None:
+    capture = record("--", interpreter, WORKLOADS / "python_split.py", BEGINNING_S + 1, folder=folder)
+    stacks = python_part(capture)
+    inside: Counter[str] = Counter()
+    for functions, count in stacks.items():
+        inside[functions[0]] += count
+    heavy, light = inside["heavy"], inside["light"]
+    assert heavy + light >= 100
+    # Five standard errors of the share, and a twentieth for rounds that are not all alike.
+    share = heavy / (heavy + light)
+    assert abs(share - 0.75) <= 0.05 + 5 * (0.75 * 0.25 / (heavy + light)) ** 0.5
+    assert all(functions[-2:] == ("main", "<module>") for functions in stacks if functions[0] in ("heavy", "light"))
+
+
+def test_every_caller_is_a_true_one(interpreter: str, folder: Path) -> None:
+    capture = record("-F", "1999", "--", interpreter, WORKLOADS / "python_calls.py", BEGINNING_S + 1, folder=folder)
+    stacks = python_part(capture)
+    wrong: Counter[tuple[str, str]] = Counter()
+    seen = set()
+    for functions, count in stacks.items():
+        names = [name.rpartition(".")[2] for name in functions]
+        for called, caller in itertools.pairwise(names):
+            if called in python_calls.EDGES:
+                seen.add(called)
+                if caller not in python_calls.EDGES[called]:
+                    wrong[called, caller] += count
+    assert not wrong
+    assert seen >= {
+        "spin",
+        "work",
+        "recurse",
+        "generate_work",
+        "sort_key",
+        "throw_it",
+        "work_within",
+        "call_everything",
+    }
+    # What has no Python frame: the interpreter's own beginning, and what ran before it was found.
+    assert stacks.total() >= 0.5 * capture.count(lambda _sample: 1).total()
+
+
+def test_lines_and_files_are_the_sources(folder: Path) -> None:
+    script = WORKLOADS / "python_split.py"
+    record("--", sys.executable, script, BEGINNING_S + 0.5, folder=folder)
+    command = [*TDPROF, "report", "--lines", "--csv", str(folder)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    source = script.read_text().splitlines()
+    rows = [row for row in csv.DictReader(io.StringIO(shown)) if row["function"] == "heavy"]
+    assert {row["file"] for row in rows} == {str(script)}
+    lines = {int(row["line"]) for row in rows}
+    assert {source[line - 1].split("=")[0].strip() for line in lines} <= {
+        "total +", "for number in range(rounds):", "total", "return total", "def heavy(rounds: int) -> int:"
+    }  # fmt: skip
+
+
+def test_native_stacks_alone_on_demand(folder: Path) -> None:
+    script = WORKLOADS / "python_split.py"
+    capture = record("--no-interpreters", "--", sys.executable, script, BEGINNING_S, folder=folder)
+    assert not python_part(capture)
+    assert capture.count(lambda sample: "_PyEval_EvalFrameDefault" in sample.frames or None).total() > 0
+
+
+def test_forged_frames_end_and_say_nothing_to_the_terminal(folder: Path, tmp_path: Path) -> None:
+    program = tmp_path / "python3.11"
+    source = WORKLOADS / "forged_python.c"
+    subprocess.run(["gcc", "-O1", "-rdynamic", "-o", program, source], check=True)
+    result = run_record("--", program, folder=folder)
+    assert result.returncode == 0, result.stderr
+    capture = Capture(folder)
+    forged = capture.count(lambda sample: sum(module == PYTHON for module in sample.modules) or None)
+    assert forged
+    assert max(forged) <= 192
+    shown = subprocess.run(
+        [*TDPROF, "report", "--limit", "0", folder], capture_output=True, text=True, check=True
+    ).stdout
+    assert "evil" in shown
+    assert "\033" not in shown + result.stderr
+    assert "\007" not in shown

@@ -1,0 +1,212 @@
+"""Python frames among native ones: which stand where, and what is said where they do not fit."""
+
+import ctypes
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from builders.bpf_spool import python_code, python_stack, stack_record
+from tdprof.capture.schema import MAPPINGS
+from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, decode_stacks_python
+from tdprof.decode.python.merged import PythonFrames
+from tdprof.model.addresses import INTERPRETED_ADDRESS
+from tdprof.model.stack_ends import StackEnd
+
+PID = 7
+LOOP = 0x5000  # a call within the loop returns to 0x5010
+HERE = sys.version_info[:2]
+
+
+def in_memory(text: str) -> bytes:
+    """A str object's header and text."""
+    return ctypes.string_at(id(text), min(256, sys.getsizeof(text)))
+
+
+def lines_of(function: object) -> bytes:
+    table: bytes = function.__code__.co_linetable  # type: ignore[attr-defined]
+    return table
+
+
+def frames(
+    tmp_path: Path,
+    python: Sequence[tuple[int, int, int]],
+    *,
+    is_cut: bool = False,
+    names: Sequence[str] = ("leaf", "middle", "outer"),
+    identity: int = 1,
+) -> PythonFrames:
+    (tmp_path / "python_stacks.bpf").write_bytes(python_stack(identity, PID, python, is_cut=is_cut))
+    process = {"pid": PID, "version": HERE, "mapped": 0x4000, "time_ns": 5, "loops": [[LOOP, LOOP + 0x100]]}
+    (tmp_path / "python.jsonl").write_text(json.dumps(process) + "\n")
+    path = in_memory("/srv/app.py")
+    codes = [python_code(10 + at, PID, in_memory(name), path, b"", first_line=at) for at, name in enumerate(names)]
+    (tmp_path / "codes.bpf").write_bytes(b"".join(codes))
+    return PythonFrames(tmp_path, SpoolDamage())
+
+
+def native(addresses: Sequence[int], end: StackEnd = StackEnd.COMPLETE, guessed_from: int = 0) -> StackBatch:
+    record = stack_record(1, addresses, end=end, guessed_from=guessed_from)
+    return decode_stacks_python(record + stack_record(2, [1, 2], end=StackEnd.COMPLETE))[0]
+
+
+def shown(found: PythonFrames, batch: StackBatch) -> list[str | int]:
+    """The first stack, Python functions by name."""
+    merged = found.merge(batch)
+    symbols = found.symbols()["frames"].to_pylist()
+    assert merged.address[int(merged.start[1]) :].tolist() == [1, 2]  # the other stack is left alone
+    return [
+        symbols[(address - int(INTERPRETED_ADDRESS)) >> 1][0]["function"] if address >= INTERPRETED_ADDRESS else address
+        for address in merged.address[: int(merged.start[1])].tolist()
+    ]
+
+
+def test_a_loop_stands_for_the_frames_up_to_the_one_that_c_code_called(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 0), (11, 0, 1), (12, 0, 1)])
+    assert shown(found, native([0x100, LOOP + 16, 0x200, LOOP + 16, 0x300])) == [
+        *(0x100, "leaf", "middle"),
+        *(0x200, "outer", 0x300),
+    ]
+    assert found.unplaced == 0
+
+
+def test_the_leaf_may_be_in_the_loop_itself(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 1)])
+    assert shown(found, native([LOOP, 0x300])) == ["leaf", 0x300]
+
+
+def test_the_address_behind_the_loop_is_another_functions(tmp_path: Path) -> None:
+    """A call at its very end returns to where another function begins; a leaf there is in that one."""
+    found = frames(tmp_path, [(10, 0, 1)])
+    assert shown(found, native([0x100, LOOP + 0x100, 0x300])) == [0x100, "leaf", 0x300]
+    assert shown(found, native([LOOP + 0x100, LOOP + 16])) == [LOOP + 0x100, "leaf"]
+
+
+def test_a_loop_that_is_being_entered_has_no_frame_yet(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(12, 0, 1)])
+    assert shown(found, native([LOOP, 0x200, LOOP + 16, 0x300])) == [LOOP, 0x200, "outer", 0x300]
+
+
+@pytest.mark.parametrize("loops", [1, 4])
+def test_what_fits_no_loop_is_left_native_and_counted(tmp_path: Path, loops: int) -> None:
+    found = frames(tmp_path, [(10, 0, 1), (11, 0, 1)])
+    addresses = [LOOP + 16] * loops
+    assert shown(found, native(addresses)) == addresses
+    assert found.unplaced == 1
+    assert any("without Python frames" in note for note in found.notes())
+
+
+def test_a_stack_that_is_not_whole_counts_from_the_leaf_and_has_the_rest_above(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 1), (11, 0, 0), (12, 0, 1)])
+    assert shown(found, native([0x100, LOOP + 16, 0x200], StackEnd.NO_UNWIND_INFO)) == [
+        *(0x100, "leaf", 0x200),
+        *("middle", "outer"),
+    ]
+    assert found.unplaced == 0
+
+
+def test_frames_that_were_cut_are_counted_from_the_leaf(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 1), (11, 0, 0)], is_cut=True)
+    assert shown(found, native([LOOP + 16, 0x200, LOOP + 16, 0x300, LOOP + 16])) == [
+        *("leaf", 0x200),
+        *("middle", 0x300, LOOP + 16),
+    ]
+
+
+def test_what_is_guessed_stays_what_it_was(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 0), (11, 0, 1)])
+    merged = found.merge(native([0x100, LOOP + 16, 0x200, 0x300], StackEnd.JIT, guessed_from=2))
+    assert merged.walk["guessed_from"].tolist() == [3, 0]
+    assert merged.address[3] == 0x200
+
+
+def test_names_of_every_kind_of_text(tmp_path: Path) -> None:
+    names = ["plain", "grüße", "π.<locals>.λ", "🐍" * 4, "x" * 400]
+    found = frames(tmp_path, [(10 + at, 0, 1) for at in range(5)], names=names)
+    functions = [row[0]["function"] for row in found.symbols()["frames"].to_pylist()]
+    assert functions[:4] == names[:4]
+    assert functions[4].startswith("x" * 200)
+    assert functions[4].endswith("…")
+
+
+def test_lines_are_those_of_the_instruction(tmp_path: Path) -> None:
+    def function() -> list[int]:
+        found = [1]
+        found.append(2)
+        return found
+
+    code = function.__code__
+    (start, _, line) = list(code.co_lines())[-1]
+    frames(tmp_path, [(10, start, 1)])
+    record = python_code(10, PID, in_memory("f"), in_memory("f.py"), lines_of(function), first_line=code.co_firstlineno)
+    (tmp_path / "codes.bpf").write_bytes(record)
+    [[row]] = PythonFrames(tmp_path, SpoolDamage()).symbols()["frames"].to_pylist()
+    assert row == {"function": "f", "file": "f.py", "line": line}
+
+
+def test_a_code_object_that_was_not_read_has_no_name_and_is_counted(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(99, 0, 1)])
+    assert shown(found, native([LOOP, 0x300])) == ["[code object not read]", 0x300]
+    assert found.unnamed == 1
+
+
+def test_addresses_belong_to_their_process(tmp_path: Path) -> None:
+    rows = [
+        {"time_ns": 3, "pid": PID, "address": 0x4000, "length": 1, "file_offset": 0, "path": "/p", "build_id": None}
+    ]
+    [mapping] = frames(tmp_path, [(10, 0, 1)]).mappings(pa.Table.from_pylist(rows, MAPPINGS)).to_pylist()
+    assert (mapping["pid"], mapping["time_ns"], mapping["path"]) == (PID, 3, "[python]")
+    assert mapping["address"] == INTERPRETED_ADDRESS
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "version": [3], "loops": 1}', "\xff"])
+def test_lines_that_make_no_sense_are_left_out(tmp_path: Path, line: str) -> None:
+    (tmp_path / "python.jsonl").write_text(line + "\n", encoding="latin-1")
+    assert len(PythonFrames(tmp_path, SpoolDamage())) == 0
+
+
+def test_records_cut_short_or_too_long_are_damage(tmp_path: Path) -> None:
+    frames(tmp_path, [(10, 0, 1)])
+    good = python_stack(1, PID, [(10, 0, 1)])
+    lying = bytearray(good)
+    lying[8 + 12 : 8 + 14] = (500).to_bytes(2, "little")
+    (tmp_path / "python_stacks.bpf").write_bytes(bytes(lying) + good + good[:-3])
+    damage = SpoolDamage()
+    assert len(PythonFrames(tmp_path, damage)) == 1
+    assert damage.stacks == 1
+    assert damage.bytes > 0
+
+
+def test_many_stacks_at_once_are_as_each_alone(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    records, python, want = [], [], []
+    for number in range(1, 200):
+        runs = int(generator.integers(1, 5))
+        addresses: list[int] = []
+        entries: list[tuple[int, int, int]] = []
+        expected: list[str | int] = []
+        for _ in range(runs):
+            for _ in range(int(generator.integers(0, 3))):
+                addresses.append(int(generator.integers(0x100, 0x4000)))
+                expected.append(addresses[-1])
+            addresses.append(LOOP + 16)
+            length = int(generator.integers(1, 4))
+            codes = [10 + int(at) for at in generator.integers(0, 3, length)]
+            entries += [(code, 0, int(at == length - 1)) for at, code in enumerate(codes)]
+            expected += [("leaf", "middle", "outer")[code - 10] for code in codes]
+        records.append(stack_record(number, addresses, end=StackEnd.COMPLETE))
+        python.append(python_stack(number, PID, entries))
+        want.append(expected)
+    frames(tmp_path, [(10, 0, 1)])
+    (tmp_path / "python_stacks.bpf").write_bytes(b"".join(python))
+    found = PythonFrames(tmp_path, SpoolDamage())
+    merged = found.merge(decode_stacks_python(b"".join(records))[0])
+    symbols = found.symbols()["frames"].to_pylist()
+    for number, expected in enumerate(want):
+        addresses = merged.address[int(merged.start[number]) : int(merged.start[number + 1])].tolist()
+        base = int(INTERPRETED_ADDRESS)
+        assert [symbols[each - base >> 1][0]["function"] if each >= base else each for each in addresses] == expected
