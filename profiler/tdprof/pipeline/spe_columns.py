@@ -18,6 +18,7 @@ from tdprof.model.profile import Profile
 from tdprof.model.spe import FunctionOperations
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines
+from tdprof.pipeline.spe_masked import view_of_masked_code
 from tdprof.pipeline.spe_report import lane_counts, make_report
 from tdprof.profile.frames import first_alike, function_identities, function_names
 from tdprof.profile.rows import CodeRows, code_rows
@@ -74,7 +75,10 @@ def join_spe(findings: Findings | None, capture: OpenCapture, profile: Profile) 
     capture.progress("adding up SPE records")
     counts = count_lines(capture.spe_lines, profile)
     joined = add_columns(findings or without_metrics(profile, catalog_of(capture.recorded.host)), counts)
-    return replace(joined, disagreements=[*joined.disagreements, *disagreements(joined, function_names(profile))])
+    told = disagreements(joined, function_names(profile))
+    if capture.recorded.host.has_pmu_nmi is False:
+        told += view_of_masked_code(capture.spe_lines, profile)
+    return replace(joined, disagreements=[*joined.disagreements, *told])
 
 
 def count_lines(lines: SpeLines, profile: Profile) -> LineCounts:
