@@ -42,24 +42,43 @@ def unthrottled() -> Iterator[None]:
     percent.write_text(before)
 
 
+def build_workload(folder: Path, *options: str) -> Path:
+    """The compiled workload, at fixed addresses so that a region's start is its symbol; an ordinary user may run it."""
+    for path in (folder, folder.parent, folder.parent.parent):
+        path.chmod(0o755)
+    program = folder / "workload"
+    command: list[str | Path] = [
+        "gcc",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-no-pie",
+        *options,
+        "-o",
+        program,
+        HERE / "workload.c",
+        "-lpthread",
+    ]
+    subprocess.run(command, check=True)
+    return program
+
+
+def symbols_of(program: Path) -> dict[str, int]:
+    """Address of each function of a compiled workload."""
+    lines = subprocess.run(["nm", program], check=True, capture_output=True, text=True).stdout.splitlines()
+    return {name: int(address, 16) for address, kind, name in (line.split() for line in lines if line[0] != " ")}
+
+
 @pytest.fixture(scope="session")
 def workload(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled workload, at fixed addresses so that a region's start is its symbol."""
-    folder = tmp_path_factory.mktemp("workload")
-    for path in (folder, folder.parent, folder.parent.parent):
-        path.chmod(0o755)  # an ordinary user runs it, too
-    program = folder / "workload"
-    subprocess.run(
-        ["gcc", "-O1", "-g", "-Wall", "-no-pie", "-o", program, HERE / "workload.c", "-lpthread"], check=True
-    )
-    return program
+    """The compiled workload."""
+    return build_workload(tmp_path_factory.mktemp("workload"))
 
 
 @pytest.fixture(scope="session")
 def symbols(workload: Path) -> dict[str, int]:
     """Address of each function of the workload."""
-    lines = subprocess.run(["nm", workload], check=True, capture_output=True, text=True).stdout.splitlines()
-    return {name: int(address, 16) for address, kind, name in (line.split() for line in lines if line[0] != " ")}
+    return symbols_of(workload)
 
 
 @pytest.fixture

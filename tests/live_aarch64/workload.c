@@ -121,7 +121,7 @@ static void *work(void *unused)
 
 int main(int argc, char **argv)
 {
-	pthread_t thread[16];
+	pthread_t thread[64];
 	long threads = 0, forks = 0;
 	const char *regions = NULL;
 	int option;
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 		switch (option) {
 		case 'r': regions = optarg; break;
 		case 'n': rounds = atol(optarg); break;
-		case 't': threads = atol(optarg) & 15; break;
+		case 't': threads = atol(optarg) & 63; break;
 		case 'f': forks = atol(optarg); break;
 		case 'w': which = optarg; break;
 		case 'j': random_turns = 1; break;

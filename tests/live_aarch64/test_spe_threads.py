@@ -1,0 +1,142 @@
+"""Whose an SPE record is: programs and threads without context packets that name them; and with little memory."""
+
+import io
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from live_aarch64.conftest import build_workload, symbols_of
+from live_aarch64.machine import run_tdprof
+from live_aarch64.neoverse_sim import DEVICE, Region, Simulation, write_regions
+from tdprof.cli import main as tdprof_main
+
+Simulate = Callable[..., Simulation]
+
+
+@pytest.fixture(scope="session")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workload once more, at addresses where the first has nothing: a record of the wrong process is seen."""
+    return build_workload(tmp_path_factory.mktemp("other"), "-Wl,-Ttext-segment=0x20000000")
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where an ordinary user may write."""
+    path = tmp_path_factory.mktemp("of-the-user")
+    for each in (path, path.parent, path.parent.parent):
+        each.chmod(0o777)
+    return path
+
+
+def spe_report(capture: Path, by: str = "function") -> dict[str, Any]:
+    text = io.StringIO()
+    with redirect_stdout(text):
+        tdprof_main.cli.main(["report", str(capture), "--spe", "--by", by, "--json"], standalone_mode=False)
+    found: dict[str, Any] = json.loads(text.getvalue())
+    return found
+
+
+def operations(found: Mapping[str, Any]) -> dict[str, int]:
+    return {row["name"]: row["counts"]["operations"] for row in found["rows"]}
+
+
+def two_programs(folder: Path, workload: Path, other: Path) -> list[str]:
+    """A command in which two programs take turns on one CPU."""
+    regions = write_regions(folder / "regions", [Region()] * 2)
+    first = f"taskset -c 0 {workload} -r {regions} -w h -n 200"
+    return ["sh", "-c", f"{first} & taskset -c 0 {other} -r {regions} -w c -n 600 & wait"]
+
+
+OPTIONS = ("--no-bpf", "-e", "page-faults:u", "--spe=period=4096,u")
+
+
+def check_both(simulation: Simulation, capture: Path, workload: Path, other: Path) -> list[str]:
+    """The report says of each program what the module wrote, which it counts by address; returns the report's notes."""
+    found = spe_report(capture)
+    by_function = operations(found)
+    for name, program in (("hot", workload), ("cold", other)):
+        written = simulation.truth(symbols_of(program)[name]).records
+        assert written > 4_000
+        assert by_function.get(name, 0) == written, (name, by_function, found["notes"])
+    assert "[no mapping]" not in by_function
+    notes: list[str] = found["notes"]
+    return notes
+
+
+@pytest.mark.needs_spe
+def test_two_programs_of_an_ordinary_user(
+    simulate: Simulate, workload: Path, other: Path, paranoid: Callable[[int], None], folder: Path
+) -> None:
+    """The kernel swaps the contexts that both inherited, and one span of AUX bytes holds the records of both."""
+    simulation = simulate()
+    paranoid(2)
+    DEVICE.chmod(0o666)
+    command = two_programs(folder, workload, other)
+    run_tdprof("record", *OPTIONS, "-o", folder / "capture", "--", *command, user="user")
+    notes = check_both(simulation, folder / "capture", workload, other)
+    assert any("context switches" in note for note in notes), notes
+
+
+@pytest.mark.needs_spe
+def test_two_programs_in_a_pid_namespace(simulate: Simulate, workload: Path, other: Path, tmp_path: Path) -> None:
+    """Context packets hold the initial namespace's ids, the side-band those of the recorder's."""
+    simulation = simulate()
+    command = two_programs(tmp_path, workload, other)
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", "tdprof", "record", *OPTIONS]
+    subprocess.run([*inside, "-o", tmp_path / "capture", "--", *command], check=True, capture_output=True, timeout=300)
+    notes = check_both(simulation, tmp_path / "capture", workload, other)
+    assert any("another PID namespace" in note for note in notes), notes
+
+
+@pytest.mark.needs_spe
+def test_a_process_of_many_threads_shares_a_buffer_on_each_cpu(
+    simulate: Simulate, workload: Path, symbols: dict[str, int], tmp_path: Path
+) -> None:
+    """Fifty threads that move between the CPUs, attached to while they run."""
+    simulation = simulate()
+    regions = write_regions(tmp_path / "regions", [Region()] * 2)
+    with subprocess.Popen(
+        ["nice", "-n", "19", workload, "-r", regions, "-w", "hc", "-t", "49", "-n", "1000000"]
+    ) as running:
+        try:
+            wait_for_threads(running.pid, 50)
+            run_tdprof("record", *OPTIONS, "-o", tmp_path / "capture", "-p", running.pid, "--duration", "0.3")
+        finally:
+            running.kill()
+    by_function = operations(spe_report(tmp_path / "capture"))
+    for name in ("hot", "cold"):
+        assert by_function[name] == simulation.truth(symbols[name]).records > 1_000
+    assert len(list((tmp_path / "capture/spe").glob("*.aux"))) <= (os.cpu_count() or 1)
+
+
+@pytest.mark.needs_spe
+def test_locked_memory_that_is_short_makes_smaller_buffers(
+    simulate: Simulate, workload: Path, symbols: dict[str, int], paranoid: Callable[[int], None], folder: Path
+) -> None:
+    """Nothing is left of an ordinary user's memory for SPE once the side-band has its share."""
+    simulation = simulate()
+    paranoid(2)
+    DEVICE.chmod(0o666)
+    regions = write_regions(folder / "regions", [Region()])
+    program = f"{workload} -r {regions} -w h -n 60"
+    command = f"ulimit -l 64; tdprof record {' '.join(OPTIONS)} -o {folder / 'capture'} -- {program}"
+    done = subprocess.run(
+        ["setpriv", "--reuid", "user", "--regid", "user", "--init-groups", "sh", "-c", command],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "locked memory is short" in done.stderr
+    assert operations(spe_report(folder / "capture"))["hot"] == simulation.truth(symbols["hot"]).records > 1_000
+
+
+def wait_for_threads(pid: int, threads: int) -> None:
+    """Until a process has so many."""
+    while len(os.listdir(f"/proc/{pid}/task")) < threads:
+        time.sleep(0.01)
