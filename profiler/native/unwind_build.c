@@ -88,6 +88,8 @@ EXPORT void tdprof_unwind_close(struct unwind_table *table)
 	RELEASE(table->rules);
 	RELEASE(table->rows);
 	RELEASE(table->functions);
+	RELEASE(table->function);
+	free(table->code);
 	free(table->buckets);
 	free(table->rule_numbers.slots);
 	free(table);

@@ -4,6 +4,7 @@
  *
  *   unwind_entries.c     CIEs and FDEs of a section, sorted by address
  *   unwind_program.c     the instructions of an FDE to rows
+ *   unwind_epilogue.c    what these leave out of aarch64's prologues and epilogues
  *   unwind_expression.c  the expressions that are recognised
  *   unwind_go.c          Go's table of stack depths to rows
  *   unwind_code.c        code without any of these to rows, by its instructions; unwind_code_state.c what these do
@@ -31,6 +32,12 @@ static inline packed_rule pack_rule(uint8_t cfa, uint8_t ra, int16_t fp, int32_t
 	return cfa | (packed_rule)ra << 8 | (packed_rule)(uint16_t)fp << 16 | (packed_rule)(uint32_t)offset << 32;
 }
 
+/* From here on a rule holds. */
+struct placed_rule {
+	place_t place;
+	packed_rule rule;
+};
+
 /* A function of the file's symbol table. */
 struct symbol {
 	uint64_t address, size;
@@ -52,6 +59,9 @@ struct unwind_table {
 	const struct unwind_input *input;
 	VECTOR(struct symbol) functions; /* by address; read when they are first asked for */
 	bool has_functions;
+	VECTOR(struct placed_rule) function; /* rows of the one that is being read, on aarch64 */
+	uint8_t *code;		/* of a segment, once it was asked for */
+	uint32_t code_segment;
 	struct budget budget; /* without limit */
 };
 
@@ -133,6 +143,10 @@ uint64_t read_pointer(struct cursor *c, uint8_t encoding, uint64_t address);
 bool run_cie(const struct cie *cie, uint16_t machine, struct cursor program, struct frame_row *out);
 /* Add the rows of an FDE, the first at its start; false if it breaks a rule: what comes then has UNWIND_NONE. */
 bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde *fde, uint16_t machine);
+
+/* --- unwind_epilogue.c --- */
+/* Add the rows in `function`, which is emptied, and those that the code from `start` to `end` has beside them. */
+void add_function(struct unwind_table *table, place_t start, place_t end);
 
 /* --- unwind_expression.c --- */
 /* Set the CFA of `row`: to UNWIND_UNSUPPORTED if the expression is not recognised. */

@@ -137,6 +137,15 @@ static packed_rule rule_here(const struct run *run)
 	return make_rule(&row, run->machine);
 }
 
+/* A row of the function that is read. */
+static void end_row(const struct run *run, packed_rule rule)
+{
+	if (run->machine == MACHINE_AARCH64)
+		PUSH(run->table->function, &run->table->budget, (struct placed_rule){ (place_t)run->place, rule });
+	else
+		add_row(run->table, (place_t)run->place, rule);
+}
+
 /* The row holds up to here. False if the place is behind the function's end or before the row. */
 static bool advance(struct run *run, uint64_t to)
 {
@@ -144,7 +153,7 @@ static bool advance(struct run *run, uint64_t to)
 		return false;
 	/* What a clipped function says of code behind its end is not needed, but no fault. */
 	if (to > run->place && run->place < run->end)
-		add_row(run->table, (place_t)run->place, rule_here(run));
+		end_row(run, rule_here(run));
 	run->place = to;
 	return to <= UINT64_MAX >> 1;
 }
@@ -397,6 +406,8 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 	bool is_good = run_all(&run);
 
 	if (run.place < run.end)
-		add_row(table, (place_t)run.place, is_good ? rule_here(&run) : (packed_rule)UNWIND_NONE);
+		end_row(&run, is_good ? rule_here(&run) : (packed_rule)UNWIND_NONE);
+	if (machine == MACHINE_AARCH64)
+		add_function(table, fde->start, fde->end);
 	return is_good;
 }

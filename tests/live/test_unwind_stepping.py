@@ -29,6 +29,7 @@ BUILDS = {
 AARCH64_BUILDS = {
     "gcc -O2, return addresses signed": ["aarch64-linux-gnu-gcc", "-O2", "-mbranch-protection=standard"],
     "gcc -O3, no frame pointers": ["aarch64-linux-gnu-gcc", "-O3", "-fomit-frame-pointer", "-momit-leaf-frame-pointer"],
+    "clang -O2": ["clang", "--target=aarch64-linux-gnu", "-O2"],
 }
 
 

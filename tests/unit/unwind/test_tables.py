@@ -172,6 +172,65 @@ def test_a_large_frame_without_a_frame_pointer():
     assert table.counts[2] == 0
 
 
+def assembled(*words: int) -> bytes:
+    return b"".join(struct.pack("<I", word) for word in words)
+
+
+def test_prologues_and_epilogues_that_llvm_says_nothing_of():
+    code = assembled(
+        0xD10103FF,  # sub sp, sp, #64
+        0xA9037BFD,  # stp x29, x30, [sp, #48]
+        0x9100C3FD,  # add x29, sp, #48
+        0xF90013F3,  # str x19, [sp, #32]; the row is from here on
+        0x94000000,  # bl
+        0xF94013F3,  # ldr x19, [sp, #32]
+        0xA9437BFD,  # ldp x29, x30, [sp, #48]
+        0x910103FF,  # add sp, sp, #64
+        0xD65F03C0,  # ret
+        0x94000000,  # bl
+        0xA9437BFD,  # ldp x29, x30, [sp, #48]
+        0x910103FF,  # add sp, sp, #64
+        0x14001000,  # b, far away
+        0x17FFFFF8,  # b, within
+    )
+    program = b"\x43\x0c\x1d\x10\x9d\x02\x9e\x01"  # after 3 instructions: CFA = x29 + 16
+
+    def read(address: int, size: int) -> bytes:
+        return (bytes(address - TEXT) + code.ljust(0x2000, b"\0"))[address - TEXT :][:size]
+
+    data = AARCH64_CIE + fde(len(AARCH64_CIE), TEXT, len(code), program) + b"\0\0\0\0"
+    table = build(data, machine=sections.EM_AARCH64, read_code=read)
+    whole = "fp+16 fp=cfa-16 ra=cfa-8"
+    popped = ["sp+64 ra=lr", "sp+0 ra=lr"]
+    expected = ["sp+0 ra=lr", "sp+64 ra=lr", "sp+64 ra=lr", *[whole] * 4, *popped, *[whole] * 2, *popped, whole]
+    assert [table.text_at(TEXT + 4 * i) for i in range(len(expected))] == expected
+    without_code = build(data, machine=sections.EM_AARCH64)
+    assert without_code.text_at(TEXT + 8) == "sp+0 ra=lr"
+    assert without_code.text_at(TEXT + 32) == whole
+
+
+def test_an_epilogue_of_a_frame_without_a_frame_pointer():
+    code = assembled(
+        0xA9BE7BFD,  # stp x29, x30, [sp, #-32]!
+        0xD14007FF,  # sub sp, sp, #0x1000
+        0x94000000,  # bl
+        0x914007FF,  # add sp, sp, #0x1000
+        0xF84107FE,  # ldr x30, [sp], #16
+        0xF84107FD,  # ldr x29, [sp], #16
+        0xD65F0BFF,  # retaa
+    )
+    program = b"\x42\x0e" + uleb(0x1020) + b"\x9e\x04\x9d\x02"
+
+    def read(address: int, size: int) -> bytes:
+        return code.ljust(0x2000, b"\0")[address - TEXT :][:size]
+
+    data = AARCH64_CIE + fde(len(AARCH64_CIE), TEXT, len(code), program) + b"\0\0\0\0"
+    table = build(data, machine=sections.EM_AARCH64, read_code=read)
+    saved = "fp=cfa-16 ra=cfa-32"
+    expected = ["sp+0 ra=lr", "sp+32 ra=lr", *[f"sp+4128 {saved}"] * 2, f"sp+32 {saved}", "sp+16 fp=cfa-16 ra=lr"]
+    assert [table.text_at(TEXT + 4 * i) for i in range(7)] == [*expected, "sp+0 ra=lr"]
+
+
 def test_a_slot_far_from_everything_is_not_followed():
     table = build_aarch64(b"\x41\x0e" + uleb(200_000) + b"\x9e" + uleb(10_000))
     assert table.text_at(TEXT + 4) == "unsupported"
