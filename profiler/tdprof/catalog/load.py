@@ -94,10 +94,27 @@ def load_catalog(path: Path, revision: Revision | None = None) -> Catalog:
     Raises:
         TdprofError: naming file and entry, for a file that is damaged, inconsistent or refers to what it lacks.
     """
+    return parse_catalog(read_catalog(path), path, revision)
+
+
+def read_catalog(path: Path) -> str:
+    """The text of a catalog file.
+
+    Raises:
+        TdprofError: it cannot be read.
+    """
     try:
-        root = _Entry(path, "", json.loads(path.read_text(encoding="utf-8")))
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise TdprofError(f"cannot read catalog {path}: {error.strerror}", hint="tdprof list cpus") from error
+    except ValueError as error:
+        raise TdprofError(f"catalog {path}: not JSON: {error}") from error
+
+
+def parse_catalog(text: str, path: Path, revision: Revision | None = None) -> Catalog:
+    """Check a catalog's text, as `load_catalog` does; ``path``: where it is from, for complaints."""
+    try:
+        root = _Entry(path, "", json.loads(text))
     except (ValueError, RecursionError) as error:
         raise TdprofError(f"catalog {path}: not JSON: {error}") from error
     configuration = root.child("product_configuration")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -37,6 +38,7 @@ class TopdownOptions:
     passes: bool
     counters: int | None
     cpu: str
+    catalog_file: Path | None = None
 
     @property
     def is_wanted(self) -> bool:
@@ -56,11 +58,15 @@ class TopdownOptions:
                 status=2,
             )
         if not self.is_wanted:
-            if self.passes or self.counters is not None or self.cpu:
+            if self.passes or self.counters is not None or self.cpu or self.catalog_file:
                 raise TdprofError(
-                    "--passes, --counters and --cpu are about Topdown", hint="add --topdown or --metrics", status=2
+                    "--passes, --counters, --cpu and --catalog are about Topdown",
+                    hint="add --topdown or --metrics",
+                    status=2,
                 )
             return
+        if self.cpu and self.catalog_file:
+            raise TdprofError("--cpu and --catalog exclude each other: both name the catalog", status=2)
         if has_events:
             raise TdprofError(
                 "--topdown chooses the events: it excludes -e",
@@ -78,6 +84,13 @@ class TopdownOptions:
 def topdown_options(command: Command) -> Command:
     """Add the options, which the command gets under the names of `TopdownOptions`."""
     for option in (
+        click.option(
+            "--catalog",
+            "catalog_file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="Use this catalog, such as a telemetry file published by Arm; the capture carries it.",
+        ),
         click.option(
             "--cpu", metavar="NAME", default="", help="The core, such as neoverse-n3; default: this machine's."
         ),
@@ -102,6 +115,7 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
         TdprofError: an unknown core or metric, more counters than there are, or no permission.
     """
     from tdprof.catalog.choose import choose_catalog, name_of
+    from tdprof.catalog.load import read_catalog
     from tdprof.catalog.midr import read_core_types
     from tdprof.pipeline.plan import (
         SamplingPlan,
@@ -119,7 +133,7 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
         return not can_open(event, sampling=True) and not can_open(event.user_only(), sampling=True)
 
     cores = read_core_types()
-    choice = choose_catalog(cores, name=options.cpu)
+    choice = choose_catalog(cores, name=options.cpu, file=options.catalog_file)
     if choice is None:
         if options.metrics is not None:
             check_names(options.metrics)
@@ -131,8 +145,9 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
         return SamplingPlan((), None, (_without(why_not_countable(pmu)),))
     counters = _chosen_counters(options, pmu, counters)
     planned = plan_groups(choice, metrics, pmu, counters, is_refused, lambda event: counts_anything(event, pmu.cpus))
-    core = name_of(choice.catalog, options.cpu, cores)
-    plan = plan_sampling(planned, core, is_pass_per_group=options.passes)
+    own = read_catalog(options.catalog_file) if options.catalog_file else ""
+    core = choice.catalog.name if own else name_of(choice.catalog, options.cpu, cores)
+    plan = plan_sampling(planned, core, is_pass_per_group=options.passes, catalog=own)
     if plan.topdown is None:
         return replace(plan, notes=(*plan.notes, _without(f"{pmu.name} can sample none of their events")))
     return plan

@@ -60,9 +60,11 @@ class TopdownInfo:
         groups: all that were asked for, also those that never ran: their events' running times are zero.
         is_pass_per_group: the command ran once for each group; else the groups took turns on the counters.
         split_metrics: metrics that needed more counters than there are, whose events are spread over groups.
+        catalog: the text of the user's own catalog; empty for a packaged one.
     """
 
     core: str
     groups: list[SampledGroup]
     is_pass_per_group: bool = False
     split_metrics: list[str] = field(default_factory=list)
+    catalog: str = ""

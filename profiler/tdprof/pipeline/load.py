@@ -15,6 +15,7 @@ from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import has_table, read_side_table, read_table
 from tdprof.catalog.choose import find_by_name
+from tdprof.catalog.load import parse_catalog
 from tdprof.errors import TdprofError
 from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
@@ -205,10 +206,12 @@ def find_findings(profile: Profile) -> Findings | None:
     """Metrics of a Topdown profile, as `load_profile` gives it; None for any other.
 
     Raises:
-        TdprofError: the recording names a core that this version has no catalog for.
+        TdprofError: the recording names a core that this version has no catalog for, or its own catalog is damaged.
     """
     if profile.topdown is None:
         return None
+    if profile.topdown.catalog:
+        return attribute_metrics(profile, parse_catalog(profile.topdown.catalog, Path("of the capture")))
     return attribute_metrics(profile, find_by_name(profile.topdown.core))
 
 

@@ -114,8 +114,10 @@ class SamplingPlan:
     notes: tuple[str, ...]
 
 
-def plan_sampling(planned: PlannedGroups, core: str, *, is_pass_per_group: bool = False) -> SamplingPlan:
-    """Number the events of all groups."""
+def plan_sampling(
+    planned: PlannedGroups, core: str, *, is_pass_per_group: bool = False, catalog: str = ""
+) -> SamplingPlan:
+    """Number the events of all groups; ``catalog``: the text of the user's own, for the capture to carry."""
     if not planned.groups:
         return SamplingPlan((), None, planned.notes)
     events: list[Event] = []
@@ -125,7 +127,7 @@ def plan_sampling(planned: PlannedGroups, core: str, *, is_pass_per_group: bool 
         groups.append(SampledGroup(rows, list(group.events), list(group.metrics)))
         events += members
     is_pass_per_group &= len(groups) > 1
-    topdown = TopdownInfo(core, groups, is_pass_per_group, list(planned.split_metrics))
+    topdown = TopdownInfo(core, groups, is_pass_per_group, list(planned.split_metrics), catalog)
     return SamplingPlan(tuple(events), topdown, planned.notes)
 
 

@@ -1,5 +1,7 @@
 """What a Topdown recording samples: on whole and on lesser PMUs, for every stage, and what the user is told."""
 
+import importlib.resources
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from builders.topdown import topdown_profile
 from tdprof.catalog.choose import CatalogChoice, find_by_name, is_reported, load_packaged, name_of
 from tdprof.catalog.entries import Catalog, Metric
 from tdprof.catalog.midr import CoreType, Midr
@@ -15,6 +18,7 @@ from tdprof.cli import record_topdown
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown
 from tdprof.errors import TdprofError
 from tdprof.model.events import SampledGroup, TopdownInfo
+from tdprof.pipeline.load import find_findings
 from tdprof.pipeline.plan import (
     ABSENT,
     SILENT,
@@ -191,6 +195,47 @@ def test_the_machines_core_is_planned_for(machine: Callable[..., None]) -> None:
     found = plan_topdown(options("2", passes=True))
     assert found.topdown
     assert found.topdown.is_pass_per_group
+
+
+def own_catalog(folder: Path) -> Path:
+    """N3's with another name, and half of its `frontend_bound`, in a file."""
+    content = json.loads((importlib.resources.files("tdprof") / "catalogs/neoverse-n3.json").read_text())
+    content["product_configuration"]["tdprof"]["name"] = "my-core"
+    metric = content["metrics"]["frontend_bound"]
+    metric["formula"] = f"({metric['formula']}) / 2"
+    path = folder / "mine.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_the_capture_carries_the_users_catalog(machine: Callable[..., None], tmp_path: Path) -> None:
+    machine(0x410FD8E0)
+    path = own_catalog(tmp_path)
+    found = plan_topdown(options(catalog_file=path))
+    assert found.topdown
+    assert (found.topdown.core, found.topdown.catalog) == ("my-core", path.read_text())
+    path.unlink()
+    plain = topdown_profile()
+    assert plain.topdown
+    carried = replace(plain, topdown=replace(plain.topdown, core="my-core", catalog=found.topdown.catalog))
+    values = []
+    for profile in (plain, carried):
+        findings = find_findings(profile)
+        assert findings
+        column = findings.program.column("frontend_bound")
+        assert column is not None
+        values.append(findings.program.value[0, column])
+    assert values[1] == pytest.approx(values[0] / 2)
+    damaged = replace(carried, topdown=replace(plain.topdown, catalog="{"))
+    with pytest.raises(TdprofError, match="catalog of the capture: not JSON"):
+        find_findings(damaged)
+
+
+def test_a_catalog_and_a_core_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(TdprofError, match="--cpu and --catalog exclude each other"):
+        options(cpu="v1", catalog_file=tmp_path).check(
+            has_command=True, has_events=False, has_duration=False, has_spe=False
+        )
 
 
 @pytest.mark.parametrize(
