@@ -111,6 +111,7 @@ class Manifest:
     topdown: TopdownInfo | None = None
     exit_status: int | None = None  # the command's, as a shell gives it
     ran_to_end: bool = False  # the command ended before the recording did
+    has_sample_times: bool = False  # of an import: not added up within intervals
     state: State = State.RECORDING
     tdprof_version: str = ""
     schema_version: int = SCHEMA_VERSION

@@ -15,7 +15,7 @@ from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf.attr import Attr
 from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf.data import PerfData
-from tdprof.decode.perf.groups import INTERVAL_NS, WHOLE_RECORDING_NS
+from tdprof.decode.perf.groups import EXACT_NS, INTERVAL_NS, WHOLE_RECORDING_NS
 from tdprof.decode.perf.imported import (
     Imported,
     KernelMapping,
@@ -31,6 +31,7 @@ from tdprof.decode.spe.losses import aux_losses
 from tdprof.decode.spe.spans import SpeInput, spe_input_of
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.linux.perf_abi import SampleType
 from tdprof.pipeline.finish import write_kernel_symbols
 from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso
@@ -39,6 +40,8 @@ from tdprof.recorder.kallsyms import KALLSYMS, read_kernel_symbols
 
 _KERNEL_PATH = "[kernel.kallsyms]"
 _NT_GNU_BUILD_ID = 3
+# A row for each sample of so much data is as many as other captures have, and tells their order.
+_MOST_EXACT_BYTES = 16 << 20
 
 
 def import_perf_data(
@@ -60,7 +63,8 @@ def import_perf_data(
         kallsyms: symbols of the recorded kernel; None: this machine's, if it is still the recorded kernel.
         symfs: a folder with the recorded machine's files under their own paths, for user stacks that have to be walked;
             None: this machine's files, where they are the recorded ones.
-        keeps_time: samples are added up within a second; False: over the whole recording, for a reader of sums alone.
+        keeps_time: samples keep their times, or are added up within a second where there are very many; False: over the
+            whole recording, for a reader of sums alone.
         has_spe: copy SPE's AUX bytes too.
         progress: called with bytes done and bytes in all.
         replaces_older: whether an older capture of that name is moved out of the way, once this one is complete.
@@ -71,7 +75,7 @@ def import_perf_data(
     with OutputFolder(folder, replaces_older=replaces_older) as output:
         made = output.make()
         with PerfData(path, keep_branches=True, keep_copies=True) as data, TableWriter(made) as writer:
-            interval_ns = INTERVAL_NS if keeps_time else WHOLE_RECORDING_NS
+            interval_ns = _interval_ns(data) if keeps_time else WHOLE_RECORDING_NS
             files = FileTables(symfs, is_here=_is_recorded_machine(data))
             imported = import_tables(
                 data,
@@ -88,6 +92,7 @@ def import_perf_data(
                 imported.kernel_addresses = np.union1d(imported.kernel_addresses, kernel_addresses(spe))
             symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
             manifest = _manifest(path, data, imported, symbols_from)
+            manifest = replace(manifest, has_sample_times=interval_ns == EXACT_NS)
             if spe is not None and has_spe:
                 manifest = _with_spe(manifest, made, data, spe, writer)
         if symbols_from == KALLSYMS:
@@ -97,6 +102,12 @@ def import_perf_data(
         write_manifest(made, manifest)
         output.publish()
     return manifest
+
+
+def _interval_ns(data: PerfData) -> int:
+    """Over what samples are added up."""
+    has_times = all(attr.sample_type & SampleType.TIME for attr in data.attrs)
+    return EXACT_NS if has_times and 0 < data.size_bytes <= _MOST_EXACT_BYTES else INTERVAL_NS
 
 
 def _open_walk(data: PerfData, files: FileTables) -> Callable[[pa.Table, pa.Table], Walk]:

@@ -177,7 +177,7 @@ def make_profile(
         notes=[*map(printable, [*unreadable, *manifest.notes, *notes])],
         unreadable=[*map(printable, unreadable)],
         is_whole_run=manifest.ran_to_end,
-        has_sample_times=manifest.rung is Rung.RING_BUFFER,
+        has_sample_times=manifest.rung is Rung.RING_BUFFER or manifest.has_sample_times,
     )
 
 

@@ -16,6 +16,8 @@ from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import RecordType, SampleType
 from tdprof.pipeline.import_perf import import_perf_data
+from tdprof.pipeline.load import load_profile
+from tdprof.pipeline.opened import OpenCapture
 
 SAMPLE_TYPE = (
     SampleType.IDENTIFIER
@@ -92,9 +94,28 @@ def rows(folder: Path, name: str) -> list[dict[str, object]]:
     return read_table(folder, name).to_pylist()
 
 
-def test_samples_are_added_up_up_to_a_change(tmp_path: Path) -> None:
+def test_samples_of_a_small_recording_keep_their_times(tmp_path: Path) -> None:
     made = writer()
     folder, manifest = imported(tmp_path, made.file(recording(made)))
+    found = sorted((row["time_ns"], row["event"], row["count"], row["weight"]) for row in rows(folder, "samples"))
+    assert found == [(1_000, 0, 1, 100), (1_100, 0, 1, 100), (1_200, 1, 1, 250), (2_000, 0, 1, 100)]
+    assert manifest.has_sample_times
+    with OpenCapture(folder) as opened:
+        assert load_profile(opened).has_sample_times
+
+
+def test_without_times_there_is_no_order(tmp_path: Path) -> None:
+    timeless = PerfDataWriter([Event(RecordLayout(SAMPLE_TYPE & ~SampleType.TIME, ids=(1,)), "cycles")])
+    sample = timeless.records.sample(Sample(ip=0x1010, pid=7, tid=7, time_ns=0, id=1, chain=[CONTEXT_USER, 0x1010]))
+    _, manifest = imported(tmp_path, timeless.file(sample * 3))
+    assert not manifest.has_sample_times
+
+
+def test_samples_are_added_up_up_to_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tdprof.pipeline.import_perf._MOST_EXACT_BYTES", 0)
+    made = writer()
+    folder, manifest = imported(tmp_path, made.file(recording(made)))
+    assert not manifest.has_sample_times
     stacks = {(row["stack"], row["is_kernel"]): row["addresses"] for row in rows(folder, "stacks")}
     found = sorted(
         (

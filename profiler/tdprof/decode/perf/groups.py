@@ -16,6 +16,7 @@ from tdprof.native.library import load_native
 from tdprof.native.perf_records import PerfGroups, PerfIntervals, PerfSamples
 
 INTERVAL_NS = 1_000_000_000
+EXACT_NS = 1  # no interval: each sample has its own time
 WHOLE_RECORDING_NS = 2**63  # an interval that no recording leaves
 _CAPACITY = 1 << 17
 
