@@ -9,7 +9,7 @@ import numpy as np
 
 from arm_spe.tally import LATENCIES, NO_ROW, Key, Lane, Tallied
 from tdprof.decode.spe.counting import NOTHING, Counted, GroupBy, count_records
-from tdprof.decode.spe.data_sources import unknown_encodings
+from tdprof.decode.spe.data_sources import caveats_of, unknown_encodings
 from tdprof.decode.spe.losses import aux_losses, decode_losses
 from tdprof.decode.spe.samples import AddedUp, SampleSums
 from tdprof.decode.spe.spans import SpeInput
@@ -105,7 +105,8 @@ def pass_notes(counted: Counted, data: SpeInput) -> list[str]:
     told = {name: count for name, count in counted.threads_from.items() if count and name != NOTHING}
     if told:
         notes.append("threads are known from " + ", ".join(f"{name} ({count})" for name, count in told.items()))
-    notes += unknown_encodings({span.midr for span in data.spans})
+    cores = {span.midr for span in data.spans}
+    notes += [*unknown_encodings(cores), *caveats_of(cores)]
     if not data.contexts_name_threads:
         notes.append("context packets are not used: they hold ids of another PID namespace than the recording's")
     return notes

@@ -113,6 +113,26 @@ def _part(midr: int) -> tuple[int, int]:
     return midr >> 24 & 0xFF, midr >> 4 & 0xFFF
 
 
+def caveats_of(midrs: Iterable[int | None]) -> list[str]:
+    """What a user should know of the SPE of these cores, each thing once."""
+    known = {midr for midr in midrs if midr is not None}
+    return [
+        caveat["text"]
+        for caveat in _file()["caveats"]
+        if any(_part(midr) == _number(caveat) and _revision(midr) < _revision_of(caveat["below"]) for midr in known)
+    ]
+
+
+def _revision(midr: int) -> tuple[int, int]:
+    return midr >> 20 & 0xF, midr & 0xF
+
+
+def _revision_of(text: str) -> tuple[int, int]:
+    """Of "r4p1"."""
+    major, _, minor = text.removeprefix("r").partition("p")
+    return int(major), int(minor)
+
+
 def unknown_encodings(midrs: Iterable[int | None]) -> list[str]:
     """A sentence for each kind of core whose data source packets nobody outside can read, in order."""
     names = {_number(core): core["core"] for core in _file()["not_known"]}

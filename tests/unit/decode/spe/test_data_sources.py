@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tdprof.decode.spe.data_sources import encoding_of, unknown_encodings
+from tdprof.decode.spe.data_sources import caveats_of, encoding_of, unknown_encodings
 
 N1, N2, N3, COBALT = 0x413FD0C1, 0x410FD493, 0x410FD8E0, 0x6D0FD490
 AMPEREONE, AMPEREONE_A = 0xC00FAC30, 0xC00FAC40
@@ -31,6 +31,12 @@ def test_what_is_not_published_is_said_once_for_each_kind_of_core() -> None:
         "what the core 0x61/0x22",
         "what AmpereOne",
     ]
+
+
+@pytest.mark.parametrize(("midr", "is_told"), [(N1, True), (0x414FD0C0, True), (0x414FD0C1, False), (N2, False)])
+def test_errata_are_told_of_the_revisions_that_have_them(midr: int, is_told: bool) -> None:
+    told = caveats_of([midr, midr, None])
+    assert ["1694299" in text for text in told] == [True] * is_told
 
 
 def test_no_core_is_listed_twice() -> None:
