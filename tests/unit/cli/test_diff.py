@@ -13,10 +13,11 @@ import pytest
 
 from builders.captures import write_manifest
 from builders.hosts import HOST
-from builders.profiles import Frame, ProfileBuilder
+from builders.profiles import Call, Frame, ProfileBuilder
 from builders.runs import simulate_run
 from tdprof.capture.manifest import Host, Manifest, Rung, State
 from tdprof.cli.main import main
+from tdprof.model.addresses import Unknown
 from tdprof.model.losses import Losses
 from tdprof.model.profile import Profile
 from tdprof.pipeline.opened import OpenCapture
@@ -40,6 +41,15 @@ def other_program() -> Profile:
     return builder.build()
 
 
+def stripped(*modules: str) -> Profile:
+    """Code without names in some files, and a little that every program has."""
+    builder = ProfileBuilder()
+    for module in modules:
+        name = f"[stripped] {Path(module).name}+0x100"
+        builder.add(Call((Frame(name, module=module),), reason=Unknown.STRIPPED), count=9_000)
+    return builder.add(Frame("memcpy", module="/lib/libc.so.6"), count=50).build()
+
+
 def make_capture(folder: Path, host: Host = HOST, state: State = State.COMPLETE) -> None:
     folder.mkdir()
     write_manifest(
@@ -61,6 +71,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         "other-core": a,
         "other-program": other_program(),
         "interrupted": a,
+        "stripped": stripped("/usr/lib/liblzma.so.5.4", "/bin/xz"),
+        "stripped-elsewhere": stripped("/opt/lib/liblzma.so.5.4"),
         **{f"rare-{each}": few_samples(rare, grown) for each, rare, grown in (("a", 3, 1), ("b", 5, 100))},
         "faults": replace(ProfileBuilder().add("f").build(), events=[replace(a.events[0], name="page-faults")]),
     }
@@ -107,6 +119,13 @@ def test_different_programs_are_said_to_be_that_first(run: Run) -> None:
     assert "cannot judge --fail-on: they have hardly a function in common" in err
     for same in ("slower", "same", "shares"):
         assert "in common" not in run("a", same)[1]
+
+
+def test_code_without_names_is_another_program_s_where_its_file_is_another(run: Run) -> None:
+    for sides in (("a", "stripped"), ("stripped", "a")):
+        assert "two different programs" in run(*sides)[1]
+        assert run(*sides, "--fail-on", "total>5%")[0] == 2
+    assert "two different programs" not in run("stripped", "stripped-elsewhere")[1]
 
 
 @pytest.mark.parametrize("columns", [20, 60, 250])

@@ -78,11 +78,25 @@ class MatchedFunctions:
             return True
         for share in (share_a, share_b):
             in_user_space = share[~self.is_kernel].sum()
-            if share[~self.is_kernel & self.is_known].sum() < in_user_space / 2 or not in_user_space:
-                return True  # what has no names may be the same
+            if not in_user_space:
+                return True
+            if share[~self.is_kernel & self.is_known].sum() < in_user_space / 2:
+                return self._share_files(share_a, share_b)  # what has no names may be the same
         return all(
             share[is_common & ~self.is_kernel].sum() >= _LEAST_IN_COMMON * share[~self.is_kernel].sum()
             for share in (share_a, share_b)
+        )
+
+    def _share_files(self, share_a: F64, share_b: F64) -> bool:
+        """Whether files of one name have some of the user space of both."""
+        names = [PurePath(each).name for each in self.modules]
+        of_side = [
+            {name for name, part, is_kernel in zip(names, share, self.is_kernel, strict=True) if part and not is_kernel}
+            for share in (share_a, share_b)
+        ]
+        is_common = np.array([name in of_side[0] & of_side[1] for name in names], bool) & ~self.is_kernel
+        return all(
+            share[is_common].sum() >= _LEAST_IN_COMMON * share[~self.is_kernel].sum() for share in (share_a, share_b)
         )
 
 
