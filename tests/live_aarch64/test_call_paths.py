@@ -23,8 +23,11 @@ def test_random_paths_are_the_true_ones(build: tuple[int, *tuple[str, ...]], tmp
     seed, *flags = build
     program = make_program(seed)
     binary = build_program(program, tmp_path / "program", flags=flags)
-    run_tdprof("record", "-e", "cycles:u", "-c", PERIOD, "-o", tmp_path / "capture", "--", binary, SECONDS)
-    found = judge(program, read_folded(run_tdprof("export", "--to", "folded", tmp_path / "capture").stdout))
+    # The first leaves the unwind tables in the cache; to build them takes the emulator a part of the recording.
+    for seconds in (0, SECONDS):
+        capture = tmp_path / f"capture-{seconds}"
+        run_tdprof("record", "-e", "cycles:u", "-c", PERIOD, "-o", capture, "--", binary, seconds)
+    found = judge(program, read_folded(run_tdprof("export", "--to", "folded", capture).stdout))
     assert found.total > 10_000 * PERIOD
     assert found.exact >= 0.99 * found.total, found
     assert found.wrong <= 0.003 * found.total, found
