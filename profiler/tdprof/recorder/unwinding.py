@@ -7,6 +7,7 @@ nothing is known to be mapped. So what is never sampled costs nothing, however m
 import contextlib
 import itertools
 import os
+import re
 import select
 import tempfile
 import time
@@ -30,6 +31,9 @@ _PATIENCE_S = 10.0
 _PREPARATION_S = 2.0
 _BATCH_FILES = 64
 _MOST_VDSO_BYTES = 1 << 20
+_EXECUTABLE_LINE = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) ([0-9a-f:]+) ([0-9]+)[ \t]*(.*)$", re.MULTILINE
+)
 _NOT_FILES = ("/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]", "//")
 
 
@@ -357,13 +361,8 @@ def _of_python(pid: int, lines: Iterable[_Line]) -> Iterator[tuple[PythonMapping
 
 
 def _executable_lines(maps: str) -> Iterator[_Line]:
-    for text in maps.splitlines():
-        fields = text.split(maxsplit=5)
-        if len(fields) < 5 or "x" not in fields[1]:
-            continue
-        start, end = (int(number, 16) for number in fields[0].split("-"))
-        path = fields[5] if len(fields) > 5 else ""
-        yield _Line(start, end, int(fields[2], 16), _FileKey(fields[3], fields[4]), path)
+    for start, end, offset, device, inode, path in _EXECUTABLE_LINE.findall(maps):
+        yield _Line(int(start, 16), int(end, 16), int(offset, 16), _FileKey(device, inode), path)
 
 
 def _reach(pid: int, line: _Line) -> int:

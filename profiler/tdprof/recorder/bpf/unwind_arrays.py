@@ -168,23 +168,32 @@ class UnwindArrays:
     def _append(self, table: bytes) -> int | None:
         place = unwind_api.library().tdprof_unwind_place
         first = ctypes.c_uint32()
-        # Mapped only meanwhile: what is mapped counts as memory of this process.
+        session = self._session
+        buckets, rows = _TABLE_COUNTS.unpack_from(table, _TABLE_COUNTS_AT)
+        if buckets > session.bucket_capacity - session.bucket_count or rows > session.row_capacity - session.row_count:
+            return None
         with (
-            self._mapped("unwind_rules", RULE_PAGES) as self._session.rules,
-            self._mapped("unwind_buckets", self._sizes.bucket_pages) as self._session.buckets,
-            self._mapped("unwind_rows", self._sizes.row_pages) as self._session.rows,
+            self._mapped("unwind_rules", 0, RULE_PAGES * PAGE_BYTES) as session.rules,
+            self._mapped("unwind_buckets", 4 * session.bucket_count, 4 * buckets) as session.buckets,
+            self._mapped("unwind_rows", 4 * session.row_count, 4 * rows) as session.rows,
         ):
-            failed = place(ctypes.byref(self._session), table, ctypes.byref(first))
+            failed = place(ctypes.byref(session), table, ctypes.byref(first))
         return None if failed else first.value
 
     @contextlib.contextmanager
-    def _mapped(self, name: str, pages: int) -> Iterator[int]:
-        with mmap.mmap(self._maps[name], pages * PAGE_BYTES) as area:
-            start = ctypes.c_char.from_buffer(area)
+    def _mapped(self, name: str, start: int, size: int) -> Iterator[int]:
+        """Where the map would begin, with these of its bytes there, and meanwhile only.
+
+        The kernel maps each page at once, which for all of an array takes milliseconds, and counts as our memory.
+        """
+        begin = start // mmap.PAGESIZE * mmap.PAGESIZE
+        length = -(-(start + max(size, 1) - begin) // mmap.PAGESIZE) * mmap.PAGESIZE
+        with mmap.mmap(self._maps[name], length, offset=begin) as area:
+            first = ctypes.c_char.from_buffer(area)
             try:
-                yield ctypes.addressof(start)
+                yield ctypes.addressof(first) - begin
             finally:
-                del start  # else the area cannot be unmapped
+                del first  # else the area cannot be unmapped
 
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
         """Say what a process has mapped from now on; False if there is no room for it.
@@ -197,10 +206,10 @@ class UnwindArrays:
         first = self._extents.take(len(extents))
         if first is None:
             return False
-        size = -(-self._sizes.mappings * _MAPPING.size // mmap.PAGESIZE) * mmap.PAGESIZE
-        with mmap.mmap(self._maps["mappings"], size) as area:
-            for number, extent in enumerate(extents, first):
-                _MAPPING.pack_into(area, number * _MAPPING.size, *extent[:4])
+        data = b"".join(_MAPPING.pack(*extent[:4]) for extent in extents)
+        at = first * _MAPPING.size
+        with self._mapped("mappings", at, len(data)) as mappings:
+            ctypes.memmove(mappings + at, data, len(data))
         try:
             self._update(pid, first, len(extents), copies_left=MOST_COPIES)
         except OSError:
