@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # A cell: plain, or with a style.
 Cell = TypeVar("Cell", str, "Text")
 _BETWEEN = "  "
+_LEAST_PROSE = 24  # columns for words that wrap
 # Where the width does not hold the table a column gives way down to here; then lines are cut at their end.
 _NARROWEST = 4
 
@@ -52,8 +53,11 @@ def format_table(columns: Sequence[Column], rows: Iterable[Sequence["str | Text"
         [Text(column.heading) for column in columns],
         *([Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows),
     ]
-    widths = _fitted(columns, _widths(texts), width)
     last = len(columns) - 1
+    widths = _widths(texts)
+    if columns[last].wraps:  # it gives way before names do
+        widths[last] = min(widths[last], _LEAST_PROSE)
+    widths = _fitted(columns, widths, width)
     beside = sum(widths[:last]) + len(_BETWEEN) * last
     lines = []
     for number, row in enumerate(texts):

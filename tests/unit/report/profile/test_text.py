@@ -42,6 +42,14 @@ def test_narrow_report(check_golden: Callable[[str, str], None]) -> None:
     check_golden("report/narrow.txt", text)
 
 
+def test_what_is_said_of_an_event_wraps_before_its_name_is_cut() -> None:
+    event = EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999, total=297_800_000)
+    made = ProfileBuilder(events=(event,)).add("main", count=296, weight=296_300_000).build()
+    text = text_of(made, width=80)
+    assert re.search(r"^cpu-clock +999 Hz +296 +296.3 ms +297.8 ms  samples stand", text, re.MULTILINE), text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_report_without_samples_says_so() -> None:
     text = text_of(ProfileBuilder().build())
     assert "No samples" in text
