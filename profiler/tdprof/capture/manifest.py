@@ -159,12 +159,21 @@ def read_manifest(folder: Path) -> Manifest:
         )
     try:
         manifest = _from_json(Manifest, data)
+        _check_groups(manifest)
     except (TypeError, ValueError) as error:
         raise TdprofError(f"{path} is damaged: {error}") from error
     assert isinstance(manifest, Manifest)
     if len(manifest.events) > _MOST_EVENTS:
         raise TdprofError(f"{path} is not read: it lists {len(manifest.events):,} events, no recording has that many")
     return manifest
+
+
+def _check_groups(manifest: Manifest) -> None:
+    """Raises ValueError for groups of events that the list of events does not have."""
+    for group in manifest.topdown.groups if manifest.topdown else ():
+        rows = range(len(manifest.events))
+        if len(group.names) != len(group.events) or not all(row in rows for row in group.events):
+            raise ValueError("topdown: a group has events that were not recorded")
 
 
 @functools.cache

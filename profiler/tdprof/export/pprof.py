@@ -49,7 +49,9 @@ def build_pprof(
     distinct one is a sample too, whose stack is its instruction.
     """
     strings = StringTable()
-    message = pb.Profile(time_nanos=profile.start_realtime_ns, duration_nanos=profile.duration_ns)
+    # A damaged capture's may be no time that the format can say; it takes zero for unknown.
+    start_ns, duration_ns = (ns if 0 <= ns < 1 << 63 else 0 for ns in (profile.start_realtime_ns, profile.duration_ns))
+    message = pb.Profile(time_nanos=start_ns, duration_nanos=duration_ns)
     message.sample_type.add(type=strings["samples"], unit=strings["count"])
     for event in profile.events:
         message.sample_type.add(type=strings[event.name], unit=strings[event.unit.value])

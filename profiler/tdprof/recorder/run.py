@@ -35,6 +35,7 @@ TURNS_INTERVAL_NS = 200_000_000
 MAX_CLOCK_PAIRS = 512
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
 TICK_MS = 100  # how often a table that fills too fast is noticed
+_CURES = {errno.ENOSPC: "free some space", errno.EDQUOT: "free some space", errno.EMFILE: "ulimit -n 1024"}
 COPYING_TICK_MS = 20  # the same while stacks are copied, of which 64 of the deepest fill the ring
 
 
@@ -105,7 +106,8 @@ class Run:
             pids = running_pids() if self.options.is_system_wide else self.target.processes
             self.snapshot = SnapshotThread(pids, self.spool)
         except OSError as error:
-            raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}") from error
+            hint = _CURES.get(error.errno or 0, "name another folder with -o")
+            raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}", hint=hint) from error
 
     def _watch_cpus(self) -> None:
         if self.target.is_per_cpu:
@@ -306,9 +308,9 @@ class Run:
 
     def _write_failure(self, error: OSError) -> TdprofError:
         cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
+        cure = _CURES.get(error.errno or 0, "")
         self.spool.release_reserve()
-        cures = {errno.ENOSPC: "free some space; ", errno.EDQUOT: "free some space; ", errno.EMFILE: "ulimit -n 1024; "}
         return TdprofError(
             f"recording stopped early: cannot write into {self.folder.shown}: {cause}",
-            hint=f"{cures.get(error.errno or 0, '')}tdprof report {self.folder.shown} shows what was kept",
+            hint=f"{cure}; " * bool(cure) + f"tdprof report {self.folder.shown} shows what was kept",
         )

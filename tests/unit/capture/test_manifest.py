@@ -13,7 +13,7 @@ from builders.captures import write_manifest
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, read_manifest
 from tdprof.errors import TdprofError
-from tdprof.model.events import EventInfo, Unit
+from tdprof.model.events import EventInfo, SampledGroup, TopdownInfo, Unit
 from tdprof.model.losses import Losses
 
 MANIFEST = Manifest(
@@ -121,3 +121,13 @@ def test_a_manifest_that_no_recording_wrote_is_not_read(tmp_path: Path) -> None:
         read_manifest(many)
     with pytest.raises(TdprofError, match="larger than 16 MiB"):
         read_manifest(large)
+
+
+@pytest.mark.parametrize(
+    ("rows", "names"), [([1], ["A"]), ([-1], ["A"]), ([1 << 63], ["A"]), ([0], []), ([0, 0], ["A"])]
+)
+def test_groups_of_events_that_are_not_there_are_refused(tmp_path: Path, rows: list[int], names: list[str]) -> None:
+    topdown = TopdownInfo("neoverse-v1", [SampledGroup(rows, names, ["retiring"])])
+    write_manifest(tmp_path, replace(MANIFEST, topdown=topdown))
+    with pytest.raises(TdprofError, match="is damaged: topdown: a group has events that were not recorded"):
+        read_manifest(tmp_path)

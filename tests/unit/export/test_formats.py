@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import pytest
@@ -167,3 +168,13 @@ def test_only_event_keeps_that_event_alone() -> None:
     assert profile.total_weight().tolist() == [7]
     assert written(write_folded, profile) == b"app;main;work(int);handle_mm_fault 7\n"
     assert NO_STACK.encode() not in written(write_folded, profile)
+
+
+@pytest.mark.parametrize("time_ns", [-1, 1 << 63, (1 << 64) - 1])
+def test_times_that_a_format_cannot_say_are_left_out(time_ns: int) -> None:
+    profile = replace(example(), start_realtime_ns=time_ns, duration_ns=time_ns)
+    message = build_pprof(profile)
+    assert (message.time_nanos, message.duration_nanos) == (0, 0)
+    assert len(message.sample) == len(build_pprof(example()).sample)
+    for write in (write_speedscope, write_folded):
+        assert written(write, profile)
