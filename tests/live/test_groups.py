@@ -1,13 +1,14 @@
 """Events sampled in groups: every rung, groups together and a run for each; and --topdown where there is no PMU."""
 
 import math
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from live.recording import Capture, record, run_record, user_function
+from live.recording import PATIENCE_S, Capture, record, run_record, user_function
 from tdprof.capture.output_folder import OutputFolder
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.pipeline.finish import finish_capture
@@ -21,6 +22,7 @@ Build = Callable[[str], Path]
 # Software events stand in for a PMU's: the kernel opens, starts, inherits and reads groups of them in the same way.
 NAMES = ["cpu-clock", "task-clock"]
 HZ = 499
+BENCH = Path(__file__).resolve().parents[2] / "tools/bench"
 
 
 @pytest.mark.needs_bpf
@@ -103,3 +105,13 @@ def test_topdown_without_a_pmu_records_time_and_says_what_is_missing(folder: Pat
     assert "no Topdown metrics" in " ".join(
         record("--topdown", "-q", "--", "true", folder=folder / "b").manifest["notes"]
     )
+
+
+@pytest.mark.needs_perf
+def test_the_benchmark_lets_groups_take_turns(build: Build, folder: Path) -> None:
+    command: list[str | Path] = [sys.executable, BENCH / "turns.py", "2", folder, build("split.c"), "0.3"]
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
+    capture = Capture(folder)
+    assert capture.manifest["state"] == "complete"
+    assert len(capture.manifest["events"]) == 14
+    assert capture.user_samples().keys() >= {"heavy", "light"}

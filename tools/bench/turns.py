@@ -10,16 +10,18 @@ program more than the kernel's own turns: each change interrupts its CPU twice, 
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from tdprof.capture.output_folder import OutputFolder
 from tdprof.cli.record_topdown import DEFAULT_HZ
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.pipeline.finish import finish_capture
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder import session
 from tdprof.recorder.attach import AttachedEvents
-from tdprof.recorder.events import Event, parse_event
+from tdprof.recorder.events import parse_event
+from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.targets import Rate, SamplingTarget
 
 EVENTS = 7
@@ -35,14 +37,8 @@ class TakingTurns(AttachedEvents):
         self._turns = threading.Thread(target=self._take_turns)
         self._turns.start()
 
-    def _open_group(
-        self,
-        events: Mapping[int, Event],
-        rates: Sequence[Rate],
-        places: Sequence[tuple[int, int]],
-        programs: Sequence[int] | None,
-    ) -> None:
-        super()._open_group(events, rates, places, programs)
+    def _open_group(self, rows: Sequence[int], places: Sequence[tuple[int, int]]) -> None:
+        super()._open_group(rows, places)
         self._target = SamplingTarget(self._target.tasks)  # the first group starts at exec, the others in their turn
 
     def _take_turns(self) -> None:
@@ -63,17 +59,18 @@ def main() -> None:
     session.AttachedEvents = TakingTurns  # type: ignore[misc]
     names = ["cpu-clock"] * EVENTS
     rows = [list(range(EVENTS * group, EVENTS * (group + 1))) for group in range(groups)]
-    options = session.RecordOptions(
-        output=output,
+    options = RecordOptions(
         events=[parse_event(name) for name in names * groups],
         rate=Rate(frequency_hz=DEFAULT_HZ),
         command=command,
         topdown=TopdownInfo("stand-in", [SampledGroup(group, names, []) for group in rows]),
     )
-    outcome = session.record(options)
-    if outcome.failure:
-        raise outcome.failure
-    finish_capture(output)
+    with OutputFolder(output) as made:
+        outcome = session.record(options, made)
+        if outcome.failure:
+            raise outcome.failure
+        with outcome.held:
+            finish_capture(made.folder, outcome.held)
     sys.exit(outcome.manifest.exit_status)
 
 
