@@ -195,11 +195,8 @@ def _save_files(
 
 
 @contextlib.contextmanager
-def tables_of(folder: Path, manifest: Manifest) -> Iterator[tuple[Path, Manifest]]:
-    """The folder that holds a capture's tables: itself, or for an interrupted recording a temporary one."""
-    if manifest.state is State.COMPLETE:
-        yield folder, manifest
-        return
+def tables_of_interrupted(folder: Path, manifest: Manifest) -> Iterator[tuple[Path, Manifest]]:
+    """A temporary folder with the tables of a recording that was interrupted."""
     with tempfile.TemporaryDirectory(prefix="tdprof-") as temporary:
         try:
             with OwnFolder.open(Path(temporary)) as target:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Self
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
-from tdprof.capture.manifest import Manifest, read_manifest
+from tdprof.capture.manifest import Manifest, State, read_manifest
 from tdprof.capture.tables import read_side_table
 from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
-from tdprof.pipeline.finish import tables_of
 from tdprof.pipeline.symbols import ignore_progress, open_symbolizer
 from tdprof.text import plural
 
@@ -73,7 +72,11 @@ class OpenCapture:
 
     @functools.cached_property
     def _finished(self) -> tuple[Path, Manifest]:
-        return self._stack.enter_context(tables_of(self.folder, self.recorded))
+        if self.recorded.state is State.COMPLETE:
+            return self.folder, self.recorded
+        from tdprof.pipeline.finish import tables_of_interrupted  # slow to load, and few recordings are
+
+        return self._stack.enter_context(tables_of_interrupted(self.folder, self.recorded))
 
     @property
     def tables(self) -> Path:

@@ -120,7 +120,7 @@ def test_a_group_by_itself_is_its_help(typed: tuple[str, ...]) -> None:
     [
         ("tdprof.recorder.session", {"numpy", "pyarrow", "rich", "subprocess", "tdprof.catalog"}),
         ("tdprof.pipeline.finish", {"rich", "tdprof.symbolize", "tdprof.attribute", "tdprof.metrics"}),
-        ("tdprof.pipeline.load", {"urllib.request", "http.client", "rich"}),
+        ("tdprof.pipeline.load", {"urllib.request", "http.client", "rich", "tdprof.recorder", "tdprof.decode"}),
     ],
 )
 def test_what_starts_and_ends_a_recording_loads_no_more_than_it_needs(module: str, unwanted: set[str]) -> None:
