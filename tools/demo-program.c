@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PIXELS (1 << 16)
-#define ROUNDS 3000
+#define PIXELS  (1 << 16)
+#define ROUNDS  3000
 #define THREADS 2
 
 static inline __attribute__((always_inline)) uint32_t mix(uint32_t state, uint8_t pixel)

@@ -6,7 +6,7 @@
 
 /* enum perf_event_type and struct perf_event_header, include/uapi/linux/perf_event.h */
 #define PERF_RECORD_LOST 2
-#define PERF_RECORD_AUX 11
+#define PERF_RECORD_AUX  11
 struct header {
 	uint32_t type;
 	uint16_t misc;
@@ -18,8 +18,8 @@ struct aux {
 };
 
 /*
- * Whether one of these records is a PERF_RECORD_AUX with any of the flags, or says that records were lost, of which any may
- * have been one. Stops at what is no whole record.
+ * Whether one of these records is a PERF_RECORD_AUX with any of the flags, or says that records were lost, of which any
+ * may have been one. Stops at what is no whole record.
  */
 __attribute__((visibility("default"))) int tdprof_has_aux_flags(const uint8_t *records, uint64_t size, uint64_t flags)
 {

@@ -8,11 +8,13 @@
 #include <string.h>
 
 enum {
-	RING_HEADER = 8,	/* u32 length with two flag bits, u32 page offset (kernel/bpf/ringbuf.c) */
-	STACK_HEADER = 24,	/* struct stack_record of bpf/sample.h before its addresses */
-	OLD_STACK_HEADER = 16,	/* until stacks said how they ended: u64 hash, u32 depth, u32 is_kernel */
+	RING_HEADER = 8,       /* u32 length with two flag bits, u32 page offset (kernel/bpf/ringbuf.c) */
+	STACK_HEADER = 24,     /* struct stack_record of bpf/sample.h before its addresses */
+	OLD_STACK_HEADER = 16, /* until stacks said how they ended: u64 hash, u32 depth, u32 is_kernel */
 	MAX_DEPTH = 255,
-	COPY_HEADER = 24 + 8 * BPF_COPY_REGISTERS, /* struct stack_copy before its stack: identity, time, u32 pid, u32 reserved */
+	COPY_HEADER =
+		24 +
+		8 * BPF_COPY_REGISTERS, /* struct stack_copy before its stack: identity, time, u32 pid, u32 reserved */
 	MAX_COPY = 65536,
 };
 
@@ -61,8 +63,8 @@ static uint64_t header_size(const uint8_t *record, uint64_t length)
  * MAX_DEPTH addresses each is the caller's promise). start[i] is where stack i's addresses begin; start has one more.
  */
 EXPORT void tdprof_bpf_stacks(const uint8_t *data, uint64_t size, uint64_t capacity, uint64_t *hash,
-			      struct bpf_stack_walk *walk, uint64_t *start, uint64_t *address,
-			      struct bpf_stacks_result *result)
+                              struct bpf_stack_walk *walk, uint64_t *start, uint64_t *address,
+                              struct bpf_stacks_result *result)
 {
 	uint64_t at = 0, n = 0, total = 0, damaged = 0;
 
@@ -92,7 +94,7 @@ EXPORT void tdprof_bpf_stacks(const uint8_t *data, uint64_t size, uint64_t capac
 		if (header == STACK_HEADER)
 			memcpy(&walk[n], record + 8, sizeof(walk[n]));
 		else
-			walk[n] = (struct bpf_stack_walk){.is_kernel = load32(record + 12) != 0};
+			walk[n] = (struct bpf_stack_walk){ .is_kernel = load32(record + 12) != 0 };
 		walk[n].depth = (uint16_t)depth;
 		hash[n] = load64(record);
 		start[n++] = total;
@@ -100,12 +102,13 @@ EXPORT void tdprof_bpf_stacks(const uint8_t *data, uint64_t size, uint64_t capac
 		total += depth;
 	}
 	start[n] = total;
-	*result = (struct bpf_stacks_result){at, n, total, damaged};
+	*result = (struct bpf_stacks_result){ at, n, total, damaged };
 }
 
-/* Reads whole records from data[0..size) until the input ends or `out` is full. `result->addresses` counts stack bytes. */
+/* Reads whole records from data[0..size) until the input ends or `out` is full. `result->addresses` counts stack bytes.
+ */
 EXPORT void tdprof_bpf_copies(const uint8_t *data, uint64_t size, const struct bpf_copies *out,
-			      struct bpf_stacks_result *result)
+                              struct bpf_stacks_result *result)
 {
 	uint64_t at = 0, n = 0, total = 0, damaged = 0;
 
@@ -134,5 +137,5 @@ EXPORT void tdprof_bpf_copies(const uint8_t *data, uint64_t size, const struct b
 		out->stack_bytes[n] = (uint32_t)(length - COPY_HEADER);
 		total += out->stack_bytes[n++];
 	}
-	*result = (struct bpf_stacks_result){at, n, total, damaged};
+	*result = (struct bpf_stacks_result){ at, n, total, damaged };
 }

@@ -16,10 +16,10 @@ struct bpf_stack_walk {
 
 /* What one call of tdprof_bpf_stacks reports besides its rows. */
 struct bpf_stacks_result {
-	uint64_t consumed;	/* bytes that were whole records */
-	uint64_t stacks;	/* rows written */
-	uint64_t addresses;	/* addresses written */
-	uint64_t damaged;	/* records that were not whole or not sane */
+	uint64_t consumed;  /* bytes that were whole records */
+	uint64_t stacks;    /* rows written */
+	uint64_t addresses; /* addresses written */
+	uint64_t damaged;   /* records that were not whole or not sane */
 };
 
 #define BPF_COPY_REGISTERS 17
@@ -27,8 +27,8 @@ struct bpf_stacks_result {
 /* Columns of `capacity` rows, one for each struct stack_copy of bpf/sample.h. */
 struct bpf_copies {
 	uint64_t *identity, *time_ns;
-	uint64_t *registers;	/* BPF_COPY_REGISTERS a row */
-	uint64_t *stack_start;	/* where in the given bytes the stack's lie */
+	uint64_t *registers;   /* BPF_COPY_REGISTERS a row */
+	uint64_t *stack_start; /* where in the given bytes the stack's lie */
 	uint32_t *pid, *stack_bytes;
 	uint64_t capacity;
 };

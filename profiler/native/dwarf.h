@@ -19,9 +19,9 @@
 #include "dwarf_memory.h"
 
 struct attribute {
-	uint16_t name;	/* DW_AT_* */
-	uint16_t form;	/* DW_FORM_* */
-	uint8_t size;	/* of the value in bytes, or FORM_VARIES */
+	uint16_t name;    /* DW_AT_* */
+	uint16_t form;    /* DW_FORM_* */
+	uint8_t size;     /* of the value in bytes, or FORM_VARIES */
 	int64_t implicit; /* the value of DW_FORM_implicit_const */
 };
 
@@ -31,7 +31,7 @@ struct abbrev {
 	uint64_t code;
 	uint32_t first; /* of its attributes in the table's */
 	uint32_t count;
-	int32_t size;	 /* of a whole DIE's values in bytes, or -1 if it varies */
+	int32_t size; /* of a whole DIE's values in bytes, or -1 if it varies */
 	uint16_t tag;
 	bool has_children;
 	bool is_code; /* a function or an inlined call that has addresses */
@@ -48,7 +48,7 @@ struct abbrev_table {
 struct debug_file {
 	struct dwarf_section sections[SECTION_COUNT];
 	const struct debug_file *shared; /* what the _alt and _sup forms refer to, or NULL */
-	VECTOR(struct unit) units;	 /* by offset */
+	VECTOR(struct unit) units;       /* by offset */
 	VECTOR(struct abbrev_table *) tables;
 	struct map table_by_key;
 	uint64_t abbrev_budget; /* bytes of .debug_abbrev that may still be parsed */
@@ -56,15 +56,15 @@ struct debug_file {
 
 /* A value as it stands in a DIE; `number` is the offset, index, address or constant. */
 struct value {
-	uint16_t form;	  /* 0: the attribute is absent */
+	uint16_t form;    /* 0: the attribute is absent */
 	const char *text; /* of DW_FORM_string */
 	uint64_t number;
 };
 
 struct unit {
 	const struct debug_file *file;
-	struct cursor dies;  /* from the root DIE to the unit's end */
-	uint64_t offset;     /* of the unit's header in .debug_info */
+	struct cursor dies; /* from the root DIE to the unit's end */
+	uint64_t offset;    /* of the unit's header in .debug_info */
 	const struct abbrev_table *table;
 	uint16_t version;
 	uint8_t offset_size; /* 4 or 8 */
@@ -89,7 +89,7 @@ struct unit {
 /* --- dwarf_abbrev.c --- */
 const struct abbrev *find_abbrev(const struct abbrev_table *table, uint64_t code);
 const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t offset, const struct unit *unit,
-					     struct budget *budget);
+                                             struct budget *budget);
 /* An attribute of no name, for values that stand outside DIEs. */
 struct attribute make_attribute(uint16_t form, const struct unit *unit);
 struct value read_value(struct cursor *c, const struct attribute *attribute, const struct unit *unit);
@@ -112,7 +112,7 @@ struct range {
 
 struct ranges {
 	VECTOR(struct range) list;
-	uint64_t entries_left;	/* that may still be read */
+	uint64_t entries_left; /* that may still be read */
 	struct budget *budget;
 };
 
@@ -122,7 +122,7 @@ const char *value_string(const struct unit *unit, const struct value *value, uin
 uint64_t value_address(const struct unit *unit, const struct value *value, bool *bad);
 /* Append the ranges of low_pc and high_pc, or of a range list; false if it breaks a rule or has too many entries. */
 bool value_ranges(const struct unit *unit, const struct value *low, const struct value *high, const struct value *list,
-		  struct ranges *out);
+                  struct ranges *out);
 /* The unit and offset that a reference points at; NULL if it points nowhere. */
 const struct unit *value_reference(const struct unit *unit, const struct value *value, uint64_t *offset);
 
@@ -147,7 +147,7 @@ struct line_sequence {
 
 struct line_file {
 	const char *name;
-	const char *directory; /* or NULL */
+	const char *directory;     /* or NULL */
 	bool below_unit_directory; /* a relative directory that stands below that of the unit */
 };
 
@@ -177,8 +177,8 @@ struct segment { /* up to the next one, or to its run's end */
 struct run { /* an unbroken stretch of segments */
 	uint64_t start, end;
 	uint32_t first, last; /* segments, half open */
-	uint32_t unit;	      /* for a stable order */
-	bool is_gap;	      /* lines that no function claims: gives way to any function */
+	uint32_t unit;        /* for a stable order */
+	bool is_gap;          /* lines that no function claims: gives way to any function */
 };
 
 struct node { /* a function, or a call inlined into its parent */
@@ -194,7 +194,7 @@ struct worker {
 	VECTOR(struct run) runs;
 	VECTOR(struct node) nodes;
 	VECTOR(const char *) functions; /* names, inside the sections */
-	VECTOR(uint64_t) files;		/* offsets into file_text */
+	VECTOR(uint64_t) files;         /* offsets into file_text */
 	VECTOR(char) file_text;
 	struct map function_by_name, function_by_die, file_by_hash;
 	uint64_t bad_units, first_bad_offset;

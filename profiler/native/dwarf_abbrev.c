@@ -10,53 +10,42 @@ static uint8_t form_size(uint16_t form, const struct unit *unit)
 {
 	switch (form) {
 	case DW_FORM_flag_present:
-	case DW_FORM_implicit_const:
-		return 0;
+	case DW_FORM_implicit_const: return 0;
 	case DW_FORM_data1:
 	case DW_FORM_flag:
 	case DW_FORM_ref1:
 	case DW_FORM_strx1:
-	case DW_FORM_addrx1:
-		return 1;
+	case DW_FORM_addrx1: return 1;
 	case DW_FORM_data2:
 	case DW_FORM_ref2:
 	case DW_FORM_strx2:
-	case DW_FORM_addrx2:
-		return 2;
+	case DW_FORM_addrx2: return 2;
 	case DW_FORM_strx3:
-	case DW_FORM_addrx3:
-		return 3;
+	case DW_FORM_addrx3: return 3;
 	case DW_FORM_data4:
 	case DW_FORM_ref4:
 	case DW_FORM_ref_sup4:
 	case DW_FORM_strx4:
-	case DW_FORM_addrx4:
-		return 4;
+	case DW_FORM_addrx4: return 4;
 	case DW_FORM_data8:
 	case DW_FORM_ref8:
 	case DW_FORM_ref_sig8:
-	case DW_FORM_ref_sup8:
-		return 8;
-	case DW_FORM_data16:
-		return 16;
-	case DW_FORM_addr:
-		return unit->address_size;
-	case DW_FORM_ref_addr:
-		return unit->version == 2 ? unit->address_size : unit->offset_size;
+	case DW_FORM_ref_sup8: return 8;
+	case DW_FORM_data16: return 16;
+	case DW_FORM_addr: return unit->address_size;
+	case DW_FORM_ref_addr: return unit->version == 2 ? unit->address_size : unit->offset_size;
 	case DW_FORM_strp:
 	case DW_FORM_line_strp:
 	case DW_FORM_sec_offset:
 	case DW_FORM_strp_sup:
 	case DW_FORM_GNU_ref_alt:
-	case DW_FORM_GNU_strp_alt:
-		return unit->offset_size;
-	default:
-		return FORM_VARIES;
+	case DW_FORM_GNU_strp_alt: return unit->offset_size;
+	default: return FORM_VARIES;
 	}
 }
 
 static bool parse_abbrev(struct cursor *c, struct abbrev_table *table, struct abbrev *abbrev, const struct unit *unit,
-			 struct budget *budget)
+                         struct budget *budget)
 {
 	bool has_addresses = false;
 
@@ -88,8 +77,8 @@ static bool parse_abbrev(struct cursor *c, struct abbrev_table *table, struct ab
 			return false;
 	}
 	abbrev->count = table->attributes.count - abbrev->first;
-	abbrev->is_code = has_addresses &&
-			  (abbrev->tag == DW_TAG_subprogram || abbrev->tag == DW_TAG_inlined_subroutine);
+	abbrev->is_code =
+		has_addresses && (abbrev->tag == DW_TAG_subprogram || abbrev->tag == DW_TAG_inlined_subroutine);
 	return true;
 }
 
@@ -103,12 +92,12 @@ static int compare_codes(const void *a, const void *b)
 /* The table at an offset, parsed on first use. NULL if it is damaged or if the file makes us read too much:
  * overlapping tables could otherwise cost the square of the section's size. */
 const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t offset, const struct unit *unit,
-					     struct budget *budget)
+                                             struct budget *budget)
 {
 	const struct dwarf_section *section = &file->sections[SECTION_ABBREV];
 	/* Sizes of values depend on these three. */
 	uint64_t key = offset << 8 | (uint64_t)(unit->version == 2) << 5 | (uint64_t)(unit->offset_size == 8) << 4 |
-		       unit->address_size;
+	               unit->address_size;
 	struct cursor c = cursor_over(section->data, section->size, offset);
 	const uint8_t *start = c.at;
 	uint32_t known = map_find(&file->table_by_key, key);
@@ -196,25 +185,13 @@ void skip_value(struct cursor *c, const struct attribute *attribute, const struc
 	case DW_FORM_loclistx:
 	case DW_FORM_rnglistx:
 	case DW_FORM_GNU_addr_index:
-	case DW_FORM_GNU_str_index:
-		skip_leb(c);
-		break;
-	case DW_FORM_string:
-		read_string(c);
-		break;
+	case DW_FORM_GNU_str_index: skip_leb(c); break;
+	case DW_FORM_string: read_string(c); break;
 	case DW_FORM_block:
-	case DW_FORM_exprloc:
-		cursor_skip(c, read_uleb(c));
-		break;
-	case DW_FORM_block1:
-		cursor_skip(c, read_u8(c));
-		break;
-	case DW_FORM_block2:
-		cursor_skip(c, read_u16(c));
-		break;
-	case DW_FORM_block4:
-		cursor_skip(c, read_u32(c));
-		break;
+	case DW_FORM_exprloc: cursor_skip(c, read_uleb(c)); break;
+	case DW_FORM_block1: cursor_skip(c, read_u8(c)); break;
+	case DW_FORM_block2: cursor_skip(c, read_u16(c)); break;
+	case DW_FORM_block4: cursor_skip(c, read_u32(c)); break;
 	case DW_FORM_indirect: {
 		struct attribute direct = read_indirect(c, unit);
 
@@ -222,8 +199,7 @@ void skip_value(struct cursor *c, const struct attribute *attribute, const struc
 			skip_value(c, &direct, unit);
 		break;
 	}
-	default: /* its length is unknown, and with it where the next value starts */
-		cursor_fail(c);
+	default: /* its length is unknown, and with it where the next value starts */ cursor_fail(c);
 	}
 }
 
@@ -232,18 +208,10 @@ struct value read_value(struct cursor *c, const struct attribute *attribute, con
 	struct value value = { .form = attribute->form };
 
 	switch (attribute->form) {
-	case DW_FORM_implicit_const:
-		value.number = (uint64_t)attribute->implicit;
-		return value;
-	case DW_FORM_flag_present:
-		value.number = 1;
-		return value;
-	case DW_FORM_string:
-		value.text = read_string(c);
-		return value;
-	case DW_FORM_sdata:
-		value.number = (uint64_t)read_sleb(c);
-		return value;
+	case DW_FORM_implicit_const: value.number = (uint64_t)attribute->implicit; return value;
+	case DW_FORM_flag_present: value.number = 1; return value;
+	case DW_FORM_string: value.text = read_string(c); return value;
+	case DW_FORM_sdata: value.number = (uint64_t)read_sleb(c); return value;
 	case DW_FORM_udata:
 	case DW_FORM_ref_udata:
 	case DW_FORM_strx:
@@ -251,9 +219,7 @@ struct value read_value(struct cursor *c, const struct attribute *attribute, con
 	case DW_FORM_loclistx:
 	case DW_FORM_rnglistx:
 	case DW_FORM_GNU_addr_index:
-	case DW_FORM_GNU_str_index:
-		value.number = read_uleb(c);
-		return value;
+	case DW_FORM_GNU_str_index: value.number = read_uleb(c); return value;
 	case DW_FORM_indirect: {
 		struct attribute direct = read_indirect(c, unit);
 

@@ -28,7 +28,7 @@ struct dwarf_sizes {
 	uint64_t function_bytes, file_bytes;
 	uint64_t units, bad_units;
 	uint64_t first_bad_offset; /* in .debug_info, of the first bad unit */
-	uint64_t is_spent;	   /* reading ended before all units were read: they would take too long */
+	uint64_t is_spent;         /* reading ended before all units were read: they would take too long */
 };
 
 /* Columns that the caller owns, with as many items as dwarf_sizes says. */
@@ -38,7 +38,7 @@ struct dwarf_columns {
 	uint32_t *range_file, *range_line;
 	uint32_t *node_function, *node_parent, *node_call_file, *node_call_line;
 	uint64_t *function_name; /* offsets into function_text */
-	uint64_t *file_name;	 /* offsets into file_text */
+	uint64_t *file_name;     /* offsets into file_text */
 	char *function_text, *file_text;
 };
 
@@ -55,7 +55,7 @@ struct dwarf_index;
  * takes is bounded by the sections' sizes and by `file_bytes`, what they take in their files. NULL: no memory, or too
  * little for what is asked for. */
 struct dwarf_index *tdprof_dwarf_open(const struct dwarf_section *sections, const struct dwarf_section *shared,
-				      uint64_t text_start, uint64_t text_end, uint64_t file_bytes);
+                                      uint64_t text_start, uint64_t text_end, uint64_t file_bytes);
 /* The units whose DIEs are in a file of their own (.dwo): fills up to `capacity` rows, returns how many there are. */
 uint64_t tdprof_dwarf_skeletons(const struct dwarf_index *index, struct dwarf_skeleton *rows, uint64_t capacity);
 /* Give a skeleton its full unit. Returns 0, or -1 if the sections hold no unit with the skeleton's id. */

@@ -96,27 +96,13 @@ static struct die read_die(struct cursor *c, const struct abbrev *abbrev, const 
 		struct value *value = NULL;
 
 		switch (attribute->name) {
-		case DW_AT_sibling:
-			value = &die.sibling;
-			break;
-		case DW_AT_low_pc:
-			value = &die.low;
-			break;
-		case DW_AT_high_pc:
-			value = &die.high;
-			break;
-		case DW_AT_ranges:
-			value = &die.ranges;
-			break;
-		case DW_AT_abstract_origin:
-			value = &die.origin;
-			break;
-		case DW_AT_call_file:
-			value = &die.call_file;
-			break;
-		case DW_AT_call_line:
-			value = &die.call_line;
-			break;
+		case DW_AT_sibling: value = &die.sibling; break;
+		case DW_AT_low_pc: value = &die.low; break;
+		case DW_AT_high_pc: value = &die.high; break;
+		case DW_AT_ranges: value = &die.ranges; break;
+		case DW_AT_abstract_origin: value = &die.origin; break;
+		case DW_AT_call_file: value = &die.call_file; break;
+		case DW_AT_call_line: value = &die.call_line; break;
 		}
 		if (value)
 			*value = read_value(c, attribute, unit);
@@ -129,8 +115,9 @@ static struct die read_die(struct cursor *c, const struct abbrev *abbrev, const 
 static uint32_t add_candidate(struct worker *worker, const struct unit *unit, const struct die *die, uint32_t parent)
 {
 	struct function_scratch *scratch = worker->scratch;
-	struct candidate candidate = { unit,   die->offset,			    parent, (uint32_t)die->call_file.number,
-				       (uint32_t)die->call_line.number, NO_ID };
+	struct candidate candidate = {
+		unit, die->offset, parent, (uint32_t)die->call_file.number, (uint32_t)die->call_line.number, NO_ID
+	};
 	const struct unit *origin;
 	uint64_t offset;
 
@@ -144,7 +131,7 @@ static uint32_t add_candidate(struct worker *worker, const struct unit *unit, co
 		return NO_ID;
 	for (uint32_t i = 0; i < scratch->ranges.list.count; i++) {
 		struct interval interval = { scratch->ranges.list.items[i].start, scratch->ranges.list.items[i].end,
-					     scratch->candidates.count - 1 };
+			                     scratch->candidates.count - 1 };
 
 		/* Tombstones of discarded code lie outside the text. */
 		if (interval.start >= worker->index->text_start && interval.end <= worker->index->text_end)
@@ -190,8 +177,8 @@ static bool walk(struct worker *worker, const struct unit *unit, bool may_skip)
 			if (c.bad || !value_ranges(unit, &die.low, &die.high, &die.ranges, &scratch->ranges))
 				return false;
 			if (function_depth < 0 && is_function && !any_wanted(worker->index, &scratch->ranges)) {
-				if (may_skip && value_reference(unit, &die.sibling, &next) == unit &&
-				    next > offset && next < (uint64_t)(c.end - info) && info + next >= c.at) {
+				if (may_skip && value_reference(unit, &die.sibling, &next) == unit && next > offset &&
+				    next < (uint64_t)(c.end - info) && info + next >= c.at) {
 					scratch->has_skipped |= abbrev->has_children;
 					c.at = info + next;
 					continue;
@@ -310,7 +297,7 @@ bool index_unit(struct worker *worker, const struct unit *unit, uint32_t number)
 	/* A list of ranges belongs to one DIE, so a unit has no more entries than bytes to write them in. Damage that
 	 * sends many DIEs to one long list would cost the square of the size. */
 	entries = cursor_left(&full->dies) + full->file->sections[SECTION_RNGLISTS].size +
-		  unit->file->sections[SECTION_RANGES].size;
+	          unit->file->sections[SECTION_RANGES].size;
 	scratch->ranges.entries_left = entries;
 	if (!unit_is_wanted(worker, unit))
 		return spend_work(&worker->budget, entries - scratch->ranges.entries_left);

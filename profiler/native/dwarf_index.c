@@ -4,15 +4,15 @@
 
 #include <pthread.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT       __attribute__((visibility("default")))
 #define MOST_THREADS 64
 
 /* What reading may take. Real debug data needs a third of its size in memory and a few steps a byte. */
-#define MEMORY_SPARE (48u << 20)
+#define MEMORY_SPARE   (48u << 20)
 #define MEMORY_TO_DATA 2
 #define MEMORY_TO_FILE 6
-#define WORK_SPARE (1u << 24)
-#define WORK_TO_DATA 64
+#define WORK_SPARE     (1u << 24)
+#define WORK_TO_DATA   64
 
 static uint64_t data_size(const struct dwarf_section *sections)
 {
@@ -24,7 +24,7 @@ static uint64_t data_size(const struct dwarf_section *sections)
 }
 
 static void open_file(struct debug_file *file, const struct dwarf_section *sections, const struct debug_file *shared,
-		      struct budget *budget)
+                      struct budget *budget)
 {
 	memcpy(file->sections, sections, sizeof(file->sections));
 	file->shared = shared;
@@ -63,7 +63,7 @@ EXPORT void tdprof_dwarf_close(struct dwarf_index *index)
 }
 
 EXPORT struct dwarf_index *tdprof_dwarf_open(const struct dwarf_section *sections, const struct dwarf_section *shared,
-					     uint64_t text_start, uint64_t text_end, uint64_t file_bytes)
+                                             uint64_t text_start, uint64_t text_end, uint64_t file_bytes)
 {
 	struct dwarf_index *index = calloc(1, sizeof(*index));
 
@@ -71,7 +71,7 @@ EXPORT struct dwarf_index *tdprof_dwarf_open(const struct dwarf_section *section
 		return NULL;
 	index->common_budget = (struct common_budget){
 		.memory = MEMORY_SPARE + MEMORY_TO_DATA * (data_size(sections) + data_size(shared)) +
-			  MEMORY_TO_FILE * file_bytes,
+		          MEMORY_TO_FILE * file_bytes,
 		.work = WORK_SPARE + WORK_TO_DATA * (data_size(sections) + data_size(shared)),
 	};
 	index->budget.common = &index->common_budget;
@@ -213,8 +213,8 @@ static void write_run(struct range_writer *writer, const struct run *run, const 
 		if (segment->start >= stop)
 			break;
 		write_range(writer, segment->start > from ? segment->start : from,
-			    segment->node == NO_ID ? NO_ID : segment->node + worker->first_node,
-			    segment->file == NO_ID ? NO_ID : worker->file_ids[segment->file], segment->line);
+		            segment->node == NO_ID ? NO_ID : segment->node + worker->first_node,
+		            segment->file == NO_ID ? NO_ID : worker->file_ids[segment->file], segment->line);
 	}
 	writer->end = stop;
 }
@@ -272,7 +272,8 @@ static void merge(struct dwarf_index *index)
 		qsort(index->runs.items, index->runs.count, sizeof(*index->runs.items), compare_runs);
 }
 
-EXPORT int tdprof_dwarf_build(struct dwarf_index *index, const uint64_t *wanted, uint64_t wanted_count, unsigned threads)
+EXPORT int tdprof_dwarf_build(struct dwarf_index *index, const uint64_t *wanted, uint64_t wanted_count,
+                              unsigned threads)
 {
 	pthread_t ids[MOST_THREADS];
 	unsigned started = 0;
@@ -288,8 +289,7 @@ EXPORT int tdprof_dwarf_build(struct dwarf_index *index, const uint64_t *wanted,
 	for (; index->worker_count < threads; index->worker_count++)
 		if (!open_worker(&index->workers[index->worker_count], index))
 			return -1;
-	while (started + 1 < threads &&
-	       !pthread_create(&ids[started], NULL, run_worker, &index->workers[started + 1]))
+	while (started + 1 < threads && !pthread_create(&ids[started], NULL, run_worker, &index->workers[started + 1]))
 		started++;
 	run_worker(&index->workers[0]);
 	while (started)

@@ -88,7 +88,8 @@ static bool read_old_entries(struct cursor *c, struct line_table *out)
 	const char *text;
 
 	while ((text = read_string(c)) && *text)
-		if (!spend_work(out->budget, 1 + strlen(text) / STRING_BYTES_A_STEP) || !PUSH(out->directories, out->budget, text))
+		if (!spend_work(out->budget, 1 + strlen(text) / STRING_BYTES_A_STEP) ||
+		    !PUSH(out->directories, out->budget, text))
 			return false;
 	while ((text = read_string(c)) && *text) {
 		uint64_t directory = read_uleb(c);
@@ -128,7 +129,7 @@ static bool read_header(const struct unit *unit, struct line_header *header, str
 	header->instruction_bytes = read_u8(&c);
 	if (out->version >= 4)
 		cursor_skip(&c, 1); /* operations per VLIW instruction */
-	cursor_skip(&c, 1);	    /* default of is_stmt */
+	cursor_skip(&c, 1);         /* default of is_stmt */
 	header->line_base = (int8_t)read_u8(&c);
 	header->line_range = read_u8(&c);
 	header->opcode_base = read_u8(&c);
@@ -226,29 +227,19 @@ static bool run_program(struct line_header *header, struct line_table *out)
 			}
 			break;
 		}
-		case DW_LNS_copy:
-			add_row(&state, out);
-			break;
-		case DW_LNS_advance_pc:
-			state.address += read_uleb(c) * header->instruction_bytes;
-			break;
-		case DW_LNS_advance_line:
-			state.line += (uint32_t)read_sleb(c);
-			break;
-		case DW_LNS_set_file:
-			state.file = (uint32_t)read_uleb(c);
-			break;
+		case DW_LNS_copy: add_row(&state, out); break;
+		case DW_LNS_advance_pc: state.address += read_uleb(c) * header->instruction_bytes; break;
+		case DW_LNS_advance_line: state.line += (uint32_t)read_sleb(c); break;
+		case DW_LNS_set_file: state.file = (uint32_t)read_uleb(c); break;
 		case DW_LNS_const_add_pc:
-			state.address += (uint64_t)((255 - opcode_base) / header->line_range) * header->instruction_bytes;
+			state.address +=
+				(uint64_t)((255 - opcode_base) / header->line_range) * header->instruction_bytes;
 			break;
-		case DW_LNS_fixed_advance_pc:
-			state.address += read_u16(c);
-			break;
+		case DW_LNS_fixed_advance_pc: state.address += read_u16(c); break;
 		case DW_LNS_negate_stmt:
 		case DW_LNS_set_basic_block:
 		case DW_LNS_set_prologue_end:
-		case DW_LNS_set_epilogue_begin:
-			break;
+		case DW_LNS_set_epilogue_begin: break;
 		default: /* columns, and opcodes of a later standard: the header says how many operands */
 			for (unsigned i = 0; i < header->operand_counts[opcode - 1]; i++)
 				skip_leb(c);

@@ -15,7 +15,7 @@
 /* What all threads together may still take. */
 struct common_budget {
 	uint64_t memory; /* bytes */
-	uint64_t work;	 /* steps of some nanoseconds */
+	uint64_t work;   /* steps of some nanoseconds */
 };
 
 /* One thread's part of it, refilled by BUDGET_PART. */
@@ -23,7 +23,7 @@ struct budget {
 	struct common_budget *common; /* NULL: there is no limit but the system's */
 	uint64_t memory, work;
 	bool exhausted; /* there was no memory, or more was asked for than is left */
-	bool is_spent;	/* the same for work */
+	bool is_spent;  /* the same for work */
 };
 
 #define BUDGET_PART (1u << 20)
@@ -60,11 +60,15 @@ static inline bool spend_work(struct budget *budget, uint64_t steps)
 	return !budget->is_spent;
 }
 
-#define VECTOR(type) struct { type *items; uint32_t count, capacity; }
+#define VECTOR(type)                                                                                                   \
+	struct {                                                                                                       \
+		type *items;                                                                                           \
+		uint32_t count, capacity;                                                                              \
+	}
 
 /* Room for `needed` items; false, and the budget exhausted, if there is no memory. */
 static inline bool grow_vector(void **items, uint32_t *capacity, uint64_t needed, size_t item_bytes,
-			       struct budget *budget)
+                               struct budget *budget)
 {
 	uint64_t wanted = *capacity ? (uint64_t)*capacity * 2 : 64;
 	void *moved;
@@ -86,10 +90,10 @@ static inline bool grow_vector(void **items, uint32_t *capacity, uint64_t needed
 }
 
 /* Append; evaluates to false if there was no memory. */
-#define PUSH(vector, budget, ...)                                                                               \
-	(((vector).count < (vector).capacity ||                                                                 \
-	  grow_vector((void **)&(vector).items, &(vector).capacity, (uint64_t)(vector).count + 1,               \
-		      sizeof(*(vector).items), (budget))) &&                                                    \
+#define PUSH(vector, budget, ...)                                                                                      \
+	(((vector).count < (vector).capacity ||                                                                        \
+	  grow_vector((void **)&(vector).items, &(vector).capacity, (uint64_t)(vector).count + 1,                      \
+	              sizeof(*(vector).items), (budget))) &&                                                           \
 	 ((vector).items[(vector).count++] = (__VA_ARGS__), true))
 
 #define RELEASE(vector) (free((vector).items), (vector).items = NULL, (vector).count = (vector).capacity = 0)

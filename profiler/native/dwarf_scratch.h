@@ -8,8 +8,8 @@
 /* A function or inlined call that has addresses, as read; becomes a `struct node` once code is left to it. */
 struct candidate {
 	const struct unit *named_by; /* where and */
-	uint64_t named_at;	     /* at which offset its name is to be found */
-	uint32_t parent;	     /* candidate, or NO_ID for a function of its own */
+	uint64_t named_at;           /* at which offset its name is to be found */
+	uint32_t parent;             /* candidate, or NO_ID for a function of its own */
 	uint32_t call_file, call_line;
 	uint32_t node; /* NO_ID until needed */
 };
@@ -26,12 +26,12 @@ struct function_scratch {
 	const struct unit *unit, *line_unit;
 	uint32_t unit_number, first_run;
 	bool has_skipped;
-	uint64_t segment_budget; /* that the unit may still look at */
+	uint64_t segment_budget;   /* that the unit may still look at */
 	VECTOR(uint32_t) file_ids; /* of the unit's file numbers; FILE_UNRESOLVED until asked for */
 	VECTOR(struct candidate) candidates;
 	VECTOR(struct interval) intervals;
 	VECTOR(uint64_t) edges;
-	VECTOR(uint32_t) owners; /* candidate that owns the code from each edge to the next */
+	VECTOR(uint32_t) owners;     /* candidate that owns the code from each edge to the next */
 	VECTOR(uint32_t) free_cells; /* union-find: the next cell that nobody owns yet */
 	VECTOR(struct range) covered;
 	struct ranges ranges;

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#define LONGEST_PATH 8192
-#define FEW_EDGES 24 /* up to here insertion sort beats qsort's calls */
+#define LONGEST_PATH    8192
+#define FEW_EDGES       24 /* up to here insertion sort beats qsort's calls */
 #define FILE_UNRESOLVED (UINT32_MAX - 1)
 
 /* --- names and files --- */
@@ -24,7 +24,7 @@ uint32_t intern_file(struct worker *worker, const char *text, size_t length)
 	if (!PUSH(worker->files, &worker->budget, worker->file_text.count))
 		return NO_ID;
 	if (!grow_vector((void **)&worker->file_text.items, &worker->file_text.capacity,
-			 (uint64_t)worker->file_text.count + length + 1, 1, &worker->budget)) {
+	                 (uint64_t)worker->file_text.count + length + 1, 1, &worker->budget)) {
 		worker->files.count--;
 		return NO_ID;
 	}
@@ -56,7 +56,8 @@ static uint32_t compose_file(struct worker *worker, const struct line_file *file
 		second = "";
 	else if (*second != '/' && file->below_unit_directory && unit_directory)
 		first = unit_directory;
-	length = snprintf(path, sizeof(path), "%s%s%s%s%s", first, separator(first), second, separator(second), file->name);
+	length = snprintf(path, sizeof(path), "%s%s%s%s%s", first, separator(first), second, separator(second),
+	                  file->name);
 	if (length < 0 || (size_t)length >= sizeof(path) || !spend_work(&worker->budget, (uint64_t)length))
 		return NO_ID;
 	return intern_file(worker, path, (size_t)length);
@@ -137,7 +138,7 @@ void load_lines(struct worker *worker)
 }
 
 static void add_segment(struct worker *worker, uint64_t start, uint32_t node, uint32_t file, uint32_t line,
-			uint32_t run_first)
+                        uint32_t run_first)
 {
 	if (worker->segments.count > run_first) {
 		const struct segment *last = &worker->segments.items[worker->segments.count - 1];
@@ -211,7 +212,7 @@ static void add_lines(struct worker *worker, uint64_t start, uint64_t end, uint3
 			if (row->address >= stop || !spend_segment(worker->scratch))
 				break;
 			add_segment(worker, row->address < start ? start : row->address, node,
-				    file_id(worker, row->file), row->line, run_first);
+			            file_id(worker, row->file), row->line, run_first);
 		}
 		start = stop;
 	}
@@ -341,7 +342,7 @@ void finish_function(struct worker *worker)
 				run_first = worker->segments.count;
 			}
 			add_lines(worker, start, scratch->edges.items[cell + 1],
-				  node_of(worker, scratch->owners.items[cell]), run_first);
+			          node_of(worker, scratch->owners.items[cell]), run_first);
 		}
 	}
 	scratch->candidates.count = scratch->intervals.count = 0;

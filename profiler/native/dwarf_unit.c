@@ -2,12 +2,12 @@
 /* Unit headers (7.5.1), root DIEs, and the names of functions. */
 #include "dwarf.h"
 
-#define DW_UT_type 0x02
-#define DW_UT_skeleton 0x04
+#define DW_UT_type          0x02
+#define DW_UT_skeleton      0x04
 #define DW_UT_split_compile 0x05
-#define DW_UT_split_type 0x06
+#define DW_UT_split_type    0x06
 
-#define DWARF64_ESCAPE 0xffffffffu
+#define DWARF64_ESCAPE     0xffffffffu
 #define LONGEST_NAME_CHAIN 16 /* inlined call, abstract function, declaration: three in practice */
 
 static void read_root(struct unit *unit, uint64_t *steps)
@@ -25,42 +25,22 @@ static void read_root(struct unit *unit, uint64_t *steps)
 		struct value value = read_value(&c, attribute, unit);
 
 		switch (attribute->name) {
-		case DW_AT_comp_dir:
-			directory = value;
-			break;
-		case DW_AT_low_pc:
-			low = value;
-			break;
-		case DW_AT_high_pc:
-			unit->high_pc = value;
-			break;
-		case DW_AT_ranges:
-			unit->ranges = value;
-			break;
+		case DW_AT_comp_dir: directory = value; break;
+		case DW_AT_low_pc: low = value; break;
+		case DW_AT_high_pc: unit->high_pc = value; break;
+		case DW_AT_ranges: unit->ranges = value; break;
 		case DW_AT_stmt_list:
 			unit->line_offset = value.number;
 			unit->has_lines = true;
 			break;
 		case DW_AT_addr_base:
-		case DW_AT_GNU_addr_base:
-			unit->addr_base = value.number;
-			break;
-		case DW_AT_rnglists_base:
-			unit->rnglists_base = value.number;
-			break;
-		case DW_AT_str_offsets_base:
-			unit->str_offsets_base = value.number;
-			break;
-		case DW_AT_GNU_ranges_base:
-			unit->ranges_base = value.number;
-			break;
-		case DW_AT_GNU_dwo_id:
-			unit->dwo_id = value.number;
-			break;
+		case DW_AT_GNU_addr_base: unit->addr_base = value.number; break;
+		case DW_AT_rnglists_base: unit->rnglists_base = value.number; break;
+		case DW_AT_str_offsets_base: unit->str_offsets_base = value.number; break;
+		case DW_AT_GNU_ranges_base: unit->ranges_base = value.number; break;
+		case DW_AT_GNU_dwo_id: unit->dwo_id = value.number; break;
 		case DW_AT_dwo_name:
-		case DW_AT_GNU_dwo_name:
-			dwo_name = value;
-			break;
+		case DW_AT_GNU_dwo_name: dwo_name = value; break;
 		}
 	}
 	if (c.bad) {
@@ -113,14 +93,13 @@ static bool read_unit(struct debug_file *file, struct cursor *info, struct unit 
 		unit->address_size = read_u8(&unit->dies);
 	}
 	unit->is_bad = unit->dies.bad || unit->version < 2 || unit->version > 5 ||
-		       (unit->address_size != 8 && unit->address_size != 4);
+	               (unit->address_size != 8 && unit->address_size != 4);
 	if (unit->is_bad || unit->is_type_unit)
 		return true;
 	unit->table = load_abbrev_table(file, abbrev_offset, unit, budget);
 	unit->is_bad = !unit->table;
 	return true;
 }
-
 
 void scan_units(struct debug_file *file, struct budget *budget)
 {
@@ -192,11 +171,8 @@ const char *function_name(const struct unit *unit, uint64_t offset, uint64_t *st
 				name = value_string(unit, &value, steps);
 				break;
 			case DW_AT_abstract_origin:
-			case DW_AT_specification:
-				reference = read_value(&c, attribute, unit);
-				break;
-			default:
-				skip_value(&c, attribute, unit);
+			case DW_AT_specification: reference = read_value(&c, attribute, unit); break;
+			default: skip_value(&c, attribute, unit);
 			}
 		}
 		*steps += (uint64_t)(c.at - start) / STRING_BYTES_A_STEP;

@@ -28,15 +28,11 @@ const char *value_string(const struct unit *unit, const struct value *value, uin
 	uint64_t offset;
 
 	switch (value->form) {
-	case DW_FORM_string:
-		return value->text;
-	case DW_FORM_strp:
-		return section_string(unit->file, SECTION_STR, value->number, steps);
-	case DW_FORM_line_strp:
-		return section_string(unit->file, SECTION_LINE_STR, value->number, steps);
+	case DW_FORM_string: return value->text;
+	case DW_FORM_strp: return section_string(unit->file, SECTION_STR, value->number, steps);
+	case DW_FORM_line_strp: return section_string(unit->file, SECTION_LINE_STR, value->number, steps);
 	case DW_FORM_strp_sup:
-	case DW_FORM_GNU_strp_alt:
-		return section_string(unit->file->shared, SECTION_STR, value->number, steps);
+	case DW_FORM_GNU_strp_alt: return section_string(unit->file->shared, SECTION_STR, value->number, steps);
 	case DW_FORM_strx:
 	case DW_FORM_strx1:
 	case DW_FORM_strx2:
@@ -46,11 +42,10 @@ const char *value_string(const struct unit *unit, const struct value *value, uin
 		if (value->number > offsets->size / unit->offset_size || unit->str_offsets_base > offsets->size)
 			return NULL;
 		c = cursor_over(offsets->data, offsets->size,
-				unit->str_offsets_base + value->number * unit->offset_size);
+		                unit->str_offsets_base + value->number * unit->offset_size);
 		offset = read_fixed(&c, unit->offset_size);
 		return c.bad ? NULL : section_string(unit->file, SECTION_STR, offset, steps);
-	default:
-		return NULL;
+	default: return NULL;
 	}
 }
 
@@ -144,14 +139,9 @@ static bool read_rnglist(const struct unit *unit, uint64_t offset, struct ranges
 		uint64_t start, end;
 
 		switch (read_u8(&c)) {
-		case DW_RLE_end_of_list:
-			return !c.bad;
-		case DW_RLE_base_addressx:
-			base = indexed_address(unit, read_uleb(&c), &bad);
-			continue;
-		case DW_RLE_base_address:
-			base = read_fixed(&c, unit->address_size);
-			continue;
+		case DW_RLE_end_of_list: return !c.bad;
+		case DW_RLE_base_addressx: base = indexed_address(unit, read_uleb(&c), &bad); continue;
+		case DW_RLE_base_address: base = read_fixed(&c, unit->address_size); continue;
 		case DW_RLE_startx_endx:
 			start = indexed_address(unit, read_uleb(&c), &bad);
 			end = indexed_address(unit, read_uleb(&c), &bad);
@@ -172,8 +162,7 @@ static bool read_rnglist(const struct unit *unit, uint64_t offset, struct ranges
 			start = read_fixed(&c, unit->address_size);
 			end = start + read_uleb(&c);
 			break;
-		default:
-			return false;
+		default: return false;
 		}
 		if (c.bad || bad || !add_range(out, start, end))
 			return false;
@@ -202,7 +191,7 @@ static bool read_range_list(const struct unit *unit, const struct value *list, s
 }
 
 bool value_ranges(const struct unit *unit, const struct value *low, const struct value *high, const struct value *list,
-		  struct ranges *out)
+                  struct ranges *out)
 {
 	bool bad = false;
 	uint64_t start, end;
@@ -229,18 +218,12 @@ const struct unit *value_reference(const struct unit *unit, const struct value *
 	case DW_FORM_ref2:
 	case DW_FORM_ref4:
 	case DW_FORM_ref8:
-	case DW_FORM_ref_udata:
-		*offset = unit->offset + value->number;
-		return unit;
-	case DW_FORM_ref_addr:
-		break;
+	case DW_FORM_ref_udata: *offset = unit->offset + value->number; return unit;
+	case DW_FORM_ref_addr: break;
 	case DW_FORM_ref_sup4:
 	case DW_FORM_ref_sup8:
-	case DW_FORM_GNU_ref_alt:
-		file = file->shared;
-		break;
-	default:
-		return NULL;
+	case DW_FORM_GNU_ref_alt: file = file->shared; break;
+	default: return NULL;
 	}
 	*offset = value->number;
 	return file ? unit_at(file, value->number) : NULL;

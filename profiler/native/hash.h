@@ -9,25 +9,29 @@
 #define HASH_K1 0x6a09e667f3bcc909ULL
 #define HASH_K2 0xbb67ae8584caa73bULL
 
-static inline uint64_t fold_multiply(uint64_t a, uint64_t b) {
-    const unsigned __int128 product = (unsigned __int128)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
+static inline uint64_t fold_multiply(uint64_t a, uint64_t b)
+{
+	const unsigned __int128 product = (unsigned __int128)a * b;
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Where a key's search of an open-addressed table begins. The keys may be an attacker's, who must not know which of them
- * meet; the table's own address is what nobody knows who wrote a file before. */
-static inline uint64_t hash_home(uint64_t key, const void *table) {
-    return fold_multiply(key ^ HASH_K2 ^ (uint64_t)(uintptr_t)table, HASH_K1);
+/* Where a key's search of an open-addressed table begins. The keys may be an attacker's, who must not know which of
+ * them meet; the table's own address is what nobody knows who wrote a file before. */
+static inline uint64_t hash_home(uint64_t key, const void *table)
+{
+	return fold_multiply(key ^ HASH_K2 ^ (uint64_t)(uintptr_t)table, HASH_K1);
 }
 
 /* One step over two words. */
-static inline uint64_t hash_pair(uint64_t hash, uint64_t first, uint64_t second, uint64_t seed) {
-    return fold_multiply(first ^ HASH_K1 ^ hash, second ^ HASH_K2 ^ seed);
+static inline uint64_t hash_pair(uint64_t hash, uint64_t first, uint64_t second, uint64_t seed)
+{
+	return fold_multiply(first ^ HASH_K1 ^ hash, second ^ HASH_K2 ^ seed);
 }
 
 /* The 32 bits that a slot keeps. */
-static inline uint64_t hash_end(uint64_t hash) {
-    return fold_multiply(hash ^ HASH_K2, HASH_K1) >> 32;
+static inline uint64_t hash_end(uint64_t hash)
+{
+	return fold_multiply(hash ^ HASH_K2, HASH_K1) >> 32;
 }
 
 #endif

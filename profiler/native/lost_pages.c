@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT      __attribute__((visibility("default")))
 #define MOST_RANGES 1024
 
 /* A signal handler can be told of nothing but by globals. start 0: free. */

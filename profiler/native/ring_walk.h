@@ -9,24 +9,24 @@
 
 /* What a process has mapped, as far as it is known. */
 struct ring_space {
-	uint64_t begin_ns;	/* of what it executes: what was sampled before had mapped something else */
+	uint64_t begin_ns; /* of what it executes: what was sampled before had mapped something else */
 	const struct unwind_mapping *mappings;
 	uint32_t pid;
-	uint32_t mapping_count;	/* 0: nothing is known */
-	uint32_t copies_left;	/* as address_space of bpf/sample.h */
-	uint32_t is_asked;	/* it is in `asked`, or was, and was not answered */
+	uint32_t mapping_count; /* 0: nothing is known */
+	uint32_t copies_left;   /* as address_space of bpf/sample.h */
+	uint32_t is_asked;      /* it is in `asked`, or was, and was not answered */
 };
 
 struct ring_walk {
-	struct ring_space *spaces;	/* by pid */
-	const uint8_t *const *tables;	/* checked */
-	uint32_t *asked;		/* processes of which more should be known */
-	uint64_t copied_bytes_left;	/* of records that stay as they are, since they cannot be walked yet */
-	uint64_t walked, copied;	/* samples: walked; left as they were */
-	uint64_t not_copied;		/* neither: they end as no-table or no-mapping */
+	struct ring_space *spaces;    /* by pid */
+	const uint8_t *const *tables; /* checked */
+	uint32_t *asked;              /* processes of which more should be known */
+	uint64_t copied_bytes_left;   /* of records that stay as they are, since they cannot be walked yet */
+	uint64_t walked, copied;      /* samples: walked; left as they were */
+	uint64_t not_copied;          /* neither: they end as no-table or no-mapping */
 	uint32_t space_count, table_count;
 	uint32_t asked_count, asked_capacity;
-	uint32_t register_count;	/* of a record */
+	uint32_t register_count;             /* of a record */
 	int32_t places[UNWIND_X86_64_WORDS]; /* of the walk's registers among those, as perf_layout.walk_registers */
 	uint16_t machine, reserved;
 };
@@ -39,9 +39,9 @@ void tdprof_ring_forget(struct ring_walk *walk, const uint8_t *data, uint64_t si
 
 /*
  * Copy whole records of a ring to `out`, which has room for `size` bytes. Samples whose stack leads to its end come out
- * without registers and stack, with their user call chain instead: PERF_CONTEXT_USER; a word that says how the walk went
- * (struct ring_walk_head); the addresses. Those of which too little is known stay as they are. Samples have the layout
- * that tdprof/recorder/chain_source.py asks for. Returns the bytes written.
+ * without registers and stack, with their user call chain instead: PERF_CONTEXT_USER; a word that says how the walk
+ * went (struct ring_walk_head); the addresses. Those of which too little is known stay as they are. Samples have the
+ * layout that tdprof/recorder/chain_source.py asks for. Returns the bytes written.
  */
 uint64_t tdprof_ring_walk(struct ring_walk *walk, const uint8_t *data, uint64_t size, uint8_t *out);
 

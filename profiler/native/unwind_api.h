@@ -11,7 +11,7 @@
 /* A section of the file, uncompressed; all 0 where the file has none. */
 struct unwind_section {
 	const uint8_t *data;
-	uint64_t size;	  /* bytes */
+	uint64_t size;    /* bytes */
 	uint64_t address; /* ELF address */
 };
 
@@ -25,11 +25,11 @@ struct unwind_input {
 	struct unwind_section eh_frame;
 	struct unwind_section debug_frame; /* fills what .eh_frame leaves open */
 	struct unwind_section gopclntab;   /* the same for Go's code */
-	struct unwind_section symbols;	   /* rows of Elf64_Sym: where functions begin that nothing else tells of */
+	struct unwind_section symbols;     /* rows of Elf64_Sym: where functions begin that nothing else tells of */
 	/* Fills `code` with what lies at an ELF address; not 0: it cannot be read. NULL: no code is looked into. */
 	int (*read_code)(uint64_t address, uint8_t *code, uint64_t size);
-	uint64_t text_address;		   /* of the section .text, which Go's table counts from */
-	const struct unwind_segment *segments; /* executable ones by address; first_bucket is filled by the builder */
+	uint64_t text_address;                  /* of the section .text, which Go's table counts from */
+	const struct unwind_segment *segments;  /* executable ones by address; first_bucket is filled by the builder */
 	const struct unwind_stretch *stretches; /* by address, not overlapping */
 	uint32_t segment_count, stretch_count;
 	uint16_t machine; /* EM_X86_64 or EM_AARCH64 */
@@ -57,28 +57,28 @@ int tdprof_unwind_check(const uint8_t *table, uint64_t size);
 /* Where in a session's arrays the next table goes, and how much fits. */
 struct unwind_session {
 	struct unwind_rule *rules; /* capacity UNWIND_MOST_RULES; number 0 is UNWIND_NONE */
-	uint32_t *rule_slots;	   /* 2 * UNWIND_MOST_RULES of them, 0 at first: finds equal rules */
+	uint32_t *rule_slots;      /* 2 * UNWIND_MOST_RULES of them, 0 at first: finds equal rules */
 	uint32_t *buckets, *rows;
 	uint32_t rule_count, bucket_count, row_count; /* used */
 	uint32_t bucket_capacity, row_capacity;
 };
 
-/* Append a checked table; *first_bucket is where its bucket 0 lies. -1, and nothing changed but rules added, if there is
- * no room. A rule that does not fit any more becomes UNWIND_UNSUPPORTED. */
+/* Append a checked table; *first_bucket is where its bucket 0 lies. -1, and nothing changed but rules added, if there
+ * is no room. A rule that does not fit any more becomes UNWIND_UNSUPPORTED. */
 int tdprof_unwind_place(struct unwind_session *session, const uint8_t *table, uint32_t *first_bucket);
 
-/* An executable mapping's way into the buckets: the address `start` (page aligned) has the bucket `bucket`, each further
- * 256 bytes the next, up to `end`. */
+/* An executable mapping's way into the buckets: the address `start` (page aligned) has the bucket `bucket`, each
+ * further 256 bytes the next, up to `end`. */
 struct unwind_extent {
 	uint64_t start, end;
 	uint32_t bucket;
 	uint32_t reserved;
 };
 
-/* The part of a mapping of a checked table's file that the table covers; -1 if it covers none of it. `bucket` counts from
- * the table's first. */
+/* The part of a mapping of a checked table's file that the table covers; -1 if it covers none of it. `bucket` counts
+ * from the table's first. */
 int tdprof_unwind_extent(const uint8_t *table, uint64_t start, uint64_t end, uint64_t file_offset,
-			 struct unwind_extent *out);
+                         struct unwind_extent *out);
 
 /* --- The walk over copied stacks. --- */
 
@@ -88,16 +88,16 @@ struct unwind_mapping {
 	uint64_t start, end;
 	uint64_t file_offset;
 	uint32_t table; /* number */
-	uint32_t kind;	/* enum unwind_mapping_kind */
+	uint32_t kind;  /* enum unwind_mapping_kind */
 };
 
-#define UNWIND_X86_64_WORDS 17 /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip */
-#define UNWIND_AARCH64_WORDS 4 /* x29 x30 sp pc */
+#define UNWIND_X86_64_WORDS  17 /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip */
+#define UNWIND_AARCH64_WORDS 4  /* x29 x30 sp pc */
 
 /* Many samples: columns of `count`, except where said. */
 struct unwind_samples {
 	const uint64_t *registers;   /* UNWIND_*_WORDS a sample */
-	const uint32_t *space;	     /* number of the address space */
+	const uint32_t *space;       /* number of the address space */
 	const uint64_t *stack_start; /* where the copied stack begins in `stack`; there lies the word at sp */
 	const uint32_t *stack_bytes;
 	const uint8_t *stack;
@@ -109,25 +109,26 @@ struct unwind_samples {
 };
 
 struct unwind_world {
-	const uint32_t *first_mapping; /* of each space in `mappings`, and one more, which ends the last */
+	const uint32_t *first_mapping;         /* of each space in `mappings`, and one more, which ends the last */
 	const struct unwind_mapping *mappings; /* executable ones of each space, by address, not overlapping */
-	const uint8_t *const *tables; /* checked */
+	const uint8_t *const *tables;          /* checked */
 	uint32_t spaces, table_count;
 };
 
 /* What is found: columns of `count`, and addresses one stack after the other. */
 struct unwind_stacks {
-	uint64_t *addresses; /* leaf first; callers as return addresses, an interrupted instruction as its address + 1 */
-	uint64_t capacity;   /* of `addresses` */
+	uint64_t
+		*addresses; /* leaf first; callers as return addresses, an interrupted instruction as its address + 1 */
+	uint64_t capacity;  /* of `addresses` */
 	uint32_t *depth;
-	uint8_t *end;	  /* enum unwind_end */
-	uint16_t *methods; /* UNWIND_METHODS a sample */
+	uint8_t *end;           /* enum unwind_end */
+	uint16_t *methods;      /* UNWIND_METHODS a sample */
 	uint16_t *guessed_from; /* index of the first address that is a guess; 0: none is */
 };
 
 /* Walk samples until all are done or the next stack might not fit. Returns how many are done. */
 uint64_t tdprof_unwind_walk(const struct unwind_samples *samples, const struct unwind_world *world,
-			    const struct unwind_stacks *out);
+                            const struct unwind_stacks *out);
 /* The word of an enum unwind_end; NULL if there is no such. */
 const char *tdprof_unwind_end_word(uint32_t end);
 

@@ -19,9 +19,9 @@ static void add_entries(struct unwind_table *table, const struct unwind_input *i
 		const struct fde *fde = &entries.fdes.items[i];
 		bool is_good;
 
-		table->header.sources |= fde->kind == ENTRY_EH_FRAME	? UNWIND_FROM_EH_FRAME :
-					 fde->kind == ENTRY_DEBUG_FRAME ? UNWIND_FROM_DEBUG_FRAME :
-									  UNWIND_FROM_GO;
+		table->header.sources |= fde->kind == ENTRY_EH_FRAME      ? UNWIND_FROM_EH_FRAME
+		                         : fde->kind == ENTRY_DEBUG_FRAME ? UNWIND_FROM_DEBUG_FRAME
+		                                                          : UNWIND_FROM_GO;
 		begin_rows(table, fde->start, fde->end);
 		if (fde->kind == ENTRY_GO)
 			is_good = run_go(table, fde, input->machine);

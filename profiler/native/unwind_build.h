@@ -51,16 +51,16 @@ struct unwind_table {
 	VECTOR(uint32_t) rows;
 	uint32_t *buckets;
 	struct map rule_numbers;
-	packed_rule last_rule;	/* of the last row */
-	uint32_t segment;	/* that rows are being added to */
-	place_t covered;	/* rows say what holds up to here */
-	uint32_t next_bucket;	/* the first that has no number yet */
+	packed_rule last_rule; /* of the last row */
+	uint32_t segment;      /* that rows are being added to */
+	place_t covered;       /* rows say what holds up to here */
+	uint32_t next_bucket;  /* the first that has no number yet */
 	uint32_t next_stretch;
 	const struct unwind_input *input;
 	VECTOR(struct symbol) functions; /* by address; read when they are first asked for */
 	bool has_functions;
 	VECTOR(struct placed_rule) function; /* rows of the one that is being read, on aarch64 */
-	uint8_t *code;		/* of a segment, once it was asked for */
+	uint8_t *code;                       /* of a segment, once it was asked for */
 	uint32_t code_segment;
 	struct budget budget; /* without limit */
 };
@@ -95,9 +95,9 @@ struct saved {
 
 /* One row of call-frame information, as far as a walk needs it (6.4.1). */
 struct frame_row {
-	uint8_t cfa;		   /* enum unwind_cfa of an expression; UNWIND_NONE: by register */
+	uint8_t cfa;               /* enum unwind_cfa of an expression; UNWIND_NONE: by register */
 	int64_t expression_offset; /* of the rule, with an expression */
-	uint32_t cfa_register;	   /* an expression leaves these two as they were */
+	uint32_t cfa_register;     /* an expression leaves these two as they were */
 	int64_t cfa_offset;
 	struct saved ra, fp, sp;
 };
@@ -132,7 +132,7 @@ struct entries {
 
 /* Of .eh_frame or .debug_frame. */
 void read_entries(struct entries *entries, const struct unwind_table *table, const struct unwind_section *section,
-		  enum entry_kind kind);
+                  enum entry_kind kind);
 /* By address, each cut where the next begins. */
 void sort_entries(struct entries *entries);
 /* An encoded pointer (LSB 10.5.1); `address` is that of its first byte. */

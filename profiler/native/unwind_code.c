@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rules for code of x86-64 without call-frame information, out of its instructions: where the stack pointer is, followed
- * from each function's first instruction. What comes of it are guesses, and walks check each return address.
+/* Rules for code of x86-64 without call-frame information, out of its instructions: where the stack pointer is,
+ * followed from each function's first instruction. What comes of it are guesses, and walks check each return address.
  *
- * Functions begin where a symbol does, where a call of the same stretch leads, and behind padding. Several passes, so that the
- * later know branches backwards. Where no branch is known to lead and none falls through, as behind a jump by a table,
- * the stack is taken for that of the function's body. */
+ * Functions begin where a symbol does, where a call of the same stretch leads, and behind padding. Several passes, so
+ * that the later know branches backwards. Where no branch is known to lead and none falls through, as behind a jump by
+ * a table, the stack is taken for that of the function's body. */
 #include "unwind_code.h"
 
 enum { PASSES = 3 };
@@ -15,18 +15,22 @@ struct analysis {
 	uint32_t size;
 	place_t start;
 	const struct symbol *symbols, *symbols_end; /* from this stretch on, by address */
-	uint64_t base;				    /* ELF address of the first byte */
-	struct map branch_numbers;		    /* offset + 1 of what branches lead to → number in `branches` */
-	uint8_t *is_noted;			    /* a bit for each offset that is in there: most are not */
+	uint64_t base;                              /* ELF address of the first byte */
+	struct map branch_numbers;                  /* offset + 1 of what branches lead to → number in `branches` */
+	uint8_t *is_noted;                          /* a bit for each offset that is in there: most are not */
 	VECTOR(struct code_state) branches;
 	struct code_state state, body;
 	uint32_t function_end; /* by its symbol; 0: not known */
-	bool is_behind_call; /* which may never have returned */
+	bool is_behind_call;   /* which may never have returned */
 	bool is_last_pass;
 };
 
 static const struct code_state ENTRY = {
-	.cfa = CODE_SP, .copy = NO_COPY, .is_called = true, .fp_slot = UNWIND_FP_SAME, .depth = 8,
+	.cfa = CODE_SP,
+	.copy = NO_COPY,
+	.is_called = true,
+	.fp_slot = UNWIND_FP_SAME,
+	.depth = 8,
 };
 
 static bool is_conditional(const struct x86_instruction *i)
@@ -50,16 +54,16 @@ static bool is_end(const struct x86_instruction *i)
 {
 	if (i->map == X86_0F)
 		return i->opcode == 0x0b; /* ud2 */
-	return i->map == X86_ONE_BYTE && (i->opcode == 0xc3 || i->opcode == 0xc2 || i->opcode == 0xf4 || is_jump(i) ||
-					  is_table_jump(i));
+	return i->map == X86_ONE_BYTE &&
+	       (i->opcode == 0xc3 || i->opcode == 0xc2 || i->opcode == 0xf4 || is_jump(i) || is_table_jump(i));
 }
 
 static bool is_padding(const struct analysis *a, const struct x86_instruction *i, uint32_t at)
 {
 	if (i->map == X86_0F)
 		return i->opcode == 0x1f;
-	return i->map == X86_ONE_BYTE &&
-	       (i->opcode == 0xcc || (i->opcode == 0x90 && !(i->rex & 1)) || (a->code[at] == 0 && a->code[at + 1] == 0));
+	return i->map == X86_ONE_BYTE && (i->opcode == 0xcc || (i->opcode == 0x90 && !(i->rex & 1)) ||
+	                                  (a->code[at] == 0 && a->code[at + 1] == 0));
 }
 
 /* The number of what is noted for an offset; MAP_NOTHING. */
@@ -115,7 +119,8 @@ static bool is_at_symbol(struct analysis *a, uint32_t at)
 	while (a->symbols < a->symbols_end && a->symbols->address <= a->base + at) {
 		if (a->symbols->address == a->base + at) {
 			is_found = true;
-			a->function_end = at + (a->symbols->size < a->size - at ? (uint32_t)a->symbols->size : a->size - at);
+			a->function_end =
+				at + (a->symbols->size < a->size - at ? (uint32_t)a->symbols->size : a->size - at);
 		}
 		a->symbols++;
 	}
@@ -130,7 +135,8 @@ static void arrive(struct analysis *a, uint32_t at, bool is_behind_padding)
 
 	if (is_at_symbol(a, at) || (noted && noted->is_called && at >= a->function_end)) {
 		a->state = a->body = ENTRY;
-	} else if (a->state.cfa != CODE_DEAD && (!noted || noted->doubt > a->state.doubt || (!a->state.doubt && !a->is_behind_call))) {
+	} else if (a->state.cfa != CODE_DEAD &&
+	           (!noted || noted->doubt > a->state.doubt || (!a->state.doubt && !a->is_behind_call))) {
 		return;
 	} else if (noted) {
 		a->state = *noted;
@@ -153,7 +159,8 @@ static void emit(struct analysis *a, uint32_t at)
 /* mov $15, %eax or %rax; syscall: what a signal handler returns to (__NR_rt_sigreturn). */
 static bool is_signal_return(const struct analysis *a, uint32_t at)
 {
-	static const uint8_t LONG[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 }, SHORT[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
+	static const uint8_t LONG[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 },
+			     SHORT[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
 	uint32_t left = a->size - at;
 
 	return (left >= sizeof(LONG) && !memcmp(a->code + at, LONG, sizeof(LONG))) ||

@@ -12,15 +12,15 @@
 enum code_cfa { CODE_DEAD, CODE_LOST, CODE_SP, CODE_FP, CODE_COPY, CODE_WORD };
 
 struct code_state {
-	uint8_t cfa;	    /* enum code_cfa; CODE_DEAD: nothing falls through to here */
-	uint8_t copy;	    /* register that holds an earlier stack pointer; NO_COPY */
-	uint8_t doubt;	    /* 0: followed from a known function's beginning; 1: from behind padding; 2: from amid code */
-	bool is_called;	    /* a call leads here */
-	int16_t fp_slot;    /* of the saved FP from the CFA; UNWIND_FP_SAME */
-	int32_t depth;	    /* CFA - sp, with CODE_SP */
-	int32_t fp_depth;   /* CFA - FP while that marks the frame; else 0 */
+	uint8_t cfa;      /* enum code_cfa; CODE_DEAD: nothing falls through to here */
+	uint8_t copy;     /* register that holds an earlier stack pointer; NO_COPY */
+	uint8_t doubt;    /* 0: followed from a known function's beginning; 1: from behind padding; 2: from amid code */
+	bool is_called;   /* a call leads here */
+	int16_t fp_slot;  /* of the saved FP from the CFA; UNWIND_FP_SAME */
+	int32_t depth;    /* CFA - sp, with CODE_SP */
+	int32_t fp_depth; /* CFA - FP while that marks the frame; else 0 */
 	int32_t copy_depth; /* CFA - copy */
-	int32_t word;	    /* with CODE_WORD: where the copy lies from sp; CFA = that + copy_depth */
+	int32_t word;       /* with CODE_WORD: where the copy lies from sp; CFA = that + copy_depth */
 };
 
 /* What an instruction makes of the state; branches and calls make nothing of it. */

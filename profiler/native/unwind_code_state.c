@@ -3,7 +3,8 @@
 #include "unwind_code.h"
 
 enum {
-	RSP = 4, RBP = 5, /* as instructions number them */
+	RSP = 4,
+	RBP = 5,              /* as instructions number them */
 	MOST_DEPTH = 1 << 20, /* bytes of a frame; more is no frame but data taken for code */
 };
 
@@ -26,18 +27,16 @@ packed_rule code_rule(const struct code_state *state)
 		if (state->depth < 8)
 			return state->doubt ? INFERRED_FP : (packed_rule)UNWIND_STOP;
 		return pack_rule(UNWIND_INFERRED | UNWIND_CFA_SP, UNWIND_RA_CFA, state->fp_slot, state->depth);
-	case CODE_FP:
-		return pack_rule(UNWIND_INFERRED | UNWIND_CFA_FP, UNWIND_RA_CFA, state->fp_slot, state->fp_depth);
+	case CODE_FP: return pack_rule(UNWIND_INFERRED | UNWIND_CFA_FP, UNWIND_RA_CFA, state->fp_slot, state->fp_depth);
 	case CODE_COPY:
 		return pack_rule((uint8_t)(UNWIND_INFERRED | (UNWIND_CFA_REGISTER + dwarf_number(state->copy))),
-				 UNWIND_RA_CFA, state->fp_slot, state->copy_depth);
+		                 UNWIND_RA_CFA, state->fp_slot, state->copy_depth);
 	case CODE_WORD:
 		if (state->copy_depth < 0 || state->copy_depth > 0xff)
 			return INFERRED_FP;
 		return pack_rule(UNWIND_INFERRED | UNWIND_CFA_SP_DEREF, UNWIND_RA_CFA, state->fp_slot,
-				 (int32_t)((uint32_t)state->word << 8 | (uint32_t)state->copy_depth));
-	default:
-		return INFERRED_FP;
+		                 (int32_t)((uint32_t)state->word << 8 | (uint32_t)state->copy_depth));
+	default: return INFERRED_FP;
 	}
 }
 
@@ -211,12 +210,9 @@ static void apply_one_byte(struct code_state *state, const struct x86_instructio
 	switch (opcode) {
 	case 0x68:
 	case 0x6a:
-	case 0x9c:
-		return grow(state, 8);
-	case 0x9d:
-		return grow(state, -8);
-	case 0x8f:
-		return grow(state, -8);
+	case 0x9c: return grow(state, 8);
+	case 0x9d: return grow(state, -8);
+	case 0x8f: return grow(state, -8);
 	case 0xc9: /* leave */
 		if (!state->fp_depth) {
 			state->cfa = CODE_LOST;
@@ -238,7 +234,8 @@ static void apply_one_byte(struct code_state *state, const struct x86_instructio
 	case 0x89:
 	case 0x8b:
 		if (is_register && is_wide)
-			return opcode == 0x89 ? move(state, modrm_rm(i), modrm_reg(i)) : move(state, modrm_reg(i), modrm_rm(i));
+			return opcode == 0x89 ? move(state, modrm_rm(i), modrm_reg(i))
+			                      : move(state, modrm_reg(i), modrm_rm(i));
 		if (move_memory(state, i))
 			return;
 		if (opcode == 0x8b)
@@ -250,8 +247,7 @@ static void apply_one_byte(struct code_state *state, const struct x86_instructio
 		if ((i->modrm >> 3 & 7) == 6)
 			grow(state, 8);
 		return;
-	default:
-		break;
+	default: break;
 	}
 	/* Arithmetic on registers: reg is the result of those whose second bit is set, rm of the others. */
 	if (opcode < 0x40 && i->has_modrm && (opcode & 0x38) != 0x38) {

@@ -28,30 +28,14 @@ uint64_t read_pointer(struct cursor *c, uint8_t encoding, uint64_t address)
 	switch (encoding & 0x0f) {
 	case DW_EH_PE_absptr:
 	case DW_EH_PE_udata8:
-	case DW_EH_PE_sdata8:
-		value = read_u64(c);
-		break;
-	case DW_EH_PE_uleb128:
-		value = read_uleb(c);
-		break;
-	case DW_EH_PE_udata2:
-		value = read_u16(c);
-		break;
-	case DW_EH_PE_udata4:
-		value = read_u32(c);
-		break;
-	case DW_EH_PE_sleb128:
-		value = (uint64_t)read_sleb(c);
-		break;
-	case DW_EH_PE_sdata2:
-		value = (uint64_t)(int64_t)(int16_t)read_u16(c);
-		break;
-	case DW_EH_PE_sdata4:
-		value = (uint64_t)(int64_t)(int32_t)read_u32(c);
-		break;
-	default:
-		cursor_fail(c);
-		return 0;
+	case DW_EH_PE_sdata8: value = read_u64(c); break;
+	case DW_EH_PE_uleb128: value = read_uleb(c); break;
+	case DW_EH_PE_udata2: value = read_u16(c); break;
+	case DW_EH_PE_udata4: value = read_u32(c); break;
+	case DW_EH_PE_sleb128: value = (uint64_t)read_sleb(c); break;
+	case DW_EH_PE_sdata2: value = (uint64_t)(int64_t)(int16_t)read_u16(c); break;
+	case DW_EH_PE_sdata4: value = (uint64_t)(int64_t)(int32_t)read_u32(c); break;
+	default: cursor_fail(c); return 0;
 	}
 	if (encoding & DW_EH_PE_indirect)
 		cursor_fail(c); /* the address stands in data that only a running program has */
@@ -106,7 +90,8 @@ static bool next_piece(const struct reader *reader, struct cursor *section, stru
 		}
 		piece->c.end = section->at;
 		piece->id_offset = offset_in(reader, &piece->c);
-		piece->id = piece->is_wide && reader->kind == ENTRY_DEBUG_FRAME ? read_u64(&piece->c) : read_u32(&piece->c);
+		piece->id =
+			piece->is_wide && reader->kind == ENTRY_DEBUG_FRAME ? read_u64(&piece->c) : read_u32(&piece->c);
 		if (!piece->c.bad)
 			return true;
 		reader->entries->bad++;
@@ -137,26 +122,18 @@ static bool read_augmentation(struct reader *reader, struct cie *cie, struct cur
 		uint8_t encoding;
 
 		switch (*letters) {
-		case 'R':
-			cie->encoding = read_u8(&data);
-			break;
+		case 'R': cie->encoding = read_u8(&data); break;
 		case 'P':
 			encoding = read_u8(&data);
 			/* Only its size matters here, and that it may be indirect is no fault. */
 			read_pointer(&data, encoding & ~(DW_EH_PE_indirect | DW_EH_PE_application),
-				     reader->section->address);
+			             reader->section->address);
 			break;
-		case 'L':
-			read_u8(&data);
-			break;
-		case 'S':
-			cie->is_signal = true;
-			break;
+		case 'L': read_u8(&data); break;
+		case 'S': cie->is_signal = true; break;
 		case 'B': /* aarch64: signed with key B */
-		case 'G': /* aarch64: memory tagging */
-			break;
-		default:
-			return false;
+		case 'G': /* aarch64: memory tagging */ break;
+		default: return false;
 		}
 	}
 	return !data.bad;
@@ -177,7 +154,7 @@ static void read_cie(struct reader *reader, struct piece *piece)
 	uint64_t ra = version == 1 ? read_u8(c) : read_uleb(c);
 
 	cie.is_bad = cie.is_bad || c->bad || !read_augmentation(reader, &cie, c, letters) ||
-		     (!cie.is_signal && !run_cie(&cie, reader->entries->machine, *c, &cie.initial));
+	             (!cie.is_signal && !run_cie(&cie, reader->entries->machine, *c, &cie.initial));
 	/* A column of its own for the return address: hand-written, and not followed. */
 	if (ra != RA_REGISTER(reader->entries->machine))
 		cie.initial.ra.kind = SAVED_OTHERWISE;
@@ -234,7 +211,8 @@ static void read_fde(struct reader *reader, struct piece *piece)
 	/* Code that the linker discarded keeps an address of 0 or nearby. */
 	if (!size || !find_place(reader->table, start, &fde.start))
 		return;
-	uint64_t end = fde.start + (size < UINT32_MAX ? size : UINT32_MAX), most = segment_end(reader->table, fde.start);
+	uint64_t end = fde.start + (size < UINT32_MAX ? size : UINT32_MAX),
+		 most = segment_end(reader->table, fde.start);
 
 	fde.end = (place_t)(end < most ? end : most);
 	fde.program = *c;
@@ -242,7 +220,7 @@ static void read_fde(struct reader *reader, struct piece *piece)
 }
 
 void read_entries(struct entries *entries, const struct unwind_table *table, const struct unwind_section *section,
-		  enum entry_kind kind)
+                  enum entry_kind kind)
 {
 	struct reader reader = { entries, table, section, kind, entries->cies.count, entries->cies.count };
 	struct piece piece;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Prologues and epilogues of aarch64 of which call-frame information says nothing: LLVM 14 has one row up to a prologue's
- * end and one from there on. What lies between is read from the instructions; encodings: Arm ARM, C4.1. */
+/* Prologues and epilogues of aarch64 of which call-frame information says nothing: LLVM 14 has one row up to a
+ * prologue's end and one from there on. What lies between is read from the instructions; encodings: Arm ARM, C4.1. */
 #include "unwind_build.h"
 
 enum {
@@ -15,9 +15,9 @@ enum {
 
 /* Of an instruction on what a rule speaks of. */
 struct effect {
-	int64_t sp;		/* added to it */
+	int64_t sp; /* added to it */
 	bool loads_fp, loads_lr;
-	bool is_end;		/* branches, or makes SP something else */
+	bool is_end; /* branches, or makes SP something else */
 };
 
 /* All registers are as in the caller, but for the return address in LR. */
@@ -37,7 +37,8 @@ static bool is_return(uint32_t word)
 /* SP as the result of ADD, SUB (immediate or extended register), AND. */
 static bool sets_sp(uint32_t word)
 {
-	return (word & 0xbf80001f) == 0x9100001f || (word & 0xbfe0001f) == 0x8b20001f || (word & 0xff80001f) == 0x9200001f;
+	return (word & 0xbf80001f) == 0x9100001f || (word & 0xbfe0001f) == 0x8b20001f ||
+	       (word & 0xff80001f) == 0x9200001f;
 }
 
 /* LDP, STP with SP. */
@@ -162,13 +163,13 @@ static void add_prologue(const struct stretch *stretch)
 
 			if (above >= 16 && above <= INT16_MAX)
 				add_row(stretch->table, place + 4,
-					pack_rule(UNWIND_CFA_FP, UNWIND_RA_NEAR + 1, (int16_t)-above, (int32_t)above));
+				        pack_rule(UNWIND_CFA_FP, UNWIND_RA_NEAR + 1, (int16_t)-above, (int32_t)above));
 			return;
 		}
 		bytes -= effect.sp;
 		if (effect.sp && bytes >= 0 && bytes <= INT32_MAX)
-			add_row(stretch->table, place + 4, pack_rule(UNWIND_CFA_SP, UNWIND_RA_LR, UNWIND_FP_SAME,
-								     (int32_t)bytes));
+			add_row(stretch->table, place + 4,
+			        pack_rule(UNWIND_CFA_SP, UNWIND_RA_LR, UNWIND_FP_SAME, (int32_t)bytes));
 	}
 }
 

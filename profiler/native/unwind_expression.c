@@ -35,24 +35,15 @@ struct term {
 static int64_t read_constant(struct cursor *c, uint8_t op)
 {
 	switch (op) {
-	case DW_OP_const1u:
-		return read_u8(c);
-	case DW_OP_const1s:
-		return (int8_t)read_u8(c);
-	case DW_OP_const2u:
-		return read_u16(c);
-	case DW_OP_const2s:
-		return (int16_t)read_u16(c);
-	case DW_OP_const4u:
-		return read_u32(c);
-	case DW_OP_const4s:
-		return (int32_t)read_u32(c);
-	case DW_OP_constu:
-		return (int64_t)read_uleb(c);
-	case DW_OP_consts:
-		return read_sleb(c);
-	default:
-		return op - DW_OP_lit0;
+	case DW_OP_const1u: return read_u8(c);
+	case DW_OP_const1s: return (int8_t)read_u8(c);
+	case DW_OP_const2u: return read_u16(c);
+	case DW_OP_const2s: return (int16_t)read_u16(c);
+	case DW_OP_const4u: return read_u32(c);
+	case DW_OP_const4s: return (int32_t)read_u32(c);
+	case DW_OP_constu: return (int64_t)read_uleb(c);
+	case DW_OP_consts: return read_sleb(c);
+	default: return op - DW_OP_lit0;
 	}
 }
 

@@ -89,7 +89,7 @@ static uint32_t kind_of(const struct go_table *go, uint8_t flags, uint32_t name_
 }
 
 static void read_go_function(struct entries *entries, const struct unwind_table *table, const struct go_table *go,
-			     uint64_t start, uint64_t end, uint32_t at)
+                             uint64_t start, uint64_t end, uint32_t at)
 {
 	struct cursor name = go_cursor(go, go->pcln, (uint64_t)at + FUNC_NAME);
 	struct cursor pcsp = go_cursor(go, go->pcln, (uint64_t)at + FUNC_PCSP);
@@ -157,9 +157,10 @@ bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)
 	uint64_t place = fde->start;
 
 	if (fde->cie != GO_COUNTED) {
-		add_row(table, fde->start, fde->cie == GO_OUTERMOST ? (packed_rule)UNWIND_STOP :
-					   fde->cie == GO_SIGNAL    ? (packed_rule)UNWIND_SIGNAL :
-								      (packed_rule)UNWIND_UNSUPPORTED);
+		add_row(table, fde->start,
+		        fde->cie == GO_OUTERMOST ? (packed_rule)UNWIND_STOP
+		        : fde->cie == GO_SIGNAL  ? (packed_rule)UNWIND_SIGNAL
+		                                 : (packed_rule)UNWIND_UNSUPPORTED);
 		return true;
 	}
 	/* Each step takes at least a byte of the function, so that all functions together take their text's size. */

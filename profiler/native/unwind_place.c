@@ -51,7 +51,7 @@ EXPORT int tdprof_unwind_check(const uint8_t *table, uint64_t size)
 	    header.segments > UNWIND_MOST_SEGMENTS || header.rules > UNWIND_MOST_RULES || !header.rules)
 		return 0;
 	if (size != sizeof(header) + header.segments * sizeof(struct unwind_segment) +
-			    header.rules * sizeof(struct unwind_rule) + ((uint64_t)header.buckets + header.rows) * 4)
+	                    header.rules * sizeof(struct unwind_rule) + ((uint64_t)header.buckets + header.rows) * 4)
 		return 0;
 
 	struct table_view view = view_table(table);
@@ -121,7 +121,7 @@ EXPORT int tdprof_unwind_place(struct unwind_session *session, const uint8_t *ta
 }
 
 EXPORT int tdprof_unwind_extent(const uint8_t *table, uint64_t start, uint64_t end, uint64_t file_offset,
-				struct unwind_extent *out)
+                                struct unwind_extent *out)
 {
 	struct table_view view = view_table(table);
 

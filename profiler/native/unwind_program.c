@@ -43,8 +43,8 @@ struct run {
 	struct frame_row row;
 	struct frame_row remembered[MOST_REMEMBERED];
 	unsigned depth;
-	uint64_t place, end; /* where the row begins to hold; where the function ends */
-	uint64_t pushed;     /* bytes between what the rows take for the CFA and the CFA */
+	uint64_t place, end;        /* where the row begins to hold; where the function ends */
+	uint64_t pushed;            /* bytes between what the rows take for the CFA and the CFA */
 	struct unwind_table *table; /* NULL: a CIE, which has no places */
 };
 
@@ -58,8 +58,8 @@ static bool is_slot(int64_t offset)
 	return !(offset & 7) && offset >= INT16_MIN && offset < (UNWIND_FP_SAME & ~7);
 }
 
-/* A slot as a rule says it: from the CFA or, where that is too far, from what the CFA is relative to; false if it has no
- * form. */
+/* A slot as a rule says it: from the CFA or, where that is too far, from what the CFA is relative to; false if it has
+ * no form. */
 static bool make_slot(const struct frame_row *row, uint16_t machine, struct saved saved, int16_t *slot)
 {
 	int64_t by_base = (int64_t)((uint64_t)saved.offset + (uint64_t)row->cfa_offset);
@@ -220,27 +220,15 @@ static bool run_register(struct run *run, uint8_t op)
 	uint64_t number = read_uleb(c);
 
 	switch (op) {
-	case DW_CFA_offset_extended:
-		save(run, number, SAVED_AT_CFA, factored(run, (int64_t)read_uleb(c)));
-		return true;
-	case DW_CFA_offset_extended_sf:
-		save(run, number, SAVED_AT_CFA, factored(run, read_sleb(c)));
-		return true;
+	case DW_CFA_offset_extended: save(run, number, SAVED_AT_CFA, factored(run, (int64_t)read_uleb(c))); return true;
+	case DW_CFA_offset_extended_sf: save(run, number, SAVED_AT_CFA, factored(run, read_sleb(c))); return true;
 	case DW_CFA_GNU_negative_offset_extended:
 		save(run, number, SAVED_AT_CFA, factored(run, (int64_t)(0 - read_uleb(c))));
 		return true;
-	case DW_CFA_restore_extended:
-		restore(run, number);
-		return true;
-	case DW_CFA_undefined:
-		save(run, number, SAVED_UNDEFINED, 0);
-		return true;
-	case DW_CFA_same_value:
-		save(run, number, SAVED_SAME, 0);
-		return true;
-	case DW_CFA_register:
-		save(run, number, SAVED_IN_REGISTER, (int64_t)read_uleb(c));
-		return true;
+	case DW_CFA_restore_extended: restore(run, number); return true;
+	case DW_CFA_undefined: save(run, number, SAVED_UNDEFINED, 0); return true;
+	case DW_CFA_same_value: save(run, number, SAVED_SAME, 0); return true;
+	case DW_CFA_register: save(run, number, SAVED_IN_REGISTER, (int64_t)read_uleb(c)); return true;
 	case DW_CFA_expression: {
 		struct saved saved = saved_by_expression(read_block(c), run->machine);
 
@@ -256,8 +244,7 @@ static bool run_register(struct run *run, uint8_t op)
 		skip_leb(c);
 		save(run, number, SAVED_OTHERWISE, 0);
 		return true;
-	default:
-		return false;
+	default: return false;
 	}
 }
 
@@ -276,20 +263,11 @@ static bool run_cfa(struct run *run, uint8_t op)
 		number = read_uleb(c);
 		define_cfa(run, number, factored(run, read_sleb(c)));
 		return true;
-	case DW_CFA_def_cfa_register:
-		define_cfa(run, read_uleb(c), run->row.cfa_offset);
-		return true;
-	case DW_CFA_def_cfa_offset:
-		define_cfa(run, run->row.cfa_register, (int64_t)read_uleb(c));
-		return true;
-	case DW_CFA_def_cfa_offset_sf:
-		define_cfa(run, run->row.cfa_register, factored(run, read_sleb(c)));
-		return true;
-	case DW_CFA_def_cfa_expression:
-		set_cfa_expression(&run->row, read_block(c), run->machine);
-		return true;
-	default:
-		return false;
+	case DW_CFA_def_cfa_register: define_cfa(run, read_uleb(c), run->row.cfa_offset); return true;
+	case DW_CFA_def_cfa_offset: define_cfa(run, run->row.cfa_register, (int64_t)read_uleb(c)); return true;
+	case DW_CFA_def_cfa_offset_sf: define_cfa(run, run->row.cfa_register, factored(run, read_sleb(c))); return true;
+	case DW_CFA_def_cfa_expression: set_cfa_expression(&run->row, read_block(c), run->machine); return true;
+	default: return false;
 	}
 }
 
@@ -300,28 +278,18 @@ static bool run_instruction(struct run *run)
 	uint8_t op = read_u8(c), low = op & 0x3f;
 
 	switch (op & 0xc0) {
-	case DW_CFA_advance_loc:
-		return advance_by(run, low);
-	case DW_CFA_offset:
-		save(run, low, SAVED_AT_CFA, factored(run, (int64_t)read_uleb(c)));
-		return true;
-	case DW_CFA_restore:
-		restore(run, low);
-		return true;
-	default:
-		break;
+	case DW_CFA_advance_loc: return advance_by(run, low);
+	case DW_CFA_offset: save(run, low, SAVED_AT_CFA, factored(run, (int64_t)read_uleb(c))); return true;
+	case DW_CFA_restore: restore(run, low); return true;
+	default: break;
 	}
 	switch (op) {
 	case DW_CFA_nop:
 	case DW_CFA_AARCH64_negate_ra_state: /* whether it is signed: the signature is removed in any case */
-	case DW_CFA_AARCH64_negate_ra_state_with_pc:
-		return true;
-	case DW_CFA_advance_loc1:
-		return advance_by(run, read_u8(c));
-	case DW_CFA_advance_loc2:
-		return advance_by(run, read_u16(c));
-	case DW_CFA_advance_loc4:
-		return advance_by(run, read_u32(c));
+	case DW_CFA_AARCH64_negate_ra_state_with_pc: return true;
+	case DW_CFA_advance_loc1: return advance_by(run, read_u8(c));
+	case DW_CFA_advance_loc2: return advance_by(run, read_u16(c));
+	case DW_CFA_advance_loc4: return advance_by(run, read_u32(c));
 	case DW_CFA_remember_state:
 		if (run->depth == MOST_REMEMBERED)
 			return false;
@@ -332,13 +300,11 @@ static bool run_instruction(struct run *run)
 			return false;
 		run->row = run->remembered[--run->depth];
 		return true;
-	case DW_CFA_GNU_args_size:
-		skip_leb(c);
-		return true;
+	case DW_CFA_GNU_args_size: skip_leb(c); return true;
 	default:
-		return op >= DW_CFA_def_cfa && op <= DW_CFA_def_cfa_expression ? run_cfa(run, op) :
-		       op == DW_CFA_def_cfa_sf || op == DW_CFA_def_cfa_offset_sf ? run_cfa(run, op) :
-		       run_register(run, op);
+		return op >= DW_CFA_def_cfa && op <= DW_CFA_def_cfa_expression     ? run_cfa(run, op)
+		       : op == DW_CFA_def_cfa_sf || op == DW_CFA_def_cfa_offset_sf ? run_cfa(run, op)
+		                                                                   : run_register(run, op);
 	}
 }
 

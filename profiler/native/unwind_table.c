@@ -4,8 +4,8 @@
 
 enum {
 	RULE_UNSUPPORTED = 1, /* beside UNWIND_RULE_NONE; also of a file with more rules than numbers */
-	MOST_PADDING = 15,   /* bytes between functions that are no code, so the rule before may hold on */
-	LEAST_GUESSED = 257, /* bytes of code without a rule that are taken for code with frame pointers */
+	MOST_PADDING = 15,    /* bytes between functions that are no code, so the rule before may hold on */
+	LEAST_GUESSED = 257,  /* bytes of code without a rule that are taken for code with frame pointers */
 	MOST_INFERRED = 16 << 20,
 };
 
@@ -66,7 +66,7 @@ bool find_place(const struct unwind_table *table, uint64_t address, place_t *pla
 
 		if (address - segment->elf_address < segment->bytes) {
 			*place = (place_t)(((uint64_t)segment->first_bucket << UNWIND_BUCKET_SHIFT) +
-					   (address - (segment->elf_address & ~0xffULL)));
+			                   (address - (segment->elf_address & ~0xffULL)));
 			return true;
 		}
 	}
@@ -161,7 +161,8 @@ static void fill_gap(struct unwind_table *table, place_t end)
 	while (table->next_stretch < table->input->stretch_count && table->covered < end) {
 		const struct unwind_stretch *stretch = &table->input->stretches[table->next_stretch];
 		const struct unwind_segment *segment = &table->segments[table->segment];
-		uint64_t base = segment->elf_address - segment_start(segment); /* may wrap: place + base is an address */
+		uint64_t base =
+			segment->elf_address - segment_start(segment); /* may wrap: place + base is an address */
 		uint64_t from = stretch->start, to = stretch->end;
 
 		if (from < table->covered + base) {
@@ -172,8 +173,8 @@ static void fill_gap(struct unwind_table *table, place_t end)
 			to = end + base;
 		if (from < to) {
 			fill_unknown(table, (place_t)(from - base), stretch->rule.cfa == UNWIND_NONE);
-			add_row(table, (place_t)(from - base), pack_rule(stretch->rule.cfa, stretch->rule.ra,
-									 stretch->rule.fp, stretch->rule.offset));
+			add_row(table, (place_t)(from - base),
+			        pack_rule(stretch->rule.cfa, stretch->rule.ra, stretch->rule.fp, stretch->rule.offset));
 			table->covered = (place_t)(to - base);
 		}
 		if (stretch->end > end + base)

@@ -58,7 +58,7 @@ static inline int unwind_row(struct unwind_tables *tables, __u32 number, __u32 *
 
 static const char *const END_WORDS[] = { NULL,
 #define END_WORD(name, word, meaning) word,
-	UNWIND_ENDS(END_WORD)
+	                                 UNWIND_ENDS(END_WORD)
 #undef END_WORD
 };
 
@@ -91,7 +91,7 @@ static const struct unwind_mapping *find_mapping(const struct unwind_world *worl
 }
 
 static struct unwind_rule find_rule(const struct unwind_world *world, const struct unwind_mapping *mapping,
-				    uint64_t address)
+                                    uint64_t address)
 {
 	struct unwind_rule none = { .cfa = UNWIND_NONE };
 	uint64_t offset = address - mapping->start + mapping->file_offset;
@@ -120,8 +120,7 @@ static struct unwind_rule find_rule(const struct unwind_world *world, const stru
 
 /* One stack, leaf first; returns its depth. */
 static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_world *world,
-		     uint32_t space, uint32_t most_frames, uint64_t *addresses, uint8_t *why,
-		     uint16_t *guessed_from)
+                     uint32_t space, uint32_t most_frames, uint64_t *addresses, uint8_t *why, uint16_t *guessed_from)
 {
 	uint32_t depth = 0;
 	int end = UNWIND_NOT_ENDED;
@@ -138,9 +137,9 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 			depth++;
 		}
 		if (!mapping) {
-			end = !(state->flags & UNWIND_GUESSED) ? UNWIND_END_NO_MAPPING :
-			      is_jit			       ? UNWIND_END_JIT :
-								 UNWIND_END_NO_UNWIND_INFO;
+			end = !(state->flags & UNWIND_GUESSED) ? UNWIND_END_NO_MAPPING
+			      : is_jit                         ? UNWIND_END_JIT
+			                                       : UNWIND_END_NO_UNWIND_INFO;
 			break;
 		}
 		if (depth == most_frames && !(state->flags & UNWIND_TRY_FP)) {
@@ -151,9 +150,9 @@ static uint32_t walk(struct unwind_memory *memory, struct unwind_state *state, c
 			end = UNWIND_END_NO_TABLE;
 			break;
 		}
-		struct unwind_rule rule = state->flags & UNWIND_TRY_FP ?
-						  (struct unwind_rule){ .cfa = UNWIND_INFERRED | UNWIND_FP_GUESS } :
-						  find_rule(world, mapping, address);
+		struct unwind_rule rule = state->flags & UNWIND_TRY_FP
+		                                  ? (struct unwind_rule){ .cfa = UNWIND_INFERRED | UNWIND_FP_GUESS }
+		                                  : find_rule(world, mapping, address);
 
 		is_jit = mapping->kind == UNWIND_MAPPING_JIT;
 		end = unwind_step(memory, state, &rule);
@@ -176,7 +175,7 @@ static void begin_x86_64(struct unwind_state *state, const uint64_t *words, bool
 }
 
 EXPORT uint64_t tdprof_unwind_walk(const struct unwind_samples *samples, const struct unwind_world *world,
-				   const struct unwind_stacks *out)
+                                   const struct unwind_stacks *out)
 {
 	bool is_aarch64 = samples->machine == 183; /* EM_AARCH64 */
 	uint64_t used = 0, i;
@@ -199,7 +198,7 @@ EXPORT uint64_t tdprof_unwind_walk(const struct unwind_samples *samples, const s
 			memory.size = bytes;
 		}
 		out->depth[i] = walk(&memory, &state, world, samples->space[i], samples->most_frames,
-				     out->addresses + used, &out->end[i], &out->guessed_from[i]);
+		                     out->addresses + used, &out->end[i], &out->guessed_from[i]);
 		used += out->depth[i];
 		for (unsigned method = 0; method < UNWIND_METHODS; method++)
 			out->methods[i * UNWIND_METHODS + method] = (uint16_t)state.methods[method];

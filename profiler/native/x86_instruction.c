@@ -23,10 +23,10 @@ static bool is_in(const uint32_t set[8], uint8_t opcode)
 static const uint32_t ONE_BYTE_MODRM[8] = {
 	0x0f0f0f0f, /* 00: arithmetic, each of 8 opcodes the first 4 */
 	0x0f0f0f0f, /* 20 */
-	0,	    /* 40 */
+	0,          /* 40 */
 	0x00000a08, /* 60: movsxd, imul */
 	0x0000fffb, /* 80: 82 is none */
-	0,	    /* a0 */
+	0,          /* a0 */
 	0xff0f00c3, /* c0: shifts, mov, x87 */
 	0xc0c00000, /* e0: f6, f7, fe, ff */
 };
@@ -179,18 +179,16 @@ static void take_one_byte(struct decoder *d)
 
 struct x86_instruction x86_decode(const uint8_t *code, uint64_t size)
 {
-	struct decoder d = { .code = code, .size = size < MOST_BYTES ? (unsigned)size : MOST_BYTES, .out = { .sib = 0x24 } };
+	struct decoder d = { .code = code,
+		             .size = size < MOST_BYTES ? (unsigned)size : MOST_BYTES,
+		             .out = { .sib = 0x24 } };
 	uint8_t byte = take(&d);
 
 	for (bool is_prefix = true; is_prefix && !d.is_bad;) {
 		is_prefix = true;
 		switch (byte) {
-		case 0x66:
-			d.is_word = true;
-			break;
-		case 0x67:
-			d.is_short_address = true;
-			break;
+		case 0x66: d.is_word = true; break;
+		case 0x67: d.is_short_address = true; break;
 		case 0x26:
 		case 0x2e:
 		case 0x36:
@@ -199,10 +197,8 @@ struct x86_instruction x86_decode(const uint8_t *code, uint64_t size)
 		case 0x65:
 		case 0xf0:
 		case 0xf2:
-		case 0xf3:
-			break;
-		default:
-			is_prefix = false;
+		case 0xf3: break;
+		default: is_prefix = false;
 		}
 		if (is_prefix)
 			byte = take(&d);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The length of an x86-64 instruction, and of its parts what says how it moves the stack pointer. Encodings: Intel 64 and
- * IA-32 Architectures Software Developer's Manual, volume 2, chapter 2 and appendix A. */
+/* The length of an x86-64 instruction, and of its parts what says how it moves the stack pointer. Encodings: Intel 64
+ * and IA-32 Architectures Software Developer's Manual, volume 2, chapter 2 and appendix A. */
 #ifndef TDPROF_X86_INSTRUCTION_H
 #define TDPROF_X86_INSTRUCTION_H
 
@@ -12,7 +12,7 @@ enum x86_map { X86_ONE_BYTE, X86_0F, X86_0F38, X86_0F3A, X86_VECTOR };
 
 struct x86_instruction {
 	uint8_t length; /* 0: none that is known */
-	uint8_t map;	/* enum x86_map */
+	uint8_t map;    /* enum x86_map */
 	uint8_t opcode;
 	uint8_t rex;
 	bool has_modrm;

@@ -9,16 +9,16 @@
 SPE_EXPORT uint64_t spe_group(const uint64_t *first, const uint64_t *second, uint64_t n, struct spe_groups *g,
                               uint32_t *group)
 {
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t found;
+	for (uint64_t i = 0; i < n; i++) {
+		uint32_t found;
 
-        if (i + AHEAD < n)
-            __builtin_prefetch(&g->slot[spe_group_slot(g, first[i + AHEAD], second[i + AHEAD])]);
-        found = spe_find_group(g, spe_group_slot(g, first[i], second[i]), first[i], second[i]);
-        if (!found)
-            return i;
-        g->hits[found - 1]++;
-        group[i] = found - 1;
-    }
-    return n;
+		if (i + AHEAD < n)
+			__builtin_prefetch(&g->slot[spe_group_slot(g, first[i + AHEAD], second[i + AHEAD])]);
+		found = spe_find_group(g, spe_group_slot(g, first[i], second[i]), first[i], second[i]);
+		if (!found)
+			return i;
+		g->hits[found - 1]++;
+		group[i] = found - 1;
+	}
+	return n;
 }

@@ -8,163 +8,165 @@
 
 static void clear_columns(const struct spe_columns *c)
 {
-    uint64_t n = c->capacity;
-    uint64_t *const words[] = {c->pc, c->branch_target, c->va, c->pa, c->previous_branch_target, c->events, c->timestamp};
-    uint32_t *const contexts[] = {c->context_el1, c->context_el2};
-    uint16_t *const halves[] = {c->total_latency, c->issue_latency, c->translation_latency, c->alt_issue_latency,
-                                c->data_source};
-    uint8_t *const bytes[] = {c->op_class, c->op, c->pc_top, c->branch_target_top, c->va_top, c->pa_top,
-                              c->previous_branch_target_top};
+	uint64_t n = c->capacity;
+	uint64_t *const words[] = { c->pc,     c->branch_target, c->va, c->pa, c->previous_branch_target,
+		                    c->events, c->timestamp };
+	uint32_t *const contexts[] = { c->context_el1, c->context_el2 };
+	uint16_t *const halves[] = { c->total_latency, c->issue_latency, c->translation_latency, c->alt_issue_latency,
+		                     c->data_source };
+	uint8_t *const bytes[] = {
+		c->op_class, c->op, c->pc_top, c->branch_target_top, c->va_top, c->pa_top, c->previous_branch_target_top
+	};
 
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        memset(words[i], 0, n * sizeof(uint64_t));
-    for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++)
-        memset(contexts[i], 0, n * sizeof(uint32_t));
-    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
-        memset(halves[i], 0, n * sizeof(uint16_t));
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-        memset(bytes[i], 0, n);
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		memset(words[i], 0, n * sizeof(uint64_t));
+	for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++)
+		memset(contexts[i], 0, n * sizeof(uint32_t));
+	for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
+		memset(halves[i], 0, n * sizeof(uint16_t));
+	for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+		memset(bytes[i], 0, n);
 }
 
 static void write_record(const struct spe_columns *c, uint64_t row, const struct spe_record *r)
 {
-    const uint64_t *value = r->value;
+	const uint64_t *value = r->value;
 
-    c->offset[row] = r->start;
-    c->present[row] = r->present;
-    c->pc[row] = spe_canonical(value[SPE_PC]);
-    c->branch_target[row] = spe_canonical(value[SPE_TGT]);
-    c->va[row] = spe_canonical(value[SPE_VA]);
-    c->pa[row] = value[SPE_PA] << 8 >> 8;
-    c->previous_branch_target[row] = spe_canonical(value[SPE_PBT]);
-    c->events[row] = value[SPE_EVENTS];
-    c->timestamp[row] = value[SPE_TS];
-    c->context_el1[row] = (uint32_t)value[SPE_CTX1];
-    c->context_el2[row] = (uint32_t)value[SPE_CTX2];
-    c->total_latency[row] = (uint16_t)value[SPE_TOT];
-    c->issue_latency[row] = (uint16_t)value[SPE_ISSUE];
-    c->translation_latency[row] = (uint16_t)value[SPE_XLAT];
-    c->alt_issue_latency[row] = (uint16_t)value[SPE_ALT];
-    c->data_source[row] = (uint16_t)value[SPE_SOURCE];
-    c->op_class[row] = r->op_class;
-    c->op[row] = (uint8_t)value[SPE_OP];
-    c->pc_top[row] = (uint8_t)(value[SPE_PC] >> 56);
-    c->branch_target_top[row] = (uint8_t)(value[SPE_TGT] >> 56);
-    c->va_top[row] = (uint8_t)(value[SPE_VA] >> 56);
-    c->pa_top[row] = (uint8_t)(value[SPE_PA] >> 56);
-    c->previous_branch_target_top[row] = (uint8_t)(value[SPE_PBT] >> 56);
+	c->offset[row] = r->start;
+	c->present[row] = r->present;
+	c->pc[row] = spe_canonical(value[SPE_PC]);
+	c->branch_target[row] = spe_canonical(value[SPE_TGT]);
+	c->va[row] = spe_canonical(value[SPE_VA]);
+	c->pa[row] = value[SPE_PA] << 8 >> 8;
+	c->previous_branch_target[row] = spe_canonical(value[SPE_PBT]);
+	c->events[row] = value[SPE_EVENTS];
+	c->timestamp[row] = value[SPE_TS];
+	c->context_el1[row] = (uint32_t)value[SPE_CTX1];
+	c->context_el2[row] = (uint32_t)value[SPE_CTX2];
+	c->total_latency[row] = (uint16_t)value[SPE_TOT];
+	c->issue_latency[row] = (uint16_t)value[SPE_ISSUE];
+	c->translation_latency[row] = (uint16_t)value[SPE_XLAT];
+	c->alt_issue_latency[row] = (uint16_t)value[SPE_ALT];
+	c->data_source[row] = (uint16_t)value[SPE_SOURCE];
+	c->op_class[row] = r->op_class;
+	c->op[row] = (uint8_t)value[SPE_OP];
+	c->pc_top[row] = (uint8_t)(value[SPE_PC] >> 56);
+	c->branch_target_top[row] = (uint8_t)(value[SPE_TGT] >> 56);
+	c->va_top[row] = (uint8_t)(value[SPE_VA] >> 56);
+	c->pa_top[row] = (uint8_t)(value[SPE_PA] >> 56);
+	c->previous_branch_target_top[row] = (uint8_t)(value[SPE_PBT] >> 56);
 }
 
 /* The packets of `r` that are no fields, as rows of other_…. */
 static uint64_t write_others(const uint8_t *buf, const struct spe_columns *c, uint64_t n, uint64_t row,
                              const struct spe_record *r)
 {
-    const uint8_t *p = buf + r->start, *end = buf + r->end;
+	const uint8_t *p = buf + r->start, *end = buf + r->end;
 
-    while ((p = spe_skip_padding(p, end)) < end) {
-        struct spe_packet packet = spe_read_packet(p, end);
+	while ((p = spe_skip_padding(p, end)) < end) {
+		struct spe_packet packet = spe_read_packet(p, end);
 
-        if (packet.kind == SPE_IMPDEF || packet.kind == SPE_UNKNOWN) {
-            c->other_record[n] = (uint32_t)row;
-            c->other_header[n] = packet.header;
-            c->other_payload[n] = packet.payload;
-            n++;
-        }
-        p += packet.bytes;
-    }
-    return n;
+		if (packet.kind == SPE_IMPDEF || packet.kind == SPE_UNKNOWN) {
+			c->other_record[n] = (uint32_t)row;
+			c->other_header[n] = packet.header;
+			c->other_payload[n] = packet.payload;
+			n++;
+		}
+		p += packet.bytes;
+	}
+	return n;
 }
 
 /* Everything the fast paths carry between records. */
 struct cursor {
-    const uint8_t *buf;
-    const struct spe_columns *c;
-    uint64_t row;
-    uint64_t record_bytes;
-    struct spe_sync sync;
+	const uint8_t *buf;
+	const struct spe_columns *c;
+	uint64_t row;
+	uint64_t record_bytes;
+	struct spe_sync sync;
 };
 
 static inline int take_clean(struct cursor *at, const uint8_t *start, const uint8_t *p, uint32_t present, uint8_t close,
                              uint64_t timestamp)
 {
-    struct spe_sync *sync = &at->sync;
-    uint64_t length = (uint64_t)(p - start);
+	struct spe_sync *sync = &at->sync;
+	uint64_t length = (uint64_t)(p - start);
 
-    if ((present & SPE_REQUIRED) != SPE_REQUIRED || sync->close != close ||
-        timestamp - sync->timestamp + (1ull << 32) > 1ull << 33 || length > SPE_MAX_RECORD ||
-        (sync->slot_run == SPE_SLOT_RUN && length != SPE_SLOT))
-        return 0;
-    at->c->present[at->row] = present;
-    at->c->offset[at->row] = (uint64_t)(start - at->buf);
-    at->row++;
-    at->record_bytes += length;
-    sync->last = (uint64_t)(start - at->buf) + 1;
-    sync->timestamp = timestamp;
-    sync->present = present;
-    sync->required = SPE_REQUIRED;
-    sync->unknown_ok = 0;
-    sync->slot_run = length == SPE_SLOT ? sync->slot_run + (sync->slot_run < SPE_SLOT_RUN) : 0;
-    return 1;
+	if ((present & SPE_REQUIRED) != SPE_REQUIRED || sync->close != close ||
+	    timestamp - sync->timestamp + (1ull << 32) > 1ull << 33 || length > SPE_MAX_RECORD ||
+	    (sync->slot_run == SPE_SLOT_RUN && length != SPE_SLOT))
+		return 0;
+	at->c->present[at->row] = present;
+	at->c->offset[at->row] = (uint64_t)(start - at->buf);
+	at->row++;
+	at->record_bytes += length;
+	sync->last = (uint64_t)(start - at->buf) + 1;
+	sync->timestamp = timestamp;
+	sync->present = present;
+	sync->required = SPE_REQUIRED;
+	sync->unknown_ok = 0;
+	sync->slot_run = length == SPE_SLOT ? sync->slot_run + (sync->slot_run < SPE_SLOT_RUN) : 0;
+	return 1;
 }
 
 /* A slot of a field that may be absent: `keep` is all ones if its header stands there, else 0; `*bad` gathers the bits
  * of a header that is neither the expected one nor padding, and of a payload behind padding. */
 static inline uint64_t optional(uint8_t header, uint8_t expected, uint64_t payload, uint64_t *bad)
 {
-    uint64_t keep = (uint64_t)0 - (header == expected);
+	uint64_t keep = (uint64_t)0 - (header == expected);
 
-    *bad |= ~keep & (header | payload);
-    return keep;
+	*bad |= ~keep & (header | payload);
+	return keep;
 }
 
 /* One 64-byte slot as Neoverse cores write it; `events_bytes` is 2 (N1) or 4 (V1, V2). Returns 0 if it is not one.
  * No branch depends on which optional packets there are: in a sampled stream that is as good as random. */
 static inline __attribute__((always_inline)) int take_slot(struct cursor *at, const uint8_t *p, unsigned events_bytes)
 {
-    const struct spe_columns *c = at->c;
-    const uint8_t *q = p + 22 + events_bytes;
-    uint64_t row = at->row, bad = 0;
-    uint64_t pc = spe_load(p + 1, 8), address = spe_load(q + 7, 8), pa = spe_load(q + 19, 8);
-    uint64_t closing = spe_load(p + 56, 8), context_el1 = spe_load(p + 10, 4), context_el2 = spe_load(p + 15, 4);
-    uint64_t xlat = spe_load(q + 16, 2), source = q[28];
-    uint64_t is_tgt = (uint64_t)0 - (q[6] == 0xb1), is_va = (uint64_t)0 - (q[6] == 0xb2);
-    uint64_t is_ctx1 = optional(p[9], 0x64, context_el1, &bad), is_ctx2 = optional(p[14], 0x65, context_el2, &bad);
-    uint64_t is_xlat = optional(q[15], 0x9a, xlat, &bad), is_pa = optional(q[18], 0xb3, pa, &bad);
-    uint64_t is_source = optional(q[27], 0x43, source, &bad);
-    uint64_t is_ts = (uint64_t)0 - (p[55] == 0x71);
-    uint64_t present = SPE_REQUIRED | 1u << SPE_ISSUE | (is_tgt & 1u << SPE_TGT) | (is_va & 1u << SPE_VA) |
-                       (is_ctx1 & 1u << SPE_CTX1) | (is_ctx2 & 1u << SPE_CTX2) | (is_xlat & 1u << SPE_XLAT) |
-                       (is_pa & 1u << SPE_PA) | (is_source & 1u << SPE_SOURCE) | (is_ts & 1u << SPE_TS);
+	const struct spe_columns *c = at->c;
+	const uint8_t *q = p + 22 + events_bytes;
+	uint64_t row = at->row, bad = 0;
+	uint64_t pc = spe_load(p + 1, 8), address = spe_load(q + 7, 8), pa = spe_load(q + 19, 8);
+	uint64_t closing = spe_load(p + 56, 8), context_el1 = spe_load(p + 10, 4), context_el2 = spe_load(p + 15, 4);
+	uint64_t xlat = spe_load(q + 16, 2), source = q[28];
+	uint64_t is_tgt = (uint64_t)0 - (q[6] == 0xb1), is_va = (uint64_t)0 - (q[6] == 0xb2);
+	uint64_t is_ctx1 = optional(p[9], 0x64, context_el1, &bad), is_ctx2 = optional(p[14], 0x65, context_el2, &bad);
+	uint64_t is_xlat = optional(q[15], 0x9a, xlat, &bad), is_pa = optional(q[18], 0xb3, pa, &bad);
+	uint64_t is_source = optional(q[27], 0x43, source, &bad);
+	uint64_t is_ts = (uint64_t)0 - (p[55] == 0x71);
+	uint64_t present = SPE_REQUIRED | 1u << SPE_ISSUE | (is_tgt & 1u << SPE_TGT) | (is_va & 1u << SPE_VA) |
+	                   (is_ctx1 & 1u << SPE_CTX1) | (is_ctx2 & 1u << SPE_CTX2) | (is_xlat & 1u << SPE_XLAT) |
+	                   (is_pa & 1u << SPE_PA) | (is_source & 1u << SPE_SOURCE) | (is_ts & 1u << SPE_TS);
 
-    bad |= ~(is_tgt | is_va) & (q[6] | address);
-    bad |= ~is_ts & (p[55] | (closing ^ 1ull << 56));
-    bad |= (uint64_t)(p[0] ^ 0xb0) | (q[0] ^ 0x99) | (q[3] ^ 0x98);
-    bad |= (p[19] & 0xfc) ^ 0x48;
-    bad |= (uint64_t)(p[19] == 0x4b);
-    for (const uint8_t *gap = q + 29; gap < p + 55; gap++)
-        bad |= *gap;
-    if (bad || !take_clean(at, p, p + SPE_SLOT, (uint32_t)present, is_ts ? SPE_TS : SPE_END,
-                           is_ts ? closing : at->sync.timestamp))
-        return 0;
-    c->pc[row] = spe_canonical(pc);
-    c->pc_top[row] = (uint8_t)(pc >> 56);
-    c->branch_target[row] = spe_canonical(address & is_tgt);
-    c->branch_target_top[row] = (uint8_t)((address & is_tgt) >> 56);
-    c->va[row] = spe_canonical(address & is_va);
-    c->va_top[row] = (uint8_t)((address & is_va) >> 56);
-    c->pa[row] = pa << 8 >> 8;
-    c->pa_top[row] = (uint8_t)(pa >> 56);
-    c->events[row] = spe_load(p + 22, events_bytes);
-    c->timestamp[row] = closing & is_ts;
-    c->context_el1[row] = (uint32_t)context_el1;
-    c->context_el2[row] = (uint32_t)context_el2;
-    c->total_latency[row] = (uint16_t)spe_load(q + 4, 2);
-    c->issue_latency[row] = (uint16_t)spe_load(q + 1, 2);
-    c->translation_latency[row] = (uint16_t)xlat;
-    c->data_source[row] = (uint16_t)source;
-    c->op_class[row] = p[19] & 3;
-    c->op[row] = p[20];
-    return 1;
+	bad |= ~(is_tgt | is_va) & (q[6] | address);
+	bad |= ~is_ts & (p[55] | (closing ^ 1ull << 56));
+	bad |= (uint64_t)(p[0] ^ 0xb0) | (q[0] ^ 0x99) | (q[3] ^ 0x98);
+	bad |= (p[19] & 0xfc) ^ 0x48;
+	bad |= (uint64_t)(p[19] == 0x4b);
+	for (const uint8_t *gap = q + 29; gap < p + 55; gap++)
+		bad |= *gap;
+	if (bad || !take_clean(at, p, p + SPE_SLOT, (uint32_t)present, is_ts ? SPE_TS : SPE_END,
+	                       is_ts ? closing : at->sync.timestamp))
+		return 0;
+	c->pc[row] = spe_canonical(pc);
+	c->pc_top[row] = (uint8_t)(pc >> 56);
+	c->branch_target[row] = spe_canonical(address & is_tgt);
+	c->branch_target_top[row] = (uint8_t)((address & is_tgt) >> 56);
+	c->va[row] = spe_canonical(address & is_va);
+	c->va_top[row] = (uint8_t)((address & is_va) >> 56);
+	c->pa[row] = pa << 8 >> 8;
+	c->pa_top[row] = (uint8_t)(pa >> 56);
+	c->events[row] = spe_load(p + 22, events_bytes);
+	c->timestamp[row] = closing & is_ts;
+	c->context_el1[row] = (uint32_t)context_el1;
+	c->context_el2[row] = (uint32_t)context_el2;
+	c->total_latency[row] = (uint16_t)spe_load(q + 4, 2);
+	c->issue_latency[row] = (uint16_t)spe_load(q + 1, 2);
+	c->translation_latency[row] = (uint16_t)xlat;
+	c->data_source[row] = (uint16_t)source;
+	c->op_class[row] = p[19] & 3;
+	c->op[row] = p[20];
+	return 1;
 }
 
 /* Any record of defined packets, each once. Returns the byte after it, or NULL with the row's cells in disorder. */
@@ -172,95 +174,94 @@ static inline const uint8_t *walk_record(struct cursor *at, const uint8_t *p, co
 {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
-    static const void *const handler[256] = {
-        [0 ... 255] = &&odd, [0x00] = &&pad, [0x01] = &&end,
-        [0x42] = &&events1, [0x52] = &&events2, [0x62] = &&events4, [0x72] = &&events8,
-        [0x43] = &&source1, [0x53] = &&source2, [0x64] = &&ctx1, [0x65] = &&ctx2,
-        [0x48 ... 0x4a] = &&op, [0x71] = &&ts,
-        [0x98] = &&tot, [0x99] = &&issue, [0x9a] = &&xlat, [0x9c] = &&alt,
-        [0xb0] = &&pc, [0xb1] = &&tgt, [0xb2] = &&va, [0xb3] = &&pa, [0xb4] = &&pbt,
-    };
+	static const void *const handler[256] = {
+		[0 ... 255] = &&odd, [0x00] = &&pad,         [0x01] = &&end,     [0x42] = &&events1, [0x52] = &&events2,
+		[0x62] = &&events4,  [0x72] = &&events8,     [0x43] = &&source1, [0x53] = &&source2, [0x64] = &&ctx1,
+		[0x65] = &&ctx2,     [0x48 ... 0x4a] = &&op, [0x71] = &&ts,      [0x98] = &&tot,     [0x99] = &&issue,
+		[0x9a] = &&xlat,     [0x9c] = &&alt,         [0xb0] = &&pc,      [0xb1] = &&tgt,     [0xb2] = &&va,
+		[0xb3] = &&pa,       [0xb4] = &&pbt,
+	};
 #pragma GCC diagnostic pop
-    const struct spe_columns *c = at->c;
-    const uint8_t *start = p;
-    uint64_t row = at->row, payload;
-    uint32_t present = 0, twice = 0;
+	const struct spe_columns *c = at->c;
+	const uint8_t *start = p;
+	uint64_t row = at->row, payload;
+	uint32_t present = 0, twice = 0;
 
 #define NEXT(bytes)                                                                                                    \
-    do {                                                                                                               \
-        p += (bytes);                                                                                                  \
-        if (p > limit)                                                                                                 \
-            return NULL;                                                                                               \
-        goto *handler[*p];                                                                                             \
-    } while (0)
+	do {                                                                                                           \
+		p += (bytes);                                                                                          \
+		if (p > limit)                                                                                         \
+			return NULL;                                                                                   \
+		goto *handler[*p];                                                                                     \
+	} while (0)
 #define SEEN(kind) (twice |= present & 1u << (kind), present |= 1u << (kind))
 #define FIELD(kind, column, bytes)                                                                                     \
-    do {                                                                                                               \
-        c->column[row] = (__typeof__(*c->column))spe_load(p + 1, bytes);                                               \
-        SEEN(kind);                                                                                                    \
-        NEXT(1 + (bytes));                                                                                             \
-    } while (0)
+	do {                                                                                                           \
+		c->column[row] = (__typeof__(*c->column))spe_load(p + 1, bytes);                                       \
+		SEEN(kind);                                                                                            \
+		NEXT(1 + (bytes));                                                                                     \
+	} while (0)
 #define ADDRESS(kind, column, convert)                                                                                 \
-    do {                                                                                                               \
-        payload = spe_load(p + 1, 8);                                                                                  \
-        c->column[row] = convert;                                                                                      \
-        c->column##_top[row] = (uint8_t)(payload >> 56);                                                               \
-        SEEN(kind);                                                                                                    \
-        NEXT(9);                                                                                                       \
-    } while (0)
+	do {                                                                                                           \
+		payload = spe_load(p + 1, 8);                                                                          \
+		c->column[row] = convert;                                                                              \
+		c->column##_top[row] = (uint8_t)(payload >> 56);                                                       \
+		SEEN(kind);                                                                                            \
+		NEXT(9);                                                                                               \
+	} while (0)
 
-    NEXT(0);
+	NEXT(0);
 pad:
-    payload = spe_load(p, 8);
-    NEXT(payload ? __builtin_ctzll(payload) >> 3 : 8);
+	payload = spe_load(p, 8);
+	NEXT(payload ? __builtin_ctzll(payload) >> 3 : 8);
 pc:
-    ADDRESS(SPE_PC, pc, spe_canonical(payload));
+	ADDRESS(SPE_PC, pc, spe_canonical(payload));
 tgt:
-    ADDRESS(SPE_TGT, branch_target, spe_canonical(payload));
+	ADDRESS(SPE_TGT, branch_target, spe_canonical(payload));
 va:
-    ADDRESS(SPE_VA, va, spe_canonical(payload));
+	ADDRESS(SPE_VA, va, spe_canonical(payload));
 pa:
-    ADDRESS(SPE_PA, pa, payload << 8 >> 8);
+	ADDRESS(SPE_PA, pa, payload << 8 >> 8);
 pbt:
-    ADDRESS(SPE_PBT, previous_branch_target, spe_canonical(payload));
+	ADDRESS(SPE_PBT, previous_branch_target, spe_canonical(payload));
 tot:
-    FIELD(SPE_TOT, total_latency, 2);
+	FIELD(SPE_TOT, total_latency, 2);
 issue:
-    FIELD(SPE_ISSUE, issue_latency, 2);
+	FIELD(SPE_ISSUE, issue_latency, 2);
 xlat:
-    FIELD(SPE_XLAT, translation_latency, 2);
+	FIELD(SPE_XLAT, translation_latency, 2);
 alt:
-    FIELD(SPE_ALT, alt_issue_latency, 2);
+	FIELD(SPE_ALT, alt_issue_latency, 2);
 events1:
-    FIELD(SPE_EVENTS, events, 1);
+	FIELD(SPE_EVENTS, events, 1);
 events2:
-    FIELD(SPE_EVENTS, events, 2);
+	FIELD(SPE_EVENTS, events, 2);
 events4:
-    FIELD(SPE_EVENTS, events, 4);
+	FIELD(SPE_EVENTS, events, 4);
 events8:
-    FIELD(SPE_EVENTS, events, 8);
+	FIELD(SPE_EVENTS, events, 8);
 source1:
-    FIELD(SPE_SOURCE, data_source, 1);
+	FIELD(SPE_SOURCE, data_source, 1);
 source2:
-    FIELD(SPE_SOURCE, data_source, 2);
+	FIELD(SPE_SOURCE, data_source, 2);
 ctx1:
-    FIELD(SPE_CTX1, context_el1, 4);
+	FIELD(SPE_CTX1, context_el1, 4);
 ctx2:
-    FIELD(SPE_CTX2, context_el2, 4);
+	FIELD(SPE_CTX2, context_el2, 4);
 op:
-    c->op_class[row] = *p & 3;
-    FIELD(SPE_OP, op, 1);
+	c->op_class[row] = *p & 3;
+	FIELD(SPE_OP, op, 1);
 ts:
-    payload = spe_load(p + 1, 8);
-    c->timestamp[row] = payload;
-    p += 9;
-    SEEN(SPE_TS);
-    return twice || !take_clean(at, start, p, present, SPE_TS, payload) ? NULL : p;
+	payload = spe_load(p + 1, 8);
+	c->timestamp[row] = payload;
+	p += 9;
+	SEEN(SPE_TS);
+	return twice || !take_clean(at, start, p, present, SPE_TS, payload) ? NULL : p;
 end:
-    p++;
-    return twice || !take_clean(at, start, p, present, SPE_END, at->sync.timestamp) ? NULL : p;
+	p++;
+	return twice || !take_clean(at, start, p, present, SPE_END, at->sync.timestamp) ? NULL : p;
 odd:
-    return NULL;
+	return NULL;
 #undef NEXT
 #undef SEEN
 #undef FIELD
@@ -270,59 +271,59 @@ odd:
 SPE_EXPORT uint64_t spe_decode(const uint8_t *buf, uint64_t len, struct spe_decoder *d, const struct spe_columns *c,
                                uint64_t *others)
 {
-    const uint8_t *end = buf + len, *p = buf + d->position;
-    struct cursor at = {.buf = buf, .c = c, .sync = d->sync};
+	const uint8_t *end = buf + len, *p = buf + d->position;
+	struct cursor at = { .buf = buf, .c = c, .sync = d->sync };
 
-    *others = 0;
-    clear_columns(c);
-    while (at.row < c->capacity) {
-        const uint8_t *start = spe_skip_padding(p, end), *next;
-        struct spe_record r;
-        enum spe_piece piece;
+	*others = 0;
+	clear_columns(c);
+	while (at.row < c->capacity) {
+		const uint8_t *start = spe_skip_padding(p, end), *next;
+		struct spe_record r;
+		enum spe_piece piece;
 
-        d->padding_bytes += (uint64_t)(start - p);
-        p = start;
-        if (end - p >= SPE_SLOT + LONGEST_PACKET) {
-            if ((p[21] == 0x52 && take_slot(&at, p, 2)) || (p[21] == 0x62 && take_slot(&at, p, 4))) {
-                p += SPE_SLOT;
-                continue;
-            }
-            next = walk_record(&at, p, end - LONGEST_PACKET);
-            if (next) {
-                p = next;
-                continue;
-            }
-        } else if (p == end) {
-            break;
-        }
+		d->padding_bytes += (uint64_t)(start - p);
+		p = start;
+		if (end - p >= SPE_SLOT + LONGEST_PACKET) {
+			if ((p[21] == 0x52 && take_slot(&at, p, 2)) || (p[21] == 0x62 && take_slot(&at, p, 4))) {
+				p += SPE_SLOT;
+				continue;
+			}
+			next = walk_record(&at, p, end - LONGEST_PACKET);
+			if (next) {
+				p = next;
+				continue;
+			}
+		} else if (p == end) {
+			break;
+		}
 
-        if (c->other_capacity - *others < SPE_MAX_RECORD / 2)
-            break;
-        r.start = (size_t)(p - buf);
-        piece = spe_next_piece(buf, len, &at.sync, &r);
-        write_record(c, at.row, &(struct spe_record){0});
-        p = buf + r.end;
-        if (piece == SPE_PIECE_RECORD) {
-            write_record(c, at.row, &r);
-            if (r.others)
-                *others = write_others(buf, c, *others, at.row, &r);
-            spe_note_record(&at.sync, &r);
-            at.record_bytes += r.end - r.start;
-            at.row++;
-            d->unknown_packets += r.unknown;
-            d->duplicate_packets += r.duplicates;
-        } else if (piece == SPE_PIECE_DAMAGE) {
-            d->damaged_regions++;
-            d->damaged_bytes += r.end - r.start;
-            d->damage[at.sync.reason]++;
-        } else {
-            d->open_records++;
-            d->open_bytes += r.end - r.start;
-        }
-    }
-    d->position = (uint64_t)(p - buf);
-    d->sync = at.sync;
-    d->records += at.row;
-    d->record_bytes += at.record_bytes;
-    return at.row;
+		if (c->other_capacity - *others < SPE_MAX_RECORD / 2)
+			break;
+		r.start = (size_t)(p - buf);
+		piece = spe_next_piece(buf, len, &at.sync, &r);
+		write_record(c, at.row, &(struct spe_record){ 0 });
+		p = buf + r.end;
+		if (piece == SPE_PIECE_RECORD) {
+			write_record(c, at.row, &r);
+			if (r.others)
+				*others = write_others(buf, c, *others, at.row, &r);
+			spe_note_record(&at.sync, &r);
+			at.record_bytes += r.end - r.start;
+			at.row++;
+			d->unknown_packets += r.unknown;
+			d->duplicate_packets += r.duplicates;
+		} else if (piece == SPE_PIECE_DAMAGE) {
+			d->damaged_regions++;
+			d->damaged_bytes += r.end - r.start;
+			d->damage[at.sync.reason]++;
+		} else {
+			d->open_records++;
+			d->open_bytes += r.end - r.start;
+		}
+	}
+	d->position = (uint64_t)(p - buf);
+	d->sync = at.sync;
+	d->records += at.row;
+	d->record_bytes += at.record_bytes;
+	return at.row;
 }

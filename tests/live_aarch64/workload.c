@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The program that the live tests measure: `hot` executes three times as many instructions as `cold`, in loops that differ
- * only in their trip count; so does `warm`, twice as many as `cold`. `loads` and `stores` touch memory, `branches` jumps at
- * random.
+ * The program that the live tests measure: `hot` executes three times as many instructions as `cold`, in loops that
+ * differ only in their trip count; so does `warm`, twice as many as `cold`. `loads` and `stores` touch memory,
+ * `branches` jumps at random.
  *
  *   workload [-r REGIONS] [-n ROUNDS] [-t THREADS] [-f FORKS] [-w WHICH] [-j]
  *
- * WHICH names functions by their first letters ("hc"); all but `warm` take part if it is not given. With -j each runs once to
- * three times in a row, drawn anew each round: no sampling period keeps step with that.
- * REGIONS is a file of struct nsim_region, one for each function in the order below, without their addresses: the program
- * declares them to the simulated Neoverse before it starts to work.
+ * WHICH names functions by their first letters ("hc"); all but `warm` take part if it is not given. With -j each runs
+ * once to three times in a row, drawn anew each round: no sampling period keeps step with that. REGIONS is a file of
+ * struct nsim_region, one for each function in the order below, without their addresses: the program declares them to
+ * the simulated Neoverse before it starts to work.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,8 +24,8 @@
 #include "../../tools/neoverse_sim/neoverse_sim.h"
 
 /* Each function has a section, whose bounds the linker names. */
-#define FUNCTION(name) \
-	extern const char __start_text_##name[], __stop_text_##name[]; \
+#define FUNCTION(name)                                                                                                 \
+	extern const char __start_text_##name[], __stop_text_##name[];                                                 \
 	__attribute__((noinline, section("text_" #name), aligned(64))) void name(void)
 #define REGION(name) { name, #name[0], __start_text_##name, __stop_text_##name }
 
@@ -35,28 +35,42 @@ static const char *which = "hclsb";
 static uint64_t memory[1 << 16];
 
 /* Two instructions a turn, so the share of instructions is the share of turns. */
-#define SPIN(turns) do { \
-	uint64_t left = (turns); \
-	__asm__ volatile("1: subs %0, %0, #1\n\tb.ne 1b" : "+r"(left) : : "cc"); \
-} while (0)
+#define SPIN(turns)                                                                                                    \
+	do {                                                                                                           \
+		uint64_t left = (turns);                                                                               \
+		__asm__ volatile("1: subs %0, %0, #1\n\tb.ne 1b" : "+r"(left) : : "cc");                               \
+	} while (0)
 
-FUNCTION(hot) { SPIN(75000); }
-FUNCTION(cold) { SPIN(25000); }
-FUNCTION(warm) { SPIN(50000); }
+FUNCTION(hot)
+{
+	SPIN(75000);
+}
+FUNCTION(cold)
+{
+	SPIN(25000);
+}
+FUNCTION(warm)
+{
+	SPIN(50000);
+}
 
 /* Eight bytes each, at addresses that a test can foretell: the first 32 KiB of `memory` and the 32 KiB after. */
 FUNCTION(loads)
 {
 	for (int i = 0; i < 2000; i++)
 		__asm__ volatile("ldr x9, [%0, #8]\n\tldr x10, [%0, #16]\n\tldr x11, [%0, #24]\n\tldr x12, [%0, #32]"
-				 : : "r"(&memory[(i & 63) * 8]) : "x9", "x10", "x11", "x12", "memory");
+		                 :
+		                 : "r"(&memory[(i & 63) * 8])
+		                 : "x9", "x10", "x11", "x12", "memory");
 }
 
 FUNCTION(stores)
 {
 	for (int i = 0; i < 2000; i++)
 		__asm__ volatile("str x9, [%0, #8]\n\tstr x10, [%0, #16]\n\tstr x11, [%0, #24]\n\tstr x12, [%0, #32]"
-				 : : "r"(&memory[4096 + (i & 63) * 8]) : "memory");
+		                 :
+		                 : "r"(&memory[4096 + (i & 63) * 8])
+		                 : "memory");
 }
 
 FUNCTION(branches)

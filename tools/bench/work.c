@@ -43,6 +43,6 @@ int main(int argc, char **argv)
 	if (!file)
 		return 1;
 	fprintf(file, "%llu %llu %llu\n", (unsigned long long)start,
-		(unsigned long long)(nanoseconds(CLOCK_MONOTONIC) - start), (unsigned long long)cpu);
+	        (unsigned long long)(nanoseconds(CLOCK_MONOTONIC) - start), (unsigned long long)cpu);
 	return fclose(file) || sum == 42;
 }

@@ -27,7 +27,8 @@ static int64_t live, peak; /* bytes; by several threads at once */
 
 static void count(int64_t bytes)
 {
-	int64_t now = __atomic_add_fetch(&live, bytes, __ATOMIC_RELAXED), most = __atomic_load_n(&peak, __ATOMIC_RELAXED);
+	int64_t now = __atomic_add_fetch(&live, bytes, __ATOMIC_RELAXED),
+		most = __atomic_load_n(&peak, __ATOMIC_RELAXED);
 
 	while (now > most && !__atomic_compare_exchange_n(&peak, &most, now, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;

@@ -47,8 +47,8 @@ static void check_columns(const struct dwarf_index *index)
 	free(c.function_name), free(c.file_name), free(c.function_text), free(c.file_text);
 }
 
-static void read_once(const struct dwarf_section *sections, const struct dwarf_section *shared, int split, const uint64_t *wanted,
-		      uint64_t wanted_count)
+static void read_once(const struct dwarf_section *sections, const struct dwarf_section *shared, int split,
+                      const uint64_t *wanted, uint64_t wanted_count)
 {
 	struct dwarf_index *index = tdprof_dwarf_open(sections, shared, 1, (uint64_t)1 << 47, 0);
 	struct dwarf_skeleton rows[4];

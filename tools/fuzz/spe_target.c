@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /* libFuzzer target: arbitrary bytes as a span of AUX data, decoded in batches of two sizes, dumped, and added up in
- * tables with little room. Checks that all give the same records, that every byte and every record is accounted for, and
- * that each call makes progress. Run by tools/fuzz/spe. */
+ * tables with little room. Checks that all give the same records, that every byte and every record is accounted for,
+ * and that each call makes progress. Run by tools/fuzz/spe. */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "tally.h"
 
-#define LARGE 512
-#define SMALL 3
+#define LARGE  512
+#define SMALL  3
 #define OTHERS (SPE_MAX_RECORD / 2)
 
 /* struct spe_dumper of text.c */
 struct spe_dumper {
-    uint64_t position, piece_end, is_unparsed;
-    struct spe_sync sync;
+	uint64_t position, piece_end, is_unparsed;
+	struct spe_sync sync;
 };
 
 uint64_t spe_dump(const uint8_t *, uint64_t, uint64_t, struct spe_dumper *, char *, uint64_t);
@@ -28,58 +28,59 @@ void spe_validity(const uint32_t *, uint64_t, uint32_t *const[SPE_END]);
 /* Columns in blocks of their own, so that the sanitizer sees a step beyond any of them. */
 static struct spe_columns allocate(uint64_t rows)
 {
-    static const uint8_t widths[] = {8, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1};
-    struct spe_columns c = {.capacity = rows, .other_capacity = OTHERS};
-    void **pointer = (void **)&c.offset;
+	static const uint8_t widths[] = { 8, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1 };
+	struct spe_columns c = { .capacity = rows, .other_capacity = OTHERS };
+	void **pointer = (void **)&c.offset;
 
-    for (size_t i = 0; i < sizeof widths; i++)
-        pointer[i] = malloc(rows * widths[i]);
-    c.other_record = malloc(OTHERS * sizeof *c.other_record);
-    c.other_header = malloc(OTHERS * sizeof *c.other_header);
-    c.other_payload = malloc(OTHERS * sizeof *c.other_payload);
-    return c;
+	for (size_t i = 0; i < sizeof widths; i++)
+		pointer[i] = malloc(rows * widths[i]);
+	c.other_record = malloc(OTHERS * sizeof *c.other_record);
+	c.other_header = malloc(OTHERS * sizeof *c.other_header);
+	c.other_payload = malloc(OTHERS * sizeof *c.other_payload);
+	return c;
 }
 
 static void release(struct spe_columns *c)
 {
-    for (void **pointer = (void **)&c->offset; pointer <= (void **)&c->other_payload; pointer++)
-        free(*pointer);
+	for (void **pointer = (void **)&c->offset; pointer <= (void **)&c->other_payload; pointer++)
+		free(*pointer);
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
-    return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
+	return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
 }
 
 static uint64_t decode_all(const uint8_t *data, uint64_t size, uint64_t rows, struct spe_decoder *d)
 {
-    struct spe_columns c = allocate(rows);
-    uint64_t hash = 0, other_hash = 0, last_end = 0;
+	struct spe_columns c = allocate(rows);
+	uint64_t hash = 0, other_hash = 0, last_end = 0;
 
-    while (d->position < size) {
-        uint64_t before = d->position, others, n = spe_decode(data, size, d, &c, &others);
+	while (d->position < size) {
+		uint64_t before = d->position, others, n = spe_decode(data, size, d, &c, &others);
 
-        assert(n <= rows && others <= OTHERS && d->position <= size);
-        assert(d->position > before);
-        for (uint64_t i = 0; i < n; i++) {
-            assert(c.offset[i] >= last_end && c.offset[i] < d->position);
-            last_end = c.offset[i] + 1;
-            assert(c.present[i] & 1u << SPE_PC);
-            hash = mix(mix(mix(hash, c.offset[i]), c.present[i]), c.pc[i]);
-            hash = mix(mix(mix(hash, c.events[i]), c.va[i]), c.branch_target[i]);
-            hash = mix(mix(mix(hash, c.timestamp[i]), c.total_latency[i]), c.data_source[i]);
-            hash = mix(mix(mix(hash, c.issue_latency[i]), c.translation_latency[i]), c.alt_issue_latency[i]);
-            hash = mix(mix(mix(hash, c.op[i]), c.op_class[i]), c.pc_top[i]);
-            hash = mix(mix(mix(hash, c.pa[i]), c.context_el1[i]), c.context_el2[i]);
-        }
-        for (uint64_t i = 0; i < others; i++) {
-            assert(c.other_record[i] < n);
-            other_hash = mix(mix(other_hash, c.other_header[i]), c.other_payload[i]);
-        }
-    }
-    assert(d->record_bytes + d->padding_bytes + d->damaged_bytes + d->open_bytes == size);
-    release(&c);
-    return mix(hash, other_hash);
+		assert(n <= rows && others <= OTHERS && d->position <= size);
+		assert(d->position > before);
+		for (uint64_t i = 0; i < n; i++) {
+			assert(c.offset[i] >= last_end && c.offset[i] < d->position);
+			last_end = c.offset[i] + 1;
+			assert(c.present[i] & 1u << SPE_PC);
+			hash = mix(mix(mix(hash, c.offset[i]), c.present[i]), c.pc[i]);
+			hash = mix(mix(mix(hash, c.events[i]), c.va[i]), c.branch_target[i]);
+			hash = mix(mix(mix(hash, c.timestamp[i]), c.total_latency[i]), c.data_source[i]);
+			hash = mix(mix(mix(hash, c.issue_latency[i]), c.translation_latency[i]),
+			           c.alt_issue_latency[i]);
+			hash = mix(mix(mix(hash, c.op[i]), c.op_class[i]), c.pc_top[i]);
+			hash = mix(mix(mix(hash, c.pa[i]), c.context_el1[i]), c.context_el2[i]);
+		}
+		for (uint64_t i = 0; i < others; i++) {
+			assert(c.other_record[i] < n);
+			other_hash = mix(mix(other_hash, c.other_header[i]), c.other_payload[i]);
+		}
+	}
+	assert(d->record_bytes + d->padding_bytes + d->damaged_bytes + d->open_bytes == size);
+	release(&c);
+	return mix(hash, other_hash);
 }
 
 #define GROUPS 160 /* little more than a block */
@@ -87,123 +88,123 @@ static uint64_t decode_all(const uint8_t *data, uint64_t size, uint64_t rows, st
 
 static void grow_pages(struct spe_pages *pages)
 {
-    uint64_t count = pages->count;
+	uint64_t count = pages->count;
 
-    pages->capacity = pages->capacity * 2 + SPE_LATENCIES * SPE_BLOCK;
-    while (pages->slots <= 2 * pages->capacity)
-        pages->slots *= 2;
-    free(pages->slot);
-    pages->slot = calloc(pages->slots, sizeof *pages->slot);
-    pages->key = realloc(pages->key, pages->capacity * sizeof *pages->key);
-    pages->hits = realloc(pages->hits, pages->capacity * sizeof *pages->hits);
-    spe_index_pages(pages, count);
-    assert(pages->count == count);
+	pages->capacity = pages->capacity * 2 + SPE_LATENCIES * SPE_BLOCK;
+	while (pages->slots <= 2 * pages->capacity)
+		pages->slots *= 2;
+	free(pages->slot);
+	pages->slot = calloc(pages->slots, sizeof *pages->slot);
+	pages->key = realloc(pages->key, pages->capacity * sizeof *pages->key);
+	pages->hits = realloc(pages->hits, pages->capacity * sizeof *pages->hits);
+	spe_index_pages(pages, count);
+	assert(pages->count == count);
 }
 
 static void place_groups(struct spe_groups *g, struct spe_tally *t)
 {
-    for (uint64_t i = 0; i < g->count; i++)
-        t->row_of[i] = (int32_t)(g->first[i] % (PLACES + 1)) - 1;
+	for (uint64_t i = 0; i < g->count; i++)
+		t->row_of[i] = (int32_t)(g->first[i] % (PLACES + 1)) - 1;
 }
 
 /* Every record is in a row, or of a group without one; every latency of a retired one in one counter. */
 static void tally_all(const uint8_t *data, uint64_t size, const struct spe_rules *rules, uint64_t records)
 {
-    struct spe_columns c = allocate(LARGE);
-    struct spe_decoder d = {0};
-    struct spe_groups g = {.slots = 512, .capacity = GROUPS};
-    struct spe_pages pages = {.slots = 1};
-    struct spe_tally t = {.waiting_capacity = SPE_BLOCK, .others = -1};
-    uint64_t in_rows = 0, latencies = 0, counters = 0, retired = 0, without_row = 0;
+	struct spe_columns c = allocate(LARGE);
+	struct spe_decoder d = { 0 };
+	struct spe_groups g = { .slots = 512, .capacity = GROUPS };
+	struct spe_pages pages = { .slots = 1 };
+	struct spe_tally t = { .waiting_capacity = SPE_BLOCK, .others = -1 };
+	uint64_t in_rows = 0, latencies = 0, counters = 0, retired = 0, without_row = 0;
 
-    g.slot = calloc(g.slots, sizeof *g.slot);
-    g.first = malloc(GROUPS * sizeof *g.first);
-    g.second = malloc(GROUPS * sizeof *g.second);
-    g.hits = malloc(GROUPS * sizeof *g.hits);
-    t.row_of = malloc(GROUPS * sizeof *t.row_of);
-    t.rows = calloc(PLACES, sizeof *t.rows);
-    t.waiting = malloc(SPE_BLOCK * sizeof *t.waiting);
-    for (int i = 0; i < GROUPS; i++)
-        t.row_of[i] = SPE_UNPLACED;
-    grow_pages(&pages);
-    while (d.position < size) {
-        uint64_t others, n = spe_decode(data, size, &d, &c, &others), done = 0;
+	g.slot = calloc(g.slots, sizeof *g.slot);
+	g.first = malloc(GROUPS * sizeof *g.first);
+	g.second = malloc(GROUPS * sizeof *g.second);
+	g.hits = malloc(GROUPS * sizeof *g.hits);
+	t.row_of = malloc(GROUPS * sizeof *t.row_of);
+	t.rows = calloc(PLACES, sizeof *t.rows);
+	t.waiting = malloc(SPE_BLOCK * sizeof *t.waiting);
+	for (int i = 0; i < GROUPS; i++)
+		t.row_of[i] = SPE_UNPLACED;
+	grow_pages(&pages);
+	while (d.position < size) {
+		uint64_t others, n = spe_decode(data, size, &d, &c, &others), done = 0;
 
-        while ((done = spe_tally(&c, done, n, NULL, rules, &g, &pages, &t)) < n) {
-            if (t.others < 0 && GROUPS - g.count <= SPE_BLOCK) {
-                uint64_t rest = UINT64_MAX - 1;
-                uint32_t group;
+		while ((done = spe_tally(&c, done, n, NULL, rules, &g, &pages, &t)) < n) {
+			if (t.others < 0 && GROUPS - g.count <= SPE_BLOCK) {
+				uint64_t rest = UINT64_MAX - 1;
+				uint32_t group;
 
-                assert(spe_group(&rest, &rest, 1, &g, &group) == 1);
-                t.others = group;
-            }
-            grow_pages(&pages);
-            place_groups(&g, &t);
-            while (!spe_fold(&pages, &t))
-                grow_pages(&pages);
-            assert(!t.waiting_count);
-        }
-        /* What a group without a row has is told only by looking the records up again. */
-        for (uint64_t i = 0; rules->key == SPE_KEY_CODE && t.others < 0 && i < n; i++)
-            without_row += c.pc[i] % (PLACES + 1) == 0;
-    }
-    place_groups(&g, &t);
-    while (!spe_fold(&pages, &t))
-        grow_pages(&pages);
-    for (int row = 0; row < PLACES; row++) {
-        in_rows += t.rows[row].lanes[LANE_OPERATIONS];
-        retired += t.rows[row].lanes[LANE_RETIRED];
-        for (int kind = 0; kind < SPE_LATENCIES; kind++) {
-            latencies += t.rows[row].lanes[LANE_TOTAL_COUNT + kind];
-            for (int cycles = 0; cycles < SPE_LOW; cycles++)
-                counters += t.rows[row].low[kind][cycles];
-        }
-    }
-    for (uint64_t page = 0; page < pages.count; page++)
-        for (int i = 0; i < SPE_PAGE; i++)
-            counters += pages.hits[page][i];
-    assert(retired <= in_rows && in_rows <= records && counters == latencies);
-    assert(rules->key != SPE_KEY_CODE || t.others >= 0 || in_rows + without_row == records);
-    free(g.slot);
-    free(g.first);
-    free(g.second);
-    free(g.hits);
-    free(t.row_of);
-    free(t.rows);
-    free(t.waiting);
-    free(pages.slot);
-    free(pages.key);
-    free(pages.hits);
-    release(&c);
+				assert(spe_group(&rest, &rest, 1, &g, &group) == 1);
+				t.others = group;
+			}
+			grow_pages(&pages);
+			place_groups(&g, &t);
+			while (!spe_fold(&pages, &t))
+				grow_pages(&pages);
+			assert(!t.waiting_count);
+		}
+		/* What a group without a row has is told only by looking the records up again. */
+		for (uint64_t i = 0; rules->key == SPE_KEY_CODE && t.others < 0 && i < n; i++)
+			without_row += c.pc[i] % (PLACES + 1) == 0;
+	}
+	place_groups(&g, &t);
+	while (!spe_fold(&pages, &t))
+		grow_pages(&pages);
+	for (int row = 0; row < PLACES; row++) {
+		in_rows += t.rows[row].lanes[LANE_OPERATIONS];
+		retired += t.rows[row].lanes[LANE_RETIRED];
+		for (int kind = 0; kind < SPE_LATENCIES; kind++) {
+			latencies += t.rows[row].lanes[LANE_TOTAL_COUNT + kind];
+			for (int cycles = 0; cycles < SPE_LOW; cycles++)
+				counters += t.rows[row].low[kind][cycles];
+		}
+	}
+	for (uint64_t page = 0; page < pages.count; page++)
+		for (int i = 0; i < SPE_PAGE; i++)
+			counters += pages.hits[page][i];
+	assert(retired <= in_rows && in_rows <= records && counters == latencies);
+	assert(rules->key != SPE_KEY_CODE || t.others >= 0 || in_rows + without_row == records);
+	free(g.slot);
+	free(g.first);
+	free(g.second);
+	free(g.hits);
+	free(t.row_of);
+	free(t.rows);
+	free(t.waiting);
+	free(pages.slot);
+	free(pages.key);
+	free(pages.hits);
+	release(&c);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
-    uint8_t *data = malloc(size ? size : 1);
-    char *text = malloc(4096);
-    struct spe_decoder large = {0}, small = {0};
-    struct spe_dumper dumper = {0};
+	uint8_t *data = malloc(size ? size : 1);
+	char *text = malloc(4096);
+	struct spe_decoder large = { 0 }, small = { 0 };
+	struct spe_dumper dumper = { 0 };
 
-    memcpy(data, input, size);
-    assert(decode_all(data, size, LARGE, &large) == decode_all(data, size, SMALL, &small));
-    assert(!memcmp(&large, &small, sizeof large));
-    while (dumper.position < size) {
-        uint64_t before = dumper.position, bytes = spe_dump(data, size, 0, &dumper, text, 4096);
+	memcpy(data, input, size);
+	assert(decode_all(data, size, LARGE, &large) == decode_all(data, size, SMALL, &small));
+	assert(!memcmp(&large, &small, sizeof large));
+	while (dumper.position < size) {
+		uint64_t before = dumper.position, bytes = spe_dump(data, size, 0, &dumper, text, 4096);
 
-        assert(bytes <= 4096 && dumper.position > before && dumper.position <= size);
-    }
-    for (uint32_t key = SPE_KEY_CODE; key <= SPE_KEY_SOURCE; key++) {
-        static struct spe_rules rules = {.shift = 6, .first_source = 11, .known_sources = 256};
+		assert(bytes <= 4096 && dumper.position > before && dumper.position <= size);
+	}
+	for (uint32_t key = SPE_KEY_CODE; key <= SPE_KEY_SOURCE; key++) {
+		static struct spe_rules rules = { .shift = 6, .first_source = 11, .known_sources = 256 };
 
-        rules.key = key;
-        for (uint32_t i = 0; i < 1024; i++) {
-            rules.lanes[i] = i << 2 | i << 17;
-            rules.source_of_events[i] = i % SPE_SOURCES;
-            rules.level[i % SPE_SOURCES] = (uint8_t)(i % 8 | (i & 64) << 1);
-        }
-        tally_all(data, size, &rules, large.records);
-    }
-    free(text);
-    free(data);
-    return 0;
+		rules.key = key;
+		for (uint32_t i = 0; i < 1024; i++) {
+			rules.lanes[i] = i << 2 | i << 17;
+			rules.source_of_events[i] = i % SPE_SOURCES;
+			rules.level[i % SPE_SOURCES] = (uint8_t)(i % 8 | (i & 64) << 1);
+		}
+		tally_all(data, size, &rules, large.records);
+	}
+	free(text);
+	free(data);
+	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* libFuzzer target: arbitrary bytes as .eh_frame, .debug_frame and .gopclntab of both machines; the table that comes out
- * must hold to its format, and a walk over arbitrary bytes of stack must end. Run by tools/fuzz/unwind. */
+/* libFuzzer target: arbitrary bytes as .eh_frame, .debug_frame and .gopclntab of both machines; the table that comes
+ * out must hold to its format, and a walk over arbitrary bytes of stack must end. Run by tools/fuzz/unwind. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct unwind_segment segments[] = { { TEXT, 0x1000, 0x2000, 0 }, { 0x500010, 0x4010, 0x800, 0 } };
 	struct unwind_stretch stretch = { TEXT + 0x100, TEXT + 0x200, { .cfa = UNWIND_STOP } };
-	struct unwind_input input = { .text_address = TEXT, .segments = segments, .segment_count = 2, .stretches = &stretch,
-				      .stretch_count = 1, .read_code = read_code };
+	struct unwind_input input = { .text_address = TEXT,
+		                      .segments = segments,
+		                      .segment_count = 2,
+		                      .stretches = &stretch,
+		                      .stretch_count = 1,
+		                      .read_code = read_code };
 
 	if (size < 2)
 		return 0;
@@ -61,7 +65,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	code_bytes = copy;
 	code_size = size;
 	input.symbols = (struct unwind_section){ copy, size, 0 };
-	struct unwind_section *section = which == 0 ? &input.eh_frame : which == 1 ? &input.debug_frame : &input.gopclntab;
+	struct unwind_section *section = which == 0   ? &input.eh_frame
+	                                 : which == 1 ? &input.debug_frame
+	                                              : &input.gopclntab;
 
 	*section = (struct unwind_section){ copy, size, 0x480000 };
 	struct unwind_table *table = tdprof_unwind_build(&input);

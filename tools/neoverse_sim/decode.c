@@ -5,12 +5,12 @@
 
 #include "sim.h"
 
-#define SIMD_FP		0x04 /* subclass bit: SIMD&FP register */
-#define EXTENDED	0x02 /* subclass bit: atomic, exclusive or acquire/release follow */
-#define ATOMIC		0x04
-#define EXCLUSIVE	0x08
+#define SIMD_FP         0x04 /* subclass bit: SIMD&FP register */
+#define EXTENDED        0x02 /* subclass bit: atomic, exclusive or acquire/release follow */
+#define ATOMIC          0x04
+#define EXCLUSIVE       0x08
 #define ACQUIRE_RELEASE 0x10
-#define STORE		0x01
+#define STORE           0x01
 
 static u64 base_register(u32 insn, const struct pt_regs *regs)
 {
@@ -135,7 +135,7 @@ static void decode_load_store(struct sim_operation *op, u32 insn, const struct p
 		decode_pair(op, insn, regs);
 	} else if ((insn & 0x3f200c00) == 0x19000000) { /* LDAPUR, STLUR */
 		set_access(op, insn & (BIT(23) | BIT(22)), EXTENDED | ACQUIRE_RELEASE,
-			   base_register(insn, regs) + field(insn, 12, 9), 1 << (insn >> 30));
+		           base_register(insn, regs) + field(insn, 12, 9), 1 << (insn >> 30));
 	} else if ((insn & 0x3a000000) == 0x38000000) {
 		decode_single(op, insn, regs);
 	}

@@ -7,7 +7,7 @@
 #include <linux/types.h>
 
 #define NSIM_MAX_REGIONS 16
-#define NSIM_MAX_RATES	 120
+#define NSIM_MAX_RATES   120
 
 /* Places a load can be served from, in the order of Arm's common data-source encoding. */
 enum nsim_source {
@@ -23,22 +23,22 @@ enum nsim_source {
 };
 
 struct nsim_rate {
-	__u32 event;	   /* PMU event number */
+	__u32 event;       /* PMU event number */
 	__u32 per_million; /* how far it advances in a million cycles; more than a million is allowed */
 };
 
 /* Behaviour of the code between two addresses of the calling program's executable (and of its forks). */
 struct nsim_region {
-	__u64 start, end;		   /* run-time addresses, end excluded */
+	__u64 start, end;                  /* run-time addresses, end excluded */
 	__u32 source_weight[NSIM_SOURCES]; /* relative frequencies; all zero means L1 */
 	__u32 source_cycles[NSIM_SOURCES]; /* total latency of an access served from there */
-	__u32 issue_cycles;		   /* issue latency of every operation */
-	__u32 other_cycles;		   /* total latency of what is no load or store */
-	__u32 translation_cycles;	   /* of an access whose translation was at hand */
-	__u32 walk_cycles;		   /* of one that walked the tables */
-	__u32 walk_per_million;		   /* accesses that walk */
-	__u32 mispredict_per_million;	   /* branches mispredicted */
-	__u32 unretired_per_million;	   /* operations speculated and thrown away */
+	__u32 issue_cycles;                /* issue latency of every operation */
+	__u32 other_cycles;                /* total latency of what is no load or store */
+	__u32 translation_cycles;          /* of an access whose translation was at hand */
+	__u32 walk_cycles;                 /* of one that walked the tables */
+	__u32 walk_per_million;            /* accesses that walk */
+	__u32 mispredict_per_million;      /* branches mispredicted */
+	__u32 unretired_per_million;       /* operations speculated and thrown away */
 	__u32 nr_rates;
 	struct nsim_rate rates[NSIM_MAX_RATES];
 };
@@ -53,7 +53,7 @@ struct nsim_truth {
 
 enum nsim_fault_kind {
 	NSIM_TRUNCATE = 1, /* no room left: TRUNCATED, the event is parked */
-	NSIM_LOSE = 2,	   /* the hardware lost data: half a record, TRUNCATED | PARTIAL, the event is parked */
+	NSIM_LOSE = 2,     /* the hardware lost data: half a record, TRUNCATED | PARTIAL, the event is parked */
 	NSIM_GARBAGE = 3,  /* `amount` random bytes instead of a record */
 	NSIM_COLLIDE = 4,  /* the next `amount` samples find the one before still in flight */
 };
@@ -65,9 +65,9 @@ struct nsim_fault {
 	__u32 amount;
 };
 
-#define NSIM_SET_REGION	   _IOW('N', 1, struct nsim_region)
+#define NSIM_SET_REGION    _IOW('N', 1, struct nsim_region)
 #define NSIM_CLEAR_REGIONS _IO('N', 2)
-#define NSIM_GET_TRUTH	   _IOWR('N', 3, struct nsim_truth)
-#define NSIM_INJECT	   _IOW('N', 4, struct nsim_fault)
+#define NSIM_GET_TRUTH     _IOWR('N', 3, struct nsim_truth)
+#define NSIM_INJECT        _IOW('N', 4, struct nsim_fault)
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The core PMU of a Neoverse: its event numbers, six counters and the cycle counter, overflow with skid. While an event
- * counts, a timer with random distances looks where the program is and advances every counter by the time passed, at the
- * rates that the program declared for that code. One cycle is one nanosecond.
+ * counts, a timer with random distances looks where the program is and advances every counter by the time passed, at
+ * the rates that the program declared for that code. One cycle is one nanosecond.
  */
 #include <linux/hrtimer.h>
 #include <linux/kprobes.h>
@@ -26,18 +26,18 @@ static unsigned int skid_ns;
 module_param(skid_ns, uint, 0644);
 MODULE_PARM_DESC(skid_ns, "time from an overflow to its interrupt");
 
-#define CPU_CYCLES	 0x11
-#define INST_RETIRED	 0x08
-#define SAMPLE_POP	 0x4000
+#define CPU_CYCLES       0x11
+#define INST_RETIRED     0x08
+#define SAMPLE_POP       0x4000
 #define SAMPLE_COLLISION 0x4003
-#define CYCLE_INDEX	 31
-#define MAX_COUNTERS	 31
-#define MILLION		 1000000ULL
-#define SHORTEST_NS	 2000
+#define CYCLE_INDEX      31
+#define MAX_COUNTERS     31
+#define MILLION          1000000ULL
+#define SHORTEST_NS      2000
 
 /* What hw_perf_event has no place for. */
 struct counter {
-	u64 millionths;	 /* of an event, not yet counted */
+	u64 millionths;  /* of an event, not yet counted */
 	u64 sample_base; /* SAMPLE_*: the CPU's count when last looked at */
 	u64 skid_due_ns; /* an overflow waits for its interrupt; 0: none */
 };
@@ -184,8 +184,9 @@ static void deliver_overflows(struct pmu_cpu *cpu, struct pt_regs *regs, u64 now
 }
 
 /*
- * The next look: at random, whatever the counters say. A look at the moment of an overflow would find busy code too often:
- * the time since the last look would go to it whole, and code that follows it with fewer events would lose its samples.
+ * The next look: at random, whatever the counters say. A look at the moment of an overflow would find busy code too
+ * often: the time since the last look would go to it whole, and code that follows it with fewer events would lose its
+ * samples.
  */
 static u64 next_look_ns(const struct pmu_cpu *cpu, u64 now)
 {
@@ -381,7 +382,7 @@ static int core_add(struct perf_event *event, int flags)
 	if (!cpu->used) {
 		cpu->accounted_ns = ktime_get_ns();
 		hrtimer_start(&cpu->timer, ns_to_ktime(SHORTEST_NS + sim_random_below(tick_ns)),
-			      HRTIMER_MODE_REL_PINNED_HARD);
+		              HRTIMER_MODE_REL_PINNED_HARD);
 	}
 	event->hw.idx = index;
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
@@ -442,97 +443,97 @@ static ssize_t event_code_show(struct device *device, struct device_attribute *a
 
 /* Linux's names; a core shows those that it implements. */
 static struct attribute *event_attributes[] = { EVENT(sw_incr, 0x00),
-						EVENT(l1i_cache_refill, 0x01),
-						EVENT(l1i_tlb_refill, 0x02),
-						EVENT(l1d_cache_refill, 0x03),
-						EVENT(l1d_cache, 0x04),
-						EVENT(l1d_tlb_refill, 0x05),
-						EVENT(ld_retired, 0x06),
-						EVENT(st_retired, 0x07),
-						EVENT(inst_retired, 0x08),
-						EVENT(exc_taken, 0x09),
-						EVENT(exc_return, 0x0a),
-						EVENT(cid_write_retired, 0x0b),
-						EVENT(pc_write_retired, 0x0c),
-						EVENT(br_immed_retired, 0x0d),
-						EVENT(br_return_retired, 0x0e),
-						EVENT(unaligned_ldst_retired, 0x0f),
-						EVENT(br_mis_pred, 0x10),
-						EVENT(cpu_cycles, 0x11),
-						EVENT(br_pred, 0x12),
-						EVENT(mem_access, 0x13),
-						EVENT(l1i_cache, 0x14),
-						EVENT(l1d_cache_wb, 0x15),
-						EVENT(l2d_cache, 0x16),
-						EVENT(l2d_cache_refill, 0x17),
-						EVENT(l2d_cache_wb, 0x18),
-						EVENT(bus_access, 0x19),
-						EVENT(memory_error, 0x1a),
-						EVENT(inst_spec, 0x1b),
-						EVENT(ttbr_write_retired, 0x1c),
-						EVENT(bus_cycles, 0x1d),
-						EVENT(l1d_cache_allocate, 0x1f),
-						EVENT(l2d_cache_allocate, 0x20),
-						EVENT(br_retired, 0x21),
-						EVENT(br_mis_pred_retired, 0x22),
-						EVENT(stall_frontend, 0x23),
-						EVENT(stall_backend, 0x24),
-						EVENT(l1d_tlb, 0x25),
-						EVENT(l1i_tlb, 0x26),
-						EVENT(l2i_cache, 0x27),
-						EVENT(l2i_cache_refill, 0x28),
-						EVENT(l3d_cache_allocate, 0x29),
-						EVENT(l3d_cache_refill, 0x2a),
-						EVENT(l3d_cache, 0x2b),
-						EVENT(l3d_cache_wb, 0x2c),
-						EVENT(l2d_tlb_refill, 0x2d),
-						EVENT(l2i_tlb_refill, 0x2e),
-						EVENT(l2d_tlb, 0x2f),
-						EVENT(l2i_tlb, 0x30),
-						EVENT(remote_access, 0x31),
-						EVENT(ll_cache, 0x32),
-						EVENT(ll_cache_miss, 0x33),
-						EVENT(dtlb_walk, 0x34),
-						EVENT(itlb_walk, 0x35),
-						EVENT(ll_cache_rd, 0x36),
-						EVENT(ll_cache_miss_rd, 0x37),
-						EVENT(remote_access_rd, 0x38),
-						EVENT(l1d_cache_lmiss_rd, 0x39),
-						EVENT(op_retired, 0x3a),
-						EVENT(op_spec, 0x3b),
-						EVENT(stall, 0x3c),
-						EVENT(stall_slot_backend, 0x3d),
-						EVENT(stall_slot_frontend, 0x3e),
-						EVENT(stall_slot, 0x3f),
-						EVENT(sample_pop, 0x4000),
-						EVENT(sample_feed, 0x4001),
-						EVENT(sample_filtrate, 0x4002),
-						EVENT(sample_collision, 0x4003),
-						EVENT(cnt_cycles, 0x4004),
-						EVENT(stall_backend_mem, 0x4005),
-						EVENT(l1i_cache_lmiss, 0x4006),
-						EVENT(l2d_cache_lmiss_rd, 0x4009),
-						EVENT(l2i_cache_lmiss, 0x400a),
-						EVENT(l3d_cache_lmiss_rd, 0x400b),
-						EVENT(trb_wrap, 0x400c),
-						EVENT(pmu_ovfs, 0x400d),
-						EVENT(trb_trig, 0x400e),
-						EVENT(pmu_hovfs, 0x400f),
-						EVENT(trcextout0, 0x4010),
-						EVENT(trcextout1, 0x4011),
-						EVENT(trcextout2, 0x4012),
-						EVENT(trcextout3, 0x4013),
-						EVENT(cti_trigout4, 0x4018),
-						EVENT(cti_trigout5, 0x4019),
-						EVENT(cti_trigout6, 0x401a),
-						EVENT(cti_trigout7, 0x401b),
-						EVENT(ldst_align_lat, 0x4020),
-						EVENT(ld_align_lat, 0x4021),
-						EVENT(st_align_lat, 0x4022),
-						EVENT(mem_access_checked, 0x4024),
-						EVENT(mem_access_checked_rd, 0x4025),
-						EVENT(mem_access_checked_wr, 0x4026),
-						NULL };
+	                                        EVENT(l1i_cache_refill, 0x01),
+	                                        EVENT(l1i_tlb_refill, 0x02),
+	                                        EVENT(l1d_cache_refill, 0x03),
+	                                        EVENT(l1d_cache, 0x04),
+	                                        EVENT(l1d_tlb_refill, 0x05),
+	                                        EVENT(ld_retired, 0x06),
+	                                        EVENT(st_retired, 0x07),
+	                                        EVENT(inst_retired, 0x08),
+	                                        EVENT(exc_taken, 0x09),
+	                                        EVENT(exc_return, 0x0a),
+	                                        EVENT(cid_write_retired, 0x0b),
+	                                        EVENT(pc_write_retired, 0x0c),
+	                                        EVENT(br_immed_retired, 0x0d),
+	                                        EVENT(br_return_retired, 0x0e),
+	                                        EVENT(unaligned_ldst_retired, 0x0f),
+	                                        EVENT(br_mis_pred, 0x10),
+	                                        EVENT(cpu_cycles, 0x11),
+	                                        EVENT(br_pred, 0x12),
+	                                        EVENT(mem_access, 0x13),
+	                                        EVENT(l1i_cache, 0x14),
+	                                        EVENT(l1d_cache_wb, 0x15),
+	                                        EVENT(l2d_cache, 0x16),
+	                                        EVENT(l2d_cache_refill, 0x17),
+	                                        EVENT(l2d_cache_wb, 0x18),
+	                                        EVENT(bus_access, 0x19),
+	                                        EVENT(memory_error, 0x1a),
+	                                        EVENT(inst_spec, 0x1b),
+	                                        EVENT(ttbr_write_retired, 0x1c),
+	                                        EVENT(bus_cycles, 0x1d),
+	                                        EVENT(l1d_cache_allocate, 0x1f),
+	                                        EVENT(l2d_cache_allocate, 0x20),
+	                                        EVENT(br_retired, 0x21),
+	                                        EVENT(br_mis_pred_retired, 0x22),
+	                                        EVENT(stall_frontend, 0x23),
+	                                        EVENT(stall_backend, 0x24),
+	                                        EVENT(l1d_tlb, 0x25),
+	                                        EVENT(l1i_tlb, 0x26),
+	                                        EVENT(l2i_cache, 0x27),
+	                                        EVENT(l2i_cache_refill, 0x28),
+	                                        EVENT(l3d_cache_allocate, 0x29),
+	                                        EVENT(l3d_cache_refill, 0x2a),
+	                                        EVENT(l3d_cache, 0x2b),
+	                                        EVENT(l3d_cache_wb, 0x2c),
+	                                        EVENT(l2d_tlb_refill, 0x2d),
+	                                        EVENT(l2i_tlb_refill, 0x2e),
+	                                        EVENT(l2d_tlb, 0x2f),
+	                                        EVENT(l2i_tlb, 0x30),
+	                                        EVENT(remote_access, 0x31),
+	                                        EVENT(ll_cache, 0x32),
+	                                        EVENT(ll_cache_miss, 0x33),
+	                                        EVENT(dtlb_walk, 0x34),
+	                                        EVENT(itlb_walk, 0x35),
+	                                        EVENT(ll_cache_rd, 0x36),
+	                                        EVENT(ll_cache_miss_rd, 0x37),
+	                                        EVENT(remote_access_rd, 0x38),
+	                                        EVENT(l1d_cache_lmiss_rd, 0x39),
+	                                        EVENT(op_retired, 0x3a),
+	                                        EVENT(op_spec, 0x3b),
+	                                        EVENT(stall, 0x3c),
+	                                        EVENT(stall_slot_backend, 0x3d),
+	                                        EVENT(stall_slot_frontend, 0x3e),
+	                                        EVENT(stall_slot, 0x3f),
+	                                        EVENT(sample_pop, 0x4000),
+	                                        EVENT(sample_feed, 0x4001),
+	                                        EVENT(sample_filtrate, 0x4002),
+	                                        EVENT(sample_collision, 0x4003),
+	                                        EVENT(cnt_cycles, 0x4004),
+	                                        EVENT(stall_backend_mem, 0x4005),
+	                                        EVENT(l1i_cache_lmiss, 0x4006),
+	                                        EVENT(l2d_cache_lmiss_rd, 0x4009),
+	                                        EVENT(l2i_cache_lmiss, 0x400a),
+	                                        EVENT(l3d_cache_lmiss_rd, 0x400b),
+	                                        EVENT(trb_wrap, 0x400c),
+	                                        EVENT(pmu_ovfs, 0x400d),
+	                                        EVENT(trb_trig, 0x400e),
+	                                        EVENT(pmu_hovfs, 0x400f),
+	                                        EVENT(trcextout0, 0x4010),
+	                                        EVENT(trcextout1, 0x4011),
+	                                        EVENT(trcextout2, 0x4012),
+	                                        EVENT(trcextout3, 0x4013),
+	                                        EVENT(cti_trigout4, 0x4018),
+	                                        EVENT(cti_trigout5, 0x4019),
+	                                        EVENT(cti_trigout6, 0x401a),
+	                                        EVENT(cti_trigout7, 0x401b),
+	                                        EVENT(ldst_align_lat, 0x4020),
+	                                        EVENT(ld_align_lat, 0x4021),
+	                                        EVENT(st_align_lat, 0x4022),
+	                                        EVENT(mem_access_checked, 0x4024),
+	                                        EVENT(mem_access_checked_rd, 0x4025),
+	                                        EVENT(mem_access_checked_wr, 0x4026),
+	                                        NULL };
 
 static umode_t event_visible(struct kobject *kobject, struct attribute *attribute, int unused)
 {
@@ -542,10 +543,10 @@ static umode_t event_visible(struct kobject *kobject, struct attribute *attribut
 	return (this_core->pmceid[code >> 14 & 1] >> (code & 63)) & 1 ? attribute->mode : 0;
 }
 static const struct attribute_group event_group = { .name = "events",
-						    .attrs = event_attributes,
-						    .is_visible = event_visible };
+	                                            .attrs = event_attributes,
+	                                            .is_visible = event_visible };
 static const struct attribute_group *core_groups[] = { &format_group, &event_group, &capability_group, &device_group,
-						       NULL };
+	                                               NULL };
 
 static struct pmu core_pmu = {
 	.module = THIS_MODULE,

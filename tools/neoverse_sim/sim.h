@@ -33,7 +33,7 @@ enum sim_class { SIM_OTHER, SIM_LOAD_STORE, SIM_BRANCH };
 
 struct sim_operation {
 	enum sim_class class;
-	u8 subclass;	  /* payload of the operation packet */
+	u8 subclass;      /* payload of the operation packet */
 	bool load, store; /* for the filters; an atomic that returns a value is both */
 	bool conditional, not_taken;
 	u64 address; /* data address or branch target */

@@ -27,11 +27,11 @@
 #define TS_ENABLE     BIT_ULL(0)
 #define PA_ENABLE     BIT_ULL(1)
 #define PCT_ENABLE    BIT_ULL(2)
-#define JITTER	      BIT_ULL(16)
+#define JITTER        BIT_ULL(16)
 #define BRANCH_FILTER BIT_ULL(32)
 #define LOAD_FILTER   BIT_ULL(33)
 #define STORE_FILTER  BIT_ULL(34)
-#define DISCARD	      BIT_ULL(35)
+#define DISCARD       BIT_ULL(35)
 
 /* Events packet */
 #define EV_RETIRED    BIT_ULL(1)
@@ -62,8 +62,8 @@ struct spe_cpu {
 	struct hrtimer timer;
 	struct perf_event *event;
 	struct perf_output_handle handle;
-	u64 pointer, limit;	  /* offsets in the buffer; limit 0: writing is off */
-	u64 in_flight_until;	  /* operations, on the population counter */
+	u64 pointer, limit;       /* offsets in the buffer; limit 0: writing is off */
+	u64 in_flight_until;      /* operations, on the population counter */
 	bool collided, lost_data; /* PMBSR.COLL, PMBSR.DL */
 	struct nsim_fault fault;
 };
@@ -249,8 +249,8 @@ static void draw_memory(struct sample *sample, const struct nsim_region *region)
 static void take_sample(struct sample *sample, const struct pt_regs *regs, const struct nsim_region *region)
 {
 	static const struct nsim_region nothing_declared = { .source_cycles = { 4 },
-							     .issue_cycles = 1,
-							     .other_cycles = 2 };
+		                                             .issue_cycles = 1,
+		                                             .other_cycles = 2 };
 	u32 instruction = 0;
 
 	memset(sample, 0, sizeof(*sample));
@@ -281,7 +281,7 @@ static bool passes_filters(const struct perf_event_attr *attr, const struct samp
 	const struct sim_operation *op = &sample->operation;
 	u64 types = attr->config & (BRANCH_FILTER | LOAD_FILTER | STORE_FILTER);
 	u64 is = (op->class == SIM_BRANCH ? BRANCH_FILTER : 0) | (op->load ? LOAD_FILTER : 0) |
-		 (op->store ? STORE_FILTER : 0);
+	         (op->store ? STORE_FILTER : 0);
 
 	if (types && !(types & is))
 		return false;
@@ -432,8 +432,9 @@ static void sample_here(struct spe_cpu *spe, const struct pt_regs *regs)
 }
 
 /*
- * The timer can only fire where the generic timer ticks, every 16 ns in the guest. With counted instructions that is every
- * 16 instructions, and a loop of two would always be met at the same one. Take a random number of instructions, modulo 16.
+ * The timer can only fire where the generic timer ticks, every 16 ns in the guest. With counted instructions that is
+ * every 16 instructions, and a loop of two would always be met at the same one. Take a random number of instructions,
+ * modulo 16.
  */
 static void lose_step(void)
 {
@@ -613,12 +614,12 @@ PMU_FORMAT_ATTR(event_filter, "config1:0-63");
 PMU_FORMAT_ATTR(min_latency, "config2:0-11");
 PMU_FORMAT_ATTR(inv_event_filter, "config3:0-63");
 
-static struct attribute *format_attributes[] = { &format_attr_ts_enable.attr,	     &format_attr_pa_enable.attr,
-						 &format_attr_pct_enable.attr,	     &format_attr_jitter.attr,
-						 &format_attr_branch_filter.attr,    &format_attr_load_filter.attr,
-						 &format_attr_store_filter.attr,     &format_attr_discard.attr,
-						 &format_attr_event_filter.attr,     &format_attr_min_latency.attr,
-						 &format_attr_inv_event_filter.attr, NULL };
+static struct attribute *format_attributes[] = { &format_attr_ts_enable.attr,        &format_attr_pa_enable.attr,
+	                                         &format_attr_pct_enable.attr,       &format_attr_jitter.attr,
+	                                         &format_attr_branch_filter.attr,    &format_attr_load_filter.attr,
+	                                         &format_attr_store_filter.attr,     &format_attr_discard.attr,
+	                                         &format_attr_event_filter.attr,     &format_attr_min_latency.attr,
+	                                         &format_attr_inv_event_filter.attr, NULL };
 
 #define CAPABILITY(name, format, value)                                                                                \
 	static ssize_t name##_show(struct device *device, struct device_attribute *attribute, char *text)              \
@@ -638,9 +639,9 @@ static ssize_t caps_event_filter_show(struct device *device, struct device_attri
 }
 static struct device_attribute dev_attr_caps_event_filter = __ATTR(event_filter, 0444, caps_event_filter_show, NULL);
 
-static struct attribute *capability_attributes[] = { &dev_attr_arch_inst.attr,	       &dev_attr_ernd.attr,
-						     &dev_attr_count_size.attr,	       &dev_attr_min_interval.attr,
-						     &dev_attr_caps_event_filter.attr, NULL };
+static struct attribute *capability_attributes[] = { &dev_attr_arch_inst.attr,         &dev_attr_ernd.attr,
+	                                             &dev_attr_count_size.attr,        &dev_attr_min_interval.attr,
+	                                             &dev_attr_caps_event_filter.attr, NULL };
 
 static ssize_t cpumask_show(struct device *device, struct device_attribute *attribute, char *text)
 {
@@ -684,7 +685,7 @@ int sim_spe_register(void)
 	error = perf_pmu_register(&spe_pmu, "arm_spe_0", -1);
 	if (!error)
 		pr_info("probed SPEv1.2 for CPUs %*pbl [max_record_sz %u, align %u, features 0xcf, simulated]\n",
-			cpumask_pr_args(cpu_online_mask), RECORD_BYTES, RECORD_BYTES);
+		        cpumask_pr_args(cpu_online_mask), RECORD_BYTES, RECORD_BYTES);
 	return error;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* circle SECONDS: works in code without unwind information whose frame pointer leads to a frame that is its own caller. */
+/* circle SECONDS: works in code without unwind information whose frame pointer leads to a frame that is its own caller.
+ */
 #include "work.h"
 
 #include <stdint.h>
@@ -10,14 +11,14 @@ __attribute__((visibility("hidden"))) uintptr_t circular_frame[2]; /* the caller
 
 #if defined(__x86_64__)
 __asm__(".text\n.type circle, @function\ncircle:\n"
-	"push %rbp\nlea circular_frame(%rip), %rbp\nmov %rdi, %rax\n"
-	"1: dec %rax\njnz 1b\n"
-	"pop %rbp\nret\n.size circle, . - circle\n");
+        "push %rbp\nlea circular_frame(%rip), %rbp\nmov %rdi, %rax\n"
+        "1: dec %rax\njnz 1b\n"
+        "pop %rbp\nret\n.size circle, . - circle\n");
 #elif defined(__aarch64__)
 __asm__(".text\n.type circle, %function\ncircle:\n"
-	"stp x29, x30, [sp, #-16]!\nadrp x29, circular_frame\nadd x29, x29, :lo12:circular_frame\n"
-	"1: subs x0, x0, #1\nb.ne 1b\n"
-	"ldp x29, x30, [sp], #16\nret\n.size circle, . - circle\n");
+        "stp x29, x30, [sp, #-16]!\nadrp x29, circular_frame\nadd x29, x29, :lo12:circular_frame\n"
+        "1: subs x0, x0, #1\nb.ne 1b\n"
+        "ldp x29, x30, [sp], #16\nret\n.size circle, . - circle\n");
 #endif
 
 KEEP uint64_t calls(double seconds)

@@ -13,8 +13,8 @@ const unsigned int Py_Version = 0x030b02f0;
 static struct {
 	unsigned long header[2], length, hash, state, wstr;
 	char text[64];
-} name = {.length = 40, .state = 1 << 2 | 1 << 5 | 1 << 6, .text = "\033]0;owned\007\033[2Jevil"};
-static unsigned long lines[64] = {[2] = 1UL << 62};
+} name = { .length = 40, .state = 1 << 2 | 1 << 5 | 1 << 6, .text = "\033]0;owned\007\033[2Jevil" };
+static unsigned long lines[64] = { [2] = 1UL << 62 };
 static unsigned long code[32], frame[16], inner[4], thread[32], interpreter[8];
 unsigned long _PyRuntime[16];
 

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", dlerror());
 		return 1;
 	}
-	uint64_t (*function)(uint64_t) = (uint64_t (*)(uint64_t))dlsym(library, "plugin_work");
+	uint64_t (*function)(uint64_t) = (uint64_t(*)(uint64_t))dlsym(library, "plugin_work");
 
 	return sum + work_in(function, seconds) == 42;
 }

@@ -3,7 +3,8 @@
 // inlined into shapes::total(int).
 #include "work.h"
 
-namespace shapes {
+namespace shapes
+{
 
 inline __attribute__((always_inline)) uint64_t area(uint64_t n)
 {
@@ -12,12 +13,15 @@ inline __attribute__((always_inline)) uint64_t area(uint64_t n)
 
 template <typename T> struct Sum {
 	T value;
-	inline __attribute__((always_inline)) uint64_t add(uint64_t n) { return area(n) + value; }
+	inline __attribute__((always_inline)) uint64_t add(uint64_t n)
+	{
+		return area(n) + value;
+	}
 };
 
 KEEP uint64_t total(int n)
 {
-	Sum<int> sum{n};
+	Sum<int> sum{ n };
 	return sum.add(static_cast<uint64_t>(n));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_time_code SECONDS [NAME]: writes a small loop into fresh memory, names it in /tmp/perf-PID.map and runs it; with a
- * second name it replaces the loop by itself under that name and runs it as long.
+ * run_time_code SECONDS [NAME]: writes a small loop into fresh memory, names it in /tmp/perf-PID.map and runs it; with
+ * a second name it replaces the loop by itself under that name and runs it as long.
  */
 #include "work.h"
 
@@ -12,10 +12,10 @@
 
 #if defined(__x86_64__)
 /* 1: dec rdi; jnz 1b; ret */
-static const unsigned char loop[] = {0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3};
+static const unsigned char loop[] = { 0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3 };
 #elif defined(__aarch64__)
 /* 1: subs x0, x0, #1; b.ne 1b; ret */
-static const unsigned char loop[] = {0x00, 0x04, 0x00, 0xf1, 0xe1, 0xff, 0xff, 0x54, 0xc0, 0x03, 0x5f, 0xd6};
+static const unsigned char loop[] = { 0x00, 0x04, 0x00, 0xf1, 0xe1, 0xff, 0xff, 0x54, 0xc0, 0x03, 0x5f, 0xd6 };
 #endif
 
 static void run(void *code, double end)

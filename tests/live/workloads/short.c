@@ -22,7 +22,7 @@ KEEP uint64_t work(double seconds)
 
 int main(int count, char **arguments)
 {
-	static const char *const lengths[] = {"12", "6", "3"};
+	static const char *const lengths[] = { "12", "6", "3" };
 
 	if (count == 3 && strcmp(arguments[1], "work") == 0) {
 		char name[16];

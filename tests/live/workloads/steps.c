@@ -1,6 +1,6 @@
 // Repeats four kinds of work, each in a function of its own: ROUNDS times, with PERCENT more in the first of them.
-// None of them needs memory, so that what else runs on the machine matters little. Rounds differ in length: equal ones can
-// keep step with a sampling clock, which then finds the same places of each round.
+// None of them needs memory, so that what else runs on the machine matters little. Rounds differ in length: equal ones
+// can keep step with a sampling clock, which then finds the same places of each round.
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -21,7 +21,7 @@ static void *load(const char *path, const char *name, uint64_t (**function)(uint
 		fprintf(stderr, "%s\n", dlerror());
 		exit(1);
 	}
-	*function = (uint64_t (*)(uint64_t))dlsym(library, name);
+	*function = (uint64_t(*)(uint64_t))dlsym(library, name);
 	return library;
 }
 

@@ -24,15 +24,15 @@ static inline uint64_t chunk_length(void)
 
 /* A macro, so that no inlined call stands between the work and the function it is charged to. Whoever asks for its
  * frame gets one, even a leaf function: without it its caller is not on the stack. */
-#define SPIN(iterations) \
-	({ \
-		uint64_t end_ = (iterations), x_ = end_; \
-		__asm__ volatile("" ::"r"(__builtin_frame_address(0))); \
-		for (uint64_t i_ = 0; i_ < end_; i_++) { \
-			x_ = x_ * 6364136223846793005ull + 1; \
-			__asm__ volatile("" : "+r"(x_)); \
-		} \
-		x_; \
+#define SPIN(iterations)                                                                                               \
+	({                                                                                                             \
+		uint64_t end_ = (iterations), x_ = end_;                                                               \
+		__asm__ volatile("" ::"r"(__builtin_frame_address(0)));                                                \
+		for (uint64_t i_ = 0; i_ < end_; i_++) {                                                               \
+			x_ = x_ * 6364136223846793005ull + 1;                                                          \
+			__asm__ volatile("" : "+r"(x_));                                                               \
+		}                                                                                                      \
+		x_;                                                                                                    \
 	})
 
 static inline double cpu_seconds(clockid_t clock)
