@@ -28,6 +28,8 @@ struct rule_page {
 
 BPF_TABLE("hash", struct sample_key, struct sample_value, rows_a, 1);
 BPF_TABLE("hash", struct sample_key, struct sample_value, rows_b, 1);
+/* Of control groups of version 1 above each other. */
+#define MOST_LEVELS 32
 /* Of the cache of stacks already sent; a power of two. */
 #define STACK_SLOTS (1 << 16)
 /* Direct-mapped: a slot holds the hash of the stack that used it last. No locks, so it is safe in an NMI. */
@@ -69,6 +71,10 @@ BPF_TABLE("hash", __u64, __u32, followed, 1);
 BPF_TABLE("hash", __u32, __u32, named, 1);
 /* By event: the periods of samples of threads that end, from when on the kernel counts no more for them. */
 BPF_TABLE("percpu_array", __u32, __u64, ending, 1);
+
+/* Control groups that samples are taken of: those of version 2 by descriptor, of version 1 by id. */
+BPF_CGROUP_ARRAY(chosen_v2, MOST_CGROUPS);
+BPF_TABLE("hash", __u64, __u32, chosen_v1, MOST_CGROUPS);
 
 static __always_inline int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *first_row)
 {
@@ -391,6 +397,71 @@ int follow_no_more(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+static __always_inline __u64 kernel_word(__u64 address)
+{
+	__u64 word = 0;
+
+	bpf_probe_read_kernel(&word, sizeof(word), (void *)address);
+	return word;
+}
+
+/* The thread's state of one controller of version 1 (struct cgroup_subsys_state), and the id of the group that it is of. */
+static __always_inline __u64 state_of_v1(void)
+{
+	return kernel_word(kernel_word(bpf_get_current_task() + SETTING(SETTING_TASK_CSS_SET)) + SETTING(SETTING_CSS_SET_SUBSYS));
+}
+
+static __always_inline __u64 id_of_v1(__u64 state)
+{
+	__u64 cgroup = kernel_word(state + SETTING(SETTING_CSS_CGROUP));
+
+	return kernel_word(kernel_word(cgroup + SETTING(SETTING_CGROUP_KERNFS)) + SETTING(SETTING_KERNFS_ID));
+}
+
+/* Of sample_key. */
+static __always_inline __u32 current_cgroup(void)
+{
+	__u64 id = 0;
+
+	if (SETTING(SETTING_CGROUPS) == CGROUPS_V2)
+		return bpf_get_current_cgroup_id();
+	if (SETTING(SETTING_CGROUPS) == CGROUPS_V2_ELSE_V1) {
+		id = bpf_get_current_cgroup_id();
+		if (id != 1) /* the root of a hierarchy is its first file */
+			return id;
+	}
+	if (SETTING(SETTING_CGROUPS) == CGROUPS_NONE)
+		return 0;
+	return id_of_v1(state_of_v1()) | CGROUP_OF_V1;
+}
+
+static __always_inline int is_in_chosen_cgroup(void)
+{
+	if (SETTING(SETTING_CGROUPS) == CGROUPS_V1) {
+		__u64 state = state_of_v1();
+
+		for (int level = 0; level < MOST_LEVELS; level++) {
+			__u64 id = id_of_v1(state);
+
+			if (chosen_v1.lookup(&id))
+				return 1;
+			state = kernel_word(state + SETTING(SETTING_CSS_PARENT));
+			if (!state)
+				break;
+		}
+		return 0;
+	}
+	for (int number = 0; number < MOST_CGROUPS; number++) {
+		long is_below = chosen_v2.check_current_task(number);
+
+		if (is_below > 0)
+			return 1;
+		if (is_below < 0) /* no more are chosen */
+			break;
+	}
+	return 0;
+}
+
 /* The common program: all that needs no walk. */
 int sample(struct bpf_perf_event_data *ctx)
 {
@@ -401,7 +472,9 @@ int sample(struct bpf_perf_event_data *ctx)
 
 	if (!event || !walk || !is_filtered)
 		return 0;
-	if (*is_filtered) {
+	if (*is_filtered == FILTER_CGROUPS && !is_in_chosen_cgroup())
+		return 0;
+	if (*is_filtered == FILTER_THREADS) {
 		__u32 number = *event & ~WITH_KERNEL;
 		__u32 state = is_followed();
 		__u64 *sum = ending.lookup(&number);
@@ -419,6 +492,7 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	key->event = *event & ~WITH_KERNEL;
+	key->cgroup = current_cgroup();
 	bpf_get_current_comm(key->comm, sizeof(key->comm));
 	key->kernel_stack = *event & WITH_KERNEL ? take_stack(ctx, &walk->stack, 0) : 0;
 	key->user_stack = 0;

@@ -8,6 +8,12 @@
 /* The kernel's default for perf_event_max_stack; a stack of its making that is this deep may have been cut. */
 #define MAX_KERNEL_WALK_DEPTH 127
 
+/* Beside a control group's id: of a hierarchy of version 1. The kernel gives ids below. */
+#define CGROUP_OF_V1 (1U << 31)
+
+/* How many control groups a recording can be of. */
+#define MOST_CGROUPS 64
+
 /* One aggregated row of an interval. */
 struct sample_key {
 	__u64 user_stack;	/* hash of the user call chain, 0: none */
@@ -15,7 +21,7 @@ struct sample_key {
 	__u32 pid;		/* thread group, as the recorder's pid namespace numbers it */
 	__u32 tid;
 	__u32 event;		/* index in the order of -e */
-	__u32 reserved;		/* always 0 */
+	__u32 cgroup;		/* low bits of its id, which no other that exists has; CGROUP_OF_V1; 0: not asked for */
 	char comm[16];		/* thread name when sampled: tells apart what ran before and after an exec */
 };
 
@@ -90,7 +96,7 @@ enum active {
 	ACTIVE_ROWS,	/* 1: the table rows_b, 0: rows_a */
 	ACTIVE_WALK,	/* 1: user stacks are walked by tables */
 	ACTIVE_COPY,	/* 1: those that no table leads through yet are copied */
-	ACTIVE_FOLLOW,	/* 1: of threads that are followed only */
+	ACTIVE_FOLLOW,	/* enum filter */
 	ACTIVE_PYTHON,	/* 1: some process runs CPython */
 	ACTIVE
 };
@@ -119,6 +125,13 @@ enum counter {
 	COUNTER_STACKS_NOT_COPIED,	/* though no table led through them: no room, or too many of one process */
 	COUNTER_THREADS_NOT_FOLLOWED,	/* no room for them: their samples and their children's are missing */
 	COUNTERS
+};
+
+/* Whose samples are taken. */
+enum filter {
+	FILTER_NONE,		/* of all that run */
+	FILTER_THREADS,		/* of those that are followed */
+	FILTER_CGROUPS		/* of those in a control group that is chosen, or below one */
 };
 
 /* From when on a thread that user space has named is followed, and all that it starts. */

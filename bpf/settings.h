@@ -7,12 +7,28 @@
 #ifndef TDPROF_SETTINGS_H
 #define TDPROF_SETTINGS_H
 
+/* Which control group a sample says that it was taken in. */
+enum cgroups {
+	CGROUPS_NONE,
+	CGROUPS_V2,
+	CGROUPS_V1,
+	CGROUPS_V2_ELSE_V1		/* of version 1 where it is version 2's root */
+};
+
 enum setting {
 	SETTING_EVENT,			/* what `overflow` hands over; each event has a copy of that program */
 	SETTING_PIDNS_DEVICE,		/* the pid namespace as which processes are numbered */
 	SETTING_PIDNS_INODE,		/* 0: the kernel's first */
 	SETTING_LEAF_ONLY,		/* 1: no call chains, only where the sample was taken */
 	SETTING_HAS_TASK_REGISTERS,	/* 1: the kernel tells a thread's user registers while it runs kernel code (Linux 5.15) */
+	SETTING_CGROUPS,		/* enum cgroups */
+	/* Of a hierarchy of version 1: where the kernel's structures have what leads to a thread's control group. */
+	SETTING_TASK_CSS_SET,
+	SETTING_CSS_SET_SUBSYS,		/* of the hierarchy's controller */
+	SETTING_CSS_CGROUP,
+	SETTING_CSS_PARENT,
+	SETTING_CGROUP_KERNFS,
+	SETTING_KERNFS_ID,
 	SETTINGS
 };
 

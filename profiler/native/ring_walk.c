@@ -12,12 +12,12 @@
 #define HEADER_BYTES 8
 #define MISC_COMM_EXEC (1 << 13) /* PERF_RECORD_MISC_COMM_EXEC */
 
-/* A sample: identifier, ip, pid and tid, time, cpu, period; chain; user registers; user stack. */
+/* A sample: identifier, ip, pid and tid, time, cpu, period; chain; user registers; user stack; what else was asked for. */
 enum { TID_AT = HEADER_BYTES + 16, TIME_AT = TID_AT + 8, CHAIN_AT = TIME_AT + 24 };
 
 struct sample {
-	const uint8_t *record, *chain, *registers, *stack;
-	uint64_t size, chain_count, stack_bytes;
+	const uint8_t *record, *chain, *registers, *stack, *rest;
+	uint64_t size, chain_count, stack_bytes, rest_bytes;
 };
 
 static struct ring_space *find_space(const struct ring_walk *walk, uint32_t pid)
@@ -101,6 +101,8 @@ static bool parse_sample(const struct ring_walk *walk, const uint8_t *record, ui
 	filled = take64(&c); /* how much of it the kernel could read */
 	if (filled < sample->stack_bytes)
 		sample->stack_bytes = filled;
+	sample->rest_bytes = left(&c);
+	sample->rest = take(&c, sample->rest_bytes);
 	return !c.failed;
 }
 
@@ -138,7 +140,7 @@ static uint8_t *put64(uint8_t *out, uint64_t word)
 static uint64_t put_sample(const struct sample *sample, const struct ring_walk_head *head, const uint64_t *addresses,
 			   uint32_t depth, uint8_t *out)
 {
-	uint64_t chain_count = sample->chain_count + 2 + depth, bytes = CHAIN_AT + 8 + 8 * chain_count + 16;
+	uint64_t chain_count = sample->chain_count + 2 + depth, bytes = CHAIN_AT + 8 + 8 * chain_count + 16 + sample->rest_bytes;
 	uint16_t size = (uint16_t)bytes;
 	uint8_t *at = out + CHAIN_AT;
 
@@ -152,7 +154,8 @@ static uint64_t put_sample(const struct sample *sample, const struct ring_walk_h
 	memcpy(at, head, 8);
 	memcpy(at + 8, addresses, 8 * (uint64_t)depth);
 	at = put64(at + 8 + 8 * (uint64_t)depth, PERF_SAMPLE_REGS_ABI_NONE);
-	put64(at, 0); /* bytes of stack */
+	at = put64(at, 0); /* bytes of stack */
+	memcpy(at, sample->rest, sample->rest_bytes);
 	return bytes;
 }
 

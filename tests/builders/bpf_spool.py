@@ -51,9 +51,12 @@ def _in_ring(body: bytes, flags: int) -> bytes:
     return struct.pack("<II", len(body) | flags, 0) + body + bytes(-len(body) % 8)
 
 
-def rows_frame(time_ns: int, rows: Sequence[tuple[int, int, int, int, int, bytes, int, int]]) -> bytes:
-    """(user_stack, kernel_stack, pid, tid, event, comm, count, weight) each."""
-    keys = b"".join(struct.pack("<QQIIII16s", *row[:5], 0, row[5]) for row in rows)
+def rows_frame(
+    time_ns: int, rows: Sequence[tuple[int, int, int, int, int, bytes, int, int]], cgroups: Sequence[int] = ()
+) -> bytes:
+    """(user_stack, kernel_stack, pid, tid, event, comm, count, weight) each; ``cgroups`` as samples name theirs."""
+    keyed = zip(rows, cgroups or [0] * len(rows), strict=True)
+    keys = b"".join(struct.pack("<QQIIII16s", *row[:5], cgroup, row[5]) for row, cgroup in keyed)
     values = b"".join(struct.pack("<QQ", *row[6:]) for row in rows)
     payload = zlib.compress(keys + values)
     header = struct.pack("<4sIQI", b"TDR1", len(rows), time_ns, len(payload))

@@ -102,6 +102,8 @@ class Manifest:
     start_monotonic_ns: int
     end_monotonic_ns: int
     losses: Losses
+    has_cgroups: bool = False  # samples tell their control groups
+    cgroups: list[str] = field(default_factory=list)  # given with --cgroup: nothing else was recorded
     followed: list[int] = field(default_factory=list)  # with all they start; then the spool's side-band has others, too
     record_ids: list[list[int]] = field(default_factory=list)  # per event: ids in its perf records
     stack_bytes: int = 0  # copied of each user stack into the perf records of the spool

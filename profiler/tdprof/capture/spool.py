@@ -11,6 +11,7 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/codes.bpf       the same, each a ``struct python_code``
     spool/python.jsonl    one JSON object for each process that was found to run CPython
     spool/initial.jsonl   one JSON object for each process that ran before the recording began
+    spool/cgroups.jsonl   one JSON object for each control group: its id, as samples name it, and its path
     spool/rows.bpf        frames: FRAME_HEADER, then zlib of keys and values as arrays
 """
 
@@ -29,6 +30,7 @@ CODES_FILE = "codes.bpf"
 PYTHON_FILE = "python.jsonl"
 ROWS_FILE = "rows.bpf"
 INITIAL_FILE = "initial.jsonl"
+CGROUPS_FILE = "cgroups.jsonl"
 RING_FILE = "ring.{cpu}.perf"
 AUX_FILE = "cpu{cpu}.{number}.aux"  # `number` tells apart the tasks of -p on one CPU
 # Space for the last manifest, which has the exact totals and says that the disk was full.

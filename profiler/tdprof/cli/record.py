@@ -81,6 +81,14 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
 @click.option("-p", "--pid", "pids", default="", metavar="PID,…", help="Record running processes.")
 @click.option("-a", "--all-cpus", "is_system_wide", is_flag=True, help="Record the whole system.")
 @click.option(
+    "--cgroup",
+    "cgroups",
+    multiple=True,
+    metavar="PATH",
+    help="Record what runs in this control group or below it, now and later: its folder, or its path below the "
+    "hierarchy's root. May be repeated.",
+)
+@click.option(
     "--duration",
     "duration_s",
     type=click.FloatRange(0, min_open=True),
@@ -102,6 +110,7 @@ def command(
     period: int | None,
     pids: str,
     is_system_wide: bool,
+    cgroups: Sequence[str],
     duration_s: float | None,
     output: Path | None,
     spe_text: str | None,
@@ -119,6 +128,7 @@ def command(
     tdprof record -e cycles:u,instructions:u -c 1000003 -- ./app
     tdprof record -p 1234 --duration 10        a running process
     tdprof record -a -F 99 --duration 30       everything, gently
+    tdprof record --cgroup system.slice/nginx.service --duration 10
     tdprof record --topdown -- ./app           and why each function is slow (Arm Neoverse)
     tdprof record --topdown=2 --passes -- ./app
     tdprof record --metrics Branch_Effectiveness -p 1234
@@ -132,9 +142,11 @@ def command(
         has_duration=duration_s is not None,
         has_spe=spe_text is not None,
     )
-    if (bool(words) + bool(pids) + is_system_wide) != 1:
+    if (bool(words) + bool(pids) + (is_system_wide or bool(cgroups))) != 1:
         what = (
-            "nothing to record" if not (words or pids or is_system_wide) else "a command, -p and -a exclude each other"
+            "nothing to record"
+            if not (words or pids or is_system_wide or cgroups)
+            else "a command, -p and -a or --cgroup exclude each other"
         )
         raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
     if duration_s is not None and not math.isfinite(duration_s):
@@ -147,6 +159,12 @@ def command(
     from tdprof.recorder.session import record
     from tdprof.recorder.spe import parse_spe_options
 
+    if cgroups and (topdown.is_wanted or spe_text is not None):
+        raise TdprofError(
+            "neither counter groups nor SPE can be of control groups alone",
+            hint="record -a with them; report --where cgroup=NAME shows the samples of one",
+            status=2,
+        )
     plan = plan_topdown(topdown) if topdown.is_wanted else None
     way, stack_bytes = (CallGraph.AUTO, 0) if call_graph is None else parse_call_graph(call_graph)
     is_planned = plan is not None and plan.topdown is not None
@@ -158,7 +176,8 @@ def command(
         on_pass=(lambda _number, _total: None) if quiet else show_pass,
         command=words,
         pids=_pids(pids) if pids else (),
-        is_system_wide=is_system_wide,
+        is_system_wide=is_system_wide or bool(cgroups),
+        cgroups=cgroups,
         duration_s=duration_s,
         use_bpf=not no_bpf,
         call_graph=way,

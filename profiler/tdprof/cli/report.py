@@ -143,7 +143,7 @@ def command(
         function = _one_function(selection)
         chosen = selection if function is None else EVERYTHING
         profile, findings = load_with_findings(opened, capture, selection=chosen)
-    if group is GroupKind.CGROUP and not profile.cgroups:
+    if group is GroupKind.CGROUP and len(profile.samples.pid) and not profile.cgroups:
         raise TdprofError(
             f"the samples of {capture} tell no control group",
             hint="tdprof record -a or --cgroup keeps them; of perf: perf record --all-cgroups, then tdprof import",

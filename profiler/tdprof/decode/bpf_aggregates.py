@@ -33,7 +33,7 @@ KEY = np.dtype(
         ("pid", "<u4"),
         ("tid", "<u4"),
         ("event", "<u4"),
-        ("reserved", "<u4"),
+        ("cgroup", "<u4"),
         ("comm", "S16"),
     ]
 )

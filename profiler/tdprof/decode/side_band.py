@@ -146,7 +146,7 @@ def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
     mappings: dict[str, list[object]] = {name: [] for name in MAPPINGS.names}
     processes: dict[str, list[object]] = {name: [] for name in PROCESSES.names}
     damaged = 0
-    for line in _lines(path):
+    for line in lines_of(path):
         try:
             process = json.loads(line)
             pid = int(process["pid"])
@@ -165,7 +165,8 @@ def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
     return _table(mappings, MAPPINGS), _table(processes, PROCESSES), damaged
 
 
-def _lines(path: Path) -> list[bytes]:
+def lines_of(path: Path) -> list[bytes]:
+    """The lines of a file of the spool; none of one that is not there."""
     try:
         with open_own(path) as file:
             return file.read().splitlines()

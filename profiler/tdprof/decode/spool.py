@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tdprof.capture.manifest import Manifest, Rung
-from tdprof.capture.schema import SAMPLES, STACKS
-from tdprof.capture.spool import COPIES_FILE, INITIAL_FILE, PYTHON_FILE, ROWS_FILE, STACKS_FILE
+from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLES, STACKS
+from tdprof.capture.spool import CGROUPS_FILE, COPIES_FILE, INITIAL_FILE, PYTHON_FILE, ROWS_FILE, STACKS_FILE
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
 from tdprof.decode.bpf_copies import walk_spooled
+from tdprof.decode.perf.containers import CGROUP_ID_BITS, named_cgroups
 from tdprof.decode.perf.layout import NO_CHAIN, Chains, Copies, RecordLayout, RecordStream, Samples, SideBand
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.perf.used_stacks import stack_identities
@@ -76,7 +77,7 @@ def write_tables(
     """
     damage = SpoolDamage()
     python = PythonFrames(spool, damage) if (spool / PYTHON_FILE).exists() else None
-    stacks, samples = _StackWriter(writer, python), _SampleTotals()
+    stacks, samples = _StackWriter(writer, python), _SampleTotals(has_cgroups=manifest.has_cgroups)
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):
         stacks.add_bpf(stack_batch)
     rings = sorted(spool.glob("ring.*.perf"))
@@ -101,6 +102,10 @@ def write_tables(
     if manifest.followed:
         side_band = of_processes(side_band, manifest.followed)
     tables = side_band_tables(side_band)
+    if manifest.has_cgroups:
+        cgroups, damaged_lines = named_cgroups(spool / CGROUPS_FILE, side_band)
+        damaged_bytes += damaged_lines
+        writer.write("cgroups", cgroups)
     for name, initial, recorded in (
         ("mappings", mappings, tables.mappings),
         ("processes", processes, tables.processes),
@@ -210,7 +215,8 @@ def _ring_batches(paths: list[Path], decoder: RecordStream) -> Iterator[tuple[Sa
 class _SampleTotals:
     """Rows of samples.parquet, and what is to be known of them all."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_cgroups: bool) -> None:
+        self._has_cgroups = has_cgroups
         self.count = 0
         self.end_ns = 0
         self.without_sent_stack = 0
@@ -240,7 +246,8 @@ class _SampleTotals:
         self.ambiguous += int(counts[ambiguous].sum())
         names, which = np.unique(keys["comm"], return_inverse=True)
         text = pa.array([name.decode(errors="replace") for name in names.tolist()], pa.string())
-        return _samples(
+        return self._table(
+            keys["cgroup"],
             time_ns=np.full(len(keys), batch.time_ns, np.uint64),
             event=keys["event"],
             pid=keys["pid"],
@@ -264,7 +271,8 @@ class _SampleTotals:
             for name, chain in (("user_stack", samples.user_chain), ("kernel_stack", samples.kernel_chain))
         }
         rows = int(kept.sum())
-        return _samples(
+        return self._table(
+            samples.cgroup[kept] & np.uint64(CGROUP_ID_BITS),
             time_ns=samples.time_ns[kept],
             event=samples.event[kept],
             pid=samples.pid[kept],
@@ -275,9 +283,11 @@ class _SampleTotals:
             **stacks,
         )
 
-
-def _samples(**columns: object) -> pa.Table:
-    return pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names).cast(SAMPLES)
+    def _table(self, cgroup: NDArray[np.integer], **columns: object) -> pa.Table:
+        table = pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names).cast(SAMPLES)
+        if not self._has_cgroups:
+            return table
+        return table.append_column(SAMPLE_CGROUP, pa.array(cgroup.astype(np.uint64), mask=cgroup == 0))
 
 
 def _content_hash(batch: StackBatch) -> U64:

@@ -33,7 +33,7 @@ from tdprof.recorder.artefacts import (
     save_vdso,
     sees_other_files,
 )
-from tdprof.recorder.chain_source import COPIED_STACK, RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
+from tdprof.recorder.chain_source import SIDE_BAND_SAMPLE_TYPE, ring_sample_type
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import KernelSymbolTable, read_kernel_symbols
@@ -138,11 +138,12 @@ def _layout(manifest: Manifest, ids: list[int]) -> RecordLayout:
     """What an event's records look like."""
     if manifest.rung is not Rung.RING_BUFFER:
         return RecordLayout(SIDE_BAND_SAMPLE_TYPE, ids=tuple(ids))
+    held = ring_sample_type(copies_stacks=manifest.stack_bytes > 0, has_cgroups=manifest.has_cgroups)
     if not manifest.stack_bytes:
-        return RecordLayout(RING_SAMPLE_TYPE, ids=tuple(ids))
+        return RecordLayout(held, ids=tuple(ids))
     registers = WALK_REGISTERS[manifest.host.machine]
     return RecordLayout(
-        RING_SAMPLE_TYPE | COPIED_STACK,
+        held,
         sample_regs_user=sum(1 << number for number in registers),
         user_pc_register=PC_REGISTER[manifest.host.machine],
         walk_registers=registers,

@@ -48,6 +48,7 @@ class AttachedEvents:
         *,
         sizes: RingSizes,
         has_switches: bool = False,
+        has_cgroups: bool = False,
         call_graph: ChainSource = BY_FRAME_POINTERS,
     ) -> None:
         """Open everything, stopped.
@@ -62,6 +63,7 @@ class AttachedEvents:
                 them is not opened. None: each event by itself.
             sizes: of the ring buffers; one that is refused is made smaller.
             has_switches: let the side-band tell every context switch of the target.
+            has_cgroups: let the side-band tell the control groups that are made.
             call_graph: what samples in the ring buffers say of their callers.
 
         Raises:
@@ -75,13 +77,15 @@ class AttachedEvents:
         self._programs = programs
         self._groups = groups if groups is not None else [[row] for row in range(len(events))]
         self._has_switches = has_switches
+        self._has_cgroups = has_cgroups
         self._call_graph = call_graph
         self.rings: dict[int, PerfRing] = {}
         self.sampling: list[list[int]] = [[] for _ in events]
         self._leaders: list[int] = []
         self.side_band: list[int] = []
         self._clocks: list[int] = []
-        self._counting: list[list[int]] = [[] for _ in events] if target.is_filtered else []
+        counts_besides = target.is_filtered or (target.is_of_cgroups and programs is not None)
+        self._counting: list[list[int]] = [[] for _ in events] if counts_besides else []
         self._closing = contextlib.ExitStack()
         self._closing.enter_context(raised_descriptor_limit())
         with contextlib.ExitStack() as on_failure:
@@ -93,14 +97,26 @@ class AttachedEvents:
                 self._open_clock(task)
                 for row, fds in enumerate(self._counting):
                     self._open_counting(row, task, fds)
+            for cpu in cpus:
+                self._count_cgroups(cpu)
             follows_tasks = groups is not None and programs is not None and not target.is_per_cpu
-            places = [(task, cpu) for cpu in ([-1] if follows_tasks else cpus) for task in target.sampled_tasks]
+            places = [(task, cpu) for cpu in ([-1] if follows_tasks else cpus) for task in self._sampled]
             for rows in self._groups:
                 self._open_group(rows, places)
             on_failure.pop_all()
 
-    def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int) -> int:
-        [fd] = open_whole_group([_inherited(attr)], task, cpu, starts_at_exec=self._starts_at_exec(task))
+    @property
+    def _sampled(self) -> Sequence[int]:
+        """Tasks whose events sample, or control groups; where BPF programs filter, all tasks."""
+        return self._target.cgroups if self._of_cgroups else self._target.sampled_tasks
+
+    @property
+    def _of_cgroups(self) -> bool:
+        return self._target.is_of_cgroups and self._programs is None
+
+    def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int, *, is_cgroup: bool = False) -> int:
+        starts = not is_cgroup and self._starts_at_exec(task)
+        [fd] = open_whole_group([_inherited(attr)], task, cpu, starts_at_exec=starts, is_cgroup=is_cgroup)
         self._closing.callback(os.close, fd)
         return fd
 
@@ -122,6 +138,7 @@ class AttachedEvents:
             comm_exec=1,
             task=1,
             context_switch=self._has_switches,
+            cgroup=self._has_cgroups,
             build_id=1,
             watermark=1,
             # Where samples have no time, mappings that change are to be known at once.
@@ -131,7 +148,7 @@ class AttachedEvents:
             fd = self._open(attr, task, cpu)
         except OSError as error:
             if error.errno == errno.EINVAL:  # build-ids in mmap2 records came with Linux 5.12
-                attr.build_id = 0
+                attr.build_id = attr.cgroup = 0  # and those of control groups with 5.7: a look in time tells them, too
                 try:
                     fd = self._open(attr, task, cpu)
                 except OSError as second:
@@ -164,6 +181,15 @@ class AttachedEvents:
         except OSError as error:
             if error.errno != errno.ESRCH or len(self._target.tasks) == 1:
                 raise self._refusal(row, error) from error
+
+    def _count_cgroups(self, cpu: int) -> None:
+        """Count, without sampling, what runs in the control groups on a CPU."""
+        for row, fds in enumerate(self._counting):
+            for cgroup in self._target.cgroups:
+                try:
+                    fds.append(self._open(counting_attr(self._events[row]), cgroup, cpu, is_cgroup=True))
+                except OSError as error:
+                    raise self._refusal(row, error) from error
 
     def _give_ring(self, fd: int, cpu: int) -> None:
         if cpu in self.rings:
@@ -200,7 +226,8 @@ class AttachedEvents:
                 )
                 for row in rows
             ]
-            opened = open_group(attrs, task, cpu, refused, starts_at_exec=self._starts_at_exec(task))
+            starts = not self._of_cgroups and self._starts_at_exec(task)
+            opened = open_group(attrs, task, cpu, refused, starts_at_exec=starts, is_cgroup=self._of_cgroups)
             for fd in opened:
                 if fd is not None:
                     self._closing.callback(os.close, fd)
@@ -256,18 +283,21 @@ class AttachedEvents:
             TdprofError: the CPU is gone again.
         """
         side_band, leaders = len(self.side_band), len(self._leaders)
+        counting = {fd for fds in self._counting for fd in fds}
         before = self.rings.pop(cpu, None)
         try:
             self._open_side_band(-1, cpu)
             for rows in self._groups:
-                self._open_group(rows, [(-1, cpu)])
+                self._open_group(rows, [(task, cpu) for task in self._sampled])
+            self._count_cgroups(cpu)
         except TdprofError:
             if before:
                 self.rings[cpu] = before
             raise
         if before:
             before.close()
-        for fd in (*self.side_band[side_band:], *self._leaders[leaders:]):
+        fresh = [fd for fds in self._counting for fd in fds if fd not in counting]
+        for fd in (*self.side_band[side_band:], *self._leaders[leaders:], *fresh):
             pe.enable(fd)
 
     def record_ids(self) -> list[list[int]]:

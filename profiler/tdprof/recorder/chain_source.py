@@ -11,6 +11,12 @@ RING_SAMPLE_TYPE = SIDE_BAND_SAMPLE_TYPE | SampleType.IP | SampleType.PERIOD | S
 COPIED_STACK = SampleType.REGS_USER | SampleType.STACK_USER
 
 
+def ring_sample_type(*, copies_stacks: bool, has_cgroups: bool) -> SampleType:
+    """What samples in the ring buffers hold."""
+    found = RING_SAMPLE_TYPE | (COPIED_STACK if copies_stacks else SampleType(0))
+    return found | (SampleType.CGROUP if has_cgroups else SampleType(0))
+
+
 @dataclass(frozen=True, slots=True)
 class ChainSource:
     """What samples in a ring buffer say of their callers.
@@ -19,14 +25,16 @@ class ChainSource:
         stack_bytes: so much of the user stack is copied, with the registers that a walk begins with; 0: the kernel
             walks along frame pointers.
         is_leaf_only: nothing is said.
+        has_cgroups: the control group is said, too.
     """
 
     stack_bytes: int = 0
     is_leaf_only: bool = False
+    has_cgroups: bool = False
 
     def ask_for(self, attr: PerfEventAttr) -> None:
         """Set what an event's samples hold; ``exclude_callchain_kernel`` says already whether it samples the kernel."""
-        attr.sample_type = RING_SAMPLE_TYPE | (COPIED_STACK if self.stack_bytes else 0)
+        attr.sample_type = ring_sample_type(copies_stacks=self.stack_bytes > 0, has_cgroups=self.has_cgroups)
         attr.exclude_callchain_user = self.stack_bytes > 0 or self.is_leaf_only
         attr.exclude_callchain_kernel |= self.is_leaf_only
         attr.sample_stack_user = self.stack_bytes

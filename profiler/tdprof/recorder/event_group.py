@@ -12,9 +12,17 @@ Refused = Callable[[int, OSError], bool]
 
 
 def open_group(
-    attrs: Sequence[pe.PerfEventAttr], task: int, cpu: int, refused: Refused, *, starts_at_exec: bool = False
+    attrs: Sequence[pe.PerfEventAttr],
+    task: int,
+    cpu: int,
+    refused: Refused,
+    *,
+    starts_at_exec: bool = False,
+    is_cgroup: bool = False,
 ) -> list[int | None]:
     """Open a group of events for one task, -1 for all, on one CPU, -1 for any; nothing counts yet.
+
+    ``is_cgroup``: the task is a control group's open folder.
 
     The first that opens is the leader: it alone waits for exec, or for ``enable``, and the others follow it.
 
@@ -31,7 +39,7 @@ def open_group(
             attr.disabled = leader < 0
             attr.enable_on_exec = leader < 0 and starts_at_exec
             try:
-                fd = pe.perf_event_open(attr, task, cpu, leader)
+                fd = pe.perf_event_open(attr, task, cpu, leader, is_cgroup=is_cgroup)
             except OSError as error:
                 if refused(index, error):
                     continue
@@ -44,7 +52,7 @@ def open_group(
 
 
 def open_whole_group(
-    attrs: Sequence[pe.PerfEventAttr], task: int, cpu: int, *, starts_at_exec: bool = False
+    attrs: Sequence[pe.PerfEventAttr], task: int, cpu: int, *, starts_at_exec: bool = False, is_cgroup: bool = False
 ) -> list[int]:
     """As `open_group`, all of it.
 
@@ -55,4 +63,5 @@ def open_whole_group(
     def refuse(_index: int, error: OSError) -> bool:
         raise error
 
-    return [fd for fd in open_group(attrs, task, cpu, refuse, starts_at_exec=starts_at_exec) if fd is not None]
+    opened = open_group(attrs, task, cpu, refuse, starts_at_exec=starts_at_exec, is_cgroup=is_cgroup)
+    return [fd for fd in opened if fd is not None]

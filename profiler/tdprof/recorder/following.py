@@ -10,6 +10,7 @@ from tdprof.errors import TdprofError
 from tdprof.recorder.attach import counting_attr
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.bpf.task_filter import Follow, TaskFilter
+from tdprof.recorder.cgroups import ChosenCgroups
 from tdprof.recorder.event_group import open_whole_group
 from tdprof.recorder.events import Event
 from tdprof.recorder.options import RecordOptions
@@ -21,7 +22,11 @@ _MOST_LOOKS = 10
 
 
 def choose_target(
-    options: RecordOptions, workload: Workload | None, sampler: BpfSampler | None, events: Sequence[Event]
+    options: RecordOptions,
+    workload: Workload | None,
+    sampler: BpfSampler | None,
+    events: Sequence[Event],
+    cgroups: ChosenCgroups | None = None,
 ) -> SamplingTarget:
     """What to open: the whole system, a command that waits for its exec, or processes and all they have started.
 
@@ -30,6 +35,8 @@ def choose_target(
     Raises:
         TdprofError: a process is gone, or there are too many threads.
     """
+    if cgroups:
+        return _in_cgroups(cgroups, sampler, events)
     if options.is_system_wide:
         return SamplingTarget([-1])
     task_filter = None
@@ -50,6 +57,21 @@ def choose_target(
         followed |= fresh
         processes, tasks = _tasks_of(options.pids)
     return SamplingTarget(tasks, processes, is_filtered=task_filter is not None)
+
+
+def _in_cgroups(cgroups: ChosenCgroups, sampler: BpfSampler | None, events: Sequence[Event]) -> SamplingTarget:
+    """What runs in control groups: BPF programs know who does; without them perf's events are of its own hierarchy."""
+    if sampler is None:
+        if not cgroups.is_perfs:
+            raise TdprofError(
+                f"without BPF only control groups that perf counts by can be recorded, not those of "
+                f"{cgroups.hierarchy.controllers[0]}",
+                hint="run tdprof with sudo, where BPF works; or name a group of version 2, or of perf_event",
+            )
+        return SamplingTarget([-1], is_of_cgroups=True, cgroups=cgroups.folders)
+    sampler.filter_cgroups(cgroups.folders, is_v2=cgroups.hierarchy.is_v2)
+    is_counted = cgroups.is_perfs and _can_count_besides(events)
+    return SamplingTarget([-1], is_of_cgroups=True, cgroups=cgroups.folders if is_counted else ())
 
 
 def privilege_notes(command: str, target: SamplingTarget) -> Iterator[str]:

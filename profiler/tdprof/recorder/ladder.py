@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tdprof.capture.manifest import Rung
 from tdprof.recorder.attach import can_open, restrict_to_permitted
 from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, BpfUnavailableError, TableSizes
+from tdprof.recorder.bpf.settings import NO_CGROUPS, Setting
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.capabilities import may_load_bpf
 from tdprof.recorder.events import Event, core_pmus, parse_event
@@ -48,10 +49,19 @@ class BpfAttempt:
         events: what will be sampled.
         sizes: capacities of the tables.
         call_graph: how user stacks are taken.
+        cgroups: how samples name their control groups.
         is_wanted: whether the user lets us.
     """
 
-    def __init__(self, events: Sequence[Event], sizes: TableSizes, call_graph: CallGraph, *, is_wanted: bool) -> None:
+    def __init__(
+        self,
+        events: Sequence[Event],
+        sizes: TableSizes,
+        call_graph: CallGraph,
+        cgroups: dict[Setting, int] = NO_CGROUPS,
+        *,
+        is_wanted: bool,
+    ) -> None:
         self._load: BpfLoad | None = None
         self._reason = ""
         if not is_wanted:
@@ -59,7 +69,7 @@ class BpfAttempt:
         elif not may_load_bpf():
             self._reason = "loading BPF programs needs root, or CAP_BPF and CAP_PERFMON"
         else:
-            self._load = BpfLoad([not event.exclude_kernel for event in events], sizes, call_graph)
+            self._load = BpfLoad([not event.exclude_kernel for event in events], sizes, call_graph, cgroups)
 
     def finish(self, choice: Choice) -> tuple[BpfSampler | None, Rung, str]:
         """The loaded sampler or None, the rung, and why it is this one."""

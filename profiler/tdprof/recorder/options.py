@@ -18,6 +18,7 @@ class RecordOptions:
     """What ``tdprof record`` was asked for. Exactly one of command, pids and is_system_wide is set.
 
     Attributes:
+        cgroups: of the whole system only what runs in these control groups.
         topdown: which of the events to sample together as groups; None: each by itself.
         has_interpreted: walk the frames of interpreters, too.
         stack_bytes: of each user stack, where they are copied; 0: as many as suit the rate.
@@ -30,6 +31,7 @@ class RecordOptions:
     command: Sequence[str] = ()
     pids: Sequence[int] = ()
     is_system_wide: bool = False
+    cgroups: Sequence[str] = ()
     duration_s: float | None = None
     use_bpf: bool = True
     call_graph: CallGraph = CallGraph.AUTO

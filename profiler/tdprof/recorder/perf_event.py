@@ -11,7 +11,7 @@ import platform
 import struct
 from dataclasses import dataclass
 
-from tdprof.linux.perf_abi import ATTR_FLAGS, ReadFormat
+from tdprof.linux.perf_abi import ATTR_FLAGS, ReadFormat, SampleType
 
 PERF_TYPE_HARDWARE = 0
 PERF_TYPE_SOFTWARE = 1
@@ -19,6 +19,7 @@ PERF_TYPE_RAW = 4
 
 PERF_COUNT_SW_DUMMY = 9
 
+PERF_FLAG_PID_CGROUP = 1 << 2
 PERF_FLAG_FD_CLOEXEC = 1 << 3
 
 PERF_EVENT_IOC_ENABLE = 0x2400
@@ -95,6 +96,7 @@ class PerfEventAttr(ctypes.Structure):
     mmap2: int
     comm_exec: int
     use_clockid: int
+    cgroup: int
     build_id: int
     wakeup_watermark: int
     sample_regs_user: int
@@ -113,14 +115,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def perf_event_open(attr: PerfEventAttr, pid: int, cpu: int, group_fd: int = -1) -> int:
+def perf_event_open(attr: PerfEventAttr, pid: int, cpu: int, group_fd: int = -1, *, is_cgroup: bool = False) -> int:
     """Open one event; returns a descriptor that is closed on exec.
 
     Args:
         attr: the event.
-        pid: task to follow, 0 for this one, -1 for all.
+        pid: task to follow, 0 for this one, -1 for all; or a control group's open folder.
         cpu: CPU to watch, -1 for any.
         group_fd: descriptor of the group's leader, or -1.
+        is_cgroup: ``pid`` is a control group's.
 
     Raises:
         OSError: with the kernel's errno.
@@ -134,7 +137,7 @@ def perf_event_open(attr: PerfEventAttr, pid: int, cpu: int, group_fd: int = -1)
         ctypes.c_int(pid),
         ctypes.c_int(cpu),
         ctypes.c_int(group_fd),
-        ctypes.c_ulong(PERF_FLAG_FD_CLOEXEC),
+        ctypes.c_ulong(PERF_FLAG_FD_CLOEXEC | (PERF_FLAG_PID_CGROUP if is_cgroup else 0)),
     )
     if fd < 0:
         errno = ctypes.get_errno()
@@ -202,6 +205,17 @@ def knows_lost_format() -> bool:
     """Whether the kernel counts each event's lost samples (Linux 6.0)."""
     attr = PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_DUMMY, exclude_kernel=1, exclude_hv=1)
     attr.read_format = ReadFormat.LOST
+    try:
+        os.close(perf_event_open(attr, 0, -1))
+    except OSError:
+        return False
+    return True
+
+
+def knows_cgroups() -> bool:
+    """Whether samples can name their control group (Linux 5.7)."""
+    attr = PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_DUMMY, exclude_kernel=1, exclude_hv=1)
+    attr.sample_type = SampleType.CGROUP
     try:
         os.close(perf_event_open(attr, 0, -1))
     except OSError:

@@ -16,6 +16,7 @@ from tdprof.model.events import TopdownInfo
 from tdprof.model.losses import NOT_FOLLOWED
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf import sampler as bpf_sampler
+from tdprof.recorder.cgroups import CgroupNames, ChosenCgroups
 from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.mapping_watch import MappingWatch
 from tdprof.recorder.options import Outcome, RecordOptions
@@ -68,6 +69,8 @@ class Run:
     control: PeriodControl | None
     unwinding: Unwinding | None
     walker: RingWalker | None
+    cgroup_names: CgroupNames
+    cgroups: ChosenCgroups | None
     cpus: CpuFollower | None = None
     is_stopping: bool = False
     snapshot: SnapshotThread | None = None
@@ -86,6 +89,7 @@ class Run:
             if self.spe:
                 self.folder.subfolder(SPE_FOLDER, make=True).close()
             self._note_clock()
+            self.cgroup_names.look(self.spool)
             write_manifest(self.folder, self.manifest)
             if self.workload:
                 self.attached.enable()
@@ -96,18 +100,20 @@ class Run:
                     self.unwinding.add_processes([self.workload.pid])
                 return
             if self.unwinding:
-                self.unwinding.add_processes(running_pids() if self.options.is_system_wide else self.target.processes)
+                self.unwinding.add_processes(self.cgroups.processes() if self.cgroups else self._processes())
                 self.unwinding.await_tables()
             self.attached.enable()
             if self.spe:
                 self.spe.start()
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
             self._watch_cpus()
-            pids = running_pids() if self.options.is_system_wide else self.target.processes
-            self.snapshot = SnapshotThread(pids, self.spool)
+            self.snapshot = SnapshotThread(self._processes(), self.spool)
         except OSError as error:
             hint = _CURES.get(error.errno or 0, "name another folder with -o")
             raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}", hint=hint) from error
+
+    def _processes(self) -> Sequence[int]:
+        return running_pids() if self.options.is_system_wide else self.target.processes
 
     def _watch_cpus(self) -> None:
         if self.target.is_per_cpu:
@@ -149,6 +155,7 @@ class Run:
                 # Twice, because each drain empties one of the two tables.
                 self._drain()
                 self._drain()
+                self.cgroup_names.look(self.spool)
                 if self.snapshot:
                     self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])
             except OSError as error:
@@ -195,7 +202,7 @@ class Run:
         next_check = time.monotonic_ns() + self.control.next_check_ns() if self.control else None
         with self._poller() as (poller, ending):
             rings = {ring.fd for ring in self.attached.rings.values()}
-            while self.signals.received is None and ending:
+            while self.signals.received is None and ending and not (self.cgroups and self.cgroups.are_gone()):
                 timeout_ms = 0.0 if self.mappings.replaced else float(TICK_MS)
                 if deadline is not None:
                     timeout_ms = min(timeout_ms, (deadline - time.monotonic()) * 1000)
@@ -225,6 +232,8 @@ class Run:
                     self.unwinding.tick()
                 if replaced or time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
                     self._drain()
+                    if self.cgroup_names.misses_new:
+                        self.cgroup_names.look(self.spool)
                     self._follow_cpus(poller)
                     next_drain = time.monotonic_ns() + interval_ns
                     write_manifest(self.folder, self.manifest)

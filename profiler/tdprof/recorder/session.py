@@ -16,6 +16,7 @@ from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf import sampler as bpf_sampler
 from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
 from tdprof.recorder.call_graph import CallGraph
+from tdprof.recorder.cgroups import CgroupNaming, chosen_cgroups
 from tdprof.recorder.chain_source import ChainSource
 from tdprof.recorder.first_files import files_of_command
 from tdprof.recorder.following import choose_target, privilege_notes
@@ -70,12 +71,15 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             sizes = replace(sizes, arrays=OF_A_MACHINE)
         elif options.topdown is None:
             sizes = replace(sizes, named_threads=SPARE_THREADS + 2 * named_threads)
-        attempt = BpfAttempt(choice.events, sizes, options.call_graph, is_wanted=options.use_bpf)
+        chosen = stack.enter_context(chosen_cgroups(options.cgroups)) if options.cgroups else None
+        cgroups = CgroupNaming.choose(chosen, is_wanted=options.is_system_wide)
+        attempt = BpfAttempt(choice.events, sizes, options.call_graph, cgroups.settings, is_wanted=options.use_bpf)
         stack.callback(attempt.close)
         host = describe_host()
         sampler, rung, reason = attempt.finish(choice)
         if sampler:
             stack.enter_context(sampler)
+        cgroups = cgroups.on_rung(has_bpf=sampler is not None)
         walker = RingWalker() if sampler is None and can_walk(options.call_graph, together, options.rate) else None
         unwinding = None
         if sampler:
@@ -94,7 +98,8 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             rates = [Rate(period=period) for period in control.periods]
 
         suitable = options.stack_bytes or copied_bytes(rates[0], together)
-        chains = ChainSource(suitable if walker else 0, is_leaf_only=options.call_graph is CallGraph.NONE)
+        is_leaf_only = options.call_graph is CallGraph.NONE
+        chains = ChainSource(suitable if walker else 0, is_leaf_only=is_leaf_only, has_cgroups=cgroups.is_told)
 
         def attach(target: SamplingTarget, groups: list[list[int]] | None, sizes: RingSizes) -> AttachedEvents:
             # Who ran when, for SPE records that no context packet names the thread of: the kernel swaps the events of
@@ -109,10 +114,11 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
                 groups,
                 sizes=sizes,
                 has_switches=has_switches,
+                has_cgroups=cgroups.is_told,
                 call_graph=chains,
             )
 
-        target = choose_target(options, workload, sampler, choice.events)
+        target = choose_target(options, workload, sampler, choice.events, chosen)
         wanted = RingSizes.wanted(has_spe=options.spe is not None)
         ring_sizes = fit(wanted, len(cpus), locked_memory_budget(len(cpus)))
         while True:
@@ -148,6 +154,8 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             pids=list(options.pids),
             followed=list(target.processes) if target.is_filtered else [],
             is_system_wide=options.is_system_wide,
+            has_cgroups=cgroups.is_told,
+            cgroups=list(chosen.paths) if chosen else [],
             events=[
                 EventInfo(event.name, event.unit, options.rate.period, options.rate.frequency_hz)
                 for event in choice.events
@@ -163,6 +171,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             notes=[
                 *options.notes,
                 *choice.notes,
+                *cgroups.notes,
                 *target.notes(options.pids),
                 *(privilege_notes(options.command[0], target) if workload else ()),
                 *(sampler.notes if sampler else []),
@@ -189,6 +198,8 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             control,
             unwinding,
             walker,
+            cgroups.names(),
+            chosen,
         )
         options.on_pass(1, len(passes))
         rate_hz = options.rate.frequency_hz * len(cpus) * together

@@ -23,6 +23,8 @@ class SamplingTarget:
         tasks: thread ids, or [-1] for every task.
         processes: those of the tasks; empty for every task.
         starts_at_exec: events count from the command's exec on, not from ``AttachedEvents.enable``.
+        is_of_cgroups: of every task only while it is in some control groups.
+        cgroups: their open folders, where perf's events can be of them.
         is_filtered: events are those of whole CPUs, and BPF programs know whose samples to take.
     """
 
@@ -30,6 +32,8 @@ class SamplingTarget:
     processes: Sequence[int] = ()
     starts_at_exec: bool = False
     is_filtered: bool = False
+    is_of_cgroups: bool = False
+    cgroups: Sequence[int] = ()
 
     @property
     def is_system_wide(self) -> bool:

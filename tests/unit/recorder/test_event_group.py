@@ -20,7 +20,8 @@ class Kernel:
         self.fds: list[int] = []
         monkeypatch.setattr(pe, "perf_event_open", self.open)
 
-    def open(self, attr: pe.PerfEventAttr, _task: int, _cpu: int, leader: int = -1) -> int:
+    def open(self, attr: pe.PerfEventAttr, _task: int, _cpu: int, leader: int = -1, *, is_cgroup: bool = False) -> int:
+        assert not is_cgroup
         if attr.config in self.refuses:
             raise OSError(errno.EINVAL, "Invalid argument")
         self.opened.append((attr.config, leader, bool(attr.disabled), bool(attr.enable_on_exec)))

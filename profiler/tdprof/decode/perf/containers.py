@@ -1,7 +1,9 @@
 """Side-band records of control groups and namespaces into a capture's tables."""
 
 import itertools
+import json
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,15 +11,43 @@ import pyarrow as pa
 
 from tdprof.capture.schema import CGROUPS, NAMESPACES
 from tdprof.decode.perf.layout import SideBand, Table
+from tdprof.decode.side_band import lines_of
 from tdprof.linux.perf_abi import RecordType
 
 # The order of the kernel's NET_NS_INDEX and so on in linux/perf_event.h, in the words of /proc/PID/ns.
+# What a recording keeps of an id (struct sample_key of bpf/sample.h): no two that exist have these bits alike.
+CGROUP_ID_BITS = 0x7FFFFFFF
 _NAMESPACES = ("net", "uts", "ipc", "pid", "user", "mnt", "cgroup")
 
 
 def cgroup_table(batches: Sequence[SideBand]) -> pa.Table:
     """The path of each control group, the last one where it was renamed."""
-    paths = {int(row["value"]): _text(batch.name(row)) for batch, row in _records(batches, RecordType.CGROUP)}
+    return _cgroups(_recorded(batches))
+
+
+def named_cgroups(path: Path, batches: Sequence[SideBand]) -> tuple[pa.Table, int]:
+    """The path of each control group of a recording of ours, and the bytes of lines that are damaged.
+
+    Args:
+        path: ``spool/cgroups.jsonl``, which names them as this machine's user does.
+        batches: side-band records, which name those that were made while recording by the kernel's own root.
+    """
+    paths = {identity & CGROUP_ID_BITS: name for identity, name in _recorded(batches).items()}
+    damaged = 0
+    for line in lines_of(path):
+        try:
+            row = json.loads(line)
+            paths[int(row["cgroup"]) & 0xFFFFFFFF] = str(row["path"])
+        except (ValueError, KeyError, TypeError):
+            damaged += len(line)
+    return _cgroups(paths), damaged
+
+
+def _recorded(batches: Sequence[SideBand]) -> dict[int, str]:
+    return {int(row["value"]): _text(batch.name(row)) for batch, row in _records(batches, RecordType.CGROUP)}
+
+
+def _cgroups(paths: dict[int, str]) -> pa.Table:
     return pa.table([list(paths), list(paths.values())], names=CGROUPS.names).cast(CGROUPS)
 
 

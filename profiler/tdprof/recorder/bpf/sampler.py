@@ -1,6 +1,7 @@
 """The BPF rung's kernel side: its programs and maps, and the drain that empties them."""
 
 import contextlib
+import ctypes
 import mmap
 import os
 import platform
@@ -28,9 +29,9 @@ from tdprof.recorder.bpf.object_file import (
     load_one,
 )
 from tdprof.recorder.bpf.python_walk import PythonWalk
-from tdprof.recorder.bpf.settings import WITH_KERNEL, Setting, filled_in
+from tdprof.recorder.bpf.settings import NO_CGROUPS, WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
-from tdprof.recorder.bpf.task_filter import FOLLOWERS, MOST_FOLLOWED, TaskFilter
+from tdprof.recorder.bpf.task_filter import ACTIVE_FOLLOW, FILTER_CGROUPS, FOLLOWERS, MOST_FOLLOWED, TaskFilter
 from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
 from tdprof.recorder.bpf.walk_load import WalkLoad
 from tdprof.recorder.call_graph import CallGraph
@@ -102,14 +103,22 @@ class TableSizes:
 class BpfLoad:
     """A load under way: compiled when the wheel was built, by an earlier run, or now, while the caller prepares."""
 
-    def __init__(self, with_kernel: Sequence[bool], sizes: TableSizes, call_graph: CallGraph = CallGraph.AUTO) -> None:
+    def __init__(
+        self,
+        with_kernel: Sequence[bool],
+        sizes: TableSizes,
+        call_graph: CallGraph = CallGraph.AUTO,
+        cgroups: dict[Setting, int] = NO_CGROUPS,
+    ) -> None:
         """Begin.
 
         Args:
             with_kernel: for each event, whether its kernel call chain is taken.
             sizes: capacities of the maps.
             call_graph: how user stacks are taken.
+            cgroups: how samples name their control groups.
         """
+        self._cgroups = cgroups
         self._sizes = sizes
         self._call_graph = call_graph
         self._with_kernel = with_kernel
@@ -158,7 +167,7 @@ class BpfLoad:
         if self._sizes.named_threads:
             sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED, "ending": len(self._with_kernel)}
         types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
-        programs = _with_settings(found, _settings(self._call_graph), self._with_kernel)
+        programs = _with_settings(found, _settings(self._call_graph) | NO_CGROUPS | self._cgroups, self._with_kernel)
         began = time.monotonic()
         # Few recordings meet what `python` is for.
         later = ("walk", "python")
@@ -323,6 +332,18 @@ class BpfSampler:
             return None
         self._closing.callback(found.close)
         return found
+
+    def filter_cgroups(self, folders: Sequence[int], *, is_v2: bool) -> None:
+        """Have the programs take only what runs in some control groups, or below one, by their open folders."""
+        for number, folder in enumerate(folders):
+            if is_v2:
+                bpf_maps.update_u32(self._maps["chosen_v2"], number, folder)
+            else:
+                identity = ctypes.c_uint64(os.fstat(folder).st_ino)
+                bpf_maps.map_element(
+                    bpf_maps.BPF_MAP_UPDATE_ELEM, self._maps["chosen_v1"], identity, ctypes.c_uint32(1)
+                )
+        bpf_maps.update_u32(self._maps["active"], ACTIVE_FOLLOW, FILTER_CGROUPS)
 
     def _enlarge(self, entries: Mapping[str, int], fill: Callable[[Mapping[str, int]], None]) -> bool:
         """`unwind_arrays.Enlarge`: only the walk reads these maps, so another one that reads others takes its place.

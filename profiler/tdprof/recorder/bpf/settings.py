@@ -9,6 +9,15 @@ MARK = 0x7D5E7713  # SETTING_MARK
 WITH_KERNEL = 1 << 31  # of the setting EVENT, as in bpf/sample.bpf.c
 
 
+class Cgroups(IntEnum):
+    """``enum cgroups`` of bpf/settings.h: which control group a sample says that it was taken in."""
+
+    NONE = 0
+    V2 = 1
+    V1 = 2
+    V2_ELSE_V1 = 3
+
+
 class Setting(IntEnum):
     """``enum setting`` of bpf/settings.h."""
 
@@ -17,6 +26,17 @@ class Setting(IntEnum):
     PIDNS_INODE = 2
     LEAF_ONLY = 3
     HAS_TASK_REGISTERS = 4
+    CGROUPS = 5
+    TASK_CSS_SET = 6
+    CSS_SET_SUBSYS = 7
+    CSS_CGROUP = 8
+    CSS_PARENT = 9
+    CGROUP_KERNFS = 10
+    KERNFS_ID = 11
+
+
+# Where control groups do not matter.
+NO_CGROUPS = {setting: 0 for setting in Setting if setting >= Setting.CGROUPS}
 
 
 def settings_in(code: bytes) -> Iterator[tuple[int, int]]:

@@ -14,6 +14,7 @@ from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element, update_u3
 from tdprof.recorder.bpf.object_file import attach_tracepoint
 
 ACTIVE_FOLLOW = 3  # enum active of bpf/sample.h
+FILTER_THREADS, FILTER_CGROUPS = 1, 2  # enum filter of bpf/sample.h
 # The programs that keep the threads that are followed, and where the kernel runs each.
 FOLLOWERS = {
     "follow_new": "task_newtask",
@@ -46,7 +47,7 @@ class TaskFilter:
         with contextlib.ExitStack() as on_failure:
             for program, tracepoint in FOLLOWERS.items():
                 on_failure.callback(os.close, attach_tracepoint(tracepoint, programs[program]))
-            update_u32(maps["active"], ACTIVE_FOLLOW, 1)
+            update_u32(maps["active"], ACTIVE_FOLLOW, FILTER_THREADS)
             self._attached = on_failure.pop_all()
 
     def follow(self, threads: Iterable[int], since: Follow) -> None:

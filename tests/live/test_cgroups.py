@@ -1,0 +1,161 @@
+"""Recordings of control groups: who is in one, also later, and in which one each sample was taken."""
+
+import functools
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from live.recording import Capture, has_bytes, run_record, start_record, wait_until
+from tdprof.capture.tables import read_table
+from tdprof.recorder.cgroups import Hierarchy, mounted_hierarchies, perf_counts_by
+
+pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
+
+Build = Callable[[str], Path]
+ENOUGH = 20  # of the samples that 0.3 s of work have where nothing else runs, 600
+
+
+def hierarchy(which: str) -> Hierarchy:
+    """One in which a test can make control groups that any process may be moved to."""
+    for found in mounted_hierarchies():
+        fits = perf_counts_by(found) if which == "perf" else found.is_v2 == (which == "v2")
+        if fits and os.access(found.mount, os.W_OK) and "cpuset" not in found.controllers:
+            return found
+    pytest.skip(f"no writable cgroup hierarchy here: {which}")
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A new control group with two more below it, a and b; of the hierarchy that the test's parameter names."""
+    above = hierarchy(getattr(request, "param", "v2")).mount / f"tdprof-{uuid.uuid4().hex[:8]}"
+    try:
+        (above / "a").mkdir(parents=True)
+    except OSError as error:
+        pytest.skip(f"cannot make a control group here: {error.strerror}")
+    (above / "b").mkdir()
+    yield above
+    for folder in (above / "a", above / "b", above):
+        if folder.exists():
+            wait_until(functools.partial(is_empty, folder))
+            folder.rmdir()
+
+
+def is_empty(folder: Path) -> bool:
+    return not (folder / "cgroup.procs").read_text().strip()
+
+
+def working(build: Build, folder: Path | None = None) -> "subprocess.Popen[str]":
+    """A process that works for half a minute or until it is killed, from its first instruction on in a group."""
+    program = str(build("split.c"))
+    script = (f"echo $$ > {folder}/cgroup.procs; " if folder else "") + f"exec {program} 30"
+    process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def has_begun(folder: Path) -> bool:
+    """What ran before is looked at once events count."""
+    return has_bytes(folder / "spool" / "initial.jsonl")
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def work_for(process: "subprocess.Popen[str]", seconds: float, recorder: "subprocess.Popen[str]") -> None:
+    begin = cpu_seconds(process.pid)
+    wait_until(lambda: cpu_seconds(process.pid) - begin >= seconds, recorder)
+
+
+def samples_by_cgroup(folder: Path, pid: int) -> dict[str | None, int]:
+    """Of a process, by path; from the tables, since symbols of a whole busy machine take their time."""
+    paths = {row["cgroup"]: row["path"] for row in read_table(folder, "cgroups").to_pylist()}
+    found: dict[str | None, int] = {}
+    for row in read_table(folder, "samples", ["cgroup"]).select(["pid", "cgroup", "count"]).to_pylist():
+        if row["pid"] == pid:
+            path = paths.get(row["cgroup"])
+            found[path] = found.get(path, 0) + row["count"]
+    return found
+
+
+def stop(recorder: "subprocess.Popen[str]") -> None:
+    recorder.send_signal(signal.SIGINT)
+    _, said = recorder.communicate()
+    assert recorder.returncode == 0, said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("group", "options"),
+    [
+        pytest.param("v2", [], id="v2", marks=pytest.mark.needs_bpf),
+        pytest.param("perf", ["--no-bpf"], id="ring-buffer"),
+        pytest.param("v1", [], id="v1", marks=pytest.mark.needs_bpf),
+    ],
+    indirect=["group"],
+)
+def test_only_what_is_in_it_and_below_it(group: Path, options: list[str], build: Build, folder: Path) -> None:
+    with working(build, group / "a") as inside, working(build) as outside:
+        recorder = start_record(*options, "--cgroup", group, "-F", "1999", folder=folder)
+        try:
+            wait_until(lambda: has_begun(folder), recorder)
+            work_for(inside, 0.3, recorder)
+            stop(recorder)
+        finally:
+            inside.kill()
+            outside.kill()
+    capture = Capture(folder)
+    assert capture.count(lambda sample: sample.pid).keys() == {inside.pid}
+    assert capture.manifest["cgroups"] == [f"/{group.name}"]
+    [(path, count)] = samples_by_cgroup(folder, inside.pid).items()
+    assert path == f"/{group.name}/a"
+    assert count >= ENOUGH
+
+
+@pytest.mark.needs_bpf
+def test_processes_to_come_have_their_samples(group: Path, build: Build, folder: Path) -> None:
+    """One starts another in the group, which works after it."""
+    recorder = start_record("--cgroup", group, "-F", "1999", folder=folder)
+    try:
+        wait_until(lambda: has_begun(folder), recorder)
+        script = f"echo $$ > {group}/b/cgroup.procs; {build('split.c')} 0.3; {build('split.c')} 0.3; true"
+        subprocess.run(["sh", "-c", script], check=True, stdout=subprocess.DEVNULL)
+    finally:
+        stop(recorder)
+    worked = Capture(folder).count(lambda sample: sample.pid if sample.thread == "split" else None)
+    assert len(worked) == 2
+    assert min(worked.values()) >= ENOUGH
+
+
+@pytest.mark.needs_bpf
+def test_a_recording_ends_with_its_groups(group: Path, build: Build, folder: Path) -> None:
+    with working(build, group / "a") as process:
+        recorder = start_record("--cgroup", group / "a", "--cgroup", group / "b", "-F", "1999", folder=folder)
+        wait_until(lambda: has_begun(folder), recorder)
+        (group / "b").rmdir()
+        work_for(process, 0.3, recorder)
+        process.kill()
+        process.wait()
+        wait_until(lambda: is_empty(group / "a"))
+        (group / "a").rmdir()
+        _, said = recorder.communicate(timeout=60)
+    assert recorder.returncode == 0, said
+    assert "Traceback" not in said
+    assert sum(samples_by_cgroup(folder, process.pid).values()) >= ENOUGH
+
+
+def test_groups_that_are_not_there_are_refused(folder: Path) -> None:
+    result = run_record("--cgroup", "/no-such-group", folder=folder)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "there is no control group /no-such-group" in result.stderr
+    assert not folder.exists()
+    refused = run_record("--cgroup", "/x", "--", "true", folder=folder)
+    assert refused.returncode == 2
+    assert "exclude each other" in refused.stderr

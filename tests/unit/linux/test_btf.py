@@ -1,0 +1,47 @@
+"""The kernel's types, as its own description of them says."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from tdprof.errors import TdprofError
+from tdprof.linux.btf import read_kernel_types
+
+
+def written(folder: Path, data: bytes) -> Path:
+    (folder / "vmlinux").write_bytes(data)
+    return folder / "vmlinux"
+
+
+def test_members_and_enumerators_are_found_behind_types_of_all_kinds(tmp_path: Path) -> None:
+    names = {"int": 1, "array": 5, "task": 11, "state": 16, "pid": 22, "kinds": 26, "one": 32}
+    text = b"\0int\0array\0task\0state\0pid\0kinds\0one\0"
+    data = struct.pack("<IIII", names["int"], 1 << 24, 4, 0)  # an integer
+    data += struct.pack("<IIIIII", names["array"], 3 << 24, 0, 1, 1, 8)
+    data += struct.pack("<III", names["task"], 7 << 24, 0)  # a declaration of the same name
+    data += struct.pack("<IIII", 0, 19 << 24 | 1, 8, 0) + bytes(8)  # 64-bit enumerators
+    data += struct.pack("<III", names["task"], 4 << 24 | 2, 16)
+    data += struct.pack("<III", names["state"], 1, 64) + struct.pack("<III", names["pid"], 1, 96)
+    data += struct.pack("<III", names["kinds"], 1 << 31 | 4 << 24 | 1, 4)
+    data += struct.pack("<III", names["one"], 1, 3 << 24 | 32)  # a bit field of three bits
+    data += struct.pack("<III", names["kinds"], 6 << 24 | 1, 4) + struct.pack("<Ii", names["one"], -1)
+    whole = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(data), len(data), len(text)) + data + text
+    found = read_kernel_types(["task", "kinds", "absent"], [], written(tmp_path, whole))
+    assert found.offsets == {("task", "state"): 8, ("task", "pid"): 12, ("kinds", "one"): 4}
+    assert read_kernel_types([], ["kinds"], tmp_path / "vmlinux").enumerators == {"one": -1}
+
+
+ODD_KIND = struct.pack("<HBBIIIIIIII", 0xEB9F, 1, 0, 24, 0, 12, 12, 1, 0, 31 << 24, 0)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x9f\xeb", bytes(64), ODD_KIND])
+def test_damage_is_refused(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(TdprofError, match="is damaged"):
+        read_kernel_types(["task"], [], written(tmp_path, data))
+
+
+def test_a_kernel_that_does_not_tell_is_said(tmp_path: Path) -> None:
+    with pytest.raises(TdprofError, match="does not tell its types") as caught:
+        read_kernel_types(["task"], [], tmp_path / "none")
+    assert "CONFIG_DEBUG_INFO_BTF" in (caught.value.hint or "")
