@@ -63,8 +63,8 @@ STEPS = ("sample", "walk", "copy", "store", "python")
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
 _QUESTIONS_BYTES = 64 << 10
 _COPY_BYTES = 16 << 10  # of most stacks; the deepest take 64 KiB
-# The verifier goes through six times as many instructions of the walk as of all else.
-_WALK_TAKES_TIMES = 6
+# The verifier goes through six times as many instructions of the walk as of all else; twice that on a busy machine.
+_WALK_TAKES_TIMES = 12
 # Copies of all of a recording; they are gone once it is finished.
 _MOST_COPIED_BYTES = 256 << 20
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of the kernel's proc_ns.h
