@@ -42,15 +42,15 @@ VALUE = np.dtype([("count", "<u8"), ("weight", "<u8")])
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Aggregated rows of one interval.
+    """Aggregated rows.
 
     Attributes:
-        time_ns: end of the interval.
+        time_ns: uint64[n], end of the interval of each.
         keys: ``KEY``[n].
         values: ``VALUE``[n].
     """
 
-    time_ns: int
+    time_ns: U64
     keys: NDArray[np.void]
     values: NDArray[np.void]
 
@@ -72,8 +72,10 @@ class StackBatch:
     address: U64
 
 
-# What a frame's rows may become when they are unpacked; they shrink to a tenth.
-_ROWS_TO_FRAME, _SPARE_ROW_BYTES = 64, 1 << 14
+# What the rows of all frames so far may become when they are unpacked; they shrink to a tenth.
+_ROWS_TO_FRAME, _SPARE_ROW_BYTES = 32, 1 << 20
+# Of bytes that look like frames and are none so much is read, as often as the file is long.
+_WASTED_TO_FILE = 64
 
 
 class SpoolDamage:
@@ -85,53 +87,90 @@ class SpoolDamage:
 
 
 def read_rows(path: Path, damage: SpoolDamage) -> Iterator[RowBatch]:
-    """Every whole frame of ``rows.bpf``; a bad one is counted and the next is searched for."""
+    """Rows of all whole frames of ``rows.bpf``, many frames at a time; bad ones are counted and the next is searched.
+
+    What all frames together become is bounded, and so is what is read of frames that turn out to be none.
+    """
     if not path.exists():
         return
     data = FileBytes(open_regular(path, flags=os.O_NOFOLLOW))
-    at = 0
+    search = _MagicSearch(data)
+    may_waste = _WASTED_TO_FILE * data.size
+    may_become = _SPARE_ROW_BYTES
+    at = rows = 0
+    pending: list[RowBatch] = []
     while at < data.size:
-        batch, size = _read_frame(data, at)
+        batch, size = _read_frame(data, at, may_become)
         if batch is None:
             # A frame cut short by an interrupted recording, or foreign bytes: go on at the next magic number.
-            size = _next_magic(data, at + 1) - at
+            may_waste -= size
+            size = (search.next(at + 1) if may_waste >= 0 else data.size) - at
             damage.bytes += size
         else:
-            yield batch
+            may_become += _ROWS_TO_FRAME * size - batch.keys.nbytes - batch.values.nbytes
+            pending.append(batch)
+            rows += len(batch.keys)
         at += size
+        if rows >= MAX_FRAME_ROWS:
+            yield _joined(pending)
+            pending, rows = [], 0
+    if pending:
+        yield _joined(pending)
 
 
-def _next_magic(data: FileBytes, at: int) -> int:
-    """Where the next frame may begin, or the end of the file."""
-    while at < data.size:
-        found = bytes(data.read(at, _SEARCH_BYTES)).find(FRAME_MAGIC)
-        if found >= 0:
-            return at + found
-        at += _SEARCH_BYTES - len(FRAME_MAGIC) + 1
-    return data.size
+def _joined(batches: list[RowBatch]) -> RowBatch:
+    columns = ([getattr(batch, name) for batch in batches] for name in RowBatch.__slots__)
+    return RowBatch(*(np.concatenate(parts) for parts in columns))
 
 
-def _read_frame(data: FileBytes, at: int) -> tuple[RowBatch | None, int]:
+class _MagicSearch:
+    """Finds where frames may begin, from front to back; reads each byte about once."""
+
+    def __init__(self, data: FileBytes) -> None:
+        self._data = data
+        self._start = 0
+        self._piece = b""
+
+    def next(self, at: int) -> int:
+        """The first magic number from ``at`` on, which never goes back; else the end of the file."""
+        while at < self._data.size:
+            if at + len(FRAME_MAGIC) > self._start + len(self._piece):
+                self._start, self._piece = at, bytes(self._data.read(at, _SEARCH_BYTES))
+            found = self._piece.find(FRAME_MAGIC, at - self._start)
+            if found >= 0:
+                return self._start + found
+            at = max(at + 1, self._start + len(self._piece) - len(FRAME_MAGIC) + 1)
+        return self._data.size
+
+
+def _read_frame(data: FileBytes, at: int, may_become: int) -> tuple[RowBatch | None, int]:
+    """The frame at a place and its size; None if there is none, and how many bytes were read to tell."""
     header = bytes(data.read(at, FRAME_HEADER.size))
     if len(header) < FRAME_HEADER.size:
-        return None, 0
+        return None, len(header)
     magic, rows, time_ns, size, checksum = FRAME_HEADER.unpack(header)
-    payload = bytes(data.read(at + FRAME_HEADER.size, size))
-    if magic != FRAME_MAGIC or rows > MAX_FRAME_ROWS or frame_checksum(header, payload) != checksum:
-        return None, 0
     want = rows * (KEY.itemsize + VALUE.itemsize)
-    if want > _ROWS_TO_FRAME * size + _SPARE_ROW_BYTES:
-        return None, 0
+    if (
+        magic != FRAME_MAGIC
+        or rows > MAX_FRAME_ROWS
+        or at + FRAME_HEADER.size + size > data.size
+        or want > _ROWS_TO_FRAME * size + may_become
+    ):
+        return None, FRAME_HEADER.size
+    payload = bytes(data.read(at + FRAME_HEADER.size, size))
+    whole = FRAME_HEADER.size + size
+    if frame_checksum(header, payload) != checksum:
+        return None, whole
     unpacker = zlib.decompressobj()
     try:
         raw = unpacker.decompress(payload, want + 1)
     except zlib.error:
-        return None, 0
+        return None, whole
     if len(raw) != want:
-        return None, 0
+        return None, whole
     keys = np.frombuffer(raw, KEY, rows)
     values = np.frombuffer(raw, VALUE, rows, offset=rows * KEY.itemsize)
-    return RowBatch(time_ns, keys, values), FRAME_HEADER.size + size
+    return RowBatch(np.full(rows, time_ns, np.uint64), keys, values), whole
 
 
 def read_stacks(path: Path, damage: SpoolDamage, chunk_bytes: int = 8 << 20) -> Iterator[StackBatch]:

@@ -149,13 +149,13 @@ def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
     for line in lines_of(path):
         try:
             process = json.loads(line)
-            pid = int(process["pid"])
-            threads = [(int(tid), str(name)) for tid, name in process["threads"].items()]
+            pid = _number(process["pid"], 32)
+            threads = [(_number(tid, 32), _unicode(name)) for tid, name in process["threads"].items()]
             maps = [
-                (int(start), int(length), int(offset), str(name), str(build_id))
+                (_number(start), _number(length), _number(offset), _unicode(name), _unicode(build_id))
                 for start, length, offset, name, build_id in process["maps"]
             ]
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
             damaged += len(line)
             continue
         for tid, name in threads:
@@ -163,6 +163,19 @@ def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
         for start, length, offset, name, build_id in maps:
             _append(mappings, (0, pid, start, length, offset, name, build_id or None))
     return _table(mappings, MAPPINGS), _table(processes, PROCESSES), damaged
+
+
+def _number(value: object, bits: int = 64) -> int:
+    """Raises ValueError for what no column of so many bits holds."""
+    number = int(value)  # type: ignore[call-overload]  # whatever is none raises
+    if number >> bits:
+        raise ValueError
+    return int(number)
+
+
+def _unicode(value: object) -> str:
+    """Text as JSON has it, which may hold halves of characters, as text that can be written."""
+    return str(value).encode(errors="replace").decode()
 
 
 def lines_of(path: Path) -> list[bytes]:

@@ -1,6 +1,7 @@
 """A recording's spool into the capture's tables, batch by batch."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -12,8 +13,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tdprof.capture.manifest import Manifest, Rung
-from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLES, STACKS
-from tdprof.capture.spool import CGROUPS_FILE, COPIES_FILE, INITIAL_FILE, PYTHON_FILE, ROWS_FILE, STACKS_FILE
+from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLES, SPE_SPANS, STACKS
+from tdprof.capture.spool import (
+    CGROUPS_FILE,
+    COPIES_FILE,
+    INITIAL_FILE,
+    PYTHON_FILE,
+    ROWS_FILE,
+    SPE_RING_FILE,
+    STACKS_FILE,
+)
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage, StackBatch, read_rows, read_stacks
 from tdprof.decode.bpf_copies import walk_spooled
@@ -34,6 +43,7 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.text import plural
 
 _CHUNK_BYTES = 16 << 20
+_SPE_RING = re.compile(SPE_RING_FILE.format(cpu="[0-9]+", number="([0-9]{1,9})").replace(".", "[.]"))
 # Each task that is started costs up to one sample: of so few they matter no more than chance does.
 _MOST_STARTED = 0.05
 
@@ -92,10 +102,13 @@ def write_tables(
             writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
     if not has_copies:
         stacks.add_chains(decoder.chains(), samples)
+    spe_decoder = open_record_stream(layouts[-1:])
+    spans = [SPE_SPANS.empty_table()]
     for path in sorted(spool.glob("spe.*.perf")):
-        spe_decoder = open_record_stream(layouts[-1:])
-        for _, spe_side_band, _ in _ring_batches([path], spe_decoder):
-            writer.write("spe_spans", spe_spans(spe_side_band, buffer=int(path.name.split(".")[2])))
+        if ring := _SPE_RING.fullmatch(path.name):
+            batches = (batch for _, batch, _ in _ring_batches([path], spe_decoder))
+            spans += [spe_spans(batch, buffer=int(ring[1])) for batch in batches if len(batch.rows)]
+    writer.write("spe_spans", pa.concat_tables(spans))
     if found := switches_of(switches):
         writer.write("switches", switches_table(found))
     mappings, processes, damaged_bytes = initial_tables(spool / INITIAL_FILE)
@@ -230,7 +243,7 @@ class _SampleTotals:
         """Rows of the BPF rung. A stack that never arrived, or cannot be told from another, becomes null and counts."""
         keys, counts = batch.keys, batch.values["count"]
         self.count += int(counts.sum())
-        self.end_ns = max(self.end_ns, batch.time_ns)
+        self.end_ns = max(self.end_ns, int(batch.time_ns.max(initial=0)))
         self.tids.update(distinct(keys["tid"]).tolist())
         for number in distinct(keys["event"]).tolist():
             self.of_event[number] += int(counts[keys["event"] == number].sum())
@@ -248,7 +261,7 @@ class _SampleTotals:
         text = pa.array([name.decode(errors="replace") for name in names.tolist()], pa.string())
         return self._table(
             keys["cgroup"],
-            time_ns=np.full(len(keys), batch.time_ns, np.uint64),
+            time_ns=batch.time_ns,
             event=keys["event"],
             pid=keys["pid"],
             tid=keys["tid"],

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
-from tdprof.capture.spool import SPE_FOLDER, SPOOL_FOLDER
+from tdprof.capture.spool import COPIES_FILE, SPE_FOLDER, SPOOL_FOLDER
 from tdprof.capture.tables import TableWriter, read_table
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.walked import Walk
@@ -38,6 +38,7 @@ from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import read_text
 from tdprof.recorder.kallsyms import KernelSymbolTable, read_kernel_symbols
 from tdprof.recorder.python_processes import may_hold_python
+from tdprof.text import printable
 
 
 def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None) -> Manifest:
@@ -76,6 +77,9 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
     Kernel symbols, the vDSO and perf maps are added where this still is the boot that was recorded.
     """
     is_same_boot = manifest.host.boot_id == read_text("/proc/sys/kernel/random/boot_id")
+    machine = manifest.host.machine
+    if machine not in WALK_REGISTERS and (manifest.stack_bytes or (source / SPOOL_FOLDER / COPIES_FILE).exists()):
+        raise TdprofError(f"{source} copies stacks of a machine that is not known: '{printable(machine)}'")
     layouts = [_layout(manifest, ids) for ids in manifest.record_ids]
     with TableWriter(target) as writer:
         layouts.append(RecordLayout(SIDE_BAND_SAMPLE_TYPE))
