@@ -1,5 +1,6 @@
 """perf.data into a capture folder: the tables, and what this machine can still add to them."""
 
+import os
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +31,7 @@ from tdprof.decode.spe.kernel_addresses import kernel_addresses
 from tdprof.decode.spe.losses import aux_losses
 from tdprof.decode.spe.spans import SpeInput, spe_input_of
 from tdprof.errors import TdprofError
+from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import SampleType
 from tdprof.pipeline.finish import write_kernel_symbols
@@ -247,7 +249,7 @@ def _is_of_recorded_kernel(kallsyms: Path, kernel: KernelMapping | None) -> bool
     wanted = f"{kernel.address:016x} "
     symbol = kernel.path.removeprefix(_KERNEL_PATH)
     try:
-        with kallsyms.open(errors="replace") as file:
+        with os.fdopen(open_regular(kallsyms), errors="replace") as file:
             return any(line.startswith(wanted) and line.split()[2] == symbol for line in file)
     except (OSError, IndexError):
         return False

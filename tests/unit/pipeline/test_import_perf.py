@@ -1,6 +1,7 @@
 """perf.data into a capture's tables."""
 
 import contextlib
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,16 @@ def test_given_kallsyms_name_the_kernel_if_they_are_of_that_boot(tmp_path: Path)
     kallsyms.write_text("".join(f"{address:016x} {kind} {name}\n" for address, kind, name in lines))
     folder, _ = imported(tmp_path, made.file(recording(made)), kallsyms=kallsyms)
     assert [row["name"] for row in rows(folder, "kernel_symbols")] == ["do_work"]
+
+
+def test_symbols_beside_a_recording_are_not_waited_for(tmp_path: Path) -> None:
+    """`perf record` leaves them in a folder of the directory; a pipe there has no writer."""
+    made = writer()
+    (tmp_path / "recording/kcore_dir").mkdir(parents=True)
+    (tmp_path / "recording/data").write_bytes(made.file(recording(made)))
+    os.mkfifo(tmp_path / "recording/kcore_dir/kallsyms")
+    manifest = import_perf_data(str(tmp_path / "recording"), tmp_path / "capture")
+    assert "--kallsyms" in kernel_note(manifest)
 
 
 def test_kallsyms_of_another_boot_are_refused_and_leave_nothing(tmp_path: Path) -> None:

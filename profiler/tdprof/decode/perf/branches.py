@@ -57,6 +57,8 @@ SUM = np.dtype(
     ]
 )
 _KEYS = ["time_ns", "event", "pid", "from", "to", "kind"]
+# An entry has 24 bytes. Compressed ones may be more, but most are of branches that were there before.
+_SPARE_ROWS, _BYTES_A_ROW = 1 << 18, 12
 _COUNTS = ("count", "stacks", "mispredicted", "predicted", "cycles", "with_cycles", "cycles_at_limit")
 
 
@@ -164,13 +166,19 @@ class BranchTable:
         numbers: the capture's number of each, ``NOT_RECORDED`` for those that are left out.
         changes: when processes' mappings changed.
         writer: where the rows go.
+        size_bytes: of the recording, which bounds how many rows there may be.
 
     Attributes:
         notes: what a reader of the numbers should know, a sentence each.
     """
 
     def __init__(
-        self, attrs: Sequence[Attr], numbers: Sequence[int], changes: ProcessChanges, writer: TableWriter
+        self,
+        attrs: Sequence[Attr],
+        numbers: Sequence[int],
+        changes: ProcessChanges,
+        writer: TableWriter,
+        size_bytes: int,
     ) -> None:
         recorded = [bool(attr.sample_type & SampleType.BRANCH_STACK) for attr in attrs]
         # perf record --call-graph lbr has the hardware drop a call when it returns.
@@ -189,6 +197,8 @@ class BranchTable:
         self._writer = writer
         self._end_ns = 0
         self._kernel = np.empty(0, np.uint64)
+        self._may_write = _SPARE_ROWS + size_bytes // _BYTES_A_ROW
+        self._left_out = 0
 
     def add(self, samples: Samples, branches: Table) -> None:
         """Add a batch's entries, which number its samples."""
@@ -203,6 +213,8 @@ class BranchTable:
         """Write what is left; returns the distinct kernel addresses of all entries."""
         for rows in self._sums.flush() if self._sums else ():
             self._write(rows)
+        if self._left_out:
+            self.notes.append(f"{self._left_out} branch stack entries are left out: no file of this size has as many")
         if self._has_any and self._sums is None:
             self._writer.write("branches", BRANCHES.empty_table())
             self.notes.append("branch stacks were asked for, and none holds a branch")
@@ -214,6 +226,9 @@ class BranchTable:
         return self._sums.unknown_events if self._sums else 0
 
     def _write(self, rows: Table) -> None:
+        self._left_out += int(rows["count"][self._may_write :].sum())
+        rows = rows[: self._may_write]
+        self._may_write -= len(rows)
         addresses = np.concatenate([rows["from"], rows["to"]])
         self._kernel = distinct(np.concatenate([self._kernel, addresses[addresses >= KERNEL_ADDRESS]]))
         self._writer.write("branches", branch_table(rows, self._end_ns))

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -67,8 +68,8 @@ def namespace_table(batches: Sequence[SideBand], recorders: Collection[int]) -> 
     rows.sort(key=lambda row: row.time_ns)
     own = {row[3:] for row in rows if row.time_ns == 0 and row.pid in recorders}
     # Of two recorders with different namespaces either may have made the file.
-    kinds = [kind for kind, *_ in own]
-    is_own = [row[3:] in own if kinds.count(row.namespace) == 1 else None for row in rows]
+    kinds = Counter(kind for kind, *_ in own)
+    is_own = [row[3:] in own if kinds[row.namespace] == 1 else None for row in rows]
     columns = [*([getattr(row, name) for row in rows] for name in _Row._fields), is_own]
     arrays = [pa.array(column, _plain(item)) for column, item in zip(columns, NAMESPACES, strict=True)]
     return pa.table(arrays, names=NAMESPACES.names).cast(NAMESPACES)

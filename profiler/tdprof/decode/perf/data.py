@@ -45,6 +45,7 @@ from tdprof.decode.perf.layout import (
 )
 from tdprof.decode.perf.records import ByteOrder, open_record_stream
 from tdprof.errors import TdprofError
+from tdprof.linux.file_bytes import open_own
 from tdprof.native.library import load_native
 
 _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
@@ -53,8 +54,9 @@ _WINDOW_BYTES = 2 << 20  # of records decoded into one batch
 # zstd may blow up input by 2^15; slices of this size keep what one step can yield at some tens of MB.
 _COMPRESSED_SLICE_BYTES = 1 << 10
 # What all compressed records may become: so many times their size, and something for small files. Records of one
-# program that stands still shrink to a thirtieth.
-_MOST_TO_COMPRESSED, _SPARE_INFLATED_BYTES = 48, 64 << 20
+# program that stands still shrink to a thirtieth. What is kept of them until the end counts for the memory it takes.
+_MOST_TO_COMPRESSED, _SPARE_INFLATED_BYTES = 48, 16 << 20
+_SIDE_BAND_ROW_BYTES, _CHAIN_WORD_BYTES = 256, 32
 _SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
 _NOT_PERF_DATA = "perf record -o perf.data -- CMD, or tdprof record -o DIR -- CMD"
 
@@ -356,7 +358,9 @@ class PerfData:
                 body = data[at + 8 : at + size]
                 if type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2):
                     for _ in inflater.feed(self._compressed_part(type_, body)):
-                        yield self._take_batch()
+                        batch = self._take_batch()
+                        inflater.keep(len(batch.side_band.rows), len(stream.chains().frames))
+                        yield batch
                 payload_bytes = self._take_tool_record(type_, misc, body, file, data, at + size)
                 stream.skip(size + payload_bytes)
                 at += size + payload_bytes
@@ -429,6 +433,7 @@ class _Inflater:
         self._rest = b""
         self._fed_bytes = 0
         self._may_become = _SPARE_INFLATED_BYTES
+        self._chain_words = 0
 
     def feed(self, payload: memoryview) -> Iterator[None]:
         """Decode a payload; pauses whenever a batch's worth of records came out of it."""
@@ -450,6 +455,12 @@ class _Inflater:
             if self._fed_bytes >= _WINDOW_BYTES:
                 self._fed_bytes = 0
                 yield
+
+    def keep(self, side_band_rows: int, chain_words: int) -> None:
+        """What came out is kept: so many more rows, and all distinct call chains by now."""
+        self._may_become -= side_band_rows * _SIDE_BAND_ROW_BYTES
+        self._may_become -= (chain_words - self._chain_words) * _CHAIN_WORD_BYTES
+        self._chain_words = chain_words
 
     def finish(self) -> None:
         """No payload follows: decode what is left and count what cannot be."""
@@ -475,12 +486,13 @@ def _open_files(path: str | Path) -> list[IO[bytes]]:
     folder = Path(path)
     paths = [folder]
     if folder.is_dir():
-        numbered = [part for part in folder.glob("data.*") if part.suffix[1:].isdigit()]
+        numbered = [part for part in folder.glob("data.*") if part.suffix[1:].isdecimal()]
         paths = [folder / "data", *sorted(numbered, key=lambda part: int(part.suffix[1:]))]
     files: list[IO[bytes]] = []
     try:
         for part in paths:
-            file = part.open("rb")
+            # What lies in a folder may be anything; only what the user named may be a pipe.
+            file = part.open("rb") if part == folder else open_own(part)
             files.append(file if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else _spooled(file))
     except OSError as error:
         for opened in files:

@@ -115,7 +115,7 @@ def import_tables(
     stacks = UsedStacks(walked)
     groups = SampleGroups(Intervals(numbers, changes, interval_ns))
     tables = _SampleTables(groups, stacks, writer, has_cgroups=has_cgroups)
-    branches = BranchTable(data.attrs, numbers, changes, writer)
+    branches = BranchTable(data.attrs, numbers, changes, writer, data.size_bytes)
     lost = _LostRecords()
     first_ns, last_ns = 2**64 - 1, 0
     for batch in data.batches(copy=False):
