@@ -19,7 +19,7 @@ from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.decode.perf.layout import NOT_RECORDED
 from tdprof.decode.spe.clock import Clock, clock_of, time_ns
 from tdprof.decode.spe.losses import AuxLosses
-from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput
+from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput, worth_decoding
 from tdprof.decode.spe.switches import Switches, switches_of_table, switches_table
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import inner_folder, open_inside
@@ -79,6 +79,8 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
         spans = []
         for cpu, buffer, rows in _runs(table, owned):
             data = _mapped(folder / SPE_FOLDER, aux_file(cpu, buffer), files)
+            known_cpu = None if cpu == NOT_RECORDED else cpu
+            midr = _midr_of(manifest, known_cpu)
             read_to = 0
             for tid, wanted, end in rows:
                 # Spans lie side by side; what damage lays over others is read once.
@@ -86,10 +88,9 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
                 losses.cut_buffers += end > len(data) or start > wanted
                 read_to = max(read_to, end)
                 if start < min(end, len(data)):
-                    known_cpu = None if cpu == NOT_RECORDED else cpu
-                    spans.append(AuxSpan(data[start:end], start, known_cpu, tid, _midr_of(manifest, known_cpu)))
+                    spans.append(AuxSpan(data[start:end], start, known_cpu, tid, midr))
         yield SpeInput(
-            spans,
+            worth_decoding(spans, losses),
             conversion,
             losses,
             switches,

@@ -14,12 +14,14 @@ class AuxLosses:
         partial: the span ends within a record.
         collided: samples collided with one in flight; how many is not told.
         cut_buffers: AUX buffers that the file's end cuts.
+        too_short: spans that are left out, where very many have only a few bytes.
     """
 
     truncated: int = 0
     partial: int = 0
     collided: int = 0
     cut_buffers: int = 0
+    too_short: int = 0
 
 
 def aux_losses(losses: AuxLosses) -> dict[str, int]:
@@ -30,6 +32,7 @@ def aux_losses(losses: AuxLosses) -> dict[str, int]:
             "spans end within a record (AUX PARTIAL)": losses.partial,
             "spans had samples that collided: operations behind slow ones are sampled less": losses.collided,
             "spans of AUX bytes are cut off by the end of their file, or it is missing": losses.cut_buffers,
+            "spans of a few AUX bytes are left out: so many were never recorded": losses.too_short,
         }
     )
 

@@ -29,6 +29,9 @@ from tdprof.model.spe import ONE_STAGE, Stages
 
 # PERF_AUX_FLAG_*, include/uapi/linux/perf_event.h
 TRUNCATED, PARTIAL, COLLISION = 0x01, 0x04, 0x08
+SHORTEST_SPAN_BYTES = 64
+"""What a driver hands over at least: the slot of a record that has all packets."""
+_MANY_SPANS = 1 << 13  # fewer cost nothing worth mentioning, whatever they hold
 MOST_WORKERS = 8
 """Threads that decode spans: they read a gigabyte in a fifth of a second; more would need memory and bring little."""
 
@@ -146,11 +149,27 @@ def spe_input_of(data: PerfData) -> SpeInput:
         raise TdprofError(f"the AUX data in {data.path} is not of SPE (its tracer has number {info.type})")
     aux: Table = np.concatenate(rows)
     spans: list[AuxSpan] = []
+    losses = _losses(aux, data)
     unfinished = _unfinished(aux)
     for buffer in data.aux_buffers:
         spans += _spans_of(buffer, data.aux_data(buffer), unfinished, _midr_of(buffer.cpu, info, data.features.cpuid))
+    spans = worth_decoding(spans, losses)
     known_switches = switches_of(switches) if has_own_clock else {}
-    return SpeInput(spans, data.time_conversion, _losses(aux, data), known_switches, data.files)
+    return SpeInput(spans, data.time_conversion, losses, known_switches, data.files)
+
+
+def worth_decoding(spans: list[AuxSpan], losses: AuxLosses) -> list[AuxSpan]:
+    """The spans; where there are very many, without those that are shorter than any that is handed over.
+
+    Args:
+        spans: of an input.
+        losses: counts those that are left out.
+    """
+    if len(spans) <= _MANY_SPANS:
+        return spans
+    kept = [span for span in spans if len(span.data) >= SHORTEST_SPAN_BYTES]
+    losses.too_short += len(spans) - len(kept)
+    return kept
 
 
 def _midr_of(cpu: int | None, info: AuxtraceInfo, cpuid: str) -> int | None:

@@ -104,6 +104,16 @@ def test_bytes_that_the_files_lack_are_counted(tmp_path: Path) -> None:
         assert spe.losses.cut_buffers == 2
 
 
+def test_of_very_many_spans_those_of_a_few_bytes_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(1, 0, 0, 7, 7, offset, size, 0x04) for offset, size in ((0, 63), (63, 64), (127, 1))]
+    folder = capture(tmp_path, {"cpu0.0.aux": bytes(128)}, *rows)
+    for many, kept, left_out in ((3, [63, 64, 1], 0), (2, [64], 2)):
+        monkeypatch.setattr("tdprof.decode.spe.spans._MANY_SPANS", many)
+        assert [len(row[4]) for row in spans(folder)] == kept
+        with open_spe(folder, MANIFEST) as spe:
+            assert spe.losses.too_short == left_out
+
+
 def test_a_capture_without_spe_says_so(tmp_path: Path) -> None:
     with pytest.raises(TdprofError, match="holds no SPE data"), open_spe(tmp_path, replace(MANIFEST, spe=None)):
         pass
