@@ -12,7 +12,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from builders import costly_captures, costly_debug_data  # noqa: F401  # register their builders
+from builders import (  # noqa: F401  # register their builders
+    costly_captures,
+    costly_debug_data,
+    costly_perf_data,
+    costly_side_tables,
+    costly_spe,
+    costly_spools,
+)
 from builders.cost import MB, allowed_bytes, allowed_seconds, is_affordable, measure
 from builders.costly_files import BUILDERS
 
@@ -21,9 +28,11 @@ def main() -> None:
     size_bytes = int(float(sys.argv[1])) if sys.argv[1:] else MB
     failed = []
     for name in sys.argv[2:] or BUILDERS:
-        with tempfile.TemporaryDirectory() as folder:
-            command = BUILDERS[name](Path(folder), size_bytes)
-            size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary, "input")
+            folder.mkdir()
+            command = BUILDERS[name](folder, size_bytes)
+            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
             cost = measure(command, size)
         if not is_affordable(cost, size):
             failed.append(name)

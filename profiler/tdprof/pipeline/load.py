@@ -27,7 +27,7 @@ from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTa
 from tdprof.model.stack_ends import StackEnd
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import group_of_row, group_rows
-from tdprof.profile.naming import mark_guesses, name_locations
+from tdprof.profile.naming import limit_inlining, mark_guesses, name_locations
 from tdprof.profile.reliability import (
     container_doubts,
     count_doubt,
@@ -64,6 +64,7 @@ def load_profile(capture: OpenCapture) -> Profile:
     functions, locations, stack_location = mark_guesses(
         functions, locations, attributed.stack_location, attributed.is_guess
     )
+    locations, cut_inlining = limit_inlining(locations, stack_location)
     columns = {name: samples[name].to_numpy() for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
     cgroup, cgroups = _cgroups(capture, samples["cgroup"])
     thread_name, thread_names = name_threads(
@@ -90,6 +91,7 @@ def load_profile(capture: OpenCapture) -> Profile:
         # What a walk by tables leaves out has its reason beside it.
         by_kernel = np.isin(attributed.sample_end, [0, StackEnd.FRAME_POINTERS_ONLY])
         doubts += cut_doubt(int(profile.samples.count[attributed.is_cut & by_kernel].sum()), sum(total))
+    doubts += filter(None, [cut_inlining])
     profile = replace(profile, notes=[*profile.notes, *doubts])
     return profile.without(no_stacks) if no_stacks else profile
 

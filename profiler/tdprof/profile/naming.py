@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ _TAGS = re.compile(
     r"(?: \[(?:(?:cold|part|isra|constprop|unlikely|localalias)(?:\.\d+)? ?)+\])?" + f"(?:{re.escape(GUESSED_TAG)})?$"
 )
 _MOST_UNKNOWN = 1 << 16  # addresses that are functions of their own
+# Frames of all stacks; of programs of small inlined functions an address has two or three.
+_SPARE_FRAMES, _FRAMES_AN_ADDRESS = 1 << 20, 8
 
 
 class _Function(NamedTuple):
@@ -237,3 +240,33 @@ def mark_guesses(
         ),
         marked,
     )
+
+
+def limit_inlining(locations: LocationTable, stack_location: I32) -> tuple[LocationTable, str]:
+    """Leave out the innermost of so many inlined calls that stacks stay a small multiple of their addresses.
+
+    Args:
+        locations: as `name_locations` gives them.
+        stack_location: the locations of all stacks, one behind the other.
+
+    Returns:
+        The table, and a sentence on what it leaves out; "" if it is as it was.
+    """
+    frames: I64 = np.diff(locations.frame_start.astype(np.int64)).astype(np.int64)
+    uses = np.bincount(stack_location, minlength=len(frames))
+    most = _SPARE_FRAMES + _FRAMES_AN_ADDRESS * len(stack_location)
+    if int(uses @ frames) <= most:
+        return locations, ""
+    depth, too_deep = 1, int(frames.max())
+    while too_deep - depth > 1:
+        middle = (depth + too_deep) // 2
+        fits = int(uses @ np.minimum(frames, middle)) <= most
+        depth, too_deep = (middle, too_deep) if fits else (depth, middle)
+    is_kept = np.repeat(locations.frame_start[1:].astype(np.int64), frames) - np.arange(frames.sum()) <= depth
+    shorter = replace(
+        locations,
+        frame_start=np.concatenate([[0], np.cumsum(np.minimum(frames, depth))]).astype(np.uint32),
+        frame_function=locations.frame_function[is_kept],
+        frame_line=locations.frame_line[is_kept],
+    )
+    return shorter, f"calls inlined more than {depth - 1} deep are too many to show: the innermost are left out"

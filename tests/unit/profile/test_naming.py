@@ -9,7 +9,7 @@ import pytest
 from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.profile import FunctionTable, LocationTable
-from tdprof.profile.naming import base_name, mark_guesses, name_locations
+from tdprof.profile.naming import base_name, limit_inlining, mark_guesses, name_locations
 
 FILES = [MappedFile("/bin/app"), MappedFile("/lib/x.so")]
 STRINGS = ("f", "g", "a.c", "f", "a.c")  # a source may hold a text twice
@@ -114,3 +114,23 @@ def test_unknown_addresses_beyond_what_anybody_tells_apart_are_one_function(monk
         "[no symbol] x.so",
     ]
     assert len(functions.name) == 4
+
+
+def test_the_innermost_of_too_many_inlined_calls_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tdprof.profile.naming._SPARE_FRAMES", 0)
+    monkeypatch.setattr("tdprof.profile.naming._FRAMES_AN_ADDRESS", 3)
+    counts = np.array([1, 9, 4])
+    table = LocationTable(
+        mapped_file=np.zeros(3, np.int32),
+        address=np.arange(3, dtype=np.uint64),
+        reason=np.zeros(3, np.uint8),
+        frame_start=np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32),
+        frame_function=np.arange(14, dtype=np.int32),
+        frame_line=np.arange(14, dtype=np.uint32),
+    )
+    kept, note = limit_inlining(table, np.array([0, 1, 2], np.int32))
+    # Nine frames for three addresses: one, four and four are the most of equal depth.
+    assert kept.frame_start.tolist() == [0, 1, 5, 9]
+    assert kept.frame_function.tolist() == kept.frame_line.tolist() == [0, 6, 7, 8, 9, 10, 11, 12, 13]
+    assert note == "calls inlined more than 3 deep are too many to show: the innermost are left out"
+    assert limit_inlining(table, np.zeros(5, np.int32)) == (table, "")
