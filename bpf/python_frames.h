@@ -1,81 +1,82 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What sample.bpf.c and its readers (tdprof/recorder/interpreters, tdprof/decode/interpreted.py) share of CPython's frames.
- * Little-endian, no implicit padding.
+ * What sample.bpf.c and its readers (tdprof/recorder/interpreters, tdprof/decode/interpreted.py) share of CPython's
+ * frames. Little-endian, no implicit padding.
  */
 #ifndef TDPROF_PYTHON_FRAMES_H
 #define TDPROF_PYTHON_FRAMES_H
 
 /* How a frame says that C code called it, so that one frame of the evaluation loop ends with it. */
 enum python_entry {
-	PYTHON_ENTRY_ALWAYS,	/* up to 3.10: each Python frame is one of the loop */
-	PYTHON_ENTRY_FLAG,	/* 3.11: a byte that is not 0 */
-	PYTHON_ENTRY_OWNER,	/* from 3.12: a frame of its own follows, whose owner is the C stack or the interpreter */
+	PYTHON_ENTRY_ALWAYS, /* up to 3.10: each Python frame is one of the loop */
+	PYTHON_ENTRY_FLAG,   /* 3.11: a byte that is not 0 */
+	PYTHON_ENTRY_OWNER,  /* from 3.12: a frame of its own follows, whose owner is the C stack or the interpreter */
 };
-#define PYTHON_OWNER_C 3	/* FRAME_OWNED_BY_CSTACK or _INTERPRETER: this and above */
+#define PYTHON_OWNER_C 3 /* FRAME_OWNED_BY_CSTACK or _INTERPRETER: this and above */
 
 /* How a frame says where it is. */
 enum python_instruction {
 	PYTHON_INSTRUCTION_ADDRESS,
-	PYTHON_INSTRUCTION_INDEX,	/* up to 3.10: a number of 32 bits */
+	PYTHON_INSTRUCTION_INDEX, /* up to 3.10: a number of 32 bits */
 };
 
 #define PYTHON_NONE 0xffff
 
 /* A process's CPython: where its state is, and offsets in its structures, in bytes. */
 struct python_runtime {
-	__u64 first_interpreter;	/* where the pointer to it stands */
+	__u64 first_interpreter; /* where the pointer to it stands */
 	__u16 next_interpreter;
-	__u16 first_thread;		/* of an interpreter */
+	__u16 first_thread; /* of an interpreter */
 	__u16 next_thread;
-	__u16 thread_id;		/* of a thread: its number, or with `pthread_id` the pointer to what holds it */
-	__u16 pthread_id;		/* of the C library's structure of a thread: its number; PYTHON_NONE: not needed */
-	__u16 thread_frame;		/* of a thread: its frame, or with `inner_frame` what points to it */
-	__u16 inner_frame;		/* PYTHON_NONE: none */
-	__u16 frame_code;		/* of a frame, each of these below PYTHON_FRAME_BYTES */
+	__u16 thread_id;    /* of a thread: its number, or with `pthread_id` the pointer to what holds it */
+	__u16 pthread_id;   /* of the C library's structure of a thread: its number; PYTHON_NONE: not needed */
+	__u16 thread_frame; /* of a thread: its frame, or with `inner_frame` what points to it */
+	__u16 inner_frame;  /* PYTHON_NONE: none */
+	__u16 frame_code;   /* of a frame, each of these below PYTHON_FRAME_BYTES */
 	__u16 frame_previous;
 	__u16 frame_instruction;
-	__u16 frame_entry;		/* a byte */
-	__u16 code_names;		/* pointers to file name, name, from 3.11 on qualified name, and line table */
-	__u16 code_line;		/* first line, 32 bits */
+	__u16 frame_entry; /* a byte */
+	__u16 code_names;  /* pointers to file name, name, from 3.11 on qualified name, and line table */
+	__u16 code_line;   /* first line, 32 bits */
 	__u16 code_instructions;
-	__u8 entry;			/* enum python_entry */
-	__u8 instruction;		/* enum python_instruction */
+	__u8 entry;       /* enum python_entry */
+	__u8 instruction; /* enum python_instruction */
 	__u8 has_qualified_names;
-	__u8 reserved;			/* always 0 */
+	__u8 reserved; /* always 0 */
 };
 
 #define PYTHON_FRAME_BYTES 112
 #define MOST_PYTHON_FRAMES 192
-#define PYTHON_SLOTS 256 /* room, so that any index is one */
+#define PYTHON_SLOTS       256 /* room, so that any index is one */
 
 struct python_frame {
-	__u64 code;		/* identity of the code object, of this process and of what it held when it was met */
-	__u32 instruction;	/* bytes from the beginning of its code on, as far as they fit; up to 3.10 as CPython counts */
-	__u32 is_entry;		/* C code called it */
+	__u64 code;        /* identity of the code object, of this process and of what it held when it was met */
+	__u32 instruction; /* bytes from the beginning of its code on, as far as they fit; up to 3.10 as CPython counts
+	                    */
+	__u32 is_entry;    /* C code called it */
 };
 
 /* The Python frames of a stack on their way to user space, leaf first. */
 struct python_stack {
-	__u64 stack;		/* what sample_key refers to the whole stack by */
+	__u64 stack; /* what sample_key refers to the whole stack by */
 	__u32 pid;
-	__u16 count;		/* frames that follow */
-	__u16 is_cut;		/* there are more */
+	__u16 count;  /* frames that follow */
+	__u16 is_cut; /* there are more */
 	struct python_frame frame[PYTHON_SLOTS];
 };
 
 /* Bytes of an object's header and text, and of a line table. */
 #define PYTHON_NAME_BYTES 256
 #define PYTHON_PATH_BYTES 512
-#define MOST_LINE_BYTES 4096
+#define MOST_LINE_BYTES   4096
 
 /* A code object on its way to user space, sent when it is first met. */
 struct python_code {
 	__u64 code;
 	__u32 pid;
 	__u32 first_line;
-	__u32 line_bytes;	/* of the line table, of which at most MOST_LINE_BYTES follow */
-	__u16 name_bytes;	/* that could be read of each object */
+	__u32 line_bytes; /* of the line table, of which at most MOST_LINE_BYTES follow */
+	__u16 name_bytes; /* that could be read of each object */
 	__u16 path_bytes;
 	__u8 name[PYTHON_NAME_BYTES];
 	__u8 path[PYTHON_PATH_BYTES];

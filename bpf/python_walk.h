@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The walk of CPython's own frames. Its structures are the process's, which may have any bytes in them: nothing is believed
- * but that it can be read, and every loop is bounded. Who includes this has the maps: was_sent() and send_code().
+ * The walk of CPython's own frames. Its structures are the process's, which may have any bytes in them: nothing is
+ * believed but that it can be read, and every loop is bounded. Who includes this has the maps: was_sent() and
+ * send_code().
  */
 #ifndef TDPROF_PYTHON_WALK_H
 #define TDPROF_PYTHON_WALK_H
@@ -9,7 +10,7 @@
 #include "walk_state.h"
 
 /* Of a process; the newest come first. */
-#define MOST_PYTHON_THREADS 64
+#define MOST_PYTHON_THREADS      64
 #define MOST_PYTHON_INTERPRETERS 4
 
 /* Whether a code object was sent lately. */
@@ -73,7 +74,7 @@ static __always_inline __u32 read_some(__u8 *to, __u32 most, __u64 from)
 
 /* Send what a code object says of itself, unless that was done. */
 static __always_inline void note_code(const struct python_runtime *runtime, struct python_walk *python,
-				      struct python_code *sent, __u64 object, __u64 identity)
+                                      struct python_code *sent, __u64 object, __u64 identity)
 {
 	__u64 lines = python->name[3], bytes = 0;
 
@@ -103,7 +104,7 @@ static __always_inline void note_code(const struct python_runtime *runtime, stru
 
 /* One frame: note it, and return where its caller's is; 0: there is none. */
 static __always_inline __u64 walk_python_frame(const struct python_runtime *runtime, struct python_walk *python,
-					       struct python_code *sent, __u64 frame)
+                                               struct python_code *sent, __u64 frame)
 {
 	struct python_stack *stack = &python->stack;
 
@@ -134,7 +135,8 @@ static __always_inline __u64 walk_python_frame(const struct python_runtime *runt
 
 	stack->frame[count].code = identity;
 	stack->frame[count].instruction = instruction;
-	stack->frame[count].is_entry = runtime->entry == PYTHON_ENTRY_ALWAYS || (runtime->entry == PYTHON_ENTRY_FLAG && entry);
+	stack->frame[count].is_entry =
+		runtime->entry == PYTHON_ENTRY_ALWAYS || (runtime->entry == PYTHON_ENTRY_FLAG && entry);
 	python->hash = mix(mix(python->hash, identity), instruction << 1 | stack->frame[count].is_entry);
 	python->count = count + 1;
 	note_code(runtime, python, sent, code, identity);

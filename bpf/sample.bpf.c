@@ -4,8 +4,8 @@
  * them up in the kernel. User space swaps two tables and reads the one at rest (tdprof/recorder/bpf/sampler.py).
  *
  * A sample goes through up to 33 programs, each a tail call of the one before: overflow, sample, walk as often as the
- * user stack is deep, copy if there is no table for it yet, python where that runs, store. Unless `active` says so, there is no walk: the kernel
- * walks the user stack along frame pointers.
+ * user stack is deep, copy if there is no table for it yet, python where that runs, store. Unless `active` says so,
+ * there is no walk: the kernel walks the user stack along frame pointers.
  *
  * Whose samples: all that overflow, or those of some processes and what they start, where events are of whole CPUs.
  *
@@ -187,8 +187,8 @@ static __always_inline __u64 send_stack(struct stack_record *stack, __u64 hash)
 	__u64 size = sizeof(*stack) - sizeof(stack->address) + stack->depth * sizeof(stack->address[0]);
 
 	/*
-	 * For the verifier, which does not know the bound on `depth`. The compiler must not see where `size` comes from:
-	 * clang 19 and later then check one register and pass another.
+	 * For the verifier, which does not know the bound on `depth`. The compiler must not see where `size` comes
+	 * from: clang 19 and later then check one register and pass another.
 	 */
 	asm volatile("" : "+r"(size));
 	if (size > sizeof(*stack))
@@ -214,7 +214,8 @@ static __always_inline void begin_stack(struct stack_record *stack, __u32 is_ker
 	stack->by_lr = 0;
 }
 
-/* Returns the hash of the current call chain as the kernel walks it, 0 if there is none. `end`: 0 of the kernel's own. */
+/* Returns the hash of the current call chain as the kernel walks it, 0 if there is none. `end`: 0 of the kernel's own.
+ */
 static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct stack_record *stack, __u32 end)
 {
 	__u32 most = SETTING(SETTING_LEAF_ONLY) ? 1 : MAX_KERNEL_WALK_DEPTH;
@@ -238,7 +239,7 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct 
 /* The last step: adds the sample up. */
 static __always_inline int add_sample(struct bpf_perf_event_data *ctx, struct sample_key *key)
 {
-	struct sample_value one = {.count = 1, .weight = ctx->sample_period};
+	struct sample_value one = { .count = 1, .weight = ctx->sample_period };
 	__u32 which = ACTIVE_ROWS;
 	__u32 *use_b = active.lookup(&which);
 	struct sample_value *value;
@@ -270,8 +271,8 @@ static __always_inline int add_sample(struct bpf_perf_event_data *ctx, struct sa
 static __always_inline void ask_for_mappings(__u32 pid)
 {
 	struct address_space *space = spaces.lookup(&pid);
-	struct address_space none = {.is_asked = 1, .copies_left = MOST_COPIES};
-	struct missing_mapping question = {.pid = pid};
+	struct address_space none = { .is_asked = 1, .copies_left = MOST_COPIES };
+	struct missing_mapping question = { .pid = pid };
 
 	if (space && space->is_asked)
 		return;
@@ -314,7 +315,8 @@ static __always_inline int current_thread(__u32 *pid, __u32 *tid)
 	if (SETTING(SETTING_PIDNS_INODE)) {
 		struct bpf_pidns_info ids = {};
 
-		if (bpf_get_ns_current_pid_tgid(SETTING(SETTING_PIDNS_DEVICE), SETTING(SETTING_PIDNS_INODE), &ids, sizeof(ids)))
+		if (bpf_get_ns_current_pid_tgid(SETTING(SETTING_PIDNS_DEVICE), SETTING(SETTING_PIDNS_INODE), &ids,
+		                                sizeof(ids)))
 			return 1;
 		*pid = ids.tgid;
 		*tid = ids.pid;
@@ -349,7 +351,8 @@ static __always_inline void follow(__u64 task, __u32 state)
 		count(COUNTER_THREADS_NOT_FOLLOWED);
 }
 
-/* A thread starts another, which has not run yet: also the kernel's own for a process, which sched_process_fork leaves out. */
+/* A thread starts another, which has not run yet: also the kernel's own for a process, which sched_process_fork leaves
+ * out. */
 int follow_new(struct bpf_raw_tracepoint_args *ctx)
 {
 	if (is_followed())
@@ -374,8 +377,9 @@ int follow_exec(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * A thread ends, and its number will be another's; what the kernel still does for it is its own. Its events are taken off
- * it next (Linux 6.16, perf_event_exit_task before exit_mm; earlier ones count exit_mm and take the tracepoint after it).
+ * A thread ends, and its number will be another's; what the kernel still does for it is its own. Its events are taken
+ * off it next (Linux 6.16, perf_event_exit_task before exit_mm; earlier ones count exit_mm and take the tracepoint
+ * after it).
  */
 int follow_exit(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -405,10 +409,12 @@ static __always_inline __u64 kernel_word(__u64 address)
 	return word;
 }
 
-/* The thread's state of one controller of version 1 (struct cgroup_subsys_state), and the id of the group that it is of. */
+/* The thread's state of one controller of version 1 (struct cgroup_subsys_state), and the id of the group that it is
+ * of. */
 static __always_inline __u64 state_of_v1(void)
 {
-	return kernel_word(kernel_word(bpf_get_current_task() + SETTING(SETTING_TASK_CSS_SET)) + SETTING(SETTING_CSS_SET_SUBSYS));
+	return kernel_word(kernel_word(bpf_get_current_task() + SETTING(SETTING_TASK_CSS_SET)) +
+	                   SETTING(SETTING_CSS_SET_SUBSYS));
 }
 
 static __always_inline __u64 id_of_v1(__u64 state)
@@ -559,7 +565,8 @@ int walk(struct bpf_perf_event_data *ctx)
 }
 
 /* Get ready for the Python frames of a thread. */
-static __always_inline void begin_python(const struct python_runtime *runtime, struct walk *walk, struct python_walk *python)
+static __always_inline void begin_python(const struct python_runtime *runtime, struct walk *walk,
+                                         struct python_walk *python)
 {
 	__u32 tid = walk->key.tid;
 	__u64 *known = python_threads.lookup(&tid);
@@ -711,9 +718,10 @@ int forget_mappings(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * Each event has a program of its own, since nothing in the context names the event: an attach cookie would (Linux 5.15),
- * but the copies of an event that threads inherit do not have it. A Topdown recording has ninety events, so these only say
- * which it is and go on to the common one, which is verified once. The loader makes them out of this one.
+ * Each event has a program of its own, since nothing in the context names the event: an attach cookie would
+ * (Linux 5.15), but the copies of an event that threads inherit do not have it. A Topdown recording has ninety events,
+ * so these only say which it is and go on to the common one, which is verified once. The loader makes them out of this
+ * one.
  */
 int overflow(struct bpf_perf_event_data *ctx)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What sample.bpf.c and its readers (tdprof/decode/bpf_aggregates.py, recorder) share. Little-endian, no implicit padding. */
+/* What sample.bpf.c and its readers (tdprof/decode/bpf_aggregates.py, recorder) share. Little-endian, no implicit
+ * padding. */
 #ifndef TDPROF_SAMPLE_H
 #define TDPROF_SAMPLE_H
 
@@ -16,18 +17,18 @@
 
 /* One aggregated row of an interval. */
 struct sample_key {
-	__u64 user_stack;	/* hash of the user call chain, 0: none */
-	__u64 kernel_stack;	/* hash of the kernel call chain, 0: none */
-	__u32 pid;		/* thread group, as the recorder's pid namespace numbers it */
+	__u64 user_stack;   /* hash of the user call chain, 0: none */
+	__u64 kernel_stack; /* hash of the kernel call chain, 0: none */
+	__u32 pid;          /* thread group, as the recorder's pid namespace numbers it */
 	__u32 tid;
-	__u32 event;		/* index in the order of -e */
-	__u32 cgroup;		/* low bits of its id, which no other that exists has; CGROUP_OF_V1; 0: not asked for */
-	char comm[16];		/* thread name when sampled: tells apart what ran before and after an exec */
+	__u32 event;   /* index in the order of -e */
+	__u32 cgroup;  /* low bits of its id, which no other that exists has; CGROUP_OF_V1; 0: not asked for */
+	char comm[16]; /* thread name when sampled: tells apart what ran before and after an exec */
 };
 
 struct sample_value {
-	__u64 count;		/* overflows */
-	__u64 weight;		/* sum of the overflows' periods */
+	__u64 count;  /* overflows */
+	__u64 weight; /* sum of the overflows' periods */
 };
 
 /*
@@ -35,57 +36,58 @@ struct sample_value {
  * `hash` enters the hash.
  */
 struct stack_record {
-	__u64 hash;		/* what sample_key refers to it by */
-	__u16 depth;		/* addresses that follow */
+	__u64 hash;  /* what sample_key refers to it by */
+	__u16 depth; /* addresses that follow */
 	__u8 is_kernel;
-	__u8 end;		/* enum unwind_end of bpf/unwind.h; 0 of the kernel's stacks */
-	__u16 guessed_from;	/* index of the first address found by a guess; 0: none was */
-	__u16 by_table;		/* callers found by each way; their sum is at most depth */
+	__u8 end;           /* enum unwind_end of bpf/unwind.h; 0 of the kernel's stacks */
+	__u16 guessed_from; /* index of the first address found by a guess; 0: none was */
+	__u16 by_table;     /* callers found by each way; their sum is at most depth */
 	__u16 by_fp;
 	__u16 by_lr;
-	__u32 reserved;		/* always 0 */
+	__u32 reserved; /* always 0 */
 	__u64 address[MAX_STACK_DEPTH];
 };
 
 /* Of a user stack that is copied: as perf at most; what ends before that is copied to its end. */
 #define MOST_COPIED_BYTES 65536
-#define COPIED_REGISTERS 17
+#define COPIED_REGISTERS  17
 
 /*
- * A user stack as it lies in memory, on its way to user space, which walks it when the recording has ended: at the sample
- * the program's table or mapping was not there yet. As many bytes of `stack` are sent as could be read.
+ * A user stack as it lies in memory, on its way to user space, which walks it when the recording has ended: at the
+ * sample the program's table or mapping was not there yet. As many bytes of `stack` are sent as could be read.
  */
 struct stack_copy {
-	__u64 identity;		/* what sample_key refers to it by, instead of a hash */
-	__u64 time_ns;		/* CLOCK_MONOTONIC */
-	__u32 pid;		/* as in sample_key */
-	__u32 reserved;		/* always 0 */
-	__u64 registers[COPIED_REGISTERS]; /* as profiler/native/unwind_api.h has them; those of aarch64 come first, then 0 */
-	__u8 stack[MOST_COPIED_BYTES];	/* from the stack pointer on */
+	__u64 identity;                    /* what sample_key refers to it by, instead of a hash */
+	__u64 time_ns;                     /* CLOCK_MONOTONIC */
+	__u32 pid;                         /* as in sample_key */
+	__u32 reserved;                    /* always 0 */
+	__u64 registers[COPIED_REGISTERS]; /* as profiler/native/unwind_api.h has them; those of aarch64 come first,
+	                                      then 0 */
+	__u8 stack[MOST_COPIED_BYTES];     /* from the stack pointer on */
 };
 
 /* Executable memory of a process; an address space is a run of these, sorted, that do not overlap. */
 struct sample_mapping {
-	__u64 start;		/* with a table: a multiple of 256 */
+	__u64 start; /* with a table: a multiple of 256 */
 	__u64 bytes;
-	__u32 first_bucket;	/* of the one that holds `start` */
-	__u32 otherwise;	/* 0: there is a table; else none, and the end where frame pointers lead nowhere */
+	__u32 first_bucket; /* of the one that holds `start` */
+	__u32 otherwise;    /* 0: there is a table; else none, and the end where frame pointers lead nowhere */
 };
 
 /* Which mappings a process has. */
 struct address_space {
 	__u32 first;
 	__u32 count;
-	__u32 is_asked;		/* user space was told that a mapping is missing, and has not answered */
-	__u32 copies_left;	/* stacks that may be copied until user space has something new to say of the process */
-	__u32 generation;	/* another number, not 0, whenever any process's mappings or their tables change */
-	__u32 reserved;		/* always 0 */
+	__u32 is_asked;    /* user space was told that a mapping is missing, and has not answered */
+	__u32 copies_left; /* stacks that may be copied until user space has something new to say of the process */
+	__u32 generation;  /* another number, not 0, whenever any process's mappings or their tables change */
+	__u32 reserved;    /* always 0 */
 };
 
 /* To user space, which then reads the process's mappings again. */
 struct missing_mapping {
 	__u32 pid;
-	__u32 reserved;		/* always 0 */
+	__u32 reserved; /* always 0 */
 };
 
 /* What a process that asks begins with; user space gives it as many when it has something new to say, else a few. */
@@ -93,58 +95,48 @@ struct missing_mapping {
 
 /* Indices of the array of switches. */
 enum active {
-	ACTIVE_ROWS,	/* 1: the table rows_b, 0: rows_a */
-	ACTIVE_WALK,	/* 1: user stacks are walked by tables */
-	ACTIVE_COPY,	/* 1: those that no table leads through yet are copied */
-	ACTIVE_FOLLOW,	/* enum filter */
-	ACTIVE_PYTHON,	/* 1: some process runs CPython */
+	ACTIVE_ROWS,   /* 1: the table rows_b, 0: rows_a */
+	ACTIVE_WALK,   /* 1: user stacks are walked by tables */
+	ACTIVE_COPY,   /* 1: those that no table leads through yet are copied */
+	ACTIVE_FOLLOW, /* enum filter */
+	ACTIVE_PYTHON, /* 1: some process runs CPython */
 	ACTIVE
 };
 
 /* Indices of the array of programs. */
-enum step {
-	STEP_SAMPLE,
-	STEP_WALK,
-	STEP_COPY,
-	STEP_STORE,
-	STEP_PYTHON,
-	STEPS
-};
+enum step { STEP_SAMPLE, STEP_WALK, STEP_COPY, STEP_STORE, STEP_PYTHON, STEPS };
 
 /* Indices of the per-CPU counters. */
 enum counter {
-	COUNTER_SAMPLES,		/* overflows seen, in the map or not */
+	COUNTER_SAMPLES, /* overflows seen, in the map or not */
 	COUNTER_SAMPLES_MAP_FULL,
 	COUNTER_SAMPLES_OUTSIDE_NAMESPACE,
 	COUNTER_USER_STACKS_UNREADABLE,
 	COUNTER_KERNEL_STACKS_UNREADABLE,
 	COUNTER_STACKS_TRUNCATED,
-	COUNTER_STACKS_NOT_SENT,	/* ring buffer full or busy; sent again at the stack's next sample */
+	COUNTER_STACKS_NOT_SENT, /* ring buffer full or busy; sent again at the stack's next sample */
 	COUNTER_STACKS_SENT,
 	COUNTER_STACKS_COPIED,
-	COUNTER_STACKS_NOT_COPIED,	/* though no table led through them: no room, or too many of one process */
-	COUNTER_THREADS_NOT_FOLLOWED,	/* no room for them: their samples and their children's are missing */
+	COUNTER_STACKS_NOT_COPIED,    /* though no table led through them: no room, or too many of one process */
+	COUNTER_THREADS_NOT_FOLLOWED, /* no room for them: their samples and their children's are missing */
 	COUNTERS
 };
 
 /* Whose samples are taken. */
 enum filter {
-	FILTER_NONE,		/* of all that run */
-	FILTER_THREADS,		/* of those that are followed */
-	FILTER_CGROUPS		/* of those in a control group that is chosen, or below one */
+	FILTER_NONE,    /* of all that run */
+	FILTER_THREADS, /* of those that are followed */
+	FILTER_CGROUPS  /* of those in a control group that is chosen, or below one */
 };
 
 /* From when on a thread that user space has named is followed, and all that it starts. */
-enum follow {
-	FOLLOW_NOW,
-	FOLLOW_FROM_EXEC
-};
+enum follow { FOLLOW_NOW, FOLLOW_FROM_EXEC };
 
 /* What is known of a thread. */
 enum followed {
 	FOLLOWED_NOT,
 	FOLLOWED_ALIVE,
-	FOLLOWED_ENDING		/* the kernel counts no more for it, and works on */
+	FOLLOWED_ENDING /* the kernel counts no more for it, and works on */
 };
 
 #endif

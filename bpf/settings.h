@@ -12,19 +12,20 @@ enum cgroups {
 	CGROUPS_NONE,
 	CGROUPS_V2,
 	CGROUPS_V1,
-	CGROUPS_V2_ELSE_V1		/* of version 1 where it is version 2's root */
+	CGROUPS_V2_ELSE_V1 /* of version 1 where it is version 2's root */
 };
 
 enum setting {
-	SETTING_EVENT,			/* what `overflow` hands over; each event has a copy of that program */
-	SETTING_PIDNS_DEVICE,		/* the pid namespace as which processes are numbered */
-	SETTING_PIDNS_INODE,		/* 0: the kernel's first */
-	SETTING_LEAF_ONLY,		/* 1: no call chains, only where the sample was taken */
-	SETTING_HAS_TASK_REGISTERS,	/* 1: the kernel tells a thread's user registers while it runs kernel code (Linux 5.15) */
-	SETTING_CGROUPS,		/* enum cgroups */
+	SETTING_EVENT,              /* what `overflow` hands over; each event has a copy of that program */
+	SETTING_PIDNS_DEVICE,       /* the pid namespace as which processes are numbered */
+	SETTING_PIDNS_INODE,        /* 0: the kernel's first */
+	SETTING_LEAF_ONLY,          /* 1: no call chains, only where the sample was taken */
+	SETTING_HAS_TASK_REGISTERS, /* 1: the kernel tells a thread's user registers while it runs kernel code
+	                               (Linux 5.15) */
+	SETTING_CGROUPS,            /* enum cgroups */
 	/* Of a hierarchy of version 1: where the kernel's structures have what leads to a thread's control group. */
 	SETTING_TASK_CSS_SET,
-	SETTING_CSS_SET_SUBSYS,		/* of the hierarchy's controller */
+	SETTING_CSS_SET_SUBSYS, /* of the hierarchy's controller */
 	SETTING_CSS_CGROUP,
 	SETTING_CSS_PARENT,
 	SETTING_CGROUP_KERNFS,
@@ -35,12 +36,12 @@ enum setting {
 /* Until it is filled in, a setting is a 64-bit constant with this above and its number below. */
 #define SETTING_MARK 0x7d5e7713ULL
 
-#define SETTING(which)									\
-	({										\
-		__u64 value_;								\
-											\
-		asm("%0 = %1 ll" : "=r"(value_) : "i"(SETTING_MARK << 32 | (which)));	\
-		value_;									\
+#define SETTING(which)                                                                                                 \
+	({                                                                                                             \
+		__u64 value_;                                                                                          \
+                                                                                                                       \
+		asm("%0 = %1 ll" : "=r"(value_) : "i"(SETTING_MARK << 32 | (which)));                                  \
+		value_;                                                                                                \
 	})
 
 #endif

@@ -19,30 +19,32 @@
 
 #include <linux/types.h>
 
-#define UNWIND_BUCKET_SHIFT 8
-#define UNWIND_ROW_LOW(row) ((row) & 0xff)
-#define UNWIND_ROW_RULE(row) ((row) >> 16)
+#define UNWIND_BUCKET_SHIFT   8
+#define UNWIND_ROW_LOW(row)   ((row) & 0xff)
+#define UNWIND_ROW_RULE(row)  ((row) >> 16)
 #define UNWIND_ROW(low, rule) ((__u32)(low) | (__u32)(rule) << 16)
-#define UNWIND_MOST_RULES 65536 /* in a session */
+#define UNWIND_MOST_RULES     65536 /* in a session */
 
 /* Where the canonical frame address (CFA: the stack pointer at the call) is, or what else to do. */
 enum unwind_cfa {
-	UNWIND_CFA_SP,	     /* sp + offset */
-	UNWIND_CFA_FP,	     /* fp + offset */
+	UNWIND_CFA_SP,       /* sp + offset */
+	UNWIND_CFA_FP,       /* fp + offset */
 	UNWIND_CFA_SP_DEREF, /* word at sp + (offset >> 8), plus (offset & 0xff): OpenSSL's assembly */
 	UNWIND_CFA_FP_DEREF, /* the same by fp: functions that realign the stack */
-	UNWIND_CFA_PLT,	     /* x86-64: sp + 8, plus 8 where (pc & 15) >= offset: a lazy PLT entry pushes once */
+	UNWIND_CFA_PLT,      /* x86-64: sp + 8, plus 8 where (pc & 15) >= offset: a lazy PLT entry pushes once */
 	/* Commands, which use no other field. */
-	UNWIND_NONE,	     /* nothing is known of this code */
-	UNWIND_STOP,	     /* the outermost frame: no caller */
-	UNWIND_SIGNAL,	     /* a signal handler returns to here; the interrupted registers lie on the stack */
-	UNWIND_FP_RECORD,    /* code known to keep frame pointers (Go) */
-	UNWIND_FP_GUESS,     /* code without unwind information that probably keeps frame pointers */
-	UNWIND_UNSUPPORTED,  /* there is a rule, of a form that is not followed */
-	/* x86-64: + DWARF number of the register that the CFA is relative to; known in the topmost frame, else a guess. */
+	UNWIND_NONE,        /* nothing is known of this code */
+	UNWIND_STOP,        /* the outermost frame: no caller */
+	UNWIND_SIGNAL,      /* a signal handler returns to here; the interrupted registers lie on the stack */
+	UNWIND_FP_RECORD,   /* code known to keep frame pointers (Go) */
+	UNWIND_FP_GUESS,    /* code without unwind information that probably keeps frame pointers */
+	UNWIND_UNSUPPORTED, /* there is a rule, of a form that is not followed */
+	/* x86-64: + DWARF number of the register that the CFA is relative to; known in the topmost frame, else a guess.
+	 */
 	UNWIND_CFA_REGISTER = 32,
 	UNWIND_CFA_REGISTER_DEREF = 48, /* the same with a word read, as UNWIND_CFA_SP_DEREF */
-	UNWIND_CFA_INDEXED_DEREF = 64,	/* word at sp + 8 * register + (offset >> 8), plus (offset & 0xff): bn_mul_mont */
+	UNWIND_CFA_INDEXED_DEREF =
+		64, /* word at sp + 8 * register + (offset >> 8), plus (offset & 0xff): bn_mul_mont */
 	/* Set beside the others: found from the instructions, so a guess that holds only if a call precedes the return
 	 * address. Where it does not, the frame pointer is tried. */
 	UNWIND_INFERRED = 128,
@@ -50,11 +52,11 @@ enum unwind_cfa {
 
 /* Where the return address is. */
 enum unwind_ra {
-	UNWIND_RA_CFA,	/* x86-64: in the word below the CFA */
-	UNWIND_RA_LR,	/* aarch64: still in LR; exact frames only */
-	UNWIND_RA_SLOT,	/* in the slot that `fp` says, and FP is the caller's already */
+	UNWIND_RA_CFA,           /* x86-64: in the word below the CFA */
+	UNWIND_RA_LR,            /* aarch64: still in LR; exact frames only */
+	UNWIND_RA_SLOT,          /* in the slot that `fp` says, and FP is the caller's already */
 	UNWIND_RA_REGISTER = 32, /* x86-64: + DWARF number; exact frames only (vfork) */
-	UNWIND_RA_NEAR = 192,	 /* + n, -64 <= n < 64: n words above the slot of FP; n = 1 is aarch64's frame record */
+	UNWIND_RA_NEAR = 192,    /* + n, -64 <= n < 64: n words above the slot of FP; n = 1 is aarch64's frame record */
 };
 
 /* Special values of unwind_rule.fp. Else it is the distance of the slot from the CFA, a multiple of 8 … */
@@ -65,10 +67,10 @@ enum unwind_ra {
 
 /* From a frame to its caller's. 0 in all fields is CFA = sp, which no call site has. */
 struct unwind_rule {
-	__u8 cfa;	/* enum unwind_cfa */
-	__u8 ra;	/* enum unwind_ra */
-	__s16 fp;	/* slot of the saved FP, or of the return address: see above */
-	__s32 offset;	/* of the CFA */
+	__u8 cfa;     /* enum unwind_cfa */
+	__u8 ra;      /* enum unwind_ra */
+	__s16 fp;     /* slot of the saved FP, or of the return address: see above */
+	__s32 offset; /* of the CFA */
 };
 
 /* Every table's and every session's rule 0 is UNWIND_NONE. */
@@ -78,19 +80,19 @@ struct unwind_rule {
  * Why a stack ended: X(name, word in reports and exports, what it means). Only the first is a whole stack. The numbers
  * are stored in captures: append only.
  */
-#define UNWIND_ENDS(X)										\
-	X(COMPLETE, "complete", "the outermost frame was reached")				\
-	X(BAD_SP, "bad-sp", "the caller's stack pointer is not above the callee's, or not aligned") \
-	X(UNREADABLE, "unreadable", "a word of the stack could not be read (unmapped or swapped out)") \
-	X(UNSUPPORTED_RULE, "unsupported-rule", "the unwind information has a form that is not followed") \
-	X(LR_MID_STACK, "lr-mid-stack", "the return address would be in a register that is not known any more") \
-	X(NO_UNWIND_INFO, "no-unwind-info", "code without unwind information and without frame pointers") \
-	X(JIT, "jit", "code generated at run time, without frame pointers")			\
-	X(NO_TABLE, "no-table", "the file's table was not there yet, or there was no room for it") \
-	X(TOO_DEEP, "too-deep", "more frames than are taken")					\
-	X(NO_MAPPING, "no-mapping", "the return address is in no executable mapping")		\
-	X(COPY_ENDED, "copy-ended", "the copied bytes of the stack ended before the stack did")	\
-	X(NO_REGISTERS, "no-registers", "the thread's user registers could not be had")		\
+#define UNWIND_ENDS(X)                                                                                                 \
+	X(COMPLETE, "complete", "the outermost frame was reached")                                                     \
+	X(BAD_SP, "bad-sp", "the caller's stack pointer is not above the callee's, or not aligned")                    \
+	X(UNREADABLE, "unreadable", "a word of the stack could not be read (unmapped or swapped out)")                 \
+	X(UNSUPPORTED_RULE, "unsupported-rule", "the unwind information has a form that is not followed")              \
+	X(LR_MID_STACK, "lr-mid-stack", "the return address would be in a register that is not known any more")        \
+	X(NO_UNWIND_INFO, "no-unwind-info", "code without unwind information and without frame pointers")              \
+	X(JIT, "jit", "code generated at run time, without frame pointers")                                            \
+	X(NO_TABLE, "no-table", "the file's table was not there yet, or there was no room for it")                     \
+	X(TOO_DEEP, "too-deep", "more frames than are taken")                                                          \
+	X(NO_MAPPING, "no-mapping", "the return address is in no executable mapping")                                  \
+	X(COPY_ENDED, "copy-ended", "the copied bytes of the stack ended before the stack did")                        \
+	X(NO_REGISTERS, "no-registers", "the thread's user registers could not be had")                                \
 	X(FRAME_POINTERS_ONLY, "frame-pointers-only", "walked by the kernel along frame pointers: no telling")
 
 enum unwind_end {
@@ -98,7 +100,7 @@ enum unwind_end {
 #define UNWIND_END_NAME(name, word, meaning) UNWIND_END_##name,
 	UNWIND_ENDS(UNWIND_END_NAME)
 #undef UNWIND_END_NAME
-	UNWIND_ENDS_COUNT
+		UNWIND_ENDS_COUNT
 };
 
 /* How the step from a frame to its caller was made. */
@@ -110,18 +112,18 @@ enum unwind_method {
 };
 
 /* unwind_state.flags */
-#define UNWIND_EXACT 1	   /* pc is where the thread stands: topmost frame, or interrupted by a signal; lr holds */
+#define UNWIND_EXACT     1 /* pc is where the thread stands: topmost frame, or interrupted by a signal; lr holds */
 #define UNWIND_REGISTERS 2 /* `leaf` is of the topmost frame, and no signal frame lies between */
-#define UNWIND_GUESSED 4   /* some frame above was found by a guess */
-#define UNWIND_TRY_FP 8	   /* the frame's rule led nowhere: once more, along frame pointers */
+#define UNWIND_GUESSED   4 /* some frame above was found by a guess */
+#define UNWIND_TRY_FP    8 /* the frame's rule led nowhere: once more, along frame pointers */
 
 /* A frame on its way to the bottom. */
 struct unwind_state {
-	__u64 pc;	/* without pointer authentication */
+	__u64 pc; /* without pointer authentication */
 	__u64 sp;
-	__u64 fp;	/* rbp, x29 */
-	__u64 lr;	/* x30; holds in exact frames */
-	__u64 leaf[16];	/* x86-64, by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 */
+	__u64 fp;       /* rbp, x29 */
+	__u64 lr;       /* x30; holds in exact frames */
+	__u64 leaf[16]; /* x86-64, by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 */
 	__u32 flags;
 	__u32 reserved;
 	__u32 methods[UNWIND_METHODS + 1]; /* callers found by each method; the last is padding */
@@ -129,33 +131,33 @@ struct unwind_state {
 
 /* --- A table on disk: header, segments, rules, buckets, rows, each without a gap after the other. --- */
 
-#define UNWIND_MAGIC 0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION 4
+#define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
+#define UNWIND_VERSION       4
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */
-#define UNWIND_FROM_EH_FRAME 1
+#define UNWIND_FROM_EH_FRAME    1
 #define UNWIND_FROM_DEBUG_FRAME 2
-#define UNWIND_FROM_GO 4
-#define UNWIND_FROM_PLT 8
+#define UNWIND_FROM_GO          4
+#define UNWIND_FROM_PLT         8
 
 struct unwind_header {
 	__u64 magic;
 	__u32 version;
-	__u32 crc;		/* CRC-32 of this header with 0 here */
-	__u16 machine;		/* EM_X86_64 or EM_AARCH64 */
-	__u8 identity_size;	/* bytes of `identity` */
-	__u8 sources;		/* UNWIND_FROM_* */
+	__u32 crc;          /* CRC-32 of this header with 0 here */
+	__u16 machine;      /* EM_X86_64 or EM_AARCH64 */
+	__u8 identity_size; /* bytes of `identity` */
+	__u8 sources;       /* UNWIND_FROM_* */
 	__u32 segments;
 	__u32 rules;
 	__u32 buckets;
 	__u32 rows;
-	__u32 entries;		/* FDEs read */
-	__u32 bad_entries;	/* FDEs that break a rule of the format: their code has rule UNWIND_NONE */
+	__u32 entries;     /* FDEs read */
+	__u32 bad_entries; /* FDEs that break a rule of the format: their code has rule UNWIND_NONE */
 	__u32 unsupported_rows;
-	__u32 guessed_gaps;	/* stretches with rule UNWIND_FP_GUESS */
+	__u32 guessed_gaps; /* stretches with rule UNWIND_FP_GUESS */
 	__u32 reserved;
-	__u8 identity[64];	/* build-id; of a file without one: device, inode, size and mtime_ns, 8 bytes each */
+	__u8 identity[64]; /* build-id; of a file without one: device, inode, size and mtime_ns, 8 bytes each */
 };
 
 /* An executable segment. Its first bucket holds elf_address. */

@@ -3,9 +3,8 @@
  * The search in a table and the step from a frame to its caller: one code for BPF (through bcc's rewriter, without BTF)
  * and for the host. Who includes this says before what memory and tables are:
  *
- *   UNWIND_MACHINE          UNWIND_X86_64 or UNWIND_AARCH64. A constant drops the other's code; a member of `memory` serves
- *                           both
- *   struct unwind_memory    and  static int unwind_read(struct unwind_memory *, __u64 address, __u64 *word)
+ *   UNWIND_MACHINE          UNWIND_X86_64 or UNWIND_AARCH64. A constant drops the other's code; a member of `memory`
+ * serves both struct unwind_memory    and  static int unwind_read(struct unwind_memory *, __u64 address, __u64 *word)
  *                           a word of the stack; not 0 is the enum unwind_end that the stack then has
  *   static int unwind_code(struct unwind_memory *, __u64 address, __u64 *code)
  *                           8 bytes of code; not 0: code is not at hand, so not looked at
@@ -21,7 +20,7 @@
 
 #include "unwind.h"
 
-#define UNWIND_X86_64 0
+#define UNWIND_X86_64  0
 #define UNWIND_AARCH64 1
 
 #define UNWIND_INLINE static inline __attribute__((always_inline))
@@ -30,19 +29,20 @@
 #define UNWIND_MOST_GUESSED_BYTES (1 << 20)
 
 /*
- * Where registers lie when a signal handler returns (uc: struct ucontext). x86-64: sp points to uc, rbp, rsp and rip are
- * in arch/x86/include/uapi/asm/sigcontext.h. aarch64: sp points to a siginfo_t of 128 bytes, uc's mcontext is at 176,
- * its regs at 8; arch/arm64/include/uapi/asm/{ucontext,sigcontext}.h.
+ * Where registers lie when a signal handler returns (uc: struct ucontext). x86-64: sp points to uc, rbp, rsp and rip
+ * are in arch/x86/include/uapi/asm/sigcontext.h. aarch64: sp points to a siginfo_t of 128 bytes, uc's mcontext is at
+ * 176, its regs at 8; arch/arm64/include/uapi/asm/{ucontext,sigcontext}.h.
  */
-#define UNWIND_X86_64_SIGNAL_RBP 120
-#define UNWIND_X86_64_SIGNAL_RSP 160
-#define UNWIND_X86_64_SIGNAL_RIP 168
+#define UNWIND_X86_64_SIGNAL_RBP  120
+#define UNWIND_X86_64_SIGNAL_RSP  160
+#define UNWIND_X86_64_SIGNAL_RIP  168
 #define UNWIND_AARCH64_SIGNAL_X29 (312 + 8 * 29)
 #define UNWIND_AARCH64_SIGNAL_X30 (312 + 8 * 30)
-#define UNWIND_AARCH64_SIGNAL_SP (312 + 8 * 31)
-#define UNWIND_AARCH64_SIGNAL_PC (312 + 8 * 32)
+#define UNWIND_AARCH64_SIGNAL_SP  (312 + 8 * 31)
+#define UNWIND_AARCH64_SIGNAL_PC  (312 + 8 * 32)
 
-/* Bits 48 and up of a user address are never set on x86-64; on aarch64 a signed return address has its signature there. */
+/* Bits 48 and up of a user address are never set on x86-64; on aarch64 a signed return address has its signature there.
+ */
 #define UNWIND_ADDRESS_MASK ((1ULL << 48) - 1)
 
 /* Set the topmost frame. x86-64: `leaf` has been filled where flags say UNWIND_REGISTERS. */
@@ -73,7 +73,8 @@ UNWIND_INLINE __u64 unwind_caller_address(const struct unwind_state *state)
 	return state->flags & UNWIND_EXACT ? state->pc + 1 : state->pc;
 }
 
-/* The number of the rule for an address of which `bucket` and the low byte are given; UNWIND_RULE_NONE if there is none. */
+/* The number of the rule for an address of which `bucket` and the low byte are given; UNWIND_RULE_NONE if there is
+ * none. */
 UNWIND_INLINE __u32 unwind_search(struct unwind_tables *tables, __u32 bucket, __u32 low)
 {
 	__u32 first, end, row;
@@ -98,12 +99,14 @@ UNWIND_INLINE __u32 unwind_search(struct unwind_tables *tables, __u32 bucket, __
 	return UNWIND_ROW_RULE(row);
 }
 
-/* x86-64: whether bytes of code end with a call: 5 bytes long, or by a register or memory, with 0, 1 or 4 bytes of offset. */
+/* x86-64: whether bytes of code end with a call: 5 bytes long, or by a register or memory, with 0, 1 or 4 bytes of
+ * offset. */
 UNWIND_INLINE int unwind_ends_with_call(__u64 code)
 {
 	if ((code >> 24 & 0xff) == 0xe8)
 		return 1;
-	/* ff /2: mod and rm of the byte behind ff say how long it is; rm = 4 has one byte more, mod = 0 and rm = 5 four. */
+	/* ff /2: mod and rm of the byte behind ff say how long it is; rm = 4 has one byte more, mod = 0 and rm = 5
+	 * four. */
 	if ((code >> 48 & 0xf8ff) == 0xd0ff || ((code >> 48 & 0xf8ff) == 0x10ff && (code >> 56 & 6) != 4))
 		return 1;
 	if (((code >> 40 & 0xf8ff) == 0x50ff && (code >> 48 & 7) != 4) || (code >> 40 & 0xffff) == 0x14ff)
@@ -121,8 +124,8 @@ UNWIND_INLINE int unwind_ends_with_branch_and_link(__u64 code)
 }
 
 /*
- * Whether a guess may be right: execution returns to where it leads. To what ends signal handlers nobody calls; it loads
- * the number of rt_sigreturn, on x86-64 into eax or rax, on aarch64 into x8, and asks the kernel.
+ * Whether a guess may be right: execution returns to where it leads. To what ends signal handlers nobody calls; it
+ * loads the number of rt_sigreturn, on x86-64 into eax or rax, on aarch64 into x8, and asks the kernel.
  */
 UNWIND_INLINE int unwind_follows_call(struct unwind_memory *memory, __u64 pc, int if_not_known)
 {
@@ -172,7 +175,7 @@ UNWIND_INLINE int unwind_is_old(const struct unwind_state *state, const struct u
 
 /* The CFA by a rule that is no command; not 0 is the end. */
 UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_state *state,
-			     const struct unwind_rule *rule, __u64 *cfa)
+                             const struct unwind_rule *rule, __u64 *cfa)
 {
 	__u32 kind = rule->cfa & ~UNWIND_INFERRED;
 	__s64 offset = rule->offset;
@@ -221,7 +224,7 @@ UNWIND_INLINE __u64 unwind_mask(__u64 bits)
 
 /* Where FP and the return address are, by a rule that is no command and has set the CFA; not 0 is the end. */
 UNWIND_INLINE int unwind_saved(struct unwind_memory *memory, const struct unwind_state *state,
-			       const struct unwind_rule *rule, struct unwind_places *places)
+                               const struct unwind_rule *rule, struct unwind_places *places)
 {
 	__u32 kind = rule->ra;
 	__s64 slot = rule->fp;
@@ -273,7 +276,7 @@ UNWIND_INLINE int unwind_signal(struct unwind_memory *memory, struct unwind_stat
 
 /* Where the caller's registers are, by any rule; not 0 is the end. */
 UNWIND_INLINE int unwind_find(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
-			      struct unwind_places *places)
+                              struct unwind_places *places)
 {
 	__u32 kind = rule->cfa & ~UNWIND_INFERRED;
 	int end;
@@ -295,7 +298,7 @@ UNWIND_INLINE int unwind_find(struct unwind_memory *memory, struct unwind_state 
 
 /* Makes `state` that of the caller; not 0 is the end. */
 UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
-			       const struct unwind_places *places)
+                               const struct unwind_places *places)
 {
 	__u32 kind = rule->cfa & ~UNWIND_INFERRED, kept = UNWIND_GUESSED | UNWIND_REGISTERS;
 	int is_old = unwind_is_old(state, rule);
@@ -305,7 +308,8 @@ UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state
 
 	if (places->fp_at) {
 		end = unwind_read(memory, places->fp_at, &fp);
-		/* Below SP, where copies of stacks do not reach: an epilogue has popped it, so FP is the caller's again. */
+		/* Below SP, where copies of stacks do not reach: an epilogue has popped it, so FP is the caller's
+		 * again. */
 		if (end && !(state->flags & UNWIND_EXACT && places->fp_at < state->sp))
 			return end;
 		if (end)
@@ -327,8 +331,9 @@ UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state
 	state->sp = places->cfa;
 	state->fp = fp;
 	state->flags = (state->flags & kept) | (kind == UNWIND_SIGNAL ? UNWIND_EXACT : 0);
-	state->methods[rule->ra == UNWIND_RA_LR && kind != UNWIND_FP_GUESS && kind != UNWIND_FP_RECORD ? UNWIND_BY_LR :
-		       kind == UNWIND_FP_RECORD || kind == UNWIND_FP_GUESS ? UNWIND_BY_FP : UNWIND_BY_TABLE] += 1;
+	state->methods[rule->ra == UNWIND_RA_LR && kind != UNWIND_FP_GUESS && kind != UNWIND_FP_RECORD ? UNWIND_BY_LR
+	               : kind == UNWIND_FP_RECORD || kind == UNWIND_FP_GUESS                           ? UNWIND_BY_FP
+	                                                                     : UNWIND_BY_TABLE] += 1;
 	/* Who is called at the bottom of a thread finds 0 where its return address would be. */
 	if (pc == 0)
 		return state->flags & UNWIND_GUESSED ? UNWIND_END_NO_MAPPING : UNWIND_END_COMPLETE;
@@ -336,10 +341,10 @@ UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state
 }
 
 /*
- * Makes `state` that of the caller, or leaves it as it was and returns why the stack ends here; or, after a rule that was
- * inferred, sets UNWIND_TRY_FP and nothing else: then the step is made again, with the rule UNWIND_INFERRED |
- * UNWIND_FP_GUESS. The caller's pc is checked only by looking it up: who finds no executable mapping there ends the stack
- * with UNWIND_END_NO_MAPPING.
+ * Makes `state` that of the caller, or leaves it as it was and returns why the stack ends here; or, after a rule that
+ * was inferred, sets UNWIND_TRY_FP and nothing else: then the step is made again, with the rule UNWIND_INFERRED |
+ * UNWIND_FP_GUESS. The caller's pc is checked only by looking it up: who finds no executable mapping there ends the
+ * stack with UNWIND_END_NO_MAPPING.
  */
 UNWIND_INLINE int unwind_step(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The walk of a user stack in BPF: what it reads, and a step of the loop. Who includes this has the maps, and gives their
- * elements by unwind_bucket(), unwind_row(), unwind_rule_at() and mapping_at(): bcc takes maps in the main file only.
+ * The walk of a user stack in BPF: what it reads, and a step of the loop. Who includes this has the maps, and gives
+ * their elements by unwind_bucket(), unwind_row(), unwind_rule_at() and mapping_at(): bcc takes maps in the main file
+ * only.
  */
 #ifndef TDPROF_WALK_H
 #define TDPROF_WALK_H
@@ -124,7 +125,7 @@ static __always_inline int walk_frame(struct walk *walk)
 	__u64 address = unwind_lookup_pc(state);
 	__u32 depth = walk->stack.depth;
 	struct known_rule *known = &walk->known[address * 0x9e3779b97f4a7c15ULL >> (64 - KNOWN_RULES_SHIFT)];
-	const struct unwind_rule guess = {.cfa = UNWIND_INFERRED | UNWIND_FP_GUESS}, *rule = &known->rule;
+	const struct unwind_rule guess = { .cfa = UNWIND_INFERRED | UNWIND_FP_GUESS }, *rule = &known->rule;
 	int end;
 
 	if (known->address != address || known->generation != walk->space.generation) {

@@ -17,8 +17,9 @@
 #define WINDOW_BYTES 2048
 
 /*
- * Numbers on their way to becoming an index. What the verifier knows of a number it forgets when that is stored in a map
- * and loaded again; else it would follow every way on which the number can come about, hundreds of thousands of them.
+ * Numbers on their way to becoming an index. What the verifier knows of a number it forgets when that is stored in a
+ * map and loaded again; else it would follow every way on which the number can come about, hundreds of thousands of
+ * them.
  */
 struct unwind_tables {
 	volatile __u32 index;
@@ -28,16 +29,16 @@ struct unwind_tables {
 /* Part of the stack, read in one go. */
 struct unwind_memory {
 	__u64 start;
-	__u64 bytes;		/* that hold; 0: nothing was read yet */
-	volatile __u64 index;	/* as unwind_tables.index */
+	__u64 bytes;          /* that hold; 0: nothing was read yet */
+	volatile __u64 index; /* as unwind_tables.index */
 	__u64 word[WINDOW_BYTES / 8];
 };
 
 /* Where code was met before: callers are the same from sample to sample. */
 struct known_rule {
-	__u64 address;		/* as looked up */
-	__u32 generation;	/* of the address space; 0: the slot is empty */
-	__u32 otherwise;	/* of the mapping */
+	__u64 address;    /* as looked up */
+	__u32 generation; /* of the address space; 0: the slot is empty */
+	__u32 otherwise;  /* of the mapping */
 	struct unwind_rule rule;
 };
 #define KNOWN_RULES_SHIFT 9
@@ -46,12 +47,12 @@ struct known_rule {
 struct walk {
 	struct sample_key key;
 	struct unwind_state state;
-	struct sample_mapping mapping;	/* the last one found: most callers are in the same */
+	struct sample_mapping mapping; /* the last one found: most callers are in the same */
 	struct address_space space;
-	__u32 if_lost;			/* enum unwind_end where the next address is in no mapping */
-	__u64 copied;			/* identity of the stack's copy; 0: it was walked */
-	__u64 interpreted;		/* hash of the interpreter's frames; 0: there are none */
-	__u32 python_calls;		/* programs that have walked these */
+	__u32 if_lost;      /* enum unwind_end where the next address is in no mapping */
+	__u64 copied;       /* identity of the stack's copy; 0: it was walked */
+	__u64 interpreted;  /* hash of the interpreter's frames; 0: there are none */
+	__u32 python_calls; /* programs that have walked these */
 	__u32 reserved;
 	struct unwind_tables tables;
 	struct unwind_memory memory;
@@ -61,12 +62,12 @@ struct walk {
 
 /* Each CPU has one. */
 struct python_walk {
-	__u64 hash;			/* of all that `stack` has; 0: there are no frames */
-	__u64 word[16];			/* a frame */
-	__u64 name[4];			/* a code object's pointers */
-	__u64 frame;			/* where the next one is; 0: there is none */
-	volatile __u32 index;		/* as unwind_tables.index */
-	volatile __u32 count;		/* of frames */
+	__u64 hash;           /* of all that `stack` has; 0: there are no frames */
+	__u64 word[16];       /* a frame */
+	__u64 name[4];        /* a code object's pointers */
+	__u64 frame;          /* where the next one is; 0: there is none */
+	volatile __u32 index; /* as unwind_tables.index */
+	volatile __u32 count; /* of frames */
 	struct python_stack stack;
 };
 

@@ -8,11 +8,12 @@
 #include "perf_cursor.h"
 #include "unwind.h"
 
-#define EXPORT __attribute__((visibility("default")))
-#define HEADER_BYTES 8
+#define EXPORT         __attribute__((visibility("default")))
+#define HEADER_BYTES   8
 #define MISC_COMM_EXEC (1 << 13) /* PERF_RECORD_MISC_COMM_EXEC */
 
-/* A sample: identifier, ip, pid and tid, time, cpu, period; chain; user registers; user stack; what else was asked for. */
+/* A sample: identifier, ip, pid and tid, time, cpu, period; chain; user registers; user stack; what else was asked for.
+ */
 enum { TID_AT = HEADER_BYTES + 16, TIME_AT = TID_AT + 8, CHAIN_AT = TIME_AT + 24 };
 
 struct sample {
@@ -62,7 +63,8 @@ EXPORT void tdprof_ring_forget(struct ring_walk *walk, const uint8_t *data, uint
 		at += bytes;
 		if ((!is_exec && type != PERF_RECORD_EXIT) || bytes < HEADER_BYTES + 24)
 			continue;
-		/* pid first in both. An exit: pid, ppid, tid, ptid, time; what all end with: …, time, cpu, identifier. */
+		/* pid first in both. An exit: pid, ppid, tid, ptid, time; what all end with: …, time, cpu, identifier.
+		 */
 		struct ring_space *space = find_space(walk, load32(record + 8, false));
 
 		if (space == NULL || (!is_exec && load32(record + 16, false) != space->pid))
@@ -108,14 +110,16 @@ static bool parse_sample(const struct ring_walk *walk, const uint8_t *record, ui
 
 /* Returns the depth; `head` is as in the header. */
 static uint32_t walk_sample(const struct ring_walk *walk, const struct ring_space *space, const struct sample *sample,
-			    uint64_t *addresses, struct ring_walk_head *head)
+                            uint64_t *addresses, struct ring_walk_head *head)
 {
 	uint64_t registers[UNWIND_X86_64_WORDS] = { 0 }, stack_start = 0;
 	uint32_t number = 0, stack_bytes = (uint32_t)sample->stack_bytes, depth = 0;
 	uint32_t first_mapping[2] = { 0, space->mapping_count };
 	uint16_t methods[UNWIND_METHODS], guessed_from;
-	struct unwind_samples samples = { registers, &number, &stack_start, &stack_bytes, sample->stack, stack_bytes, 1,
-					  1, walk->machine, RING_WALK_FRAMES };
+	struct unwind_samples samples = {
+		registers, &number, &stack_start,  &stack_bytes,    sample->stack, stack_bytes,
+		1,         1,       walk->machine, RING_WALK_FRAMES
+	};
 	struct unwind_world world = { first_mapping, space->mappings, walk->tables, 1, walk->table_count };
 	struct unwind_stacks out = { addresses, RING_WALK_FRAMES, &depth, &head->end, methods, &guessed_from };
 
@@ -138,9 +142,10 @@ static uint8_t *put64(uint8_t *out, uint64_t word)
 
 /* The record with a call chain; returns its bytes, 0 where it would be larger than before. */
 static uint64_t put_sample(const struct sample *sample, const struct ring_walk_head *head, const uint64_t *addresses,
-			   uint32_t depth, uint8_t *out)
+                           uint32_t depth, uint8_t *out)
 {
-	uint64_t chain_count = sample->chain_count + 2 + depth, bytes = CHAIN_AT + 8 + 8 * chain_count + 16 + sample->rest_bytes;
+	uint64_t chain_count = sample->chain_count + 2 + depth,
+		 bytes = CHAIN_AT + 8 + 8 * chain_count + 16 + sample->rest_bytes;
 	uint16_t size = (uint16_t)bytes;
 	uint8_t *at = out + CHAIN_AT;
 
@@ -164,7 +169,8 @@ static uint64_t replace_sample(struct ring_walk *walk, const struct sample *samp
 {
 	uint32_t pid = load32(sample->record + TID_AT, false);
 	struct ring_space *space = find_space(walk, pid);
-	bool is_known = space != NULL && space->mapping_count && load64(sample->record + TIME_AT, false) >= space->begin_ns;
+	bool is_known =
+		space != NULL && space->mapping_count && load64(sample->record + TIME_AT, false) >= space->begin_ns;
 	struct ring_space nothing = { .pid = pid };
 	uint64_t addresses[RING_WALK_FRAMES], bytes;
 	struct ring_walk_head head;

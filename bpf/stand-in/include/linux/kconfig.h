@@ -26,9 +26,9 @@ typedef __s64 int64_t;
 typedef unsigned long size_t;
 typedef unsigned long uintptr_t;
 typedef _Bool bool;
-#define true 1
+#define true  1
 #define false 0
-#define NULL ((void *)0)
+#define NULL  ((void *)0)
 
 /* bcc's headers name registers as the kernel does, not as the user API does. */
 #if defined(__x86_64__)
