@@ -65,7 +65,8 @@ class FakePmu:
         monkeypatch.setattr(pe, "enable", lambda _: None)
         monkeypatch.setattr(pe, "read_count", self.read)
 
-    def open(self, attr: pe.PerfEventAttr, pid: int, cpu: int, group_fd: int = -1) -> int:
+    def open(self, attr: pe.PerfEventAttr, pid: int, cpu: int, group_fd: int = -1, *, is_cgroup: bool = False) -> int:
+        assert not is_cgroup
         self.group = [*(self.group if group_fd >= 0 else []), attr.config]
         if self.needed(has_cycle_counter=True) > self.counters:
             raise OSError(errno.EINVAL, "Invalid argument")
@@ -128,7 +129,7 @@ def test_counters_are_tried_on_the_pmus_own_cpus(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_permission_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
+    def refuse(*_: object, **_options: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(pe, "perf_event_open", refuse)

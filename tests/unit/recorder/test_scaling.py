@@ -29,7 +29,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts: Counter[str] = Counter()
     numbers = itertools.count(FIRST)
 
-    def count(attr: pe.PerfEventAttr, pid: int, cpu: int, group_fd: int = -1) -> int:
+    def count(attr: pe.PerfEventAttr, pid: int, cpu: int, group_fd: int = -1, *, is_cgroup: bool = False) -> int:
+        assert not is_cgroup
         counts["descriptors"] += pid != 0  # what is opened on the recorder itself is a trial
         counts["inherited"] += bool(attr.inherit and pid == 1)  # what one task has, its threads inherit
         return next(numbers)
