@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -121,9 +122,9 @@ def test_forged_frames_end_and_say_nothing_to_the_terminal(folder: Path, tmp_pat
     forged = capture.count(lambda sample: sum(module == PYTHON for module in sample.modules) or None)
     assert forged
     assert max(forged) <= 192
-    shown = subprocess.run(
-        [*TDPROF, "report", "--limit", "0", folder], capture_output=True, text=True, check=True
-    ).stdout
+    wide = os.environ | {"COLUMNS": "1000"}
+    command = [*TDPROF, "report", "--limit", "0", str(folder)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=wide).stdout
     assert "evil" in shown
     assert "\033" not in shown + result.stderr
     assert "\007" not in shown

@@ -224,10 +224,12 @@ def test_all_cpus_see_what_a_command_does(tmp_path: Path) -> None:
 
 
 def test_without_permission_for_the_kernel_its_own_events_are_missing_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    def as_an_ordinary_user(attr: PerfEventAttr, pid: int, cpu: int, group_fd: int = -1) -> int:
+    def as_an_ordinary_user(
+        attr: PerfEventAttr, pid: int, cpu: int, group_fd: int = -1, *, is_cgroup: bool = False
+    ) -> int:
         if not attr.exclude_kernel:
             raise PermissionError(errno.EACCES, "Permission denied")
-        return perf_event_open(attr, pid, cpu, group_fd)
+        return perf_event_open(attr, pid, cpu, group_fd, is_cgroup=is_cgroup)
 
     monkeypatch.setattr(pe, "perf_event_open", as_an_ordinary_user)
     plan = plan_counting(None, (), parse_events("page-faults,context-switches"), None, None)
