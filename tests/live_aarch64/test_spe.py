@@ -22,6 +22,7 @@ from live_aarch64.neoverse_sim import (
     Simulation,
     write_regions,
 )
+from tdprof.capture.manifest import read_manifest
 
 Simulate = Callable[..., Simulation]
 EVENT_RETIRED, EVENT_L1D_REFILL, EVENT_MISPREDICTED = 1 << 1, 1 << 3, 1 << 7
@@ -124,6 +125,33 @@ def test_parked_event_goes_on(kind: int, flags: int, simulate: Simulate, workloa
     assert flags in spans["flags"].to_list()
     # The driver parked the event after 200 records; the next drain, 0.9 s later at the latest, started it again.
     assert len(slots) > 2 * 200
+
+
+@pytest.mark.needs_spe
+def test_a_cpu_that_comes_back_is_sampled_again(simulate: Simulate, workload: Path, tmp_path: Path) -> None:
+    """Its AUX bytes go into a second file, since the offsets of a new buffer begin anew."""
+    simulate()
+    switch = Path("/sys/devices/system/cpu/cpu1/online")
+    work = f"taskset -c 1 {workload} -w hc -n 20"
+    away = f"{work}; sleep 2; echo 0 > {switch}; sleep 2; echo 1 > {switch}; sleep 3; {work}; {work}; sleep 1"
+    try:
+        run_tdprof(
+            *("record", "-a", "--no-bpf", "-e", "page-faults:u", "--spe=period=4096,u", "-o", tmp_path / "capture"),
+            *("--", "sh", "-c", away),
+            before=("taskset", "-c", "0"),
+        )
+    finally:
+        switch.write_text("1")
+    (note,) = [note for note in read_manifest(tmp_path / "capture").notes if "CPU 1 " in note]
+    assert "came back: nothing of it was recorded for" in note
+    assert "SPE" not in note
+    before, after = (tmp_path / "capture/spe" / f"cpu1.{number}.aux" for number in (0, 1))
+    assert before.stat().st_size > 0
+    assert after.stat().st_size > before.stat().st_size
+    spans = read_spans(tmp_path / "capture")
+    assert set(spans.filter(spans["cpu"] == 1)["buffer"].to_list()) == {0, 1}
+    report = run_tdprof("spe", "report", tmp_path / "capture", "--json")
+    assert "Traceback" not in report.stderr
 
 
 @pytest.mark.needs_spe

@@ -36,7 +36,7 @@ class CpuFollower:
         events: enabled already.
         now_ns: CLOCK_MONOTONIC, when they were.
         online: the CPUs that are up.
-        has_spe: whether SPE records, too, which is not begun again.
+        open_spe: has SPE sample such a CPU again, too, and says whether it does; None: SPE does not record.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class CpuFollower:
         now_ns: int,
         online: Callable[[], Collection[int]] = online_cpus,
         *,
-        has_spe: bool = False,
+        open_spe: Callable[[int], bool] | None = None,
     ) -> None:
         self._events = events
         self._online = online
@@ -53,8 +53,7 @@ class CpuFollower:
         self._opened_ns = dict.fromkeys(events.recorded_cpus(), now_ns)
         self._stopped: dict[int, int] = {}  # CPU: when its events last counted
         self._notes: list[str] = []
-        self._but_spe = "; SPE records nothing of it since it went" if has_spe else ""
-        self._no_spe = ", but not by SPE" if has_spe else ""
+        self._open_spe = open_spe
 
     def look(self) -> None:
         """Find out whose events have stopped."""
@@ -76,14 +75,15 @@ class CpuFollower:
             self._opened_ns[cpu] = now_ns
             stopped_ns = self._stopped.pop(cpu, None)
             since = self._seconds(now_ns)
+            has_lost_spe = self._open_spe is not None and not self._open_spe(cpu)
             if stopped_ns is None:
-                self._notes.append(
-                    f"CPU {cpu} came online while recording; it is recorded from {since} on{self._no_spe}"
-                )
+                but = ", but not by SPE" if has_lost_spe else ""
+                self._notes.append(f"CPU {cpu} came online while recording; it is recorded from {since} on{but}")
             else:
+                but = "; SPE records nothing of it since it went" if has_lost_spe else ""
                 self._notes.append(
                     f"CPU {cpu} went offline and came back: nothing of it was recorded for "
-                    f"{(now_ns - stopped_ns) / 1e9:.2f} s, until {since}{self._but_spe}"
+                    f"{(now_ns - stopped_ns) / 1e9:.2f} s, until {since}{but}"
                 )
         return found
 

@@ -117,7 +117,8 @@ class Run:
 
     def _watch_cpus(self) -> None:
         if self.target.is_per_cpu:
-            self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns, has_spe=self.spe is not None)
+            open_spe = self.spe.open_again if self.spe else None
+            self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns, open_spe=open_spe)
 
     def again(self, workload: Workload, attached: AttachedEvents, control: PeriodControl | None) -> Outcome:
         """Another run of the command, with other events, into the same capture."""
@@ -306,6 +307,8 @@ class Run:
             self.manifest = replace(self.manifest, record_ids=self.attached.record_ids())
         for cpu in new:
             poller.register(self.attached.rings[cpu].fd, select.POLLIN)
+            if self.spe and cpu in self.spe.rings:
+                poller.register(self.spe.rings[cpu].fd, select.POLLIN)
 
     def _note_clock(self) -> None:
         pair = self.spe.clock_pair() if self.spe else None

@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.capture.spool import AUX_FILE, SPE_RING_FILE, SpoolWriter
@@ -19,12 +19,12 @@ from tdprof.linux.perf_abi import SampleType
 from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.attach import restrict_to_permitted
-from tdprof.recorder.counter_set import CounterSet, CountingTarget
-from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus, parse_event, split_events
-from tdprof.recorder.host import online_cpus, parse_cpu_list, read_setting, read_text
+from tdprof.recorder.events import SYSFS_PMUS, Event, parse_event, split_events
+from tdprof.recorder.host import parse_cpu_list, read_setting, read_text
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
 from tdprof.recorder.refusals import open_error
 from tdprof.recorder.ring import AuxRing
+from tdprof.recorder.spe_counters import SamplingCounters
 from tdprof.recorder.spe_rate import DEFAULT_BYTES_A_SECOND, Budget, choose_period, parse_rate
 from tdprof.recorder.targets import SamplingTarget
 
@@ -103,30 +103,6 @@ def parse_spe_options(text: str) -> SpeOptions:
             known = ", ".join([*_FLAGS, "period=N", "rate=BYTES", *(f"{number}=N" for number in _NUMBERS), "u", "k"])
             raise TdprofError(f"--spe does not take '{item}'", hint=f"it takes {known}", status=2)
     return SpeOptions(period, rate or (0 if period else DEFAULT_BYTES_A_SECOND), tuple(terms.items()), modifiers)
-
-
-# PMU events that count SPE's own sampling (Arm ARM, "SPE events"): the population, the samples taken, those that passed
-# the filters, those dropped because one was in flight.
-SAMPLING_EVENTS = {"SAMPLE_POP": 0x4000, "SAMPLE_FEED": 0x4001, "SAMPLE_FILTRATE": 0x4002, "SAMPLE_COLLISION": 0x4003}
-
-
-def open_sampling_counters(target: SamplingTarget, modifiers: str) -> CounterSet | None:
-    """Counters of SPE's sampling on the cores' PMU, as one group; None where there is no PMU to count them.
-
-    Args:
-        target: as of the SPE events themselves.
-        modifiers: of the SPE events, so that both count the same code.
-    """
-    pmus = [pmu for pmu in core_pmus() if pmu.startswith("armv")]
-    if not pmus:
-        return None
-    events = [
-        replace(parse_event(f"{pmus[0]}/config={code:#x}/{modifiers}"), name=name)
-        for name, code in SAMPLING_EVENTS.items()
-    ]
-    if target.is_system_wide:
-        return CounterSet([events], CountingTarget(cpus=tuple(online_cpus())))
-    return CounterSet([events], CountingTarget(tids=tuple(target.tasks), starts_on_exec=target.starts_at_exec))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +191,10 @@ class SpeEvents:
         self._target = target
         self._sizes = sizes
         self.events: dict[str, Event] = {}
+        self._event_of: dict[int, Event] = {}  # each CPU's
         self.rings: dict[int, AuxRing] = {}
         self._fds: dict[int, list[int]] = {}
+        self._number: dict[int, int] = {}  # of a CPU's files: AUX offsets begin anew where it was opened again
         self.notes: list[str] = []
         self.period = options.period
         if not self.period:
@@ -233,14 +211,13 @@ class SpeEvents:
             for pmu in pmus:
                 self._open_pmu(pmu, options, [cpu for cpu in pmu.cpus if cpu in cpus])
             suffix = "u" if any(event.exclude_kernel for event in self.events.values()) else options.modifiers
-            self._counters = open_sampling_counters(target, suffix) if has_counters else None
+            counters = SamplingCounters(target, suffix, is_possible=has_counters)
+            self._counters = self._closing.enter_context(counters)
             if not has_counters:
                 self.notes.append(
                     "SPE's own sampling is not counted beside Topdown's groups, whose turns would become shorter: "
                     "records are weighted by the period, which is too low where samples collided"
                 )
-            if self._counters is not None:
-                self._closing.callback(self._counters.close)
             on_failure.pop_all()
 
     def _open_pmu(self, pmu: SpePmu, options: SpeOptions, cpus: Sequence[int]) -> None:
@@ -253,6 +230,7 @@ class SpeEvents:
                 f"{pmu.name} samples every {least} operations at most: a period of {self.period} is that as well"
             )
         self.events[pmu.name] = event
+        self._event_of.update(dict.fromkeys(pmu.cpus, event))
         for cpu in cpus:
             for task in self._target.tasks:
                 self._open_one(event, task, cpu)
@@ -290,19 +268,41 @@ class SpeEvents:
 
     def start(self) -> None:
         """Start everything; not for events that start at exec."""
-        if self._counters is not None:
-            self._counters.enable()
+        self._counters.enable()
         self.enable()
 
+    def open_again(self, cpu: int) -> bool:
+        """Sample a CPU that came (back) online, while the whole system is recorded; drain it before.
+
+        Events of tasks need nothing: the kernel takes only those of CPUs away.
+
+        Returns:
+            Whether SPE records of the CPU now; not if it has none, or is gone again, or there is no memory to lock.
+        """
+        if not self._target.is_system_wide:
+            return cpu in self.rings
+        if cpu not in self._event_of:
+            return False
+        ring, fds = self.rings.pop(cpu, None), self._fds.pop(cpu, [])
+        try:
+            self._open_one(self._event_of[cpu], -1, cpu)
+        except TdprofError:
+            self._fds[cpu] = fds
+            if ring:
+                self.rings[cpu] = ring
+            return False
+        if ring:
+            ring.close()
+            self._number[cpu] = self._number.get(cpu, 0) + 1
+        with contextlib.suppress(TdprofError):  # gone again
+            self._counters.count_cpu(cpu)
+        if self._budget is None or self._budget.still_since_ns is None:
+            self.enable(cpu)
+        return True
+
     def sampling_counts(self) -> dict[str, list[int]]:
-        """[count, enabled ns, running ns] of each event of ``SAMPLING_EVENTS`` that this PMU has."""
-        if self._counters is None:
-            return {}
-        return {
-            name: [count.value, count.enabled_ns, count.running_ns]
-            for group in self._counters.read()
-            for name, count in group.items()
-        }
+        """[count, enabled ns, running ns] of each event that counts SPE's sampling and that this PMU has."""
+        return self._counters.read()
 
     def enable(self, cpu: int | None = None) -> None:
         """Start sampling, of one CPU or all.
@@ -315,8 +315,7 @@ class SpeEvents:
 
     def disable(self) -> None:
         """Stop; this also makes the driver hand over what it had not announced yet."""
-        if self._counters is not None:
-            self._counters.disable()
+        self._counters.disable()
         self._stand_still()
 
     def _stand_still(self) -> None:
@@ -333,8 +332,9 @@ class SpeEvents:
         stopped, written = set(), 0
         for cpu, ring in self.rings.items():
             records = ring.look()
-            ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=0)))
-            written += ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=0)))
+            number = self._number.get(cpu, 0)
+            ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=number)))
+            written += ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=number)))
             if records and self._says_stopped(records):
                 stopped.add(cpu)
         again, self._stopped = stopped | self._stopped, stopped

@@ -62,17 +62,20 @@ def test_a_cpu_that_comes_back_is_recorded_again_and_its_gap_said() -> None:
     assert cpus.notes() == ["CPU 1 went offline and came back: nothing of it was recorded for 3.00 s, until 5.0 s"]
 
 
-def test_that_spe_is_not_begun_again_is_said() -> None:
+def test_where_spe_is_not_begun_again_that_is_said() -> None:
     machine = Machine(0, 1)
-    cpus = CpuFollower(machine, 0, lambda: machine.online, has_spe=True)
+    asked: list[int] = []
+    cpus = CpuFollower(machine, 0, lambda: machine.online, open_spe=lambda cpu: bool(asked.append(cpu)) or cpu == 3)
     machine.now_ns = S
     machine.take_offline(1)
-    machine.online |= {1, 7}
+    machine.online |= {1, 3, 7}
     machine.now_ns = 2 * S
-    assert cpus.follow(machine.now_ns) == [1, 7]
+    assert cpus.follow(machine.now_ns) == [1, 3, 7]
+    assert asked == [1, 3, 7]
     assert cpus.notes() == [
         "CPU 1 went offline and came back: nothing of it was recorded for 1.00 s, until 2.0 s; "
         "SPE records nothing of it since it went",
+        "CPU 3 came online while recording; it is recorded from 2.0 s on",
         "CPU 7 came online while recording; it is recorded from 2.0 s on, but not by SPE",
     ]
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tdprof.recorder import attach, spe
+from tdprof.recorder import attach, spe, spe_counters
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.events import parse_events
@@ -46,7 +46,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     monkeypatch.setattr(os, "close", lambda fd: None if fd >= FIRST else close(fd))
     monkeypatch.setattr(attach, "PerfRing", ring)
     monkeypatch.setattr(spe, "AuxRing", ring)
-    monkeypatch.setattr(spe, "core_pmus", list)
+    monkeypatch.setattr(spe_counters, "core_pmus", list)
     return counts
 
 
@@ -104,8 +104,8 @@ def test_sampling_is_not_counted_where_topdown_has_the_counters(
 ) -> None:
     monkeypatch.setattr(spe, "spe_event", lambda *_: parse_events("page-faults")[0])
     monkeypatch.setattr(spe, "restrict_to_permitted", lambda event: event)
-    monkeypatch.setattr(spe, "core_pmus", lambda: ["armv8_pmuv3_0"])
-    monkeypatch.setattr(spe, "parse_event", lambda _: parse_events("page-faults")[0])
+    monkeypatch.setattr(spe_counters, "core_pmus", lambda: ["armv8_pmuv3_0"])
+    monkeypatch.setattr(spe_counters, "parse_event", lambda _: parse_events("page-faults")[0])
     pmu = SpePmu("arm_spe_0", (0,), frozenset(), {})
     found = {}
     for has_counters in (True, False):
