@@ -25,6 +25,8 @@ enum python_instruction {
 /* A process's CPython: where its state is, and offsets in its structures, in bytes. */
 struct python_runtime {
 	__u64 first_interpreter; /* where the pointer to it stands */
+	__u64 pidns_device;      /* the pid namespace as which it numbers its threads */
+	__u64 pidns_inode;       /* 0: as sample_key does */
 	__u16 next_interpreter;
 	__u16 first_thread; /* of an interpreter */
 	__u16 next_thread;

@@ -568,13 +568,19 @@ int walk(struct bpf_perf_event_data *ctx)
 static __always_inline void begin_python(const struct python_runtime *runtime, struct walk *walk,
                                          struct python_walk *python)
 {
-	__u32 tid = walk->key.tid;
+	__u32 tid = walk->key.tid, inner_tid = tid;
 	__u64 *known = python_threads.lookup(&tid);
 	__u64 thread = known ? *known : 0, frame;
 
+	if (runtime->pidns_inode) {
+		struct bpf_pidns_info ids = {};
+
+		bpf_get_ns_current_pid_tgid(runtime->pidns_device, runtime->pidns_inode, &ids, sizeof(ids));
+		inner_tid = ids.pid;
+	}
 	/* Its number, since what is there may be another thread's by now. */
-	if (!thread || python_thread_id(runtime, thread) != tid) {
-		thread = find_python_thread(runtime, tid);
+	if (!thread || python_thread_id(runtime, thread) != inner_tid) {
+		thread = find_python_thread(runtime, inner_tid);
 		if (thread)
 			python_threads.update(&tid, &thread);
 	}

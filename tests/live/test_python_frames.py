@@ -112,6 +112,15 @@ def test_native_stacks_alone_on_demand(folder: Path) -> None:
     assert capture.count(lambda sample: "_PyEval_EvalFrameDefault" in sample.frames or None).total() > 0
 
 
+def test_in_a_pid_namespace_threads_have_other_numbers(folder: Path) -> None:
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        pytest.skip("making a pid namespace takes root and util-linux")
+    inside = ("unshare", "--pid", "--fork", "--mount-proc")
+    capture = record("--", *inside, sys.executable, WORKLOADS / "python_split.py", BEGINNING_S, folder=folder)
+    stacks = python_part(capture)
+    assert sum(count for functions, count in stacks.items() if functions[0] in ("heavy", "light")) >= 50
+
+
 def test_forged_frames_end_and_say_nothing_to_the_terminal(folder: Path, tmp_path: Path) -> None:
     program = tmp_path / "python3.11"
     source = WORKLOADS / "forged_python.c"

@@ -121,7 +121,8 @@ class PythonProcesses:
             beginning = os.pread(memory.fileno(), OFFSETS_BYTES, shift + found.runtime)
         runtime = runtime_of(version, shift + found.runtime, beginning)
         if _is_in_other_namespace(pid):
-            raise UnknownLayoutError("it numbers its threads in a namespace of its own")
+            namespace = os.stat(f"/proc/{pid}/ns/pid")
+            runtime.pidns_device, runtime.pidns_inode = namespace.st_dev, namespace.st_ino
         loops = [[shift + start, shift + end] for start, end in found.loops]
         line = json.dumps(
             {

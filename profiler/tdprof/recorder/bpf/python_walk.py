@@ -17,7 +17,7 @@ class PythonRuntime(ctypes.Structure):
     """``struct python_runtime``."""
 
     _fields_ = [
-        ("first_interpreter", ctypes.c_uint64),
+        *[(name, ctypes.c_uint64) for name in ("first_interpreter", "pidns_device", "pidns_inode")],
         *[
             (name, ctypes.c_uint16)
             for name in (
