@@ -90,8 +90,8 @@ class Run:
                 self.folder.subfolder(SPE_FOLDER, make=True).close()
             self._note_clock()
             self.cgroup_names.look(self.spool)
-            write_manifest(self.folder, self.manifest)
             if self.workload:
+                write_manifest(self.folder, self.manifest)
                 self.attached.enable()
                 self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
                 self._watch_cpus()
@@ -106,6 +106,8 @@ class Run:
             if self.spe:
                 self.spe.start()
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
+            # Who waits for it to go on with what is to be recorded finds it once events count.
+            write_manifest(self.folder, self.manifest)
             self._watch_cpus()
             self.snapshot = SnapshotThread(self._processes(), self.spool)
         except OSError as error:
