@@ -1,7 +1,9 @@
 """SPE recorded from the simulated arm_spe_0: filters, damage, privileges, and perf beside tdprof."""
 
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -132,16 +134,27 @@ def test_a_cpu_that_comes_back_is_sampled_again(simulate: Simulate, workload: Pa
     """Its AUX bytes go into a second file, since the offsets of a new buffer begin anew."""
     simulate()
     switch = Path("/sys/devices/system/cpu/cpu1/online")
-    work = f"taskset -c 1 {workload} -w hc -n 20"
-    away = f"{work}; sleep 2; echo 0 > {switch}; sleep 2; echo 1 > {switch}; sleep 3; {work}; {work}; sleep 1"
+    work = ["taskset", "-c", "1", str(workload), "-w", "hc", "-n", "20"]
+    capture = tmp_path / "capture"
+    words = ["-a", "--no-bpf", "-e", "page-faults:u", "--spe=period=4096,u", "-o", capture]
+    recorder = subprocess.Popen(["taskset", "-c", "0", "tdprof", "record", *map(str, words)])
     try:
-        run_tdprof(
-            *("record", "-a", "--no-bpf", "-e", "page-faults:u", "--spe=period=4096,u", "-o", tmp_path / "capture"),
-            *("--", "sh", "-c", away),
-            before=("taskset", "-c", "0"),
-        )
+        while not (capture / "capture.json").exists():
+            assert recorder.poll() is None
+            time.sleep(0.05)
+        subprocess.run(work, check=True)
+        time.sleep(2)
+        for state in ("0", "1"):
+            switch.write_text(state)
+            time.sleep(3)
+        for _ in range(2):
+            subprocess.run(work, check=True)
+        time.sleep(1)
+        recorder.send_signal(signal.SIGINT)
+        recorder.wait(120)
     finally:
         switch.write_text("1")
+        recorder.kill()
     (note,) = [note for note in read_manifest(tmp_path / "capture").notes if "CPU 1 " in note]
     assert "came back: nothing of it was recorded for" in note
     assert "SPE" not in note
