@@ -199,19 +199,10 @@ def read_ring_file(
 def decode_stacks_python(data: bytes) -> tuple[StackBatch, int, int]:
     """The records at the beginning of ``data``: (stacks, bytes consumed, records damaged). Reference of the C."""
     hashes, walks, starts, addresses = [], [], [0], []
-    at = damaged = 0
-    while len(data) - at >= _RING_HEADER:
-        word = int.from_bytes(data[at : at + 4], "little")
-        length = word & ~(_BUSY | _DISCARD)
-        whole = _RING_HEADER + (length + 7) // 8 * 8
-        if whole > len(data) - at:
-            break
-        record = data[at + _RING_HEADER : at + _RING_HEADER + length]
-        at += whole
-        if word & _DISCARD:
-            continue
+    records, consumed, damaged = ring_records(data)
+    for record in records:
         header = _header_size(record)
-        if word & _BUSY or not header:
+        if not header:
             damaged += 1
             continue
         # A frame pointer chain may end in a return address of 0, which is no frame.
@@ -233,7 +224,25 @@ def decode_stacks_python(data: bytes) -> tuple[StackBatch, int, int]:
         np.array(starts, np.uint64),
         joined.astype(np.uint64),
     )
-    return batch, at, damaged
+    return batch, consumed, damaged
+
+
+def ring_records(data: bytes) -> tuple[list[bytes], int, int]:
+    """The BPF ring buffer's records at the beginning of ``data``: (those committed, bytes consumed, those not)."""
+    records = []
+    at = busy = 0
+    while len(data) - at >= _RING_HEADER:
+        word = int.from_bytes(data[at : at + 4], "little")
+        length = word & ~(_BUSY | _DISCARD)
+        whole = _RING_HEADER + (length + 7) // 8 * 8
+        if whole > len(data) - at:
+            break
+        if not word & _DISCARD:
+            busy += bool(word & _BUSY)
+            if not word & _BUSY:
+                records.append(data[at + _RING_HEADER : at + _RING_HEADER + length])
+        at += whole
+    return records, at, busy
 
 
 def _header_size(record: bytes) -> int:

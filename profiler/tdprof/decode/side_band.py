@@ -14,6 +14,8 @@ from tdprof.linux.file_bytes import open_own
 from tdprof.linux.perf_abi import RecordType
 
 _OF_PROCESSES = (RecordType.MMAP, RecordType.MMAP2, RecordType.COMM, RecordType.FORK, RecordType.EXIT)
+# What a line raises that is not what it should be.
+NONSENSE = (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError)
 _LOST_TYPES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 
 
@@ -149,13 +151,13 @@ def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
     for line in lines_of(path):
         try:
             process = json.loads(line)
-            pid = _number(process["pid"], 32)
-            threads = [(_number(tid, 32), _unicode(name)) for tid, name in process["threads"].items()]
+            pid = whole_number(process["pid"], 32)
+            threads = [(whole_number(tid, 32), _unicode(name)) for tid, name in process["threads"].items()]
             maps = [
-                (_number(start), _number(length), _number(offset), _unicode(name), _unicode(build_id))
+                (whole_number(start), whole_number(length), whole_number(offset), _unicode(name), _unicode(build_id))
                 for start, length, offset, name, build_id in process["maps"]
             ]
-        except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        except NONSENSE:
             damaged += len(line)
             continue
         for tid, name in threads:
@@ -165,7 +167,7 @@ def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
     return _table(mappings, MAPPINGS), _table(processes, PROCESSES), damaged
 
 
-def _number(value: object, bits: int = 64) -> int:
+def whole_number(value: object, bits: int = 64) -> int:
     """Raises ValueError for what no column of so many bits holds."""
     number = int(value)  # type: ignore[call-overload]  # whatever is none raises
     if number >> bits:
@@ -178,11 +180,11 @@ def _unicode(value: object) -> str:
     return str(value).encode(errors="replace").decode()
 
 
-def lines_of(path: Path) -> list[bytes]:
-    """The lines of a file of the spool; none of one that is not there."""
+def lines_of(path: Path, most_bytes: int = -1) -> list[bytes]:
+    """The lines of a file of the spool, within its first bytes or all (-1); none of one that is not there."""
     try:
         with open_own(path) as file:
-            return file.read().splitlines()
+            return file.read(most_bytes).splitlines()
     except FileNotFoundError:
         return []
 

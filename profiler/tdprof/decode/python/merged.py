@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tdprof.capture.schema import MAPPINGS, SYMBOLS
 from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch
 from tdprof.decode.python.lines import LineTable
-from tdprof.decode.python.records import PythonStacks, read_codes, read_processes, read_stacks
+from tdprof.decode.python.records import MOST_LOOPS, PythonStacks, read_codes, read_processes, read_stacks
 from tdprof.model.addresses import INTERPRETED_ADDRESS, PYTHON, FileKind
 from tdprof.model.arrays import I64, U64
 from tdprof.model.stack_ends import StackEnd
@@ -111,16 +111,18 @@ class PythonFrames:
 
     def _in_loop(self, address: U64, row: I64) -> NDArray[np.bool_]:
         """Whether each address, of a stack of this row, is in the evaluation loop of its process."""
+        pids = np.array(sorted(self._processes), np.int64)
+        bounds = np.zeros((len(pids) + 1, MOST_LOOPS, 2), np.uint64)  # the last: of a process that is not known
+        for number, pid in enumerate(pids.tolist()):
+            loops = self._processes[pid].loops
+            bounds[number, : len(loops)] = np.array(loops, np.uint64).reshape(-1, 2)
         found = np.zeros(len(address), bool)
-        candidates = np.flatnonzero(row >= 0)
-        pid = self._stacks.pid[row[candidates]]
-        by_loops: dict[tuple[tuple[int, int], ...], list[int]] = {}
-        for number, process in self._processes.items():
-            by_loops.setdefault(process.loops, []).append(number)
-        for loops, pids in by_loops.items():
-            rows = candidates[np.isin(pid, pids)]
-            for start, end in loops:
-                found[rows] |= (address[rows] >= start) & (address[rows] < end)
+        rows = np.flatnonzero(row >= 0)
+        of_row = self._stacks.pid[row[rows]]
+        process = np.searchsorted(pids, of_row)
+        process[np.append(pids, -1)[process] != of_row] = len(pids)
+        for start, end in bounds.transpose(1, 2, 0):
+            found[rows] |= (address[rows] >= start[process]) & (address[rows] < end[process])
         return found
 
     def symbols(self) -> pa.Table:
@@ -167,12 +169,17 @@ class PythonFrames:
             mapped: the table so far.
         """
         pids, addresses, times = (mapped[name].to_numpy() for name in ("pid", "address", "time_ns"))
+        mapped_ns: dict[tuple[int, int], int] = {}
+        of_python = np.isin(pids, list(self._processes))
+        for pid, address, time_ns in zip(
+            *(column[of_python].tolist() for column in (pids, addresses, times)), strict=True
+        ):
+            mapped_ns[pid, address] = max(time_ns, mapped_ns.get((pid, address), 0))
         rows = []
         for pid, process in self._processes.items():
-            when = times[(pids == pid) & (addresses == process.mapped)]
             rows.append(
                 {
-                    "time_ns": int(when.max()) if len(when) else process.time_ns,
+                    "time_ns": mapped_ns.get((pid, process.mapped), process.time_ns),
                     "pid": pid,
                     "address": int(INTERPRETED_ADDRESS),
                     "length": 2 * len(self._places) + 2,

@@ -1,7 +1,6 @@
 """Reads what the BPF programs sent of Python frames and code objects. Layouts: bpf/python_frames.h."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.capture.spool import CODES_FILE, PYTHON_FILE, PYTHON_STACKS_FILE
-from tdprof.decode.bpf_aggregates import SpoolDamage, read_ring_file
-from tdprof.linux.file_bytes import open_own
+from tdprof.decode.bpf_aggregates import SpoolDamage, read_ring_file, ring_records
+from tdprof.decode.side_band import NONSENSE, lines_of, whole_number
 from tdprof.model.arrays import I64, U64
 
 FRAME = np.dtype([("code", "<u8"), ("instruction", "<u4"), ("is_entry", "<u4")])
@@ -28,8 +27,8 @@ CODE = np.dtype(
     ]
 )
 MOST_FRAMES, MOST_LINE_BYTES = 192, 4096
-_RING_HEADER, _BUSY, _DISCARD = 8, 1 << 31, 1 << 30
 _CHUNK_BYTES = 8 << 20
+MOST_LOOPS = 8  # parts of the evaluation loop; a compiler makes two
 _MOST_PROCESS_BYTES = 16 << 20
 # An object's text begins behind its header: of ASCII text and of other text, before CPython 3.12 and from then on.
 _TEXT_HEADERS, _OLD_TEXT_HEADERS = (40, 56), (48, 72)
@@ -92,25 +91,22 @@ class PythonStacks:
 def read_processes(spool: Path) -> dict[int, PythonProcess]:
     """By process number; of several the last. What does not make sense is left out."""
     found = {}
-    path = spool / PYTHON_FILE
-    if path.exists():
-        with open_own(path) as file:
-            for line in file.read(_MOST_PROCESS_BYTES).splitlines():
-                try:
-                    each = json.loads(line)
-                    major, minor = map(int, each["version"])
-                    loops = tuple((int(start), int(end)) for start, end in each["loops"])
-                    process = PythonProcess((major, minor), int(each["mapped"]), int(each["time_ns"]), loops)
-                    found[int(each["pid"])] = process
-                except (ValueError, KeyError, TypeError):
-                    continue
+    for line in lines_of(spool / PYTHON_FILE, _MOST_PROCESS_BYTES):
+        try:
+            each = json.loads(line)
+            major, minor = (whole_number(number, 32) for number in each["version"])
+            loops = tuple((whole_number(start), whole_number(end)) for start, end in each["loops"][:MOST_LOOPS])
+            mapped, time_ns = whole_number(each["mapped"]), whole_number(each["time_ns"])
+            found[whole_number(each["pid"], 32)] = PythonProcess((major, minor), mapped, time_ns, loops)
+        except NONSENSE:
+            continue
     return found
 
 
 def read_stacks(spool: Path, damage: SpoolDamage) -> PythonStacks:
     """All of a spool; each stack once."""
     heads, frames = [np.zeros(0, _STACK)], [np.zeros(0, FRAME)]
-    for records in read_ring_file(spool / PYTHON_STACKS_FILE, damage, _split, _CHUNK_BYTES):
+    for records in read_ring_file(spool / PYTHON_STACKS_FILE, damage, ring_records, _CHUNK_BYTES):
         for record in records:
             head = np.frombuffer(record, _STACK, 1)
             rest = record[_STACK.itemsize :]
@@ -140,7 +136,7 @@ def read_codes(
         versions: of CPython in each process.
     """
     codes = {}
-    for records in read_ring_file(spool / CODES_FILE, damage, _split, _CHUNK_BYTES):
+    for records in read_ring_file(spool / CODES_FILE, damage, ring_records, _CHUNK_BYTES):
         for record in records:
             if not CODE.itemsize <= len(record) <= CODE.itemsize + MOST_LINE_BYTES:
                 damage.stacks += 1
@@ -178,22 +174,3 @@ def _text(data: bytes, version: tuple[int, int]) -> str:
 
 def _text_fields(state: int) -> tuple[int, int, int]:
     return state & 7, state >> 3 & 1, state >> 4 & 1
-
-
-def _split(data: bytes) -> tuple[list[bytes], int, int]:
-    """The ring-buffer records at the beginning of ``data``: (records, bytes consumed, records damaged)."""
-    records = list(_records(data))
-    at = sum(size for size, _, _ in records)
-    return [record for _, record, is_whole in records if is_whole], at, sum(not whole for _, _, whole in records)
-
-
-def _records(data: bytes) -> Iterator[tuple[int, bytes, bool]]:
-    at = 0
-    while len(data) - at >= _RING_HEADER:
-        word = int.from_bytes(data[at : at + 4], "little")
-        length = word & ~(_BUSY | _DISCARD)
-        size = _RING_HEADER + (length + 7) // 8 * 8
-        if size > len(data) - at:
-            return
-        yield size, data[at + _RING_HEADER : at + _RING_HEADER + length], not word & (_BUSY | _DISCARD)
-        at += size

@@ -163,7 +163,10 @@ def test_addresses_belong_to_their_process(tmp_path: Path) -> None:
     assert mapping["address"] == INTERPRETED_ADDRESS
 
 
-@pytest.mark.parametrize("line", ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "version": [3], "loops": 1}', "\xff"])
+@pytest.mark.parametrize(
+    "line",
+    ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "version": [3], "loops": 1}', "\xff", "[" * 100_000, '{"pid": 1e999}'],
+)
 def test_lines_that_make_no_sense_are_left_out(tmp_path: Path, line: str) -> None:
     (tmp_path / "python.jsonl").write_text(line + "\n", encoding="latin-1")
     assert len(PythonFrames(tmp_path, SpoolDamage())) == 0
