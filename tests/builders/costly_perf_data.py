@@ -236,9 +236,8 @@ def perf_build_ids(folder: Path, size: int) -> list[str]:
     return _report(folder, writer.file(_sample(writer) + _records(size // 2, mapping, 8, 8 + 64 + 1)))
 
 
-@builder
-def perf_copied_stacks(folder: Path, size: int) -> list[str]:
-    """Copies of user stacks of few bytes, with registers."""
+def _copied_stack() -> tuple[PerfDataWriter, bytes]:
+    """A file of samples with copied user stacks, and one of them."""
     layout = RecordLayout(
         sample_type=IP_TID_TIME_PERIOD | SampleType.REGS_USER | SampleType.STACK_USER,
         sample_regs_user=0xFF0FFF,
@@ -246,8 +245,13 @@ def perf_copied_stacks(folder: Path, size: int) -> list[str]:
     )
     writer = PerfDataWriter([Event(layout)])
     writer.features[6] = writer.string("x86_64")
-    registers = [0x7000] * layout.sample_regs_user.bit_count()
-    record = _sample(writer, regs_user=registers, stack=bytes(16))
+    return writer, _sample(writer, regs_user=[0x7000] * layout.sample_regs_user.bit_count(), stack=bytes(16))
+
+
+@builder
+def perf_copied_stacks(folder: Path, size: int) -> list[str]:
+    """Copies of user stacks of few bytes, with registers."""
+    writer, record = _copied_stack()
     return _report(folder, writer.file(_records(size, record, 20)))
 
 
@@ -288,13 +292,6 @@ def perf_branches_that_shrink(folder: Path, size: int) -> list[str]:
 @builder
 def perf_stacks_that_shrink(folder: Path, size: int) -> list[str]:
     """Compressed copies of user stacks, each walked."""
-    layout = RecordLayout(
-        sample_type=IP_TID_TIME_PERIOD | SampleType.REGS_USER | SampleType.STACK_USER,
-        sample_regs_user=0xFF0FFF,
-        sample_id_all=False,
-    )
-    writer = PerfDataWriter([Event(layout)])
-    writer.features[6] = writer.string("x86_64")
-    record = _sample(writer, regs_user=[0x7000] * layout.sample_regs_user.bit_count(), stack=bytes(16))
+    writer, record = _copied_stack()
     data = writer.compressed(_records(60 * size, record, 20), piece_bytes=1 << 16)
     return _report(folder, writer.file(data[:size]))

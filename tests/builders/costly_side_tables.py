@@ -189,32 +189,33 @@ def folded_lines_of_long_names(folder: Path, size: int) -> list[str]:
     return _exported(folder, "folded")
 
 
+def _exported_deep_stacks(folder: Path, size: int, to: str) -> list[str]:
+    _deep_stacks(folder, size, "n" * 100, 1024)
+    return _exported(folder, to)
+
+
 @builder
 def folded_lines_of_deep_stacks(folder: Path, size: int) -> list[str]:
     """Stacks of a thousand functions."""
-    _deep_stacks(folder, size, "n" * 100, 1024)
-    return _exported(folder, "folded")
+    return _exported_deep_stacks(folder, size, "folded")
 
 
 @builder
 def pprof_of_deep_stacks(folder: Path, size: int) -> list[str]:
     """The same as pprof."""
-    _deep_stacks(folder, size, "n" * 100, 1024)
-    return _exported(folder, "pprof")
+    return _exported_deep_stacks(folder, size, "pprof")
 
 
 @builder
 def speedscope_of_deep_stacks(folder: Path, size: int) -> list[str]:
     """The same for speedscope."""
-    _deep_stacks(folder, size, "n" * 100, 1024)
-    return _exported(folder, "speedscope")
+    return _exported_deep_stacks(folder, size, "speedscope")
 
 
 @builder
 def page_of_deep_stacks(folder: Path, size: int) -> list[str]:
     """The same as a page."""
-    _deep_stacks(folder, size, "n" * 100, 1024)
-    return _exported(folder, "html")
+    return _exported_deep_stacks(folder, size, "html")
 
 
 @builder

@@ -203,19 +203,17 @@ def read_lost(fd: int) -> int:
 @functools.cache
 def knows_lost_format() -> bool:
     """Whether the kernel counts each event's lost samples (Linux 6.0)."""
-    attr = PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_DUMMY, exclude_kernel=1, exclude_hv=1)
-    attr.read_format = ReadFormat.LOST
-    try:
-        os.close(perf_event_open(attr, 0, -1))
-    except OSError:
-        return False
-    return True
+    return _takes(read_format=ReadFormat.LOST)
 
 
 def knows_cgroups() -> bool:
     """Whether samples can name their control group (Linux 5.7)."""
-    attr = PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_DUMMY, exclude_kernel=1, exclude_hv=1)
-    attr.sample_type = SampleType.CGROUP
+    return _takes(sample_type=SampleType.CGROUP)
+
+
+def _takes(**fields: int) -> bool:
+    """Whether the kernel opens an event of nothing with these fields."""
+    attr = PerfEventAttr(type=PERF_TYPE_SOFTWARE, config=PERF_COUNT_SW_DUMMY, exclude_kernel=1, exclude_hv=1, **fields)
     try:
         os.close(perf_event_open(attr, 0, -1))
     except OSError:
