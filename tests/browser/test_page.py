@@ -381,7 +381,7 @@ def test_the_panel_tells_of_the_whole_before_anything_is_chosen(seen: Any) -> No
     shown = seen["processes"]["panel"]
     assert "Hot functions" in shown
     assert "LazyCompile" not in shown  # it has no samples of its own
-    assert re.search(r"libz\.so\.1\s+10\.0 %", shown)
+    assert re.search(r"libz\.so\.1\s+stripped\s+10\.0 %", shown)
     assert re.search(r"complete\s+the outermost frame was reached\s+90\.0 %", shown)
     assert seen["processes"]["note"].startswith("Call stacks: 90.0% of samples have complete user stacks (10.0% jit:")
     assert "stacks" not in seen["processes"]["facts"]

@@ -155,7 +155,7 @@ class Profile:
     samples: SampleTable
     thread_names: Sequence[str]
     process_names: dict[int, str]
-    command: Sequence[str]
+    command: Sequence[str]  # empty where ``target`` was recorded instead
     rung: str
     rung_reason: str
     losses: Losses
@@ -163,6 +163,7 @@ class Profile:
     duration_ns: int
     notes: Sequence[str] = ()  # what else a reader of the numbers should know, a sentence each
     is_whole_run: bool = False  # a command, from its start to its end: amounts, not only shares, mean something
+    target: str = ""  # what was recorded instead of a command, in words
     has_sample_times: bool = False  # each row of the samples is one sample, with its own time
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
     cgroups: Sequence[Cgroup] = ()  # empty: the recording tells none

@@ -169,6 +169,7 @@ def make_profile(
         thread_names=thread_names,
         process_names=capture.spaces.process_names(distinct(samples.pid)),
         command=manifest.command,
+        target=printable(_target_of(manifest)),
         rung=manifest.rung,
         rung_reason=printable(manifest.rung_reason),
         losses=replace(
@@ -181,6 +182,16 @@ def make_profile(
         is_whole_run=manifest.ran_to_end,
         has_sample_times=manifest.rung is Rung.RING_BUFFER or manifest.has_sample_times,
     )
+
+
+def _target_of(manifest: Manifest) -> str:
+    if manifest.cgroups:
+        return f"control group{'s' * (len(manifest.cgroups) > 1)} {', '.join(manifest.cgroups)}"
+    if manifest.is_system_wide:
+        return "all CPUs"
+    if manifest.pids:
+        return f"process{'es' * (len(manifest.pids) > 1)} {', '.join(map(str, manifest.pids))}"
+    return ""
 
 
 def _walks(attributed: AttributedStacks, count: U64) -> StackWalks | None:

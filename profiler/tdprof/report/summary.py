@@ -43,7 +43,7 @@ REASONS = {
 
 
 def facts(profile: Profile) -> list[tuple[str, str]]:
-    """(label, value): the command, when and how long, how many processes and threads, the rung."""
+    """(label, value): what was recorded, when and how long, how many processes and threads, the rung."""
     pid, tid = profile.samples.pid, profile.samples.tid
     measured = format_value(profile.duration_ns, Unit.NANOSECONDS)
     if profile.start_realtime_ns:  # perf.data seldom says when it was recorded
@@ -52,12 +52,18 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
             measured += f" from {started:%Y-%m-%d %H:%M:%S} UTC"
     rung = f"{profile.rung} ({profile.rung_reason})" if profile.rung_reason else profile.rung
     return [
-        ("command", printable(shlex.join(profile.command)) or "(none: processes or CPUs were measured)"),
+        _what_was_recorded(profile),
         ("measured", measured),
         ("sampled", f"{plural(len(distinct(pid)), 'process', 'es')}, {plural(len(distinct(tid)), 'thread', 's')}"),
         ("rung", rung),
         *([] if profile.walks is None else [("stacks", stack_quality(profile.walks))]),
     ]
+
+
+def _what_was_recorded(profile: Profile) -> tuple[str, str]:
+    if profile.command or not profile.target:
+        return "command", printable(shlex.join(profile.command)) or "(not known)"
+    return "recorded", profile.target
 
 
 def stack_quality(walks: StackWalks) -> str:

@@ -31,7 +31,7 @@ def write_html(page: Page, out: BinaryIO) -> None:
             f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:;"
             " base-uri 'none'; form-action 'none'"
         ),
-        "title": html.escape(dict(facts(page.profile))["command"][:200]),
+        "title": html.escape(facts(page.profile)[0][1][:200]),
         "style": style,
         "data": data,
         "script": script,

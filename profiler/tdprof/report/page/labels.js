@@ -98,7 +98,7 @@ class Labels {
 
 // A name for a line of text: its parameters give way first, then its scope; its own name stays.
 function nameSpans(name) {
-  if (name.length <= 32) return [name];
+  if (name.length <= 32) return [el("span", { class: "own" }, name)];
   const [scope, own, parameters] = nameParts(name);
   return [
     scope ? el("span", { class: "scope" }, scope) : null,

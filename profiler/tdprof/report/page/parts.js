@@ -92,7 +92,7 @@ function functionList(model, entries, onSelect, most = 8) {
   const top = shown.length ? shown[0][1] : 1;
   return el("ul", { class: "functions-list" }, shown.map(([f, weight]) =>
     el("li", {},
-      f < 0 ? el("span", { class: "muted" }, "nobody: outermost") : button(nameSpans(model.names[f]), () => onSelect(f), { class: f < model.functionCount || model.isProcess(f) ? "name link" : "name link unknown", title: [model.names[f], model.mark(f)].filter(Boolean).join(", ") }),
+      f < 0 ? el("span", { class: "muted" }, "nobody: outermost") : button([...nameSpans(model.names[f]), f < model.functionCount ? null : markOf(model, f)], () => onSelect(f), { class: f < model.functionCount || model.isProcess(f) ? "name link" : "name link unknown", title: [model.names[f], model.mark(f)].filter(Boolean).join(", ") }),
       bar({ value: weight, halfWidth: NaN, top }),
       el("span", { class: "number" }, showShare(model.share(weight))))),
     entries.length > most ? el("li", { class: "muted" }, `and ${plural(entries.length - most, "more function")}`) : null);
