@@ -1,0 +1,92 @@
+"""Opens a recording's events, with ring buffers as large as this user may lock."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tdprof.recorder.attach import AttachedEvents
+from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, fit, locked_memory_budget, shrunk_note
+from tdprof.recorder.options import RecordOptions
+from tdprof.recorder.sampling import Sampling
+from tdprof.recorder.spe import SpeEvents, find_spe_pmus
+from tdprof.recorder.targets import SamplingTarget
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEvents:
+    """What a recording has open.
+
+    Attributes:
+        attached: its events and their rings.
+        spe: SPE's, if it was asked for.
+        sizes: of the buffers that were to be had.
+        notes: what the user should know of them.
+    """
+
+    attached: AttachedEvents
+    spe: SpeEvents | None
+    sizes: RingSizes
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """Opens events as one recording wants them.
+
+    Attributes:
+        options: what to record.
+        sampling: how.
+        cpus: that are up.
+    """
+
+    options: RecordOptions
+    sampling: Sampling
+    cpus: Sequence[int]
+
+    def attach(self, target: SamplingTarget, groups: list[list[int]] | None, sizes: RingSizes) -> AttachedEvents:
+        """Open the events, stopped. Raises as `AttachedEvents` does."""
+        return AttachedEvents(
+            self.sampling.choice.events,
+            target,
+            self.sampling.rates,
+            self.cpus,
+            self.sampling.programs,
+            groups,
+            sizes=sizes,
+            # Who ran when, for SPE records that no context packet names the thread of: the kernel swaps the events of
+            # tasks that inherited the same ones instead of stopping them, so a buffer's records may be of many tasks.
+            has_switches=self.options.spe is not None,
+            has_cgroups=self.sampling.cgroups.is_told,
+            call_graph=self.sampling.chains,
+        )
+
+    def open_first(self, target: SamplingTarget) -> OpenedEvents:
+        """Open the events of the first pass, and SPE's, with smaller buffers as long as larger ones are refused.
+
+        Raises:
+            TdprofError: the kernel refuses an event, or the smallest buffers.
+        """
+        wanted = RingSizes.wanted(has_spe=self.options.spe is not None)
+        sizes = fit(wanted, len(self.cpus), locked_memory_budget(len(self.cpus)))
+        while True:
+            try:
+                attached, spe = self._open_all(target, sizes)
+            except RingRefusedError:  # this user's other programs lock memory, too
+                smaller = sizes.smaller()
+                if smaller is None:
+                    raise
+                sizes = smaller
+            else:
+                notes = list(filter(None, [shrunk_note(wanted, sizes, len(self.cpus))]))
+                return OpenedEvents(attached, spe, sizes, notes)
+
+    def _open_all(self, target: SamplingTarget, sizes: RingSizes) -> tuple[AttachedEvents, SpeEvents | None]:
+        with contextlib.ExitStack() as opening:
+            attached = opening.enter_context(self.attach(target, self.options.passes[0], sizes))
+            spe = None
+            if self.options.spe:
+                has_counters = self.options.topdown is None
+                pmus = find_spe_pmus()
+                spe = SpeEvents(pmus, self.options.spe, target, self.cpus, sizes, has_counters=has_counters)
+            opening.pop_all()
+        return attached, spe

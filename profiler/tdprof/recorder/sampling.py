@@ -1,0 +1,132 @@
+"""Who takes a recording's samples, and who walks their stacks: the BPF programs loaded, or what does without them."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tdprof.capture.manifest import Rung
+from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
+from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
+from tdprof.recorder.call_graph import CallGraph
+from tdprof.recorder.cgroups import CgroupNaming
+from tdprof.recorder.chain_source import ChainSource
+from tdprof.recorder.first_files import files_of_command
+from tdprof.recorder.ladder import BpfAttempt, Choice
+from tdprof.recorder.options import RecordOptions
+from tdprof.recorder.periods import PeriodControl
+from tdprof.recorder.ring_walk import RingWalker, can_walk, copied_bytes
+from tdprof.recorder.targets import Rate
+from tdprof.recorder.unwinding import Unwinding, start_unwinding
+from tdprof.unwind.tables import TableCache
+
+SPARE_THREADS = 1024  # that a process may start while it is being looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How samples are taken.
+
+    Attributes:
+        choice: the events, and what to say of them.
+        rates: of each event.
+        sampler: its programs take them; None: perf's rings do.
+        rung: where that stands on the ladder.
+        reason: why there.
+        walker: walks copies of stacks out of the rings; None where BPF or nobody does.
+        unwinding: gives whoever walks the programs' tables; None if nobody walks by them.
+        chains: what samples in the rings say of their callers.
+        cgroups: whether and how samples name their control groups.
+    """
+
+    choice: Choice
+    rates: list[Rate]
+    sampler: BpfSampler | None
+    rung: Rung
+    reason: str
+    walker: RingWalker | None
+    unwinding: Unwinding | None
+    chains: ChainSource
+    cgroups: CgroupNaming
+
+    @property
+    def programs(self) -> Sequence[int] | None:
+        """Of each event, for `AttachedEvents`."""
+        return self.sampler.programs if self.sampler else None
+
+    def await_walk(self, rate_hz: int, *, is_command: bool) -> None:
+        """Wait for the programs that walk stacks, unless a command's first samples may come without.
+
+        Args:
+            rate_hz: samples that are due a second; 0: not known.
+            is_command: nothing runs yet that would be missed.
+        """
+        if self.sampler and not (is_command and rate_hz and self.sampler.can_begin(rate_hz)):
+            self.sampler.await_walk()
+
+
+def events_together(options: RecordOptions, choice: Choice) -> int:
+    """How many events count at a time."""
+    first = options.passes[0]
+    return max(len(group) for group in first) if first else len(choice.events)
+
+
+def begin_load(
+    options: RecordOptions, choice: Choice, cgroups: CgroupNaming, *, cpus: int, named_threads: int
+) -> BpfAttempt:
+    """Begin to load the BPF programs, with tables of the sizes that this recording asks for.
+
+    Args:
+        options: what to record.
+        choice: the events.
+        cgroups: how samples name their control groups.
+        cpus: that are up.
+        named_threads: of the processes that were named.
+    """
+    sizes = TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * cpus * events_together(options, choice))
+    if options.is_system_wide:
+        sizes = replace(sizes, arrays=OF_A_MACHINE)
+    elif options.topdown is None:
+        sizes = replace(sizes, named_threads=SPARE_THREADS + 2 * named_threads)
+    return BpfAttempt(choice.events, sizes, options.call_graph, cgroups.settings, is_wanted=options.use_bpf)
+
+
+def start_sampling(
+    options: RecordOptions,
+    choice: Choice,
+    attempt: BpfAttempt,
+    cgroups: CgroupNaming,
+    control: PeriodControl | None,
+    stack: contextlib.ExitStack,
+) -> Sampling:
+    """Finish the load, or fall back to perf's rings, and start who walks the stacks.
+
+    Args:
+        options: what to record.
+        choice: the events.
+        attempt: at the programs.
+        cgroups: how samples name their control groups, if the programs do.
+        control: of the events' periods; None: the rate that was asked for.
+        stack: what is started ends with it.
+    """
+    together = events_together(options, choice)
+    sampler, rung, reason = attempt.finish(choice)
+    if sampler:
+        stack.enter_context(sampler)
+    cgroups = cgroups.on_rung(has_bpf=sampler is not None)
+    walker = RingWalker() if sampler is None and can_walk(options.call_graph, together, options.rate) else None
+    rates = [Rate(period=period) for period in control.periods] if control else [options.rate] * len(choice.events)
+    suitable = options.stack_bytes or copied_bytes(rates[0], together)
+    is_leaf_only = options.call_graph is CallGraph.NONE
+    chains = ChainSource(suitable if walker else 0, is_leaf_only=is_leaf_only, has_cgroups=cgroups.is_told)
+    unwinding = _start_unwinding(options, sampler, walker)
+    if unwinding:
+        stack.enter_context(unwinding)
+        if options.command:
+            unwinding.prepare_files(files_of_command(options.command))
+    return Sampling(choice, rates, sampler, rung, reason, walker, unwinding, chains, cgroups)
+
+
+def _start_unwinding(options: RecordOptions, sampler: BpfSampler | None, walker: RingWalker | None) -> Unwinding | None:
+    if sampler:
+        return start_unwinding(sampler, has_interpreted=options.has_interpreted)
+    return Unwinding(walker, None, TableCache()) if walker else None
