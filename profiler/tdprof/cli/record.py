@@ -15,6 +15,7 @@ from tdprof.errors import TdprofError
 
 if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest
+    from tdprof.recorder.options import RecordOptions
     from tdprof.recorder.targets import Rate
 
 DEFAULT_HZ = 999
@@ -142,21 +143,13 @@ def command(
         has_duration=duration_s is not None,
         has_spe=spe_text is not None,
     )
-    if (bool(words) + bool(pids) + (is_system_wide or bool(cgroups))) != 1:
-        what = (
-            "nothing to record"
-            if not (words or pids or is_system_wide or cgroups)
-            else "a command, -p and -a or --cgroup exclude each other"
-        )
-        raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
+    _check_target(words, pids, cgroups, is_system_wide=is_system_wide)
     if duration_s is not None and not math.isfinite(duration_s):
         raise TdprofError(f"--duration takes a number of seconds, not {duration_s}", hint="--duration 10", status=2)
     # Only now: help, and what is typed wrong, are said at once.
-    from tdprof.capture.output_folder import OutputFolder
     from tdprof.recorder.call_graph import CallGraph, parse_call_graph
     from tdprof.recorder.events import parse_events
     from tdprof.recorder.options import RecordOptions
-    from tdprof.recorder.session import record
     from tdprof.recorder.spe import parse_spe_options
 
     if cgroups and (topdown.is_wanted or spe_text is not None):
@@ -185,6 +178,22 @@ def command(
         stack_bytes=stack_bytes,
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )
+    return _record(options, output, with_symbols=with_symbols, quiet=quiet)
+
+
+def _check_target(words: Sequence[str], pids: str, cgroups: Sequence[str], *, is_system_wide: bool) -> None:
+    if (bool(words) + bool(pids) + (is_system_wide or bool(cgroups))) == 1:
+        return
+    is_missing = not (words or pids or is_system_wide or cgroups)
+    what = "nothing to record" if is_missing else "a command, -p and -a or --cgroup exclude each other"
+    raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
+
+
+def _record(options: "RecordOptions", output: Path | None, *, with_symbols: bool, quiet: bool) -> int:
+    """Record, and make the capture's tables; the command's exit status."""
+    from tdprof.capture.output_folder import OutputFolder
+    from tdprof.recorder.session import record
+
     path = output or Path(DEFAULT_OUTPUT)
     with OutputFolder(path, replaces_older=output is None) as made:
         outcome = record(options, made)

@@ -1,6 +1,7 @@
 """`tdprof report`: hotspots by function or source line, why they are slow, and the program's methodology tree."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -9,6 +10,16 @@ from tdprof.cli.capture_options import capture_argument, check_is_there, selecti
 from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Output, output_options
 from tdprof.errors import TdprofError
 from tdprof.model.choices import EVERYTHING, GroupKind, Order, Selection, SymbolOptions
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What of the samples is to be seen, as it was typed."""
+
+    by_line: bool
+    has_tree: bool
+    group: GroupKind | None
+    sort: Sequence[str]
 
 
 @click.command("report")
@@ -98,28 +109,8 @@ def command(
             for view, given in [("--spe", is_spe), ("--branches", is_branches)]
         ),
     )
-    if by is not None and not is_spe and group is None and not (is_branches and by == "function"):
-        if is_branches:
-            raise TdprofError(f"--branches has no rows by {by}", hint="--by function", status=2)
-        raise TdprofError(
-            f"rows by {by} are those of an SPE report",
-            hint="add --spe; or --branches with --by function; or alone: --lines, or --by process, thread, command, "
-            "module or cgroup",
-            status=2,
-        )
-    if is_spe and by in [*GroupKind]:
-        raise TdprofError(f"--spe has no rows by {by}", hint=f"--spe --by function, or --by {by} alone", status=2)
-    if is_branches and sort:
-        raise TdprofError(
-            "--sort orders functions and lines by an event; --branches has an order of its own",
-            hint="leave --sort out",
-            status=2,
-        )
-    for words in ([word for word in sort if word in [*Order]], [word for word in sort if word not in [*Order]]):
-        if len(words) > 1:
-            raise TdprofError(
-                f"--sort {' and --sort '.join(words)} exclude each other", hint="give one of them", status=2
-            )
+    _check_rows(by, is_spe=is_spe, is_branches=is_branches)
+    _check_order(sort, is_branches=is_branches)
     check_is_there(capture)
     if is_branches:
         # Only now: a recording of perf that has these is rare.
@@ -133,6 +124,50 @@ def command(
 
         report_capture(capture, by or ("line" if by_line else "function"), output, symbols)
         return
+    _report(capture, selection, _Asked(by_line, has_tree, group, sort), symbols, output)
+
+
+def _check_rows(by: str | None, *, is_spe: bool, is_branches: bool) -> None:
+    """Refuse rows that this report does not have."""
+    if by is None:
+        return
+    is_group = by in [*GroupKind]
+    if is_spe and is_group:
+        raise TdprofError(f"--spe has no rows by {by}", hint=f"--spe --by function, or --by {by} alone", status=2)
+    if is_branches and by != "function":
+        raise TdprofError(f"--branches has no rows by {by}", hint="--by function", status=2)
+    if not (is_spe or is_branches or is_group):
+        raise TdprofError(
+            f"rows by {by} are those of an SPE report",
+            hint="add --spe; or --branches with --by function; or alone: --lines, or --by process, thread, command, "
+            "module or cgroup",
+            status=2,
+        )
+
+
+def _check_order(sort: Sequence[str], *, is_branches: bool) -> None:
+    """Refuse an order that this report does not have, and two that exclude each other."""
+    if is_branches and sort:
+        raise TdprofError(
+            "--sort orders functions and lines by an event; --branches has an order of its own",
+            hint="leave --sort out",
+            status=2,
+        )
+    for words in ([word for word in sort if word in [*Order]], [word for word in sort if word not in [*Order]]):
+        if len(words) > 1:
+            raise TdprofError(
+                f"--sort {' and --sort '.join(words)} exclude each other", hint="give one of them", status=2
+            )
+
+
+def _report(
+    capture: Path,
+    selection: Selection,
+    asked: _Asked,
+    symbols: SymbolOptions,
+    output: Output,
+) -> None:
+    """Report the capture's samples."""
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.catalog.entries import CPU_CYCLES
     from tdprof.cli.loading import find_event, load_with_findings, open_input
@@ -143,18 +178,23 @@ def command(
         function = _one_function(selection)
         chosen = selection if function is None else EVERYTHING
         profile, findings = load_with_findings(opened, capture, selection=chosen)
-    if group is GroupKind.CGROUP and len(profile.samples.pid) and not profile.cgroups:
+    if asked.group is GroupKind.CGROUP and len(profile.samples.pid) and not profile.cgroups:
         raise TdprofError(
             f"the samples of {capture} tell no control group",
             hint="tdprof record -a or --cgroup keeps them; of perf: perf record --all-cgroups, then tdprof import",
         )
-    if function is not None and not has_tree and (profile.topdown is None or by_line or group is not None):
+    if (
+        function is not None
+        and not asked.has_tree
+        and (profile.topdown is None or asked.by_line or asked.group is not None)
+    ):
         # Nothing that is known of this function alone is to be shown: it chooses samples.
         profile, findings, function = select(profile, selection), None, None
     names = [event.name for event in profile.events]
-    events = [word for word in sort if word not in [*Order]] or [name for name in names if name == CPU_CYCLES]
-    order = next((Order(word) for word in sort if word in [*Order]), Order.SELF)
-    view = View(by_line, function, has_tree, group, order, find_event(profile, events[0] if events else None))
+    events = [word for word in asked.sort if word not in [*Order]] or [name for name in names if name == CPU_CYCLES]
+    order = next((Order(word) for word in asked.sort if word in [*Order]), Order.SELF)
+    event = find_event(profile, events[0] if events else None)
+    view = View(asked.by_line, function, asked.has_tree, asked.group, order, event)
     print_view(profile, findings, view, output)
 
 
