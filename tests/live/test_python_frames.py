@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -11,9 +12,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from live.recording import TDPROF, Capture, record, run_record
 from live.workloads import python_calls
+from tdprof.cli.main import cli
 
 pytestmark = pytest.mark.needs_bpf
 
@@ -103,6 +106,34 @@ def test_lines_and_files_are_the_sources(folder: Path) -> None:
     assert {source[line - 1].split("=")[0].strip() for line in lines} <= {
         "total +", "for number in range(rounds):", "total", "return total", "def heavy(rounds: int) -> int:"
     }  # fmt: skip
+
+
+def test_languages_and_stacks_of_python_alone(folder: Path) -> None:
+    record("--", sys.executable, WORKLOADS / "python_split.py", BEGINNING_S + 0.5, folder=folder)
+
+    def run(command: str, *arguments: str) -> str:
+        result = CliRunner().invoke(cli, [command, *arguments], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    rows = {
+        option: {row["language"]: row["samples"] for row in json.loads(run("report", str(folder), *option))["rows"]}
+        for option in [("--by", "language", "--json"), ("--by", "language", "--json", "--no-native")]
+    }
+    shown, folded = rows.values()
+    assert sum(shown.values()) == sum(folded.values())
+    assert {"Python", "native"} <= set(shown) <= {"Python", "native", "kernel", "[not known]"}
+    assert folded["Python"] > shown["Python"] >= 50
+    lines = run("export", str(folder), "--to", "folded", "--no-native").splitlines()
+    walked = [line.rpartition(" ")[0].split(";")[1:] for line in lines if ";heavy" in line]
+    assert walked
+    assert all(stack == ["<module>", "main", "heavy"] for stack in walked)
+    names = {
+        row["name"] for row in json.loads(run("diff", str(folder), str(folder), "--no-native", "--json"))["functions"]
+    }
+    assert {"heavy", "light"} <= names
+    tree = json.loads(run("report", str(folder), "--tree", "--function", "heavy", "--no-native", "--json"))
+    assert [row["function"] for row in tree["callees"]] == ["heavy"]
 
 
 def test_native_stacks_alone_on_demand(folder: Path) -> None:

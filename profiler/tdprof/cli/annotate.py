@@ -87,7 +87,7 @@ def command(
                 chosen,
                 sources,
                 has_code=has_code,
-                has_spe=not selection.words,
+                has_spe=not selection.words and selection.has_native,
                 event=leading,
             )
     print_result(

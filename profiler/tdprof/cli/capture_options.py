@@ -71,7 +71,7 @@ def symbol_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --comm, --pid, --tid, --module, --function and --where as the argument ``selection``, a ``Selection``."""
+    """Adds --comm, --pid, --tid, --module, --function, --where and --native as ``selection``, a ``Selection``."""
 
     @click.option(
         "--comm", "comms", multiple=True, metavar="NAME", help="Only samples of threads or processes of this name."
@@ -100,6 +100,13 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="cgroup=NAME",
         help="Only samples taken in this control group or below it: its path, container id, pod uid or systemd unit.",
     )
+    @click.option(
+        "--native/--no-native",
+        "has_native",
+        default=True,
+        help="--no-native: of Python, Java, Node and the like only their functions. What these call, native code and "
+        "the kernel, counts as theirs; the interpreter's own functions are hidden. --native, the default, shows all.",
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -109,9 +116,11 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         modules: tuple[str, ...],
         functions: tuple[str, ...],
         wheres: tuple[str, ...],
+        has_native: bool,
         **kwargs: Any,
     ) -> Any:
-        return command(*args, selection=Selection(comms, pids, tids, modules, functions, _cgroups(wheres)), **kwargs)
+        selection = Selection(comms, pids, tids, modules, functions, _cgroups(wheres), has_native)
+        return command(*args, selection=selection, **kwargs)
 
     return wrapped
 

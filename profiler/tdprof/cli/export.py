@@ -12,7 +12,7 @@ from tdprof.cli.capture_options import capture_argument, check_is_there, selecti
 from tdprof.cli.output import result_file, standard_output, waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
-from tdprof.model.choices import Selection, SymbolOptions
+from tdprof.model.choices import EVERYTHING, Selection, SymbolOptions
 
 if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest
@@ -192,7 +192,7 @@ def _prepare(capture: "OpenCapture", shown: Path, target: Format, event: str | N
         profile, functions = with_function_operations(capture, profile, selection)
         return Export(profile, findings, page=Page(profile, findings, functions))
     operations = None
-    if capture.has_spe and capture.most_spe_samples is not None and not selection.words:
+    if capture.has_spe and capture.most_spe_samples is not None and selection == EVERYTHING:
         # Only now: SPE's part of the program is not needed for anything else here.
         from tdprof.pipeline.spe_samples import load_operations
 

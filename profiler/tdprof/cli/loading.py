@@ -17,6 +17,7 @@ from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings, load_profile
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
+from tdprof.profile.languages import fold_native
 from tdprof.profile.selection import select
 
 if TYPE_CHECKING:
@@ -80,9 +81,12 @@ def load_with_findings(
     """
     with waiting(f"reading {shown}") as capture.progress:
         profile = load_profile(capture)
+    if not selection.has_native:
+        profile = fold_native(profile)
     if selection.words:
         return select(calibrated(profile), selection), None
-    with_spe = with_spe and capture.has_spe
+    # SPE's records have no callers that they could be counted to.
+    with_spe = with_spe and capture.has_spe and selection.has_native
     if profile.topdown is None and not with_spe:
         return profile, None
     with waiting("adding up metrics") as capture.progress:
@@ -105,7 +109,7 @@ def with_function_operations(
 
     The profile has a note where there are some that cannot be read.
     """
-    if not capture.has_spe or selection.words:
+    if not capture.has_spe or selection != EVERYTHING:
         return profile, None
     from tdprof.pipeline.spe_columns import count_functions
 

@@ -9,7 +9,7 @@ import click
 from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
 from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Output, output_options
 from tdprof.errors import TdprofError
-from tdprof.model.choices import EVERYTHING, GroupKind, Order, Selection, SymbolOptions
+from tdprof.model.choices import GroupKind, Order, Selection, SymbolOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class _Asked:
     type=click.Choice(
         [*(each.value for each in GroupKind), "function", "line", "instruction", "source", "address", "page"]
     ),
-    help="What a row is: process, thread, command, module or cgroup. With --spe: function without it, or line and what "
-    "follows. With --branches: function, not each branch.",
+    help="What a row is: process, thread, command, module, cgroup or language. With --spe: function without "
+    "it, or line and what follows. With --branches: function, not each branch.",
 )
 @click.option(
     "--sort",
@@ -98,6 +98,8 @@ def command(
     tdprof report my.capture --branches    branches of perf record -b: how often, mispredicted, cycles
     tdprof report my.capture --by cgroup   samples by control group (record -a or --cgroup)
     tdprof report my.capture --where cgroup=nginx.service   or its path, container id, pod uid
+    tdprof report my.capture --by language   Python, Java, JavaScript, native code, the kernel
+    tdprof report my.capture --no-native   the program's own functions, with all that they call
     """
     group = None if by is None or by not in [*GroupKind] or is_spe or is_branches else GroupKind(by)
     _refuse_contradictions(
@@ -105,7 +107,8 @@ def command(
         {"--tree": has_tree, "--spe": is_spe, "--branches": is_branches},
         {"--lines": by_line, "--branches": is_branches},
         *(
-            {selection.words: bool(selection.words), view: given}
+            {words: bool(words), view: given}
+            for words in (selection.words, "" if selection.has_native else "--no-native")
             for view, given in [("--spe", is_spe), ("--branches", is_branches)]
         ),
     )
@@ -140,7 +143,7 @@ def _check_rows(by: str | None, *, is_spe: bool, is_branches: bool) -> None:
         raise TdprofError(
             f"rows by {by} are those of an SPE report",
             hint="add --spe; or --branches with --by function; or alone: --lines, or --by process, thread, command, "
-            "module or cgroup",
+            "module, cgroup or language",
             status=2,
         )
 
@@ -176,7 +179,7 @@ def _report(
 
     with open_input(capture, symbols) as opened:
         function = _one_function(selection)
-        chosen = selection if function is None else EVERYTHING
+        chosen = selection if function is None else Selection(has_native=selection.has_native)
         profile, findings = load_with_findings(opened, capture, selection=chosen)
     if asked.group is GroupKind.CGROUP and len(profile.samples.pid) and not profile.cgroups:
         raise TdprofError(
@@ -200,7 +203,8 @@ def _report(
 
 def _one_function(selection: Selection) -> str | None:
     """The function that a report can be about: one, and nothing else was chosen."""
-    is_alone = selection == Selection(functions=selection.functions) and len(selection.functions) == 1
+    alone = Selection(functions=selection.functions, has_native=selection.has_native)
+    is_alone = selection == alone and len(selection.functions) == 1
     return selection.functions[0] if is_alone else None
 
 

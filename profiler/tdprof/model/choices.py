@@ -19,6 +19,7 @@ class GroupKind(StrEnum):
     COMMAND = "command"
     MODULE = "module"
     CGROUP = "cgroup"
+    LANGUAGE = "language"
 
 
 class Order(StrEnum):
@@ -52,7 +53,7 @@ DEFAULT_NOISE_PERCENT = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which samples to look at: those that satisfy each field that is not empty.
+    """Which samples to look at: those that satisfy each field that is not empty; and which frames of them.
 
     Attributes:
         comms: any of these names of threads or of their processes.
@@ -60,6 +61,7 @@ class Selection:
         modules: files, by path or base name, in whose code the sample itself was taken.
         functions: functions anywhere in the call stack, all of them, as `profile.choice.choose_function` takes them.
         cgroups: control groups, as `profile.cgroups.is_named` takes them.
+        has_native: False for what `profile.languages.fold_native` leaves: functions that runtimes run.
     """
 
     comms: Sequence[str] = ()
@@ -68,12 +70,13 @@ class Selection:
     modules: Sequence[str] = ()
     functions: Sequence[str] = ()
     cgroups: Sequence[str] = ()
+    has_native: bool = True
 
     @property
     def words(self) -> str:
-        """What was asked for, in the command's words; empty if that is everything."""
+        """Which samples were asked for, in the command's words; empty if that is all."""
         names = ("--comm ", "--pid ", "--tid ", "--module ", "--function ", "--where cgroup=")
-        options = zip(names, fields(self), strict=True)
+        options = zip(names, fields(self)[: len(names)], strict=True)
         return " ".join(
             f"{option}{printable(str(value))}" for option, each in options for value in getattr(self, each.name)
         )

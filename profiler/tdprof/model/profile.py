@@ -1,6 +1,6 @@
 """A profile: aggregated tables of stacks and values, made from a capture; what reports and exporters read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -166,6 +166,7 @@ class Profile:
     target: str = ""  # what was recorded instead of a command, in words
     has_sample_times: bool = False  # each row of the samples is one sample, with its own time
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
+    runtimes: Mapping[int, Sequence[str]] = field(default_factory=dict)  # the languages of each process's runtimes
     cgroups: Sequence[Cgroup] = ()  # empty: the recording tells none
     walks: StackWalks | None = None  # None: the recording does not tell
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read

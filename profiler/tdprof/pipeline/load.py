@@ -37,6 +37,7 @@ from tdprof.profile.reliability import (
     kernel_share,
     masked_doubt,
 )
+from tdprof.profile.runtimes import process_runtimes
 from tdprof.symbolize import demangle
 from tdprof.text import plural, printable
 
@@ -180,6 +181,7 @@ def make_profile(
         notes=[*map(printable, [*unreadable, *manifest.notes, *notes])],
         unreadable=[*map(printable, unreadable)],
         is_whole_run=manifest.ran_to_end,
+        runtimes=process_runtimes(capture.mappings),
         has_sample_times=manifest.rung is Rung.RING_BUFFER or manifest.has_sample_times,
     )
 

@@ -1,4 +1,4 @@
-"""A profile's samples by process, thread, command, module or control group: shares, and what takes most in each."""
+"""A profile's samples by process, thread, command, module, control group or language, and what takes most in each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,18 +13,19 @@ from tdprof.profile.cgroups import cgroup_name
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, leaf_locations, module_names
 from tdprof.profile.hotspots import share_half_width
+from tdprof.profile.languages import sample_languages
 from tdprof.text import printable
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One row for each process, thread, command, module or control group; most weight of the leading event first.
+    """One row for each process, thread, command, module, control group or language; most of the leading event first.
 
     Attributes:
         kind: what a row is.
         event: the leading event.
         name: printable: the process's, thread's or command's name, the module's path, "" for no known
-            module, or the control group's path.
+            module, the control group's path, or the language.
         pid, tid: None where rows are of several, or not known.
         members: how many processes a command had; of others 1.
         share, half_width: float64[n], of the leading event's weight, as fractions, and of its 95 % interval.
@@ -62,6 +63,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         GroupKind.COMMAND: (number,),
         GroupKind.MODULE: (number,),
         GroupKind.CGROUP: (number,),
+        GroupKind.LANGUAGE: (number,),
     }[kind]
     order, start = group_rows(*keys)
     first, group = order[start], group_of_row(order, start)
@@ -97,6 +99,8 @@ def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32]:
         return [printable(name) for name in profile.thread_names], samples.thread_name
     if kind is GroupKind.CGROUP:
         return [*map(cgroup_name, (*profile.cgroups, None))], samples.cgroup
+    if kind is GroupKind.LANGUAGE:
+        return sample_languages(profile)
     if kind is not GroupKind.MODULE:
         return command_names(profile)
     paths: dict[str, int] = {}

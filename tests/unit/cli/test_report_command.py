@@ -168,7 +168,8 @@ def test_a_function_chooses_samples_where_there_are_no_metrics(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "options", [("--by", "process", "--lines"), ("--by", "module", "--tree"), ("--spe", "--pid", "1")]
+    "options",
+    [("--by", "process", "--lines"), ("--by", "module", "--tree"), ("--spe", "--pid", "1"), ("--spe", "--no-native")],
 )
 def test_views_that_contradict_each_other_are_refused(options: tuple[str, ...]) -> None:
     with pytest.raises(TdprofError, match="exclude each other"):

@@ -1,24 +1,28 @@
-"""The runtimes that made code without a map, as the call stacks of its processes show them."""
+"""The runtimes that made code without a map, as the files that its processes mapped show them."""
 
+import pyarrow as pa
 import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.model.addresses import Unknown
 from tdprof.model.profile import Profile
 from tdprof.profile.hotspots import unknown_samples
-from tdprof.profile.runtimes import runtimes_without_map
+from tdprof.profile.runtimes import process_runtimes, runtimes_without_map
 from tdprof.report.summary import doubts
 
 NAMELESS = Call((Frame("[run-time code]", module="[anon]"),), reason=Unknown.NO_PERF_MAP)
 
 
+def mapped(*rows: tuple[int, str]) -> pa.Table:
+    return pa.table({"pid": pa.array([pid for pid, _ in rows], pa.uint32()), "path": [path for _, path in rows]})
+
+
 def profile_of(*modules: str) -> Profile:
     """A process of these modules that runs nameless code, beside one of Python that runs none."""
-    builder = ProfileBuilder().add(Frame("eval", module="/usr/bin/python3.11"), pid=7)
-    builder.add(NAMELESS, pid=8).add(pid=8)
-    for module in modules:
-        builder.add(Frame("loop", module=module), pid=8)
-    return builder.build()
+    builder = ProfileBuilder().add("eval", pid=7).add(NAMELESS, pid=8).add(pid=8)
+    return builder.build(
+        runtimes=process_runtimes(mapped((7, "/usr/bin/python3.11"), *((8, module) for module in modules)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -26,6 +30,7 @@ def profile_of(*modules: str) -> Profile:
     [
         ("/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so", "jcmd PID Compiler.perfmap"),
         ("/usr/bin/node", "node --perf-basic-prof"),
+        ("/usr/bin/node (deleted)", "node --perf-basic-prof"),
         ("/usr/lib/x86_64-linux-gnu/libpython3.13.so.1.0", "python -X perf"),
         ("/opt/python/bin/python3.13", "python -X perf"),
         ("/usr/share/dotnet/shared/Microsoft.NETCore.App/8.0.1/libcoreclr.so", "DOTNET_PerfMapEnabled=1"),
@@ -44,3 +49,9 @@ def test_of_an_unknown_runtime_no_other_ones_way_is_told() -> None:
     (line,) = [line for line in doubts(profile, unknown_samples(profile)) if "run-time code" in line]
     assert "python" not in line
     assert "docs/symbols.md" in line
+
+
+def test_a_process_can_have_several_runtimes() -> None:
+    rows = mapped((3, "/usr/bin/node"), (3, "/usr/bin/node"), (3, "/usr/bin/python3"), (4, "/bin/sh"), (5, "[anon]"))
+    assert process_runtimes(rows) == {3: ["JavaScript", "Python"]}
+    assert process_runtimes(mapped()) == {}

@@ -1,1 +1,1 @@
-"""Samples by process, thread, command, module or control group."""
+"""Samples by process, thread, command, module, control group or language."""

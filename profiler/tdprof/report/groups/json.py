@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module or control group for machines: one JSON object."""
+"""Samples by process, thread, command, module, control group or language for machines: one JSON object."""
 
 import json
 from collections.abc import Iterator
@@ -52,6 +52,8 @@ def _identity(groups: Groups, row: int) -> dict[str, Any]:
             return {"command": name, "processes": groups.members[row]}
         case GroupKind.MODULE:
             return {"module": name}
+        case GroupKind.LANGUAGE:
+            return {"language": name}
         case GroupKind.CGROUP:
             return _cgroup(groups.cgroup[row])
 

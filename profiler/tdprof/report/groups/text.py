@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module or control group for people."""
+"""Samples by process, thread, command, module, control group or language for people."""
 
 from pathlib import PurePath
 
@@ -56,6 +56,8 @@ def _columns(profile: Profile, groups: Groups, *, is_wide: bool) -> list[Column]
             columns += [*numbers("processes"), *names("command")]
         case GroupKind.MODULE:
             columns += names("module")
+        case GroupKind.LANGUAGE:
+            columns += names("language")
         case GroupKind.CGROUP:
             columns += names("cgroup", *(["container, pod or unit"] if any(map(_owner, groups.cgroup)) else []))
     return columns + names("hottest function (share of the row)")
@@ -76,6 +78,7 @@ def _cells(profile: Profile, groups: Groups, row: int, *, is_wide: bool) -> list
         GroupKind.COMMAND: (groups.members[row],),
         GroupKind.MODULE: (),
         GroupKind.CGROUP: (),
+        GroupKind.LANGUAGE: (),
     }[groups.kind]
     name = groups.name[row] or _NO_NAME.get(groups.kind, "[unknown]")
     cells += ["?" if number is None else str(number) for number in numbered]
