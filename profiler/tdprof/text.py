@@ -8,6 +8,11 @@ def plural(count: int, noun: str, ending: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
+def format_seconds(ns: int) -> str:
+    """Nanoseconds as seconds, to the millisecond; of less than one exactly."""
+    return f"{ns / 1e9:.3f} s" if ns >= 1_000_000 else f"{ns / 1e9:.9f} s"
+
+
 def few(names: Sequence[str], most: int = 6) -> str:
     """The names joined by commas; of more than fit one line only the first, and how many more there are."""
     if len(names) <= most:

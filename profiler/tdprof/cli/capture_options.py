@@ -14,6 +14,7 @@ from tdprof.capture.files import MANIFEST_FILE
 from tdprof.cli.output import DEFAULT_OUTPUT
 from tdprof.errors import TdprofError
 from tdprof.model.choices import Selection, SymbolOptions
+from tdprof.model.time_range import parse_time_ranges
 
 capture_argument = click.argument(
     "capture", type=click.Path(path_type=Path), default=DEFAULT_OUTPUT, metavar=f"[CAPTURE={DEFAULT_OUTPUT}]"
@@ -71,7 +72,7 @@ def symbol_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --comm, --pid, --tid, --module, --function, --where and --native as ``selection``, a ``Selection``."""
+    """Adds --comm, --pid, --tid, --module, --function, --where, --time, --native as ``selection``, a ``Selection``."""
 
     @click.option(
         "--comm", "comms", multiple=True, metavar="NAME", help="Only samples of threads or processes of this name."
@@ -101,6 +102,14 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Only samples taken in this control group or below it: its path, container id, pod uid or systemd unit.",
     )
     @click.option(
+        "--time",
+        "times",
+        multiple=True,
+        metavar="FROM-TO",
+        help="Only samples of this time since the start: 10s-20s, 10s-, -20s; -5s- the last 5 s; 10:00:00-10:05:00 by "
+        "the clock (UTC); 0%-10%, 10%/2 the second tenth.",
+    )
+    @click.option(
         "--native/--no-native",
         "has_native",
         default=True,
@@ -116,10 +125,12 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         modules: tuple[str, ...],
         functions: tuple[str, ...],
         wheres: tuple[str, ...],
+        times: tuple[str, ...],
         has_native: bool,
         **kwargs: Any,
     ) -> Any:
-        selection = Selection(comms, pids, tids, modules, functions, _cgroups(wheres), has_native)
+        ranges = tuple(each for text in times for each in parse_time_ranges(text))
+        selection = Selection(comms, pids, tids, modules, functions, _cgroups(wheres), ranges, has_native)
         return command(*args, selection=selection, **kwargs)
 
     return wrapped

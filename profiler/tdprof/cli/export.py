@@ -160,7 +160,9 @@ def command(
     from tdprof.cli.loading import open_input, say_unreadable
 
     most = target.most_spe_samples if event is None else None
-    with open_input(capture, symbols, keeps_time=target.has_time, most_spe_samples=most) as opened:
+    with open_input(
+        capture, symbols, keeps_time=target.has_time or bool(selection.times), most_spe_samples=most
+    ) as opened:
         what = _prepare(opened, capture, target, event, selection)
         if older is not None and what.page is not None:
             what = replace(what, page=_with_changes(what.page, opened.recorded, capture, older, symbols, selection))

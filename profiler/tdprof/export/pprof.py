@@ -50,7 +50,7 @@ def build_pprof(
     """
     strings = StringTable()
     # A damaged capture's may be no time that the format can say; it takes zero for unknown.
-    start_ns, duration_ns = (ns if 0 <= ns < 1 << 63 else 0 for ns in (profile.start_realtime_ns, profile.duration_ns))
+    start_ns, duration_ns = (ns if 0 <= ns < 1 << 63 else 0 for ns in _when(profile))
     message = pb.Profile(time_nanos=start_ns, duration_nanos=duration_ns)
     message.sample_type.add(type=strings["samples"], unit=strings["count"])
     for event in profile.events:
@@ -197,3 +197,12 @@ def _label(label: Label, strings: StringTable) -> pb.Label:
     if isinstance(value, str):
         return pb.Label(key=strings[key], str=strings[value])
     return pb.Label(key=strings[key], num=value, num_unit=strings[unit])
+
+
+def _when(profile: Profile) -> tuple[int, int]:
+    """By the clock, when the samples' time began (0: not known), and how long it is: of a choice of times theirs."""
+    start_ns, duration_ns = profile.start_realtime_ns, profile.duration_ns
+    if profile.window is not None and profile.window.covered:
+        start_ns += profile.window.covered[0][0] if start_ns else 0
+        duration_ns = sum(end - begin for begin, end in profile.window.covered)
+    return start_ns, duration_ns

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 
+from tdprof.model.time_range import TimeRange
 from tdprof.text import printable
 
 
@@ -61,6 +62,7 @@ class Selection:
         modules: files, by path or base name, in whose code the sample itself was taken.
         functions: functions anywhere in the call stack, all of them, as `profile.choice.choose_function` takes them.
         cgroups: control groups, as `profile.cgroups.is_named` takes them.
+        times: when: any of these ranges.
         has_native: False for what `profile.languages.fold_native` leaves: functions that runtimes run.
     """
 
@@ -70,12 +72,13 @@ class Selection:
     modules: Sequence[str] = ()
     functions: Sequence[str] = ()
     cgroups: Sequence[str] = ()
+    times: Sequence[TimeRange] = ()
     has_native: bool = True
 
     @property
     def words(self) -> str:
         """Which samples were asked for, in the command's words; empty if that is all."""
-        names = ("--comm ", "--pid ", "--tid ", "--module ", "--function ", "--where cgroup=")
+        names = ("--comm ", "--pid ", "--tid ", "--module ", "--function ", "--where cgroup=", "--time ")
         options = zip(names, fields(self)[: len(names)], strict=True)
         return " ".join(
             f"{option}{printable(str(value))}" for option, each in options for value in getattr(self, each.name)

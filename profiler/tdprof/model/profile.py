@@ -129,6 +129,21 @@ class FrameStacks:
     line: U32
 
 
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """What of a recording's time a profile's samples are of; (begin, end) in nanoseconds since its start, in order.
+
+    Attributes:
+        asked: what the user chose.
+        covered: whole intervals where samples are added up over these, else the same.
+        grain_ns: how long the recording's intervals are, in the middle; None where samples have their own times.
+    """
+
+    asked: Sequence[tuple[int, int]]
+    covered: Sequence[tuple[int, int]]
+    grain_ns: int | None
+
+
 @dataclass(slots=True)
 class KeptStacks:
     """The expanded stacks of a profile's code, which copies of it with other samples share.
@@ -169,6 +184,9 @@ class Profile:
     runtimes: Mapping[int, Sequence[str]] = field(default_factory=dict)  # the languages of each process's runtimes
     cgroups: Sequence[Cgroup] = ()  # empty: the recording tells none
     walks: StackWalks | None = None  # None: the recording does not tell
+    start_monotonic_ns: int = 0  # the start in the clock of the samples' times
+    longest_interval_ns: int = 1_000_000_000  # that samples are added up over, where they have no times of their own
+    window: TimeWindow | None = None  # None: samples are of the whole recording
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read
     kept_stacks: KeptStacks = field(default_factory=KeptStacks, repr=False, compare=False)
 

@@ -177,6 +177,7 @@ def make_profile(
             manifest.losses, by_reason={printable(why): count for why, count in manifest.losses.by_reason.items()}
         ),
         start_realtime_ns=manifest.start_realtime_ns,
+        start_monotonic_ns=manifest.start_monotonic_ns,
         duration_ns=manifest.duration_ns,
         notes=[*map(printable, [*unreadable, *manifest.notes, *notes])],
         unreadable=[*map(printable, unreadable)],

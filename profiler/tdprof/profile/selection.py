@@ -1,4 +1,4 @@
-"""Some of a profile's samples: those of chosen processes, threads, modules, functions or control groups."""
+"""Some of a profile's samples: those of chosen processes, threads, modules, functions, control groups or times."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from tdprof.errors import TdprofError
 from tdprof.model.arrays import distinct
 from tdprof.model.choices import Selection
-from tdprof.model.profile import KeptStacks, Profile, SampleTable, StackTable
+from tdprof.model.profile import KeptStacks, Profile, SampleTable, StackTable, TimeWindow
 from tdprof.profile.cgroups import NOT_TOLD, cgroup_name, is_named, of_cgroups
 from tdprof.profile.choice import choose_function
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, leaf_locations, module_names
-from tdprof.text import plural, printable
+from tdprof.profile.intervals import choose_times
+from tdprof.text import format_seconds, plural, printable
 
 _Chosen = NDArray[np.bool_]
 
@@ -24,14 +25,18 @@ _Chosen = NDArray[np.bool_]
 def select(profile: Profile, selection: Selection) -> Profile:
     """The profile as if only the chosen samples had been taken, with a note that says which; as it is without a choice.
 
-    What is known of the recording as a whole alone is left out: exact counts, metrics, how call stacks end.
+    What is known of the recording as a whole alone is left out: exact counts, metrics, how call stacks end. Of a part
+    of its time amounts are no whole run's.
 
     Raises:
         TdprofError: no sample is chosen; the nearest name, or what there is, is the hint.
     """
     if not selection.words:
         return profile
-    kept = np.ones(len(profile.samples.pid), bool)
+    kept, window = np.ones(len(profile.samples.pid), bool), profile.window
+    if selection.times:
+        kept, window = choose_times(profile, selection.times)
+        _check_window(profile, selection, window, has_samples=bool(kept.any()))
     for chosen in _choices(profile, selection):
         kept &= chosen
     count = profile.samples.count
@@ -55,7 +60,24 @@ def select(profile: Profile, selection: Selection) -> Profile:
         topdown=None,
         walks=None,
         kept_stacks=KeptStacks(),
+        window=window,
+        is_whole_run=profile.is_whole_run and window is None,
     )
+
+
+def _check_window(profile: Profile, selection: Selection, window: TimeWindow, *, has_samples: bool) -> None:
+    """Raises TdprofError for a time in which nothing was sampled."""
+    if has_samples:
+        return
+    times = Selection(times=selection.times).words
+    if window.grain_ns and all(end - begin < 2 * window.grain_ns for begin, end in window.asked):
+        raise TdprofError(
+            f"{times} has the middle of no interval with samples: this capture knows time to "
+            f"{format_seconds(window.grain_ns)}",
+            hint="a longer range",
+            status=2,
+        )
+    raise TdprofError(f"no sample is of {times}", hint="tdprof report --by second", status=2)
 
 
 def _choices(profile: Profile, selection: Selection) -> list[_Chosen]:

@@ -10,11 +10,11 @@ from tdprof.model.addresses import Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
-from tdprof.model.profile import Profile, StackWalks
+from tdprof.model.profile import Profile, StackWalks, TimeWindow
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.profile.runtimes import runtimes_without_map
-from tdprof.text import plural, printable
+from tdprof.text import format_seconds, plural, printable
 
 LOSSES = {
     "samples_map_full": "sample{s} lost: the table in the kernel was full (sample less often: -F)",
@@ -54,6 +54,7 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
     return [
         _what_was_recorded(profile),
         ("measured", measured),
+        *([] if profile.window is None else [("time", describe_window(profile.window))]),
         ("sampled", f"{plural(len(distinct(pid)), 'process', 'es')}, {plural(len(distinct(tid)), 'thread', 's')}"),
         ("rung", rung),
         *([] if profile.walks is None else [("stacks", stack_quality(profile.walks))]),
@@ -64,6 +65,18 @@ def _what_was_recorded(profile: Profile) -> tuple[str, str]:
     if profile.command or not profile.target:
         return "command", printable(shlex.join(profile.command)) or "(not known)"
     return "recorded", profile.target
+
+
+def describe_window(window: TimeWindow) -> str:
+    """What of the recording's time is shown, since its start, and how finely the capture knows time."""
+    covered = " and ".join(f"{format_seconds(begin)} to {format_seconds(end)}" for begin, end in window.covered)
+    if window.grain_ns is None:
+        return f"{covered}, by the time of each sample"
+    asked = " and ".join(f"{format_seconds(begin)} to {format_seconds(end)}" for begin, end in window.asked)
+    return (
+        f"{covered}: the intervals, of about {format_seconds(window.grain_ns)}, whose middle is within {asked}; "
+        "each counts whole"
+    )
 
 
 def stack_quality(walks: StackWalks) -> str:

@@ -19,7 +19,7 @@ from tdprof.export.pprof import build_pprof, write_pprof
 from tdprof.export.speedscope import write_speedscope
 from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.model.events import EventInfo, Unit
-from tdprof.model.profile import Profile
+from tdprof.model.profile import Profile, TimeWindow
 from tdprof.profile.frames import NO_STACK
 
 
@@ -153,6 +153,12 @@ def test_pprof_period_is_that_of_a_single_event() -> None:
     assert build_pprof(ProfileBuilder((clock,)).build()).period == 1_000_000
     assert build_pprof(ProfileBuilder((faults,)).build()).period == 7
     assert build_pprof(ProfileBuilder((clock, faults)).build()).period == 0
+
+
+def test_pprof_of_a_choice_of_times_begins_and_lasts_as_that() -> None:
+    window = TimeWindow([(1_000, 5_000)], [(900, 2_000), (3_000, 4_000)], 1_000)
+    found = build_pprof(ProfileBuilder().add("main").build(window=window))
+    assert (found.time_nanos, found.duration_nanos) == (1_767_225_600_000_000_900, 2_100)
 
 
 def test_every_format_writes_an_empty_profile() -> None:

@@ -58,6 +58,7 @@ def _header(profile: Profile, unknown: list[UnknownSamples]) -> dict[str, Any]:
         "rung_reason": profile.rung_reason,
         "start_realtime_ns": profile.start_realtime_ns,
         "duration_ns": profile.duration_ns,
+        "time": None if profile.window is None else asdict(profile.window),
         "events": [
             {**asdict(event), "samples": int(samples[i]), "weight": int(weight[i])}
             for i, event in enumerate(profile.events)

@@ -1,0 +1,86 @@
+"""When samples were taken: the intervals of a capture, and which of them a range of time means."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.model.arrays import I64
+from tdprof.model.profile import Profile, TimeWindow
+from tdprof.model.time_range import TimeRange
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """The stretches of time that a profile's samples are added up over; none with samples is missing.
+
+    Attributes:
+        begin, end: int64[n], nanoseconds since the recording's start, ascending, not overlapping.
+        number: int64[samples], the interval of each row of samples.
+    """
+
+    begin: I64
+    end: I64
+    number: I64
+
+    @property
+    def middle(self) -> I64:
+        """int64[n]."""
+        return (self.begin + self.end) // 2
+
+
+def find_intervals(profile: Profile) -> Intervals:
+    """The intervals of a profile whose samples have no times of their own.
+
+    Of an interval the samples tell the end. It begins where the one before ends, or as long before its end as an
+    interval can last, if there were none with samples just before.
+    """
+    ends, number = np.unique(profile.samples.time_ns, return_inverse=True)
+    end = ends.astype(np.int64) - profile.start_monotonic_ns
+    before = np.concatenate([np.zeros(min(len(end), 1), np.int64), end[:-1]])
+    begin = np.minimum(np.maximum(before, end - profile.longest_interval_ns), end)
+    return Intervals(begin, end, number.reshape(-1).astype(np.int64))
+
+
+def sample_times(profile: Profile) -> I64:
+    """int64[samples]: nanoseconds from the recording's start to each sample, of a profile with sample times."""
+    return profile.samples.time_ns.astype(np.int64) - profile.start_monotonic_ns
+
+
+def choose_times(profile: Profile, ranges: Sequence[TimeRange]) -> tuple[NDArray[np.bool_], TimeWindow]:
+    """bool[samples]: those of any of the ranges, and what of the recording's time they are of.
+
+    An interval is taken whole if its middle is in a range, else not at all: nothing is divided that was counted whole.
+
+    Raises:
+        TdprofError: a range has nothing of the recording.
+    """
+    asked = _merged([each.within(profile.start_realtime_ns, profile.duration_ns) for each in ranges])
+    if profile.has_sample_times:
+        chosen = _is_within(sample_times(profile), asked, profile.duration_ns)
+        return chosen, TimeWindow(asked, asked, None)
+    intervals = find_intervals(profile)
+    is_taken = _is_within(intervals.middle, asked, profile.duration_ns)
+    covered = [*zip(intervals.begin[is_taken].tolist(), intervals.end[is_taken].tolist(), strict=True)]
+    grain = int(np.median(intervals.end - intervals.begin)) if len(intervals.end) else profile.longest_interval_ns
+    return is_taken[intervals.number], TimeWindow(asked, _merged(covered), grain)
+
+
+def _is_within(at: I64, ranges: Sequence[tuple[int, int]], last: int) -> NDArray[np.bool_]:
+    """bool[n]: at or after a range's beginning and before its end; the last moment of all is in the range it ends."""
+    chosen = np.zeros(len(at), bool)
+    for begin, end in ranges:
+        chosen |= (at >= begin) & ((at < end) | (end >= last))
+    return chosen
+
+
+def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In order, those that overlap or touch made one."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return merged
