@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "spe": ("spe", "print or decode data of Arm's Statistical Profiling Extension"),
     "import": ("import_", "make a capture of what perf record wrote"),
     "stat": ("stat", "count events; metrics as the Topdown tree"),
+    "fleet": ("fleet", "many hosts: a store of captures, and metrics with intervals over them"),
     "list": ("list", "what is known of a core: events, metrics, groups, tree"),
 }
 

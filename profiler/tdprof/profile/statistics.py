@@ -89,3 +89,17 @@ def holm(p: F64) -> F64:
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
     return adjusted
+
+
+def benjamini_hochberg(p: F64) -> F64:
+    """q-values of a family of tests (Benjamini and Hochberg 1995); NaN, no test, stays.
+
+    Of those at or below a level no more than that part is false on average, where tests do not depend on each other or
+    lean to one side together.
+    """
+    adjusted = np.full(len(p), np.nan)
+    tests = np.flatnonzero(~np.isnan(p))
+    order = tests[np.argsort(p[tests], kind="stable")]
+    scaled = p[order] * len(order) / np.arange(1, len(order) + 1)
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+    return adjusted

@@ -50,6 +50,10 @@ class DebugDirs:
         """The user's folders first, then the system's (that of ``symfs``, where there is one)."""
         return cls((*extra, under(symfs, SYSTEM_DEBUG_DIR)), symfs, server)
 
+    def hold(self, path: Path) -> bool:
+        """Whether a file is one of these folders', or any may be opened; not one that a capture carries elsewhere."""
+        return self.symfs is None or any(path.is_relative_to(root) for root in (self.symfs, *self.roots))
+
     def by_build_id(self, build_id: str, suffix: str = ".debug") -> Iterator[Path]:
         """The places of a file with this build-id."""
         if is_build_id(build_id):
@@ -86,7 +90,7 @@ def _fetch(build_id: str, dirs: DebugDirs) -> DebugFile | None:
 
 def _find_by_link(elf: Elf, path: Path, dirs: DebugDirs) -> DebugFile | None:
     link = elf.section(".gnu_debuglink")
-    if link is None:
+    if link is None or not dirs.hold(path):
         return None
     # A file name, NUL, padding to four bytes, CRC-32 of the named file.
     name, _, rest = bytes(elf.section_data(link)).partition(b"\0")
@@ -94,7 +98,8 @@ def _find_by_link(elf: Elf, path: Path, dirs: DebugDirs) -> DebugFile | None:
         return None
     crc = int.from_bytes(rest[-4:], "little")
     folder, file_name = path.parent, os.fsdecode(name)
-    original = Path("/") / folder.relative_to(dirs.symfs) if dirs.symfs else folder
+    is_recorded_path = dirs.symfs is not None and folder.is_relative_to(dirs.symfs)
+    original = Path("/") / folder.relative_to(dirs.symfs) if is_recorded_path and dirs.symfs else folder
     below = [root / str(original).lstrip("/") for root in dirs.roots]
     for place in (folder, folder / ".debug", *below):
         if place / file_name == path:
@@ -112,7 +117,10 @@ def find_shared_file(debug: DebugFile, dirs: DebugDirs) -> DebugFile | None:
         return None
     name, _, build_id = bytes(debug.elf.section_data(link)).partition(b"\0")
     target = Path(os.fsdecode(name))
-    places = [under(dirs.symfs, target)] if target.is_absolute() else [debug.path.parent / target]
+    if target.is_absolute():
+        places = [under(dirs.symfs, target)]
+    else:
+        places = [debug.path.parent / target] if dirs.hold(debug.path) else []
     # Distributions link to /usr/lib/debug/.dwz/…; a folder of debug data copied elsewhere keeps that below it.
     places += [root / target.relative_to(SYSTEM_DEBUG_DIR) for root in dirs.roots if _is_below(target)]
     places += dirs.by_build_id(build_id.hex())

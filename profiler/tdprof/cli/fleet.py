@@ -1,0 +1,83 @@
+"""`tdprof fleet`: the group of subcommands that take a store; each one's module is loaded when it is asked for."""
+
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tdprof.cli.usage import SuggestingGroup
+
+if TYPE_CHECKING:
+    from tdprof.fleet.selection import Chosen
+
+# subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "add": ("fleet_add", "roll captures up into a store"),
+    "report": ("fleet_report", "functions with 95 % intervals over hosts, by kind of core"),
+    "check": ("fleet_check", "what a store has, and what is missing, set aside or old"),
+}
+
+store_argument = click.argument("store", metavar="STORE")
+
+
+class _LazyFleet(SuggestingGroup):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"tdprof.cli.{COMMANDS[cmd_name][0]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group("fleet", cls=_LazyFleet)
+def command() -> None:
+    """Put captures of many hosts together, and say what holds for all of them.
+
+    \b
+    tdprof fleet add prod captures/      roll up all captures of a folder into the store prod
+    tdprof fleet report prod             functions, each with an interval over hosts
+    tdprof fleet check prod              what is in it, and what is missing or set aside
+
+    STORE is a folder, or a place in an object store: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX.
+    """
+
+
+def chosen_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --since, --until and --where as the argument ``chosen``, which makes a ``Chosen`` when it is called."""
+
+    @click.option("--since", metavar="TIME", help="Only recordings from then on: 7d, 36h, 2026-11-22.")
+    @click.option("--until", metavar="TIME", help="Only recordings before then.")
+    @click.option(
+        "--where",
+        "wheres",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Only recordings with this host, core, kernel, build (build-id) or label. May be repeated.",
+    )
+    @functools.wraps(decorated)
+    def wrapped(*args: Any, since: str | None, until: str | None, wheres: tuple[str, ...], **kwargs: Any) -> Any:
+        return decorated(*args, chosen=functools.partial(_chosen, since, until, wheres), **kwargs)
+
+    return wrapped
+
+
+def _chosen(since: str | None, until: str | None, wheres: Sequence[str]) -> "Chosen":
+    # Only now: help is said without loading Arrow.
+    from tdprof.fleet.selection import Chosen, parse_time, parse_where
+
+    now = datetime.now(UTC)
+    return Chosen(
+        None if since is None else parse_time(since, now),
+        None if until is None else parse_time(until, now),
+        [parse_where(text) for text in wheres],
+    )

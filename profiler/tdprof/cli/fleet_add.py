@@ -1,0 +1,125 @@
+"""`tdprof fleet add`: captures into a store."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tdprof.cli.capture_options import symbol_options
+from tdprof.cli.fleet import store_argument
+from tdprof.cli.form import Output, output_options, print_plain
+from tdprof.cli.output import waiting
+from tdprof.errors import TdprofError
+from tdprof.model.choices import SymbolOptions
+from tdprof.text import plural, printable
+
+if TYPE_CHECKING:
+    from tdprof.fleet.add import Added
+
+_FEW_NAMES = 0.8  # of the samples: with a smaller part in functions with names, it is said where names come from
+
+
+@click.command("add")
+@store_argument
+@click.argument("captures", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="CAPTURE…")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Kept with each recording, for --where. May be repeated.",
+)
+@click.option("--again", is_flag=True, help="Roll up again what is there already, for instance with more symbols.")
+@output_options(json="Print one JSON object.", csv="Print comma-separated values: a row for each capture set aside.")
+@symbol_options
+def command(
+    store: str,
+    captures: Sequence[Path],
+    labels: Sequence[str],
+    again: bool,
+    output: Output,
+    symbols: SymbolOptions,
+) -> int:
+    """Roll captures up into a store, which is made if it is not there.
+
+    \b
+    tdprof fleet add prod captures/                    all captures in a folder
+    tdprof fleet add prod web1.capture --label service=web --label version=1.2
+    tdprof fleet add s3://bucket/prod /var/lib/tdprof  into an object store
+
+    What is added is added up by function and call path; the captures stay where they are. A recording counts once,
+    however often it is added. A capture that cannot be read is set aside and named; the others go on. No file is opened
+    because a capture names its path: symbols come from the capture (tdprof archive puts them there), from --debug-dir
+    and debuginfod by build-id, or with --symfs from a folder with the hosts' files (--symfs / for those of this one).
+
+    The exit status is 0 if any capture given is in the store.
+    """
+    # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
+    from tdprof.cli.memory import keep_process_small
+    from tdprof.fleet.add import add_captures, find_captures
+    from tdprof.fleet.engine import InProcessEngine
+    from tdprof.fleet.selection import parse_label
+    from tdprof.fleet.store import Store
+    from tdprof.fleet.work import WorkOptions
+    from tdprof.report.csv_lines import write_rows
+
+    keep_process_small()
+    options = WorkOptions(
+        _absolute(store),
+        [parse_label(text) for text in labels],
+        "" if symbols.symfs is None else str(symbols.symfs.absolute()),
+        [str(folder.absolute()) for folder in symbols.debug_dirs],
+        use_cache=symbols.use_cache,
+    )
+    sources = find_captures(captures)
+    opened = Store.create(options.store)
+    with waiting(f"adding {plural(len(sources), 'capture', 's')}") as progress:
+        added = add_captures(
+            opened,
+            sources,
+            options,
+            InProcessEngine(),
+            again=again,
+            progress=lambda done: progress(f"adding captures: {done} of {len(sources)}"),
+        )
+    print_plain(
+        output.form,
+        json=lambda: [_json(store, added)],
+        csv=lambda: write_rows(("source", "reason"), [(each.source, each.reason) for each in added.rejected]),
+        text=lambda: _text(store, added, sources),
+    )
+    return 0 if added.added or added.known else 1
+
+
+def _absolute(store: str) -> str:
+    """The store's place, the same from any working folder."""
+    if not store:
+        raise TdprofError("a store without a name", hint="tdprof fleet add prod CAPTURE…", status=2)
+    return store if "://" in store else str(Path(store).absolute())
+
+
+def _json(store: str, added: "Added") -> str:
+    told = {
+        "store": store,
+        "added": added.added,
+        "known": added.known,
+        "samples": added.samples,
+        "known_samples": added.known_samples,
+        "rejected": [{"source": each.source, "reason": each.reason} for each in added.rejected],
+    }
+    return json.dumps(told, indent=1) + "\n"
+
+
+def _text(store: str, added: "Added", sources: Sequence[str]) -> Iterator[str]:
+    there = f", {added.known:,} already there" if added.known else ""
+    yield f"{plural(added.added, 'capture', 's')} added to {printable(store)}{there}\n"
+    if added.rejected:
+        yield f"{len(added.rejected)} of {plural(len(sources), 'capture', 's')} set aside:\n"
+        for each in added.rejected:
+            yield f"  {printable(each.source)}: {printable(each.reason)}\n"
+    if added.samples and added.known_samples < _FEW_NAMES * added.samples:
+        share = added.known_samples / added.samples
+        yield f"only {share:.0%} of the samples are in functions with names: tdprof archive CAPTURE on its host, then\n"
+        yield f"  tdprof fleet add --again {printable(store)} CAPTURE…; or with --symfs / if these are its files\n"

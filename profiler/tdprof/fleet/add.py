@@ -1,0 +1,137 @@
+"""Captures into a store: found, rolled up by an engine, counted once; what cannot be read is named and set aside."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tdprof.capture.files import MANIFEST_FILE
+from tdprof.capture.manifest import read_manifest
+from tdprof.errors import TdprofError
+from tdprof.fleet.engine import Done, Engine
+from tdprof.fleet.naming import recording_id
+from tdprof.fleet.store import Rejection, Store
+from tdprof.fleet.work import WorkOptions, read_outcomes, roll_up_captures
+
+_SOURCES_A_TASK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of captures.
+
+    Attributes:
+        added: how many are in the store now that were not.
+        known: how many were there already, as the same recording.
+        rejected: what was set aside.
+        samples, known_samples: of what was added; the latter are in functions with names.
+    """
+
+    added: int = 0
+    known: int = 0
+    rejected: tuple[Rejection, ...] = ()
+    samples: int = 0
+    known_samples: int = 0
+
+
+def find_captures(places: Sequence[Path]) -> list[str]:
+    """The captures that are meant: folders, or all that stand in a folder of captures; in order, each once."""
+    found: dict[str, None] = {}
+    for place in places:
+        inner = [] if (place / MANIFEST_FILE).exists() else _captures_in(place)
+        for each in inner or [place]:
+            found[str(each.absolute())] = None
+    return list(found)
+
+
+def _captures_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(each for each in folder.iterdir() if (each / MANIFEST_FILE).is_file())
+    except OSError:
+        return []
+
+
+def add_captures(
+    store: Store,
+    sources: Sequence[str],
+    options: WorkOptions,
+    engine: Engine,
+    *,
+    again: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Added:
+    """Roll captures up into a store.
+
+    Args:
+        sources: folders, each once.
+        engine: closed again at the end.
+        again: also what is there already; the newer roll-up takes the place of the older.
+        progress: told how many are done.
+
+    Raises:
+        TdprofError: the store or the engine cannot be used.
+    """
+    there = {stem.recording for stem in store.stems()}
+    wanted = [each for each in sources if again or _recording_of(each) not in there]
+    total = Added(known=len(sources) - len(wanted))
+    done = 0
+    with _opened(engine):
+        for start in range(0, len(wanted), _SOURCES_A_TASK):
+            engine.submit(roll_up_captures, wanted[start : start + _SOURCES_A_TASK], options.to_json())
+        for each in engine.as_completed():
+            total = _with(total, store, each)
+            done += len(each.sources)
+            progress(done)
+    _keep_one_of_each(store)
+    return replace(total, rejected=tuple(sorted(total.rejected, key=lambda each: each.source)))
+
+
+def _with(total: Added, store: Store, done: Done) -> Added:
+    if done.result is None:
+        rows: list[dict[str, Any]] = [{"source": source, "reason": done.reason} for source in done.sources]
+    else:
+        rows = read_outcomes(done.result).to_pylist()
+    for row in rows:
+        if row["reason"] is None:
+            store.accept(row["source"])
+            total = replace(
+                total,
+                added=total.added + 1,
+                samples=total.samples + row["samples"],
+                known_samples=total.known_samples + row["known_samples"],
+            )
+        else:
+            rejection = Rejection(row["source"], row["reason"])
+            store.reject(rejection)
+            total = replace(total, rejected=(*total.rejected, rejection))
+    return total
+
+
+@contextlib.contextmanager
+def _opened(engine: Engine) -> Iterator[None]:
+    engine.open()
+    try:
+        yield
+    except BaseException:  # Ctrl-C as well: nobody waits for the rest
+        engine.cancel()
+        raise
+    finally:
+        engine.close()
+
+
+def _recording_of(source: str) -> str:
+    """Which recording a capture is of, where that is known without reading it whole; else ""."""
+    try:
+        manifest = read_manifest(Path(source))
+    except TdprofError:
+        return ""
+    return recording_id(manifest, b"") if manifest.host.boot_id else ""
+
+
+def _keep_one_of_each(store: Store) -> None:
+    """Of a recording that was rolled up in two ways the better one stays."""
+    from tdprof.fleet.read import superseded
+
+    for stem in superseded(store):
+        store.remove(stem)

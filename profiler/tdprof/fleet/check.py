@@ -1,0 +1,104 @@
+"""What is in a store, and what is wrong with it; what can go, goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tdprof.errors import TdprofError
+from tdprof.fleet.read import superseded
+from tdprof.fleet.rollup import content_of
+from tdprof.fleet.schema import KINDS
+from tdprof.fleet.store import Rejection, Stem, Store
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """What `check_store` found.
+
+    Attributes:
+        recordings: that are whole and count.
+        hosts: their names, and the last day of each.
+        rejected: captures that were set aside.
+        damaged: what of the recordings cannot be read, or is not what was written, a sentence each.
+        left_over: files that nothing reads: of killed writers, and of recordings that were rolled up anew.
+        removed: how many files and recordings were taken out.
+    """
+
+    recordings: int
+    hosts: dict[str, str]
+    rejected: Sequence[Rejection]
+    damaged: Sequence[str]
+    left_over: Sequence[str]
+    removed: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every answer holds all that was added."""
+        return not self.rejected and not self.damaged
+
+    @property
+    def silent(self) -> dict[str, str]:
+        """Hosts of which there is nothing on the last day that there is of any."""
+        last = max(self.hosts.values(), default="")
+        return {host: day for host, day in self.hosts.items() if day < last}
+
+
+def check_store(store: Store, *, prune: bool = False, before: str = "") -> StoreState:
+    """Read all of a store.
+
+    Args:
+        prune: take out what nothing reads.
+        before: take out recordings that began before that day.
+
+    Raises:
+        TdprofError: it cannot be read, or with ``prune`` or ``before`` not be written to.
+    """
+    removed = 0
+    if before:
+        old = [stem for stem in store.stems() if stem.date < before]
+        for stem in old:
+            store.remove(stem)
+        removed += len(old)
+    damaged = [f"{kind} of {_words(stem)} are missing" for kind, stem in store.missing()]
+    damaged += [problem for stem in store.stems() if (problem := _problem(store, stem))]
+    unfinished, orphans = store.unfinished(), store.orphans()
+    doubles = [] if damaged else superseded(store)
+    if prune:
+        for path in unfinished:
+            store.remove_file(path)
+        for kind, stem in orphans:
+            store.remove_kind(kind, stem)
+        for stem in doubles:
+            store.remove(stem)
+        removed += len(unfinished) + len(orphans) + len(doubles)
+    left_over = [
+        *(f"{path}: a writer was killed" for path in unfinished),
+        *(f"{kind} of {_words(stem)}: a writer was killed" for kind, stem in orphans),
+        *(f"{_words(stem)}: rolled up again since" for stem in doubles),
+    ]
+    stems = list(store.stems())
+    hosts: dict[str, str] = {}
+    for stem in stems:
+        hosts[stem.host_name] = max(stem.date, hosts.get(stem.host_name, ""))
+    return StoreState(
+        recordings=len({stem.recording for stem in stems}),
+        hosts=dict(sorted(hosts.items())),
+        rejected=store.rejections(),
+        damaged=damaged,
+        left_over=[] if prune else left_over,
+        removed=removed,
+    )
+
+
+def _problem(store: Store, stem: Stem) -> str:
+    """Why a recording's roll-ups are not what was written; "" if they are."""
+    try:
+        tables = {kind: store.read(kind, stem) for kind in KINDS}
+    except TdprofError as error:
+        return error.message
+    if content_of(tables) != stem.content:
+        return f"the roll-ups of {_words(stem)} are not those that were written"
+    return ""
+
+
+def _words(stem: Stem) -> str:
+    return f"{stem.host_name} of {stem.date} ({stem.recording})"

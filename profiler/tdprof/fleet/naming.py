@@ -1,0 +1,94 @@
+"""Names that captures bring, made safe for paths; what identifies a recording; which core kind a host is of."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from urllib.parse import quote, unquote
+
+from tdprof.capture.manifest import Host, Manifest
+from tdprof.catalog.choose import find_by_midr
+from tdprof.catalog.midr import Midr
+from tdprof.errors import TdprofError
+from tdprof.text import printable
+
+_LONGEST_PART = 120  # bytes, of the 255 that a file's name may have
+_LONGEST_TEXT = 2000  # characters: longer names are those of no program that anybody reads
+_DIGEST_CHARACTERS = 32
+_NS = 1_000_000_000
+
+
+def digest(*parts: bytes) -> str:
+    """32 hexadecimal digits that identify some bytes."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "little") + part)
+    return hashed.hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def path_part(name: str) -> str:
+    """A name as one part of a path, whatever it holds: encoded as Hive does; a long one is cut, with a digest."""
+    part = quote(printable(name), safe="") or "unknown"
+    if len(part) <= _LONGEST_PART:
+        return part
+    end = _LONGEST_PART - len("~") - _DIGEST_CHARACTERS
+    whole = re.sub(r"%.?$", "", part[:end])  # no half of an escape
+    return f"{whole}~{digest(name.encode('utf-8', 'replace'))}"
+
+
+def name_of_part(part: str) -> str:
+    """The name in a part of a path."""
+    return printable(unquote(part))
+
+
+def bounded(text: str) -> str:
+    """Printable text that is not too long for a table; what is cut off has a digest in its place."""
+    shown = printable(text)
+    if len(shown) <= _LONGEST_TEXT:
+        return shown
+    return f"{shown[: _LONGEST_TEXT - _DIGEST_CHARACTERS - 1]}…{digest(shown.encode())}"
+
+
+def recording_id(manifest: Manifest, content: bytes) -> str:
+    """What identifies a recording, however often it is copied, archived or finished.
+
+    Args:
+        content: something of what was recorded, where neither boot nor clock tell recordings apart.
+    """
+    host = manifest.host
+    moment = [manifest.start_realtime_ns, manifest.start_monotonic_ns]
+    known = [host.hostname, host.boot_id, *moment]
+    return digest(json.dumps(known).encode(), b"" if host.boot_id else content)
+
+
+def recorded_date(manifest: Manifest) -> str:
+    """The day on which a recording began, in UTC.
+
+    Raises:
+        TdprofError: its clock was set to no time that a table can hold.
+    """
+    seconds = manifest.start_realtime_ns // _NS
+    if not 0 <= seconds < 1 << 33:
+        raise TdprofError("its time of recording is none that a clock of today can show")
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
+
+
+def core_kind(host: Host) -> str:
+    """The kinds of core that a host has, by which hosts are told apart: names of catalogs, or what it says itself.
+
+    Of Arm's cores, implementer and part decide; two kinds in one host are joined by "+".
+    """
+    kinds = sorted(set(_arm_cores(host.midr_el1.values())))
+    return "+".join(kinds) or " ".join([host.machine, host.cpu_model]).strip() or "unknown"
+
+
+def _arm_cores(registers: Iterable[str]) -> Iterable[str]:
+    for text in registers:
+        try:
+            midr = Midr.from_register(int(text, 16))
+        except ValueError:
+            yield "unknown"
+            continue
+        catalog = find_by_midr(midr)
+        yield catalog.name if catalog else f"arm-{midr.implementer:02x}-{midr.part:03x}"

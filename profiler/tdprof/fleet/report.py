@@ -1,0 +1,103 @@
+"""What a store tells of functions: shares by kind of core, with intervals over hosts."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tdprof.catalog.entries import CPU_CYCLES
+from tdprof.errors import TdprofError
+from tdprof.fleet.estimate import HostSums, estimate_shares
+from tdprof.fleet.read import Recording, count_functions, rates, read_recordings, strata_of, what_is_missing
+from tdprof.fleet.selection import Chosen
+from tdprof.fleet.store import Store
+from tdprof.model.arrays import F64, I64
+from tdprof.model.fleet import Estimates, FunctionCounts, SetAside, Stratum, StratumShares
+from tdprof.text import few
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The recordings that a question is about, and one event of theirs.
+
+    Attributes:
+        strata: the event on each kind of core that measured it.
+    """
+
+    recordings: Sequence[Recording]
+    strata: Sequence[Stratum]
+    event: str
+    set_aside: SetAside
+
+
+def find_recordings(store: Store, chosen: Chosen, event: str | None) -> Found:
+    """Look up what a question is about.
+
+    Args:
+        event: its name; None: cycles, where they were measured, else what most recordings have first.
+
+    Raises:
+        TdprofError: there are no such recordings, or none that measured the event.
+    """
+    recordings = read_recordings(store, chosen)
+    if not recordings:
+        raise TdprofError(
+            f"{store.place} has no recordings of what was asked for",
+            hint=f"tdprof fleet check {store.place} says what it has",
+        )
+    strata = strata_of(recordings)
+    names = sorted({stratum.event for stratum in strata})
+    if event is None:
+        first = Counter(str(each.events[0]["event"]) for each in recordings)
+        event = CPU_CYCLES if CPU_CYCLES in names else min(first, key=lambda name: (-first[name], name))
+    if event not in names:
+        raise TdprofError(f"no recording has an event '{event}'", hint=f"one of: {few(names, 12)}", status=2)
+    mine = [stratum for stratum in strata if stratum.event == event]
+    if dark := [each for each in mine if not each.weight.sum()]:
+        mine = [each for each in mine if each.weight.sum()]
+        if not mine:
+            raise TdprofError(f"{event} has no samples on {few([each.core for each in dark])}", hint="--event NAME")
+    return Found(recordings, mine, event, what_is_missing(store, recordings))
+
+
+def share_functions(store: Store, found: Found) -> list[StratumShares]:
+    """The shares of all functions, by kind of core, highest self share first."""
+    counts = count_functions(store, found.recordings, found.strata)
+    return [shares_in(stratum, each) for stratum, each in zip(found.strata, counts, strict=True)]
+
+
+def shares_in(stratum: Stratum, counts: FunctionCounts) -> StratumShares:
+    """The shares of one stratum's functions."""
+    own = estimate_shares(self_sums(counts, stratum), stratum)
+    total = estimate_shares(total_sums(counts, stratum), stratum)
+    order = np.lexsort((np.arange(len(own.value)), -total.value, -own.value))
+    return StratumShares(
+        stratum, [counts.functions[row] for row in order.tolist()], _rows(own, order), _rows(total, order)
+    )
+
+
+def self_sums(counts: FunctionCounts, stratum: Stratum) -> HostSums:
+    """What functions have at the leaf, in events a second."""
+    return _sums(counts, stratum, counts.self_weight, counts.self_samples)
+
+
+def total_sums(counts: FunctionCounts, stratum: Stratum) -> HostSums:
+    """What functions have anywhere in the stack, in events a second."""
+    return _sums(counts, stratum, counts.total_weight, counts.total_samples)
+
+
+def _sums(counts: FunctionCounts, stratum: Stratum, weight: F64, samples: I64) -> HostSums:
+    value = rates(weight, counts.host, stratum)
+    return HostSums(counts.function, counts.host, value, samples, len(counts.functions))
+
+
+def _rows(estimates: Estimates, order: I64) -> Estimates:
+    return replace(
+        estimates,
+        value=estimates.value[order],
+        half_width=estimates.half_width[order],
+        hosts=estimates.hosts[order],
+        samples=estimates.samples[order],
+        design_effect=estimates.design_effect[order],
+    )

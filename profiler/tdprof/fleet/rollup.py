@@ -1,0 +1,287 @@
+"""One capture reduced to its roll-ups: integers by function and by call path, in an order of their own."""
+
+import posixpath
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tdprof.capture.manifest import Manifest
+from tdprof.errors import TdprofError
+from tdprof.fleet.naming import bounded, core_kind, digest, recorded_date, recording_id
+from tdprof.fleet.schema import FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS
+from tdprof.fleet.store import Stem, make_stem
+from tdprof.model.addresses import FileKind
+from tdprof.model.arrays import I32, I64
+from tdprof.model.profile import Profile
+from tdprof.pipeline.load import load_profile
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.profile.calibrate import calibrated
+from tdprof.profile.frames import NO_STACK, frame_stacks, merge_stacks
+from tdprof.profile.hotspots import Hotspots, effective_samples, find_hotspots, unknown_samples
+
+# Rows of one recording's roll-up; what is beyond is one row more, so that sums stay whole.
+MOST_FUNCTIONS, MOST_PATHS = 100_000, 200_000
+_LARGEST_SUM = 2.0**62
+_KERNEL = (FileKind.KERNEL, FileKind.KERNEL_MODULE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """What a store keeps of one capture.
+
+    Attributes:
+        tables: by kind, as `tdprof.fleet.schema` has them.
+    """
+
+    stem: Stem
+    tables: dict[str, pa.Table]
+
+    @property
+    def samples(self) -> int:
+        """Samples of all events."""
+        return int(np.sum(self.tables["recordings"]["samples"].to_numpy()))
+
+
+def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
+    """Add a capture up.
+
+    Args:
+        labels: NAME=VALUE each, kept beside it.
+
+    Raises:
+        TdprofError: damaged beyond reading, or its numbers are none that a recording can have.
+    """
+    profile = _each_event_once(calibrated(load_profile(capture)))
+    manifest = capture.manifest
+    _check_sums(profile, manifest)
+    code, number_of = _number_functions(profile, find_hotspots(profile))
+    functions = _functions(profile, code)
+    paths = _paths(profile, number_of)
+    content = digest(*(_bytes_of(functions.drop_columns("recording")), _bytes_of(paths.drop_columns("recording"))))
+    recording = recording_id(manifest, content.encode())
+    tables = {
+        "recordings": _recordings(profile, manifest, code, labels),
+        "functions": functions,
+        "paths": paths,
+    }
+    tables = {kind: _with_recording(table, recording) for kind, table in tables.items()}
+    host = manifest.host
+    stem = make_stem(recorded_date(manifest), core_kind(host), host.hostname, recording, content_of(tables))
+    return Rollup(stem, tables)
+
+
+def content_of(tables: Mapping[str, pa.Table]) -> str:
+    """What tells one roll-up of a recording from another: a digest of all that is in it, labels as well."""
+    plain = {kind: table.cast(KINDS[kind]) for kind, table in tables.items()}
+    return digest(*(_bytes_of(plain[kind]) for kind in sorted(plain)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """The functions of a recording in the order of their ids.
+
+    Attributes:
+        keys: module, name, source file, build-id of each.
+        row: the row of each in the hotspots.
+        function: int32, function id in the profile; -1 for samples without a stack.
+    """
+
+    hotspots: Hotspots
+    keys: Sequence[tuple[str, str, str, str]]
+    row: I64
+    function: I32
+
+
+def _each_event_once(profile: Profile) -> Profile:
+    """Events of one name are one event to a fleet."""
+    names = [bounded(event.name) for event in profile.events]
+    first = {name: row for row, name in reversed(list(enumerate(names)))}
+    kept = sorted(first.values())
+    number = np.array([kept.index(first[name]) for name in names], np.uint32)
+    events = [replace(profile.events[row], name=names[row]) for row in kept]
+    return replace(profile, events=events, samples=replace(profile.samples, event=number[profile.samples.event]))
+
+
+def _check_sums(profile: Profile, manifest: Manifest) -> None:
+    """Raises TdprofError for numbers that cannot be added up."""
+    if not profile.events:
+        raise TdprofError("it has no events", hint="tdprof record makes captures with some")
+    for column in (profile.samples.count, profile.samples.weight):
+        if not column.sum(dtype=np.float64) < _LARGEST_SUM:
+            raise TdprofError("its samples add up to more than any recording has")
+    if not 0 < manifest.duration_ns < 1 << 62:
+        raise TdprofError("the times of its start and end are none that a recording has")
+
+
+def _number_functions(profile: Profile, hotspots: Hotspots) -> tuple[_Code, I32]:
+    """The functions in the order of their names, and int32[function ids + 1]: each one's number, last without a stack.
+
+    Beyond ``MOST_FUNCTIONS`` those with the least share have the number behind the last.
+    """
+    chosen = np.arange(min(len(hotspots), MOST_FUNCTIONS))  # highest self value first
+    table, paths = profile.functions, [*(bounded(file.path) for file in profile.mapped_files), ""]
+    builds = [*(bounded(file.build_id) for file in profile.mapped_files), ""]
+    keys = []
+    for function in hotspots.function[chosen].tolist():
+        if function < 0:
+            keys.append(("", NO_STACK, "", ""))
+            continue
+        file = int(table.mapped_file[function])
+        keys.append((paths[file], bounded(table.name[function]), bounded(table.file[function]), builds[file]))
+    order = sorted(range(len(keys)), key=lambda row: (keys[row], int(hotspots.function[row])))
+    row = chosen[order].astype(np.int64)
+    function = hotspots.function[row]
+    number = np.full(len(table.name) + 1, len(row), np.int32)
+    number[function] = np.arange(len(row), dtype=np.int32)
+    return _Code(hotspots, [keys[each] for each in order], row, function), number
+
+
+def _functions(profile: Profile, code: _Code) -> pa.Table:
+    """The functions' roll-up; its recording is filled in later."""
+    kernel = {number for number, file in enumerate(profile.mapped_files) if file.kind in _KERNEL}
+    table, ids = profile.functions, code.function.tolist()
+    is_kernel = np.array([each >= 0 and int(table.mapped_file[each]) in kernel for each in ids], bool)
+    linkage = [bounded(table.linkage_name[each]) if each >= 0 else NO_STACK for each in ids]
+    files = Counter((posixpath.basename(module), name) for module, name, _, _ in code.keys)
+    is_ambiguous = np.array([files[posixpath.basename(key[0]), key[1]] > 1 for key in code.keys], bool)
+    texts = {
+        "module": [key[0] for key in code.keys],
+        "build_id": [key[3] for key in code.keys],
+        "function": [key[1] for key in code.keys],
+        "linkage_name": linkage,
+        "file": [key[2] for key in code.keys],
+    }
+    hot, parts = code.hotspots, []
+    left = np.setdiff1d(np.arange(len(hot)), code.row)
+    for event, info in enumerate(profile.events):
+        values = {
+            "self_samples": hot.self_samples,
+            "self_weight": hot.self_weight,
+            "total_samples": hot.inclusive_samples,
+            "total_weight": hot.inclusive_weight,
+        }
+        columns = {name: each[code.row, event].astype(np.int64) for name, each in values.items()}
+        seen = np.flatnonzero(columns["total_samples"])
+        part = {
+            "event": pa.array([info.name] * len(seen), pa.string()),
+            "id": seen.astype(np.int32),
+            **{name: pa.array(each, pa.string()).take(pa.array(seen)) for name, each in texts.items()},
+            "is_kernel": is_kernel[seen],
+            "is_ambiguous": is_ambiguous[seen],
+            **{name: each[seen] for name, each in columns.items()},
+        }
+        parts.append(_table(FUNCTIONS, part))
+        if len(left):
+            parts.append(_others(info.name, len(code.row), hot, left, event))
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _others(event: str, number: int, hot: Hotspots, left: I64, row: int) -> pa.Table:
+    """One row for all functions that have none of their own; what they and theirs took together is not known."""
+    samples, weight = (int(column[left, row].sum()) for column in (hot.self_samples, hot.self_weight))
+    texts = {"event": event, "module": "", "build_id": "", "function": OTHERS, "linkage_name": OTHERS, "file": ""}
+    numbers = {"self_samples": samples, "self_weight": weight, "total_samples": samples, "total_weight": weight}
+    flags = {"is_kernel": False, "is_ambiguous": False}
+    return _table(FUNCTIONS, {name: [value] for name, value in ({**texts, "id": number, **flags, **numbers}).items()})
+
+
+def _paths(profile: Profile, number_of: I32) -> pa.Table:
+    """The call paths' roll-up; its recording is filled in later."""
+    stacks = frame_stacks(profile)
+    merged, representative = merge_stacks(stacks)
+    numbers = number_of[stacks.function]
+    starts, ends = stacks.start[:-1][representative], stacks.start[1:][representative]
+    samples = profile.samples
+    path_of = merged[samples.stack]
+    parts = []
+    for event, info in enumerate(profile.events):
+        mine = samples.event == event
+        count, weight = np.zeros(len(representative), np.uint64), np.zeros(len(representative), np.uint64)
+        np.add.at(count, path_of[mine], samples.count[mine])
+        np.add.at(weight, path_of[mine], samples.weight[mine])
+        seen = np.flatnonzero(count)
+        frames = [numbers[starts[path] : ends[path]] for path in seen.tolist()]
+        texts = [each.astype(">i4").tobytes() for each in frames]
+        order = sorted(range(len(seen)), key=lambda path: (-int(weight[seen[path]]), texts[path]))
+        kept, left = order[:MOST_PATHS], seen[order[MOST_PATHS:]]
+        kept.sort(key=texts.__getitem__)
+        chosen = seen[kept]
+        rows = [frames[path] for path in kept]
+        counts, weights = count[chosen].astype(np.int64), weight[chosen].astype(np.int64)
+        if len(left):
+            rows.append(np.full(1, number_of.max(initial=0), np.int32))
+            counts, weights = np.append(counts, count[left].sum()), np.append(weights, weight[left].sum())
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
+        flat = np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32)
+        parts.append(
+            _table(
+                PATHS,
+                {
+                    "event": pa.array([info.name] * len(rows), pa.string()),
+                    "frames": pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat)),
+                    "samples": counts.astype(np.int64),
+                    "weight": weights.astype(np.int64),
+                },
+            )
+        )
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _recordings(profile: Profile, manifest: Manifest, code: _Code, labels: Sequence[str]) -> pa.Table:
+    """A row for each event; the recording is filled in later."""
+    host, losses, events = manifest.host, manifest.losses, len(profile.events)
+    samples, weight = profile.total_samples().astype(np.int64), profile.total_weight().astype(np.int64)
+    unknown = np.zeros(events, np.int64)
+    for event in range(events):
+        unknown[event] = sum(each.samples for each in unknown_samples(profile.only_event(event)))
+    lost = losses.samples_map_full + losses.samples_ring_full + losses.samples_outside_namespace
+    builds = sorted({key[3] for key in code.keys} - {""})
+    same = {
+        "lost_samples": min(lost, 1 << 62),
+        "start_ns": manifest.start_realtime_ns,
+        "duration_ns": manifest.duration_ns,
+        "cpus": host.cpus_online,
+        "machine": bounded(host.machine),
+        "cpu_model": bounded(host.cpu_model),
+        "kernel": bounded(host.kernel),
+        "boot_id": bounded(host.boot_id),
+        "catalog": "" if manifest.topdown is None or manifest.topdown.catalog else bounded(manifest.topdown.core),
+        "builds": builds,
+        "labels": sorted(labels),
+    }
+    return _table(
+        RECORDINGS,
+        {
+            "event": [event.name for event in profile.events],
+            "unit": [str(event.unit) for event in profile.events],
+            "samples": samples,
+            "weight": weight,
+            "effective_samples": [int(effective_samples(profile, event)) for event in range(events)],
+            "known_samples": samples - unknown,
+            **{name: [value] * events for name, value in same.items()},
+        },
+    )
+
+
+def _table(schema: pa.Schema, columns: dict[str, object]) -> pa.Table:
+    """A table of a schema whose recording is not known yet."""
+    rows = len(next(iter(columns.values())))  # type: ignore[arg-type]
+    filled = {"recording": pa.array([""] * rows, pa.string()), **columns}
+    return pa.table([pa.array(filled[field.name], field.type) for field in schema], schema=schema)
+
+
+def _with_recording(table: pa.Table, recording: str) -> pa.Table:
+    column = pa.array([recording] * len(table), pa.string())
+    return table.set_column(0, table.schema.field(0), column)
+
+
+def _bytes_of(table: pa.Table) -> bytes:
+    """The same bytes for the same rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

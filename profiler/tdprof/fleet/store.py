@@ -1,0 +1,308 @@
+"""The store: a folder, or a place in an object store, with roll-ups under names that lose nothing to a retry."""
+
+import contextlib
+import json
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from tdprof.errors import TdprofError
+from tdprof.fleet.naming import digest, name_of_part, path_part
+from tdprof.fleet.schema import KINDS, ROLLUP_VERSION
+
+MARKER = "tdprof-store.json"
+STORE_VERSION = 1
+_ROLLUP, _REJECTED = "rollup", "rejected"
+_MOST_MARKER_BYTES = 1 << 20
+_UNFINISHED = ".unfinished-"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stem:
+    """Where one recording's roll-ups lie; each kind has a file of that name.
+
+    Attributes:
+        date, core, host: of the recording, as they stand in paths.
+        recording: what was recorded.
+        content: digest of what was made of it.
+    """
+
+    date: str
+    core: str
+    host: str
+    recording: str
+    content: str
+
+    @property
+    def folder(self) -> str:
+        """The partition, below a kind's version."""
+        return f"date={self.date}/core={self.core}/host={self.host}"
+
+    @property
+    def file(self) -> str:
+        """The file's name."""
+        return f"{self.recording}-{self.content}.parquet"
+
+    @property
+    def host_name(self) -> str:
+        """The host's name, for people."""
+        return name_of_part(self.host)
+
+    @property
+    def core_name(self) -> str:
+        """The core kind, for people."""
+        return name_of_part(self.core)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A capture that was set aside, and why."""
+
+    source: str
+    reason: str
+
+
+class Store:
+    """A store that is there; `create` makes one.
+
+    Args:
+        place: a folder's path, or a URI such as ``s3://bucket/prefix`` or ``gs://…``.
+
+    Raises:
+        TdprofError: it is none, cannot be reached, or is of a newer version.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._files, self._root = _file_system(place)
+        self._check_marker()
+
+    @classmethod
+    def create(cls, place: str) -> Self:
+        """The store at that place, made if nothing is there yet."""
+        files, root = _file_system(place)
+        with _naming(place):
+            if _kind_of(files, root) is not pa.fs.FileType.NotFound and not _is_empty(files, root):
+                return cls(place)
+            files.create_dir(root, recursive=True)
+            text = json.dumps({"store_version": STORE_VERSION}, indent=1) + "\n"
+            _put(files, posixpath.join(root, MARKER), text.encode())
+        return cls(place)
+
+    def _check_marker(self) -> None:
+        hint = f"tdprof fleet add {self.place} CAPTURE… makes one"
+        try:
+            with _naming(self.place):
+                text = _get(self._files, posixpath.join(self._root, MARKER))
+        except FileNotFoundError as error:
+            raise TdprofError(f"{self.place} is no store: it has no {MARKER}", hint=hint, status=2) from error
+        try:
+            version = json.loads(text)["store_version"]
+            if not isinstance(version, int):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise TdprofError(f"{self.place} is no store: its {MARKER} is damaged", hint=hint) from error
+        if version > STORE_VERSION:
+            raise TdprofError(
+                f"{self.place} has store version {version}; this tdprof reads up to {STORE_VERSION}",
+                hint="pip install --upgrade tdprof",
+            )
+
+    def stems(self) -> Iterator[Stem]:
+        """All recordings of which every kind of roll-up is whole, in the order of their paths; some may stand twice."""
+        # The kinds are written in another order than this one is read in: what is here is complete.
+        yield from sorted(self._stems_of("recordings"))
+
+    def _stems_of(self, kind: str) -> Iterator[Stem]:
+        base = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}")
+        with _naming(self.place):
+            selector = pa.fs.FileSelector(base, allow_not_found=True, recursive=True)
+            for info in self._files.get_file_info(selector):
+                if info.type is pa.fs.FileType.File and (stem := _stem(info.path[len(base) + 1 :])):
+                    yield stem
+
+    def unfinished(self) -> list[str]:
+        """Files that a writer left behind when it was killed."""
+        with _naming(self.place):
+            selector = pa.fs.FileSelector(self._path(_ROLLUP), allow_not_found=True, recursive=True)
+            found = self._files.get_file_info(selector)
+        return sorted(info.path for info in found if posixpath.basename(info.path).startswith(_UNFINISHED))
+
+    def orphans(self) -> list[tuple[str, Stem]]:
+        """Roll-ups of a kind without the file that says they are whole: what a killed writer had done."""
+        whole = set(self._stems_of("recordings"))
+        kinds = [kind for kind in KINDS if kind != "recordings"]
+        return sorted((kind, stem) for kind in kinds for stem in set(self._stems_of(kind)) - whole)
+
+    def missing(self) -> list[tuple[str, Stem]]:
+        """Kinds that a recording lacks whose roll-ups should be whole: somebody removed them."""
+        whole = set(self._stems_of("recordings"))
+        kinds = [kind for kind in KINDS if kind != "recordings"]
+        return sorted((kind, stem) for kind in kinds for stem in whole - set(self._stems_of(kind)))
+
+    def write(self, stem: Stem, tables: Mapping[str, pa.Table]) -> None:
+        """Put a recording's roll-ups; done again it writes the same names with the same bytes.
+
+        The kind that `stems` looks for is written last: where it is, the others are whole.
+        """
+        with _naming(self.place):
+            for kind in sorted(tables, key=lambda kind: kind == "recordings"):
+                path = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}", stem.folder, stem.file)
+                _put(self._files, path, _parquet(tables[kind]))
+
+    def read(self, kind: str, stem: Stem, columns: list[str] | None = None) -> pa.Table:
+        """One roll-up of a recording, with text columns as they are stored: each text once.
+
+        Raises:
+            TdprofError: it is missing or damaged.
+        """
+        path = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}", stem.folder, stem.file)
+        schema = KINDS[kind]
+        text = [field.name for field in schema if field.type == pa.string()]
+        try:
+            with self._files.open_input_file(path) as file, pq.ParquetFile(file, read_dictionary=text) as parquet:
+                return parquet.read(columns or schema.names, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            words = (getattr(error, "strerror", None) or str(error)).splitlines()[0]
+            raise TdprofError(
+                f"cannot read {path}: {words}", hint=f"tdprof fleet check {self.place} says what is missing"
+            ) from error
+
+    def remove(self, stem: Stem) -> None:
+        """Take a recording's roll-ups out, first what makes them count."""
+        for kind in sorted(KINDS, key=lambda kind: kind != "recordings"):
+            self.remove_kind(kind, stem)
+
+    def remove_kind(self, kind: str, stem: Stem) -> None:
+        """Take one roll-up out, if it is there."""
+        self.remove_file(self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}", stem.folder, stem.file))
+
+    def remove_file(self, path: str) -> None:
+        """Take out one of the store's files, by its whole path, if it is there."""
+        with _naming(self.place):
+            if _kind_of(self._files, path) is not pa.fs.FileType.NotFound:
+                self._files.delete_file(path)
+
+    def reject(self, rejection: Rejection) -> None:
+        """Note that a capture was set aside."""
+        text = json.dumps({"source": rejection.source, "reason": rejection.reason}, indent=1) + "\n"
+        with _naming(self.place):
+            _put(self._files, self._rejected_path(rejection.source), text.encode())
+
+    def accept(self, source: str) -> None:
+        """Take back that a capture was set aside, now that it is in."""
+        self.remove_file(self._rejected_path(source))
+
+    def rejections(self) -> list[Rejection]:
+        """The captures that were set aside, by name."""
+        with _naming(self.place):
+            selector = pa.fs.FileSelector(self._path(_REJECTED), allow_not_found=True)
+            paths = [info.path for info in self._files.get_file_info(selector) if info.path.endswith(".json")]
+            found = [_rejection(_get(self._files, path), path) for path in paths]
+        return sorted(found, key=lambda each: each.source)
+
+    def _rejected_path(self, source: str) -> str:
+        return self._path(_REJECTED, f"{digest(source.encode('utf-8', 'surrogateescape'))}.json")
+
+    def _path(self, *parts: str) -> str:
+        return posixpath.join(self._root, *parts)
+
+
+def _rejection(text: bytes, path: str) -> Rejection:
+    try:
+        told = json.loads(text)
+        return Rejection(str(told["source"]), str(told["reason"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Rejection(path, "what says why cannot be read")
+
+
+def make_stem(date: str, core: str, host: str, recording: str, content: str) -> Stem:
+    """Where the roll-ups of a recording go, whatever its host and core are called."""
+    return Stem(date, path_part(core), path_part(host), recording, content)
+
+
+def _stem(path: str) -> Stem | None:
+    """The recording whose roll-up has this path below its kind; None for any other file."""
+    parts = path.split("/")
+    if len(parts) != 4 or not parts[3].endswith(".parquet") or parts[3].startswith("."):
+        return None
+    values = [part.partition("=") for part in parts[:3]]
+    recording, _, content = parts[3].removesuffix(".parquet").partition("-")
+    if [key for key, _, _ in values] != ["date", "core", "host"] or not content:
+        return None
+    date, core, host = (value for _, _, value in values)
+    return Stem(date, core, host, recording, content)
+
+
+def _file_system(place: str) -> tuple[Any, str]:
+    """pyarrow's file system of a place, and the path within it."""
+    if "://" not in place:
+        return pa.fs.LocalFileSystem(), str(Path(place).absolute())
+    try:
+        files, root = pa.fs.FileSystem.from_uri(place)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TdprofError(
+            f"no store can be at {place}: {str(error).splitlines()[0]}",
+            hint="a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX",
+            status=2,
+        ) from error
+    return files, root.rstrip("/")
+
+
+@contextlib.contextmanager
+def _naming(place: str) -> Iterator[None]:
+    """Failures of the file system within, as ours: they name the place. That a file is not there stays as it is."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        words = (error.strerror or str(error)).splitlines()[0]
+        raise TdprofError(f"cannot use the store {place}: {words}", hint="check its permissions") from error
+
+
+def _kind_of(files: Any, path: str) -> Any:
+    return files.get_file_info(path).type
+
+
+def _is_empty(files: Any, root: str) -> bool:
+    return _kind_of(files, root) is pa.fs.FileType.Directory and not files.get_file_info(pa.fs.FileSelector(root))
+
+
+def _get(files: Any, path: str) -> bytes:
+    with files.open_input_stream(path) as stream:
+        text: bytes = stream.read(_MOST_MARKER_BYTES)
+    return text
+
+
+def _put(files: Any, path: str, content: bytes) -> None:
+    """Write a file that appears when it is whole. Objects of an object store do so by themselves."""
+    if not isinstance(files, pa.fs.LocalFileSystem):
+        with files.open_output_stream(path) as stream:
+            stream.write(content)
+        return
+    folder, name = posixpath.split(path)
+    files.create_dir(folder, recursive=True)
+    unfinished = posixpath.join(folder, f"{_UNFINISHED}{os.urandom(6).hex()}-{name[:60]}")
+    try:
+        with files.open_output_stream(unfinished) as stream:
+            stream.write(content)
+        Path(unfinished).replace(path)
+    except BaseException:  # Ctrl-C as well must not leave a part behind
+        Path(unfinished).unlink(missing_ok=True)
+        raise
+
+
+def _parquet(table: pa.Table) -> bytes:
+    """A table as a Parquet file: the same bytes for the same rows."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", row_group_size=1 << 20)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

@@ -1,0 +1,118 @@
+"""What a worker does, in this process or on another machine: captures in, roll-ups in the store, a small table back."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from tdprof.errors import TdprofError
+from tdprof.fleet.rollup import roll_up
+from tdprof.fleet.store import Store
+from tdprof.model.choices import SymbolOptions
+from tdprof.pipeline.opened import OpenCapture
+from tdprof.text import printable
+
+# No file can lie below it, so that no path that a stranger's capture names leads anywhere.
+NO_FILES = Path(os.devnull)
+
+OUTCOMES = pa.schema(
+    [
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),  # why it was set aside; null: it is in the store
+        pa.field("host", pa.string(), nullable=False),
+        pa.field("samples", pa.int64(), nullable=False),
+        pa.field("known_samples", pa.int64(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOptions:
+    """What a worker has to know beside the captures.
+
+    Attributes:
+        store: its place.
+        labels: NAME=VALUE each.
+        symfs: a folder with the recorded machines' files; empty: no path is opened that a capture names.
+        debug_dirs: folders with debug data by build-id.
+        use_cache: whether what is read of debug data is kept.
+    """
+
+    store: str
+    labels: Sequence[str] = ()
+    symfs: str = ""
+    debug_dirs: Sequence[str] = ()
+    use_cache: bool = True
+
+    def to_json(self) -> str:
+        """As text for another process."""
+        return json.dumps(asdict(self))
+
+    @property
+    def symbols(self) -> SymbolOptions:
+        """Where symbols come from."""
+        # Build-ids are looked up in the system's folder even where no path is.
+        system = () if self.symfs else (Path("/usr/lib/debug"),)
+        return SymbolOptions(
+            Path(self.symfs) if self.symfs else NO_FILES,
+            (*map(Path, self.debug_dirs), *system),
+            use_cache=self.use_cache,
+        )
+
+
+def roll_up_captures(sources: Sequence[str], options: str) -> bytes:
+    """Put the roll-ups of some captures into the store; done twice it leaves what it left the first time.
+
+    Args:
+        sources: folders of captures.
+        options: `WorkOptions` as JSON.
+
+    Returns:
+        ``OUTCOMES`` as an Arrow IPC stream. What cannot be read is named there.
+
+    Raises:
+        TdprofError: the store cannot be written to.
+    """
+    chosen = WorkOptions(**json.loads(options))
+    store = Store(chosen.store)
+    rows = [_roll_up_one(store, source, chosen) for source in sources]
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_pylist(rows, OUTCOMES)
+    with pa.ipc.new_stream(sink, OUTCOMES) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def read_outcomes(content: bytes) -> pa.Table:
+    """What `roll_up_captures` returned."""
+    with pa.ipc.open_stream(content) as reader:
+        return reader.read_all()
+
+
+def _roll_up_one(store: Store, source: str, options: WorkOptions) -> dict[str, object]:
+    try:
+        with OpenCapture(Path(source), options.symbols) as capture:
+            made = roll_up(capture, options.labels)
+    except MemoryError:
+        return _rejected(source, "it takes more memory than there is")
+    except TdprofError as error:
+        return _rejected(source, error.message)
+    except Exception as error:  # whatever a stranger's capture breaks, the others go on, and it is named
+        return _rejected(source, f"it cannot be read ({type(error).__name__}: {error})")
+    store.write(made.stem, made.tables)
+    known = int(sum(made.tables["recordings"]["known_samples"].to_pylist()))
+    return {
+        "source": source,
+        "reason": None,
+        "host": made.stem.host_name,
+        "samples": made.samples,
+        "known_samples": known,
+    }
+
+
+def _rejected(source: str, reason: str) -> dict[str, object]:
+    return {"source": source, "reason": printable(reason)[:1000], "host": "", "samples": 0, "known_samples": 0}

@@ -1,0 +1,248 @@
+"""A store: what goes in is counted once, the same bytes come out, and no capture can lead it elsewhere."""
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.fleet import START_NS, make_host_capture, tdprof
+from tdprof.errors import TdprofError
+from tdprof.fleet.add import add_captures, find_captures
+from tdprof.fleet.engine import InProcessEngine
+from tdprof.fleet.naming import name_of_part, path_part
+from tdprof.fleet.store import Store
+from tdprof.fleet.work import WorkOptions
+
+HOSTILE = [
+    "",
+    ".",
+    "..",
+    "../../../etc",
+    "/etc/passwd",
+    "a/b",
+    "a\0b",
+    "host=x",
+    "\ud800",
+    "%2e%2e",
+    "\x1b[2J",
+    "é" * 400,
+]
+
+
+def add(place: Path, *captures: Path) -> None:
+    options = WorkOptions(str(place))
+    add_captures(Store.create(str(place)), find_captures(captures), options, InProcessEngine())
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def captures(tmp_path: Path) -> list[Path]:
+    folder = tmp_path / "captures"
+    return [
+        make_host_capture(folder / f"{host}.capture", host, {"work": 60 + number, "rest": 40})
+        for number, host in enumerate(("a", "b", "c"))
+    ]
+
+
+def test_the_same_bytes_in_any_order_and_however_often(tmp_path: Path, captures: list[Path]) -> None:
+    add(tmp_path / "one", *captures)
+    expected = contents(tmp_path / "one")
+    assert len(expected) == 1 + 3 * len(captures)
+    others = [*captures, *captures]
+    random.Random(5).shuffle(others)
+    for capture in others:
+        add(tmp_path / "two", capture)
+    assert contents(tmp_path / "two") == expected
+    assert tdprof("fleet", "add", "--again", tmp_path / "two", *captures).status == 0
+    assert contents(tmp_path / "two") == expected
+
+
+def test_a_copy_of_a_recording_counts_once(tmp_path: Path, captures: list[Path]) -> None:
+    copy = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(captures[0], copy)
+    add(tmp_path / "store", captures[0], copy)
+    add(tmp_path / "store", copy)
+    report = json.loads(tdprof("fleet", "report", tmp_path / "store", "--json").stdout)
+    assert report["strata"][0]["recordings"] == 1
+    assert report["strata"][0]["samples"] == 100
+
+
+def test_of_two_copies_the_one_with_more_counts_whatever_came_first(tmp_path: Path) -> None:
+    """As of a recording that was copied while it was being written."""
+    half = make_host_capture(tmp_path / "half", "a", {"work": 30})
+    whole = make_host_capture(tmp_path / "whole", "a", {"work": 60, "rest": 40})
+    add(tmp_path / "one", half, whole)
+    options = WorkOptions(str(tmp_path / "two"))
+    for capture in (whole, half):
+        add_captures(Store.create(options.store), [str(capture)], options, InProcessEngine(), again=True)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert [
+        row["samples"] for row in json.loads(tdprof("fleet", "report", tmp_path / "one", "--json").stdout)["strata"]
+    ] == [100]
+
+
+def test_a_damaged_capture_is_named_and_the_others_go_on(tmp_path: Path, captures: list[Path]) -> None:
+    (captures[1] / "samples.parquet").write_bytes(b"PAR1 no more")
+    result = tdprof("fleet", "add", tmp_path / "store", tmp_path / "captures", "--json")
+    assert result.status == 0
+    told = json.loads(result.stdout)
+    assert (told["added"], [each["source"] for each in told["rejected"]]) == (2, [str(captures[1])])
+    report = json.loads(tdprof("fleet", "report", tmp_path / "store", "--json").stdout)
+    assert report["rejected"] == 1
+    assert "b.capture" in report["notes"][0]
+    checked = tdprof("fleet", "check", tmp_path / "store")
+    assert checked.status == 1
+    assert str(captures[1]) in checked.stdout
+    shutil.rmtree(captures[1])
+    make_host_capture(captures[1], "b", {"work": 61, "rest": 40})
+    assert tdprof("fleet", "add", tmp_path / "store", captures[1]).status == 0
+    assert tdprof("fleet", "check", tmp_path / "store").status == 0
+
+
+def test_nothing_of_what_was_given_in_the_store_is_a_failure(tmp_path: Path) -> None:
+    result = tdprof("fleet", "add", tmp_path / "store", tmp_path / "nothing")
+    assert result.status == 1
+    assert "no capture at" in result.stdout
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_of_hosts_are_parts_of_paths_and_no_more(tmp_path: Path, name: str) -> None:
+    part = path_part(name)
+    assert part
+    assert "/" not in part
+    assert part.isascii()
+    assert len(part) <= 120
+    (tmp_path / f"host={part}").mkdir()
+    assert name_of_part(part).isprintable()
+
+
+def test_hosts_with_like_names_stay_apart() -> None:
+    assert len({path_part(name) for name in [*HOSTILE, "x" * 300, "x" * 301, "unknown%"]}) == len(HOSTILE) + 3
+
+
+@pytest.mark.parametrize("name", ["../../../../outside", "a/../../b", "\x1b]0;x\x07\n"])
+def test_a_capture_whose_names_lie_writes_nowhere_else(tmp_path: Path, name: str) -> None:
+    inside = tmp_path / "deep" / "er"
+    make_host_capture(inside / "cap", name, {name: 50}, module=name, build_id=name, file=name)
+    before = {path for path in tmp_path.rglob("*") if "store" not in path.parts}
+    result = tdprof("fleet", "add", inside / "store", inside / "cap")
+    assert result.status == 0
+    assert {path for path in tmp_path.rglob("*") if "store" not in path.parts} == before
+    report = tdprof("fleet", "report", inside / "store")
+    assert report.status == 0
+    assert "\x1b" not in report.stdout
+
+
+def test_no_file_is_opened_that_a_capture_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by path nor through links; a FIFO in the way of any of them would never end."""
+    fifo = tmp_path / "program"
+    os.mkfifo(fifo)
+    names = [str(fifo), f"/../../../../../../..{fifo}", f"//{fifo}"]
+    captures = []
+    for number, name in enumerate(names):
+        capture = make_host_capture(
+            tmp_path / f"{number}.capture", f"host{number}", {"work": 50}, module=name, build_id=""
+        )
+        (capture / "symbols.parquet").unlink()
+        captures.append(capture)
+    opened = []
+    original = os.open
+    monkeypatch.setattr(
+        os, "open", lambda path, *rest, **more: opened.append(str(path)) or original(path, *rest, **more)
+    )
+    add(tmp_path / "store", *captures)
+    assert not [path for path in opened if path.endswith("/program") and not path.startswith("/dev/null/")]
+    table = json.loads(tdprof("fleet", "report", tmp_path / "store", "--json").stdout)["strata"][0]["functions"]
+    assert all(row["name"].startswith("[") for row in table)
+
+
+def test_a_clock_that_lies_is_refused(tmp_path: Path) -> None:
+    make_host_capture(tmp_path / "cap", "a", {"work": 50}, start_ns=-5)
+    result = tdprof("fleet", "add", tmp_path / "store", tmp_path / "cap")
+    assert result.status == 1
+    assert "time of recording" in result.stdout
+
+
+def test_a_recording_without_length_is_refused(tmp_path: Path) -> None:
+    make_host_capture(tmp_path / "cap", "a", {"work": 50}, seconds=0)
+    assert "start and end" in tdprof("fleet", "add", tmp_path / "store", tmp_path / "cap").stdout
+
+
+def test_what_killed_writers_left_is_not_counted_and_can_go(tmp_path: Path, captures: list[Path]) -> None:
+    place = tmp_path / "store"
+    add(place, *captures)
+    expected = contents(place)
+    add(place, make_host_capture(tmp_path / "d.capture", "d", {"work": 10}))
+    whole = next(path for path in place.rglob("*.parquet") if "recordings" in path.parts and "host=d" in path.parts)
+    whole.unlink()  # it is written last
+    (whole.parent / ".unfinished-123-x").write_bytes(b"PAR1")
+    assert json.loads(tdprof("fleet", "report", place, "--json").stdout)["strata"][0]["hosts"] == 3
+    told = json.loads(tdprof("fleet", "check", place, "--json").stdout)
+    assert len(told["left_over"]) == 3
+    assert tdprof("fleet", "check", place, "--prune").status == 0
+    assert contents(place) == expected
+
+
+def test_a_changed_rollup_is_found(tmp_path: Path, captures: list[Path]) -> None:
+    place = tmp_path / "store"
+    add(place, *captures)
+    files = {path.parts[-2]: path for path in place.rglob("*.parquet") if "functions" in path.parts}
+    files["host=a"].write_bytes(files["host=b"].read_bytes())
+    checked = tdprof("fleet", "check", place)
+    assert checked.status == 1
+    assert "not those that were written" in checked.stdout
+    files["host=a"].unlink()
+    assert "are missing" in tdprof("fleet", "check", place).stdout
+    assert "fleet check" in tdprof("fleet", "report", place).error.hint
+
+
+def test_old_recordings_go_when_asked(tmp_path: Path, captures: list[Path]) -> None:
+    place = tmp_path / "store"
+    old = make_host_capture(tmp_path / "old", "a", {"work": 5}, start_ns=START_NS - 10**15)
+    add(place, *captures, old)
+    assert json.loads(tdprof("fleet", "check", place, "--keep", "2026-11-22", "--json").stdout)["removed"] == 1
+    assert json.loads(tdprof("fleet", "report", place, "--json").stdout)["strata"][0]["recordings"] == 3
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "something").write_text("of somebody")
+    with pytest.raises(TdprofError, match="is no store"):
+        Store.create(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["something"]
+    with pytest.raises(TdprofError, match="is no store"):
+        Store(str(tmp_path / "nowhere"))
+    (tmp_path / "tdprof-store.json").write_text('{"store_version": 99}')
+    with pytest.raises(TdprofError, match="store version 99"):
+        Store(str(tmp_path))
+    (tmp_path / "tdprof-store.json").write_text("[" * 100_000)
+    with pytest.raises(TdprofError, match="damaged"):
+        Store(str(tmp_path))
+    with pytest.raises(TdprofError, match="no store can be at"):
+        Store("ftp-nonsense://x")
+
+
+def test_labels_and_times_choose(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    for number, version in enumerate(("1", "2")):
+        capture = make_host_capture(tmp_path / version, f"h{number}", {"work": 50}, start_ns=START_NS + number * 10**9)
+        assert tdprof("fleet", "add", place, capture, "--label", f"version={version}").status == 0
+
+    def hosts(*options: str) -> int:
+        result = tdprof("fleet", "report", place, "--json", *options)
+        return sum(each["hosts"] for each in json.loads(result.stdout)["strata"]) if not result.status else 0
+
+    assert hosts() == 2
+    assert hosts("--where", "version=1") == 1
+    assert hosts("--where", "version=1", "--where", "version=2") == 2
+    assert hosts("--where", "version=1", "--where", "host=h1") == 0
+    assert hosts("--since", "2026-11-22T00:00:01") == 1
+    assert hosts("--until", "2026-11-22T00:00:01") == 1
+    assert hosts("--since", "2026-11-23") == 0
+    assert tdprof("fleet", "report", place, "--since", "soon").status == 2
+    assert tdprof("fleet", "add", place, tmp_path / "1", "--label", "host=x").status == 2
