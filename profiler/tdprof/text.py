@@ -9,8 +9,8 @@ def plural(count: int, noun: str, ending: str) -> str:
 
 
 def format_seconds(ns: int) -> str:
-    """Nanoseconds as seconds, to the millisecond; of less than one exactly."""
-    return f"{ns / 1e9:.3f} s" if ns >= 1_000_000 else f"{ns / 1e9:.9f} s"
+    """Nanoseconds as seconds, to the millisecond; less than one exactly."""
+    return f"{ns / 1e9:.3f} s" if ns >= 1_000_000 or not ns else f"{ns / 1e9:.9f} s"
 
 
 def few(names: Sequence[str], most: int = 6) -> str:

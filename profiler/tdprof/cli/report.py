@@ -44,9 +44,9 @@ class _Asked:
 @click.option(
     "--by",
     type=click.Choice(
-        [*(each.value for each in GroupKind), "function", "line", "instruction", "source", "address", "page"]
+        [*(each.value for each in GroupKind), "cpu", "function", "line", "instruction", "source", "address", "page"]
     ),
-    help="What a row is: process, thread, command, module, cgroup or language. With --spe: function without "
+    help="What a row is: process, thread, command, module, cgroup, language or second. With --spe: function without "
     "it, or line and what follows. With --branches: function, not each branch.",
 )
 @click.option(
@@ -99,6 +99,8 @@ def command(
     tdprof report my.capture --by cgroup   samples by control group (record -a or --cgroup)
     tdprof report my.capture --where cgroup=nginx.service   or its path, container id, pod uid
     tdprof report my.capture --by language   Python, Java, JavaScript, native code, the kernel
+    tdprof report my.capture --by second   when, and the hottest functions over time
+    tdprof report my.capture --time 10s-20s   since the start; -5s- is the last 5 s
     tdprof report my.capture --no-native   the program's own functions, with all that they call
     """
     group = None if by is None or by not in [*GroupKind] or is_spe or is_branches else GroupKind(by)
@@ -135,6 +137,12 @@ def _check_rows(by: str | None, *, is_spe: bool, is_branches: bool) -> None:
     if by is None:
         return
     is_group = by in [*GroupKind]
+    if by == "cpu":
+        raise TdprofError(
+            "captures do not keep the CPU of a sample: it would divide every sum by their number",
+            hint="--by thread; of perf.data: perf report --sort cpu",
+            status=2,
+        )
     if is_spe and is_group:
         raise TdprofError(f"--spe has no rows by {by}", hint=f"--spe --by function, or --by {by} alone", status=2)
     if is_branches and by != "function":
@@ -143,7 +151,7 @@ def _check_rows(by: str | None, *, is_spe: bool, is_branches: bool) -> None:
         raise TdprofError(
             f"rows by {by} are those of an SPE report",
             hint="add --spe; or --branches with --by function; or alone: --lines, or --by process, thread, command, "
-            "module, cgroup or language",
+            "module, cgroup, language or second",
             status=2,
         )
 

@@ -21,6 +21,7 @@ class GroupKind(StrEnum):
     MODULE = "module"
     CGROUP = "cgroup"
     LANGUAGE = "language"
+    SECOND = "second"
 
 
 class Order(StrEnum):

@@ -1,4 +1,4 @@
-"""A profile's samples by process, thread, command, module, control group or language, and what takes most in each."""
+"""A profile's samples by process, thread, command, module, control group, language or second, and their hottest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,15 @@ from tdprof.profile.cgroups import cgroup_name
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, leaf_locations, module_names
 from tdprof.profile.hotspots import share_half_width
+from tdprof.profile.intervals import seconds_of_samples
 from tdprof.profile.languages import sample_languages
 from tdprof.text import printable
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One row for each process, thread, command, module, control group or language; most of the leading event first.
+    """One row for each process, thread, command, module, control group or language, most of the leading event first; or
+    for each second, in order.
 
     Attributes:
         kind: what a row is.
@@ -33,6 +35,7 @@ class Groups:
         hottest: int32[n], the function with most of the row's leading weight at the leaf, -1 for no call stack.
         hottest_share: float64[n], its part of the row.
         cgroup: of rows of control groups: which; None where it is not told.
+        seconds: of rows of seconds: when each begins and ends, nanoseconds since the recording's start.
     """
 
     kind: GroupKind
@@ -48,6 +51,7 @@ class Groups:
     hottest: I32
     hottest_share: F64
     cgroup: Sequence[Cgroup | None]
+    seconds: Sequence[tuple[int, int]] = ()
 
     def __len__(self) -> int:
         return len(self.name)
@@ -56,7 +60,8 @@ class Groups:
 def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
     """Add a profile's samples up, those of one process, thread, command or module together."""
     samples = profile.samples
-    names, number = _names(profile, kind)
+    seconds = seconds_of_samples(profile) if kind is GroupKind.SECOND else None
+    names, number = _names(profile, kind) if seconds is None else ([""] * len(seconds.end), seconds.number)
     keys = {
         GroupKind.PROCESS: (samples.pid,),
         GroupKind.THREAD: (samples.pid, samples.tid),
@@ -64,6 +69,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         GroupKind.MODULE: (number,),
         GroupKind.CGROUP: (number,),
         GroupKind.LANGUAGE: (number,),
+        GroupKind.SECOND: (number,),
     }[kind]
     order, start = group_rows(*keys)
     first, group = order[start], group_of_row(order, start)
@@ -75,6 +81,8 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
     hottest, hottest_share = _hottest(profile, group, len(start), event)
     has_pid, has_tid = kind in (GroupKind.PROCESS, GroupKind.THREAD), kind is GroupKind.THREAD
     rows = np.lexsort((np.arange(len(start)), -weight[:, event].astype(np.float64)))
+    if seconds is not None:
+        rows = np.arange(len(start))
     return Groups(
         kind,
         event,
@@ -89,10 +97,11 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         hottest[rows],
         hottest_share[rows],
         [(*profile.cgroups, None)[each] for each in number[first[rows]].tolist()] if kind is GroupKind.CGROUP else [],
+        [] if seconds is None else [*zip(seconds.begin.tolist(), seconds.end.tolist(), strict=True)],
     )
 
 
-def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32]:
+def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32 | I64]:
     """Names, and int32[samples]: which of them each sample has."""
     samples = profile.samples
     if kind is GroupKind.THREAD:

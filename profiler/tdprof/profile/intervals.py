@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.arrays import I64
+from tdprof.model.arrays import F64, I64
 from tdprof.model.profile import Profile, TimeWindow
-from tdprof.model.time_range import TimeRange
+from tdprof.model.time_range import NS_PER_S, TimeRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,40 @@ def sample_times(profile: Profile) -> I64:
     return profile.samples.time_ns.astype(np.int64) - profile.start_monotonic_ns
 
 
+def seconds_of_samples(profile: Profile) -> Intervals:
+    """The seconds of a recording, without those that have no samples.
+
+    Of a capture that adds samples up over intervals each is in the second of its middle, and a row begins and ends
+    where its intervals do; where they are so long that a second has one or two of them by chance, each is a row.
+    """
+    if profile.has_sample_times:
+        second, number = np.unique(sample_times(profile) // NS_PER_S, return_inverse=True)
+        end = np.minimum((second + 1) * NS_PER_S, max(profile.duration_ns, 1))
+        return Intervals(second * NS_PER_S, np.maximum(end, second * NS_PER_S), number.reshape(-1).astype(np.int64))
+    found = find_intervals(profile)
+    if _grain(profile, found) > NS_PER_S // 2:
+        return found
+    _, first, second = np.unique(found.middle // NS_PER_S, return_index=True, return_inverse=True)
+    last = np.append(first[1:], len(found.end))[: len(first)] - 1
+    return Intervals(found.begin[first], found.end[last], second.reshape(-1)[found.number])
+
+
+def rate_over_time(rows: Intervals, weight: NDArray[np.number], begin_ns: int, end_ns: int, bins: int) -> F64:
+    """float64[bins]: what a stretch of time has in each of equal parts, for a picture of it.
+
+    Args:
+        rows: stretches of time, within which what they have counts as even.
+        weight: [n], of each of the rows.
+        begin_ns, end_ns: the stretch.
+    """
+    if not len(rows.end):
+        return np.zeros(bins)
+    edges = np.stack([rows.begin, np.maximum(rows.end, rows.begin + 1)], axis=1).reshape(-1).astype(np.float64)
+    until = np.cumsum(np.stack([np.zeros(len(weight)), weight], axis=1).reshape(-1))
+    shares: F64 = np.diff(np.interp(np.linspace(begin_ns, end_ns, bins + 1), edges, until))
+    return shares
+
+
 def choose_times(profile: Profile, ranges: Sequence[TimeRange]) -> tuple[NDArray[np.bool_], TimeWindow]:
     """bool[samples]: those of any of the ranges, and what of the recording's time they are of.
 
@@ -63,8 +97,12 @@ def choose_times(profile: Profile, ranges: Sequence[TimeRange]) -> tuple[NDArray
     intervals = find_intervals(profile)
     is_taken = _is_within(intervals.middle, asked, profile.duration_ns)
     covered = [*zip(intervals.begin[is_taken].tolist(), intervals.end[is_taken].tolist(), strict=True)]
-    grain = int(np.median(intervals.end - intervals.begin)) if len(intervals.end) else profile.longest_interval_ns
-    return is_taken[intervals.number], TimeWindow(asked, _merged(covered), grain)
+    return is_taken[intervals.number], TimeWindow(asked, _merged(covered), _grain(profile, intervals))
+
+
+def _grain(profile: Profile, intervals: Intervals) -> int:
+    """How long intervals are, in the middle, in nanoseconds."""
+    return int(np.median(intervals.end - intervals.begin)) if len(intervals.end) else profile.longest_interval_ns
 
 
 def _is_within(at: I64, ranges: Sequence[tuple[int, int]], last: int) -> NDArray[np.bool_]:

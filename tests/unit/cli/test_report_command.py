@@ -76,6 +76,12 @@ def test_contradictions_are_refused(options: tuple[str, str]) -> None:
         run(*options)
 
 
+def test_rows_by_cpu_are_refused_with_the_reason() -> None:
+    with pytest.raises(TdprofError, match="do not keep the CPU of a sample") as caught:
+        run("--by", "cpu")
+    assert "--by thread" in caught.value.hint
+
+
 def plain() -> Profile:
     builder = ProfileBuilder()
     builder.add("main", "sort", "swap", weight=60, pid=1, tid=1)

@@ -5,10 +5,11 @@ import pytest
 
 from builders.profiles import ProfileBuilder
 from tdprof.errors import TdprofError
-from tdprof.model.choices import Selection
+from tdprof.model.choices import GroupKind, Selection
 from tdprof.model.profile import Profile
 from tdprof.model.time_range import parse_time_ranges
-from tdprof.profile.intervals import find_intervals
+from tdprof.profile.groups import group_samples
+from tdprof.profile.intervals import find_intervals, rate_over_time, seconds_of_samples
 from tdprof.profile.selection import select
 from tdprof.report.summary import facts
 
@@ -89,3 +90,38 @@ def test_a_range_finer_than_the_capture_and_one_without_samples_are_refused() ->
         at(intervals(1, 2, 3), "1.6s-1.9s")
     with pytest.raises(TdprofError, match="no sample is of --time 3s-7s"):
         at(intervals(1, 2, 9), "3s-7s")
+
+
+def test_seconds_are_in_order_and_have_all_samples() -> None:
+    profile = intervals(*(0.1 * n for n in range(1, 26)), longest_s=0.1)
+    found = group_samples(profile, GroupKind.SECOND)
+    assert [round(begin / S, 3) for begin, _ in found.seconds] == [0, 1, 2]
+    assert [round(end / S, 3) for _, end in found.seconds] == [1, 2, 2.5]
+    assert found.weight[:, 0].tolist() == [(1 << 10) - 1, (1 << 20) - (1 << 10), (1 << 25) - (1 << 20)]
+    assert found.share.sum() == pytest.approx(1)
+
+
+def test_long_intervals_are_rows_themselves() -> None:
+    """Two of 0.9 s have their middle in one second now and then, which would look like twice the work."""
+    profile = intervals(*(0.9 * n for n in range(1, 12)))
+    assert len(group_samples(profile, GroupKind.SECOND)) == 11
+    assert (seconds_of_samples(profile).begin / S).tolist() == pytest.approx([0.9 * n for n in range(11)])
+
+
+def test_seconds_of_sample_times_are_those_of_the_clock() -> None:
+    builder = ProfileBuilder()
+    for at_s in (0, 0.999, 1, 3.5):
+        builder.add("main", weight=1, time_ns=START_NS + round(at_s * S))
+    profile = builder.build(start_monotonic_ns=START_NS, duration_ns=round(3.5 * S), has_sample_times=True)
+    found = group_samples(profile, GroupKind.SECOND)
+    assert [(begin / S, end / S) for begin, end in found.seconds] == [(0, 1), (1, 2), (3, 3.5)]
+    assert found.weight[:, 0].tolist() == [2, 1, 1]
+
+
+def test_a_picture_of_a_steady_rate_is_flat_whatever_the_intervals() -> None:
+    profile = intervals(*(0.9 * n for n in range(1, 11)))
+    rows = find_intervals(profile)
+    rates = rate_over_time(rows, np.full(10, 90.0), 0, 9 * S, 7)
+    assert rates == pytest.approx(np.full(7, 900 / 7))
+    gap = find_intervals(intervals(1, 3))  # nothing from 1 s to 2 s
+    assert rate_over_time(gap, np.array([5.0, 7.0]), 0, 3 * S, 3).tolist() == pytest.approx([5, 0, 7])

@@ -1,1 +1,1 @@
-"""Samples by process, thread, command, module, control group or language."""
+"""Samples by process, thread, command, module, control group, language or second."""

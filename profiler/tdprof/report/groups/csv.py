@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module, control group or language as comma-separated values."""
+"""Samples by process, thread, command, module, control group, language or second as comma-separated values."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module, control group or language for machines: one JSON object."""
+"""Samples by process, thread, command, module, control group, language or second for machines: one JSON object."""
 
 import json
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
 from tdprof.profile.groups import Groups
+from tdprof.report.groups.seconds import functions_json
 from tdprof.text import printable
 
 
@@ -21,6 +22,7 @@ def render_json(profile: Profile, groups: Groups, *, limit: int = 0) -> str:
         "event": profile.events[groups.event].name if profile.events else None,
         "confidence": 0.95,
         "notes": [*profile.notes],
+        **({"functions": functions_json(profile, groups)} if groups.kind is GroupKind.SECOND else {}),
         "rows": list(rows_json(profile, groups, limit)),
     }
     return json.dumps(header, indent=1) + "\n"
@@ -54,6 +56,9 @@ def _identity(groups: Groups, row: int) -> dict[str, Any]:
             return {"module": name}
         case GroupKind.LANGUAGE:
             return {"language": name}
+        case GroupKind.SECOND:
+            begin_ns, end_ns = groups.seconds[row]
+            return {"begin_ns": begin_ns, "end_ns": end_ns}
         case GroupKind.CGROUP:
             return _cgroup(groups.cgroup[row])
 

@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module, control group or language for people."""
+"""Samples by process, thread, command, module, control group, language or second for people."""
 
 from pathlib import PurePath
 
@@ -9,13 +9,15 @@ from rich.text import Text
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
+from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.frames import function_names
 from tdprof.profile.groups import Groups
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers
+from tdprof.report.groups.seconds import functions_lines
 from tdprof.report.profile.text import header_lines, is_folded, percent
 from tdprof.report.summary import format_value
-from tdprof.text import printable
+from tdprof.text import format_seconds, printable
 
 # Narrower tables leave the event's own unit out, and keep names.
 _WIDE_COLUMNS = 100
@@ -33,12 +35,15 @@ def render_text(
     """
     width = console.width
     is_wide = width >= _WIDE_COLUMNS
-    shown = len(groups) if limit == 0 else min(limit or usual, len(groups))
-    if limit is None:
+    is_time = groups.kind is GroupKind.SECOND
+    shown = len(groups) if limit == 0 or (is_time and limit is None) else min(limit or usual, len(groups))
+    if limit is None and not is_time:
         shown = min(shown, int(np.count_nonzero(~is_folded(groups.share))))
     function = function_names(profile)
     rows = [[*_cells(profile, groups, row, is_wide=is_wide), _hottest(groups, row, function)] for row in range(shown)]
     lines = header_lines(profile, unknown, width)
+    if is_time:
+        lines += [*functions_lines(profile, groups, width), Text()]
     lines += format_table(_columns(profile, groups, is_wide=is_wide), rows, width)
     lines += left_out(len(groups) - shown, "row", width)
     return as_text(console, lines)
@@ -58,6 +63,8 @@ def _columns(profile: Profile, groups: Groups, *, is_wide: bool) -> list[Column]
             columns += names("module")
         case GroupKind.LANGUAGE:
             columns += names("language")
+        case GroupKind.SECOND:
+            columns += numbers(f"{event}/s", "from", "to")
         case GroupKind.CGROUP:
             columns += names("cgroup", *(["container, pod or unit"] if any(map(_owner, groups.cgroup)) else []))
     return columns + names("hottest function (share of the row)")
@@ -79,13 +86,24 @@ def _cells(profile: Profile, groups: Groups, row: int, *, is_wide: bool) -> list
         GroupKind.MODULE: (),
         GroupKind.CGROUP: (),
         GroupKind.LANGUAGE: (),
+        GroupKind.SECOND: (),
     }[groups.kind]
+    if groups.kind is GroupKind.SECOND:
+        return [*cells, *_second(profile, groups, row)]
     name = groups.name[row] or _NO_NAME.get(groups.kind, "[unknown]")
     cells += ["?" if number is None else str(number) for number in numbered]
     cells.append(PurePath(name).name if groups.kind is GroupKind.MODULE else name)
     if groups.kind is GroupKind.CGROUP and any(map(_owner, groups.cgroup)):
         cells.append(_owner(groups.cgroup[row]))
     return cells
+
+
+def _second(profile: Profile, groups: Groups, row: int) -> list[str]:
+    """How much of the event in a second of it, and when."""
+    begin_ns, end_ns = groups.seconds[row]
+    rate = int(groups.weight[row, groups.event]) * NS_PER_S // max(end_ns - begin_ns, 1)
+    unit = profile.events[groups.event].unit
+    return [format_value(rate, unit), format_seconds(begin_ns), format_seconds(end_ns)]
 
 
 def _owner(cgroup: Cgroup | None) -> str:

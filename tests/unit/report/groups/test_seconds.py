@@ -1,0 +1,68 @@
+"""Samples by second, and functions over time, in every form."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from builders.profiles import ProfileBuilder
+from tdprof.model.choices import GroupKind
+from tdprof.model.profile import Profile
+from tdprof.profile.groups import group_samples
+from tdprof.report.groups.csv import render_csv
+from tdprof.report.groups.json import render_json
+from tdprof.report.groups.seconds import sparkline
+from tdprof.report.groups.text import render_text
+
+S = 1_000_000_000
+
+
+def phases() -> Profile:
+    """Four seconds: parse in the first two, sort in the last two, some wait in all."""
+    builder = ProfileBuilder()
+    for second in range(4):
+        builder.add("main", "parse" if second < 2 else "sort", weight=90 * S // 100, count=90, time_ns=(second + 1) * S)
+        builder.add("main", "wait", weight=10 * S // 100, count=10, time_ns=(second + 1) * S)
+    return builder.build(duration_ns=4 * S)
+
+
+def test_text_has_functions_over_time_and_every_second_in_order() -> None:
+    profile = phases()
+    groups = group_samples(profile, GroupKind.SECOND)
+    lines = render_text(profile, groups, [], Console(width=120), limit=None, usual=2).splitlines()
+    assert next(line for line in lines if line.endswith(" parse")).split()[:2] == ["45.0%", "██"]
+    assert next(line for line in lines if line.endswith(" sort")).split()[:2] == ["45.0%", "██"]
+    assert next(line for line in lines if line.endswith(" wait")).split()[:2] == ["10.0%", "████"]
+    rows = [line.split() for line in lines if "(90%)" in line]
+    assert [row[-2] for row in rows] == ["parse", "parse", "sort", "sort"]
+
+
+def test_json_and_csv_have_exact_sums() -> None:
+    profile = phases()
+    groups = group_samples(profile, GroupKind.SECOND)
+    document = json.loads(render_json(profile, groups))
+    assert [(row["begin_ns"], row["end_ns"]) for row in document["rows"]] == [(n * S, (n + 1) * S) for n in range(4)]
+    by_name = {each["name"]: each["weight"] for each in document["functions"]}
+    assert by_name["parse"] == [90 * S // 100] * 2 + [0, 0]
+    for row, total in enumerate(document["rows"]):
+        assert sum(weight[row] for weight in by_name.values()) == total["weight"]["cpu-clock"]
+    rows = list(csv.DictReader(io.StringIO("".join(render_csv(profile, groups)))))
+    assert [row["hottest"] for row in rows] == ["parse", "parse", "sort", "sort"]
+    assert [int(row["begin_ns"]) for row in rows] == [n * S for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("values", "blocks"), [([0, 1, 8, 4], " ▁█▄"), ([0, 0], "  "), ([], ""), ([1e-9, 1], "▁█"), ([5, 5], "██")]
+)
+def test_a_line_of_blocks(values: list[float], blocks: str) -> None:
+    assert sparkline(np.array(values, np.float64)) == blocks
+
+
+def test_a_profile_without_samples_has_no_seconds() -> None:
+    profile = ProfileBuilder().build()
+    groups = group_samples(profile, GroupKind.SECOND)
+    assert json.loads(render_json(profile, groups))["rows"] == []
+    assert render_text(profile, groups, [], Console(width=80), limit=None, usual=2)
