@@ -29,6 +29,20 @@ struct stack_merge {
 	int64_t *representative; /* [stacks], as many as there are numbers are filled */
 };
 
+/* A tree of calls as it is merged of stacks; `slots` zeroed, more than `capacity`, with a node in the lower half. */
+struct call_merge {
+	const int64_t *start;
+	const int32_t *function;
+	uint64_t stacks;
+	uint64_t *slots;
+	uint64_t slot_mask;
+	uint64_t seed;
+	int64_t *parent;        /* [capacity] */
+	int32_t *node_function; /* [capacity] */
+	uint64_t nodes, capacity;
+	int64_t *node_of_stack; /* [stacks] where each ends */
+};
+
 /* Names by function, NO_STACK's first: function -1 is row 0. */
 struct stack_names {
 	const int64_t *start;

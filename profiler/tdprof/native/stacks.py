@@ -34,6 +34,24 @@ class StackMerge(ctypes.Structure):
     ]
 
 
+class CallMerge(ctypes.Structure):
+    """``struct call_merge``."""
+
+    _fields_ = [
+        ("start", _pointer),
+        ("function", _pointer),
+        ("stacks", _u64),
+        ("slots", _pointer),
+        ("slot_mask", _u64),
+        ("seed", _u64),
+        ("parent", _pointer),
+        ("node_function", _pointer),
+        ("nodes", _u64),
+        ("capacity", _u64),
+        ("node_of_stack", _pointer),
+    ]
+
+
 class StackNames(ctypes.Structure):
     """``struct stack_names``."""
 
@@ -66,6 +84,11 @@ def declare(library: ctypes.CDLL) -> None:
         ("count_frames", None, [_pointer, _pointer, _u64, _pointer, _pointer]),
         ("expand_frames", None, [_pointer, _pointer, _u64, *[_pointer] * 6]),
         ("merge_stacks", _u64, [_pointer]),
+        ("merge_calls", _u64, [_pointer, _u64]),
+        ("rehash_calls", None, [_pointer]),
+        ("order_calls", None, [_pointer, _pointer, _u64, _pointer, _pointer]),
+        ("add_callees", None, [_pointer, _u64, _pointer]),
+        ("add_caller", None, [_pointer, _u64, ctypes.c_int64, _pointer]),
         ("rank_stacks", _u64, [*[_pointer] * 4, _u64, _pointer]),
         ("folded_lines", _u64, [_pointer, _u64, _pointer, _u64, _pointer]),
     ):

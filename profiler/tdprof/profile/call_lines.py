@@ -7,7 +7,7 @@ import numpy as np
 
 from tdprof.model.arrays import F64, I32, I64, U64
 from tdprof.model.profile import FrameStacks, Profile
-from tdprof.profile.call_tree import call_tree, node_levels, node_totals, preorder
+from tdprof.profile.call_tree import call_tree, node_depths, node_totals, preorder
 from tdprof.profile.frames import frame_stacks
 
 
@@ -98,9 +98,6 @@ def _lines(
     total, samples = node_totals(tree, weight), node_totals(tree, count)
     own = np.zeros(len(total), np.int64)
     np.add.at(own, tree.node_of_stack, weight.astype(np.int64))
-    depth = np.zeros(len(total), np.int64)
-    for number, level in enumerate(node_levels(tree), 1):
-        depth[level] = number
     order = preorder(tree, total)
     order = order[(total[order] > 0) & (order > 0)]
     row_of = np.full(len(total), -1)
@@ -109,7 +106,7 @@ def _lines(
     return CallLines(
         tree.function[order],
         row_of[tree.parent[order]],
-        depth[order] - 1,
+        node_depths(tree)[order] - 1,
         total[order].astype(np.uint64),
         own[order].astype(np.uint64),
         samples[order].astype(np.uint64),

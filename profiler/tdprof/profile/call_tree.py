@@ -1,11 +1,20 @@
 """Call stacks as a tree of calls: merged from the root on, and its order."""
 
+import ctypes
+import os
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdprof.model.arrays import I32, I64, U64
 from tdprof.model.profile import FrameStacks
+from tdprof.native.library import load_native
+from tdprof.native.stacks import CallMerge
+
+_LEAST_NODES = 1 << 12  # that room is made for
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,11 @@ class CallTree:
 
 def call_tree(stacks: FrameStacks) -> CallTree:
     """Merge the stacks from the root on, by function whatever their lines and addresses."""
+    library = load_native()
+    return _merge_levels(stacks) if library is None else _merge_compiled(library, stacks)
+
+
+def _merge_levels(stacks: FrameStacks) -> CallTree:
     depth = np.diff(stacks.start)
     node = np.zeros(len(depth), np.int64)
     parents, functions = [np.array([-1])], [np.array([-1])]
@@ -40,6 +54,52 @@ def call_tree(stacks: FrameStacks) -> CallTree:
         parents.append(distinct // width)
         functions.append(distinct % width - 1)
     return CallTree(np.concatenate(parents), np.concatenate(functions).astype(np.int32), node)
+
+
+def _merge_compiled(library: ctypes.CDLL, stacks: FrameStacks) -> CallTree:
+    """The same in time that grows with the frames, however deep they are."""
+    start, function = np.ascontiguousarray(stacks.start, np.int64), np.ascontiguousarray(stacks.function, np.int32)
+    node_of_stack = np.empty(len(start) - 1, np.int64)
+    merge = CallMerge(
+        start=start.ctypes.data,
+        function=function.ctypes.data,
+        stacks=len(node_of_stack),
+        seed=int.from_bytes(os.urandom(8), "little"),
+        nodes=1,
+        node_of_stack=node_of_stack.ctypes.data,
+    )
+    parent, called, slots, done = np.full(1, -1), np.full(1, -1, np.int32), np.empty(0, np.uint64), 0
+    while done < len(node_of_stack):
+        capacity = int(max(2 * merge.nodes, merge.nodes + start[done + 1] - start[done], _LEAST_NODES))
+        parent, called = (_longer(column, capacity) for column in (parent, called))
+        slots = np.zeros(1 << (capacity * 4 // 3).bit_length(), np.uint64)
+        merge.parent, merge.node_function, merge.capacity = parent.ctypes.data, called.ctypes.data, capacity
+        merge.slots, merge.slot_mask = slots.ctypes.data, len(slots) - 1
+        library.tdprof_rehash_calls(ctypes.byref(merge))
+        done = library.tdprof_merge_calls(ctypes.byref(merge), done)
+    del slots
+    return _in_order(library, parent[: merge.nodes], called[: merge.nodes], node_of_stack)
+
+
+def _in_order(library: ctypes.CDLL, parent: I64, function: I32, node_of_stack: I64) -> CallTree:
+    """The tree, of nodes of which each stands behind its parent and no more is known."""
+    callee = np.lexsort((function[1:], parent[1:]))
+    callee += 1
+    first = np.zeros(len(parent) + 1, np.int64)
+    np.cumsum(np.bincount(parent[1:], minlength=len(parent)), out=first[1:])
+    node, ordered_parent = np.empty_like(parent), np.empty_like(parent)
+    outputs = (node.ctypes.data, ordered_parent.ctypes.data)
+    library.tdprof_order_calls(callee.ctypes.data, first.ctypes.data, len(parent), *outputs)
+    del callee, first
+    place = np.empty_like(node)
+    place[node] = np.arange(len(node))
+    return CallTree(ordered_parent, function[node], place[node_of_stack])
+
+
+def _longer(column: NDArray[_Number], length: int) -> NDArray[_Number]:
+    longer = np.empty(length, column.dtype)
+    longer[: len(column)] = column
+    return longer
 
 
 def with_roots(stacks: FrameStacks, stack: I64, root: I32) -> FrameStacks:
@@ -70,8 +130,7 @@ def node_totals(tree: CallTree, weight: U64) -> I64:
     """
     total = np.zeros(len(tree.parent), np.int64)
     np.add.at(total, tree.node_of_stack, weight.astype(np.int64))
-    for level in reversed(node_levels(tree)):
-        np.add.at(total, tree.parent[level], total[level])
+    _add_callees(tree, total)
     return total
 
 
@@ -92,8 +151,7 @@ def widest_first(tree: CallTree, weight: U64) -> I64:
 def preorder(tree: CallTree, total: I64) -> I64:
     """int64[nodes]: the nodes, each before its calls, and of these those of more weight with all their calls first."""
     size = np.ones(len(total), np.int64)
-    for level in reversed(node_levels(tree)):
-        np.add.at(size, tree.parent[level], size[level])
+    _add_callees(tree, size)
     return np.argsort(_places(tree, total, size, own=1))
 
 
@@ -104,12 +162,36 @@ def _places(tree: CallTree, total: I64, size: I64, own: int = 0) -> I64:
     is_first = np.diff(tree.parent[order], prepend=-2) != 0
     place = np.zeros(len(total), np.int64)
     place[order] = before - before[is_first][np.cumsum(is_first) - 1]
-    for level in node_levels(tree):
-        place[level] += place[tree.parent[level]] + own
+    _add_caller(tree, place, own)
     return place
 
 
-def node_levels(tree: CallTree) -> list[slice]:
+def node_depths(tree: CallTree) -> I64:
+    """int64[nodes]: calls between the root, which has none, and each node."""
+    depth = np.zeros(len(tree.parent), np.int64)
+    _add_caller(tree, depth, 1)
+    return depth
+
+
+def _add_callees(tree: CallTree, values: I64) -> None:
+    """Add to each node, in place, what its callees have, the deepest first."""
+    if (library := load_native()) is not None:
+        library.tdprof_add_callees(tree.parent.ctypes.data, len(values), values.ctypes.data)
+        return
+    for level in reversed(_levels(tree)):
+        np.add.at(values, tree.parent[level], values[level])
+
+
+def _add_caller(tree: CallTree, values: I64, own: int) -> None:
+    """Add to each node but the root, in place, what its caller has then, and ``own``."""
+    if (library := load_native()) is not None:
+        library.tdprof_add_caller(tree.parent.ctypes.data, len(values), own, values.ctypes.data)
+        return
+    for level in _levels(tree):
+        values[level] += values[tree.parent[level]] + own
+
+
+def _levels(tree: CallTree) -> list[slice]:
     """The nodes by their depth, without the root."""
     levels, begin, end = [], 0, 1
     while end < len(tree.parent):

@@ -35,7 +35,7 @@ _TAGS = re.compile(
 )
 _MOST_UNKNOWN = 1 << 16  # addresses that are functions of their own
 # Frames of all stacks; of programs of small inlined functions an address has two or three.
-_SPARE_FRAMES, _FRAMES_AN_ADDRESS = 1 << 20, 8
+_SPARE_FRAMES, _FRAMES_AN_ADDRESS = 1 << 19, 8
 
 
 class _Function(NamedTuple):

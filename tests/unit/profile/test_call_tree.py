@@ -1,12 +1,13 @@
 """Call stacks as a tree: its totals and the order that shows the widest first."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 
 from builders.profiles import ProfileBuilder
 from builders.profiles import profiles as any_profile
-from tdprof.model.profile import Profile
-from tdprof.profile.call_tree import call_tree, node_totals, widest_first, with_roots
+from tdprof.model.profile import FrameStacks, Profile
+from tdprof.profile.call_tree import call_tree, node_depths, node_totals, preorder, widest_first, with_roots
 from tdprof.profile.frames import frame_stacks
 
 
@@ -28,6 +29,34 @@ def test_the_widest_callee_comes_first_and_a_function_behind_what_it_calls() -> 
     tree = call_tree(frame_stacks(builder.build()))
     order = widest_first(tree, np.array([2, 3, 6, 1, 50], np.uint64))
     assert [names[row] for row in order] == ["other x", "main h", "main f g", "main f", "main"]
+
+
+@given(any_profile())
+def test_the_compiled_tree_is_the_same(profile: Profile) -> None:
+    stacks = frame_stacks(profile)
+    weight = np.arange(len(stacks.start) - 1, dtype=np.uint64)
+
+    def everything() -> list[list[int]]:
+        tree = call_tree(stacks)
+        total = node_totals(tree, weight)
+        columns = [tree.parent.tolist(), tree.function.tolist(), tree.node_of_stack.tolist()]
+        sums = (total, node_depths(tree), preorder(tree, total), widest_first(tree, weight))
+        return columns + [each.tolist() for each in sums]
+
+    compiled = everything()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tdprof.profile.call_tree.load_native", lambda: None)
+        assert everything() == compiled
+
+
+def test_stacks_that_part_at_the_very_end_share_all_else() -> None:
+    deep = np.arange(20_000, dtype=np.int32) % 7
+    function = np.concatenate([[100], deep, [101], deep]).astype(np.int32)
+    stacks = FrameStacks(np.array([0, 20_001, 40_002]), function, np.zeros(len(function), np.uint32))
+    tree = call_tree(stacks)
+    assert len(tree.parent) == 1 + 20_000 + 2
+    assert node_depths(tree)[tree.node_of_stack].tolist() == [20_001, 20_001]
+    assert node_totals(tree, np.array([3, 4], np.uint64))[[0, 20_000, 20_001]].tolist() == [7, 7, 3]
 
 
 def test_stacks_get_roots_and_may_stand_several_times() -> None:
