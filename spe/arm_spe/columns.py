@@ -1,7 +1,7 @@
 """The columns a decoder fills: names, types, and the packet each value comes from."""
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,9 +90,25 @@ class RecordBatch:
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
 
+    def copy(self) -> "RecordBatch":
+        """The same in memory of its own."""
+        return RecordBatch({name: column.copy() for name, column in self.columns.items()})
+
 
 def allocate_columns(records: int, others: int) -> dict[str, NDArray[np.generic]]:
     """Uninitialised arrays for so many records and other packets."""
     arrays: dict[str, NDArray[np.generic]] = {c.name: np.empty(records, c.dtype) for c in RECORD_COLUMNS}
     arrays.update({c.name: np.empty(others, c.dtype) for c in OTHER_COLUMNS})
     return arrays
+
+
+def join_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """Batches as one; a single one is that one, in its own memory."""
+    if len(batches) == 1:
+        return batches[0]
+    names = [column.name for column in (*RECORD_COLUMNS, *OTHER_COLUMNS)]
+    columns = {name: np.concatenate([batch[name] for batch in batches]) for name in names}
+    rows_before = np.cumsum([0, *(len(batch) for batch in batches[:-1])])
+    others = [len(batch["other_record"]) for batch in batches]
+    columns["other_record"] += np.repeat(rows_before, others).astype(np.uint32)
+    return RecordBatch(columns)

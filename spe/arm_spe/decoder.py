@@ -24,6 +24,16 @@ class ColumnMemory:
         self.arrays = allocate_columns(batch_records, MIN_OTHER_CAPACITY + batch_records // 8)
         self.columns = Columns.over(self.arrays)
 
+    def columns_for(self, size: int) -> Columns:
+        """The columns with as many rows as ``size`` bytes may fill: the decoder clears all that it is given."""
+        self.columns.capacity = min(len(self.arrays["pc"]), _most_records(size))
+        return self.columns
+
+
+def _most_records(size: int) -> int:
+    """In so many bytes: a record has two packets of two bytes at least, or is cut."""
+    return size // 2 + 1
+
 
 class RecordDecoder:
     """Decodes one span of AUX bytes batch by batch; ``counts`` grows as it goes.
@@ -66,10 +76,9 @@ class RecordDecoder:
         start, size = self._data.ctypes.data, len(self._data)
         decoder, others = self._decoder, ctypes.c_uint64()
         while decoder.position < size:
-            # No record is shorter than two bytes a packet, so a short input needs no full batch.
-            memory = memory or ColumnMemory(min(self._batch_records, (size - decoder.position) // 2 + 1))
-            arrays, columns = memory.arrays, ctypes.byref(memory.columns)
-            rows = library.spe_decode(start, size, ctypes.byref(decoder), columns, ctypes.byref(others))
+            memory = memory or ColumnMemory(min(self._batch_records, _most_records(size - decoder.position)))
+            arrays, columns = memory.arrays, memory.columns_for(size - decoder.position)
+            rows = library.spe_decode(start, size, ctypes.byref(decoder), ctypes.byref(columns), ctypes.byref(others))
             self.counts = decoder.counts()
             if rows:
                 filled = {column.name: arrays[column.name][:rows] for column in RECORD_COLUMNS}

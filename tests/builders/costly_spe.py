@@ -138,3 +138,31 @@ def spe_packets_shown(folder: Path, size: int) -> list[str]:
     """Packets as text."""
     (folder / "aux").write_bytes(_stream(size))
     return tdprof("spe", "dump", folder / "aux", "--raw")
+
+
+@builder
+def spe_short_spans_counted(folder: Path, size: int) -> list[str]:
+    """The same, counted."""
+    spe_spans_as_short_as_any(folder, size)
+    return _report(folder)
+
+
+@builder
+def spe_short_spans_as_pprof(folder: Path, size: int) -> list[str]:
+    """The same, each a sample."""
+    spe_spans_as_short_as_any(folder, size)
+    return tdprof("export", folder / "capture", "--to", "pprof", "-o", folder.parent / "out.pb.gz")
+
+
+@builder
+def spe_short_spans_as_page(folder: Path, size: int) -> list[str]:
+    """The same, beside samples."""
+    spe_spans_as_short_as_any(folder, size)
+    return tdprof("export", folder / "capture", "--to", "html", "-o", folder.parent / "out.html")
+
+
+@builder
+def spe_short_spans_by_address(folder: Path, size: int) -> list[str]:
+    """The same, by lines of memory."""
+    spe_spans_as_short_as_any(folder, size)
+    return _report(folder, "--by", "address")

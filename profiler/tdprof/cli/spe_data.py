@@ -189,15 +189,11 @@ def _with_progress(
     with Progress("decoding", *columns, console=console, transient=True, disable=True) as bar:
         task = bar.add_task("decoding", total=total_bytes)
         began = time.monotonic()
-        done, current = 0, None
         for piece in pieces:
-            if current is not None and piece.span is not current:
-                done += len(current.data)
-            current = piece.span
             if bar.disable and console.is_terminal and not quiet and time.monotonic() - began > _PROGRESS_AFTER_S:
                 bar.disable = False
                 bar.start()
-            bar.update(task, completed=done + piece.done)
+            bar.update(task, completed=piece.done)
             yield piece
 
 

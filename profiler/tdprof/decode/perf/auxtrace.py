@@ -9,6 +9,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tdprof.decode.perf.layout import CPU_NUMBERS
+
 ARM_SPE_AUXTRACE = 4  # PERF_AUXTRACE_ARM_SPE
 _CPU_MAGIC = 0x1010101010101010
 _NO_PMU = 2**64 - 1
@@ -99,7 +101,7 @@ def parse_auxtrace(body: bytes, byteorder: str, file: int, payload_offset: int, 
         reference=reference,
         idx=idx,
         tid=None if tid == _ANY else tid,
-        cpu=None if cpu == _ANY else cpu,
+        cpu=cpu if cpu < CPU_NUMBERS else None,
         is_cut=size > available_bytes,
     )
 

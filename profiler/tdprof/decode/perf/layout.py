@@ -21,6 +21,7 @@ Table = npt.NDArray[np.void]
 Buffer = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
 NOT_RECORDED = 0xFFFFFFFF  # pid, tid, cpu of an event that does not record them; event of a record with an unknown id
+CPU_NUMBERS = 1 << 31  # the kernel's are ints: what is not below is no CPU's
 NO_CHAIN = -1
 _X86_64_RSP = 7  # its DWARF number
 

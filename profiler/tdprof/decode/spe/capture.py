@@ -1,10 +1,14 @@
 """SPE data in a capture: the raw AUX bytes in its ``spe`` folder, and the table that says whose they are."""
 
+from __future__ import annotations
+
 import contextlib
+import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +20,7 @@ from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
 from tdprof.capture.tables import COPY_AGAIN, TableWriter, has_table, read_side_table, read_table
 from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.perf.auxtrace import TimeConversion
-from tdprof.decode.perf.layout import NOT_RECORDED
+from tdprof.decode.perf.layout import CPU_NUMBERS, NOT_RECORDED
 from tdprof.decode.spe.clock import Clock, clock_of, time_ns
 from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput, worth_decoding
@@ -27,6 +31,7 @@ from tdprof.linux.own_folder import OwnFolder
 
 # Copied before they are written: to write(2) what is gone of a mapped file is no signal, but a wrong address.
 _COPIED_BYTES = 1 << 20
+_RUNS_AT_ONCE = 1 << 16  # rows that are Python's numbers at a time
 _GAP_BYTES = 8  # SPE padding between stored spans: none continues in the next
 
 
@@ -76,21 +81,9 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
     owned = _cpus_of_owners(folder, manifest, table, switches, conversion)
     files = MappedFiles()
     with files.checked():
-        spans = []
-        for cpu, buffer, rows in _runs(table, owned):
-            data = _mapped(folder / SPE_FOLDER, aux_file(cpu, buffer), files)
-            known_cpu = None if cpu == NOT_RECORDED else cpu
-            midr = _midr_of(manifest, known_cpu)
-            read_to = 0
-            for tid, wanted, end in rows:
-                # Spans lie side by side; what damage lays over others is read once.
-                start = max(wanted, read_to)
-                losses.cut_buffers += end > len(data) or start > wanted
-                read_to = max(read_to, end)
-                if start < min(end, len(data)):
-                    spans.append(AuxSpan(data[start:end], start, known_cpu, tid, midr))
+        spans = worth_decoding(_spans_of(folder, manifest, _runs(table, owned), files, losses), losses)
         yield SpeInput(
-            worth_decoding(spans, losses),
+            spans,
             conversion,
             losses,
             switches,
@@ -98,6 +91,24 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
             contexts_name_threads=manifest.spe.contexts_name_threads,
             page_bytes=manifest.host.page_bytes or None,
         )
+
+
+def _spans_of(
+    folder: Path, manifest: Manifest, runs: Iterable[_Run], files: MappedFiles, losses: AuxLosses
+) -> Iterator[AuxSpan]:
+    """The spans; counts what lies beyond a file's end, or in another span."""
+    for (cpu, buffer), of_buffer in itertools.groupby(runs, lambda run: (run.cpu, run.buffer)):
+        data = _mapped(folder / SPE_FOLDER, aux_file(cpu, buffer), files)
+        number = cpu if cpu < CPU_NUMBERS else None
+        midr = _midr_of(manifest, number)
+        read_to = 0
+        for run in of_buffer:
+            # Spans lie side by side; what damage lays over others is read once.
+            start = max(run.start, read_to)
+            losses.cut_buffers += run.end > len(data) or start > run.start
+            read_to = max(read_to, run.end)
+            if start < min(run.end, len(data)):
+                yield AuxSpan(data[start : run.end], start, number, run.owner, midr)
 
 
 def _cpus_of_owners(
@@ -129,8 +140,18 @@ def _midr_of(manifest: Manifest, cpu: int | None) -> int | None:
     return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text) else None
 
 
-def _runs(table: pa.Table, owned: Set[int]) -> Iterator[tuple[int, int, list[tuple[int | None, int, int]]]]:
-    """For each buffer (cpu, number, pieces): pieces (tid, start, end) of adjoining spans that belong together.
+class _Run(NamedTuple):
+    """Adjoining spans of one buffer that belong together; the owner is a thread, None if the table does not tell."""
+
+    cpu: int
+    buffer: int
+    owner: int | None
+    start: int
+    end: int
+
+
+def _runs(table: pa.Table, owned: Set[int]) -> Iterator[_Run]:
+    """By buffer, in the order of the offsets.
 
     Args:
         table: the spans.
@@ -138,24 +159,24 @@ def _runs(table: pa.Table, owned: Set[int]) -> Iterator[tuple[int, int, list[tup
     """
     columns = {name: table[name].to_numpy() for name in ("cpu", "buffer", "tid", "offset", "size", "flags")}
     order = np.lexsort((columns["offset"], columns["buffer"], columns["cpu"]))
-    rows = zip(*(columns[name][order].tolist() for name in columns), strict=True)
-    current: tuple[int, int] | None = None
-    pieces: list[tuple[int | None, int, int]] = []
+    current: _Run | None = None
     is_open = False
-    for cpu, buffer, tid, offset, size, flags in rows:
-        if (cpu, buffer) != current:
-            if current is not None:
-                yield *current, pieces
-            current, pieces, is_open = (cpu, buffer), [], False
-        owner = tid if cpu in owned and tid != NOT_RECORDED else None
-        if is_open and pieces[-1][0] == owner and pieces[-1][2] == offset:
-            pieces[-1] = (owner, pieces[-1][1], offset + size)
-        elif size:
-            pieces.append((owner, offset, offset + size))
-        # After a record that was left unfinished a new one begins: the bytes must not be joined.
-        is_open = bool(pieces) and not flags & PARTIAL
+    for begin in range(0, len(order), _RUNS_AT_ONCE):
+        part = order[begin : begin + _RUNS_AT_ONCE]
+        for cpu, buffer, tid, offset, size, flags in zip(
+            *(column[part].tolist() for column in columns.values()), strict=True
+        ):
+            owner = tid if cpu in owned and tid != NOT_RECORDED else None
+            if is_open and current is not None and current[:3] == (cpu, buffer, owner) and current.end == offset:
+                current = current._replace(end=offset + size)
+            elif size:
+                if current is not None:
+                    yield current
+                current = _Run(cpu, buffer, owner, offset, offset + size)
+            # After a record that was left unfinished a new one begins: the bytes must not be joined.
+            is_open = not flags & PARTIAL
     if current is not None:
-        yield *current, pieces
+        yield current
 
 
 def _mapped(folder: Path, name: str, files: MappedFiles) -> memoryview:
@@ -188,9 +209,9 @@ def store_spe(folder: OwnFolder, spe: SpeInput, writer: TableWriter, *, period: 
                     file.write(bytes(span.data[at : at + _COPIED_BYTES]))
                 file.write(bytes(_GAP_BYTES))
             rows.append((0, cpu, buffer, NOT_RECORDED, tid, offset, len(span.data), 0))
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SPE_SPANS, strict=True)]
     if spe.switches:
         writer.write("switches", switches_table(spe.switches))
-    writer.write("spe_spans", pa.table(columns, schema=SPE_SPANS) if rows else SPE_SPANS.empty_table())
+    columns = zip(*rows, strict=True) if rows else [()] * len(SPE_SPANS)
+    writer.write("spe_spans", pa.table(dict(zip(SPE_SPANS.names, columns, strict=True)), SPE_SPANS))
     cpus = sorted({span.cpu for span in spe.spans if span.cpu is not None})
     return SpeInfo(period, [SpeEventInfo("arm_spe", event, cpus, {})], pairs_of(spe.time_conversion))

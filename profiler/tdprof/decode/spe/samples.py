@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +14,14 @@ from numpy.typing import NDArray
 
 from arm_spe import Kind, RecordBatch
 from tdprof.decode.spe.counting import stamped_threads, thread_of
-from tdprof.decode.spe.data_sources import LEVEL_ORDER, Level, encoding_of, source_codes, sources
+from tdprof.decode.spe.data_sources import LEVEL_ORDER, Encoding, Level, encoding_of, source_codes, sources
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.model.arrays import I64
 
 LATENCIES = {"total_latency": Kind.TOT, "issue_latency": Kind.ISSUE, "translation_latency": Kind.XLAT}
 NO_LATENCY = -1
+_GROUPED_ROWS, _MOST_WAITING = 1 << 15, 1024  # rows and batches that are added up together
+_Columns = dict[str, NDArray[Any]]
 _KEYS = ("tid", "pc", *LATENCIES, "source")
 _SCHEMA = pa.schema(
     [
@@ -104,13 +108,24 @@ class SampleSums:
         self._most_rows = most_rows
         self._progress = progress
         self._level, self._parts, self._rows, self._records = 0, [_SCHEMA.empty_table()], 0, 0
+        self._waiting, self._waiting_rows = list[_Columns](), 0
         self._too_many = 4 * most_rows
 
     def add(self, batch: RecordBatch, span: AuxSpan) -> None:
         """Add a batch of one of the source's spans."""
-        self._parts.append(_grouped([_keyed(batch, span, self._source)], DETAILS[self._level]))
+        self._waiting.append(_keyed(batch, span, self._source))
+        self._waiting_rows += len(batch)
+        # Grouping costs by the call more than by the row, and spans may be short.
+        if self._waiting_rows >= _GROUPED_ROWS or len(self._waiting) >= _MOST_WAITING:
+            self._group()
+
+    def _group(self) -> None:
+        """Add up what waits."""
+        joined = {name: np.concatenate([each[name] for each in self._waiting]) for name in _SCHEMA.names}
+        self._parts.append(_grouped([pa.table(joined).cast(_SCHEMA)], DETAILS[self._level]))
         self._rows += len(self._parts[-1])
-        self._records += len(batch)
+        self._records += self._waiting_rows
+        self._waiting, self._waiting_rows = [], 0
         if self._rows > self._too_many:
             self._progress(f"adding up SPE records: {self._records:,}")
             table, self._level = _fit(self._parts, self._level, 2 * self._most_rows)
@@ -119,6 +134,8 @@ class SampleSums:
 
     def finish(self) -> AddedUp:
         """The sums of what has been checked to be in the source's files still."""
+        if self._waiting:
+            self._group()
         table, level = _fit(self._parts, self._level, self._most_rows)
         which = table["source"].combine_chunks()
         table = table.append_column("data_src", _DATA_SRC.take(which)).append_column("snoop_status", _SNOOP.take(which))
@@ -134,7 +151,8 @@ def _fit(parts: list[pa.Table], level: int, most_rows: int) -> tuple[pa.Table, i
     return table, level
 
 
-def _keyed(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> pa.Table:
+def _keyed(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> _Columns:
+    """What is kept of a batch, copied: the decoder writes the next one into the same memory."""
     stamped = stamped_threads(batch, span, source)
     columns = {
         "tid": thread_of(batch, span, source) if stamped is None else stamped,
@@ -145,17 +163,20 @@ def _keyed(batch: RecordBatch, span: AuxSpan, source: SpeInput) -> pa.Table:
     }
     for name, kind in LATENCIES.items():
         columns[name] = np.where(batch.has(kind), batch[name].astype(np.int64), NO_LATENCY)
-    # Copied, for the decoder writes the next batch into the same memory.
-    return pa.table([pa.array(columns[field.name].copy(), field.type) for field in _SCHEMA], schema=_SCHEMA)
+    return {name: column.copy() for name, column in columns.items()}
 
 
 def _sources(batch: RecordBatch, span: AuxSpan) -> NDArray[np.int64]:
     """int64[n]: of loads, position in ``_DATA_SRC`` and ``_SNOOP``; 0 for what is no load."""
-    known = sources(encoding_of(span.midr))
-    code = np.array([1 + 2 * LEVEL_ORDER.index(each.level) + each.is_snooped for each in known])
-    codes, is_load = source_codes(batch, encoding_of(span.midr))
-    found: NDArray[np.int64] = np.where(is_load, code[codes], 0)
+    encoding = encoding_of(span.midr)
+    codes, is_load = source_codes(batch, encoding)
+    found: NDArray[np.int64] = np.where(is_load, _source_numbers(encoding)[codes], 0)
     return found
+
+
+@functools.cache
+def _source_numbers(encoding: Encoding | None) -> I64:
+    return np.array([1 + 2 * LEVEL_ORDER.index(each.level) + each.is_snooped for each in sources(encoding)], np.int64)
 
 
 def _grouped(parts: list[pa.Table], detail: LatencyDetail) -> pa.Table:

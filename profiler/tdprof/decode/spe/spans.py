@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -148,27 +149,35 @@ def spe_input_of(data: PerfData) -> SpeInput:
     if info.type != ARM_SPE_AUXTRACE:
         raise TdprofError(f"the AUX data in {data.path} is not of SPE (its tracer has number {info.type})")
     aux: Table = np.concatenate(rows)
-    spans: list[AuxSpan] = []
     losses = _losses(aux, data)
     unfinished = _unfinished(aux)
-    for buffer in data.aux_buffers:
-        spans += _spans_of(buffer, data.aux_data(buffer), unfinished, _midr_of(buffer.cpu, info, data.features.cpuid))
-    spans = worth_decoding(spans, losses)
+    pieces = (
+        _spans_of(buffer, data.aux_data(buffer), unfinished, _midr_of(buffer.cpu, info, data.features.cpuid))
+        for buffer in data.aux_buffers
+    )
+    spans = worth_decoding(itertools.chain.from_iterable(pieces), losses)
     known_switches = switches_of(switches) if has_own_clock else {}
     return SpeInput(spans, data.time_conversion, losses, known_switches, data.files)
 
 
-def worth_decoding(spans: list[AuxSpan], losses: AuxLosses) -> list[AuxSpan]:
+def worth_decoding(spans: Iterable[AuxSpan], losses: AuxLosses) -> list[AuxSpan]:
     """The spans; where there are very many, without those that are shorter than any that is handed over.
 
     Args:
-        spans: of an input.
+        spans: of an input; taken one by one, and those that are left out are not kept meanwhile.
         losses: counts those that are left out.
     """
-    if len(spans) <= _MANY_SPANS:
-        return spans
-    kept = [span for span in spans if len(span.data) >= SHORTEST_SPAN_BYTES]
-    losses.too_short += len(spans) - len(kept)
+    kept, left_out, are_many = list[AuxSpan](), 0, False
+    for span in spans:
+        if are_many and len(span.data) < SHORTEST_SPAN_BYTES:
+            left_out += 1
+            continue
+        kept.append(span)
+        if not are_many and len(kept) > _MANY_SPANS:
+            are_many = True
+            long = [span for span in kept if len(span.data) >= SHORTEST_SPAN_BYTES]
+            left_out, kept = len(kept) - len(long), long
+    losses.too_short += left_out
     return kept
 
 

@@ -114,6 +114,17 @@ def test_of_very_many_spans_those_of_a_few_bytes_are_counted(tmp_path: Path, mon
             assert spe.losses.too_short == left_out
 
 
+def test_a_number_that_no_cpu_has_is_none(tmp_path: Path) -> None:
+    folder = capture(tmp_path, {f"cpu{2**31}.0.aux": b"abcd"}, (1, 2**31, 0, 7, 7, 0, 4, 0))
+    assert [row[0] for row in spans(folder)] == [None]
+
+
+def test_no_span_at_all_is_stored(tmp_path: Path) -> None:
+    with table_writer(tmp_path) as writer:
+        info = store_spe(OwnFolder.open(tmp_path), SpeInput([]), writer, period=0, event="arm_spe_0//")
+    assert spans(tmp_path, replace(MANIFEST, spe=info)) == []
+
+
 def test_a_capture_without_spe_says_so(tmp_path: Path) -> None:
     with pytest.raises(TdprofError, match="holds no SPE data"), open_spe(tmp_path, replace(MANIFEST, spe=None)):
         pass

@@ -14,7 +14,7 @@ from arm_spe import DecodeCounts
 from builders import spe
 from builders.spe_perf_data import perf_data
 from tdprof.cli.spe_data import _held_back
-from tdprof.decode.spe.spans import open_perf_data
+from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_perf_data
 from tdprof.decode.spe.table import decode_spans
 
 SIZES = (700, 1, 90, 300)
@@ -43,7 +43,36 @@ def test_records_come_in_order_however_long_each_takes(recording: Path, workers:
     expected = [(cpu, offsets[cpu] + 64 * record) for cpu, size in enumerate(SIZES) for record in range(size)]
     assert [row for piece in pieces for row in piece.value] == expected
     assert counts.records == sum(piece.records for piece in pieces) == sum(SIZES)
-    assert all(piece.done + offsets[piece.span.cpu] == piece.value[-1][1] for piece in pieces)
+    done = [piece.done for piece in pieces]
+    assert done == sorted(done)
+    assert done[-1] == 64 * (sum(SIZES) - 1)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_short_spans_share_a_batch(monkeypatch: pytest.MonkeyPatch, *, is_compiled: bool) -> None:
+    """Whatever a batch holds of each, rows say the same; what another core wrote has a batch of its own."""
+    if not is_compiled:
+        monkeypatch.setattr("arm_spe.decoder.load_native", lambda: None)
+    own = bytes([0x9E, 0x07, 0x00])  # a counter that is no field
+    records = [spe.write_stream([record], spe.packed_record)[0] for record in spe.program(60, 1)]
+    datas = [data[:9] + own + data[9:] if number % 3 else data for number, data in enumerate(records)]
+    cores = [0x410FD0C0] * 40 + [None] * 20
+    spans = [
+        AuxSpan(memoryview(data), 1000 * number, number % 2 or None, None, core)
+        for number, (data, core) in enumerate(zip(datas, cores, strict=True))
+    ]
+
+    def rows(spans: list[AuxSpan]) -> tuple[list[dict], list[int], DecodeCounts]:
+        counts = DecodeCounts()
+        pieces = list(decode_spans(SpeInput(spans), counts, pa.RecordBatch.to_pylist, workers=2))
+        return [row for piece in pieces for row in piece.value], [piece.records for piece in pieces], counts
+
+    joined, lengths, counts = rows(spans)
+    alone = [rows([span]) for span in spans]
+    assert joined == [row for each, _, _ in alone for row in each]
+    assert len(lengths) == 2
+    assert counts.records == sum(lengths) == 60
+    assert sum(row["other_packets"] is not None for row in joined) == 40
 
 
 def test_one_long_span_is_converted_by_several_threads(tmp_path: Path) -> None:
