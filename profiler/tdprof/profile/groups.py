@@ -83,6 +83,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
     rows = np.lexsort((np.arange(len(start)), -weight[:, event].astype(np.float64)))
     if seconds is not None:
         rows = np.arange(len(start))
+    cgroups = (*profile.cgroups, None)
     return Groups(
         kind,
         event,
@@ -96,7 +97,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         weight[rows],
         hottest[rows],
         hottest_share[rows],
-        [(*profile.cgroups, None)[each] for each in number[first[rows]].tolist()] if kind is GroupKind.CGROUP else [],
+        [cgroups[each] for each in number[first[rows]].tolist()] if kind is GroupKind.CGROUP else [],
         [] if seconds is None else [*zip(seconds.begin.tolist(), seconds.end.tolist(), strict=True)],
     )
 

@@ -49,9 +49,10 @@ def format_table(columns: Sequence[Column], rows: Iterable[Sequence["str | Text"
     """Headings and rows as lines of at most ``width`` columns, without trailing blanks."""
     from rich.text import Text  # slow to load, and plain columns do without
 
+    # A text that is as wide as it is long needs nothing of Text, which costs more than all else here.
     texts = [
-        [Text(column.heading) for column in columns],
-        *([Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows),
+        [Text(cell) if isinstance(cell, str) and not cell.isascii() else cell for cell in row]
+        for row in ([column.heading for column in columns], *rows)
     ]
     last = len(columns) - 1
     widths = _widths(texts)
@@ -61,18 +62,34 @@ def format_table(columns: Sequence[Column], rows: Iterable[Sequence["str | Text"
     beside = sum(widths[:last]) + len(_BETWEEN) * last
     lines = []
     for number, row in enumerate(texts):
-        line = Text(style="bold" if not number else "")
+        line, plain = Text(style="bold" if not number else ""), ""
         for i, cell in enumerate(row[:last]):
-            line.append_text(_padded(cell, widths[i], is_right=columns[i].is_right)).append(_BETWEEN)
+            if isinstance(cell, str) and len(cell) <= widths[i]:
+                plain += _padded(cell, widths[i], is_right=columns[i].is_right) + _BETWEEN
+            else:
+                line.append(plain).append_text(_padded(_styled(cell), widths[i], is_right=columns[i].is_right))
+                plain = _BETWEEN
+        line.append(plain)
+        end = row[last]
         if columns[last].wraps:
-            first, *more = flow([*row[last].split(" ")], width - beside, separator=" ")
+            first, *more = flow([*_styled(end).split(" ")], width - beside, separator=" ")
             lines += [line.append_text(first), *(Text(" " * beside).append_text(each) for each in more)]
+            continue
+        if isinstance(end, str) and len(end) <= widths[last]:
+            line.append(_padded(end, widths[last], is_right=columns[last].is_right).rstrip())
         else:
-            line.append_text(_padded(row[last], widths[last], is_right=columns[last].is_right))
-            line.rstrip()
+            line.append_text(_padded(_styled(end), widths[last], is_right=columns[last].is_right))
+        line.rstrip()
+        if line.cell_len > width:
             line.truncate(width, overflow="ellipsis")
-            lines.append(line)
+        lines.append(line)
     return lines
+
+
+def _styled(cell: "str | Text") -> "Text":
+    from rich.text import Text  # slow to load, and plain columns do without
+
+    return Text(cell) if isinstance(cell, str) else cell
 
 
 def format_columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent: str = "") -> list[str]:
@@ -174,6 +191,5 @@ def left_out(count: int, what: str, width: int, *, hint: str = "--limit 0 shows 
 def as_text(console: "Console", lines: Iterable["Text"]) -> str:
     """Lines as the console prints them, without trailing blanks."""
     with console.capture() as capture:
-        for line in lines:
-            console.print(line, soft_wrap=True)
+        console.print(*lines, sep="\n", soft_wrap=True)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip() + "\n"

@@ -58,12 +58,13 @@ def _tree_lines(profile: Profile, tree: CallLines, title: str, limit: int | None
         # A chain of single calls stays in its column: only where the way forks does the tree move to the right.
         indent[row] = indent[parent] + (1 if parent in shown and below[parent] > 1 else 0)
         name = function[int(tree.function[row])]
+        text = "  " * min(indent[row], _DEEPEST) + name
         cells.append(
             [
                 percent(float(tree.share[row])),
                 percent(float(tree.own[row]) / whole),
                 f"{int(tree.samples[row]):,}",
-                Text("  " * min(indent[row], _DEEPEST) + name, "dim" if name.startswith("[") else ""),
+                Text(text, "dim") if name.startswith("[") else text,
             ]
         )
     columns = [*numbers("total", "self", "samples"), *names(title)]
