@@ -15,13 +15,12 @@ from tdprof.capture.files import MANIFEST_FILE
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.model.events import EventInfo, TopdownInfo
+from tdprof.model.events import MOST_EVENTS, EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 
 # Raised whenever an older reader would misread a newer capture; added columns and keys do not raise it.
 SCHEMA_VERSION = 1
-# Notes, counts by CPU, and events of real recordings fill some kilobytes; what a report costs grows with each event.
-_MOST_BYTES, _MOST_EVENTS = 16 << 20, 1024
+_MOST_BYTES = 16 << 20  # notes, counts by CPU, and events of real recordings fill some kilobytes
 
 
 class Rung(StrEnum):
@@ -165,7 +164,7 @@ def read_manifest(folder: Path) -> Manifest:
     except (TypeError, ValueError) as error:
         raise TdprofError(f"{path} is damaged: {error}") from error
     assert isinstance(manifest, Manifest)
-    if len(manifest.events) > _MOST_EVENTS:
+    if len(manifest.events) > MOST_EVENTS:
         raise TdprofError(f"{path} is not read: it lists {len(manifest.events):,} events, no recording has that many")
     return manifest
 

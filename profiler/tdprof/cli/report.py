@@ -9,7 +9,7 @@ import click
 from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
 from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Output, output_options
 from tdprof.errors import TdprofError
-from tdprof.model.choices import GroupKind, Order, Selection, SymbolOptions
+from tdprof.model.choices import By, GroupKind, Order, Selection, SymbolOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,9 @@ def command(
         return
     if is_spe:
         # Only now: SPE's part of the program is not needed for anything else here.
-        from tdprof.cli.spe_data import report_capture
+        from tdprof.cli.spe_data import print_report
 
-        report_capture(capture, by or ("line" if by_line else "function"), output, symbols)
+        print_report(str(capture), By(by or ("line" if by_line else "function")), output, symbols)
         return
     _report(capture, selection, _Asked(by_line, has_tree, group, sort), symbols, output)
 

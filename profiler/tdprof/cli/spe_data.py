@@ -214,31 +214,37 @@ def _say_what_is_missing(counts: DecodeCounts, source: SpeInput) -> None:
         say(f"tdprof: {line}")
 
 
-def print_report(file: str, by: By, output: Output, *, is_raw: bool, midr: int | None, jobs: int | None) -> None:
-    """Report the sampled operations of a file."""
+def print_report(
+    file: str,
+    by: By,
+    output: Output,
+    symbols: SymbolOptions = DEFAULT_SYMBOLS,
+    *,
+    is_raw: bool = False,
+    midr: int | None = None,
+    jobs: int | None = None,
+) -> None:
+    """Report the sampled operations of a capture or a file.
+
+    Raises:
+        TdprofError: it cannot be read, or has no SPE data.
+    """
     if not is_raw and is_capture(file):
-        report_capture(Path(file), by, output, jobs=jobs)
+        _report_capture(Path(file), by, output, symbols, jobs=jobs)
         return
     keep_process_small()
     with _open(file, is_raw=is_raw, midr=midr) as source, contextlib.ExitStack() as stack:
         code: OpenCapture | None = None
         if not is_raw and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
-            code = stack.enter_context(open_code_of(file))
+            code = stack.enter_context(open_code_of(file, symbols))
         result = analyse(source, by, code, workers=jobs or len(os.sched_getaffinity(0)))
     _print_report(result, by, output)
 
 
-def report_capture(
-    capture: Path, by: str, output: Output, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, jobs: int | None = None
-) -> None:
-    """`tdprof report --spe`, and `tdprof spe report` of a capture.
-
-    Raises:
-        TdprofError: no capture, or one without SPE data.
-    """
+def _report_capture(capture: Path, by: By, output: Output, symbols: SymbolOptions, *, jobs: int | None) -> None:
     keep_process_small()
     with OpenCapture(capture, symbols) as opened:
-        result = analyse(opened.spe_data, By(by), opened, workers=jobs or opened.workers, recorded=opened.recorded.spe)
+        result = analyse(opened.spe_data, by, opened, workers=jobs or opened.workers, recorded=opened.recorded.spe)
     _print_report(result, by, output)
 
 

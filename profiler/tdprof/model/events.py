@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+MOST_EVENTS = 1024
+"""Of one recording that is read: what a report costs grows with each."""
+
 
 class Unit(StrEnum):
     """The unit in which an event counts; pprof's and speedscope's spelling is up to the exporter."""

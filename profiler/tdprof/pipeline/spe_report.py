@@ -18,7 +18,7 @@ from tdprof.decode.spe.data_sources import LEVEL_ORDER
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
 from tdprof.model.arrays import U64
-from tdprof.model.choices import By
+from tdprof.model.choices import DEFAULT_SYMBOLS, By, SymbolOptions
 from tdprof.model.spe import RatioColumn, RecordWeight, SpeReport
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_lines import SpeLines, add_up_lines, latency_quantiles, pass_notes, room_notes
@@ -230,12 +230,12 @@ def _sharing(words: WordUse, lines: U64) -> list[str]:
 
 
 @contextlib.contextmanager
-def open_code_of(path: str) -> Iterator[OpenCapture]:
+def open_code_of(path: str, symbols: SymbolOptions = DEFAULT_SYMBOLS) -> Iterator[OpenCapture]:
     """What a capture of this perf.data would know of its code: a temporary one without SPE data."""
     from tdprof.pipeline.import_perf import import_perf_data  # slow to load, and captures do without
 
     with tempfile.TemporaryDirectory(prefix="tdprof-") as folder:
         tables = Path(folder, "capture")
         import_perf_data(path, tables, has_spe=False)
-        with OpenCapture(tables) as capture:
+        with OpenCapture(tables, symbols) as capture:
             yield capture

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from builders import spe
 from builders.spe_perf_data import perf_data
+from tdprof.cli.report import command as report_command
 from tdprof.cli.spe import command
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.errors import TdprofError
@@ -174,3 +175,15 @@ def test_rows_without_room_are_one_and_said() -> None:
     columns = (report.names, report.counts["OPERATIONS"].tolist(), report.threads.tolist())
     assert list(zip(*columns, strict=True)) == [("(others)", 3, 2), ("0x1000", 2, 1), ("0x2000", 1, 1)]
     assert "there was room for 2 rows, and what came after them is in the row (others)" in report.notes
+
+
+def test_report_shows_the_spe_records_of_a_perf_data_file(tmp_path: Path) -> None:
+    stream, _ = spe.write_stream([load(8), load(5)], spe.packed_record)
+    source = perf_data(tmp_path / "perf.data", [(0, stream)], [N1])
+    for by in ("function", "source"):
+        shown = CliRunner().invoke(report_command, [str(source), "--spe", "--by", by, "--json"], catch_exceptions=False)
+        assert json.loads(shown.stdout) == json.loads(run("report", source, "--by", by, "--json"))
+        assert json.loads(shown.stdout)["operations"] == 2
+    plain = perf_data(tmp_path / "plain.data", [], [N1])
+    with pytest.raises(TdprofError, match=r"plain\.data holds no AUX data"):
+        CliRunner().invoke(report_command, [str(plain), "--spe"], catch_exceptions=False)

@@ -46,6 +46,7 @@ from tdprof.decode.perf.layout import (
 from tdprof.decode.perf.records import ByteOrder, open_record_stream
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
+from tdprof.model.events import MOST_EVENTS
 from tdprof.native.library import load_native
 
 _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
@@ -220,9 +221,13 @@ class PerfData:
             if ids_at <= size and ids_bytes <= min(size - ids_at, id_bytes_left):
                 ids = self._unpack(f"{ids_bytes // 8}Q", ids_at)
                 id_bytes_left -= ids_bytes
-            attr = parse_attr(bytes(self._maps[0][at : at + attr_bytes - 16]), self.byteorder)
-            self.attrs.append(replace(attr, ids=ids, name=default_name(attr)))
+            self._add_event(parse_attr(bytes(self._maps[0][at : at + attr_bytes - 16]), self.byteorder), ids)
         self._read_features(features)
+
+    def _add_event(self, attr: Attr, ids: tuple[int, ...]) -> None:
+        if len(self.attrs) == MOST_EVENTS:
+            raise TdprofError(f"{self.path} is not read: it describes more than {MOST_EVENTS:,} events")
+        self.attrs.append(replace(attr, ids=ids, name=default_name(attr)))
 
     def _read_features(self, words: tuple[int, ...]) -> None:
         bits = [bit for bit in range(FEATURE_BITS) if words[bit // 64] >> bit % 64 & 1]
@@ -268,7 +273,7 @@ class PerfData:
             if SMALLEST_ATTR <= attr_bytes <= len(body):
                 attr = parse_attr(body[:attr_bytes], self.byteorder)
                 ids = struct.unpack_from(f"{self._order}{(len(body) - attr_bytes) // 8}Q", body, attr_bytes)
-                self.attrs.append(replace(attr, ids=ids, name=default_name(attr)))
+                self._add_event(attr, ids)
         elif type_ == ToolRecord.EVENT_UPDATE and len(body) > 16:
             kind, id_ = struct.unpack_from(f"{self._order}QQ", body)
             name = body[16:].split(b"\0", 1)[0].decode(errors="replace")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tdprof.capture.schema import SWITCHES
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT, NOT_RECORDED, SideBand, Table
@@ -18,6 +20,7 @@ _LOSSES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 _SWITCHES = (RecordType.SWITCH, RecordType.SWITCH_CPU_WIDE)
 _TYPES = (*_SWITCHES, *_LOSSES)
 _FIELDS = ("time_ns", "type", "cpu", "tid", "ptid", "misc")
+_Row = TypeVar("_Row", bound=np.generic)
 _ROW = np.dtype([(name, "u8" if name == "time_ns" else "u4") for name in _FIELDS])
 
 
@@ -66,8 +69,13 @@ def switches_of(batches: Sequence[Table]) -> Mapping[int, Switches]:
     rows = rows[rows["cpu"] != NOT_RECORDED]
     # Stable: of one switch the record of who goes stands before that of who comes, at the same time or earlier.
     rows = rows[np.lexsort((rows["time_ns"], rows["cpu"]))]
-    by_cpu = {cpu: rows[rows["cpu"] == cpu] for cpu in np.unique(rows["cpu"]).tolist()}
+    by_cpu = {int(mine["cpu"][0]): mine for mine in _parts(rows, rows["cpu"])}
     return {cpu: _switches_of_cpu(mine) for cpu, mine in by_cpu.items() if np.isin(mine["type"], _SWITCHES).any()}
+
+
+def _parts(rows: NDArray[_Row], cpu: NDArray[np.uint32]) -> list[NDArray[_Row]]:
+    """Rows that are sorted by their CPU, one part for each."""
+    return np.split(rows, np.flatnonzero(np.diff(cpu)) + 1) if len(rows) else []
 
 
 def switches_table(switches: Mapping[int, Switches]) -> pa.Table:
@@ -85,13 +93,12 @@ def switches_of_table(table: pa.Table) -> Mapping[int, Switches]:
     time, cpu = table["time_ns"].to_numpy(), table["cpu"].to_numpy()
     tid = table["tid"].cast(pa.uint64()).fill_null(NO_TID).to_numpy()
     found = {}
-    for number in np.unique(cpu).tolist():
-        rows = np.flatnonzero(cpu == number)
-        rows = rows[np.argsort(time[rows], kind="stable")]
+    order = np.lexsort((time, cpu))
+    for rows in _parts(order, cpu[order]):
         # Before the first time the table tells nothing, except in rows of time 0.
         starts = int(time[rows[0]] == 0)
         before = tid[rows[:starts]] if starts else np.array([NO_TID], np.uint64)
-        found[number] = Switches(time[rows[starts:]], np.concatenate([before, tid[rows[starts:]]]))
+        found[int(cpu[rows[0]])] = Switches(time[rows[starts:]], np.concatenate([before, tid[rows[starts:]]]))
     return found
 
 

@@ -215,6 +215,18 @@ def test_any_cut_of_the_header_is_one_clear_error(tmp_path: Path, size: int) -> 
     assert str(path) in message
 
 
+def test_more_events_than_are_read_are_refused_by_name(tmp_path: Path) -> None:
+    layout = RecordLayout(sample_type=1)
+    for count, is_read in ((1024, True), (1025, False)):
+        path = tmp_path / "perf.data"
+        path.write_bytes(PerfDataWriter([Event(layout)] * count).file(b""))
+        if is_read:
+            PerfData(path).close()
+        else:
+            with pytest.raises(TdprofError, match=rf"{path} is not read: it describes more than 1,024 events"):
+                PerfData(path)
+
+
 @pytest.mark.parametrize("content", [b"PERFFILE" + b"\0" * 200, b"hello", b"\x7fELF" + b"\0" * 100])
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(TdprofError, match=r"not a perf\.data file"):
