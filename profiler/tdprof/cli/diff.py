@@ -65,7 +65,7 @@ def command(
 
     The exit status is 0 if no --fail-on holds, 1 if one does, 2 if the captures cannot be compared.
     """
-    with _status_2():
+    with status_2():
         for path in (a, b):
             check_is_there(path)
         # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
@@ -76,7 +76,7 @@ def command(
 
 
 @contextlib.contextmanager
-def _status_2() -> Iterator[None]:
+def status_2() -> Iterator[None]:
     """1 means a regression: whatever keeps from comparing is a 2."""
     try:
         yield

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "add": ("fleet_add", "roll captures up into a store"),
     "report": ("fleet_report", "functions with 95 % intervals over hosts, by kind of core"),
+    "diff": ("fleet_diff", "what differs between two parts of a fleet, and whether a release should fail"),
+    "hosts": ("fleet_hosts", "hosts that differ from the hosts like them"),
+    "plan": ("fleet_plan", "how many hosts and samples it takes, from simulated fleets"),
     "check": ("fleet_check", "what a store has, and what is missing, set aside or old"),
 }
 

@@ -53,7 +53,7 @@ def estimate_shares(sums: HostSums, stratum: Stratum) -> Estimates:
         half = wilson_95(share, effective)[1]
         return Estimates(share, half, seen, samples, np.full(sums.n, np.nan), is_between=False)
     variance = jackknife_variance(sums, total)
-    half = student_95(hosts - 1) * np.sqrt(variance)
+    half = student_95(freedom_of(total)) * np.sqrt(variance)
     half = np.where(samples >= FEWEST_SAMPLES, half, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         effect = np.where(chance > 0, variance / chance, np.nan)
@@ -78,6 +78,12 @@ def jackknife_variance(sums: HostSums, total: F64) -> F64:
         first = ratio * share.sum() - _sum(sums, weight * mine)
         second = ratio**2 * np.sum(share**2) - _sum(sums, weight**2 * mine * (2 * ratio[sums.function] - mine))
     return np.asarray((hosts - 1) / hosts * np.maximum(second - first**2 / hosts, 0))
+
+
+def freedom_of(total: F64) -> float:
+    """Degrees of freedom of a variance between hosts, of which those with more events count more (Satterthwaite)."""
+    squares = total.astype(np.float64) ** 2
+    return float(max(squares.sum() ** 2 / np.sum(squares**2) - 1, 1.0)) if squares.any() else 1.0
 
 
 def _effective_number(stratum: Stratum) -> float:

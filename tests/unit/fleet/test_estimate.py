@@ -42,12 +42,14 @@ def test_a_share_and_its_interval() -> None:
     values = np.array([[10.0, 30.0, 20.0, 30.0, 10.0]])
     estimates = estimate_shares(sums_of(values), stratum_of(total))
     assert estimates.value == pytest.approx([0.1])
-    half = student_95(4) * np.sqrt(leave_out_each(values[0], total))
+    freedom = np.sum(total**2) ** 2 / np.sum(total**4) - 1  # as if of fewer hosts, since some count more
+    quantile = student_95(freedom)
+    half = quantile * np.sqrt(leave_out_each(values[0], total))
     assert estimates.half_width == pytest.approx(half)
     assert (estimates.hosts.tolist(), estimates.samples.tolist()) == ([5], [5000])
     # 50,000 samples, those of hosts with more events standing for more of them.
     effective = 1000.0**2 / np.sum(total**2 / 10_000)
-    assert estimates.design_effect == pytest.approx((half / student_95(4)) ** 2 / (0.09 / effective))
+    assert estimates.design_effect == pytest.approx((half / quantile) ** 2 / (0.09 / effective))
 
 
 def test_of_few_hosts_only_the_chance_of_sampling_is_told() -> None:

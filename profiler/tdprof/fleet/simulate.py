@@ -1,0 +1,153 @@
+"""Fleets with a declared truth: whether intervals hold it, how often changes are called by mistake, what is found.
+
+The same estimators that answer for a store are given hosts that are drawn: each host's share of a function is the
+declared one times a factor of its own, its speed another, and its samples are drawn from that share.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdprof.fleet.changes import SideCounts, compare_sides, with_discoveries
+from tdprof.fleet.outliers import find_outliers
+from tdprof.fleet.report import shares_in
+from tdprof.model.arrays import F64
+from tdprof.model.fleet import FleetFunction, FunctionCounts, Stratum
+
+FUNCTIONS = 40  # of which each simulated fleet runs
+_SPEEDS = 0.5  # deviation of the logarithm of hosts' events a second
+_CHANGED = 0.1  # part of the functions that changed, where some did
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is simulated.
+
+    Attributes:
+        scatter: by how much a function's share differs between hosts, relative.
+        samples: of each host.
+        share: of the function that is looked for; the others have the rest in equal parts.
+        change: of the functions that changed, relative.
+        rounds: fleets.
+    """
+
+    scatter: float
+    samples: int
+    share: float
+    change: float
+    rounds: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What came of fleets of so many hosts.
+
+    Attributes:
+        hosts: on each side, where two are compared.
+        coverage: of how many intervals hold the truth.
+        half_width: the median one of the function's share, relative to it.
+        false_discoveries: of what was called changed, the mean part that had not; 0 where nothing was called.
+        found: of the changed functions, how many were called.
+        least_change: of that function, relative, what is found with 80 % power in one test at 5 %.
+        false_outliers: the mean part of the listed outliers that are none; all hosts but one are alike.
+        outlier_found: how often that one, whose function takes twice as much, is listed.
+    """
+
+    hosts: int
+    coverage: float
+    half_width: float
+    false_discoveries: float
+    found: float
+    least_change: float
+    false_outliers: float
+    outlier_found: float
+
+
+def simulate(plan: Plan, host_counts: Sequence[int]) -> Iterator[Simulated]:
+    """Simulate fleets of each number of hosts; the same numbers for the same plan."""
+    for hosts in host_counts:
+        yield _simulate_hosts(plan, hosts)
+
+
+def _simulate_hosts(plan: Plan, hosts: int) -> Simulated:
+    rng = np.random.default_rng([plan.seed, hosts])
+    shares = np.full(FUNCTIONS, (1 - plan.share) / (FUNCTIONS - 1))
+    shares[0] = plan.share
+    changed = shares.copy()
+    which = np.arange(0, FUNCTIONS, round(1 / _CHANGED))
+    changed[which] *= 1 + plan.change
+    changed_truth = np.isin(np.arange(FUNCTIONS), which)
+    held, widths, false, found, false_outliers, outlier_found = [], [], [], [], [], []
+    for _ in range(plan.rounds):
+        before = draw_fleet(rng, plan, hosts, shares)
+        told = shares_in(before.stratum, before.counts).own
+        order = np.argsort([_number(each) for each in shares_in(before.stratum, before.counts).functions])
+        value, half = told.value[order], told.half_width[order]
+        known = np.isfinite(half)
+        held.append(np.abs(value - shares)[known] <= half[known])
+        widths.append(half[0] / plan.share)
+        after = draw_fleet(rng, plan, hosts, changed)
+        compared = with_discoveries([compare_sides(before, after, is_self=True)])[0]
+        marks = np.zeros(FUNCTIONS, bool)
+        marks[[_number(each) for each in compared.functions]] = compared.is_significant
+        false.append((marks & ~changed_truth).sum() / max(marks.sum(), 1))
+        found.append((marks & changed_truth).sum() / changed_truth.sum())
+        odd = draw_fleet(rng, plan, hosts, shares, outlier=2.0)
+        listed = find_outliers(odd.counts, odd.stratum)
+        is_it = (listed.host == 0) & (np.array([_number(each) for each in listed.functions])[listed.function] == 0)
+        false_outliers.append((~is_it).sum() / max(len(is_it), 1))
+        outlier_found.append(bool(is_it.any()))
+    width = float(np.nanmedian(widths))
+    return Simulated(
+        hosts=hosts,
+        coverage=float(np.mean(np.concatenate(held))),
+        half_width=width,
+        false_discoveries=float(np.mean(false)),
+        found=float(np.mean(found)),
+        least_change=_least_change(width),
+        false_outliers=float(np.mean(false_outliers)),
+        outlier_found=float(np.mean(outlier_found)),
+    )
+
+
+def _least_change(half_width: float) -> float:
+    """Relative: of two sides with such intervals, what exceeds their difference's error often enough."""
+    # Both errors count; 1.96 deviations to be called, and 0.84 more for four of five to be.
+    return float(np.sqrt(2) * half_width / 1.96 * (1.96 + 0.8416))
+
+
+def draw_fleet(rng: np.random.Generator, plan: Plan, hosts: int, shares: F64, *, outlier: float = 1.0) -> SideCounts:
+    """Hosts whose functions have such shares on average.
+
+    Args:
+        shares: float64[functions], declared.
+        outlier: by which the first function's share is multiplied on the first host.
+    """
+    deviation = np.sqrt(np.log1p(plan.scatter**2))
+    own = shares[:, None] * rng.lognormal(-(deviation**2) / 2, deviation, (len(shares), hosts))
+    own[0, 0] *= outlier
+    samples = rng.poisson(np.minimum(own, 1.0) * plan.samples)
+    total = np.full(hosts, plan.samples)
+    speed = rng.lognormal(0, _SPEEDS, hosts)
+    stratum = Stratum(
+        core="simulated",
+        event="cycles",
+        unit="count",
+        hosts=[f"host {number}" for number in rng.integers(0, 1 << 62, hosts).tolist()],
+        recordings=hosts,
+        seconds=np.ones(hosts),
+        weight=total * speed,
+        samples=total.astype(np.int64),
+        effective=total.astype(np.float64),
+    )
+    function, host = np.nonzero(samples)
+    count = samples[function, host].astype(np.int64)
+    weight = count * speed[host]
+    functions = [FleetFunction("app", f"{number:04}") for number in range(len(shares))]
+    return SideCounts(stratum, FunctionCounts(functions, function, host, weight, weight, count, count))
+
+
+def _number(function: FleetFunction) -> int:
+    return int(function.name)

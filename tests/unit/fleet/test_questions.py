@@ -1,0 +1,163 @@
+"""What the fleet's commands answer, on fleets whose truth is known."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builders.fleet import NEOVERSE_N1, NEOVERSE_V1, make_host_capture, tdprof
+from tdprof.fleet.simulate import Plan, Simulated, simulate
+
+WORK = {"work": 6000, "parse": 3000, "rest": 1000}
+
+
+def make_fleet(folder: Path, hosts: int, seed: int = 1, **changes: object) -> list[Path]:
+    """Hosts whose shares differ by some percent; ``parse`` is 30 % of the samples unless told otherwise."""
+    rng = np.random.default_rng(seed)
+    made = []
+    name, parse = str(changes.pop("name", "web")), float(changes.pop("parse", 0.3))  # type: ignore[arg-type]
+    for host in range(hosts):
+        own = parse * rng.lognormal(0, 0.05)
+        counts = rng.multinomial(20_000, [0.9 - own, own, 0.1])
+        samples = dict(zip(WORK, counts.tolist(), strict=True))
+        made.append(make_host_capture(folder / f"{name}{host}", f"{name}{host}", samples, **changes))  # type: ignore[arg-type]
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def test_kinds_of_cores_are_never_put_together(tmp_path: Path, store: Path) -> None:
+    make_fleet(tmp_path / "caps", 6, name="v", midr=NEOVERSE_V1, parse=0.3)
+    make_fleet(tmp_path / "caps", 6, name="n", midr=NEOVERSE_N1, parse=0.6)
+    assert tdprof("fleet", "add", store, tmp_path / "caps").status == 0
+    strata = json.loads(tdprof("fleet", "report", store, "--json").stdout)["strata"]
+    assert [(each["core"], each["hosts"]) for each in strata] == [("neoverse-n1", 6), ("neoverse-v1", 6)]
+    for each, truth in zip(strata, (0.6, 0.3), strict=True):
+        (row,) = (row for row in each["functions"] if row["name"] == "parse")
+        assert row["self"]["share"] == pytest.approx(truth, rel=0.15)
+        assert row["self"]["hosts"] == 6
+        assert row["self"]["design_effect"] > 1
+    main = next(row for row in strata[0]["functions"] if row["name"] == "main")
+    assert (main["self"]["share"], main["total"]["share"]) == (0, 1)
+    text = tdprof("fleet", "report", store).stdout
+    assert "neoverse-n1: cpu-clock, 6 hosts, 6 recordings, 120,000 samples" in text
+    rows = list(csv.DictReader(io.StringIO(tdprof("fleet", "report", store, "--csv").stdout)))
+    assert {row["core"] for row in rows} == {"neoverse-n1", "neoverse-v1"}
+    assert tdprof("fleet", "report", store, "--event", "no-such").status == 2
+
+
+def test_a_release_that_changed_is_found_and_fails(tmp_path: Path, store: Path) -> None:
+    for version, parse in (("1", 0.2), ("2", 0.3)):
+        captures = make_fleet(tmp_path / version, 8, seed=int(version), name=f"h{version}", parse=parse)
+        assert tdprof("fleet", "add", store, *captures, "--label", f"version={version}").status == 0
+    sides = ("--a", "version=1", "--b", "version=2")
+    told = json.loads(tdprof("fleet", "diff", store, *sides, "--json").stdout)["strata"][0]
+    marked = {row["name"]: row["change"] for row in told["functions"] if row["is_significant"]}
+    assert set(marked) == {"parse", "work"}
+    assert marked["parse"] == pytest.approx(0.1, abs=0.02)
+    assert "more" in tdprof("fleet", "diff", store, *sides).stdout
+    for condition, status in (("parse:self>10%", 1), ("parse:self>20", 0), ("rest:self>10%", 0), ("*:self<-5%", 1)):
+        assert tdprof("fleet", "diff", store, *sides, "--fail-on", condition).status == status
+    for nonsense in ("parse>10%", "nobody:self>1%", "rubbish"):
+        assert tdprof("fleet", "diff", store, *sides, "--fail-on", nonsense).status == 2
+    rows = list(csv.DictReader(io.StringIO(tdprof("fleet", "diff", store, *sides, "--csv", "--total").stdout)))
+    assert {row["function"]: row["is_significant"] for row in rows}["main"] == "0"
+
+
+def test_hosts_on_both_sides_are_compared_with_themselves(tmp_path: Path, store: Path) -> None:
+    """Hosts differ by far more than the release changed: only pairs show it."""
+    rng = np.random.default_rng(3)
+    for host, level in enumerate(rng.uniform(0.1, 0.5, 10)):
+        for version, factor in (("1", 1.0), ("2", 1.06)):
+            parse = round(100_000 * level * factor)
+            capture = make_host_capture(
+                tmp_path / f"{host}-{version}",
+                f"h{host}",
+                {"parse": parse, "work": 100_000 - parse},
+                start_ns=int(version),
+            )
+            assert tdprof("fleet", "add", store, capture, "--label", f"version={version}").status == 0
+    told = json.loads(tdprof("fleet", "diff", store, "--a", "version=1", "--b", "version=2", "--json").stdout)
+    (stratum,) = told["strata"]
+    assert stratum["hosts_both"] == 10
+    assert {row["name"] for row in stratum["functions"] if row["is_significant"]} == {"parse", "work"}
+
+
+def test_release_and_core_confounded_are_refused(tmp_path: Path, store: Path) -> None:
+    for version, midr in (("1", NEOVERSE_V1), ("2", NEOVERSE_N1)):
+        captures = make_fleet(tmp_path / version, 5, name=f"h{version}", midr=midr)
+        tdprof("fleet", "add", store, *captures, "--label", f"version={version}")
+    ran = tdprof("fleet", "diff", store, "--a", "version=1", "--b", "version=2")
+    assert ran.status == 2
+    assert ran.error is not None
+    assert "A is only on neoverse-v1 and B only on neoverse-n1" in ran.error.message
+    assert tdprof("fleet", "diff", store, "--a", "host=h10", "--b", "host=h10").status == 2
+
+
+def test_too_few_hosts_mark_nothing_and_judge_nothing(tmp_path: Path, store: Path) -> None:
+    for version, parse in (("1", 0.1), ("2", 0.5)):
+        captures = make_fleet(tmp_path / version, 3, name=f"h{version}", parse=parse)
+        tdprof("fleet", "add", store, *captures, "--label", f"version={version}")
+    sides = ("--a", "version=1", "--b", "version=2")
+    assert "Too few hosts" in tdprof("fleet", "diff", store, *sides).stdout
+    assert tdprof("fleet", "diff", store, *sides, "--fail-on", "parse:self>1%").status == 2
+
+
+def test_outlier_hosts_and_what_they_share(tmp_path: Path, store: Path) -> None:
+    captures = make_fleet(tmp_path / "most", 14, name="ok")
+    odd = make_fleet(tmp_path / "odd", 3, name="odd", parse=0.6)
+    tdprof("fleet", "add", store, *captures, "--label", "firmware=1")
+    tdprof("fleet", "add", store, *odd, "--label", "firmware=2")
+    (stratum,) = json.loads(tdprof("fleet", "hosts", store, "--json").stdout)["strata"]
+    listed = {(row["host"], row["name"]) for row in stratum["outliers"]}
+    assert {("odd0", "parse"), ("odd1", "parse"), ("odd2", "parse")} <= listed
+    assert {host for host, _ in listed} == {"odd0", "odd1", "odd2"}
+    assert {"attribute": "firmware=2", "other_hosts": 0} in stratum["outliers"][0]["in_common"]
+    assert "have firmware=2 (0 other hosts)" in tdprof("fleet", "hosts", store).stdout
+    assert "odd0" in tdprof("fleet", "hosts", store, "--csv").stdout
+    assert "Too few hosts" in tdprof("fleet", "hosts", store, "--where", "firmware=2").stdout
+    assert "No function" in tdprof("fleet", "hosts", store, "--where", "firmware=1").stdout
+
+
+def test_functions_of_one_name_stay_apart_by_their_source_files(tmp_path: Path, store: Path) -> None:
+    """Where a host shows both; else a name is one function, wherever its sources were built."""
+    for host in range(2):
+        make_host_capture(
+            tmp_path / f"c{host}", f"h{host}", WORK, file=f"/build/{host}/app.c", module=f"/opt/{host}/app"
+        )
+        tdprof("fleet", "add", store, tmp_path / f"c{host}")
+    (stratum,) = json.loads(tdprof("fleet", "report", store, "--json").stdout)["strata"]
+    assert {(row["name"], row["module"]) for row in stratum["functions"] if row["self"]["hosts"] == 2} == {
+        (name, "app") for name in WORK
+    }
+    assert len(stratum["functions"]) == 4
+
+
+def test_intervals_and_discoveries_hold_what_they_promise() -> None:
+    """docs/fleet.md has more rounds; the bounds here are beyond four deviations of so few."""
+    (of_ten, of_fifty) = simulate(Plan(0.1, 20_000, 0.01, 0.3, rounds=50, seed=4), [10, 50])
+    for each in (of_ten, of_fifty):
+        assert 0.93 <= each.coverage <= 0.985
+        assert each.false_discoveries <= 0.12
+        assert each.false_outliers <= 0.2
+    assert of_fifty.half_width < of_ten.half_width / 1.8
+    assert of_fifty.found > 0.95
+    assert of_fifty.outlier_found > 0.8
+
+
+def test_a_plan_is_the_same_each_time() -> None:
+    plan = Plan(0.2, 1000, 0.05, 0.5, rounds=10, seed=9)
+    assert list(simulate(plan, [6])) == list(simulate(plan, [6]))
+    ran = tdprof("fleet", "plan", "--hosts", "6", "--rounds", "10", "--json")
+    (row,) = json.loads(ran.stdout)["hosts"]
+    assert set(row) == set(Simulated.__slots__)
+    assert tdprof("fleet", "plan", "--hosts", "6", "--rounds", "10", "--json").stdout == ran.stdout
+    assert "coverage" in tdprof("fleet", "plan", "--hosts", "6", "--rounds", "10").stdout
+    assert tdprof("fleet", "plan", "--hosts", "1").status == 2
+    assert tdprof("fleet", "plan", "--hosts", "ten").status == 2
