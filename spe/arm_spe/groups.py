@@ -13,6 +13,11 @@ from arm_spe.native import need_native
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 _FIRST_CAPACITY = 1 << 12
+_SLOTS = 2  # for each group: more, and a search seldom looks at a second one
+
+
+SLOT = np.dtype([("pair", "u8", (2,)), ("group", "u4"), ("row", "i4")])
+"""`struct spe_slot`."""
 
 
 class Groups(ctypes.Structure):
@@ -22,7 +27,7 @@ class Groups(ctypes.Structure):
         ("slots", c_uint64),
         ("capacity", c_uint64),
         ("count", c_uint64),
-        *((name, c_void_p) for name in ("slot", "first", "second", "hits")),
+        *((name, c_void_p) for name in ("slot", "pair", "hits")),
     )
 
 
@@ -43,12 +48,12 @@ class GroupTable:
     @property
     def first(self) -> U64:
         """uint64: first key of each group."""
-        return self._first[: len(self)]
+        return self._pairs[: len(self), 0]
 
     @property
     def second(self) -> U64:
         """uint64: second key of each group."""
-        return self._second[: len(self)]
+        return self._pairs[: len(self), 1]
 
     @property
     def hits(self) -> U64:
@@ -61,14 +66,13 @@ class GroupTable:
         return int(self.struct.capacity)
 
     def _allocate(self, capacity: int) -> None:
-        self._slot = np.zeros(2 * capacity, np.uint32)
-        self._first, self._second, self._hits = (np.zeros(capacity, np.uint64) for _ in range(3))
+        self._slot = np.zeros(_SLOTS * capacity, SLOT)
+        self._pairs, self._hits = np.zeros((capacity, 2), np.uint64), np.zeros(capacity, np.uint64)
         self.struct = Groups(
-            slots=2 * capacity,
+            slots=_SLOTS * capacity,
             capacity=capacity,
             slot=self._slot.ctypes.data,
-            first=self._first.ctypes.data,
-            second=self._second.ctypes.data,
+            pair=self._pairs.ctypes.data,
             hits=self._hits.ctypes.data,
         )
 

@@ -69,6 +69,7 @@ class Columns(ctypes.Structure):
         ("capacity", c_uint64),
         ("other_capacity", c_uint64),
         *((column.name, c_void_p) for column in (*RECORD_COLUMNS, *OTHER_COLUMNS)),
+        ("is_lean", c_uint64),
     )
 
     @classmethod
@@ -115,9 +116,14 @@ def _declare(library: ctypes.CDLL) -> None:
     library.spe_validity.argtypes = (c_void_p, c_uint64, POINTER(c_void_p))
     library.spe_group.restype = c_uint64
     library.spe_group.argtypes = (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p)
+    library.spe_place_groups.restype = None
+    library.spe_place_groups.argtypes = (c_void_p, c_void_p, c_uint64)
     library.spe_tally.restype = c_uint64
     library.spe_tally.argtypes = (
         POINTER(Columns), c_uint64, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p
+    )  # fmt: skip
+    library.spe_tally_span.argtypes = (
+        c_void_p, c_uint64, POINTER(Decoder), POINTER(Columns), c_void_p, c_void_p, c_void_p, c_void_p
     )  # fmt: skip
     library.spe_fold.argtypes = (c_void_p, c_void_p)
     library.spe_index_pages.restype = None

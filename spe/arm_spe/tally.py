@@ -9,31 +9,33 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arm_spe.columns import RecordBatch
+from arm_spe.counts import DecodeCounts
+from arm_spe.decoder import ColumnMemory
 from arm_spe.groups import GroupTable
-from arm_spe.native import Columns, need_native
+from arm_spe.native import Buffer, Columns, Decoder, need_native
+from arm_spe.tallied import LANES, LATENCIES, PAGE, PAGE_SIZE, ROW, Tallied, counts_in_pages, counts_in_rows
 from arm_spe.text import describe_operation
 
-LATENCIES = ("total_latency", "issue_latency", "translation_latency")
 LEVELS = 8
 SNOOPED = 0x80
 NOTHING = 2**64 - 1
 """First key of records that have none: no data address, or no load."""
 OTHERS = 2**64 - 2
 """Both keys of the group that takes what comes after ``max_groups`` groups."""
-NO_ROW = -1
-"""Row of a group whose records are left out."""
 
-_LANES, _LOW, _PAGE, _SOURCES, _BLOCK = 32, 32, 16, 512, 128  # the numbers of tally.h
+_SOURCES, _BLOCK = 512, 128  # the numbers of tally.h
+_PAGES_OF_RECORD = len(LATENCIES) + LANES // PAGE_SIZE + 1
 _UNPLACED = -2
 _MAX_WAITING = 1 << 15
 _COUNTER_LIMIT = 1 << 31  # records after which 32-bit counters are taken away
+_SHORTEST_RECORD = 2  # bytes at least
+_CACHE_LINE = 64
 U64 = NDArray[np.uint64]
 I32 = NDArray[np.int32]
 
@@ -129,7 +131,7 @@ class _Pages(ctypes.Structure):
         ("slots", c_uint64),
         ("capacity", c_uint64),
         ("count", c_uint64),
-        *((name, c_void_p) for name in ("slot", "key", "hits")),
+        *((name, c_void_p) for name in ("slot", "page")),
     )
 
 
@@ -143,70 +145,13 @@ class _Tally(ctypes.Structure):
         ("folded", c_uint64),
         ("others", c_int64),
         ("with_context", c_uint64),
+        ("decoded", c_uint64),
+        ("added", c_uint64),
     )
 
 
-ROW = np.dtype([("lanes", "u4", (_LANES,)), ("cycles", "u8", (3,)), ("low", "u4", (3, _LOW))])
-"""`struct spe_row`."""
 ITEM = np.dtype([("group", "u4"), ("lanes", "u4"), ("latency", "u2", (3,)), ("pad", "u2")])
 """`struct spe_item`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tallied:
-    """Counts by row, n of them.
-
-    Attributes:
-        lanes: uint64[n, 32], see `Lane`.
-        cycles: uint64[n, 3], sums of LATENCIES.
-        latency_key: uint64[m], ``(row * 3 + kind) << 16 | cycles``, each once; ascending in what `sum` returns.
-        latency_count: uint32[m] or uint64[m], records with that latency.
-    """
-
-    lanes: U64
-    cycles: U64
-    latency_key: U64
-    latency_count: NDArray[np.unsignedinteger]
-
-    @staticmethod
-    def sum(parts: list[Tallied]) -> Tallied:
-        """The sum of parts, which may have different numbers of rows."""
-        rows = max((len(part.lanes) for part in parts), default=0)
-        lanes, cycles = np.zeros((rows, _LANES), np.uint64), np.zeros((rows, len(LATENCIES)), np.uint64)
-        for part in parts:
-            lanes[: len(part.lanes)] += part.lanes
-            cycles[: len(part.cycles)] += part.cycles
-        distinct = np.concatenate([np.zeros(0, np.uint64), *(part.latency_key for part in parts)])
-        distinct.sort()  # np.unique would take several times the memory, for a hash table
-        distinct = distinct[np.diff(distinct, prepend=np.uint64(NOTHING)) != 0]
-        counts = np.zeros(len(distinct), np.uint64)
-        for part in parts:
-            counts[np.searchsorted(distinct, part.latency_key)] += part.latency_count  # each key once
-        return Tallied(lanes, cycles, distinct, counts)
-
-    def grouped(self, group: NDArray[np.int64], groups: int) -> Tallied:
-        """The sums of groups of rows.
-
-        Args:
-            group: int64[n], the group of each row, or NO_ROW: left out.
-            groups: how many there are.
-        """
-        lanes, cycles = np.zeros((groups, _LANES), np.uint64), np.zeros((groups, len(LATENCIES)), np.uint64)
-        rows = np.argsort(group, kind="stable")
-        rows = rows[group[rows] != NO_ROW]
-        if not len(rows):
-            return Tallied(lanes, cycles, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
-        start = np.flatnonzero(np.diff(group[rows], prepend=NO_ROW))
-        lanes[group[rows[start]]] = np.add.reduceat(self.lanes[rows], start)
-        cycles[group[rows[start]]] = np.add.reduceat(self.cycles[rows], start)
-        row, kind = np.divmod((self.latency_key >> np.uint64(16)).astype(np.int64), len(LATENCIES))
-        kept = np.flatnonzero(group[row] != NO_ROW)
-        key = (group[row[kept]] * len(LATENCIES) + kind[kept]).astype(np.uint64) << np.uint64(16)
-        key |= self.latency_key[kept] & np.uint64(0xFFFF)
-        order = np.argsort(key, kind="stable")
-        key, count = key[order], self.latency_count[kept[order]].astype(np.uint64)
-        start = np.flatnonzero(np.diff(key, prepend=np.uint64(NOTHING)))
-        return Tallied(lanes, cycles, key[start], np.add.reduceat(count, start) if len(start) else count)
 
 
 Place = Callable[[U64, U64], I32]
@@ -231,7 +176,7 @@ class Tally:
         self._groups = GroupTable()
         self._row_of = np.full(self._groups.capacity, _UNPLACED, np.int32)
         self._placed = 0
-        self._rows, self._used = np.zeros(0, ROW), 0
+        self._rows, self._used = _zeros(0, ROW), 0
         self._waiting = np.empty(1 << 12, ITEM)
         self._struct = _Tally(others=-1)
         self._parts: list[Tallied] = []
@@ -243,6 +188,43 @@ class Tally:
         """Records whose thread a context packet names."""
         return int(self._struct.with_context)
 
+    def add_span(self, data: Buffer, rules: Rules, memory: ColumnMemory) -> DecodeCounts:
+        """Decodes a span and adds its records, without the interpreter between the two.
+
+        Args:
+            data: the span's bytes.
+            rules: how its records are read.
+            memory: where they are decoded; few rows, which stay in the CPU's caches, are fastest.
+
+        Returns:
+            How the bytes were spent.
+        """
+        array, decoder = np.frombuffer(data, np.uint8), Decoder()
+        self._count(len(array) // _SHORTEST_RECORD)
+        self._struct.decoded = self._struct.added = 0
+        memory.columns.is_lean = True
+        while True:
+            self._point()
+            if self._library.spe_tally_span(
+                array.ctypes.data,
+                len(array),
+                ctypes.byref(decoder),
+                ctypes.byref(memory.columns),
+                ctypes.byref(rules),
+                ctypes.byref(self._groups.struct),
+                ctypes.byref(self._pages),
+                ctypes.byref(self._struct),
+            ):
+                return decoder.counts()
+            self._make_room()
+
+    def _count(self, records: int) -> None:
+        """So many more records at most, for which the counters must have room."""
+        if self._records + records > _COUNTER_LIMIT:
+            self._settle()
+            self._parts = [Tallied.sum([*self._parts, *self._take()])]
+        self._records += records
+
     def add(self, batch: RecordBatch, rules: Rules, threads: U64 | None = None) -> None:
         """Adds a batch.
 
@@ -252,10 +234,7 @@ class Tally:
             threads: uint64[n], the thread of each record where no context packet names it, or of all
                 (`Rules.ignores_contexts`); None: `Rules.thread`.
         """
-        if self._records + len(batch) > _COUNTER_LIMIT:
-            self._settle()
-            self._parts = [Tallied.sum([*self._parts, self._take()])]
-        self._records += len(batch)
+        self._count(len(batch))
         columns = batch.native or Columns.over(batch.columns)
         done, size = 0, len(batch)
         while True:
@@ -277,7 +256,7 @@ class Tally:
     def finish(self) -> list[Tallied]:
         """The counts, in parts to `Tallied.sum`; nothing can be added after this."""
         self._settle()
-        return [*self._parts, self._take()]
+        return [*self._parts, *self._take()]
 
     def _point(self) -> None:
         """Arrays may have moved since the last call."""
@@ -288,14 +267,12 @@ class Tally:
 
     def _allocate_pages(self, capacity: int) -> None:
         self._page_slot = np.zeros(2 * capacity, np.uint32)
-        self._page_key = np.empty(capacity, np.uint64)
-        self._page_hits = np.empty((capacity, _PAGE), np.uint32)
+        self._page = _zeros(capacity, PAGE)
         self._pages = _Pages(
             slots=2 * capacity,
             capacity=capacity,
             slot=self._page_slot.ctypes.data,
-            key=self._page_key.ctypes.data,
-            hits=self._page_hits.ctypes.data,
+            page=self._page.ctypes.data,
         )
 
     def _make_room(self) -> None:
@@ -304,6 +281,7 @@ class Tally:
             if len(self._groups) < self._max_groups:
                 self._groups.grow()
                 self._row_of = np.concatenate([self._row_of, np.full_like(self._row_of, _UNPLACED)])
+                self._place_groups()
             else:
                 rest = np.array([OTHERS], np.uint64)
                 self._struct.others = int(self._groups.number(rest, rest)[0])
@@ -316,11 +294,11 @@ class Tally:
 
     def _make_pages(self) -> None:
         count = self._pages.count
-        if self._pages.capacity - count >= len(LATENCIES) * _BLOCK:
+        if self._pages.capacity - count >= _PAGES_OF_RECORD * _BLOCK:
             return
-        keys, hits = self._page_key[:count], self._page_hits[:count]
+        pages = self._page[:count]
         self._allocate_pages(2 * self._pages.capacity)
-        self._page_key[:count], self._page_hits[:count] = keys, hits
+        self._page[:count] = pages
         self._library.spe_index_pages(ctypes.byref(self._pages), count)
 
     def _settle(self) -> None:
@@ -330,29 +308,31 @@ class Tally:
             rows = self._place(first, second)
             self._row_of[self._placed : len(self._groups)] = rows
             self._placed = len(self._groups)
+            self._place_groups()
             self._used = max(self._used, int(rows.max(initial=-1)) + 1)
             if self._used > len(self._rows):
-                grown = np.zeros(max(self._used, len(self._rows) * 3 // 2), ROW)
+                grown = _zeros(max(self._used, len(self._rows) * 3 // 2), ROW)
                 grown[: len(self._rows)] = self._rows
                 self._rows = grown
         self._point()
         while not self._library.spe_fold(ctypes.byref(self._pages), ctypes.byref(self._struct)):
             self._make_pages()
 
-    def _take(self) -> Tallied:
-        """The counts since the last time, which begin at zero again."""
-        rows = self._rows[: self._used]
-        low, hits = rows["low"].reshape(-1), self._page_hits[: self._pages.count].reshape(-1)
-        in_rows, in_pages = np.flatnonzero(low), np.flatnonzero(hits)
-        key = np.concatenate(
-            [
-                (in_rows // _LOW << 16 | in_rows % _LOW).astype(np.uint64),
-                self._page_key[in_pages // _PAGE] * np.uint64(_PAGE) + (in_pages % _PAGE).astype(np.uint64),
-            ]
-        )
-        count = np.concatenate([low[in_rows], hits[in_pages]])
-        taken = Tallied(rows["lanes"].astype(np.uint64), rows["cycles"].copy(), key, count)
+    def _place_groups(self) -> None:
+        groups = ctypes.byref(self._groups.struct)
+        self._library.spe_place_groups(groups, self._row_of.ctypes.data, self._placed)
+
+    def _take(self) -> list[Tallied]:
+        """The counts since the last time, which begin at zero again: those in rows, and those in pages."""
+        taken = [counts_in_rows(self._rows[: self._used]), counts_in_pages(self._page[: self._pages.count])]
         self._rows[:] = 0
         self._allocate_pages(1 << 10)
         self._records = 0
         return taken
+
+
+def _zeros(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """Zeros on cache lines of their own."""
+    memory = np.zeros(length * dtype.itemsize + _CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % _CACHE_LINE
+    return memory[start : start + length * dtype.itemsize].view(dtype)

@@ -9,22 +9,24 @@
 static void clear_columns(const struct spe_columns *c)
 {
 	uint64_t n = c->capacity;
-	uint64_t *const words[] = { c->pc,     c->branch_target, c->va, c->pa, c->previous_branch_target,
-		                    c->events, c->timestamp };
+	/* Those that a lean decoder fills come first. */
+	uint64_t *const words[] = {
+		c->pc, c->va, c->events, c->timestamp, c->branch_target, c->pa, c->previous_branch_target
+	};
 	uint32_t *const contexts[] = { c->context_el1, c->context_el2 };
-	uint16_t *const halves[] = { c->total_latency, c->issue_latency, c->translation_latency, c->alt_issue_latency,
-		                     c->data_source };
+	uint16_t *const halves[] = { c->total_latency, c->issue_latency, c->translation_latency, c->data_source,
+		                     c->alt_issue_latency };
 	uint8_t *const bytes[] = {
 		c->op_class, c->op, c->pc_top, c->branch_target_top, c->va_top, c->pa_top, c->previous_branch_target_top
 	};
 
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+	for (size_t i = 0; i < (c->is_lean ? 4 : sizeof words / sizeof *words); i++)
 		memset(words[i], 0, n * sizeof(uint64_t));
 	for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++)
 		memset(contexts[i], 0, n * sizeof(uint32_t));
-	for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
+	for (size_t i = 0; i < (c->is_lean ? 4 : sizeof halves / sizeof *halves); i++)
 		memset(halves[i], 0, n * sizeof(uint16_t));
-	for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+	for (size_t i = 0; i < (c->is_lean ? 2 : sizeof bytes / sizeof *bytes); i++)
 		memset(bytes[i], 0, n);
 }
 
@@ -149,13 +151,7 @@ static inline __attribute__((always_inline)) int take_slot(struct cursor *at, co
 	                       is_ts ? closing : at->sync.timestamp))
 		return 0;
 	c->pc[row] = spe_canonical(pc);
-	c->pc_top[row] = (uint8_t)(pc >> 56);
-	c->branch_target[row] = spe_canonical(address & is_tgt);
-	c->branch_target_top[row] = (uint8_t)((address & is_tgt) >> 56);
 	c->va[row] = spe_canonical(address & is_va);
-	c->va_top[row] = (uint8_t)((address & is_va) >> 56);
-	c->pa[row] = pa << 8 >> 8;
-	c->pa_top[row] = (uint8_t)(pa >> 56);
 	c->events[row] = spe_load(p + 22, events_bytes);
 	c->timestamp[row] = closing & is_ts;
 	c->context_el1[row] = (uint32_t)context_el1;
@@ -166,6 +162,14 @@ static inline __attribute__((always_inline)) int take_slot(struct cursor *at, co
 	c->data_source[row] = (uint16_t)source;
 	c->op_class[row] = p[19] & 3;
 	c->op[row] = p[20];
+	if (c->is_lean)
+		return 1;
+	c->pc_top[row] = (uint8_t)(pc >> 56);
+	c->branch_target[row] = spe_canonical(address & is_tgt);
+	c->branch_target_top[row] = (uint8_t)((address & is_tgt) >> 56);
+	c->va_top[row] = (uint8_t)((address & is_va) >> 56);
+	c->pa[row] = pa << 8 >> 8;
+	c->pa_top[row] = (uint8_t)(pa >> 56);
 	return 1;
 }
 

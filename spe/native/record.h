@@ -41,6 +41,7 @@ struct spe_columns {
 	uint32_t *other_record; /* row of a packet that is no field */
 	uint16_t *other_header; /* first byte of an extended header << 8 | header byte */
 	uint64_t *other_payload;
+	uint64_t is_lean; /* fill what spe_tally reads, and leave the other columns as they are, or in disorder */
 };
 
 /* Decodes from d->position until the columns are full or the input ends; returns the rows written.

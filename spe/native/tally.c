@@ -12,7 +12,19 @@
 /* Events that mean something only with the one before them. */
 #define DEPENDENT (1u << LANE_L1D_REFILL | 1u << LANE_TLB_WALK | 1u << LANE_LLC_REFILL)
 
-typedef uint32_t quad __attribute__((vector_size(16), aligned(4), may_alias));
+/* The top bit of each of eight counters: it is set in one that is full. */
+#define TOP_BITS 0x8080808080808080u
+
+/* Counts that leave the rows for pages: more than a record can have, so that their memory is asked for together. */
+#define MOST_CARRIES 256
+
+struct carries {
+	unsigned count;
+	struct {
+		uint64_t key, slot;
+		uint32_t place, records;
+	} of[MOST_CARRIES];
+};
 
 static inline uint64_t thread_of(const struct spe_columns *c, uint64_t i, const uint64_t *threads,
                                  const struct spe_rules *rules)
@@ -52,11 +64,6 @@ static inline struct spe_item item_of(const struct spe_columns *c, uint64_t i, u
 	};
 }
 
-static inline uint64_t page_key(int32_t row, unsigned kind, uint16_t cycles)
-{
-	return ((uint64_t)row * SPE_LATENCIES + kind) << 12 | cycles / SPE_PAGE;
-}
-
 static inline uint64_t page_slot(const struct spe_pages *pages, uint64_t key)
 {
 	uint64_t hash = (key ^ (uint64_t)(uintptr_t)pages->slot) * 0x9e3779b97f4a7c15u;
@@ -65,69 +72,113 @@ static inline uint64_t page_slot(const struct spe_pages *pages, uint64_t key)
 }
 
 /* There is room for one more page. */
-static inline void count_latency(struct spe_pages *pages, uint64_t key, uint16_t cycles)
+static inline void count_in_page(struct spe_pages *pages, uint64_t at, uint64_t key, uint32_t place, uint32_t records)
 {
-	uint64_t at = page_slot(pages, key);
 	uint32_t found;
 
-	while ((found = pages->slot[at]) && pages->key[found - 1] != key)
+	while ((found = pages->slot[at]) && pages->page[found - 1].key != key)
 		at = (at + 1) & (pages->slots - 1);
 	if (!found) {
-		pages->key[pages->count] = key;
-		memset(pages->hits[pages->count], 0, sizeof *pages->hits);
+		pages->page[pages->count] = (struct spe_page){ .key = key };
 		pages->slot[at] = found = (uint32_t)++pages->count;
 	}
-	pages->hits[found - 1][cycles % SPE_PAGE]++;
+	pages->page[found - 1].hits[place] += records;
 }
 
-static inline void add_to_row(struct spe_row *row, int32_t number, const struct spe_item *item, struct spe_pages *pages)
+/* There is room for as many pages. */
+static void count_carries(struct spe_pages *pages, struct carries *carries)
 {
-	static const quad bits = { 1, 2, 4, 8 };
-	quad *lanes = (quad *)row->lanes;
-	quad wanted = { item->lanes, item->lanes, item->lanes, item->lanes };
+	for (unsigned i = 0; i < carries->count; i++) {
+		uint32_t likely = pages->slot[carries->of[i].slot];
 
-	for (unsigned i = 0; i < SPE_LANES / 4; i++)
-		lanes[i] -= (quad)((wanted & bits << 4 * i) != 0);
-	if (!(item->lanes >> LANE_RETIRED & 1))
-		return;
+		__builtin_prefetch(&pages->page[likely ? likely - 1 : 0], 1);
+	}
+	for (unsigned i = 0; i < carries->count; i++)
+		count_in_page(pages, carries->of[i].slot, carries->of[i].key, carries->of[i].place,
+		              carries->of[i].records);
+	carries->count = 0;
+}
+
+/* `index` counts from the first of the row's counters of this kind. */
+static inline void carry(struct carries *carries, const struct spe_pages *pages, int32_t row, unsigned kind,
+                         unsigned index, uint32_t records)
+{
+	uint64_t key = ((uint64_t)row * (SPE_LATENCIES + 1) + kind) << 14 | index / SPE_PAGE;
+	uint64_t slot = page_slot(pages, key);
+	unsigned n = carries->count++;
+
+	__builtin_prefetch(&pages->slot[slot]);
+	carries->of[n].key = key;
+	carries->of[n].slot = slot;
+	carries->of[n].place = index % SPE_PAGE;
+	carries->of[n].records = records;
+}
+
+static __attribute__((noinline)) void carry_lanes(struct spe_row *row, int32_t number, struct carries *carries,
+                                                  const struct spe_pages *pages)
+{
+	for (unsigned lane = 0; lane < SPE_LANES; lane++)
+		if (row->lanes[lane] == SPE_FULL) {
+			row->lanes[lane] = 0;
+			carry(carries, pages, number, SPE_LATENCIES, lane, SPE_FULL);
+		}
+}
+
+/* Eight bits as eight bytes, 0 or 1, lowest first. */
+#define BIT(n, i)   ((uint64_t)((n) >> (i) & 1) << 8 * (i))
+#define BYTES(n)    BIT(n, 0) | BIT(n, 1) | BIT(n, 2) | BIT(n, 3) | BIT(n, 4) | BIT(n, 5) | BIT(n, 6) | BIT(n, 7)
+#define BYTES_4(n)  BYTES(n), BYTES((n) + 1), BYTES((n) + 2), BYTES((n) + 3)
+#define BYTES_16(n) BYTES_4(n), BYTES_4((n) + 4), BYTES_4((n) + 8), BYTES_4((n) + 12)
+#define BYTES_64(n) BYTES_16(n), BYTES_16((n) + 16), BYTES_16((n) + 32), BYTES_16((n) + 48)
+static const uint64_t bytes_of[256] = { BYTES_64(0), BYTES_64(64), BYTES_64(128), BYTES_64(192) };
+
+/* No branch depends on which latencies a record has: in a sampled stream that is as good as random. */
+static inline void add_to_row(struct spe_row *row, int32_t number, const struct spe_item *item, struct carries *carries,
+                              const struct spe_pages *pages)
+{
+	uint64_t all = 0;
+
+	for (unsigned i = 0; i < SPE_LANES / 8; i++) {
+		uint64_t eight;
+
+		memcpy(&eight, &row->lanes[8 * i], sizeof eight);
+		eight += bytes_of[item->lanes >> 8 * i & 255];
+		memcpy(&row->lanes[8 * i], &eight, sizeof eight);
+		all |= eight;
+	}
+	if (all & TOP_BITS)
+		carry_lanes(row, number, carries, pages);
 	for (unsigned kind = 0; kind < SPE_LATENCIES; kind++) {
 		uint16_t cycles = item->latency[kind];
+		unsigned counts = item->lanes >> (LANE_TOTAL_COUNT + kind) & 1, is_low = cycles < SPE_LOW;
+		uint8_t *low = &row->low[kind][cycles % SPE_LOW];
 
-		row->cycles[kind] += cycles;
-		if (!(item->lanes >> (LANE_TOTAL_COUNT + kind) & 1))
-			continue;
-		if (cycles < SPE_LOW)
-			row->low[kind][cycles]++;
-		else
-			count_latency(pages, page_key(number, kind, cycles), cycles);
+		*low += (uint8_t)(counts & is_low);
+		if (*low == SPE_FULL) {
+			*low = 0;
+			carry(carries, pages, number, kind, cycles % SPE_LOW, SPE_FULL);
+		}
+		if (counts > is_low)
+			carry(carries, pages, number, kind, cycles, 1);
 	}
 }
 
 /* Adds items of groups that have a row, lets others wait. There is room for all that may come of them. */
-static void add_items(struct spe_tally *t, struct spe_pages *pages, const struct spe_item *items, uint64_t n)
+static void add_items(struct spe_tally *t, struct spe_pages *pages, const struct spe_item *items, const int32_t *row_of,
+                      uint64_t n)
 {
-	int32_t row_of[SPE_BLOCK];
+	struct carries carries;
 
+	carries.count = 0;
 	for (uint64_t i = 0; i < n; i++) {
-		int32_t row = row_of[i] = t->row_of[items[i].group];
-
-		if (row < 0)
-			continue;
-		__builtin_prefetch(&t->rows[row].lanes[0], 1);
-		__builtin_prefetch(&t->rows[row].lanes[16], 1);
-		__builtin_prefetch(&t->rows[row].cycles, 1);
-		for (unsigned kind = 0; kind < SPE_LATENCIES; kind++)
-			if (items[i].latency[kind] < SPE_LOW)
-				__builtin_prefetch(&t->rows[row].low[kind][items[i].latency[kind]], 1);
-			else
-				__builtin_prefetch(
-					&pages->slot[page_slot(pages, page_key(row, kind, items[i].latency[kind]))]);
-	}
-	for (uint64_t i = 0; i < n; i++)
 		if (row_of[i] >= 0)
-			add_to_row(&t->rows[row_of[i]], row_of[i], &items[i], pages);
+			add_to_row(&t->rows[row_of[i]], row_of[i], &items[i], &carries, pages);
 		else if (row_of[i] == SPE_UNPLACED)
 			t->waiting[t->waiting_count++] = items[i];
+		if (carries.count > MOST_CARRIES - SPE_LANES - SPE_LATENCIES)
+			count_carries(pages, &carries);
+	}
+	count_carries(pages, &carries);
 }
 
 /* Adds the records from `from` on; `threads` holds the thread of each where no context packet names it (or of all), or
@@ -139,12 +190,13 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
 {
 	struct spe_item items[SPE_BLOCK];
 	uint64_t first[SPE_BLOCK], second[SPE_BLOCK], slot[SPE_BLOCK];
+	int32_t row_of[SPE_BLOCK];
 
 	for (uint64_t block; from < n; from += block) {
 		block = n - from < SPE_BLOCK ? n - from : SPE_BLOCK;
 		/* One group more, so that the others can have one. */
 		if ((t->others < 0 && g->capacity - g->count <= block) ||
-		    pages->capacity - pages->count < SPE_LATENCIES * block ||
+		    pages->capacity - pages->count < SPE_PAGES_OF_RECORD * block ||
 		    t->waiting_capacity - t->waiting_count < block)
 			return from;
 		for (uint64_t k = 0; k < block; k++) {
@@ -167,37 +219,61 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
 			__builtin_prefetch(&g->slot[slot[k]]);
 		}
 		for (uint64_t k = 0; k < block; k++) {
-			uint32_t found = spe_find_group(g, slot[k], first[k], second[k]);
+			const struct spe_slot *found = spe_find_group(g, slot[k], first[k], second[k]);
 
-			items[k].group = found ? found - 1 : (uint32_t)t->others;
+			items[k].group = found ? found->group - 1 : (uint32_t)t->others;
+			row_of[k] = found ? found->row : t->row_of[t->others];
+			if (row_of[k] >= 0) {
+				__builtin_prefetch(&t->rows[row_of[k]].lanes, 1);
+				__builtin_prefetch(&t->rows[row_of[k]].low[1], 1);
+			}
 		}
-		add_items(t, pages, items, block);
+		add_items(t, pages, items, row_of, block);
 	}
 	return n;
+}
+
+/* Adds the records of a span, from d->position on; `c` is where they are decoded, and t->decoded and t->added are 0
+ * before the first call. Returns 1 at the end of the input; 0: as spe_tally, and to be called again with the same. */
+SPE_EXPORT int spe_tally_span(const uint8_t *buf, uint64_t len, struct spe_decoder *d, const struct spe_columns *c,
+                              const struct spe_rules *rules, struct spe_groups *g, struct spe_pages *pages,
+                              struct spe_tally *t)
+{
+	for (uint64_t others;; t->decoded = spe_decode(buf, len, d, c, &others), t->added = 0) {
+		t->added = spe_tally(c, t->added, t->decoded, NULL, rules, g, pages, t);
+		if (t->added < t->decoded)
+			return 0;
+		if (d->position >= len)
+			return 1;
+	}
 }
 
 /* Adds the records that waited, now that their groups have rows; those of a group that still has none are left out.
  * Returns 0 if there is no more room for pages, with the rest still waiting, else 1. */
 SPE_EXPORT int spe_fold(struct spe_pages *pages, struct spe_tally *t)
 {
+	struct carries carries;
+
+	carries.count = 0;
 	for (; t->folded < t->waiting_count; t->folded++) {
 		const struct spe_item *item = &t->waiting[t->folded];
 		int32_t row = t->row_of[item->group];
 
-		if (pages->capacity - pages->count < SPE_LATENCIES)
+		if (pages->capacity - pages->count < SPE_PAGES_OF_RECORD)
 			return 0;
 		if (row >= 0)
-			add_to_row(&t->rows[row], row, item, pages);
+			add_to_row(&t->rows[row], row, item, &carries, pages);
+		count_carries(pages, &carries);
 	}
 	t->waiting_count = t->folded = 0;
 	return 1;
 }
 
-/* Enters the first n keys into the empty slots of a table that the caller has made larger. */
+/* Enters the first n pages into the empty slots of a table that the caller has made larger. */
 SPE_EXPORT void spe_index_pages(struct spe_pages *pages, uint64_t n)
 {
 	for (pages->count = 0; pages->count < n;) {
-		uint64_t at = page_slot(pages, pages->key[pages->count]);
+		uint64_t at = page_slot(pages, pages->page[pages->count].key);
 
 		while (pages->slot[at])
 			at = (at + 1) & (pages->slots - 1);

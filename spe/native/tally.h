@@ -9,12 +9,12 @@
 #define SPE_LANES     32  /* counters of a row, one for each bit of a record's `lanes` */
 #define SPE_LATENCIES 3   /* total, issue, translation */
 #define SPE_LOW       32  /* cycles below have a counter in the row itself */
-#define SPE_PAGE      16  /* others one in a page of so many neighbours */
+#define SPE_FULL      128 /* a row's counter that gets here begins anew, and a page counts that */
+#define SPE_PAGE      6   /* neighbours in a page of larger counters */
 #define SPE_BLOCK     128 /* records looked up together, so that their memory is asked for before it is needed */
 #define SPE_SOURCES   512 /* codes of data sources, at most */
 
-#define SPE_UNPLACED (-2) /* row of a group that the caller has not placed yet */
-#define SPE_NO_ROW   (-1) /* of one that belongs to none */
+#define SPE_NO_ROW (-1) /* row of a group that belongs to none */
 
 /* What makes two records the same group. */
 enum spe_key {
@@ -72,31 +72,40 @@ struct spe_item {
 	uint16_t pad;
 };
 
-/* One row of a report. The caller takes the counters away before 2^32 records. */
+/* One row of a report, in counters below SPE_FULL: two cache lines, whatever is counted. */
 struct spe_row {
-	uint32_t lanes[SPE_LANES];
-	uint64_t cycles[SPE_LATENCIES];
-	uint32_t low[SPE_LATENCIES][SPE_LOW]; /* records by latency */
+	uint8_t lanes[SPE_LANES];
+	uint8_t low[SPE_LATENCIES][SPE_LOW]; /* records by latency */
 };
 
-/* Records by latency from SPE_LOW on: pages by (row * SPE_LATENCIES + latency) << 12 | cycles / SPE_PAGE. */
+/* Neighbours of one histogram; the caller takes them away before 2^32 records. */
+struct spe_page {
+	uint64_t key; /* (row * 4 + kind) << 14 | first / SPE_PAGE; kind: a latency's, or SPE_LATENCIES: of lanes */
+	uint32_t hits[SPE_PAGE];
+};
+
+/* Records by latency from SPE_LOW on, and what no longer fitted into rows. */
 struct spe_pages {
 	uint64_t slots;    /* a power of two, above `capacity` */
 	uint64_t capacity; /* pages that fit */
 	uint64_t count;    /* pages so far */
 	uint32_t *slot;    /* 0: free; else 1 + page */
-	uint64_t *key;
-	uint32_t (*hits)[SPE_PAGE];
+	struct spe_page *page;
 };
 
+/* Pages that one record may need: of each latency, and of all lanes. */
+#define SPE_PAGES_OF_RECORD (SPE_LATENCIES + SPE_LANES / SPE_PAGE + 1)
+
 struct spe_tally {
-	int32_t *row_of; /* by group, as many as fit: SPE_UNPLACED at first */
+	int32_t *row_of; /* by group, as many as fit: SPE_UNPLACED at first; slots say the same */
 	struct spe_row *rows;
 	struct spe_item *waiting; /* records of groups without a row */
 	uint64_t waiting_capacity, waiting_count;
 	uint64_t folded;       /* of them already added, by spe_fold */
 	int64_t others;        /* group of pairs that the table has no room for; -1: it may still grow */
 	uint64_t with_context; /* records whose context packet names their thread */
+	uint64_t decoded;      /* by spe_tally_span: records in the columns, */
+	uint64_t added;        /* and of them those that were added */
 };
 
 #endif

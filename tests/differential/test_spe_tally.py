@@ -9,22 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import arm_spe.tally
-from arm_spe import Kind, RecordBatch, RecordDecoder
+from arm_spe import ColumnMemory, Kind, RecordBatch, RecordDecoder
 from arm_spe.groups import GroupTable
 from arm_spe.native import load_native
-from arm_spe.tally import (
-    LATENCIES,
-    NO_ROW,
-    NOTHING,
-    OTHERS,
-    SNOOPED,
-    Key,
-    Lane,
-    Rules,
-    Tallied,
-    Tally,
-    operation_lanes,
-)
+from arm_spe.tallied import LATENCIES, NO_ROW, Tallied
+from arm_spe.tally import NOTHING, OTHERS, SNOOPED, Key, Lane, Rules, Tally, operation_lanes
 from builders import spe
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules, source_codes, sources
 
@@ -139,6 +128,39 @@ def test_rows_are_those_of_a_record_at_a_time(
     tally = Tally(place)
     tally.add(batch, rules_of(key, midr), threads)
     check(Tallied.sum(tally.finish()), batch, keys_of(batch, key, midr, threads), midr)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(1, 3000),
+    key=st.sampled_from(Key),
+    rows=st.integers(1, 400),
+    damaged=st.integers(0, 3),
+    ignores_contexts=st.booleans(),
+)
+@settings(max_examples=15, deadline=None)
+def test_a_span_is_added_up_as_its_records_are(
+    seed: int, count: int, key: Key, rows: int, damaged: int, ignores_contexts: bool
+) -> None:
+    """Decoded and added in one call, in memory for a few records; enough of them to fill the counters of rows."""
+    data, _ = spe.write_stream(spe.program(count, seed), spe.packed_record)
+    array = np.frombuffer(data, np.uint8).copy()
+    array[np.random.default_rng(seed).integers(0, len(array), damaged)] = 0xFF
+    span = array.tobytes()
+    decoder = RecordDecoder(span)
+    batches = list(decoder)
+    rules = rules_of(key, N1)
+    rules.ignores_contexts = ignores_contexts
+    tally, wanted = Tally(place), Tally(place)
+    assert tally.add_span(span, rules, ColumnMemory(rows)) == decoder.counts
+    for batch in batches:
+        wanted.add(batch, rules)
+    assert tally.with_context == wanted.with_context
+    found, sums = Tallied.sum(tally.finish()), Tallied.sum(wanted.finish())
+    for name in Tallied.__slots__:
+        assert getattr(found, name).tolist() == getattr(sums, name).tolist()
+    if batches and not ignores_contexts:
+        check(found, batches[0], keys_of(batches[0], key, N1, None), N1)
 
 
 def test_little_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,9 @@ struct spe_dumper {
 };
 
 uint64_t spe_dump(const uint8_t *, uint64_t, uint64_t, struct spe_dumper *, char *, uint64_t);
-uint64_t spe_tally(const struct spe_columns *, uint64_t, uint64_t, const uint64_t *, const struct spe_rules *,
-                   struct spe_groups *, struct spe_pages *, struct spe_tally *);
+int spe_tally_span(const uint8_t *, uint64_t, struct spe_decoder *, const struct spe_columns *,
+                   const struct spe_rules *, struct spe_groups *, struct spe_pages *, struct spe_tally *);
+void spe_place_groups(struct spe_groups *, const int32_t *, uint64_t);
 int spe_fold(struct spe_pages *, struct spe_tally *);
 void spe_index_pages(struct spe_pages *, uint64_t);
 uint64_t spe_group(const uint64_t *, const uint64_t *, uint64_t, struct spe_groups *, uint32_t *);
@@ -90,13 +91,12 @@ static void grow_pages(struct spe_pages *pages)
 {
 	uint64_t count = pages->count;
 
-	pages->capacity = pages->capacity * 2 + SPE_LATENCIES * SPE_BLOCK;
+	pages->capacity = pages->capacity * 2 + SPE_PAGES_OF_RECORD * SPE_BLOCK;
 	while (pages->slots <= 2 * pages->capacity)
 		pages->slots *= 2;
 	free(pages->slot);
 	pages->slot = calloc(pages->slots, sizeof *pages->slot);
-	pages->key = realloc(pages->key, pages->capacity * sizeof *pages->key);
-	pages->hits = realloc(pages->hits, pages->capacity * sizeof *pages->hits);
+	pages->page = realloc(pages->page, pages->capacity * sizeof *pages->page);
 	spe_index_pages(pages, count);
 	assert(pages->count == count);
 }
@@ -104,7 +104,8 @@ static void grow_pages(struct spe_pages *pages)
 static void place_groups(struct spe_groups *g, struct spe_tally *t)
 {
 	for (uint64_t i = 0; i < g->count; i++)
-		t->row_of[i] = (int32_t)(g->first[i] % (PLACES + 1)) - 1;
+		t->row_of[i] = (int32_t)(g->pair[i].first % (PLACES + 1)) - 1;
+	spe_place_groups(g, t->row_of, g->count);
 }
 
 /* Every record is in a row, or of a group without one; every latency of a retired one in one counter. */
@@ -118,8 +119,7 @@ static void tally_all(const uint8_t *data, uint64_t size, const struct spe_rules
 	uint64_t in_rows = 0, latencies = 0, counters = 0, retired = 0, without_row = 0;
 
 	g.slot = calloc(g.slots, sizeof *g.slot);
-	g.first = malloc(GROUPS * sizeof *g.first);
-	g.second = malloc(GROUPS * sizeof *g.second);
+	g.pair = malloc(GROUPS * sizeof *g.pair);
 	g.hits = malloc(GROUPS * sizeof *g.hits);
 	t.row_of = malloc(GROUPS * sizeof *t.row_of);
 	t.rows = calloc(PLACES, sizeof *t.rows);
@@ -127,27 +127,30 @@ static void tally_all(const uint8_t *data, uint64_t size, const struct spe_rules
 	for (int i = 0; i < GROUPS; i++)
 		t.row_of[i] = SPE_UNPLACED;
 	grow_pages(&pages);
+	/* What a group without a row has is told only by looking at the records apart. */
 	while (d.position < size) {
-		uint64_t others, n = spe_decode(data, size, &d, &c, &others), done = 0;
+		uint64_t others, n = spe_decode(data, size, &d, &c, &others);
 
-		while ((done = spe_tally(&c, done, n, NULL, rules, &g, &pages, &t)) < n) {
-			if (t.others < 0 && GROUPS - g.count <= SPE_BLOCK) {
-				uint64_t rest = UINT64_MAX - 1;
-				uint32_t group;
-
-				assert(spe_group(&rest, &rest, 1, &g, &group) == 1);
-				t.others = group;
-			}
-			grow_pages(&pages);
-			place_groups(&g, &t);
-			while (!spe_fold(&pages, &t))
-				grow_pages(&pages);
-			assert(!t.waiting_count);
-		}
-		/* What a group without a row has is told only by looking the records up again. */
-		for (uint64_t i = 0; rules->key == SPE_KEY_CODE && t.others < 0 && i < n; i++)
+		for (uint64_t i = 0; i < n; i++)
 			without_row += c.pc[i] % (PLACES + 1) == 0;
 	}
+	d = (struct spe_decoder){ 0 };
+	c.is_lean = 1;
+	while (!spe_tally_span(data, size, &d, &c, rules, &g, &pages, &t)) {
+		if (t.others < 0 && GROUPS - g.count <= SPE_BLOCK) {
+			uint64_t rest = UINT64_MAX - 1;
+			uint32_t group;
+
+			assert(spe_group(&rest, &rest, 1, &g, &group) == 1);
+			t.others = group;
+		}
+		grow_pages(&pages);
+		place_groups(&g, &t);
+		while (!spe_fold(&pages, &t))
+			grow_pages(&pages);
+		assert(!t.waiting_count);
+	}
+	assert(d.records == records);
 	place_groups(&g, &t);
 	while (!spe_fold(&pages, &t))
 		grow_pages(&pages);
@@ -160,21 +163,32 @@ static void tally_all(const uint8_t *data, uint64_t size, const struct spe_rules
 				counters += t.rows[row].low[kind][cycles];
 		}
 	}
-	for (uint64_t page = 0; page < pages.count; page++)
-		for (int i = 0; i < SPE_PAGE; i++)
-			counters += pages.hits[page][i];
+	for (uint64_t page = 0; page < pages.count; page++) {
+		unsigned kind = pages.page[page].key >> 14 & 3, first = (pages.page[page].key & 0x3fff) * SPE_PAGE;
+
+		for (unsigned i = 0; i < SPE_PAGE; i++) {
+			uint32_t hits = pages.page[page].hits[i];
+
+			if (kind < SPE_LATENCIES)
+				counters += hits;
+			else if (first + i >= LANE_TOTAL_COUNT)
+				latencies += hits;
+			else if (first + i == LANE_OPERATIONS)
+				in_rows += hits;
+			else if (first + i == LANE_RETIRED)
+				retired += hits;
+		}
+	}
 	assert(retired <= in_rows && in_rows <= records && counters == latencies);
 	assert(rules->key != SPE_KEY_CODE || t.others >= 0 || in_rows + without_row == records);
 	free(g.slot);
-	free(g.first);
-	free(g.second);
+	free(g.pair);
 	free(g.hits);
 	free(t.row_of);
 	free(t.rows);
 	free(t.waiting);
 	free(pages.slot);
-	free(pages.key);
-	free(pages.hits);
+	free(pages.page);
 	release(&c);
 }
 

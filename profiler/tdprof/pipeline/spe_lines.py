@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from arm_spe.tally import LATENCIES, NO_ROW, Key, Lane, Tallied
+from arm_spe.tallied import LATENCIES, NO_ROW, Tallied
+from arm_spe.tally import Key, Lane
 from tdprof.decode.spe.counting import NOTHING, Counted, GroupBy, count_records
 from tdprof.decode.spe.data_sources import caveats_of, unknown_encodings
 from tdprof.decode.spe.losses import aux_losses, decode_losses

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from arm_spe.tally import Key, Lane, Tallied
+from arm_spe.tallied import Tallied
+from arm_spe.tally import Key, Lane
 from tdprof.capture.manifest import SpeInfo
 from tdprof.decode.spe.counting import LINE_BYTES, GroupBy, WordUse, count_records, count_words
 from tdprof.decode.spe.data_sources import LEVEL_ORDER

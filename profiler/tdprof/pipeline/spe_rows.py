@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from arm_spe.groups import GroupTable
-from arm_spe.tally import NO_ROW, NOTHING, OTHERS
+from arm_spe.tallied import NO_ROW
+from arm_spe.tally import NOTHING, OTHERS
 from tdprof.attribute.addresses import attribute_addresses
 from tdprof.decode.spe.data_sources import encoding_of, sources
 from tdprof.model.addresses import MappedFile

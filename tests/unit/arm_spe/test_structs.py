@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from arm_spe import tally
+from arm_spe import tallied, tally
 from arm_spe.counts import Damage
 from arm_spe.packet import HAS_DUPLICATE, HAS_OTHER, Kind
 
@@ -19,14 +19,15 @@ def test_numbers(tmp_path: Path) -> None:
     asked.update({f"SPE_{kind.name}": kind.value for kind in Kind})
     asked.update({f"LANE_{lane.name}": lane.value for lane in tally.Lane})
     asked.update({f"SPE_KEY_{key.name}": key.value for key in tally.Key})
-    asked.update(SPE_LANES=tally._LANES, SPE_LOW=tally._LOW, SPE_PAGE=tally._PAGE, SPE_SOURCES=tally._SOURCES)
-    asked.update(SPE_BLOCK=tally._BLOCK, SPE_LATENCIES=len(tally.LATENCIES))
+    asked.update(SPE_LANES=tallied.LANES, SPE_LOW=tallied._LOW, SPE_PAGE=tallied.PAGE_SIZE)
+    asked.update(SPE_PAGES_OF_RECORD=tally._PAGES_OF_RECORD)
+    asked.update(SPE_BLOCK=tally._BLOCK, SPE_LATENCIES=len(tallied.LATENCIES), SPE_SOURCES=tally._SOURCES)
     asked.update({f"SPE_REASON_{reason.name}": reason.value for reason in Damage})
     asked.update(SPE_HAS_OTHER=HAS_OTHER, SPE_HAS_DUPLICATE=HAS_DUPLICATE)
     lines = "".join(f'printf("%llu\\n", (unsigned long long)({expression}));\n' for expression in asked)
     source = tmp_path / "layout.c"
     source.write_text(
-        '#include <stddef.h>\n#include <stdio.h>\n#include "text.c"\n#include "tally.c"\n'
+        '#include <stddef.h>\n#include <stdio.h>\n#include "text.c"\n#include "tally.c"\n#include "record.c"\n'
         f"int main(void) {{\n{lines}return 0;\n}}\n"
     )
     program = tmp_path / "layout"

@@ -19,7 +19,7 @@ import pytest
 
 import arm_spe
 import tdprof
-from arm_spe import tally
+from arm_spe import tallied, tally
 from live_aarch64 import neoverse_sim
 from tdprof.decode import bpf_aggregates
 from tdprof.decode.perf import branches, groups, layout, records
@@ -35,8 +35,10 @@ ROWS = {
     "perf_branch_sum": branches.SUM,
     "sample_key": bpf_aggregates.KEY,
     "sample_value": bpf_aggregates.VALUE,
-    "spe_row": tally.ROW,
+    "spe_row": tallied.ROW,
     "spe_item": tally.ITEM,
+    "spe_page": tallied.PAGE,
+    "spe_slot": arm_spe.groups.SLOT,
 }
 # Of the kernel's own header, which may be older than we are: its bits have no offset, and config3 came with Linux 6.3.
 UNCHECKED = {"perf_event_attr": re.compile("reserved_|config3")}

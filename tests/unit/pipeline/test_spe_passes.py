@@ -7,7 +7,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from arm_spe import RecordDecoder
+from arm_spe import DecodeCounts, RecordDecoder
+from arm_spe.tally import Tally
 from builders import spe
 from builders.spe_capture import records, write_spe_capture
 from builders.spe_perf_data import perf_data
@@ -18,7 +19,7 @@ AUX = spe.write_stream(records(), spe.packed_record)[0]
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Sizes of the spans that a decoder was made for."""
+    """Sizes of the spans that were decoded."""
     sizes: list[int] = []
     begin = RecordDecoder.__init__
 
@@ -26,7 +27,13 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(memoryview(data).nbytes)
         begin(decoder, data, **more)
 
+    def note_span(tally: Tally, data: memoryview | bytes, *more: Any) -> DecodeCounts:
+        sizes.append(memoryview(data).nbytes)
+        return add_span(tally, data, *more)
+
+    add_span = Tally.add_span
     monkeypatch.setattr(RecordDecoder, "__init__", note)
+    monkeypatch.setattr(Tally, "add_span", note_span)
     return sizes
 
 

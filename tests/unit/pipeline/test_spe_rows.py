@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arm_spe.native import load_native
-from arm_spe.tally import NO_ROW, NOTHING, OTHERS
+from arm_spe.tallied import NO_ROW
+from arm_spe.tally import NOTHING, OTHERS
 from builders.capture_tables import table
 from builders.captures import table_writer
 from tdprof.attribute.address_space import AddressSpaces

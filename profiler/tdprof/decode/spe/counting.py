@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
 from arm_spe.groups import GroupTable
 from arm_spe.native import NotCompiledError, need_native
-from arm_spe.tally import Key, Place, Rules, Tallied, Tally, operation_lanes
+from arm_spe.tallied import Tallied
+from arm_spe.tally import Key, Place, Rules, Tally, operation_lanes
 from tdprof.decode.spe.clock import time_ns
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules
 from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
@@ -22,6 +23,7 @@ from tdprof.model.spe import NO_TID
 
 LINE_BYTES = 64
 _BATCH_RECORDS = 1 << 14
+_CACHED_RECORDS = 1 << 8  # of columns that stay in the CPU's first cache
 _SHARED_BATCH_RECORDS = 1 << 15  # of batches that another reader groups in Arrow, whose cost is per batch
 _CONTEXT, _BUFFER, _SWITCHES = "context packets", "the buffer's owner", "context switches"
 NOTHING = "nothing"
@@ -110,6 +112,7 @@ class _Worker:
         self._rules.lanes[:] = operation_lanes()
         self._tally = Tally(place)
         self._memory = ColumnMemory(_BATCH_RECORDS if also is None else _SHARED_BATCH_RECORDS)
+        self._few = ColumnMemory(_CACHED_RECORDS)
         self.counts = DecodeCounts()
         self.threads_from = dict.fromkeys(_ORIGINS, 0)
 
@@ -119,6 +122,9 @@ class _Worker:
             fill_source_rules(rules, encoding_of(span.midr))
         rules.core = span.midr or 0
         rules.thread = NO_TID if span.tid is None else span.tid
+        if self._also is None and not self._needs_times(span):
+            self._add_whole(span)
+            return
         decoder = RecordDecoder(span.data, memory=self._memory)
         for batch in decoder:
             _hide_foreign_contexts(batch, self._source)
@@ -137,6 +143,24 @@ class _Worker:
             if self._also is not None:
                 self._also(batch, span)
         self.counts.add(decoder.counts)
+
+    def _needs_times(self, span: AuxSpan) -> bool:
+        """Whether the times of the span's records tell their threads, or stages of them."""
+        source = self._source
+        if source.time_conversion is None:
+            return False
+        has_stages = bool(source.stages) and self._rules.key == Key.CODE
+        return has_stages or (span.tid is None and span.cpu in source.switches)
+
+    def _add_whole(self, span: AuxSpan) -> None:
+        """A span whose records' times do not matter."""
+        before = self._tally.with_context
+        self._rules.ignores_contexts = not self._source.contexts_name_threads
+        counts = self._tally.add_span(span.data, self._rules, self._few)
+        told = self._tally.with_context - before if self._source.contexts_name_threads else 0
+        self.counts.add(counts)
+        self.threads_from[_CONTEXT] += told
+        self.threads_from[NOTHING if span.tid is None else _BUFFER] += counts.records - told
 
     def finish(self) -> list[Tallied]:
         return self._tally.finish()

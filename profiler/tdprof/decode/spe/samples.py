@@ -42,8 +42,8 @@ _LEVEL_WORDS = {
     Level.UNKNOWN: "Unknown Level",
 }
 # Of each code of `_sources`: none, then each level without and with another cache that gave the line.
-_DATA_SRC = pa.array([None, *(_LEVEL_WORDS[level] for level in LEVEL_ORDER for _ in range(2))])
-_SNOOP = pa.array([None, *([None, "Hit"] * len(LEVEL_ORDER))], pa.string())
+_DATA_SRC = (None, *(_LEVEL_WORDS[level] for level in LEVEL_ORDER for _ in range(2)))
+_SNOOP = (None, *([None, "Hit"] * len(LEVEL_ORDER)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,8 @@ class SampleSums:
             self._group()
         table, level = _fit(self._parts, self._level, self._most_rows)
         which = table["source"].combine_chunks()
-        table = table.append_column("data_src", _DATA_SRC.take(which)).append_column("snoop_status", _SNOOP.take(which))
+        for name, words in (("data_src", _DATA_SRC), ("snoop_status", _SNOOP)):
+            table = table.append_column(name, pa.array(words, pa.string()).take(which))
         return AddedUp(table, DETAILS[level])
 
 

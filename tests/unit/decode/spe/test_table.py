@@ -13,7 +13,7 @@ import pytest
 from arm_spe import DecodeCounts
 from builders import spe
 from builders.spe_perf_data import perf_data
-from tdprof.cli.spe_data import _held_back
+from tdprof.cli.spe_table import _held_back
 from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_perf_data
 from tdprof.decode.spe.table import decode_spans
 
