@@ -123,7 +123,7 @@ def attribute_stacks(samples: pa.Table, stacks: pa.Table, files: CodeFiles, spac
         is_cut[user_of],
         ends[user_of],
         guessed_from[user_of] < _NO_GUESS,
-        [f"[incomplete: {end.word}]" for end in markers],
+        [end.marker for end in markers],
         int(samples["count"].to_numpy()[is_left_out].sum()),
     )
 

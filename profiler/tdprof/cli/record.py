@@ -100,7 +100,11 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @topdown_options
 @click.option("--call-graph", metavar="auto|fp|dwarf[,BYTES]|no", help=CALL_GRAPH_HELP)
-@click.option("--no-interpreters", is_flag=True, help="Native call stacks only: no functions of Python programs.")
+@click.option(
+    "--no-interpreters",
+    is_flag=True,
+    help="No functions of Python programs, and JVMs are not asked for the names of theirs.",
+)
 @click.option("--no-bpf", is_flag=True, help="Use perf ring buffers even where BPF works.")
 @click.option("--with-symbols", is_flag=True, help="Put the symbols into the capture, to read it on another machine.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")

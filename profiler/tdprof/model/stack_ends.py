@@ -26,6 +26,11 @@ class StackEnd(IntEnum):
         return self.name.lower().replace("_", "-")
 
     @property
+    def marker(self) -> str:
+        """The frame that stands for the callers that are missing."""
+        return f"[incomplete: {'jit without frame pointers' if self is StackEnd.JIT else self.word}]"
+
+    @property
     def meaning(self) -> str:
         """The same in a few words for people."""
         return _MEANING[self]

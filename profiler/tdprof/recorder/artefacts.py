@@ -75,11 +75,13 @@ def save_run_time_code(
                 for (root, owners), path in zip(roots, paths[-len(roots) :], strict=True):
                     try:
                         open_it = functools.partial(_open_code, root, path, owners, start)
-                        _keep(folder, PERF_MAP_FOLDER, name, call_as(identity, open_it), budget, identity.uid)
+                        _keep_code(folder, name, call_as(identity, open_it), budget, identity.uid)
                         break
                     except (FileNotFoundError, CannotBecomeError):
                         continue
                     except OSError as error:
+                        if _has_code(folder, name):  # kept while the process ran
+                            break
                         notes.append(f"{path} of process {pid} is not used: {error.strerror}")
     return list(dict.fromkeys(notes))
 
@@ -117,6 +119,30 @@ def _keep(folder: OwnFolder, subfolder: str, name: str, source: FileBytes, budge
     with folder.subfolder(subfolder, make=True) as files, files.replacing(name) as target:
         # Its file system may be one that answers slowly, or never.
         call_as(Identity.own(), lambda: copy_file(source, target), _COPY_PATIENCE_S)
+
+
+def _keep_code(folder: OwnFolder, name: str, source: FileBytes, budget: CopyBudget, uid: int) -> None:
+    """As `_keep`; of a map that was kept before, what is not in it any more stays, in front: code that was freed."""
+    older = b""
+    if name.endswith(".map") and _has_code(folder, name):
+        with folder.subfolder(PERF_MAP_FOLDER) as files:
+            older = files.read(name, _LARGEST_CODE_FILE)
+    _keep(folder, PERF_MAP_FOLDER, name, source, budget, uid)
+    if older:
+        with folder.subfolder(PERF_MAP_FOLDER) as files:
+            newer = files.read(name, _LARGEST_CODE_FILE)
+            lines = set(newer.splitlines())
+            gone = [line for line in older.splitlines() if line not in lines]
+            with files.replacing(name) as target:
+                target.write(b"".join(line + b"\n" for line in gone)[:_LARGEST_CODE_FILE] + newer)
+
+
+def _has_code(folder: OwnFolder, name: str) -> bool:
+    try:
+        with folder.subfolder(PERF_MAP_FOLDER) as files:
+            return files.has(name)
+    except FileNotFoundError:
+        return False
 
 
 def sees_other_files(pid: int) -> bool:

@@ -18,6 +18,19 @@ def open_below(root: int, path: str) -> int:
     Raises:
         OSError: it is not there, behind a link, no regular file, or may not be read.
     """
+    fd = hold_below(root, path)
+    try:
+        return reopen_regular(fd)
+    finally:
+        os.close(fd)
+
+
+def hold_below(root: int, path: str) -> int:
+    """A descriptor (O_PATH) of what ``path`` is below the folder ``root``: the last link itself, others are refused.
+
+    Raises:
+        OSError: it is not there, or behind a link.
+    """
     fd = os.dup(root)
     try:
         for part in path.strip("/").split("/"):
@@ -26,9 +39,10 @@ def open_below(root: int, path: str) -> int:
             inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             os.close(fd)
             fd = inner
-        return reopen_regular(fd)
-    finally:
+    except OSError:
         os.close(fd)
+        raise
+    return fd
 
 
 def hold_mapped(pid: int, start: int, length: int) -> int:

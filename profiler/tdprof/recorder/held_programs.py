@@ -59,7 +59,7 @@ class HeldPrograms:
                 if parent in self._followed:
                     self._followed.add(pid)
         for pid, address, length, build_id in mapped_programs(records):
-            if self._followed and pid not in self._followed:
+            if not self.follows(pid):
                 continue
             if build_id in self._held or self._tries[build_id] >= _MOST_TRIES or len(self._left_out) >= _MOST_HELD:
                 continue
@@ -70,6 +70,10 @@ class HeldPrograms:
                 self._held[build_id] = held
             elif len(self._tries) < _MOST_TRIED:
                 self._tries[build_id] += 1
+
+    def follows(self, pid: int) -> bool:
+        """Whether the recording is of this process."""
+        return not self._followed or pid in self._followed
 
     def notes(self) -> list[str]:
         """What a user should know of it."""

@@ -1,8 +1,10 @@
-"""What is done about mappings, while what was mapped is still there: programs are held, replaced libraries noticed."""
+"""What is done about mappings, while what was mapped is still there: programs are held, replaced libraries and JVMs
+noticed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tdprof.recorder.held_programs import HeldPrograms
+from tdprof.recorder.java_processes import java_mapped
 from tdprof.recorder.replaced_mappings import ReplacedMappings
 
 
@@ -12,15 +14,19 @@ class MappingWatch:
     Args:
         followed: as of `HeldPrograms`.
         needs_replaced: whether samples are added up over intervals, which then end where a library is replaced.
+        found_java: told of processes of the recording that have mapped a JVM.
 
     Attributes:
         held: programs that were mapped.
         replaced: processes in which a library took another's place, until `take_replaced`.
     """
 
-    def __init__(self, followed: Iterable[int], *, needs_replaced: bool) -> None:
+    def __init__(
+        self, followed: Iterable[int], *, needs_replaced: bool, found_java: Callable[[int], None] | None = None
+    ) -> None:
         self.held = HeldPrograms(followed)
         self.replaced: set[int] = set()
+        self._found_java = found_java
         self._mapped = ReplacedMappings() if needs_replaced else None
 
     def see(self, rings: Sequence[bytes]) -> None:
@@ -28,6 +34,9 @@ class MappingWatch:
         self.held.look(rings)
         if self._mapped:
             self.replaced |= self._mapped.look(b"".join(rings))
+        if self._found_java:
+            for pid in filter(self.held.follows, java_mapped(b"".join(rings))):
+                self._found_java(pid)
 
     def take_replaced(self) -> set[int]:
         """The processes that were found since the last call."""

@@ -18,6 +18,7 @@ from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf import sampler as bpf_sampler
 from tdprof.recorder.cgroups import CgroupNames, ChosenCgroups
 from tdprof.recorder.hotplug import CpuFollower
+from tdprof.recorder.java_processes import JavaProcesses
 from tdprof.recorder.mapping_watch import MappingWatch
 from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.perf_event import Count
@@ -75,9 +76,17 @@ class Run:
     is_stopping: bool = False
     snapshot: SnapshotThread | None = None
     mappings: MappingWatch = field(init=False)
+    java: JavaProcesses | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.mappings = MappingWatch(self.manifest.followed, needs_replaced=self.sampler is not None)
+        self.java = JavaProcesses(self.folder) if self.options.has_interpreted else None
+        self.mappings = MappingWatch(
+            self.manifest.followed, needs_replaced=self.sampler is not None, found_java=self._found_java
+        )
+
+    def _found_java(self, pid: int) -> None:
+        if self.java and (self.cgroups is None or pid in self.cgroups.processes()):
+            self.java.found(pid)
 
     def start(self) -> None:
         """Write the first manifest and let the events count.
@@ -109,7 +118,7 @@ class Run:
             # Who waits for it to go on with what is to be recorded finds it once events count.
             write_manifest(self.folder, self.manifest)
             self._watch_cpus()
-            self.snapshot = SnapshotThread(self._processes(), self.spool)
+            self.snapshot = SnapshotThread(self._processes(), self.spool, self._found_java)
         except OSError as error:
             hint = _CURES.get(error.errno or 0, "name another folder with -o")
             raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}", hint=hint) from error
@@ -184,6 +193,7 @@ class Run:
                 *self.manifest.notes,
                 *idle_groups(self.manifest.topdown, totals),
                 *(self.unwinding.notes() if self.unwinding else ()),
+                *(self.java.finish() if self.java else ()),
                 *(self.sampler.late_notes(self.manifest.notes) if self.sampler else ()),
                 *(self.walker.notes() if self.walker else ()),
                 *(self.spe.final_notes(self.manifest.start_monotonic_ns) if self.spe else ()),

@@ -3,26 +3,30 @@
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.linux.elf import read_build_id
 from tdprof.recorder.host import read_text
+from tdprof.recorder.java_attach import JVM_LIBRARY
 
 _PROC = Path("/proc")
 _PATIENCE_S = 10.0
 
 
 class Snapshot:
-    """Writes processes to the spool; reads each distinct file's build-id once."""
+    """Writes processes to the spool; reads each distinct file's build-id once. ``found_java``: told of JVMs."""
 
-    def __init__(self) -> None:
+    def __init__(self, found_java: Callable[[int], None] | None = None) -> None:
+        self._found_java = found_java
         self._build_ids: dict[tuple[str, str], str] = {}
 
     def write(self, pid: int, fd: int) -> None:
         """Append a process's line to a file; nothing of one that ends meanwhile, or may not be read."""
         maps = read_text(_PROC / str(pid) / "maps")
+        if self._found_java and JVM_LIBRARY in maps:
+            self._found_java(pid)
         threads = self._threads(pid)
         if threads:
             line = {"pid": pid, "threads": threads, "maps": self._executable(pid, maps)}
@@ -72,20 +76,23 @@ class SnapshotThread:
     Args:
         pids: the processes.
         spool: what is found is appended to it.
+        found_java: as of `Snapshot`.
     """
 
-    def __init__(self, pids: Sequence[int], spool: SpoolWriter) -> None:
+    def __init__(
+        self, pids: Sequence[int], spool: SpoolWriter, found_java: Callable[[int], None] | None = None
+    ) -> None:
         self._waiting = list(reversed(pids))
+        self._snapshot = Snapshot(found_java)
         self._failure: OSError | None = None
         self._fd = os.dup(spool.descriptor(INITIAL_FILE))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        snapshot = Snapshot()
         try:
             while self._waiting:
-                snapshot.write(self._waiting[-1], self._fd)
+                self._snapshot.write(self._waiting[-1], self._fd)
                 self._waiting.pop()
         except OSError as error:
             self._failure = error

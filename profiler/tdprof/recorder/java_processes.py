@@ -1,0 +1,140 @@
+"""Keeps what JVMs of a recording say of their compiled code: asked from time to time, since they free and end.
+
+In a thread of its own: each answer takes milliseconds, and may never come.
+"""
+
+import queue
+import re
+import struct
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.artefacts import save_run_time_code
+from tdprof.recorder.java_attach import JVM_LIBRARY, NotAskedError, NotReadyError, perf_map
+from tdprof.text import plural
+
+# After it was found; then in twice the time, up to the last.
+_FIRST_S, _LONGEST_S = 0.5, 10.0
+_PATIENCE_S = 5.0
+_ENDING_S = 10.0  # for all of them, at the end
+_MOST_TRIES = 20  # at one that does not catch signals yet
+_MOST_PROCESSES = 256
+# struct perf_event_header of PERF_RECORD_MMAP2 of user space, with or without a build-id: see held_programs.
+_HEADER = re.compile(rb"\x0a\0\0\0\x02[\0\x20\x40\x60]", re.DOTALL)
+_RECORD = struct.Struct("<HII")  # size, pid, tid; the path ends the record
+_PATH = 8 + 64  # where it begins
+
+
+class JavaProcesses:
+    """The JVMs that are asked, until `finish`; then others may be.
+
+    Args:
+        folder: the capture.
+    """
+
+    def __init__(self, folder: OwnFolder) -> None:
+        self._folder = folder
+        self._waiting: queue.Queue[int | None] = queue.Queue(_MOST_PROCESSES)
+        self._due: dict[int, tuple[float, float]] = {}  # when, and how long after the time before
+        self._tries: dict[int, int] = defaultdict(int)
+        self._asked: set[int] = set()
+        self._reasons: dict[str, set[int]] = defaultdict(set)
+        self._thread: threading.Thread | None = None
+
+    def found(self, pid: int) -> None:
+        """A process that has mapped a JVM's library. Any thread may tell."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+        if not self._waiting.full():
+            self._waiting.put(pid)
+
+    def finish(self) -> list[str]:
+        """Ask those once more that run; returns what the user should know."""
+        if self._thread is None:
+            return []
+        self._waiting.put(None)
+        self._thread.join(_ENDING_S)
+        self._thread = None
+        notes = list(self._notes())
+        self._asked.clear()
+        self._reasons.clear()
+        return notes
+
+    def _run(self) -> None:
+        known = set[int]()
+        while True:
+            next_s = min((when for when, _ in self._due.values()), default=None)
+            try:
+                timeout = None if next_s is None else max(0.0, next_s - time.monotonic())
+                pid = self._waiting.get(timeout=timeout)
+            except queue.Empty:
+                now = time.monotonic()
+                for due in [pid for pid, (when, _) in self._due.items() if when <= now]:
+                    self._ask(due)
+                continue
+            if pid is None:
+                break
+            if pid not in known and len(known) < _MOST_PROCESSES:
+                known.add(pid)
+                self._due[pid] = time.monotonic() + _FIRST_S, _FIRST_S
+        deadline = time.monotonic() + _ENDING_S
+        for pid in list(self._due):
+            if time.monotonic() < deadline:
+                self._ask(pid)
+
+    def _ask(self, pid: int) -> None:
+        """Ask one, and settle when it is asked again."""
+        _, gap = self._due.pop(pid)
+        try:
+            with perf_map(pid, _PATIENCE_S):
+                for note in save_run_time_code(self._folder, [pid]):
+                    self._reasons[note].add(pid)
+            self._asked.add(pid)
+        except NotReadyError as error:
+            self._tries[pid] += 1
+            if self._tries[pid] == _MOST_TRIES:
+                self._reasons[str(error)].add(pid)
+                return
+            self._due[pid] = time.monotonic() + _FIRST_S, _FIRST_S
+            return
+        except NotAskedError as error:
+            self._reasons[str(error)].add(pid)
+            return
+        except ProcessLookupError:
+            if pid not in self._asked:
+                self._reasons["it ended before it could be asked (record --perf-maps -- CMD)"].add(pid)
+            return
+        except OSError as error:
+            if pid not in self._asked:
+                self._reasons[f"{error.strerror or error} (its user, and root, may ask it)"].add(pid)
+            return
+        gap = min(2 * gap, _LONGEST_S)
+        self._due[pid] = time.monotonic() + gap, gap
+
+    def _notes(self) -> Iterator[str]:
+        if self._asked:
+            those = plural(len(self._asked), "Java process", "es")
+            yield f"asked {those} for the names of compiled code (--no-interpreters does not)"
+        for reason, pids in self._reasons.items():
+            numbers = ", ".join(map(str, sorted(pids)[:8])) + (", …" if len(pids) > 8 else "")
+            yield f"Java code of process {numbers} may have no names: {reason}"
+
+
+def java_mapped(records: bytes) -> Iterator[int]:
+    """The processes that perf records say have mapped a JVM's library, for each time."""
+    library = JVM_LIBRARY.encode()
+    if library not in records:
+        return
+    for found in _HEADER.finditer(records):
+        if found.end() + _RECORD.size > len(records):
+            continue
+        size, pid, _ = _RECORD.unpack_from(records, found.end())
+        if found.start() + size > len(records):
+            continue
+        path = records[found.start() + _PATH : found.start() + size].partition(b"\0")[0]
+        if path.startswith(b"/") and path.endswith(library):
+            yield pid

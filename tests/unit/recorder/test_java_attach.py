@@ -1,0 +1,186 @@
+"""A JVM is asked for a map of its code by the protocol, harmed by nothing, and believed nothing."""
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tdprof.capture.files import PERF_MAP_FOLDER
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.java_attach import NotAskedError, NotReadyError, perf_map
+from tdprof.recorder.java_processes import JavaProcesses, java_mapped
+
+# What HotSpot does of the protocol: on SIGQUIT it listens, if it finds the file that says so; else it writes stacks.
+JVM = """
+import mmap, os, signal, socket, sys, tempfile, time
+with tempfile.TemporaryDirectory() as folder, open(folder + "/libjvm.so", "w+b") as library:
+    library.write(b"code")
+    library.flush()
+    mapped = mmap.mmap(library.fileno(), 4)
+if sys.argv[1] != "other":
+    open("/proc/self/comm", "w").write("Signal Dispatcher")
+answer, me = sys.argv[1].encode(), os.getpid()
+
+def wake(*_):
+    asked = os.path.exists(f"/tmp/.attach_pid{me}")
+    print("asked" if asked else "stacks", flush=True)
+    if asked and answer != b"never":
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"/tmp/.java_pid{me}")
+        listener.listen()
+        for number in range(2):
+            connection = listener.accept()[0]
+            request = b""
+            while request.count(b"\\0") < 5:
+                request += connection.recv(100)
+            assert request == b"1\\0jcmd\\0Compiler.perfmap\\0\\0\\0", request
+            with open(f"/tmp/perf-{me}.map", "w") as file:
+                file.write(f"1000 10 void Always.here()\\n{2000 + number} 10 void Only.now{number}()\\n")
+            connection.sendall(answer)
+            connection.close()
+
+if answer != b"deaf":
+    signal.signal(signal.SIGQUIT, wake)
+print("ready", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+@contextlib.contextmanager
+def jvm(answer: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", JVM, answer, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+            for name in (f".java_pid{process.pid}", f"perf-{process.pid}.map", f".attach_pid{process.pid}"):
+                Path("/tmp", name).unlink(missing_ok=True)
+
+
+def left_behind(pid: int) -> list[str]:
+    return [name for name in (f".attach_pid{pid}", f"perf-{pid}.map") if Path("/tmp", name).exists()]
+
+
+def test_a_jvm_is_woken_and_asked_and_nothing_is_left_behind() -> None:
+    with jvm("0\nCommand executed successfully\n") as process:
+        for number in range(2):  # the second time it listens already
+            with perf_map(process.pid, 30):
+                assert f"Only.now{number}()" in Path(f"/tmp/perf-{process.pid}.map").read_text()
+            assert left_behind(process.pid) == []
+
+
+def test_a_map_that_was_there_before_stays() -> None:
+    with jvm("0\n") as process:
+        Path(f"/tmp/perf-{process.pid}.map").write_text("of another tool\n")
+        with perf_map(process.pid, 30):
+            pass
+        assert left_behind(process.pid) == [f"perf-{process.pid}.map"]
+
+
+@pytest.mark.parametrize("kind", ["deaf", "other"])
+def test_what_takes_the_signal_for_something_else_does_not_get_it(kind: str) -> None:
+    with jvm(kind) as process:
+        with pytest.raises(NotReadyError, match="-Xrs"), perf_map(process.pid, 1):
+            pass
+        time.sleep(0.05)
+        assert process.poll() is None
+        process.kill()
+        assert process.stdout
+        assert process.stdout.read() == ""
+
+
+def test_what_is_no_jvm_does_not_get_it() -> None:
+    with pytest.raises(NotAskedError, match="no JVM"), perf_map(os.getpid(), 1):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "arguments", "reason"),
+    [
+        ("0\n", ["-XX:+DisableAttachMechanism"], "DisableAttachMechanism"),
+        ("1\njava.lang.IllegalArgumentException: Unknown diagnostic command\n", [], "JDK 17"),
+        ("101\n\033[31mno\n", [], r"it answered '.*\[31mno'"),
+        ("never", [], "it does not listen"),
+    ],
+)
+def test_why_it_is_not_asked(answer: str, arguments: list[str], reason: str) -> None:
+    with jvm(answer, *arguments) as process:
+        with pytest.raises(NotAskedError, match=reason), perf_map(process.pid, 0.5 if answer == "never" else 30):
+            pass
+        assert left_behind(process.pid) in ([], [f"perf-{process.pid}.map"])
+        assert not Path(f"/tmp/.attach_pid{process.pid}").exists()
+
+
+def test_a_link_in_place_of_its_socket_is_not_followed(tmp_path: Path) -> None:
+    with jvm("0\n") as process, socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "s"))
+        Path(f"/tmp/.java_pid{process.pid}").symlink_to(tmp_path / "s")
+        with pytest.raises(NotAskedError, match="has the name of its socket"), perf_map(process.pid, 5):
+            pass
+
+
+def test_names_of_code_that_was_freed_are_kept(tmp_path: Path) -> None:
+    with jvm("0\n") as process, OwnFolder.open(tmp_path) as folder:
+        java = JavaProcesses(folder)
+        java.found(process.pid)
+        kept = tmp_path / PERF_MAP_FOLDER / f"perf-{process.pid}.map"
+        deadline = time.monotonic() + 30
+        while not kept.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert java.finish() == ["asked 1 Java process for the names of compiled code (--no-interpreters does not)"]
+        names = [line.split(" ", 2)[2] for line in kept.read_text().splitlines()]
+        assert names == ["void Only.now0()", "void Always.here()", "void Only.now1()"]
+
+
+def test_of_one_that_has_ended_it_is_said(tmp_path: Path) -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    with OwnFolder.open(tmp_path) as folder:
+        java = JavaProcesses(folder)
+        java.found(process.pid)
+        (note,) = java.finish()
+    assert note == (
+        f"Java code of process {process.pid} may have no names: "
+        "it ended before it could be asked (record --perf-maps -- CMD)"
+    )
+
+
+def mmap2(pid: int, path: bytes, misc: int = 0x4002) -> bytes:
+    text = path + b"\0" * (8 - len(path) % 8)
+    return struct.pack("<IHHII3Q24sII", 10, misc, 72 + len(text), pid, pid, 0x7000, 0x1000, 0, b"", 5, 2) + text
+
+
+@pytest.mark.parametrize("misc", [2, 0x4002, 0x6002])
+def test_it_is_found_where_it_is_mapped(misc: int) -> None:
+    library = b"/usr/lib/jvm/x/lib/server/libjvm.so"
+    records = mmap2(3, b"/bin/sh", misc) + mmap2(7, library, misc) + mmap2(8, b"/libjvm.so.old", misc)
+    assert list(java_mapped(records)) == [7]
+    for end in range(len(records)):  # a ring may end anywhere
+        assert set(java_mapped(records[:end])) <= {7}
+    assert list(java_mapped(library * 100)) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_another_users_jvm_is_asked_as_that_user() -> None:
+    command = [sys.executable, "-c", JVM, "0\n"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, user=65534, group=65534) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            with perf_map(process.pid, 30):
+                assert Path(f"/tmp/perf-{process.pid}.map").stat().st_uid == 65534
+            assert left_behind(process.pid) == []
+        finally:
+            process.kill()
+            Path(f"/tmp/.java_pid{process.pid}").unlink(missing_ok=True)
