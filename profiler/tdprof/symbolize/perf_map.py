@@ -12,11 +12,11 @@ import numpy as np
 from tdprof.linux.file_bytes import open_inside
 from tdprof.symbolize.symbol_table import SymbolTable, names_with_replaced, paint_ranges
 
-_LINE = re.compile(rb"^(?:0x)?([0-9a-fA-F]{1,16}) (?:0x)?([0-9a-fA-F]{1,16}) ([^\r\n]+)", re.MULTILINE)
+_LINE = re.compile(rb"^(?:0x)?([0-9a-fA-F]{1,16}) (?:0x)?([0-9a-fA-F]{1,16}) ([^\r\n]+)[\r\n]", re.MULTILINE)
 
 
 def parse_perf_map(text: bytes) -> SymbolTable:
-    """The table of a map's text. A line that does not fit the format is skipped (the last may be half-written).
+    """The table of a map's text. A line that does not fit the format is skipped, and one without an end: half a name.
 
     Where ranges overlap the runtime has freed and reused the memory: the later line holds, and names the earlier, since
     a map has no times.
