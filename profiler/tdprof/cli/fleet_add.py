@@ -1,6 +1,9 @@
 """`tdprof fleet add`: captures into a store."""
 
+import functools
+import importlib.util
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +14,17 @@ from tdprof.cli.capture_options import symbol_options
 from tdprof.cli.fleet import store_argument
 from tdprof.cli.form import Output, output_options, print_plain
 from tdprof.cli.output import waiting
+from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.choices import SymbolOptions
 from tdprof.text import plural, printable
 
 if TYPE_CHECKING:
     from tdprof.fleet.add import Added
+    from tdprof.fleet.engine import Engine
 
+LOCAL = "local"
+_FEW_CAPTURES = 16  # starting processes takes longer than reading so many
 _FEW_NAMES = 0.8  # of the samples: with a smaller part in functions with names, it is said where names come from
 
 
@@ -32,6 +39,15 @@ _FEW_NAMES = 0.8  # of the samples: with a smaller part in functions with names,
     help="Kept with each recording, for --where. May be repeated.",
 )
 @click.option("--again", is_flag=True, help="Roll up again what is there already, for instance with more symbols.")
+@click.option(
+    "--engine",
+    default=LOCAL,
+    metavar="ENGINE",
+    help="What reads captures: local, or a Dask scheduler, tls://HOST:PORT or tcp://HOST:PORT, whose workers see the "
+    "captures and the store under the same names (local).",
+)
+@click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Processes of --engine local (a CPU each).")
+@click.option("--insecure", is_flag=True, help="Speak to a scheduler on another machine without TLS.")
 @output_options(json="Print one JSON object.", csv="Print comma-separated values: a row for each capture set aside.")
 @symbol_options
 def command(
@@ -39,6 +55,9 @@ def command(
     captures: Sequence[Path],
     labels: Sequence[str],
     again: bool,
+    engine: str,
+    workers: int | None,
+    insecure: bool,
     output: Output,
     symbols: SymbolOptions,
 ) -> int:
@@ -48,6 +67,7 @@ def command(
     tdprof fleet add prod captures/                    all captures in a folder
     tdprof fleet add prod web1.capture --label service=web --label version=1.2
     tdprof fleet add s3://bucket/prod /var/lib/tdprof  into an object store
+    tdprof fleet add /shared/prod /shared/captures --engine tls://scheduler:8786   by the workers of a cluster
 
     What is added is added up by function and call path; the captures stay where they are. A recording counts once,
     however often it is added. A capture that cannot be read is set aside and named; the others go on. No file is opened
@@ -59,7 +79,6 @@ def command(
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.cli.memory import keep_process_small
     from tdprof.fleet.add import add_captures, find_captures
-    from tdprof.fleet.engine import InProcessEngine
     from tdprof.fleet.selection import parse_label
     from tdprof.fleet.store import Store
     from tdprof.fleet.work import WorkOptions
@@ -80,7 +99,7 @@ def command(
             opened,
             sources,
             options,
-            InProcessEngine(),
+            functools.partial(engine_for, engine, workers, insecure=insecure),
             again=again,
             progress=lambda done: progress(f"adding captures: {done} of {len(sources)}"),
         )
@@ -91,6 +110,30 @@ def command(
         text=lambda: _text(store, added, sources),
     )
     return 0 if added.added or added.known else 1
+
+
+def engine_for(engine: str, workers: int | None, captures: int, *, insecure: bool) -> "Engine":
+    """What reads so many captures. Dask is loaded only where there are enough of them, and where it is installed.
+
+    Raises:
+        TdprofError: there is no such engine, or it is not installed.
+    """
+    from tdprof.fleet.engine import InProcessEngine
+
+    wanted = workers or len(os.sched_getaffinity(0))
+    is_cluster = engine != LOCAL
+    if not is_cluster and (wanted == 1 or (captures < _FEW_CAPTURES and workers is None)):
+        return InProcessEngine()
+    if is_cluster and not engine.startswith(("tls://", "tcp://")):
+        raise TdprofError(f"no engine '{engine}'", hint="--engine local, tls://HOST:PORT or tcp://HOST:PORT", status=2)
+    if importlib.util.find_spec("distributed") is None:
+        if not is_cluster and workers is None:
+            say("tdprof: one process reads them all; more need Dask: pip install 'tdprof[fleet]'")
+            return InProcessEngine()
+        raise TdprofError("Dask is not installed", hint="pip install 'tdprof[fleet]'")
+    from tdprof.fleet.cluster import DaskEngine
+
+    return DaskEngine("" if not is_cluster else engine, wanted, insecure=insecure)
 
 
 def _absolute(store: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import read_manifest
 from tdprof.errors import TdprofError
-from tdprof.fleet.engine import Done, Engine
+from tdprof.fleet.engine import Done, Engine, Work
 from tdprof.fleet.naming import recording_id
 from tdprof.fleet.store import Rejection, Store
 from tdprof.fleet.work import WorkOptions, read_outcomes, roll_up_captures
@@ -56,17 +56,19 @@ def add_captures(
     store: Store,
     sources: Sequence[str],
     options: WorkOptions,
-    engine: Engine,
+    engine_for: Callable[[int], Engine],
     *,
     again: bool = False,
+    work: Work = roll_up_captures,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Added:
     """Roll captures up into a store.
 
     Args:
         sources: folders, each once.
-        engine: closed again at the end.
+        engine_for: makes what does the work, from the number of captures; it is closed again at the end.
         again: also what is there already; the newer roll-up takes the place of the older.
+        work: what is done with captures.
         progress: told how many are done.
 
     Raises:
@@ -76,9 +78,10 @@ def add_captures(
     wanted = [each for each in sources if again or _recording_of(each) not in there]
     total = Added(known=len(sources) - len(wanted))
     done = 0
+    engine = engine_for(len(wanted))
     with _opened(engine):
         for start in range(0, len(wanted), _SOURCES_A_TASK):
-            engine.submit(roll_up_captures, wanted[start : start + _SOURCES_A_TASK], options.to_json())
+            engine.submit(work, wanted[start : start + _SOURCES_A_TASK], options.to_json())
         for each in engine.as_completed():
             total = _with(total, store, each)
             done += len(each.sources)

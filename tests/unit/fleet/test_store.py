@@ -34,7 +34,7 @@ HOSTILE = [
 
 def add(place: Path, *captures: Path) -> None:
     options = WorkOptions(str(place))
-    add_captures(Store.create(str(place)), find_captures(captures), options, InProcessEngine())
+    add_captures(Store.create(str(place)), find_captures(captures), options, lambda _: InProcessEngine())
 
 
 def contents(place: Path) -> dict[str, bytes]:
@@ -80,7 +80,7 @@ def test_of_two_copies_the_one_with_more_counts_whatever_came_first(tmp_path: Pa
     add(tmp_path / "one", half, whole)
     options = WorkOptions(str(tmp_path / "two"))
     for capture in (whole, half):
-        add_captures(Store.create(options.store), [str(capture)], options, InProcessEngine(), again=True)
+        add_captures(Store.create(options.store), [str(capture)], options, lambda _: InProcessEngine(), again=True)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert [
         row["samples"] for row in json.loads(tdprof("fleet", "report", tmp_path / "one", "--json").stdout)["strata"]

@@ -1,0 +1,173 @@
+"""Dask's workers as processes: the same bytes as in one process, whatever dies."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from builders import fleet_work
+from builders.fleet import make_host_capture, tdprof
+from tdprof.cli.fleet_add import LOCAL, engine_for
+from tdprof.errors import TdprofError
+from tdprof.fleet.add import Added, add_captures, find_captures
+from tdprof.fleet.engine import Engine, InProcessEngine
+from tdprof.fleet.store import Store
+from tdprof.fleet.work import WorkOptions
+
+distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'tdprof[fleet]'")
+
+from tdprof.fleet.cluster import DaskEngine  # noqa: E402  needs what is looked for above
+
+
+@pytest.fixture(autouse=True)
+def _ends() -> Iterator[None]:
+    """A cluster that does not answer is a failure, and no endless wait."""
+
+    def fail(*_: object) -> None:
+        raise TimeoutError("the cluster does not answer")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(180)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    found = {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    return {name: content for name, content in found.items() if ".unfinished-" not in name}
+
+
+def add(place: Path, folders: Sequence[Path], engine: Callable[[int], Engine], **more: object) -> Added:
+    options = WorkOptions(str(place))
+    return add_captures(Store.create(str(place)), find_captures(folders), options, engine, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("captures")
+    for host in range(17):
+        make_host_capture(folder / f"h{host}", f"h{host}", {"work": 50 + host, "rest": 40})
+    (folder / "h3" / "samples.parquet").write_bytes(b"PAR1 no more")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory, captures: Path) -> dict[str, bytes]:
+    store = tmp_path_factory.mktemp("alone")
+    add(store, [captures], lambda _: InProcessEngine())
+    return contents(store)
+
+
+def test_a_cluster_of_its_own_and_a_capture_that_kills(
+    tmp_path: Path, captures: Path, expected: dict[str, bytes]
+) -> None:
+    """The killer is named and the captures that were read beside it are in."""
+    killer = tmp_path / "killer"
+    shutil.copytree(captures / "h0", killer)
+    added = add(
+        tmp_path / "store",
+        [captures, killer],
+        lambda _: DaskEngine(workers=1, second_chances=0),
+        work=fleet_work.deadly,
+        again=True,
+    )
+    assert added.added == 16
+    assert [Path(each.source).name for each in added.rejected] == ["h3", "killer"]
+    assert "dies" in added.rejected[1].reason
+    store = Store(str(tmp_path / "store"))
+    store.accept(str(killer))
+    assert contents(tmp_path / "store") == expected
+
+
+def test_dask_is_taken_for_many_captures_or_when_asked() -> None:
+    for workers, captures, is_dask in ((None, 15, False), (2, 15, True), (1, 500, False)):
+        assert isinstance(engine_for(LOCAL, workers, captures, insecure=False), DaskEngine) == is_dask
+    assert isinstance(engine_for("tls://scheduler:8786", None, 1, insecure=False), DaskEngine)
+
+
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that scheduler, workers and client take from Dask's configuration."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl, which makes the keys")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run(["openssl", *words, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    names = {"CA_FILE": certificate}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        names |= {f"{role}__CERT": certificate, f"{role}__KEY": key}
+    for name, path in names.items():
+        monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{name}", str(path))
+    import dask
+
+    dask.config.refresh()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_real_workers_over_tls_one_killed(
+    tmp_path: Path, captures: Path, expected: dict[str, bytes], tls: None, processes: list[subprocess.Popen[bytes]]
+) -> None:
+    told = tmp_path / "scheduler.json"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def start(*words: object) -> None:
+        command = [sys.executable, "-m", f"distributed.cli.{words[0]}", *map(str, words[1:])]
+        processes.append(subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL))
+
+    common = ("--host", "127.0.0.1", "--protocol", "tls")
+    start("dask_scheduler", *common, "--port", "0", "--no-dashboard", "--scheduler-file", told)
+    for _ in range(2):
+        start(
+            "dask_worker",
+            "--protocol",
+            "tls",
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            "--no-dashboard",
+            "--scheduler-file",
+            told,
+        )
+    while not told.exists():
+        assert processes[0].poll() is None
+        time.sleep(0.05)
+    address = json.loads(told.read_text())["address"]
+    assert address.startswith("tls://")
+    killed: list[int] = []
+
+    def kill_one(done: int) -> None:
+        if not killed:
+            killed.append(done)
+            processes[1].send_signal(signal.SIGKILL)
+
+    added = add(
+        tmp_path / "store", [captures], lambda _: DaskEngine(address), work=fleet_work.slowly, progress=kill_one
+    )
+    assert killed
+    assert added.added == 16
+    assert contents(tmp_path / "store") == expected
+
+
+def test_a_scheduler_that_anybody_may_speak_to_is_refused(tmp_path: Path, captures: Path) -> None:
+    for address in ("tcp://192.0.2.1:8786", "tcp://scheduler:8786", "tcp://", "tcp://[2001:db8::1]:1"):
+        with pytest.raises(TdprofError, match="without TLS"):
+            DaskEngine(address)
+    DaskEngine("tcp://127.0.0.1:8786")
+    DaskEngine("tcp://192.0.2.1:8786", insecure=True)
+    assert tdprof("fleet", "add", tmp_path / "s", captures, "--engine", "spark").status == 2
