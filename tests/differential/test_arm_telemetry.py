@@ -14,8 +14,9 @@ import jsonschema
 import numpy as np
 import pytest
 
-from tdprof.catalog.choose import catalog_folder, catalog_names, find_by_name
+from tdprof.catalog.choose import catalog_names, find_by_name
 from tdprof.catalog.expression import Expression, Name, Number, Operation, Operator
+from tdprof.catalog.folder import catalog_folder
 from tdprof.catalog.load import load_catalog
 from tdprof.metrics.formula import evaluate
 

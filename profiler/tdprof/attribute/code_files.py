@@ -135,7 +135,7 @@ class CodeFiles(Sequence[MappedFile]):
 def _kinds_of_paths(paths: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Whether each path leads to what counts as a file, else to memory of one process; and whether that has no name."""
     starts_with, either = pa.compute.starts_with, pa.compute.or_
-    no_file = pa.array(np.zeros(len(paths), bool))
+    no_file = pa.repeat(False, len(paths))
     for start in _NOT_FILES:
         no_file = either(no_file, starts_with(paths, start))
     is_special = pa.compute.is_in(paths, pa.array(list(_KINDS)))

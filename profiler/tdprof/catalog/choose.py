@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from importlib.resources import files
 from pathlib import Path
 
 from tdprof.catalog.entries import Catalog
+from tdprof.catalog.folder import catalog_folder
 from tdprof.catalog.load import load_catalog
 from tdprof.catalog.midr import CoreType, Midr, Revision, parse_revision
 from tdprof.errors import TdprofError
@@ -29,11 +29,6 @@ class CatalogChoice:
     catalog: Catalog
     cpus: tuple[int, ...]
     notes: tuple[str, ...]
-
-
-def catalog_folder() -> Path:
-    """Where the packaged catalogs are."""
-    return Path(str(files("tdprof") / "catalogs"))
 
 
 def catalog_names() -> tuple[str, ...]:

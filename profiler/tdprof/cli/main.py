@@ -5,7 +5,6 @@ import errno
 import importlib
 import resource
 import sys
-from traceback import walk_tb
 
 import click
 
@@ -90,6 +89,8 @@ def main() -> None:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise _too_many_files("too many open files") from error
             # Help and version are click's to print; an error from elsewhere is a mistake of ours.
+            from traceback import walk_tb  # only now: most commands end without it
+
             is_clicks = any(frame.f_code is click.echo.__code__ for frame, _ in walk_tb(error.__traceback__))
             with standard_output() if is_clicks else contextlib.nullcontext():
                 raise

@@ -4,7 +4,6 @@ import contextlib
 import io
 import os
 import shlex
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from tdprof.errors import TdprofError
-from tdprof.linux.output_file import replaced_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,11 +70,16 @@ def print_paged(text: str, *, may_page: bool) -> None:
     """
     pager = os.environ.get("PAGER", "less") if may_page and sys.stdout.isatty() else ""
     words = shlex.split(pager)
-    if not words or words[0] == "cat" or shutil.which(words[0]) is None:
+    is_paged = bool(words) and words[0] != "cat"
+    if is_paged:
+        # Only now: every command loads this module, and few need more of it than the rest.
+        import shutil
+
+        is_paged = shutil.which(words[0]) is not None
+    if not is_paged:
         with standard_output():
             sys.stdout.write(text)
         return
-    # Only now: what starts a recording loads this module, too, and no more than it needs.
     import subprocess
 
     environment = {"LESS": "FRX", "LV": "-c", **os.environ}
@@ -112,6 +115,8 @@ def result_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         TdprofError: the file cannot be written; what was there before stays.
     """
+    from tdprof.linux.output_file import replaced_file
+
     try:
         with replaced_file(path) as file:
             yield file

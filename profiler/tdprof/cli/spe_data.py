@@ -15,7 +15,8 @@ from tdprof.cli.form import DEFAULT_LIMIT, Output, print_result
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import standard_output
 from tdprof.decode.spe.capture import open_spe
-from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_perf_data, open_raw
+from tdprof.decode.spe.perf_input import open_perf_data
+from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_raw
 from tdprof.model.choices import DEFAULT_SYMBOLS, By, SymbolOptions
 from tdprof.model.spe import SpeReport
 from tdprof.pipeline.opened import OpenCapture

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -25,8 +24,7 @@ class SuggestingGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            close = get_close_matches(args[0], known, n=1)
-            hint = " ".join([ctx.command_path, *close, "--help"])
+            hint = f"{ctx.command_path} {_nearest(args[0], known)}".rstrip() + " --help"
             raise TdprofError(f"no command named '{args[0]}'", hint=hint, status=2)
         return super().resolve_command(ctx, args)
 
@@ -93,4 +91,6 @@ def _options(context: click.Context | None) -> list[str]:
 
 
 def _nearest(typed: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # only now: most commands are typed right
+
     return next(iter(get_close_matches(typed, list(known), n=1)), "")

@@ -22,10 +22,7 @@ from tdprof.model.profile import Profile
 from tdprof.profile.calibrate import calibrated, scaled_total
 from tdprof.profile.frames import frame_stacks, merge_stacks
 from tdprof.profile.rows import CodeRows, code_rows
-from tdprof.profile.statistics import UNSEEN_SAMPLES, Z_95, satterthwaite, student_95, variance_between
-
-# With fewer the intervals miss the truth too often: the errors of ratios are skewed (docs/accuracy.md has the table).
-MIN_SAMPLES = 30
+from tdprof.profile.statistics import MIN_SAMPLES, UNSEEN_SAMPLES, Z_95, satterthwaite, student_95, variance_between
 
 # An event with less of a value's variance than this may be scarce: its own skew does not matter to the sum.
 _MINOR_VARIANCE = 0.1

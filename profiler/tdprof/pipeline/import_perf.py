@@ -29,7 +29,8 @@ from tdprof.decode.perf.walked import Walk
 from tdprof.decode.spe.capture import store_spe
 from tdprof.decode.spe.kernel_addresses import kernel_addresses
 from tdprof.decode.spe.losses import aux_losses
-from tdprof.decode.spe.spans import SpeInput, spe_input_of
+from tdprof.decode.spe.perf_input import spe_input_of
+from tdprof.decode.spe.spans import SpeInput
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.own_folder import OwnFolder

@@ -14,10 +14,7 @@ from tdprof.attribute.containers import foreign_paths
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import has_table, read_side_table, read_table
-from tdprof.catalog.choose import find_by_name
-from tdprof.catalog.load import parse_catalog
 from tdprof.errors import TdprofError
-from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.model.cgroups import Cgroup
@@ -226,6 +223,11 @@ def find_findings(profile: Profile) -> Findings | None:
     """
     if profile.topdown is None:
         return None
+    # Only now: most recordings are of one event.
+    from tdprof.catalog.choose import find_by_name
+    from tdprof.catalog.load import parse_catalog
+    from tdprof.metrics.attribution import attribute_metrics
+
     if profile.topdown.catalog:
         return attribute_metrics(profile, parse_catalog(profile.topdown.catalog, Path("of the capture")))
     return attribute_metrics(profile, find_by_name(profile.topdown.core))

@@ -10,7 +10,6 @@ from tdprof.capture.manifest import Host
 from tdprof.catalog.choose import ARCHITECTURAL, find_by_midr, load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.catalog.midr import Midr
-from tdprof.metrics.attribution import MIN_SAMPLES
 from tdprof.metrics.spe import RATIOS, Ratio, share_interval
 from tdprof.model.arrays import I64
 from tdprof.model.findings import NO_DIAGNOSIS, Findings, MetricTable
@@ -22,6 +21,7 @@ from tdprof.pipeline.spe_masked import view_of_masked_code
 from tdprof.pipeline.spe_report import lane_counts, make_report
 from tdprof.profile.frames import first_alike, function_identities, function_names
 from tdprof.profile.rows import CodeRows, code_rows
+from tdprof.profile.statistics import MIN_SAMPLES
 
 SOURCE = "spe"
 # A share known so well tells something even where it is no larger than its error.

@@ -1,14 +1,18 @@
 """Where a capture's symbols come from: options, and opening the sources."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.tables import has_table, read_side_table
 from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer
-from tdprof.symbolize.debuginfod import Debuginfod
 from tdprof.symbolize.saved import SavedSymbols
+
+if TYPE_CHECKING:
+    from tdprof.symbolize.debuginfod import Debuginfod
 
 
 def ignore_progress(text: str) -> None:
@@ -41,7 +45,15 @@ def open_symbolizer(
         saved=SavedSymbols(carried) if carried is not None and not not_carried else None,
         interpreted=SavedSymbols(interpreted) if interpreted is not None else None,
         cache=SymbolCache.default() if options.use_cache else None,
-        debuginfod=Debuginfod.from_environment(progress=progress),
+        debuginfod=_debuginfod(progress),
         progress=progress,
         unreadable=[*filter(None, [no_kernel, not_carried, not_interpreted])],
     )
+
+
+def _debuginfod(progress: Callable[[str], None]) -> "Debuginfod | None":
+    if not os.environ.get("DEBUGINFOD_URLS"):
+        return None
+    from tdprof.symbolize.debuginfod import Debuginfod  # only now: few ask for it
+
+    return Debuginfod.from_environment(progress=progress)

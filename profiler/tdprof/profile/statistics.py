@@ -12,6 +12,9 @@ Z_95 = 1.959964  # two-sided 95 % of the normal distribution
 # The most events that give no sample at 97.5 %, in sampling periods: exp(-x) = 0.025.
 UNSEEN_SAMPLES = 3.689
 
+# With fewer the intervals miss the truth too often: the errors of ratios are skewed (docs/accuracy.md has the table).
+MIN_SAMPLES = 30
+
 
 def wilson_95(share: F64, n: ArrayLike) -> tuple[F64, F64]:
     """Centre and half the width of the 95 % interval of shares of n independent samples.

@@ -6,7 +6,6 @@ cannot become long is demangled here; all others by a child with limits, whose d
 """
 
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,6 +99,8 @@ def _run_child(names: Sequence[str]) -> list[str]:
     """The answers of one child, fewer than there are names if it died."""
     limits = map(str, (_LONGEST_SHOWN, _CHILD_MEMORY_BYTES, _CHILD_SECONDS))
     command = [sys.executable, "-I", "-S", "-c", _CHILD, str(Path(pydemumble.__file__).parents[1]), *limits]
+    import subprocess  # only now: hardly any name needs it
+
     pipe = subprocess.PIPE
     try:
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:

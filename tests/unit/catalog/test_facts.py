@@ -5,8 +5,9 @@ import json
 import jsonschema
 import pytest
 
-from tdprof.catalog.choose import catalog_folder, catalog_names, find_by_midr, find_by_name, load_packaged
+from tdprof.catalog.choose import catalog_names, find_by_midr, find_by_name, load_packaged
 from tdprof.catalog.entries import Catalog
+from tdprof.catalog.folder import catalog_folder
 from tdprof.catalog.midr import Midr, Revision
 from tdprof.catalog.tree import tree_nodes
 from tdprof.metrics.formula import evaluate

@@ -30,7 +30,7 @@ with PerfData(path) as data:
 """
 AUX_OF_PERF_DATA = """
 from arm_spe import RecordDecoder
-from tdprof.decode.spe.spans import open_perf_data
+from tdprof.decode.spe.perf_input import open_perf_data
 with open_perf_data(path) as source:
     os.truncate(path, 4096)
     print(sum(len(batch) for span in source.spans for batch in RecordDecoder(span.data)))

@@ -9,12 +9,13 @@ import pytest
 from builders.profiles import ProfileBuilder
 from builders.topdown import EXAMPLE, MEMORY_BOUND, Code, topdown_profile, true_metrics
 from tdprof.catalog.choose import find_by_name
-from tdprof.metrics.attribution import MIN_SAMPLES, attribute_metrics
+from tdprof.metrics.attribution import attribute_metrics
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile, SampleTable
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.frames import function_names
+from tdprof.profile.statistics import MIN_SAMPLES
 
 LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -194,8 +193,13 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, 
         return worker
 
     workers = 1 if also is not None else max(1, min(workers, len(source.spans), MOST_WORKERS))
-    with ThreadPoolExecutor(workers) as pool:
-        done = [future.result() for future in [pool.submit(work) for _ in range(workers)]]
+    if workers == 1:
+        done = [work()]
+    else:
+        from concurrent.futures import ThreadPoolExecutor  # only now: it loads much that nothing else needs
+
+        with ThreadPoolExecutor(workers) as pool:
+            done = [future.result() for future in [pool.submit(work) for _ in range(workers)]]
     source.files.check()
     for worker in done:
         counts.add(worker.counts)

@@ -4,7 +4,6 @@ The encodings are data: `catalogs/spe/data_sources.json`.
 """
 
 import functools
-import importlib.resources
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from arm_spe import Kind, RecordBatch
 from arm_spe.tally import SNOOPED, Rules, event_index
+from tdprof.catalog.folder import catalog_folder
 
 _VALUES = 256
 _MEMORY_CLASS = 1  # operation packets of class 1: loads and stores
@@ -81,7 +81,7 @@ _FIRST_VALUE = _NOT_TOLD + 1  # code of data source value 0
 
 @functools.cache
 def _file() -> dict[str, Any]:
-    text = (importlib.resources.files("tdprof") / "catalogs/spe/data_sources.json").read_text()
+    text = (catalog_folder() / "spe/data_sources.json").read_text()
     content: dict[str, Any] = json.loads(text)
     return content
 

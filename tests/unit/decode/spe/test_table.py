@@ -14,7 +14,8 @@ from arm_spe import DecodeCounts
 from builders import spe
 from builders.spe_perf_data import perf_data
 from tdprof.cli.spe_table import _held_back
-from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_perf_data
+from tdprof.decode.spe.perf_input import open_perf_data
+from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.decode.spe.table import decode_spans
 
 SIZES = (700, 1, 90, 300)
