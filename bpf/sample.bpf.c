@@ -135,12 +135,21 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 
 #include "python_walk.h"
 
+/* What a slot of sent_stacks or sent_codes holds of a hash: each segment of a recording is sent what it needs anew. */
+static __always_inline __u64 in_segment(__u64 hash)
+{
+	__u32 which = ACTIVE_SEGMENT;
+	__u32 *segment = active.lookup(&which);
+
+	return segment ? hash ^ (__u64)*segment << 32 : hash;
+}
+
 static __always_inline int was_sent(__u64 code)
 {
 	__u32 slot = code & (CODE_SLOTS - 1);
 	__u64 *sent = sent_codes.lookup(&slot);
 
-	return !sent || *sent == code;
+	return !sent || *sent == in_segment(code);
 }
 
 static __always_inline void send_code(struct python_code *code, __u64 bytes)
@@ -150,7 +159,7 @@ static __always_inline void send_code(struct python_code *code, __u64 bytes)
 
 	if (!sent || bytes > sizeof(*code) || codes.ringbuf_output(code, bytes, BPF_RB_NO_WAKEUP))
 		return; /* at its next sample */
-	*sent = code->code;
+	*sent = in_segment(code->code);
 }
 
 /* Multiply and fold each word; 64 bits make an accidental match less likely than a memory error. */
@@ -181,7 +190,7 @@ static __always_inline __u64 send_stack(struct stack_record *stack, __u64 hash)
 	__u32 slot = hash & (STACK_SLOTS - 1);
 	__u64 *sent = sent_stacks.lookup(&slot);
 
-	if (!sent || *sent == hash)
+	if (!sent || *sent == in_segment(hash))
 		return hash;
 	stack->hash = hash;
 	__u64 size = sizeof(*stack) - sizeof(stack->address) + stack->depth * sizeof(stack->address[0]);
@@ -195,7 +204,7 @@ static __always_inline __u64 send_stack(struct stack_record *stack, __u64 hash)
 		return hash;
 	/* No wake-up: user space comes by itself, and waking it from an NMI costs the sampled program. */
 	if (stacks.ringbuf_output(stack, size, BPF_RB_NO_WAKEUP) == 0) {
-		*sent = hash;
+		*sent = in_segment(hash);
 		count(COUNTER_STACKS_SENT);
 	} else {
 		count(COUNTER_STACKS_NOT_SENT);
@@ -671,7 +680,7 @@ static __always_inline int send_python_stack(__u64 hash)
 	__u64 *sent = sent_stacks.lookup(&slot);
 	struct python_walk *python = python_walks.lookup(&zero);
 
-	if (!sent || *sent == hash || !python)
+	if (!sent || *sent == in_segment(hash) || !python)
 		return 1;
 	__u32 frames = python->count;
 	__u64 size = sizeof(python->stack) - sizeof(python->stack.frame) + frames * sizeof(python->stack.frame[0]);

@@ -95,11 +95,12 @@ struct missing_mapping {
 
 /* Indices of the array of switches. */
 enum active {
-	ACTIVE_ROWS,   /* 1: the table rows_b, 0: rows_a */
-	ACTIVE_WALK,   /* 1: user stacks are walked by tables */
-	ACTIVE_COPY,   /* 1: those that no table leads through yet are copied */
-	ACTIVE_FOLLOW, /* enum filter */
-	ACTIVE_PYTHON, /* 1: some process runs CPython */
+	ACTIVE_ROWS,    /* 1: the table rows_b, 0: rows_a */
+	ACTIVE_WALK,    /* 1: user stacks are walked by tables */
+	ACTIVE_COPY,    /* 1: those that no table leads through yet are copied */
+	ACTIVE_FOLLOW,  /* enum filter */
+	ACTIVE_PYTHON,  /* 1: some process runs CPython */
+	ACTIVE_SEGMENT, /* of the recording, counted from 0 */
 	ACTIVE
 };
 

@@ -62,7 +62,7 @@ class OutputFolder:
             if self._replaces_older and self._is_taken(self.path.name):
                 for name in (self.path.name, f"{self.path.name}.old"):
                     if self._is_taken(name):
-                        os.close(self._open_older(name))
+                        os.close(open_capture(self._parent, name))
                 self._name = f".{self.path.name}.{os.urandom(6).hex()}"
             self._folder = self._stack.enter_context(OwnFolder.make(self._name, self._parent, self.path))
         except FileExistsError as error:
@@ -82,7 +82,7 @@ class OutputFolder:
         try:
             if self._name != name:
                 if self._is_taken(old):
-                    self._remove_older(old)
+                    remove_capture(self._parent, old)
                 if self._is_taken(name):
                     os.rename(name, old, src_dir_fd=self._parent, dst_dir_fd=self._parent)
                 os.rename(self._name, name, src_dir_fd=self._parent, dst_dir_fd=self._parent)
@@ -106,32 +106,6 @@ class OutputFolder:
             return False
         return True
 
-    def _open_older(self, name: str) -> int:
-        """A descriptor of an older capture that may be moved or removed.
-
-        Raises:
-            FileExistsError: it is no capture, or that of another user.
-        """
-        try:
-            fd = os.open(name, _FOLDER, dir_fd=self._parent)
-        except OSError as error:
-            raise FileExistsError(errno.EEXIST, "it is no capture") from error
-        try:
-            user = invoking_user()
-            if os.fstat(fd).st_uid not in (os.geteuid(), user.uid if user else os.geteuid()):
-                raise FileExistsError(errno.EEXIST, "it is another user's")
-            os.stat(MANIFEST_FILE, dir_fd=fd, follow_symlinks=False)
-        except OSError as error:
-            os.close(fd)
-            raise FileExistsError(errno.EEXIST, "it is no capture") from error
-        return fd
-
-    def _remove_older(self, name: str) -> None:
-        """Empty it through its descriptor: what may have taken its name meanwhile is not touched."""
-        with OwnFolder(self._open_older(name), Path(name)) as older:
-            older.remove_all()
-        os.rmdir(name, dir_fd=self._parent)
-
     def __enter__(self) -> Self:
         return self
 
@@ -145,6 +119,38 @@ class OutputFolder:
                     os.rmdir(self._name, dir_fd=self._parent)
             elif (user := invoking_user()) and user.could_write(os.fstat(self._parent)):
                 self.stays_roots = not _give(self._folder.fd, user)
+
+
+def open_capture(parent: int, name: str) -> int:
+    """A descriptor of a capture in a folder, that may be moved or removed.
+
+    Raises:
+        FileExistsError: it is no capture, or that of another user.
+    """
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=parent)
+    except OSError as error:
+        raise FileExistsError(errno.EEXIST, "it is no capture") from error
+    try:
+        user = invoking_user()
+        if os.fstat(fd).st_uid not in (os.geteuid(), user.uid if user else os.geteuid()):
+            raise FileExistsError(errno.EEXIST, "it is another user's")
+        os.stat(MANIFEST_FILE, dir_fd=fd, follow_symlinks=False)
+    except OSError as error:
+        os.close(fd)
+        raise FileExistsError(errno.EEXIST, "it is no capture") from error
+    return fd
+
+
+def remove_capture(parent: int, name: str) -> None:
+    """Empty it through its descriptor, so that what may have taken its name meanwhile is not touched; then remove it.
+
+    Raises:
+        OSError: it is no capture, another user's, or cannot be removed.
+    """
+    with OwnFolder(open_capture(parent, name), Path(name)) as older:
+        older.remove_all()
+    os.rmdir(name, dir_fd=parent)
 
 
 def _give(folder: int, user: InvokingUser) -> bool:

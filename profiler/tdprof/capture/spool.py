@@ -36,6 +36,7 @@ AUX_FILE = "cpu{cpu}.{number}.aux"  # `number` tells apart the tasks of -p on on
 # Space for the last manifest, which has the exact totals and says that the disk was full.
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 64 << 10
+_COPIED_BYTES = 1 << 20  # at a time
 SPE_RING_FILE = "spe.{cpu}.{number}.perf"
 
 # magic, rows, end of the interval (CLOCK_MONOTONIC, ns), bytes that follow; then CRC-32 of the header up to it and of
@@ -83,6 +84,15 @@ class SpoolWriter:
         """Give back the space that was kept for the manifest of a recording that fills its disk."""
         self._folder(SPOOL_FOLDER).remove(RESERVE_FILE)
 
+    def copy_tail(self, name: str, start: int, other: "SpoolWriter") -> None:
+        """Append what a file of this spool holds from ``start`` on to the other spool's file of that name."""
+        out_fd = other.descriptor(name)
+        with self._folder(SPOOL_FOLDER).open_file(name) as file:
+            file.seek(start)
+            while data := memoryview(file.read(_COPIED_BYTES)):
+                while data:
+                    data = data[os.write(out_fd, data) :]
+
     def append_rows(self, time_ns: int, keys: bytes, values: bytes, rows: int) -> None:
         """Append a batch of aggregated rows that fell into the interval that ended at ``time_ns``."""
         payload = zlib.compress(keys + values, 1)
@@ -96,6 +106,10 @@ class SpoolWriter:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its files; may be called again."""
         for fd in self._descriptors.values():
             os.close(fd)
         self._descriptors.clear()

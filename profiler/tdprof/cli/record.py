@@ -1,13 +1,16 @@
 """`tdprof record`: sample a command, processes or the whole system."""
 
+import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tdprof.cli.output import CAPTURE_HELP, DEFAULT_OUTPUT, waiting
+from tdprof.cli.record_segments import SegmentOptions, segment_options
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
 from tdprof.cli.standard_error import say
@@ -99,6 +102,7 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=CAPTURE_HELP)
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @topdown_options
+@segment_options
 @click.option("--call-graph", metavar="auto|fp|dwarf[,BYTES]|no", help=CALL_GRAPH_HELP)
 @click.option(
     "--no-interpreters",
@@ -124,7 +128,7 @@ def command(
     no_bpf: bool,
     with_symbols: bool,
     quiet: bool,
-    **about_topdown: Any,
+    **about_more: Any,
 ) -> int:
     """Sample a command, processes (-p) or the system (-a) and keep the call stacks in a capture folder.
 
@@ -134,13 +138,15 @@ def command(
     tdprof record -p 1234 --duration 10        a running process
     tdprof record -a -F 99 --duration 30       everything, gently
     tdprof record --cgroup system.slice/nginx.service --duration 10
+    tdprof record -a -F 99 --switch-output=5m --max-size 2G    on and on
     tdprof record --topdown -- ./app           and why each function is slow (Arm Neoverse)
     tdprof record --topdown=2 --passes -- ./app
     tdprof record --metrics Branch_Effectiveness -p 1234
 
     The command's exit status becomes tdprof's. Ctrl-C stops and keeps what was recorded.
     """
-    topdown = TopdownOptions(**about_topdown)
+    segments = SegmentOptions.taken_from(about_more)
+    topdown = TopdownOptions(**about_more)
     topdown.check(
         has_command=bool(words),
         has_events=events is not None,
@@ -182,7 +188,10 @@ def command(
         stack_bytes=stack_bytes,
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )
-    return _record(options, output, with_symbols=with_symbols, quiet=quiet)
+    segments.check(
+        has_spe=spe_text is not None, has_passes=is_planned and len(options.passes) > 1, with_symbols=with_symbols
+    )
+    return _record(options, segments, output, with_symbols=with_symbols, quiet=quiet)
 
 
 def _check_target(words: Sequence[str], pids: str, cgroups: Sequence[str], *, is_system_wide: bool) -> None:
@@ -193,14 +202,25 @@ def _check_target(words: Sequence[str], pids: str, cgroups: Sequence[str], *, is
     raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
 
 
-def _record(options: "RecordOptions", output: Path | None, *, with_symbols: bool, quiet: bool) -> int:
+def _record(
+    options: "RecordOptions", segments: SegmentOptions, output: Path | None, *, with_symbols: bool, quiet: bool
+) -> int:
     """Record, and make the capture's tables; the command's exit status."""
     from tdprof.capture.output_folder import OutputFolder
     from tdprof.recorder.session import record
 
-    path = output or Path(DEFAULT_OUTPUT)
-    with OutputFolder(path, replaces_older=output is None) as made:
-        outcome = record(options, made)
+    with contextlib.ExitStack() as stack:
+        if segments.is_wanted:
+            from tdprof.recorder.rotation import Segments
+
+            writer = stack.enter_context(segments.writer(output, quiet=quiet))
+            options = replace(options, segments=Segments(segments.length(), writer))
+            record_into = writer.open_next()
+        else:
+            path = output or Path(DEFAULT_OUTPUT)
+            record_into = stack.enter_context(OutputFolder(path, replaces_older=output is None))
+        outcome = record(options, record_into)
+        made = writer.recorded if segments.is_wanted else record_into
         # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
         from tdprof.cli.memory import keep_process_small
         from tdprof.pipeline.finish import finish_capture
@@ -209,6 +229,8 @@ def _record(options: "RecordOptions", output: Path | None, *, with_symbols: bool
         if outcome.failure is not None:
             raise outcome.failure
         with outcome.held, waiting("writing the capture's tables", quiet=quiet):
+            if segments.is_wanted:
+                writer.finish()  # while what they hold is held
             manifest = finish_capture(made.folder, outcome.held)
         if not quiet:
             _say(manifest, made.path)

@@ -250,6 +250,10 @@ class CgroupNames:
         self._known: dict[int, str] = {}
         self.misses_new = not all(perf_counts_by(each) for each, _ in hierarchies)
 
+    def anew(self) -> "CgroupNames":
+        """For another spool, which knows of none yet."""
+        return CgroupNames(self._hierarchies)
+
     def look(self, spool: SpoolWriter) -> None:
         """Note what is new since the last look."""
         lines = []

@@ -8,9 +8,9 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import itemgetter
-from typing import Self
+from typing import Any, Self
 
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.recorder.foreign_files import hold_mapped
@@ -94,6 +94,23 @@ class HeldPrograms:
         if held is None:
             raise FileNotFoundError(errno.ENOENT, "it is not held")
         return call_as(held.identity, lambda: FileBytes(reopen_regular(held.fd)))
+
+    def handed_over(self) -> tuple[list[int], list[dict[str, Any]]]:
+        """The descriptors of all, and for ``taken_over`` in a process that inherits them under the same numbers."""
+        told = [
+            {"build_id": build_id, "fd": held.fd, "identity": asdict(held.identity)}
+            for build_id, held in self._held.items()
+        ]
+        return [held.fd for held in self._held.values()], told
+
+    @classmethod
+    def taken_over(cls, told: Iterable[dict[str, Any]]) -> Self:
+        """What another process handed over."""
+        found = cls()
+        for each in told:
+            identity = Identity(**{**each["identity"], "groups": tuple(each["identity"]["groups"])})
+            found._held[each["build_id"]] = _Held(each["fd"], identity)
+        return found
 
     def user_of(self, build_id: str) -> int:
         """Whose process mapped a program that is held."""

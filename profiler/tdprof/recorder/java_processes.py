@@ -10,6 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.artefacts import save_run_time_code
@@ -40,6 +41,7 @@ class JavaProcesses:
         self._waiting: queue.Queue[int | None] = queue.Queue(_MOST_PROCESSES)
         self._due: dict[int, tuple[float, float]] = {}  # when, and how long after the time before
         self._tries: dict[int, int] = defaultdict(int)
+        self._known: set[int] = set()
         self._asked: set[int] = set()
         self._reasons: dict[str, set[int]] = defaultdict(set)
         self._thread: threading.Thread | None = None
@@ -51,6 +53,10 @@ class JavaProcesses:
             self._thread.start()
         if not self._waiting.full():
             self._waiting.put(pid)
+
+    def known(self) -> list[int]:
+        """Those that were found and have not ended."""
+        return [pid for pid in list(self._known) if Path(f"/proc/{pid}").exists()]
 
     def finish(self) -> list[str]:
         """Ask those once more that run; returns what the user should know."""
@@ -65,7 +71,6 @@ class JavaProcesses:
         return notes
 
     def _run(self) -> None:
-        known = set[int]()
         while True:
             next_s = min((when for when, _ in self._due.values()), default=None)
             try:
@@ -78,8 +83,8 @@ class JavaProcesses:
                 continue
             if pid is None:
                 break
-            if pid not in known and len(known) < _MOST_PROCESSES:
-                known.add(pid)
+            if pid not in self._known and len(self._known) < _MOST_PROCESSES:
+                self._known.add(pid)
                 self._due[pid] = time.monotonic() + _FIRST_S, _FIRST_S
         deadline = time.monotonic() + _ENDING_S
         for pid in list(self._due):

@@ -9,6 +9,7 @@ from tdprof.model.events import TopdownInfo
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.events import Event
 from tdprof.recorder.held_programs import HeldPrograms
+from tdprof.recorder.rotation import Segments
 from tdprof.recorder.spe import SpeOptions
 from tdprof.recorder.targets import Rate
 
@@ -23,6 +24,7 @@ class RecordOptions:
         has_interpreted: walk the frames of interpreters, too.
         stack_bytes: of each user stack, where they are copied; 0: as many as suit the rate.
         notes: what the user should know of the plan, kept in the capture.
+        segments: how to cut the recording, which then goes into several captures.
         on_pass: told the number, from 1, of each run of the command, and how many there will be.
     """
 
@@ -41,6 +43,7 @@ class RecordOptions:
     topdown: TopdownInfo | None = None
     notes: Sequence[str] = ()
     on_pass: Callable[[int, int], None] = lambda _number, _total: None
+    segments: Segments | None = None
 
     @property
     def passes(self) -> list[list[list[int]] | None]:

@@ -188,6 +188,9 @@ class Count:
     def __add__(self, other: "Count") -> "Count":
         return Count(self.value + other.value, self.enabled_ns + other.enabled_ns, self.running_ns + other.running_ns)
 
+    def __sub__(self, other: "Count") -> "Count":
+        return Count(self.value - other.value, self.enabled_ns - other.enabled_ns, self.running_ns - other.running_ns)
+
 
 def read_count(fd: int) -> Count:
     """Read an event opened with TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING and no group."""

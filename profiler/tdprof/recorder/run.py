@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import select
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.ring_walk import RingWalker
+from tdprof.recorder.rotation import Rotation
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.stop_signals import StopSignals
@@ -53,6 +55,62 @@ def idle_groups(topdown: TopdownInfo | None, totals: Sequence[Count | None]) -> 
             )
 
 
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What counted since the recording began, up to some moment.
+
+    Attributes:
+        events: each event; empty: nothing yet.
+        ending: of each event, what samples of ending threads stand for.
+        lost_samples: in the rings.
+        by_programs: as `BpfSampler.counters`.
+        drained: samples that went into spools.
+    """
+
+    events: Sequence[Count | None] = ()
+    ending: Sequence[int] = ()
+    lost_samples: int = 0
+    by_programs: dict[str, int] = field(default_factory=dict)
+    drained: int = 0
+
+
+class _Leaving:
+    """A segment that was cut off: its JVMs are asked once more, which may take them seconds.
+
+    Args:
+        folder: of the segment.
+        manifest: of it.
+        java: its JVMs.
+    """
+
+    def __init__(self, folder: OwnFolder, manifest: Manifest, java: JavaProcesses | None) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._java = java
+        self._notes: list[str] = []
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        if self._java:
+            self._notes = self._java.finish()
+
+    def java_processes(self) -> Sequence[int]:
+        """The JVMs of the segment."""
+        return self._java.known() if self._java else ()
+
+    def is_alive(self) -> bool:
+        """Whether there is still something to be waited for."""
+        return self._thread.is_alive()
+
+    def finish(self) -> Manifest:
+        """Wait; then the segment's manifest is as it will be."""
+        self._thread.join()
+        manifest = replace(self._manifest, notes=[*self._manifest.notes, *self._notes])
+        write_manifest(self._folder, manifest)
+        return manifest
+
+
 @dataclass(slots=True)
 class Run:
     """The recording while it runs."""
@@ -72,17 +130,27 @@ class Run:
     walker: RingWalker | None
     cgroup_names: CgroupNames
     cgroups: ChosenCgroups | None
+    rotation: Rotation | None
     cpus: CpuFollower | None = None
     is_stopping: bool = False
     snapshot: SnapshotThread | None = None
     mappings: MappingWatch = field(init=False)
     java: JavaProcesses | None = field(init=False)
+    first: Manifest = field(init=False)  # as every segment begins
+    before: _Counted = field(default_factory=_Counted)  # up to this segment
+    said: frozenset[str] = frozenset()  # in the segments before, of what may have been long ago
+    by_programs: dict[str, int] = field(default_factory=dict)  # at the last drain
+    leaving: _Leaving | None = None
 
     def __post_init__(self) -> None:
-        self.java = JavaProcesses(self.folder) if self.options.has_interpreted else None
+        self.first = self.manifest
+        self.java = self._java_in(self.folder)
         self.mappings = MappingWatch(
             self.manifest.followed, needs_replaced=self.sampler is not None, found_java=self._found_java
         )
+
+    def _java_in(self, folder: OwnFolder) -> JavaProcesses | None:
+        return JavaProcesses(folder) if self.options.has_interpreted else None
 
     def _found_java(self, pid: int) -> None:
         if self.java and (self.cgroups is None or pid in self.cgroups.processes()):
@@ -148,6 +216,8 @@ class Run:
             self._loop()
         except OSError as error:
             failure = self._write_failure(error)
+        except TdprofError as error:
+            failure = error
         if self.cpus:
             self.cpus.look()
         self.is_stopping = True
@@ -173,8 +243,54 @@ class Run:
             except OSError as error:
                 failure = self._write_failure(error)
         exit_status = self.workload.wait() if self.workload else None
-        ending = (self.sampler.ending_weights() if self.sampler else []) or [0] * len(totals)
         self.manifest = replace(
+            self._with_totals(self._counted(totals)),
+            # Of several runs, that of the first that went wrong.
+            exit_status=self.manifest.exit_status or exit_status,
+            ran_to_end=ran_to_end and not self.before.events,
+        )
+        of_java = self.java.finish() if self.java else []
+        self.manifest = replace(
+            self.manifest, notes=[*self.manifest.notes, *of_java, *([failure.message] if failure else [])]
+        )
+        try:
+            write_manifest(self.folder, self.manifest)
+            if self.rotation and self.leaving:
+                self._leave(self.rotation)
+        except OSError as error:
+            failure = failure or self._write_failure(error)
+        return Outcome(self.manifest, failure, self.mappings.held)
+
+    def _counted(self, events: Sequence[Count | None]) -> _Counted:
+        """Up to now; of the events what was read before."""
+        sampler = self.sampler
+        return _Counted(
+            events,
+            (sampler.ending_weights() if sampler else []) or [0] * len(events),
+            self.attached.lost_samples(),
+            self.by_programs,
+            sampler.drained if sampler else 0,
+        )
+
+    def _with_totals(self, now: _Counted) -> Manifest:
+        """The manifest with what the events counted in this segment, and with what is known in the end."""
+        totals = [
+            count - before if count and before else count
+            for count, before in zip(now.events, self.before.events or [None] * len(now.events), strict=True)
+        ]
+        ending = [
+            weight - before
+            for weight, before in zip(now.ending, self.before.ending or [0] * len(now.ending), strict=True)
+        ]
+        lost = now.lost_samples - self.before.lost_samples
+        notes = [
+            *(self.unwinding.notes() if self.unwinding else ()),
+            *(self.sampler.late_notes(self.manifest.notes) if self.sampler else ()),
+            *(self.walker.notes() if self.walker else ()),
+            *(self.spe.final_notes(self.manifest.start_monotonic_ns) if self.spe else ()),
+            *(self.cpus.notes() if self.cpus else []),
+        ]
+        return replace(
             self.manifest,
             events=[
                 replace(info, total=count.value + uncounted, enabled_ns=count.enabled_ns, running_ns=count.running_ns)
@@ -182,30 +298,60 @@ class Run:
                 else info
                 for info, count, uncounted in zip(self.manifest.events, totals, ending, strict=True)
             ],
-            losses=replace(
-                self.manifest.losses,
-                samples_ring_full=self.manifest.losses.samples_ring_full + self.attached.lost_samples(),
-            ),
-            # Of several runs, that of the first that went wrong.
-            exit_status=self.manifest.exit_status or exit_status,
-            ran_to_end=ran_to_end,
+            losses=replace(self.manifest.losses, samples_ring_full=self.manifest.losses.samples_ring_full + lost),
             notes=[
                 *self.manifest.notes,
                 *idle_groups(self.manifest.topdown, totals),
-                *(self.unwinding.notes() if self.unwinding else ()),
-                *(self.java.finish() if self.java else ()),
-                *(self.sampler.late_notes(self.manifest.notes) if self.sampler else ()),
-                *(self.walker.notes() if self.walker else ()),
-                *(self.spe.final_notes(self.manifest.start_monotonic_ns) if self.spe else ()),
-                *(self.cpus.notes() if self.cpus else []),
-                *([failure.message] if failure else []),
+                *(note for note in notes if note not in self.said),
             ],
         )
-        try:
-            write_manifest(self.folder, self.manifest)
-        except OSError as error:
-            failure = failure or self._write_failure(error)
-        return Outcome(self.manifest, failure, self.mappings.held)
+
+    def _rotate(self) -> None:
+        """Right after a drain: prepare the next segment if it is time, and begin it once that is done."""
+        if self.rotation is None or self.sampler is None:
+            return
+        if self.leaving and not self.leaving.is_alive():
+            self._leave(self.rotation)
+        if self.rotation.is_ready:
+            self._begin_segment(self.rotation, self.sampler)
+        elif not self.leaving and self.rotation.is_due((time.monotonic_ns() - self.manifest.start_monotonic_ns) / 1e9):
+            self.cgroup_names = self.cgroup_names.anew()
+            running = self.cgroups.processes() if self.cgroups else self._processes()
+            self.rotation.prepare(self.spool, self.sampler, self.cgroup_names, running, list(self.attached.rings))
+
+    def _begin_segment(self, rotation: Rotation, sampler: bpf_sampler.BpfSampler) -> None:
+        """Right after a drain."""
+        now, losses = self._counted(list(self.attached.counts())), self.manifest.losses
+        cut_ns = self.manifest.end_monotonic_ns
+        # The programs go on counting: of the table at rest counts what it held, and what had no room.
+        samples = sampler.drained - self.before.drained + losses.samples_map_full + losses.samples_outside_namespace
+        self.manifest = replace(self.manifest, samples_counted=samples)
+        ended = self._with_totals(now)
+        if self.snapshot:
+            ended = replace(ended, notes=[*ended.notes, *self.snapshot.finish(0)])
+        write_manifest(self.folder, ended)
+        self.leaving = _Leaving(self.folder, ended, self.java)
+        output, self.spool, self.snapshot = rotation.switch(self.spool)
+        self.folder, self.java = output.folder, self._java_in(output.folder)
+        for pid in self.leaving.java_processes():
+            self._found_java(pid)
+        before = self.before.by_programs.get("samples", 0)
+        self.before = replace(now, by_programs=now.by_programs | {"samples": before + samples})
+        self.said = self.said.union(ended.notes).difference(self.first.notes)
+        self.manifest = replace(
+            self.first,
+            record_ids=self.manifest.record_ids,
+            start_realtime_ns=time.time_ns() - (time.monotonic_ns() - cut_ns),
+            start_monotonic_ns=cut_ns,
+            end_monotonic_ns=cut_ns,
+        )
+        write_manifest(self.folder, self.manifest)
+
+    def _leave(self, rotation: Rotation) -> None:
+        """All is known of the segment before this one."""
+        assert self.leaving
+        leaving, self.leaving = self.leaving, None
+        rotation.ended(leaving.finish(), self.mappings.held)
 
     def _loop(self) -> None:
         deadline = None if self.options.duration_s is None else time.monotonic() + self.options.duration_s
@@ -248,6 +394,7 @@ class Run:
                     if self.cgroup_names.misses_new:
                         self.cgroup_names.look(self.spool)
                     self._follow_cpus(poller)
+                    self._rotate()
                     next_drain = time.monotonic_ns() + interval_ns
                     write_manifest(self.folder, self.manifest)
                 elif ready or self.spe:  # SPE that ran out of room stands still until it is drained
@@ -288,7 +435,9 @@ class Run:
         end_ns = time.monotonic_ns()
         if self.sampler:
             end_ns = self.sampler.drain(self.spool)
-            counters = self.sampler.counters()
+            self.by_programs = self.sampler.counters()
+            before = self.before.by_programs
+            counters = {name: count - before.get(name, 0) for name, count in self.by_programs.items()}
             self.manifest = replace(
                 self.manifest,
                 samples_counted=counters["samples"],

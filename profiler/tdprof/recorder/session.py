@@ -26,7 +26,8 @@ from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.opening import OpenedEvents, Opener
 from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.periods import PeriodControl
-from tdprof.recorder.run import Run
+from tdprof.recorder.rotation import Rotation
+from tdprof.recorder.run import DRAIN_INTERVAL_NS, Run
 from tdprof.recorder.sampling import Sampling, begin_load, events_together, start_sampling
 from tdprof.recorder.spe import SpeEvents, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
@@ -88,7 +89,9 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             sampling.walker,
             sampling.cgroups.names(),
             chosen,
+            _rotation(options, sampling, stack),
         )
+        stack.callback(lambda: run.spool.close())
         options.on_pass(1, len(options.passes))
         rate_hz = options.rate.frequency_hz * len(cpus) * events_together(options, choice)
         sampling.await_walk(rate_hz, is_command=bool(options.command))
@@ -102,6 +105,20 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         outcome = run.until_stopped()
         first.close()
         return _run_again(run, outcome, opener, opened.sizes)
+
+
+def _rotation(options: RecordOptions, sampling: Sampling, stack: contextlib.ExitStack) -> Rotation | None:
+    """Raises TdprofError: the recording is to be cut, and cannot be."""
+    if options.segments is None:
+        return None
+    if sampling.sampler is None:
+        raise TdprofError(
+            f"only the BPF programs can cut a recording, and they are not used here: {sampling.reason}",
+            hint="tdprof doctor says what they need; record without --switch-output",
+        )
+    rotation = Rotation(options.segments, DRAIN_INTERVAL_NS / 1e9)
+    stack.callback(rotation.close)
+    return rotation
 
 
 def _run_again(run: Run, outcome: Outcome, opener: Opener, sizes: RingSizes) -> Outcome:

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tdprof.recorder.host import read_text
 from tdprof.recorder.java_attach import JVM_LIBRARY
 
 _PROC = Path("/proc")
-_PATIENCE_S = 10.0
+PATIENCE_S = 10.0
 
 
 class Snapshot:
@@ -86,8 +87,14 @@ class SnapshotThread:
         self._snapshot = Snapshot(found_java)
         self._failure: OSError | None = None
         self._fd = os.dup(spool.descriptor(INITIAL_FILE))
+        self._began_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is written, or no longer waited for."""
+        return not self._thread.is_alive() or time.monotonic() - self._began_s > PATIENCE_S
 
     def _run(self) -> None:
         try:
@@ -99,7 +106,7 @@ class SnapshotThread:
         except IndexError:  # given up meanwhile
             pass
 
-    def finish(self) -> list[str]:
+    def finish(self, patience_s: float = PATIENCE_S) -> list[str]:
         """Wait for the end, but not for long.
 
         Returns:
@@ -108,7 +115,7 @@ class SnapshotThread:
         Raises:
             OSError: the spool could not be written.
         """
-        self._thread.join(_PATIENCE_S)
+        self._thread.join(patience_s)
         missing = len(self._waiting)
         self._waiting.clear()
         if self._failure:
@@ -117,7 +124,7 @@ class SnapshotThread:
             os.close(self._fd)
         if not missing:
             return []
-        return [f"{missing} processes have no names: what they map could not be read in {_PATIENCE_S:g} seconds"]
+        return [f"{missing} processes have no names: what they map could not be read in {PATIENCE_S:g} seconds"]
 
 
 def _inode(path: Path) -> int | None:

@@ -57,6 +57,7 @@ class PythonWalk:
         self._is_refused = False
         self._lock = threading.Lock()  # threads start it, the recording's own drains it
         self._lines: deque[bytes] = deque()
+        self._told: dict[int, bytes] = {}
 
     def start(self) -> bool:
         """Have the programs ready; False where the kernel refuses them. May take a tenth of a second."""
@@ -71,6 +72,7 @@ class PythonWalk:
     def add(self, pid: int, runtime: PythonRuntime, line: bytes) -> bool:
         """Walk the frames of a process from now on; False if there are too many. ``line`` tells the spool of it."""
         self._lines.append(line)
+        self._told[pid] = line
         key = ctypes.c_uint32(pid)
         try:
             map_element(BPF_MAP_UPDATE_ELEM, self._maps["python_runtimes"], key, runtime)
@@ -85,6 +87,12 @@ class PythonWalk:
         except OSError:
             return False
         return True
+
+    def tell_again(self, spool: SpoolWriter) -> None:
+        """Write the lines of all processes that are still known, into a spool that has none of them."""
+        self._told = {pid: line for pid, line in list(self._told.items()) if self.has(pid)}
+        lines = b"".join(line + b"\n" for line in self._told.values())
+        write_all(spool.descriptor(PYTHON_FILE), memoryview(lines))
 
     def is_filling(self) -> bool:
         """Whether half of a ring is taken."""

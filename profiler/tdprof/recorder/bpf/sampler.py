@@ -57,7 +57,7 @@ COUNTERS = (
     "threads_not_followed",
 )
 # enum active and enum step of bpf/sample.h
-ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON = 0, 1, 2, 4
+ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 4, 5
 STEPS = ("sample", "walk", "copy", "store", "python")
 # Programs of other types than perf events', and where the kernel runs them.
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
@@ -238,6 +238,7 @@ class BpfSampler:
         arrays: what unwinding needs; None where user stacks are walked along frame pointers, or not at all.
         python: what Python's frames need; None where there are no ``arrays``.
         notes: what the user should know of how stacks are taken.
+        drained: samples that went into spools so far.
     """
 
     def __init__(
@@ -261,6 +262,8 @@ class BpfSampler:
         self._use_b = 0
         self._samples_drained = 0
         self._copied_bytes = 0
+        self._segment = 0
+        self.drained = 0
         self._load_s = load_s
         self._walk_load: WalkLoad | None = None
         self._closing = contextlib.ExitStack()
@@ -441,8 +444,17 @@ class BpfSampler:
             if copied > _MOST_COPIED_BYTES:
                 self._switch(0, ACTIVE_COPY)
         for keys, values in self._reader.take(resting):
+            self.drained += sum(memoryview(values).cast("Q")[::2])  # sample_value.count
             spool.append_rows(time_ns, keys, values, len(keys) // KEY_BYTES)
         return time_ns
+
+    def begin_segment(self, spool: SpoolWriter) -> None:
+        """Have all that later samples refer to sent again, whatever was sent; the new spool is told of Python."""
+        self._segment += 1
+        self._switch(self._segment, ACTIVE_SEGMENT)
+        wait_for_running_programs()
+        if self.python:
+            self.python.tell_again(spool)
 
     def late_notes(self, said: Sequence[str]) -> Iterator[str]:
         """What the user should know in the end of how stacks were taken, beside what was said."""

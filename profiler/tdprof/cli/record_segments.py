@@ -1,0 +1,95 @@
+"""`tdprof record --switch-output` and what goes with it: a recording without end, in segments."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tdprof.errors import TdprofError
+
+if TYPE_CHECKING:
+    from tdprof.cli.segments import SegmentWriter
+    from tdprof.recorder.rotation import SegmentLength
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+DEFAULT_FOLDER = "tdprof.segments"
+_EXAMPLE = "tdprof record -a -F 99 --switch-output=5m --max-size 2G"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOptions:
+    """As they were typed; see ``segment_options``."""
+
+    switch_output: str | None
+    switch_max_files: int | None
+    max_size: str | None
+
+    @classmethod
+    def taken_from(cls, typed: dict[str, Any]) -> "SegmentOptions":
+        """Removes them from among others."""
+        return cls(**{each.name: typed.pop(each.name) for each in fields(cls)})
+
+    def check(self, *, has_spe: bool, has_passes: bool, with_symbols: bool) -> None:
+        """Raises TdprofError: they do not go with each other, or with the rest."""
+        if self.switch_output is None:
+            if self.max_size is not None or self.switch_max_files is not None:
+                option = "--max-size" if self.max_size is not None else "--switch-max-files"
+                raise TdprofError(f"{option} bounds segments: give --switch-output, too", hint=_EXAMPLE, status=2)
+            return
+        for is_given, what in ((has_spe, "SPE"), (has_passes, "--passes"), (with_symbols, "--with-symbols")):
+            if is_given:
+                hint = f"record {what} without --switch-output"
+                raise TdprofError(f"{what} cannot be cut into segments", hint=hint, status=2)
+        self.length()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the recording is to be cut."""
+        return self.switch_output is not None
+
+    def length(self) -> "SegmentLength":
+        """Of a segment: what was asked for, and no more than its part of what all may take."""
+        from dataclasses import replace
+
+        from tdprof.cli.segments import OF_ALL
+        from tdprof.recorder.rotation import parse_segment_length
+
+        length, most = parse_segment_length(self.switch_output or ""), self.most_bytes()
+        if most is None:
+            return length
+        return replace(length, bytes=min(length.bytes or most, max(1, most // OF_ALL)))
+
+    def most_bytes(self) -> int | None:
+        """That all segments may take."""
+        from tdprof.recorder.rotation import parse_size
+
+        return None if self.max_size is None else parse_size(self.max_size, "--max-size")
+
+    def writer(self, output: Path | None, *, quiet: bool) -> "SegmentWriter":
+        """Where segments go."""
+        from tdprof.cli.segments import SegmentWriter
+
+        return SegmentWriter(output or Path(DEFAULT_FOLDER), self.most_bytes(), self.switch_max_files, quiet=quiet)
+
+
+def segment_options(command: _Command) -> _Command:
+    """Adds the options to a command, whose keyword arguments they become."""
+    for option in reversed(
+        (
+            click.option(
+                "--switch-output",
+                metavar="TIME|SIZE",
+                help=f"Record on and on, in segments of this time (30s, 5m, 1h) or size (100M): each is a capture of "
+                f"its own in the folder of -o ({DEFAULT_FOLDER}), named by when it began. No sample is lost between "
+                "them. Needs BPF.",
+            ),
+            click.option("--switch-max-files", type=click.IntRange(2), metavar="N", help="Keep the newest N segments."),
+            click.option(
+                "--max-size", metavar="SIZE", help="Remove the oldest segments so that all take no more (500M, 2G)."
+            ),
+        )
+    ):
+        command = option(command)
+    return command

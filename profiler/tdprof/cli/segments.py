@@ -1,0 +1,147 @@
+"""What becomes of the segments of `tdprof record --switch-output`: finished beside it, and kept in bounds."""
+
+import contextlib
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tdprof.capture.manifest import Manifest
+from tdprof.capture.output_folder import OutputFolder
+from tdprof.capture.segments import SegmentFolder
+from tdprof.cli.standard_error import say
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.pipeline.finishing_process import FinishingProcess
+from tdprof.recorder.held_programs import HeldPrograms
+from tdprof.text import plural
+
+# A segment may take this part of what all may; and while one is finished, its raw records and its tables are there.
+OF_ALL = 8
+_PARTS_KEPT, _PARTS = 3, 4
+_LEAST_FREE_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class _Ended:
+    name: str
+    folder: OwnFolder
+    closing: contextlib.ExitStack
+    held: HeldPrograms | None
+
+
+class SegmentWriter:
+    """The segments of one recording. Use as a context manager.
+
+    Args:
+        path: the folder that has them.
+        most_bytes: that all of them may take; None: as many as the disk has.
+        most_segments: how many there may be; None: any number.
+        quiet: say nothing of them.
+
+    Raises:
+        TdprofError: nothing can be recorded there.
+    """
+
+    def __init__(self, path: Path, most_bytes: int | None, most_segments: int | None, *, quiet: bool) -> None:
+        self._folder = SegmentFolder(path)
+        self._most_bytes = most_bytes
+        self._most_segments = most_segments
+        self._quiet = quiet
+        self._recorded: tuple[OutputFolder, contextlib.ExitStack] | None = None
+        self._next: tuple[OutputFolder, contextlib.ExitStack] | None = None
+        self._waiting: deque[_Ended] = deque()
+        self._finishing: tuple[_Ended, FinishingProcess] | None = None
+        self._bytes: dict[str, int] = {}
+        for name in self._folder.unfinished():  # of a recorder that was killed
+            with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+                folder = stack.enter_context(self._folder.open(name))
+                self._waiting.append(_Ended(name, folder, stack.pop_all(), None))
+
+    @property
+    def recorded(self) -> OutputFolder:
+        """The segment that is being recorded."""
+        assert self._recorded
+        return self._recorded[0]
+
+    def open_next(self) -> OutputFolder:
+        """See `SegmentSink`."""
+        with contextlib.ExitStack() as stack:
+            output = stack.enter_context(self._folder.new())
+            if self._recorded is None:
+                self._recorded = output, stack.pop_all()
+            else:
+                output.make()  # the first is made by the recording itself
+                self._next = output, stack.pop_all()
+        return output
+
+    def ended(self, manifest: Manifest, held: HeldPrograms) -> None:
+        """See `SegmentSink`."""
+        assert self._recorded
+        (output, closing), self._recorded, self._next = self._recorded, self._next, None
+        self._waiting.append(_Ended(output.path.name, output.folder, closing, held))
+        if not self._quiet:
+            samples = plural(manifest.samples_counted or 0, "sample", "s")
+            say(f"tdprof: {output.path}: {manifest.duration_ns / 1e9:.1f} s, {samples}")
+        self.tick()
+
+    def newest_bytes(self) -> int:
+        """See `SegmentSink`."""
+        return self._folder.bytes_of(self.recorded.path.name)
+
+    def tick(self) -> None:
+        """See `SegmentSink`."""
+        if self._finishing and self._finishing[1].is_done:
+            self._close_finished()
+        if self._finishing is None and self._waiting:
+            ended = self._waiting.popleft()
+            self._finishing = ended, FinishingProcess(ended.folder, ended.held)
+        self._prune()
+
+    def _close_finished(self) -> None:
+        assert self._finishing
+        (ended, process), self._finishing = self._finishing, None
+        if failure := process.result():
+            say(f"tdprof: {ended.folder.shown} has no tables yet: {failure}")
+        ended.closing.close()
+
+    def _prune(self) -> None:
+        """Remove the oldest segments until the others keep within the bounds."""
+        busy = {ended.name for ended in self._waiting}
+        busy |= {each[0].path.name for each in (self._recorded, self._next) if each}
+        if self._finishing:
+            busy.add(self._finishing[0].name)
+        while self._is_beyond(busy):
+            removed = self._folder.remove_oldest(busy)
+            if removed is None:
+                return
+            self._bytes.pop(removed, None)
+
+    def _is_beyond(self, busy: set[str]) -> bool:
+        names = self._folder.names
+        if self._most_segments is not None and len(names) > self._most_segments:
+            return True
+        for name in names:
+            if name in busy or name not in self._bytes:
+                self._bytes[name] = self._folder.bytes_of(name)
+        taken = sum(self._bytes[name] for name in names)
+        if self._most_bytes is not None and taken * _PARTS > self._most_bytes * _PARTS_KEPT:
+            return True
+        return self._folder.free_bytes() < _LEAST_FREE_BYTES
+
+    def __enter__(self) -> Self:
+        return self
+
+    def finish(self) -> None:
+        """Wait until all that ended before the last one is finished."""
+        while self._finishing or self._waiting:
+            if self._finishing:
+                self._close_finished()
+            self.tick()
+
+    def __exit__(self, *exception: object) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._folder)
+            for each in (self._next, self._recorded):
+                if each:
+                    stack.push(each[1])
+            stack.callback(self.finish)

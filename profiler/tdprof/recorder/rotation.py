@@ -1,0 +1,186 @@
+"""Cuts a recording without end into segments, each a whole capture.
+
+A boundary is one of the swaps of the BPF programs' tables, so that no sample is in two segments and none between. What
+later samples refer to is in the next segment before the boundary: from `prepare` on the programs send every stack
+anew, a snapshot is taken of what runs, and what the old spool is told meanwhile, the new one is told, too.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tdprof.capture.manifest import Manifest
+from tdprof.capture.output_folder import OutputFolder
+from tdprof.capture.spool import CODES_FILE, COPIES_FILE, PYTHON_STACKS_FILE, RING_FILE, STACKS_FILE, SpoolWriter
+from tdprof.errors import TdprofError
+from tdprof.recorder.bpf.sampler import BpfSampler
+from tdprof.recorder.cgroups import CgroupNames
+from tdprof.recorder.held_programs import HeldPrograms
+from tdprof.recorder.snapshot import SnapshotThread
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_BYTES = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_NUMBER = re.compile(r"([0-9]{1,9})([smhdBKMG])")
+_SHARED = (STACKS_FILE, COPIES_FILE, PYTHON_STACKS_FILE, CODES_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLength:
+    """When a segment ends; 0: not by that.
+
+    Attributes:
+        seconds: it was recorded for.
+        bytes: it takes on the disk.
+    """
+
+    seconds: int = 0
+    bytes: int = 0
+
+
+def parse_segment_length(text: str) -> SegmentLength:
+    """``30s``, ``5m``, ``1h``, ``1d``, or a size: ``100M``, as ``perf record --switch-output`` takes them.
+
+    Raises:
+        TdprofError: neither.
+    """
+    found = _NUMBER.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise TdprofError(
+            f"--switch-output takes a time or a size, not '{text}'",
+            hint="--switch-output=5m (s, m, h, d) or --switch-output=100M (B, K, M, G)",
+            status=2,
+        )
+    number, unit = int(found[1]), found[2]
+    return (
+        SegmentLength(seconds=number * _SECONDS[unit])
+        if unit in _SECONDS
+        else SegmentLength(bytes=number * _BYTES[unit])
+    )
+
+
+def parse_size(text: str, option: str) -> int:
+    """Bytes of ``2G`` and the like.
+
+    Raises:
+        TdprofError: it is no size.
+    """
+    found = _NUMBER.fullmatch(text)
+    if found is None or found[2] not in _BYTES or not int(found[1]):
+        raise TdprofError(f"{option} takes a size, not '{text}'", hint=f"{option}=2G (B, K, M, G)", status=2)
+    return int(found[1]) * _BYTES[found[2]]
+
+
+class SegmentSink(Protocol):
+    """Where segments go."""
+
+    def open_next(self) -> OutputFolder:
+        """A folder for the next one, made and not published."""
+
+    def ended(self, manifest: Manifest, held: HeldPrograms) -> None:
+        """The one before is recorded; the one that was opened last is published and goes on."""
+
+    def newest_bytes(self) -> int:
+        """What the segment that is being recorded takes on the disk."""
+
+    def tick(self) -> None:
+        """Called about once a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """How a recording is cut.
+
+    Attributes:
+        length: of a segment.
+        sink: where they go.
+    """
+
+    length: SegmentLength
+    sink: SegmentSink
+
+
+@dataclass(slots=True)
+class _Next:
+    output: OutputFolder
+    spool: SpoolWriter
+    snapshot: SnapshotThread
+    shared_from: dict[str, int]  # of the old spool's files: from where on the new one has them, too
+
+
+class Rotation:
+    """Of one recording.
+
+    Args:
+        segments: how to cut it.
+        margin_s: between two looks whether a segment is due.
+    """
+
+    def __init__(self, segments: Segments, margin_s: float) -> None:
+        self._length = segments.length
+        self._sink = segments.sink
+        self._margin_s = margin_s
+        self._next: _Next | None = None
+
+    def is_due(self, seconds: float) -> bool:
+        """Whether to prepare the next segment, ``seconds`` after this one began."""
+        self._sink.tick()
+        if self._next:
+            return False
+        # It is cut at the next look but one.
+        if self._length.seconds and seconds + 2 * self._margin_s >= self._length.seconds:
+            return True
+        return bool(self._length.bytes) and self._sink.newest_bytes() >= self._length.bytes
+
+    def prepare(
+        self, spool: SpoolWriter, sampler: BpfSampler, cgroups: CgroupNames, pids: Sequence[int], rings: Sequence[int]
+    ) -> None:
+        """Open the next segment, right after all was drained into the spool of this one.
+
+        Args:
+            spool: of this segment.
+            sampler: takes the samples.
+            cgroups: writes the names of all control groups.
+            pids: processes that run.
+            rings: CPUs that have one.
+
+        Raises:
+            TdprofError, OSError: it cannot be made.
+        """
+        shared = [*_SHARED, *(RING_FILE.format(cpu=cpu) for cpu in rings)]
+        output = self._sink.open_next()
+        new = SpoolWriter(output.folder)
+        shared_from = {name: os.fstat(spool.descriptor(name)).st_size for name in shared}
+        sampler.begin_segment(new)
+        cgroups.look(new)
+        self._next = _Next(output, new, SnapshotThread(pids, new), shared_from)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next segment may begin."""
+        return self._next is not None and self._next.snapshot.is_done
+
+    def switch(self, spool: SpoolWriter) -> tuple[OutputFolder, SpoolWriter, SnapshotThread]:
+        """Begin the next segment, right after all was drained into ``spool``, which is closed.
+
+        Raises:
+            OSError: the new one could not be written.
+        """
+        assert self._next
+        ready, self._next = self._next, None
+        for name, start in ready.shared_from.items():
+            spool.copy_tail(name, start, ready.spool)
+        spool.close()
+        ready.output.publish()
+        return ready.output, ready.spool, ready.snapshot
+
+    def ended(self, manifest: Manifest, held: HeldPrograms) -> None:
+        """Hand over the segment before the one that `switch` began."""
+        self._sink.ended(manifest, held)
+
+    def close(self) -> None:
+        """The recording ends: what was prepared comes to nothing."""
+        if self._next:
+            self._next.spool.close()
+            self._next = None

@@ -1,0 +1,66 @@
+"""Segments keep within their bounds, the one that is being recorded stays, and damaged ones do not stop the next."""
+
+from pathlib import Path
+
+import pytest
+
+from tdprof.cli.segments import SegmentWriter
+
+
+def segment(folder: Path, number: int, kilobytes: int, *, spool: bool = False) -> Path:
+    made = folder / f"20260101T00{number:02}00.000Z"
+    made.mkdir(parents=True)
+    (made / "capture.json").write_text("{}")
+    (made / "samples.parquet").write_bytes(bytes(kilobytes << 10))
+    if spool:
+        (made / "spool").mkdir()
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "segments").mkdir(mode=0o700)
+    return tmp_path / "segments"
+
+
+def test_the_oldest_go_so_that_all_take_no_more_than_was_said(folder: Path) -> None:
+    for number in range(10):
+        segment(folder, number, 100)
+    with SegmentWriter(folder, 800 << 10, None, quiet=True) as segments:
+        segments.tick()
+        left = sorted(path.name for path in folder.iterdir())
+        # Three quarters of the bound, for what is being written.
+        assert left == [f"20260101T00{number:02}00.000Z" for number in range(10 - len(left), 10)]
+        assert 4 <= len(left) <= 6
+
+
+def test_only_the_newest_stay_and_the_one_being_recorded_is_one(folder: Path) -> None:
+    for number in range(4):
+        segment(folder, number, 1)
+    with SegmentWriter(folder, None, 2, quiet=True) as segments:
+        first = segments.open_next()
+        first.make()
+        first.publish()
+        segments.tick()
+        assert sorted(path.name for path in folder.iterdir()) == ["20260101T000300.000Z", first.path.name]
+
+
+def test_a_prepared_segment_that_never_began_leaves_nothing(folder: Path) -> None:
+    with SegmentWriter(folder, None, None, quiet=True) as segments:
+        first = segments.open_next()
+        first.make()
+        first.publish()
+        prepared = segments.open_next()
+        assert prepared.path.exists()
+        assert segments.recorded is first
+    assert [path.name for path in folder.iterdir()] == [first.path.name]
+
+
+def test_a_damaged_leftover_is_told_and_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left = segment(folder, 0, 1, spool=True)
+    with SegmentWriter(folder, None, None, quiet=True) as segments:
+        segments.finish()
+    said = capsys.readouterr().err
+    assert "20260101T000000.000Z has no tables yet:" in said
+    assert "Traceback" not in said
+    assert left.exists()

@@ -1,0 +1,53 @@
+"""How long segments are, as typed; and that the options say what they need of each other."""
+
+import pytest
+from click.testing import CliRunner
+
+from tdprof.cli.main import cli
+from tdprof.errors import TdprofError
+from tdprof.recorder.rotation import SegmentLength, parse_segment_length, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("30s", SegmentLength(seconds=30)),
+        ("5m", SegmentLength(seconds=300)),
+        ("1h", SegmentLength(seconds=3600)),
+        ("2d", SegmentLength(seconds=172800)),
+        ("100M", SegmentLength(bytes=100 << 20)),
+        ("64K", SegmentLength(bytes=64 << 10)),
+    ],
+)
+def test_a_length_is_a_time_or_a_size(text: str, length: SegmentLength) -> None:
+    assert parse_segment_length(text) == length
+
+
+@pytest.mark.parametrize("text", ["", "5", "0s", "-5m", "5 m", "5min", "1.5h", "M", "\u0665m"])
+def test_what_is_neither_is_told_what_would_be(text: str) -> None:
+    with pytest.raises(TdprofError, match="takes a time or a size") as caught:
+        parse_segment_length(text)
+    assert "--switch-output=5m" in str(caught.value.hint)
+
+
+def test_a_bound_on_the_disk_is_a_size() -> None:
+    assert parse_size("2G", "--max-size") == 2 << 30
+    with pytest.raises(TdprofError, match="--max-size takes a size, not '5m'"):
+        parse_size("5m", "--max-size")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--max-size", "1G"], "--max-size bounds segments: give --switch-output, too"),
+        (["--switch-max-files", "3"], "--switch-max-files bounds segments"),
+        (["--switch-output=5m", "--spe"], "SPE cannot be cut into segments"),
+        (["--switch-output=5m", "--with-symbols"], "--with-symbols cannot be cut into segments"),
+        (["--switch-output=never"], "takes a time or a size, not 'never'"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: list[str], said: str) -> None:
+    result = CliRunner().invoke(cli, ["record", *options, "-a"])
+    assert isinstance(result.exception, TdprofError)
+    assert result.exception.status == 2
+    assert said in result.exception.message
