@@ -7,3 +7,6 @@ FILES_FOLDER = "files"
 
 
 MANIFEST_FILE = "capture.json"
+
+STORE_MARKER = "tdprof-store.json"
+"""Of a store of many captures, which is none itself."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
+from tdprof.cli.fleet import is_store, recordings_options, store_place
 from tdprof.cli.output import result_file, standard_output, waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
@@ -16,6 +17,7 @@ from tdprof.model.choices import EVERYTHING, Selection, SymbolOptions
 
 if TYPE_CHECKING:
     from tdprof.capture.manifest import Manifest
+    from tdprof.fleet.selection import Chosen
     from tdprof.model.findings import Findings
     from tdprof.model.profile import Profile
     from tdprof.model.spe import SampledOperations
@@ -123,6 +125,7 @@ FORMATS = {
     metavar="OLDER",
     help="For html: also colour by what changed since this capture, as tdprof diff OLDER CAPTURE finds it.",
 )
+@recordings_options
 @selection_options
 @symbol_options
 def command(
@@ -133,8 +136,9 @@ def command(
     older: Path | None,
     selection: Selection,
     symbols: SymbolOptions,
+    chosen: "Callable[[], Chosen]",
 ) -> None:
-    """Write a capture, or what perf record left, as a file for another program.
+    """Write a capture, a store of many hosts' captures, or what perf record left, as a file for another program.
 
     \b
     tdprof export --to speedscope -o app.speedscope.json   flame graphs at speedscope.app
@@ -144,6 +148,7 @@ def command(
     tdprof export --to html -o app.html                    one page to look at and pass on: flame graph, metrics, advice
     tdprof export b.capture --to html --diff a.capture -o b.html   a differential flame graph
     tdprof export perf.data --to folded                    without making a capture
+    tdprof export prod --to html -o fleet.html --since 7d  of a store (tdprof fleet): all hosts of one kind of core
     """
     target = FORMATS[format_name]
     if older and not target.is_page:
@@ -155,6 +160,9 @@ def command(
             hint=f"tdprof export {capture} --to {format_name} -o profile.pb.gz",
             status=2,
         )
+    if is_store(capture):
+        _write(target, _prepare_store(capture, target, event, selection, chosen()), output)
+        return
     check_is_there(capture)
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.cli.loading import open_input, say_unreadable
@@ -167,7 +175,11 @@ def command(
         if older is not None and what.page is not None:
             what = replace(what, page=_with_changes(what.page, opened.recorded, capture, older, symbols, selection))
         say_unreadable(what.profile)
-    if is_stdout:
+    _write(target, what, output)
+
+
+def _write(target: Format, what: Export, output: Path) -> None:
+    if str(output) == "-":
         with standard_output():
             target.write(what, sys.stdout.buffer)
         return
@@ -175,6 +187,25 @@ def command(
         target.write(what, file)
     say(f"tdprof: wrote {output}")
     say(f"  next: {target.next_step.format(output)}")
+
+
+def _prepare_store(place: Path, target: Format, event: str | None, selection: Selection, chosen: "Chosen") -> Export:
+    """What a format writes of a store."""
+    from tdprof.cli.memory import keep_process_small
+    from tdprof.fleet.flame import fleet_profile
+    from tdprof.fleet.report import find_recordings
+    from tdprof.fleet.store import Store
+    from tdprof.profile.selection import select
+
+    keep_process_small()
+    with waiting(f"reading {place}"):
+        store = Store(store_place(place))
+        profile = select(fleet_profile(store, find_recordings(store, chosen, event)), selection)
+    if not target.is_page:
+        return Export(profile, None)
+    from tdprof.report.page.data import Page
+
+    return Export(profile, None, page=Page(profile))
 
 
 def _prepare(capture: "OpenCapture", shown: Path, target: Format, event: str | None, selection: Selection) -> Export:

@@ -2,12 +2,15 @@
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tdprof.capture.files import STORE_MARKER
 from tdprof.cli.usage import SuggestingGroup
 
 if TYPE_CHECKING:
@@ -49,27 +52,46 @@ def command() -> None:
     \b
     tdprof fleet add prod captures/      roll up all captures of a folder into the store prod
     tdprof fleet report prod             functions, each with an interval over hosts
-    tdprof fleet check prod              what is in it, and what is missing or set aside
+    tdprof export prod --to html -o fleet.html   the fleet's flame graph
 
     STORE is a folder, or a place in an object store: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX.
     """
 
 
+def is_store(place: Path) -> bool:
+    """Whether a command's argument is a store, and not a capture."""
+    return "://" in store_place(place) or (place / STORE_MARKER).is_file()
+
+
+def store_place(place: Path) -> str:
+    """A store's place from a command's argument; of a URI, what a path makes of it is undone."""
+    return re.sub(r"^(s3|gs|gcs|abfss?):/+", r"\1://", str(place))
+
+
+def recordings_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --since, --until and --recordings, for a command that has a --where of its own, as ``chosen``."""
+    return _chosen_options("--recordings", "Of a store: only", decorated)
+
+
 def chosen_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --since, --until and --where as the argument ``chosen``, which makes a ``Chosen`` when it is called."""
+    return _chosen_options("--where", "Only", decorated)
 
-    @click.option("--since", metavar="TIME", help="Only recordings from then on: 7d, 36h, 2026-11-22.")
-    @click.option("--until", metavar="TIME", help="Only recordings before then.")
+
+def _chosen_options(where: str, only: str, decorated: Callable[..., Any]) -> Callable[..., Any]:
+
+    @click.option("--since", metavar="TIME", help=f"{only} recordings from then on: 7d, 36h, 2026-11-22.")
+    @click.option("--until", metavar="TIME", help=f"{only} recordings before then.")
     @click.option(
-        "--where",
-        "wheres",
+        where,
+        "conditions",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Only recordings with this host, core, kernel, build (build-id) or label. May be repeated.",
+        help=f"{only} recordings with this host, core, kernel, build (build-id) or label. May be repeated.",
     )
     @functools.wraps(decorated)
-    def wrapped(*args: Any, since: str | None, until: str | None, wheres: tuple[str, ...], **kwargs: Any) -> Any:
-        return decorated(*args, chosen=functools.partial(_chosen, since, until, wheres), **kwargs)
+    def wrapped(*args: Any, since: str | None, until: str | None, conditions: tuple[str, ...], **kwargs: Any) -> Any:
+        return decorated(*args, chosen=functools.partial(_chosen, since, until, conditions), **kwargs)
 
     return wrapped
 

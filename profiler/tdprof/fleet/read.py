@@ -17,7 +17,7 @@ from tdprof.text import few, plural
 
 _FILES_AT_ONCE = 64  # whose rows are added up together
 _LARGEST_SUM = 2**62
-_KEYS = ["module", "function", "file", "is_kernel", "is_ambiguous"]
+FUNCTION_KEYS = ["module", "function", "file", "is_kernel", "is_ambiguous"]
 _VALUES = ["self_weight", "total_weight", "self_samples", "total_samples"]
 
 
@@ -130,7 +130,7 @@ def count_functions(store: Store, recordings: Sequence[Recording], strata: Seque
         }
         if not events:
             continue
-        table = store.read("functions", recording.stem, ["event", *_KEYS, *_VALUES])
+        table = store.read("functions", recording.stem, ["event", *FUNCTION_KEYS, *_VALUES])
         table = table.filter(pa.compute.is_in(table["event"].cast(pa.string()), pa.array(sorted(events))))
         parts.append(_with_host(table, recording.stem))
         if len(parts) == _FILES_AT_ONCE:
@@ -144,7 +144,7 @@ def _with_host(table: pa.Table, stem: Stem) -> pa.Table:
     table = table.cast(
         pa.schema(
             [
-                (name, pa.string() if name in ("event", *_KEYS[:3]) else kind)
+                (name, pa.string() if name in ("event", *FUNCTION_KEYS[:3]) else kind)
                 for name, kind in zip(table.column_names, table.schema.types, strict=True)
             ]
         )
@@ -157,7 +157,7 @@ def _with_host(table: pa.Table, stem: Stem) -> pa.Table:
 
 
 def _add_up(tables: Sequence[pa.Table]) -> pa.Table:
-    keys = ["core", "event", "host", *_KEYS]
+    keys = ["core", "event", "host", *FUNCTION_KEYS]
     grouped = pa.concat_tables(tables).group_by(keys, use_threads=False)
     summed = grouped.aggregate([(name, "sum") for name in _VALUES])
     return summed.rename_columns([name.removesuffix("_sum") for name in summed.column_names]).select([*keys, *_VALUES])
@@ -171,12 +171,8 @@ def _counts(table: pa.Table | None, stratum: Stratum) -> FunctionCounts:
     mine = table.filter(
         compute.and_(compute.equal(table["core"], stratum.core), compute.equal(table["event"], stratum.event))
     )
-    keys = list(zip(*(mine[name].to_pylist() for name in _KEYS), strict=True))
-    ambiguous = {(module, name) for module, name, _, _, is_ambiguous in keys if is_ambiguous}
-    functions = [
-        FleetFunction(module, name, posixpath.basename(file) if (module, name) in ambiguous else "", is_kernel)
-        for module, name, file, is_kernel, _ in keys
-    ]
+    keys = list(zip(*(mine[name].to_pylist() for name in FUNCTION_KEYS), strict=True))
+    functions = fleet_functions(keys)
     distinct = sorted(set(functions), key=lambda each: (each.module, each.name, each.file, each.is_kernel))
     number = {function: i for i, function in enumerate(distinct)}
     host_number = {host: i for i, host in enumerate(stratum.hosts)}
@@ -193,6 +189,19 @@ def _counts(table: pa.Table | None, stratum: Stratum) -> FunctionCounts:
         self_samples=sums["self_samples"],
         total_samples=sums["total_samples"],
     )
+
+
+def fleet_functions(keys: Sequence[tuple[str, str, str, bool, bool]]) -> list[FleetFunction]:
+    """What functions of all hosts together are.
+
+    Args:
+        keys: of each, the base name of its module, and the rest of ``FUNCTION_KEYS``.
+    """
+    ambiguous = {(module, name) for module, name, _, _, is_ambiguous in keys if is_ambiguous}
+    return [
+        FleetFunction(module, name, posixpath.basename(file) if (module, name) in ambiguous else "", is_kernel)
+        for module, name, file, is_kernel, _ in keys
+    ]
 
 
 def _sum_by(row: I64, values: I64, n: int) -> I64:

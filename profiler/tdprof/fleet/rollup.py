@@ -212,7 +212,7 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
         rows = [frames[path] for path in kept]
         counts, weights = count[chosen].astype(np.int64), weight[chosen].astype(np.int64)
         if len(left):
-            rows.append(np.full(1, number_of.max(initial=0), np.int32))
+            rows.append(np.zeros(0, np.int32))  # no frames: of many paths
             counts, weights = np.append(counts, count[left].sum()), np.append(weights, weight[left].sum())
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
         flat = np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32)

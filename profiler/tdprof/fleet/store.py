@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
+from tdprof.capture.files import STORE_MARKER
 from tdprof.errors import TdprofError
 from tdprof.fleet.naming import digest, name_of_part, path_part
 from tdprof.fleet.schema import KINDS, ROLLUP_VERSION
 
-MARKER = "tdprof-store.json"
 STORE_VERSION = 1
 _ROLLUP, _REJECTED = "rollup", "rejected"
 _MOST_MARKER_BYTES = 1 << 20
@@ -93,22 +93,22 @@ class Store:
                 return cls(place)
             files.create_dir(root, recursive=True)
             text = json.dumps({"store_version": STORE_VERSION}, indent=1) + "\n"
-            _put(files, posixpath.join(root, MARKER), text.encode())
+            _put(files, posixpath.join(root, STORE_MARKER), text.encode())
         return cls(place)
 
     def _check_marker(self) -> None:
         hint = f"tdprof fleet add {self.place} CAPTURE… makes one"
         try:
             with _naming(self.place):
-                text = _get(self._files, posixpath.join(self._root, MARKER))
+                text = _get(self._files, posixpath.join(self._root, STORE_MARKER))
         except FileNotFoundError as error:
-            raise TdprofError(f"{self.place} is no store: it has no {MARKER}", hint=hint, status=2) from error
+            raise TdprofError(f"{self.place} is no store: it has no {STORE_MARKER}", hint=hint, status=2) from error
         try:
             version = json.loads(text)["store_version"]
             if not isinstance(version, int):
                 raise TypeError
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise TdprofError(f"{self.place} is no store: its {MARKER} is damaged", hint=hint) from error
+            raise TdprofError(f"{self.place} is no store: its {STORE_MARKER} is damaged", hint=hint) from error
         if version > STORE_VERSION:
             raise TdprofError(
                 f"{self.place} has store version {version}; this tdprof reads up to {STORE_VERSION}",

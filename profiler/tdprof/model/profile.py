@@ -179,6 +179,7 @@ class Profile:
     notes: Sequence[str] = ()  # what else a reader of the numbers should know, a sentence each
     is_whole_run: bool = False  # a command, from its start to its end: amounts, not only shares, mean something
     target: str = ""  # what was recorded instead of a command, in words
+    is_of_hosts: bool = False  # many, whose differences no interval of samples holds: shares have none
     has_sample_times: bool = False  # each row of the samples is one sample, with its own time
     topdown: TopdownInfo | None = None  # of a recording for metrics; its events repeat from group to group
     runtimes: Mapping[int, Sequence[str]] = field(default_factory=dict)  # the languages of each process's runtimes

@@ -97,7 +97,7 @@ def _header(profile: Profile) -> Header:
                 "unit": event.unit.value,
                 "samples": samples[row],
                 "weightOfSample": mean_weights[row],
-                "effectiveSamples": effective_samples(profile, row),
+                "effectiveSamples": 0.0 if profile.is_of_hosts else effective_samples(profile, row),
                 "counted": None if event.total is None else format_value(event.total, event.unit),
                 "asked": asked_for(event),
                 "notes": list(event_notes(event, weight[row])),

@@ -1,0 +1,218 @@
+"""The call paths of a store as one profile, for the page, pprof and all other exports."""
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tdprof.errors import TdprofError
+from tdprof.fleet.read import FUNCTION_KEYS, Recording, fleet_functions
+from tdprof.fleet.report import Found
+from tdprof.fleet.schema import OTHERS
+from tdprof.fleet.store import Store
+from tdprof.model.addresses import FileKind, MappedFile, Unknown
+from tdprof.model.arrays import F64, I32, I64
+from tdprof.model.events import EventInfo, Unit
+from tdprof.model.fleet import FleetFunction, Stratum
+from tdprof.model.losses import Losses
+from tdprof.model.profile import (
+    NO_ID,
+    FrameStacks,
+    FunctionTable,
+    LocationTable,
+    Profile,
+    SampleTable,
+    StackTable,
+)
+from tdprof.profile.frames import merge_stacks
+from tdprof.text import few, plural
+
+_RECORDINGS_AT_ONCE = 64  # whose paths are merged together
+_MAPPING_BYTES = 1 << 32
+_OTHERS = FleetFunction("", OTHERS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """Call paths with what they took: ``rate`` in events a second of all hosts together, float64, ``samples`` int64."""
+
+    start: I64
+    function: I32
+    rate: F64
+    samples: I64
+
+
+def fleet_profile(store: Store, found: Found) -> Profile:
+    """One event of a store's hosts as a profile, as if each host had been recorded equally long.
+
+    Raises:
+        TdprofError: there are several kinds of core, or a roll-up is missing or damaged.
+    """
+    if len(found.strata) > 1:
+        kinds = [stratum.core for stratum in found.strata]
+        raise TdprofError(
+            f"{store.place} has {few(kinds)}: what different kinds of core do is not put together",
+            hint=f"--recordings core={kinds[0]}",
+            status=2,
+        )
+    (stratum,) = found.strata
+    mine = [each for each in found.recordings if any(row["event"] == stratum.event for row in each.events)]
+    functions, number = _number_functions(store, mine, stratum.event)
+    return _profile(store, found, stratum, functions, _read_paths(store, mine, stratum, number))
+
+
+def _number_functions(
+    store: Store, recordings: Sequence[Recording], event: str
+) -> tuple[list[FleetFunction], list[I32]]:
+    """The functions of all recordings, and for each recording int32[ids]: the number of each of its functions."""
+    keys, rows = [], []
+    for recording in recordings:
+        table = store.read("functions", recording.stem, ["event", "id", *FUNCTION_KEYS])
+        table = table.filter(pa.compute.equal(table["event"].cast(pa.string()), event))
+        columns = [table[name].to_pylist() for name in FUNCTION_KEYS]
+        keys.append([(posixpath.basename(module), *rest) for module, *rest in zip(*columns, strict=True)])
+        rows.append(table["id"].to_numpy())
+    named = fleet_functions([key for each in keys for key in each])
+    distinct = sorted({*named, _OTHERS}, key=lambda each: (each.module, each.name, each.file, each.is_kernel))
+    number = {function: row for row, function in enumerate(distinct)}
+    numbers, at = [], 0
+    for ids in rows:
+        of_id = np.full(int(ids.max(initial=-1)) + 1, number[_OTHERS], np.int32)
+        of_id[ids] = [number[each] for each in named[at : at + len(ids)]]
+        at += len(ids)
+        numbers.append(of_id)
+    return distinct, numbers
+
+
+def _read_paths(store: Store, recordings: Sequence[Recording], stratum: Stratum, numbers: Sequence[I32]) -> _Paths:
+    seconds = dict(zip(stratum.hosts, stratum.seconds.tolist(), strict=True))
+    parts: list[_Paths] = []
+    for recording, of_id in zip(recordings, numbers, strict=True):
+        table = store.read("paths", recording.stem, ["event", "frames", "samples", "weight"])
+        table = table.filter(pa.compute.equal(table["event"].cast(pa.string()), stratum.event))
+        frames = table["frames"].combine_chunks()
+        flat, lengths = frames.flatten().to_numpy(), pa.compute.list_value_length(frames).to_numpy()
+        if len(flat) and not 0 <= int(flat.min()) <= int(flat.max()) < len(of_id):
+            raise TdprofError(
+                f"the call paths of {recording.stem.host_name} name functions that it has not",
+                hint=f"tdprof fleet check {store.place}",
+            )
+        parts.append(
+            _Paths(
+                np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+                of_id[flat],
+                table["weight"].to_numpy() / seconds[recording.stem.host_name],
+                table["samples"].to_numpy(),
+            )
+        )
+        if len(parts) == _RECORDINGS_AT_ONCE:
+            parts = [_merged(parts)]
+    return _sorted(_merged(parts))
+
+
+def _merged(parts: Iterable[_Paths]) -> _Paths:
+    """The same paths of several recordings as one."""
+    given = list(parts)
+    lengths = np.concatenate([np.diff(part.start) for part in given])
+    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    function = np.concatenate([part.function for part in given])
+    merged, first = merge_stacks(FrameStacks(start, function, np.zeros(len(function), np.uint32)))
+    samples = np.zeros(len(first), np.int64)
+    np.add.at(samples, merged, np.concatenate([part.samples for part in given]))
+    rate = np.bincount(merged, np.concatenate([part.rate for part in given]), minlength=len(first))
+    return _chosen(start, function, first, rate.astype(np.float64), samples)
+
+
+def _sorted(paths: _Paths) -> _Paths:
+    """In an order that does not depend on which recording was read first."""
+    texts = [
+        paths.function[begin:end].astype(">i4").tobytes()
+        for begin, end in zip(paths.start[:-1].tolist(), paths.start[1:].tolist(), strict=True)
+    ]
+    order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
+    return _chosen(paths.start, paths.function, order, paths.rate[order], paths.samples[order])
+
+
+def _chosen(start: I64, function: I32, rows: I64, rate: F64, samples: I64) -> _Paths:
+    begin, lengths = start[:-1][rows], np.diff(start)[rows]
+    ends = np.cumsum(lengths)
+    flat = np.repeat(begin - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+    return _Paths(np.concatenate([[0], ends]).astype(np.int64), function[flat], rate, samples)
+
+
+def _profile(
+    store: Store, found: Found, stratum: Stratum, functions: Sequence[FleetFunction], paths: _Paths
+) -> Profile:
+    count, rows = len(functions), len(paths.rate)
+    modules = sorted({(each.module, each.is_kernel) for each in functions if each.module})
+    row_of = {module: row for row, module in enumerate(modules)}
+    module = np.array([row_of.get((each.module, each.is_kernel), -1) for each in functions], np.int32)
+    is_known = np.array([not each.name.startswith("[") for each in functions], bool)
+    seconds = float(stratum.seconds.mean())
+    hosts = plural(len(stratum.hosts), "host", "s")
+    # A path that has no frames of its own is all that was beyond the most that a recording keeps.
+    bare = np.flatnonzero(np.diff(paths.start) == 0)
+    start = paths.start + np.searchsorted(bare, np.arange(rows + 1))
+    location = np.insert(paths.function, paths.start[bare], functions.index(_OTHERS)).astype(np.int32)
+    return Profile(
+        events=[EventInfo(stratum.event, Unit(stratum.unit))],
+        mapped_files=[MappedFile(name, kind=_kind(name, is_kernel=in_kernel)) for name, in_kernel in modules],
+        mapped_file_ranges=[((row + 1) * _MAPPING_BYTES, _MAPPING_BYTES, 0) for row in range(len(modules))],
+        functions=FunctionTable(
+            name=[each.name for each in functions],
+            linkage_name=[each.name for each in functions],
+            file=[each.file for each in functions],
+            mapped_file=module,
+            is_inlined=np.zeros(count, np.uint8),
+        ),
+        locations=LocationTable(
+            mapped_file=module,
+            address=np.arange(count, dtype=np.uint64),  # a function is a place: addresses mean nothing over hosts
+            reason=np.where(is_known, Unknown.KNOWN, Unknown.NO_SYMBOL).astype(np.uint8),
+            frame_start=np.arange(count + 1, dtype=np.uint32),
+            frame_function=np.arange(count, dtype=np.int32),
+            frame_line=np.zeros(count, np.uint32),
+        ),
+        stacks=StackTable(start.astype(np.uint32), location),
+        samples=SampleTable(
+            time_ns=np.zeros(rows, np.uint64),
+            event=np.zeros(rows, np.uint32),
+            pid=np.full(rows, NO_ID, np.uint32),
+            tid=np.full(rows, NO_ID, np.uint32),
+            thread_name=np.zeros(rows, np.int32),
+            stack=np.arange(rows, dtype=np.int32),
+            count=paths.samples.astype(np.uint64),
+            weight=np.rint(paths.rate * seconds).astype(np.uint64),
+            cgroup=np.full(rows, -1, np.int32),
+        ),
+        thread_names=[hosts],
+        process_names={},
+        command=[],
+        target=f"{hosts} of {stratum.core}: {plural(stratum.recordings, 'recording', 's')}",
+        rung="fleet",
+        rung_reason="",
+        losses=Losses(),
+        start_realtime_ns=min(int(each.events[0]["start_ns"]) for each in found.recordings),  # type: ignore[call-overload]
+        duration_ns=round(seconds * 1e9),
+        notes=[
+            *found.set_aside.notes,
+            "each host counts as if all had been recorded equally long; intervals over hosts are in "
+            f"tdprof fleet report {store.place}",
+        ],
+        is_of_hosts=True,
+    )
+
+
+def _kind(module: str, *, is_kernel: bool) -> FileKind:
+    if is_kernel:
+        return FileKind.KERNEL if module.startswith("[kernel") else FileKind.KERNEL_MODULE
+    return _SPECIAL.get(module, FileKind.ELF)
+
+
+_SPECIAL: Mapping[str, FileKind] = {
+    "[vdso]": FileKind.VDSO,
+    "[anon]": FileKind.ANONYMOUS,
+    "[python]": FileKind.INTERPRETED,
+}
