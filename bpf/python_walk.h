@@ -56,10 +56,38 @@ static __always_inline __u64 find_python_thread(const struct python_runtime *run
 	return 0;
 }
 
+/*
+ * Have a frame in the window; 0 if it cannot be read. From 3.11 on frames stand on a stack of their own, callers' at
+ * lower addresses: a read serves those of the same page, too, which can be read wherever the frame can.
+ */
+static __always_inline int fill_python_window(const struct python_runtime *runtime, struct python_walk *python,
+                                              __u64 frame)
+{
+	__u64 offset = frame - python->start, before = 0;
+
+	if (offset >= python->bytes || python->bytes - offset < PYTHON_FRAME_BYTES) {
+		if (runtime->entry != PYTHON_ENTRY_ALWAYS)
+			before = frame & PAGE_OFFSET_MASK & ~7ULL;
+		if (before > PYTHON_WINDOW_BYTES - PYTHON_FRAME_BYTES)
+			before = PYTHON_WINDOW_BYTES - PYTHON_FRAME_BYTES;
+		__u64 bytes = before + PYTHON_FRAME_BYTES;
+
+		asm volatile("" : "+r"(bytes)); /* as in send_stack() */
+		python->start = frame - before;
+		python->bytes = 0;
+		if (bytes > PYTHON_WINDOW_BYTES || walk_read_user(python->word, bytes, (void *)python->start))
+			return 0;
+		python->bytes = bytes;
+		offset = before;
+	}
+	python->offset = offset;
+	return 1;
+}
+
 static __always_inline __u64 python_word(struct python_walk *python, __u16 offset)
 {
-	python->index = offset >> 3;
-	return python->word[python->index & 15];
+	python->index = (python->offset + offset) >> 3;
+	return python->word[python->index & (PYTHON_WINDOW_BYTES / 8 - 1)];
 }
 
 /* As much of `most` bytes as can be read: all, or up to the end of the page. */
@@ -108,7 +136,7 @@ static __always_inline __u64 walk_python_frame(const struct python_runtime *runt
 {
 	struct python_stack *stack = &python->stack;
 
-	if (walk_read_user(python->word, PYTHON_FRAME_BYTES, (void *)frame))
+	if (!fill_python_window(runtime, python, frame))
 		return 0;
 	__u64 code = python_word(python, runtime->frame_code) & ~7ULL; /* from 3.14 on with marks in the lowest bits */
 	__u64 previous = python_word(python, runtime->frame_previous);
@@ -131,13 +159,15 @@ static __always_inline __u64 walk_python_frame(const struct python_runtime *runt
 	if (runtime->instruction == PYTHON_INSTRUCTION_ADDRESS)
 		instruction -= code + runtime->code_instructions;
 	/* The object's place may be another's later; what it points to then is another's, too. */
-	__u64 identity = mix(mix(mix(stack->pid, code), python->name[1]), mix(python->name[0], python->name[3]));
+	__u64 identity = mix(mix(python->process ^ code, python->name[1]), python->name[0] << 24 ^ python->name[3]);
+
+	__u32 is_entry = runtime->entry == PYTHON_ENTRY_ALWAYS || (runtime->entry == PYTHON_ENTRY_FLAG && entry);
 
 	stack->frame[count].code = identity;
 	stack->frame[count].instruction = instruction;
-	stack->frame[count].is_entry =
-		runtime->entry == PYTHON_ENTRY_ALWAYS || (runtime->entry == PYTHON_ENTRY_FLAG && entry);
-	python->hash = mix(mix(python->hash, identity), instruction << 1 | stack->frame[count].is_entry);
+	stack->frame[count].is_entry = is_entry;
+	/* `identity` is mixed as it is. */
+	python->hash = mix(python->hash, identity + (instruction << 1 | is_entry));
 	python->count = count + 1;
 	note_code(runtime, python, sent, code, identity);
 	return previous;

@@ -598,6 +598,8 @@ static __always_inline void begin_python(const struct python_runtime *runtime, s
 		frame = python_pointer(frame + runtime->inner_frame);
 	python->frame = frame;
 	python->hash = walk->key.pid;
+	python->process = mix(0, walk->key.pid);
+	python->bytes = 0;
 	python->count = 0;
 	python->stack.pid = walk->key.pid;
 	python->stack.is_cut = 0;

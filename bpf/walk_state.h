@@ -60,10 +60,17 @@ struct walk {
 	struct known_rule known[1 << KNOWN_RULES_SHIFT];
 };
 
+/* Bytes of Python's frames read at once: those of callers are below a frame, most of them side by side. */
+#define PYTHON_WINDOW_BYTES 2048
+
 /* Each CPU has one. */
 struct python_walk {
-	__u64 hash;           /* of all that `stack` has; 0: there are no frames */
-	__u64 word[16];       /* a frame */
+	__u64 hash;    /* of all that `stack` has; 0: there are no frames */
+	__u64 process; /* hash of its number */
+	__u64 start;   /* of the window */
+	__u64 bytes;   /* of it that hold; 0: nothing was read yet */
+	__u64 offset;  /* of a frame in it */
+	__u64 word[PYTHON_WINDOW_BYTES / 8];
 	__u64 name[4];        /* a code object's pointers */
 	__u64 frame;          /* where the next one is; 0: there is none */
 	volatile __u32 index; /* as unwind_tables.index */
