@@ -33,6 +33,7 @@ NAMES = [
     "spe",
     "debug-data",
     "compiled-parts",
+    "runtimes",
     "recording",
 ]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,13 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
     is_flag=True,
     help="No functions of Python programs, and JVMs are not asked for the names of theirs.",
 )
+@click.option(
+    "--perf-maps",
+    "has_perf_maps",
+    is_flag=True,
+    help="Set what makes Java, Node and .NET name the code they make in the command's environment; with --no-bpf "
+    "and --no-interpreters also Python.",
+)
 @click.option("--no-bpf", is_flag=True, help="Use perf ring buffers even where BPF works.")
 @click.option("--with-symbols", is_flag=True, help="Put the symbols into the capture, to read it on another machine.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
@@ -125,6 +133,7 @@ def command(
     spe_text: str | None,
     call_graph: str | None,
     no_interpreters: bool,
+    has_perf_maps: bool,
     no_bpf: bool,
     with_symbols: bool,
     quiet: bool,
@@ -160,8 +169,15 @@ def command(
     from tdprof.recorder.call_graph import CallGraph, parse_call_graph
     from tdprof.recorder.events import parse_events
     from tdprof.recorder.options import RecordOptions
+    from tdprof.recorder.runtime_options import perf_maps_note, with_perf_maps
     from tdprof.recorder.spe import parse_spe_options
 
+    if has_perf_maps and not words:
+        raise TdprofError(
+            "--perf-maps sets the environment of a command; processes that run have theirs",
+            hint="tdprof record --perf-maps -- CMD",
+            status=2,
+        )
     if cgroups and (topdown.is_wanted or spe_text is not None):
         raise TdprofError(
             "neither counter groups nor SPE can be of control groups alone",
@@ -169,15 +185,17 @@ def command(
             status=2,
         )
     plan = plan_topdown(topdown) if topdown.is_wanted else None
+    variables = with_perf_maps(os.environ, has_python=no_bpf or no_interpreters) if has_perf_maps else {}
     way, stack_bytes = (CallGraph.AUTO, 0) if call_graph is None else parse_call_graph(call_graph)
     is_planned = plan is not None and plan.topdown is not None
     options = RecordOptions(
         events=plan.events if plan else parse_events(events) if events is not None else (),
         rate=_rate(frequency_hz, period, TOPDOWN_HZ if is_planned else DEFAULT_HZ),
         topdown=plan.topdown if plan else None,
-        notes=plan.notes if plan else (),
+        notes=[*(plan.notes if plan else ()), *([perf_maps_note(variables)] if variables else [])],
         on_pass=(lambda _number, _total: None) if quiet else show_pass,
         command=words,
+        variables=variables,
         pids=_pids(pids) if pids else (),
         is_system_wide=is_system_wide or bool(cgroups),
         cgroups=cgroups,

@@ -3,6 +3,7 @@
 import ctypes
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import I32, I64, U32, U64
-from tdprof.model.profile import FrameStacks, FunctionTable, Profile, StackTable
+from tdprof.model.profile import FrameStacks, FunctionTable, KeptStacks, Profile, StackTable
 from tdprof.native.library import load_native
 from tdprof.native.stacks import StackMerge
 from tdprof.profile.call_tree import call_tree
@@ -99,6 +100,22 @@ def _paths(functions: FunctionTable, mapped_files: Sequence[MappedFile]) -> list
 def function_names(profile: Profile) -> list[str]:
     """Printable names by function id, and ``NO_STACK`` last, so that id -1 finds it."""
     return [*map(printable, profile.functions.name), NO_STACK]
+
+
+def only_frames(profile: Profile, kept: NDArray[np.bool_]) -> Profile:
+    """The profile with some of its stacks' locations; ``kept``: bool, for each of ``stacks.location``."""
+    lengths: I64 = np.diff(profile.stacks.start.astype(np.int64)).astype(np.int64)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    start = np.concatenate([[0], np.cumsum(np.bincount(owner[kept], minlength=len(lengths)))]).astype(np.uint32)
+    return replace(profile, stacks=StackTable(start, profile.stacks.location[kept]), kept_stacks=KeptStacks())
+
+
+def have_any(profile: Profile, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool[stacks]: which have one of these locations; ``chosen``: bool, for each location."""
+    lengths = np.diff(profile.stacks.start.astype(np.int64)).astype(np.int64)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    found: NDArray[np.bool_] = np.bincount(owner, chosen[profile.stacks.location], len(lengths)) > 0
+    return found
 
 
 def leaf_locations(profile: Profile) -> I64:

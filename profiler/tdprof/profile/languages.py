@@ -5,20 +5,20 @@ from dataclasses import replace
 from pathlib import PurePath
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
-from tdprof.model.arrays import I32, I64
-from tdprof.model.profile import KeptStacks, Profile, StackTable
-from tdprof.profile.frames import leaf_locations
+from tdprof.model.arrays import I32
+from tdprof.model.profile import Profile
+from tdprof.model.runtimes import PYTHON_LANGUAGE
+from tdprof.profile.frames import have_any, leaf_locations, only_frames
 from tdprof.profile.runtimes import language_of_run_time_code
 from tdprof.text import plural
 
 KERNEL = "kernel"
 NATIVE = "native"
-PYTHON_LANGUAGE = "Python"
 OTHER_RUN_TIME_CODE = "[run-time code]"  # of no runtime that is known, or of one of several in its process
 NOT_KNOWN = "[not known]"
+_TRAMPOLINE = "py::"
 # What `perf inject --jit` makes a file of.
 _JITTED = re.compile(r"jitted-([0-9]{1,10})-[0-9]+\.so")
 
@@ -39,26 +39,35 @@ def fold_native(profile: Profile) -> Profile:
     """
     names, of_file = _file_languages(profile)
     is_run = np.array([name not in (KERNEL, NATIVE, NOT_KNOWN) for name in names])[of_file]
-    locations, stacks = profile.locations, profile.stacks
+    locations, lengths = profile.locations, np.diff(profile.stacks.start.astype(np.int64)).astype(np.int64)
     is_kept = is_run[locations.mapped_file]
     is_marker = (locations.mapped_file < 0) & (locations.reason == Unknown.KNOWN)
-    lengths: I64 = np.diff(stacks.start.astype(np.int64)).astype(np.int64)
-    count = len(lengths)
-    owner = np.repeat(np.arange(count), lengths)
-    has_run: NDArray[np.bool_] = np.bincount(owner, is_kept[stacks.location], count) > 0
-    chosen = (is_kept | is_marker)[stacks.location] | ~has_run[owner]
-    start = np.concatenate([[0], np.cumsum(np.bincount(owner[chosen], minlength=count))]).astype(np.uint32)
+    has_run = have_any(profile, is_kept)
+    chosen = (is_kept | is_marker)[profile.stacks.location] | np.repeat(~has_run, lengths)
     folded = int(profile.samples.count[has_run[profile.samples.stack]].sum())
     note = (
         f"native code that Python, Java and the like call counts as theirs (--no-native): "
         f"in {folded:,} of {plural(int(profile.samples.count.sum()), 'sample', 's')}"
     )
-    return replace(
-        profile,
-        stacks=StackTable(start, stacks.location[chosen]),
-        notes=[note, *profile.notes],
-        kept_stacks=KeptStacks(),
-    )
+    return replace(only_frames(profile, chosen), notes=[note, *profile.notes])
+
+
+def without_trampolines(profile: Profile) -> Profile:
+    """The profile without what CPython puts between its loop and a function for perf, in stacks with functions of its.
+
+    With ``-X perf`` a function has a piece of machine code of its own that is named ``py::NAME:FILE``.
+    """
+    locations, files = profile.locations, profile.mapped_files
+    kinds = np.array([*(file.kind is FileKind.ANONYMOUS for file in files), False])
+    outermost = locations.frame_function[locations.frame_start[1:].astype(np.int64) - 1]
+    named = np.array([name.startswith(_TRAMPOLINE) for name in profile.functions.name], bool)
+    is_trampoline = kinds[locations.mapped_file] & named[outermost]
+    if not is_trampoline.any():
+        return profile
+    is_python = np.array([*(file.kind is FileKind.INTERPRETED for file in files), False])[locations.mapped_file]
+    lengths = np.diff(profile.stacks.start.astype(np.int64)).astype(np.int64)
+    has_python = np.repeat(have_any(profile, is_python), lengths)
+    return only_frames(profile, ~(is_trampoline[profile.stacks.location] & has_python))
 
 
 def _file_languages(profile: Profile) -> tuple[list[str], I32]:

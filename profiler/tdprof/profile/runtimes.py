@@ -1,9 +1,6 @@
-"""Which language runtimes made the code that no perf map names, and how each is made to write one."""
+"""Which language runtimes a profile's processes have, and which of them told no names."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
@@ -11,32 +8,8 @@ import pyarrow as pa
 from tdprof.model.addresses import DELETED, Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.profile import Profile
+from tdprof.model.runtimes import PYTHON_LANGUAGE, RUNTIMES, Runtime, runtimes_of
 from tdprof.profile.frames import leaf_locations
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """A runtime that makes code as it runs.
-
-    Attributes:
-        language: what its programs are written in, most of them.
-        is_compiler: it compiles whatever it runs, unless told not to.
-        files: names of the programs and libraries that hold it.
-        to_write_a_map: what makes it write /tmp/perf-PID.map.
-    """
-
-    language: str
-    is_compiler: bool
-    files: re.Pattern[str]
-    to_write_a_map: str
-
-
-RUNTIMES = (
-    Runtime("Java", True, re.compile(r"libjvm\.so"), "jcmd PID Compiler.perfmap while it runs (JDK 17 and later)"),
-    Runtime("JavaScript", True, re.compile(r"node(js)?|libnode\.so.*"), "node --perf-basic-prof"),
-    Runtime("Python", False, re.compile(r"(lib)?python3[.\d]*(\.so.*)?"), "python -X perf (CPython 3.12 and later)"),
-    Runtime(".NET", True, re.compile(r"libcoreclr\.so"), "DOTNET_PerfMapEnabled=1 in its environment"),
-)
 
 
 def runtimes_without_map(profile: Profile) -> list[Runtime]:
@@ -56,7 +29,7 @@ def process_runtimes(mappings: pa.Table) -> dict[int, list[str]]:
         mappings: the capture's table.
     """
     paths = mappings["path"].combine_chunks().dictionary_encode()
-    holds = np.array([*map(_runtimes_of, paths.dictionary.to_pylist()), 0], np.uint64)[paths.indices.fill_null(-1)]
+    holds = np.array([*map(_bits, paths.dictionary.to_pylist()), 0], np.uint64)[paths.indices.fill_null(-1)]
     rows = np.flatnonzero(holds)
     pids, process = np.unique(mappings["pid"].to_numpy()[rows], return_inverse=True)
     found = np.zeros(len(pids), np.uint64)
@@ -74,7 +47,19 @@ def language_of_run_time_code(languages: Sequence[str]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _runtimes_of(path: str) -> int:
+def hidden_languages(profile: Profile) -> list[tuple[Runtime, int]]:
+    """Interpreters whose functions nothing walks, and how many samples were of programs that they run."""
+    samples = profile.samples
+    found = []
+    for runtime in RUNTIMES:
+        if runtime.is_compiler or runtime.language == PYTHON_LANGUAGE:
+            continue
+        runs = [pid for pid, languages in profile.runtimes.items() if [*languages] == [runtime.language]]
+        if count := int(samples.count[np.isin(samples.pid, np.array(runs, np.int64))].sum()):
+            found.append((runtime, count))
+    return found
+
+
+def _bits(path: str) -> int:
     """A bit for each of ``RUNTIMES`` that this file holds."""
-    name = PurePath(path.removesuffix(DELETED)).name
-    return sum(1 << number for number, runtime in enumerate(RUNTIMES) if runtime.files.fullmatch(name))
+    return sum(1 << RUNTIMES.index(runtime) for runtime in runtimes_of(path.removesuffix(DELETED)))

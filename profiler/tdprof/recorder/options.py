@@ -1,6 +1,6 @@
 """What a recording is asked for, and how it ended."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tdprof.capture.manifest import Manifest
@@ -23,6 +23,7 @@ class RecordOptions:
         topdown: which of the events to sample together as groups; None: each by itself.
         has_interpreted: walk the frames of interpreters, too.
         stack_bytes: of each user stack, where they are copied; 0: as many as suit the rate.
+        variables: of the command's environment, beside our own.
         notes: what the user should know of the plan, kept in the capture.
         segments: how to cut the recording, which then goes into several captures.
         on_pass: told the number, from 1, of each run of the command, and how many there will be.
@@ -31,6 +32,7 @@ class RecordOptions:
     events: Sequence[Event] = ()
     rate: Rate = field(default_factory=lambda: Rate(frequency_hz=999))
     command: Sequence[str] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
     pids: Sequence[int] = ()
     is_system_wide: bool = False
     cgroups: Sequence[str] = ()

@@ -54,7 +54,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         signals = stack.enter_context(StopSignals())
         folder = output.make()
         first = stack.enter_context(contextlib.ExitStack())
-        workload = first.enter_context(Workload(options.command)) if options.command else None
+        workload = first.enter_context(Workload(options.command, options.variables)) if options.command else None
         cpus = online_cpus()
         chosen = stack.enter_context(chosen_cgroups(options.cgroups)) if options.cgroups else None
         cgroups = CgroupNaming.choose(chosen, is_wanted=options.is_system_wide)
@@ -129,7 +129,7 @@ def _run_again(run: Run, outcome: Outcome, opener: Opener, sizes: RingSizes) -> 
             break
         run.options.on_pass(number, len(passes))
         with (
-            Workload(run.options.command) as workload,
+            Workload(run.options.command, run.options.variables) as workload,
             opener.attach(SamplingTarget([workload.pid], starts_at_exec=True), groups, sizes) as attached,
         ):
             outcome = run.again(workload, attached, _period_control(run.options))

@@ -5,7 +5,7 @@ import shutil
 import signal
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,18 @@ class Workload:
     before the command's first instruction counts.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
         """Fork the child.
+
+        Args:
+            command: what it is to execute.
+            variables: of its environment, beside our own.
 
         Raises:
             TdprofError: the command does not exist or is not executable, with a shell's status for it.
         """
         self.command = list(command)
+        self._environment = os.environ | (variables or {})
         check_command(self.command[0])
         self.exit_status: int | None = None
         go_read, self._go = os.pipe()
@@ -53,7 +58,7 @@ class Workload:
             default_unless_ignored()
             signal.signal(signal.SIGCHLD, on_child)
             if os.read(go_read, 1):
-                os.execvp(self.command[0], self.command)
+                os.execvpe(self.command[0], self.command, self._environment)
         except OSError as error:
             os.write(failed_write, struct.pack("=i", error.errno or 0))
         finally:

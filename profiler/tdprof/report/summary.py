@@ -13,9 +13,10 @@ from tdprof.model.losses import Losses
 from tdprof.model.profile import Profile, StackWalks, TimeWindow
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
-from tdprof.profile.runtimes import runtimes_without_map
+from tdprof.profile.runtimes import hidden_languages, runtimes_without_map
 from tdprof.text import format_seconds, plural, printable
 
+_LEAST_HIDDEN = 0.01  # share of the samples that a language is worth a line for
 LOSSES = {
     "samples_map_full": "sample{s} lost: the table in the kernel was full (sample less often: -F)",
     "samples_ring_full": "sample{s} lost: the ring buffer was full (sample less often: -F)",
@@ -106,7 +107,7 @@ def _share(part: int, whole: int) -> str:
 
 def doubts(profile: Profile, unknown: list[UnknownSamples]) -> list[str]:
     """What a reader of the numbers should know, a line each: notes, losses, samples in no known function."""
-    return [*map(printable, profile.notes), *_losses(profile.losses), *_unknown(profile, unknown)]
+    return [*map(printable, profile.notes), *_losses(profile.losses), *_unknown(profile, unknown), *_hidden(profile)]
 
 
 def asked_for(event: EventInfo) -> str:
@@ -140,6 +141,18 @@ def _unknown(profile: Profile, unknown: list[UnknownSamples]) -> Iterator[str]:
         samples = plural(each.samples, "sample", "s")
         hint = _how_to_name(profile) if each.reason is Unknown.NO_PERF_MAP else ""
         yield f"{samples} ({each.samples / total:.1%}) in no known function: {REASONS[each.reason]}{hint}"
+
+
+def _hidden(profile: Profile) -> Iterator[str]:
+    """What to say of interpreters whose functions no call stack shows."""
+    total = int(profile.samples.count.sum())
+    for runtime, count in hidden_languages(profile):
+        if count >= _LEAST_HIDDEN * total:
+            way = f"; compiled ones are named with {runtime.to_write_a_map}" * bool(runtime.to_write_a_map)
+            yield (
+                f"{plural(count, 'sample', 's')} ({count / total:.1%}) of {runtime.language} programs, whose own "
+                f"functions are not in call stacks: only their interpreter's{way}"
+            )
 
 
 def _how_to_name(profile: Profile) -> str:

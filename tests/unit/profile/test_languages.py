@@ -8,7 +8,7 @@ from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import frame_stacks, function_names
 from tdprof.profile.groups import group_samples
-from tdprof.profile.languages import fold_native
+from tdprof.profile.languages import fold_native, without_trampolines
 
 LIBJVM = Frame("JavaMain", module="/usr/lib/jvm/java-17/lib/server/libjvm.so")
 LOOP = Frame("_PyEval_EvalFrameDefault", module="/usr/bin/python3.11")
@@ -124,3 +124,15 @@ def test_what_perf_made_files_of_is_of_its_process(fold: bool) -> None:
     builder = ProfileBuilder().add(LIBJVM, Frame("Main.f", module="/tmp/.debug/jit/jitted-7-33.so"), pid=7)
     profile = builder.build(runtimes={7: ["Java"]})
     assert weights(fold_native(profile) if fold else profile) == {"Java": 1_000_000}
+
+
+def test_trampolines_for_perf_go_where_their_functions_stand() -> None:
+    builder = ProfileBuilder(files=FILES)
+    builder.add("main", jit(1, "py::work:/app.py"), python("work"), "memcpy", pid=1)
+    builder.add("main", jit(1, "py::work:/app.py"), LOOP, pid=1)  # nothing walked its frames
+    builder.add("main", jit(1, "other"), python("work"), pid=1)
+    assert stacks(without_trampolines(builder.build())) == [
+        ["main", "work", "memcpy"],
+        ["main", "py::work:/app.py", "_PyEval_EvalFrameDefault"],
+        ["main", "other", "work"],
+    ]

@@ -55,3 +55,13 @@ def test_a_process_can_have_several_runtimes() -> None:
     rows = mapped((3, "/usr/bin/node"), (3, "/usr/bin/node"), (3, "/usr/bin/python3"), (4, "/bin/sh"), (5, "[anon]"))
     assert process_runtimes(rows) == {3: ["JavaScript", "Python"]}
     assert process_runtimes(mapped()) == {}
+
+
+def test_languages_that_nothing_walks_are_named_where_they_matter() -> None:
+    builder = ProfileBuilder().add("rb_vm_exec", count=40, pid=1).add("main", count=60, pid=2).add("perl", pid=3)
+    profile = builder.build(runtimes=process_runtimes(mapped((1, "/usr/lib/libruby-3.1.so.3.1"), (3, "/usr/bin/perl"))))
+    lines = [line for line in doubts(profile, unknown_samples(profile)) if "programs" in line]
+    assert lines == [
+        "40 samples (39.6%) of Ruby programs, whose own functions are not in call stacks: only their interpreter's; "
+        "compiled ones are named with ruby --yjit --yjit-perf (Ruby 3.3 and later)"
+    ]

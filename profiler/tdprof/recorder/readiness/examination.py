@@ -12,6 +12,7 @@ from tdprof.recorder.host import online_cpus
 from tdprof.recorder.readiness import pmus, settings, software
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
+from tdprof.recorder.readiness.runtimes import check_runtimes
 from tdprof.recorder.readiness.trial import check_bpf, check_recording, check_stacks, try_recording
 
 
@@ -59,6 +60,7 @@ def examine(machine: Machine) -> Examination:
         pmus.check_spe(machine, architecture),
         software.check_debug_data(machine),
         software.check_compiled_parts(),
+        check_runtimes(machine),
         check_recording(trial, container),
     ]
     if os.geteuid() == 0:  # sudo need not even be installed

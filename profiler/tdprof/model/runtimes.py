@@ -1,0 +1,83 @@
+"""Language runtimes, by the files that hold them, and how each is made to tell the names of what it runs."""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+
+PYTHON_LANGUAGE = "Python"
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What runs programs of a language.
+
+    Attributes:
+        language: what its programs are written in, most of them.
+        is_compiler: it compiles whatever it runs, unless told not to.
+        files: names of the programs and libraries that hold it.
+        to_write_a_map: what makes it write /tmp/perf-PID.map; empty: nothing does.
+        to_start: what to start it with where the map takes no flag, but whole stacks do.
+        given: what its arguments or environment have where it was told to; None: it need not be.
+    """
+
+    language: str
+    is_compiler: bool
+    files: re.Pattern[str]
+    to_write_a_map: str
+    given: re.Pattern[str] | None = None
+    to_start: str = ""
+
+    @property
+    def to_start_with(self) -> str:
+        """What to start it with, so that functions have names and callers."""
+        return self.to_start or self.to_write_a_map
+
+
+RUNTIMES = (
+    Runtime(
+        "Java",
+        True,
+        re.compile(r"libjvm\.so"),
+        "jcmd PID Compiler.perfmap while it runs (JDK 17 and later)",
+        re.compile(r"-XX:\+PreserveFramePointer"),
+        "-XX:+PreserveFramePointer",
+    ),
+    Runtime(
+        "JavaScript",
+        True,
+        re.compile(r"node(js)?|libnode\.so.*"),
+        "node --perf-basic-prof",
+        re.compile(r"--(perf-basic-prof|perf-prof)"),
+    ),
+    Runtime(
+        PYTHON_LANGUAGE, False, re.compile(r"(lib)?python3[.\d]*(\.so.*)?"), "python -X perf (CPython 3.12 and later)"
+    ),
+    Runtime(
+        ".NET",
+        True,
+        re.compile(r"libcoreclr\.so"),
+        "DOTNET_PerfMapEnabled=1 in its environment",
+        re.compile(r"(DOTNET|COMPlus)_PerfMapEnabled=[1-3]"),
+    ),
+    Runtime(
+        "Ruby",
+        False,
+        re.compile(r"ruby[.\d]*|libruby[-.\w]*\.so.*"),
+        "ruby --yjit --yjit-perf (Ruby 3.3 and later)",
+        re.compile(r"--yjit-perf"),
+    ),
+    Runtime(
+        "PHP",
+        False,
+        re.compile(r"php(-fpm|-cgi)?[.\d]*|libphp[.\d]*\.so"),
+        "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_debug=0x10",
+        re.compile(r"opcache\.jit_debug"),
+    ),
+    Runtime("Perl", False, re.compile(r"perl[.\d]*|libperl\.so.*"), ""),
+    Runtime("Erlang", True, re.compile(r"beam\.smp"), "erl +JPperf true", re.compile(r"\+JPperf true")),
+)
+
+
+def runtimes_of(path: str) -> list[Runtime]:
+    """Those that this file holds."""
+    return [runtime for runtime in RUNTIMES if runtime.files.fullmatch(PurePath(path).name)]

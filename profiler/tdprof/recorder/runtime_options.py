@@ -1,0 +1,29 @@
+"""What `record --perf-maps` puts into a command's environment, so that runtimes name the code they make."""
+
+from collections.abc import Mapping
+
+# By variable: what a runtime without it runs as well, but without names. Those that end with it are left as they are.
+_WORDS = {
+    # An older Java would not start with an option that it does not know. The last two write the map at its end.
+    "JAVA_TOOL_OPTIONS": "-XX:+IgnoreUnrecognizedVMOptions -XX:+PreserveFramePointer "
+    "-XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit",
+    "NODE_OPTIONS": "--perf-basic-prof --interpreted-frames-native-stack",
+}
+_VALUES = {"DOTNET_PerfMapEnabled": "1", "COMPlus_PerfMapEnabled": "1"}  # the second before .NET 6
+
+
+def with_perf_maps(environment: Mapping[str, str], *, has_python: bool) -> dict[str, str]:
+    """The variables to set beside these: words are added to what is there, values that are there stay.
+
+    Args:
+        environment: of the command.
+        has_python: of Python too, whose frames nothing walks then: what it names costs whole native stacks.
+    """
+    values = _VALUES | ({"PYTHONPERFSUPPORT": "1"} if has_python else {})
+    words = {name: f"{environment[name]} {text}" if environment.get(name) else text for name, text in _WORDS.items()}
+    return words | {name: value for name, value in values.items() if name not in environment}
+
+
+def perf_maps_note(variables: Mapping[str, str]) -> str:
+    """What the capture says of it."""
+    return f"--perf-maps: set in the command's environment: {', '.join(sorted(variables))}"
