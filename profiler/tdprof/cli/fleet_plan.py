@@ -73,10 +73,10 @@ def command(
     """
     numbers = _numbers(hosts)
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
-    from tdprof.fleet.simulate import Plan, simulate
+    from tdprof.fleet.simulate import FleetPlan, simulate
     from tdprof.report.csv_lines import write_rows
 
-    plan = Plan(scatter / 100, samples, share / 100, change / 100, rounds, seed)
+    plan = FleetPlan(scatter / 100, samples, share / 100, change / 100, rounds, seed)
     with waiting("simulating fleets"):
         found = list(simulate(plan, numbers))
     print_plain(

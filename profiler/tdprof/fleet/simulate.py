@@ -21,7 +21,7 @@ _CHANGED = 0.1  # part of the functions that changed, where some did
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FleetPlan:
     """What is simulated.
 
     Attributes:
@@ -65,13 +65,13 @@ class Simulated:
     outlier_found: float
 
 
-def simulate(plan: Plan, host_counts: Sequence[int]) -> Iterator[Simulated]:
+def simulate(plan: FleetPlan, host_counts: Sequence[int]) -> Iterator[Simulated]:
     """Simulate fleets of each number of hosts; the same numbers for the same plan."""
     for hosts in host_counts:
         yield _simulate_hosts(plan, hosts)
 
 
-def _simulate_hosts(plan: Plan, hosts: int) -> Simulated:
+def _simulate_hosts(plan: FleetPlan, hosts: int) -> Simulated:
     rng = np.random.default_rng([plan.seed, hosts])
     shares = np.full(FUNCTIONS, (1 - plan.share) / (FUNCTIONS - 1))
     shares[0] = plan.share
@@ -118,7 +118,9 @@ def _least_change(half_width: float) -> float:
     return float(np.sqrt(2) * half_width / 1.96 * (1.96 + 0.8416))
 
 
-def draw_fleet(rng: np.random.Generator, plan: Plan, hosts: int, shares: F64, *, outlier: float = 1.0) -> SideCounts:
+def draw_fleet(
+    rng: np.random.Generator, plan: FleetPlan, hosts: int, shares: F64, *, outlier: float = 1.0
+) -> SideCounts:
     """Hosts whose functions have such shares on average.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from builders.fleet import NEOVERSE_N1, NEOVERSE_V1, make_host_capture, tdprof
-from tdprof.fleet.simulate import Plan, Simulated, simulate
+from tdprof.fleet.simulate import FleetPlan, Simulated, simulate
 
 WORK = {"work": 6000, "parse": 3000, "rest": 1000}
 
@@ -141,7 +141,7 @@ def test_functions_of_one_name_stay_apart_by_their_source_files(tmp_path: Path, 
 
 def test_intervals_and_discoveries_hold_what_they_promise() -> None:
     """docs/fleet.md has more rounds; the bounds here are beyond four deviations of so few."""
-    (of_ten, of_fifty) = simulate(Plan(0.1, 20_000, 0.01, 0.3, rounds=50, seed=4), [10, 50])
+    (of_ten, of_fifty) = simulate(FleetPlan(0.1, 20_000, 0.01, 0.3, rounds=50, seed=4), [10, 50])
     for each in (of_ten, of_fifty):
         assert 0.93 <= each.coverage <= 0.985
         assert each.false_discoveries <= 0.12
@@ -152,7 +152,7 @@ def test_intervals_and_discoveries_hold_what_they_promise() -> None:
 
 
 def test_a_plan_is_the_same_each_time() -> None:
-    plan = Plan(0.2, 1000, 0.05, 0.5, rounds=10, seed=9)
+    plan = FleetPlan(0.2, 1000, 0.05, 0.5, rounds=10, seed=9)
     assert list(simulate(plan, [6])) == list(simulate(plan, [6]))
     ran = tdprof("fleet", "plan", "--hosts", "6", "--rounds", "10", "--json")
     (row,) = json.loads(ran.stdout)["hosts"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tdprof.capture.schema import BRANCHES
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf.attr import Attr
-from tdprof.decode.perf.groups import WHOLE_RECORDING_NS, Intervals, ProcessChanges, SumTable, native_samples
+from tdprof.decode.perf.groups import WHOLE_RECORDING_NS, ProcessChanges, SampleIntervals, SumTable, native_samples
 from tdprof.decode.perf.layout import BRANCH_CALL_STACK, NOT_RECORDED, Samples, Table
 from tdprof.linux.perf_abi import SampleType
 from tdprof.model.addresses import KERNEL_ADDRESS
@@ -67,7 +67,7 @@ class BranchSums(SumTable):
 
     _table: PerfBranchSums
 
-    def __init__(self, intervals: Intervals) -> None:
+    def __init__(self, intervals: SampleIntervals) -> None:
         super().__init__(intervals, SUM, PerfBranchSums)
 
     @property
@@ -192,7 +192,7 @@ class BranchTable:
             if has and not is_wanted
         ]
         kept = [number if is_wanted else NOT_RECORDED for number, is_wanted in zip(numbers, wanted, strict=True)]
-        self._intervals = Intervals(kept, changes, WHOLE_RECORDING_NS)
+        self._intervals = SampleIntervals(kept, changes, WHOLE_RECORDING_NS)
         self._sums: BranchSums | None = None  # its memory is taken when the first entries come
         self._writer = writer
         self._end_ns = 0

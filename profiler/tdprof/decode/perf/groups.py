@@ -57,7 +57,7 @@ def sorted_changes(pid: U32, time_ns: U64) -> ProcessChanges:
     return ProcessChanges(np.ascontiguousarray(pid[order]), np.ascontiguousarray(time_ns[order]))
 
 
-class Intervals:
+class SampleIntervals:
     """Which samples may be added up: those of one event and of one stretch of their process's time.
 
     Args:
@@ -120,7 +120,7 @@ class SumTable:
         native: the table for compiled code.
     """
 
-    def __init__(self, intervals: Intervals, row: np.dtype[np.void], native: type[PerfGroups]) -> None:
+    def __init__(self, intervals: SampleIntervals, row: np.dtype[np.void], native: type[PerfGroups]) -> None:
         self._intervals = intervals
         self._library = load_native()
         self._pending: list[Table] = []
@@ -147,7 +147,7 @@ class SumTable:
 class SampleGroups(SumTable):
     """Adds samples up; full tables come out while adding, the last one from ``flush``."""
 
-    def __init__(self, intervals: Intervals) -> None:
+    def __init__(self, intervals: SampleIntervals) -> None:
         super().__init__(intervals, GROUP, PerfGroups)
 
     def add(self, samples: Samples) -> Iterator[Table]:

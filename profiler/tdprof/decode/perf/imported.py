@@ -17,7 +17,7 @@ from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf.branches import BranchTable
 from tdprof.decode.perf.containers import cgroup_table, namespace_table
 from tdprof.decode.perf.data import PerfData
-from tdprof.decode.perf.groups import INTERVAL_NS, Intervals, ProcessChanges, SampleGroups, sorted_changes
+from tdprof.decode.perf.groups import INTERVAL_NS, ProcessChanges, SampleGroups, SampleIntervals, sorted_changes
 from tdprof.decode.perf.layout import NO_CHAIN, NOT_RECORDED, Samples, SideBand, Table
 from tdprof.decode.perf.reads import ReadDeltas
 from tdprof.decode.perf.used_stacks import UsedStacks, stack_identities
@@ -113,7 +113,7 @@ def import_tables(
     changes = _changes(side_band)
     has_cgroups = any(attr.sample_type & SampleType.CGROUP for attr in data.attrs)
     stacks = UsedStacks(walked)
-    groups = SampleGroups(Intervals(numbers, changes, interval_ns))
+    groups = SampleGroups(SampleIntervals(numbers, changes, interval_ns))
     tables = _SampleTables(groups, stacks, writer, has_cgroups=has_cgroups)
     branches = BranchTable(data.attrs, numbers, changes, writer, data.size_bytes)
     lost = _LostRecords()

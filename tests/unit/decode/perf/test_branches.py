@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from builders.perf_records import branch_flags
 from tdprof.decode.perf import groups as perf_groups
 from tdprof.decode.perf.branches import SUM, BranchSums, branch_table
-from tdprof.decode.perf.groups import WHOLE_RECORDING_NS, Intervals, ProcessChanges, sorted_changes
+from tdprof.decode.perf.groups import WHOLE_RECORDING_NS, ProcessChanges, SampleIntervals, sorted_changes
 from tdprof.decode.perf.layout import BRANCH, NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
 
 NO_CHANGES = ProcessChanges(np.empty(0, np.uint32), np.empty(0, np.uint64))
@@ -26,8 +26,8 @@ def entries(*rows: tuple[int, int, int, int]) -> Table:
     return np.array(list(rows), BRANCH)
 
 
-def intervals(changes: ProcessChanges = NO_CHANGES, numbers: tuple[int, ...] = (0,)) -> Intervals:
-    return Intervals(numbers, changes, WHOLE_RECORDING_NS)
+def intervals(changes: ProcessChanges = NO_CHANGES, numbers: tuple[int, ...] = (0,)) -> SampleIntervals:
+    return SampleIntervals(numbers, changes, WHOLE_RECORDING_NS)
 
 
 def summed(sums: BranchSums, *batches: tuple[Samples, Table]) -> dict[tuple[int, ...], dict[str, int]]:

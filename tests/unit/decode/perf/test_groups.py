@@ -10,9 +10,9 @@ from tdprof.decode.perf.groups import (
     GROUP,
     INTERVAL_NS,
     WHOLE_RECORDING_NS,
-    Intervals,
     ProcessChanges,
     SampleGroups,
+    SampleIntervals,
     sorted_changes,
 )
 from tdprof.decode.perf.layout import NOT_RECORDED, READ, SAMPLE_COLUMNS, Samples
@@ -44,7 +44,7 @@ def grouped(groups: SampleGroups, *batches: Samples) -> list[tuple[int, ...]]:
 @pytest.mark.usefixtures("implementation")
 def test_equal_samples_of_an_interval_are_one_row() -> None:
     batch = samples(time_ns=[1, 2, INTERVAL_NS], period=[10, 20, 30], pid=[5] * 3, user_chain=[1] * 3)
-    assert grouped(SampleGroups(Intervals([0], NO_CHANGES)), batch) == [
+    assert grouped(SampleGroups(SampleIntervals([0], NO_CHANGES)), batch) == [
         (INTERVAL_NS - 1, 0, 5, 0, 1, 0, 0, 2, 30),
         (2 * INTERVAL_NS - 1, 0, 5, 0, 1, 0, 0, 1, 30),
     ]
@@ -54,7 +54,7 @@ def test_equal_samples_of_an_interval_are_one_row() -> None:
 def test_intervals_end_before_a_change_of_the_process() -> None:
     changes = sorted_changes(np.array([6, 5, 5, 5], np.uint32), np.array([50, 200, 100, 0], np.uint64))
     batch = samples(time_ns=[99, 100, 199, 200, 300, 40, 60], pid=[5, 5, 5, 5, 5, 6, 7], period=[1] * 7)
-    rows = [(row[0], row[2], row[-2]) for row in grouped(SampleGroups(Intervals([0], changes)), batch)]
+    rows = [(row[0], row[2], row[-2]) for row in grouped(SampleGroups(SampleIntervals([0], changes)), batch)]
     end = INTERVAL_NS - 1
     assert rows == [(49, 6, 1), (99, 5, 1), (199, 5, 2), (end, 5, 2), (end, 7, 1)]
 
@@ -62,14 +62,14 @@ def test_intervals_end_before_a_change_of_the_process() -> None:
 @pytest.mark.usefixtures("implementation")
 def test_events_are_renumbered_and_unwanted_ones_left_out() -> None:
     batch = samples(time_ns=[1] * 4, event=[0, 1, 2, NOT_RECORDED], period=[1, 2, 4, 8])
-    rows = grouped(SampleGroups(Intervals([NOT_RECORDED, 1, 0], NO_CHANGES)), batch)
+    rows = grouped(SampleGroups(SampleIntervals([NOT_RECORDED, 1, 0], NO_CHANGES)), batch)
     assert [(row[1], row[-1]) for row in rows] == [(0, 4), (1, 2)]
 
 
 def test_a_full_table_comes_out_and_nothing_is_lost() -> None:
     count = 300_000
     batch = samples(time_ns=[1] * count, tid=list(range(count)), period=[3] * count)
-    groups = SampleGroups(Intervals([0], NO_CHANGES))
+    groups = SampleGroups(SampleIntervals([0], NO_CHANGES))
     tables = [*groups.add(batch), *groups.flush()]
     assert len(tables) > 1
     assert sum(int(table["weight"].sum()) for table in tables) == 3 * count
@@ -82,7 +82,7 @@ times = st.one_of(st.integers(0, 5 * INTERVAL_NS), st.integers(0, 2**64 - 1))
 def test_an_interval_as_long_as_the_recording_still_ends_where_a_process_changes() -> None:
     changes = sorted_changes(np.array([1], np.uint32), np.array([5 * INTERVAL_NS], np.uint64))
     batch = samples(time_ns=[second * INTERVAL_NS for second in (1, 4, 5, 9)] * 2, pid=[1] * 4 + [2] * 4)
-    rows = grouped(SampleGroups(Intervals([0], changes, WHOLE_RECORDING_NS)), batch)
+    rows = grouped(SampleGroups(SampleIntervals([0], changes, WHOLE_RECORDING_NS)), batch)
     assert sorted((row[2], row[-2]) for row in rows) == [(1, 2), (1, 2), (2, 4)]
 
 
@@ -103,10 +103,10 @@ def test_compiled_equals_python(interval_ns: int, rows: list[tuple[int, ...]], c
     batch = samples(**{name: list(column) for name, column in zip(names, columns, strict=True)})
     pids, change_ns = zip(*changes, strict=True) if changes else ((), ())
     held = sorted_changes(np.array(pids, np.uint32), np.array(change_ns, np.uint64))
-    compiled = grouped(SampleGroups(Intervals([0, 1, NOT_RECORDED], held, interval_ns)), batch)
+    compiled = grouped(SampleGroups(SampleIntervals([0, 1, NOT_RECORDED], held, interval_ns)), batch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(perf_groups, "load_native", lambda: None)
-        assert grouped(SampleGroups(Intervals([0, 1, NOT_RECORDED], held, interval_ns)), batch) == compiled
+        assert grouped(SampleGroups(SampleIntervals([0, 1, NOT_RECORDED], held, interval_ns)), batch) == compiled
 
 
 def reads(*rows: tuple[int, int, int, int, int]) -> np.ndarray:
