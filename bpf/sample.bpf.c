@@ -15,6 +15,7 @@
 #include <linux/bpf_perf_event.h>
 #include "settings.h"
 #include "walk_state.h"
+#include "off_cpu.h"
 
 /* Elements of the tables: large, because the kernel rounds each up to eight bytes. */
 #define PAGE_WORDS 1024
@@ -72,6 +73,14 @@ BPF_TABLE("hash", __u32, __u32, named, 1);
 /* By event: the periods of samples of threads that end, from when on the kernel counts no more for them. */
 BPF_TABLE("percpu_array", __u32, __u64, ending, 1);
 
+/* Where the time of the threads that are recorded goes, by the address that the kernel keeps each at. */
+BPF_TABLE("hash", __u64, struct thread_times, times, 1);
+/* Of threads that have ended. */
+BPF_RINGBUF_OUTPUT(ended, 1);
+/* When time began to be recorded, CLOCK_MONOTONIC; 0: not yet, or no more. */
+BPF_TABLE("array", __u32, __u64, times_since, 1);
+BPF_TABLE("percpu_array", __u32, struct last_switch, last_switches, 1);
+
 /* Control groups that samples are taken of: those of version 2 by descriptor, of version 1 by id. */
 BPF_CGROUP_ARRAY(chosen_v2, MOST_CGROUPS);
 BPF_TABLE("hash", __u64, __u32, chosen_v1, MOST_CGROUPS);
@@ -119,12 +128,17 @@ static __always_inline const struct sample_mapping *mapping_at(__u32 number)
 /* Beside the event's index: whether its kernel call chain is taken. */
 #define WITH_KERNEL (1U << 31)
 
-static __always_inline void count(__u32 which)
+static __always_inline void count_all(__u32 which, __u64 number)
 {
 	__u64 *value = counters.lookup(&which);
 
 	if (value)
-		*value += 1;
+		*value += number;
+}
+
+static __always_inline void count(__u32 which)
+{
+	count_all(which, 1);
 }
 
 static __always_inline __u64 mix(__u64 hash, __u64 word)
@@ -223,12 +237,29 @@ static __always_inline void begin_stack(struct stack_record *stack, __u32 is_ker
 	stack->by_lr = 0;
 }
 
+/* Where a thread waits every call chain begins alike; returns how many addresses that are. */
+static __always_inline __u32 scheduler_depth(struct bpf_perf_event_data *ctx, struct stack_record *stack)
+{
+	long bytes = bpf_get_stack(ctx, stack->address, MOST_SCHEDULER_DEPTH * sizeof(__u64), 0);
+	__u32 depth = 0;
+
+	if (!SETTING(SETTING_SCHEDULE_BYTES))
+		return 0;
+	for (__u32 i = 0; i < MOST_SCHEDULER_DEPTH; i++) {
+		if ((long)(i * sizeof(__u64)) < bytes &&
+		    stack->address[i] - SETTING(SETTING_SCHEDULE) < SETTING(SETTING_SCHEDULE_BYTES))
+			depth = i + 1;
+	}
+	return depth;
+}
+
 /* Returns the hash of the current call chain as the kernel walks it, 0 if there is none. `end`: 0 of the kernel's own.
  */
 static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct stack_record *stack, __u32 end)
 {
 	__u32 most = SETTING(SETTING_LEAF_ONLY) ? 1 : MAX_KERNEL_WALK_DEPTH;
-	long bytes = bpf_get_stack(ctx, stack->address, most * sizeof(__u64), end ? BPF_F_USER_STACK : 0);
+	__u64 flags = end ? BPF_F_USER_STACK : SETTING(SETTING_AT_SWITCH) ? scheduler_depth(ctx, stack) : 0;
+	long bytes = bpf_get_stack(ctx, stack->address, most * sizeof(__u64), flags);
 
 	if (bytes < 0) {
 		count(end ? COUNTER_USER_STACKS_UNREADABLE : COUNTER_KERNEL_STACKS_UNREADABLE);
@@ -245,10 +276,9 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct 
 	return send_stack(stack, hash_stack(stack));
 }
 
-/* The last step: adds the sample up. */
-static __always_inline int add_sample(struct bpf_perf_event_data *ctx, struct sample_key *key)
+static __always_inline void add_row(const struct sample_key *key, __u64 samples, __u64 period)
 {
-	struct sample_value one = { .count = 1, .weight = ctx->sample_period };
+	struct sample_value one = { .count = samples, .weight = samples * period };
 	__u32 which = ACTIVE_ROWS;
 	__u32 *use_b = active.lookup(&which);
 	struct sample_value *value;
@@ -257,22 +287,37 @@ static __always_inline int add_sample(struct bpf_perf_event_data *ctx, struct sa
 	if (use_b && *use_b) {
 		value = rows_b.lookup(key);
 		if (!value && rows_b.insert(key, &one) == 0)
-			return 0;
+			return;
 		if (!value)
 			value = rows_b.lookup(key);
 	} else {
 		value = rows_a.lookup(key);
 		if (!value && rows_a.insert(key, &one) == 0)
-			return 0;
+			return;
 		if (!value)
 			value = rows_a.lookup(key);
 	}
 	if (!value) {
-		count(COUNTER_SAMPLES_MAP_FULL);
+		count_all(COUNTER_SAMPLES_MAP_FULL, samples);
+		return;
+	}
+	__sync_fetch_and_add(&value->count, one.count);
+	__sync_fetch_and_add(&value->weight, one.weight);
+}
+
+/* The last step: adds the sample up; of time off a CPU, those of each state. */
+static __always_inline int add_sample(struct walk *walk)
+{
+	if (!SETTING(SETTING_AT_SWITCH)) {
+		add_row(&walk->key, 1, walk->period);
 		return 0;
 	}
-	__sync_fetch_and_add(&value->count, 1);
-	__sync_fetch_and_add(&value->weight, one.weight);
+	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
+		if (!walk->due[state])
+			continue;
+		walk->key.event = SETTING(SETTING_OFF_CPU_EVENT) | state << THREAD_STATE_SHIFT;
+		add_row(&walk->key, walk->due[state], SETTING(SETTING_OFF_CPU_PERIOD));
+	}
 	return 0;
 }
 
@@ -360,6 +405,21 @@ static __always_inline void follow(__u64 task, __u32 state)
 		count(COUNTER_THREADS_NOT_FOLLOWED);
 }
 
+/* Begin with a thread that is in a state since then. */
+static __always_inline struct thread_times *begin_times(__u64 task, __u32 state, __u64 since_ns)
+{
+	struct thread_times thread = { .first_ns = since_ns, .since_ns = since_ns, .state = state };
+
+	if (state != THREAD_RUNNING)
+		thread.left_ns = since_ns;
+	thread.point_ns = random_point();
+	if (times.update(&task, &thread)) {
+		count(COUNTER_THREADS_NOT_TIMED);
+		return 0;
+	}
+	return times.lookup(&task);
+}
+
 /* A thread starts another, which has not run yet: also the kernel's own for a process, which sched_process_fork leaves
  * out. */
 int follow_new(struct bpf_raw_tracepoint_args *ctx)
@@ -381,6 +441,8 @@ int follow_exec(struct bpf_raw_tracepoint_args *ctx)
 	if (from && *from == FOLLOW_FROM_EXEC) {
 		follow(bpf_get_current_task(), FOLLOWED_ALIVE);
 		named.delete(&tid);
+		if (SETTING(SETTING_OFF_CPU_PERIOD))
+			begin_times(bpf_get_current_task(), THREAD_RUNNING, bpf_ktime_get_ns());
 	}
 	return 0;
 }
@@ -477,6 +539,37 @@ static __always_inline int is_in_chosen_cgroup(void)
 	return 0;
 }
 
+/* What tells the thread's samples apart from others'. */
+static __always_inline int name_sample(struct sample_key *key)
+{
+	if (current_thread(&key->pid, &key->tid))
+		return 1;
+	key->cgroup = current_cgroup();
+	bpf_get_current_comm(key->comm, sizeof(key->comm));
+	return 0;
+}
+
+/* The user stack of a sample that has all else. */
+static __always_inline int take_user_stack(struct bpf_perf_event_data *ctx, struct walk *walk)
+{
+	struct sample_key *key = &walk->key;
+
+	key->user_stack = 0;
+	enum walk_start start = SETTING(SETTING_LEAF_ONLY) ? WALK_BY_KERNEL : prepare_walk(ctx, walk);
+
+	__u32 end = UNWIND_END_FRAME_POINTERS_ONLY;
+
+	if (start == WALK_BEGUN && walk->space.count)
+		steps.call(ctx, STEP_WALK);
+	if (start == WALK_BEGUN) { /* the process was never seen before */
+		steps.call(ctx, STEP_COPY);
+		end = UNWIND_END_NO_TABLE;
+	}
+	if (start != WALK_NO_USER_STACK)
+		key->user_stack = take_stack(ctx, &walk->stack, end);
+	return add_sample(walk);
+}
+
 /* The common program: all that needs no walk. */
 int sample(struct bpf_perf_event_data *ctx)
 {
@@ -502,28 +595,14 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct sample_key *key = &walk->key;
 
 	count(COUNTER_SAMPLES);
-	if (current_thread(&key->pid, &key->tid)) {
+	if (name_sample(key)) {
 		count(COUNTER_SAMPLES_OUTSIDE_NAMESPACE);
 		return 0;
 	}
 	key->event = *event & ~WITH_KERNEL;
-	key->cgroup = current_cgroup();
-	bpf_get_current_comm(key->comm, sizeof(key->comm));
+	walk->period = ctx->sample_period;
 	key->kernel_stack = *event & WITH_KERNEL ? take_stack(ctx, &walk->stack, 0) : 0;
-	key->user_stack = 0;
-	enum walk_start start = SETTING(SETTING_LEAF_ONLY) ? WALK_BY_KERNEL : prepare_walk(ctx, walk);
-
-	__u32 end = UNWIND_END_FRAME_POINTERS_ONLY;
-
-	if (start == WALK_BEGUN && walk->space.count)
-		steps.call(ctx, STEP_WALK);
-	if (start == WALK_BEGUN) { /* the process was never seen before */
-		steps.call(ctx, STEP_COPY);
-		end = UNWIND_END_NO_TABLE;
-	}
-	if (start != WALK_NO_USER_STACK)
-		key->user_stack = take_stack(ctx, &walk->stack, end);
-	return add_sample(ctx, key);
+	return take_user_stack(ctx, walk);
 }
 
 /* Note how a walk went. */
@@ -672,7 +751,7 @@ int copy(struct bpf_perf_event_data *ctx)
 	if (walk->stack.depth)
 		steps.call(ctx, STEP_STORE);
 	walk->key.user_stack = take_stack(ctx, &walk->stack, UNWIND_END_NO_TABLE);
-	return add_sample(ctx, &walk->key);
+	return add_sample(walk);
 }
 
 /* Whether the Python frames of a stack are on their way, if it was not sent lately. */
@@ -708,7 +787,7 @@ int store(struct bpf_perf_event_data *ctx)
 		if (walk->interpreted)
 			send_python_stack(walk->copied);
 		walk->key.user_stack = walk->copied;
-		return add_sample(ctx, &walk->key);
+		return add_sample(walk);
 	}
 	__u64 hash = identity_of(&walk->stack, walk->interpreted);
 
@@ -716,7 +795,7 @@ int store(struct bpf_perf_event_data *ctx)
 	if (!walk->interpreted || send_python_stack(hash))
 		send_stack(&walk->stack, hash);
 	walk->key.user_stack = hash;
-	return add_sample(ctx, &walk->key);
+	return add_sample(walk);
 }
 
 /* A process executes another program, or its first thread ends: what was mapped is not there any more. */
@@ -751,4 +830,168 @@ int overflow(struct bpf_perf_event_data *ctx)
 	steps.call(ctx, STEP_SAMPLE);
 	count(COUNTER_SAMPLES); /* it comes back only where there is no such program: seen, and nowhere in the tables */
 	return 0;
+}
+
+/* Whether the time of the running thread is recorded; not of a CPU that idles, which is no thread. */
+static __always_inline int is_timed(void)
+{
+	__u32 which = ACTIVE_FOLLOW;
+	__u32 *is_filtered = active.lookup(&which);
+
+	if (!is_filtered || !(__u32)bpf_get_current_pid_tgid())
+		return 0;
+	if (*is_filtered == FILTER_THREADS)
+		return is_followed();
+	return *is_filtered == FILTER_NONE || is_in_chosen_cgroup();
+}
+
+/* Of the running thread. Not 0: it cannot be named. */
+static __always_inline int name_thread(struct thread_times *thread)
+{
+	bpf_get_current_comm(thread->comm, sizeof(thread->comm));
+	return thread->pid ? 0 : current_thread(&thread->pid, &thread->tid);
+}
+
+static __always_inline __u64 recorded_since(void)
+{
+	__u32 zero = 0;
+	__u64 *since_ns = times_since.lookup(&zero);
+
+	return since_ns ? *since_ns : 0;
+}
+
+/* The running thread leaves its CPU. */
+static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
+{
+	struct thread_times *thread = times.lookup(&task);
+
+	/* One that has not been seen has run ever since. */
+	if (!thread)
+		thread = is_timed() ? begin_times(task, THREAD_RUNNING, recorded_since()) : 0;
+	if (!thread)
+		return;
+	__u32 kernel_state = kernel_word(task + SETTING(SETTING_TASK_STATE));
+
+	pass_time(thread, now_ns);
+	thread->left_ns = now_ns;
+	/* It was new, and came to its CPU by another way than back from where it left one. */
+	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
+		count_all(COUNTER_WAITS_NOT_SAMPLED, thread->due[state]);
+		thread->due[state] = 0;
+	}
+	thread->waits += 1;
+	thread->state = waiting_state(kernel_state, is_preempted);
+	if ((!thread->pid || kernel_state & TASK_DEAD) && name_thread(thread)) {
+		times.delete(&task); /* nobody here knows it by any number */
+		return;
+	}
+	if (kernel_state & TASK_DEAD) {
+		thread->state = THREAD_RUNNING;
+		if (ended.ringbuf_output(thread, sizeof(*thread), BPF_RB_NO_WAKEUP))
+			count(COUNTER_THREADS_NOT_TIMED);
+		times.delete(&task);
+	}
+}
+
+/* A thread takes the CPU; not 0: that is all. */
+static __always_inline __u32 take_cpu(struct thread_times *thread, __u64 now_ns)
+{
+	pass_time(thread, now_ns);
+	thread->state = THREAD_RUNNING;
+	return !thread->due[THREAD_RUNNABLE] && !thread->due[THREAD_INTERRUPTIBLE] &&
+	       !thread->due[THREAD_UNINTERRUPTIBLE];
+}
+
+/* At the tracepoint sched_switch: whether the thread is preempted, itself, and the next one. */
+int switch_threads(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	__u64 next = ctx->args[2];
+	__u32 zero = 0;
+	struct last_switch *last = last_switches.lookup(&zero);
+
+	if (!last || !recorded_since())
+		return 0;
+	leave(bpf_get_current_task(), ctx->args[0] & 1, now_ns);
+	struct thread_times *thread = times.lookup(&next);
+
+	last->is_settled = thread && take_cpu(thread, now_ns);
+	last->task = next;
+	return 0;
+}
+
+/* A thread that slept has what it waited for, and waits for a CPU. */
+int wake_thread(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 task = ctx->args[0];
+	struct thread_times *thread = times.lookup(&task);
+
+	if (thread && thread->state >= THREAD_INTERRUPTIBLE) {
+		pass_time(thread, bpf_ktime_get_ns());
+		thread->state = THREAD_RUNNABLE;
+	}
+	return 0;
+}
+
+/* The running thread has started another, which waits for its first CPU. */
+int start_thread(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 task = ctx->args[0];
+	__u32 which = ACTIVE_FOLLOW;
+	__u32 *is_filtered = active.lookup(&which);
+
+	if (!is_filtered || !recorded_since())
+		return 0;
+	if (*is_filtered == FILTER_THREADS ? !followed.lookup(&task) : !is_timed())
+		return 0;
+	struct thread_times *thread = begin_times(task, THREAD_RUNNABLE, bpf_ktime_get_ns());
+
+	if (thread && !SETTING(SETTING_PIDNS_INODE)) {
+		__u64 ids = kernel_word(task + SETTING(SETTING_TASK_PID));
+
+		thread->tid = ids;
+		thread->pid = ids >> 32;
+	}
+	return 0;
+}
+
+/*
+ * After a switch, in the thread that has come back to a CPU: its user stack is as it was when it left, and its
+ * kernel's shows what it waited for. Some kernels run no program at the switch from some threads.
+ */
+int end_wait(struct bpf_perf_event_data *ctx)
+{
+	__u64 task = bpf_get_current_task(), since_ns = recorded_since();
+	__u32 zero = 0;
+	struct last_switch *last = last_switches.lookup(&zero);
+	struct walk *walk = walks.lookup(&zero);
+
+	if (!last || !walk || !since_ns || (last->task == task && last->is_settled))
+		return 0;
+	struct thread_times *thread = times.lookup(&task);
+
+	if (!thread && is_timed())
+		thread = begin_times(task, THREAD_INTERRUPTIBLE, since_ns);
+	if (thread && thread->state != THREAD_RUNNING)
+		take_cpu(thread, bpf_ktime_get_ns());
+	last->task = task;
+	last->is_settled = 1;
+	if (!thread)
+		return 0;
+	__u32 samples = 0;
+
+	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
+		walk->due[state] = thread->due[state];
+		samples += thread->due[state];
+		thread->due[state] = 0;
+	}
+	if (!samples)
+		return 0;
+	count_all(COUNTER_SAMPLES, samples);
+	if (name_thread(thread) || name_sample(&walk->key)) {
+		count_all(COUNTER_SAMPLES_OUTSIDE_NAMESPACE, samples);
+		return 0;
+	}
+	walk->key.kernel_stack = take_stack(ctx, &walk->stack, 0);
+	return take_user_stack(ctx, walk);
 }

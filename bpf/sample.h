@@ -21,7 +21,7 @@ struct sample_key {
 	__u64 kernel_stack; /* hash of the kernel call chain, 0: none */
 	__u32 pid;          /* thread group, as the recorder's pid namespace numbers it */
 	__u32 tid;
-	__u32 event;   /* index in the order of -e */
+	__u32 event;   /* index in the order of -e; of time off a CPU THREAD_STATE_SHIFT says more */
 	__u32 cgroup;  /* low bits of its id, which no other that exists has; CGROUP_OF_V1; 0: not asked for */
 	char comm[16]; /* thread name when sampled: tells apart what ran before and after an exec */
 };
@@ -93,6 +93,28 @@ struct missing_mapping {
 /* What a process that asks begins with; user space gives it as many when it has something new to say, else a few. */
 #define MOST_COPIES 1024
 
+/* Where a thread is. */
+enum thread_state { THREAD_RUNNING, THREAD_RUNNABLE, THREAD_INTERRUPTIBLE, THREAD_UNINTERRUPTIBLE, THREAD_STATES };
+
+/* Above an event's index: in which state the thread was; 0 of what it did on a CPU. */
+#define THREAD_STATE_SHIFT 24
+
+/* Where a thread's time went while it was recorded. To user space when it ends, or when the recording does. */
+struct thread_times {
+	__u64 first_ns; /* CLOCK_MONOTONIC: known since then */
+	__u64 since_ns; /* in `state` since then; of a thread that has ended: when that was */
+	__u64 left_ns;  /* when it left its CPU last; 0: it never did */
+	__u64 spent_ns[THREAD_STATES];
+	__u32 pid; /* as in sample_key; 0: not known yet */
+	__u32 tid;
+	__u32 state;              /* enum thread_state */
+	__u32 position_ns;        /* of its time off a CPU, in the current period */
+	__u32 point_ns;           /* where in that the sample is */
+	__u32 due[THREAD_STATES]; /* samples that are not taken yet */
+	__u32 waits;              /* times it left its CPU */
+	char comm[16];
+};
+
 /* Indices of the array of switches. */
 enum active {
 	ACTIVE_ROWS,    /* 1: the table rows_b, 0: rows_a */
@@ -120,6 +142,8 @@ enum counter {
 	COUNTER_STACKS_COPIED,
 	COUNTER_STACKS_NOT_COPIED,    /* though no table led through them: no room, or too many of one process */
 	COUNTER_THREADS_NOT_FOLLOWED, /* no room for them: their samples and their children's are missing */
+	COUNTER_WAITS_NOT_SAMPLED,    /* samples of time off a CPU, of threads that never came back to one */
+	COUNTER_THREADS_NOT_TIMED,    /* no room for where their time went */
 	COUNTERS
 };
 

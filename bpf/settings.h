@@ -30,6 +30,14 @@ enum setting {
 	SETTING_CSS_PARENT,
 	SETTING_CGROUP_KERNFS,
 	SETTING_KERNFS_ID,
+	/* Of time off a CPU. */
+	SETTING_AT_SWITCH,      /* 1: the program runs in kernel code, when a thread has come back to a CPU */
+	SETTING_OFF_CPU_PERIOD, /* nanoseconds, below 2^32 */
+	SETTING_OFF_CPU_EVENT,
+	SETTING_TASK_STATE, /* where the kernel's structure of a thread has what follows */
+	SETTING_TASK_PID,   /* and after it the thread group's */
+	SETTING_SCHEDULE,   /* address and size of the scheduler's functions that every wait ends in; 0: not known */
+	SETTING_SCHEDULE_BYTES,
 	SETTINGS
 };
 

@@ -49,11 +49,13 @@ struct walk {
 	struct unwind_state state;
 	struct sample_mapping mapping; /* the last one found: most callers are in the same */
 	struct address_space space;
-	__u32 if_lost;      /* enum unwind_end where the next address is in no mapping */
-	__u64 copied;       /* identity of the stack's copy; 0: it was walked */
-	__u64 interpreted;  /* hash of the interpreter's frames; 0: there are none */
-	__u32 python_calls; /* programs that have walked these */
+	__u32 if_lost;            /* enum unwind_end where the next address is in no mapping */
+	__u64 copied;             /* identity of the stack's copy; 0: it was walked */
+	__u64 interpreted;        /* hash of the interpreter's frames; 0: there are none */
+	__u32 python_calls;       /* programs that have walked these */
+	__u32 due[THREAD_STATES]; /* of time off a CPU: samples to be stored, by state */
 	__u32 reserved;
+	__u64 period; /* what a sample stands for */
 	struct unwind_tables tables;
 	struct unwind_memory memory;
 	struct stack_record stack;

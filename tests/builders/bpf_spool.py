@@ -19,35 +19,52 @@ def stack_record(
 ) -> bytes:
     """``found``: callers by table, along frame pointers, in the link register."""
     header = struct.pack("<QHBBHHHHI", identity, len(addresses), is_kernel, end, guessed_from, *found, 0)
-    return _in_ring(header + struct.pack(f"<{len(addresses)}Q", *addresses), flags)
+    return in_ring(header + struct.pack(f"<{len(addresses)}Q", *addresses), flags)
 
 
 def old_stack_record(identity: int, addresses: Sequence[int], *, is_kernel: bool = False, flags: int = 0) -> bytes:
     """As recorders wrote them that did not say how a stack ended."""
     header = struct.pack("<QII", identity, len(addresses), is_kernel)
-    return _in_ring(header + struct.pack(f"<{len(addresses)}Q", *addresses), flags)
+    return in_ring(header + struct.pack(f"<{len(addresses)}Q", *addresses), flags)
 
 
 def stack_copy(
     identity: int, time_ns: int, pid: int, registers: Sequence[int], stack: bytes, *, flags: int = 0
 ) -> bytes:
     """A user stack that is still to be walked; 17 registers."""
-    return _in_ring(struct.pack("<QQII17Q", identity, time_ns, pid, 0, *registers) + stack, flags)
+    return in_ring(struct.pack("<QQII17Q", identity, time_ns, pid, 0, *registers) + stack, flags)
 
 
 def python_stack(stack: int, pid: int, frames: Sequence[tuple[int, int, int]], *, is_cut: bool = False) -> bytes:
     """Python frames of a stack, leaf first: (code object, instruction, whether C code called it)."""
     body = struct.pack("<QIHH", stack, pid, len(frames), is_cut)
-    return _in_ring(body + b"".join(struct.pack("<QII", *frame) for frame in frames), 0)
+    return in_ring(body + b"".join(struct.pack("<QII", *frame) for frame in frames), 0)
 
 
 def python_code(identity: int, pid: int, name: bytes, path: bytes, lines: bytes, *, first_line: int = 1) -> bytes:
     """A code object; name and path are str objects as they lie in memory."""
     head = struct.pack("<QIIIHH", identity, pid, first_line, len(lines), len(name), len(path))
-    return _in_ring(head + name.ljust(256, b"\0") + path.ljust(512, b"\0") + lines, 0)
+    return in_ring(head + name.ljust(256, b"\0") + path.ljust(512, b"\0") + lines, 0)
 
 
-def _in_ring(body: bytes, flags: int) -> bytes:
+def thread_times(
+    pid: int,
+    tid: int,
+    begin_ns: int,
+    since_ns: int,
+    spent_ns: tuple[int, int, int, int],
+    *,
+    state: int = 0,
+    left_ns: int = 0,
+    waits: int = 0,
+    comm: bytes = b"app",
+) -> bytes:
+    """Where a thread's time went, outside a ring; ``spent_ns``: running, runnable, interruptible, uninterruptible."""
+    head = struct.pack("<QQQ4Q", begin_ns, since_ns, left_ns, *spent_ns)
+    return head + struct.pack("<IIIII4II16s", pid, tid, state, 0, 0, 0, 0, 0, 0, waits, comm)
+
+
+def in_ring(body: bytes, flags: int = 0) -> bytes:
     return struct.pack("<II", len(body) | flags, 0) + body + bytes(-len(body) % 8)
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from builders.verified import MOST_INSTRUCTIONS, verified_instructions
-from tdprof.recorder.bpf import compiler_process, unwind_arrays
-from tdprof.recorder.bpf import sampler as sampler_module
+from tdprof.recorder.bpf import compiler_process, step_programs, unwind_arrays
 from tdprof.recorder.bpf.object_file import LoadError, load_program
+from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, TableSizes
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.unwind.tables import build_file_table
@@ -105,6 +105,20 @@ def test_room_for_tables_is_made_up_to_a_bound(cached: Path, monkeypatch: pytest
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
+def test_time_off_a_cpu_is_of_the_same_object_and_leaves_nothing_open(cached: Path, no_compiler: None) -> None:
+    descriptors = len(os.listdir("/proc/self/fd"))
+    attempt = BpfLoad([True], SIZES, off_cpu=OffCpuPlan.make(1, 10_000_000))
+    with attempt.finish() as sampler:
+        assert sampler.off_cpu
+        sampler.await_walk()
+        assert not sampler.notes
+        assert {"walk", "copy", "store"} == set(sampler.off_cpu.steps.programs)
+        assert sampler.python
+        assert sampler.python.start()
+        assert "python" in sampler.off_cpu.steps.programs
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
 def test_one_object_serves_any_events_and_call_graphs(cached: Path, no_compiler: None) -> None:
     for call_graph in CallGraph:
         attempt = BpfLoad([False] * 5, SIZES, call_graph)
@@ -142,13 +156,13 @@ def test_the_verifier_has_not_much_to_do() -> None:
 
 def test_a_recording_begins_while_the_walk_is_verified(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_allowed = threading.Event()
-    load_one = sampler_module.load_one
+    load_one = step_programs.load_one
 
     def load_late(*arguments: Any) -> int:
         is_allowed.wait()
         return load_one(*arguments)
 
-    monkeypatch.setattr(sampler_module, "load_one", load_late)
+    monkeypatch.setattr(step_programs, "load_one", load_late)
     with load() as sampler:
         assert sampler.can_begin(1)
         assert not sampler.can_begin(1_000_000)
@@ -164,7 +178,7 @@ def test_a_walk_that_the_kernel_refuses_is_said(cached: Path, monkeypatch: pytes
         raise LoadError("walk: too many instructions")
 
     descriptors = len(os.listdir("/proc/self/fd"))
-    monkeypatch.setattr(sampler_module, "load_one", refuse)
+    monkeypatch.setattr(step_programs, "load_one", refuse)
     with load() as sampler:
         sampler.await_walk()
         assert sampler.arrays is None

@@ -23,6 +23,8 @@ SAMPLES = pa.schema(
 )
 # A column that only recordings with control groups have: `cgroup` of cgroups.parquet; null: not told.
 SAMPLE_CGROUP = pa.field("cgroup", pa.uint64())
+# One that only recordings of time off a CPU have: in which `ThreadState` of tdprof.model.off_cpu the thread was.
+SAMPLE_STATE = pa.field("state", pa.uint8())
 
 STACKS = pa.schema(
     [
@@ -133,6 +135,24 @@ CGROUPS = pa.schema(
     ]
 )
 
+# Only of recordings of time off a CPU: where that of each thread went. The four times add up to what lies between its
+# begin and its end, or that of the recording.
+THREAD_TIMES = pa.schema(
+    [
+        pa.field("pid", pa.uint32(), nullable=False),
+        pa.field("tid", pa.uint32(), nullable=False),
+        pa.field("thread_name", _TEXT, nullable=False),
+        pa.field("begin_ns", pa.uint64(), nullable=False),
+        pa.field("end_ns", pa.uint64(), nullable=False),
+        pa.field("running_ns", pa.uint64(), nullable=False),  # on a CPU
+        pa.field("runnable_ns", pa.uint64(), nullable=False),  # waiting for one
+        pa.field("interruptible_ns", pa.uint64(), nullable=False),
+        pa.field("uninterruptible_ns", pa.uint64(), nullable=False),
+        pa.field("unsampled_ns", pa.uint64(), nullable=False),  # of these the last wait, if the end did not see its own
+        pa.field("waits", pa.uint64(), nullable=False),  # times that it left its CPU
+    ]
+)
+
 # Only of recordings with namespaces: those of each thread from a time on.
 NAMESPACES = pa.schema(
     [
@@ -188,10 +208,11 @@ OPTIONAL_TABLES = {
     "interpreted": SYMBOLS,
     "branches": BRANCHES,
     "cgroups": CGROUPS,
+    "thread_times": THREAD_TIMES,
     "namespaces": NAMESPACES,
 }
 # Columns that not every capture has, of tables that it has.
-OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP,), "stacks": STACK_WALK, "symbols": (SYMBOL_BEGIN,)}
+OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP, SAMPLE_STATE), "stacks": STACK_WALK, "symbols": (SYMBOL_BEGIN,)}
 
 
 def table_file(name: str) -> str:

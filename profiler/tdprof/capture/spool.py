@@ -9,6 +9,8 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/copies.bpf      the same, each a ``struct stack_copy``
     spool/python_stacks.bpf  the same, each a ``struct python_stack`` of bpf/python_frames.h
     spool/codes.bpf       the same, each a ``struct python_code``
+    spool/ended.bpf       the same, each a ``struct thread_times`` of bpf/sample.h
+    spool/alive.bpf       when the recording ended, 64 bits, and a ``struct thread_times`` of each thread that still was
     spool/python.jsonl    one JSON object for each process that was found to run CPython
     spool/initial.jsonl   one JSON object for each process that ran before the recording began
     spool/cgroups.jsonl   one JSON object for each control group: its id, as samples name it, and its path
@@ -27,6 +29,8 @@ STACKS_FILE = "stacks.bpf"
 COPIES_FILE = "copies.bpf"
 PYTHON_STACKS_FILE = "python_stacks.bpf"
 CODES_FILE = "codes.bpf"
+ENDED_FILE = "ended.bpf"
+ALIVE_FILE = "alive.bpf"
 PYTHON_FILE = "python.jsonl"
 ROWS_FILE = "rows.bpf"
 INITIAL_FILE = "initial.jsonl"

@@ -31,6 +31,7 @@ _UNKNOWN_WITHOUT = {
     "kernel_symbols": "the kernel's functions have no names",
     "symbols": "its own symbols are not used, only those of this machine's files",
     "interpreted": "functions of interpreted languages have no names",
+    "thread_times": "where threads' time went is not known but from samples",
     "namespaces": "files of containers are not told from this machine's",
 }
 

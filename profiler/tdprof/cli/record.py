@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tdprof.recorder.targets import Rate
 
 DEFAULT_HZ = 999
+DEFAULT_OFF_CPU = "10ms"
 # By capture.manifest.Rung.
 RUNG_TEXT = {
     "bpf-pmu": "BPF on PMU events",
@@ -41,6 +43,10 @@ SPE_HELP = (
     "inv_event=MASK, pa, u or k, joined by commas; without options every kind of operation, as often as 64 MB a second "
     "(rate=64M) allow."
 )
+OFF_CPU_HELP = (
+    "Also sample the time in which threads are on no CPU: one sample for each PERIOD of it that a thread adds up, such "
+    f"as 500us, 10ms or 1s ({DEFAULT_OFF_CPU}). As root, where BPF works."
+)
 CALL_GRAPH_HELP = (
     "How user call stacks are taken: auto (by the programs' unwind tables: in the kernel where BPF works, else from "
     "BYTES of the stack that are copied), dwarf (the same), fp (along frame pointers) or no (only where the sample was "
@@ -54,6 +60,20 @@ def _pids(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
         raise TdprofError(f"-p takes process IDs, not '{text}'", hint="tdprof record -p 1234,5678", status=2) from error
+
+
+_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_LEAST_OFF_CPU_NS, _MOST_OFF_CPU_NS = 10_000, 4_000_000_000  # bpf/settings.h has 32 bits for it
+
+
+def _off_cpu_period(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s)", text)
+    period_ns = round(float(match[1]) * _UNITS_NS[match[2]]) if match else 0
+    if not _LEAST_OFF_CPU_NS <= period_ns <= _MOST_OFF_CPU_NS:
+        raise TdprofError(
+            f"--off-cpu takes a time from 10us to 4s, not '{text}'", hint=f"--off-cpu={DEFAULT_OFF_CPU}", status=2
+        )
+    return period_ns
 
 
 def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rate":
@@ -102,6 +122,7 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=CAPTURE_HELP)
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
+@click.option("--off-cpu", "off_cpu", is_flag=False, flag_value=DEFAULT_OFF_CPU, metavar="[=PERIOD]", help=OFF_CPU_HELP)
 @topdown_options
 @segment_options
 @click.option("--call-graph", metavar="auto|fp|dwarf[,BYTES]|no", help=CALL_GRAPH_HELP)
@@ -131,6 +152,7 @@ def command(
     duration_s: float | None,
     output: Path | None,
     spe_text: str | None,
+    off_cpu: str | None,
     call_graph: str | None,
     no_interpreters: bool,
     has_perf_maps: bool,
@@ -148,6 +170,7 @@ def command(
     tdprof record -a -F 99 --duration 30       everything, gently
     tdprof record --cgroup system.slice/nginx.service --duration 10
     tdprof record -a -F 99 --switch-output=5m --max-size 2G    on and on
+    tdprof record --off-cpu -- ./app           and what it waits for
     tdprof record --topdown -- ./app           and why each function is slow (Arm Neoverse)
     tdprof record --topdown=2 --passes -- ./app
     tdprof record --metrics Branch_Effectiveness -p 1234
@@ -184,6 +207,10 @@ def command(
             hint="record -a with them; report --where cgroup=NAME shows the samples of one",
             status=2,
         )
+    if off_cpu is not None and topdown.is_wanted:
+        raise TdprofError(
+            "time off a CPU is not sampled beside counter groups", hint="record twice: with each of them", status=2
+        )
     plan = plan_topdown(topdown) if topdown.is_wanted else None
     variables = with_perf_maps(os.environ, has_python=no_bpf or no_interpreters) if has_perf_maps else {}
     way, stack_bytes = (CallGraph.AUTO, 0) if call_graph is None else parse_call_graph(call_graph)
@@ -204,10 +231,14 @@ def command(
         call_graph=way,
         has_interpreted=not no_interpreters,
         stack_bytes=stack_bytes,
+        off_cpu_period_ns=_off_cpu_period(off_cpu) if off_cpu is not None else 0,
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )
     segments.check(
-        has_spe=spe_text is not None, has_passes=is_planned and len(options.passes) > 1, with_symbols=with_symbols
+        has_spe=spe_text is not None,
+        has_off_cpu=off_cpu is not None,
+        has_passes=is_planned and len(options.passes) > 1,
+        with_symbols=with_symbols,
     )
     return _record(options, segments, output, with_symbols=with_symbols, quiet=quiet)
 

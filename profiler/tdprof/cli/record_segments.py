@@ -31,14 +31,20 @@ class SegmentOptions:
         """Removes them from among others."""
         return cls(**{each.name: typed.pop(each.name) for each in fields(cls)})
 
-    def check(self, *, has_spe: bool, has_passes: bool, with_symbols: bool) -> None:
+    def check(self, *, has_spe: bool, has_off_cpu: bool, has_passes: bool, with_symbols: bool) -> None:
         """Raises TdprofError: they do not go with each other, or with the rest."""
         if self.switch_output is None:
             if self.max_size is not None or self.switch_max_files is not None:
                 option = "--max-size" if self.max_size is not None else "--switch-max-files"
                 raise TdprofError(f"{option} bounds segments: give --switch-output, too", hint=_EXAMPLE, status=2)
             return
-        for is_given, what in ((has_spe, "SPE"), (has_passes, "--passes"), (with_symbols, "--with-symbols")):
+        with_whole = (
+            (has_spe, "SPE"),
+            (has_off_cpu, "--off-cpu"),
+            (has_passes, "--passes"),
+            (with_symbols, "--with-symbols"),
+        )
+        for is_given, what in with_whole:
             if is_given:
                 hint = f"record {what} without --switch-output"
                 raise TdprofError(f"{what} cannot be cut into segments", hint=hint, status=2)

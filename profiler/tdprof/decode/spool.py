@@ -31,6 +31,7 @@ from tdprof.decode.python.merged import PythonFrames
 from tdprof.decode.side_band import SideBandTables, initial_tables, of_processes, side_band_tables, spe_spans
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.spooled_rows import SampleRows, StackRows
+from tdprof.decode.thread_times import read_thread_times, sampled_off_cpu_ns
 from tdprof.linux.file_bytes import open_own
 from tdprof.model.arrays import U64
 from tdprof.model.events import Unit
@@ -53,6 +54,7 @@ class Decoded:
         kernel_addresses: uint64, distinct and sorted: what kernel symbols are needed for.
         end_ns: time of the last sample or interval, 0 if there is none.
         notes: what the user should know of it, a sentence each.
+        off_cpu_ns: time off a CPU that samples stand for, as it was added up exactly; None: none was recorded.
     """
 
     losses: Losses
@@ -60,6 +62,7 @@ class Decoded:
     kernel_addresses: U64
     end_ns: int
     notes: list[str]
+    off_cpu_ns: int | None
 
 
 def write_tables(
@@ -82,7 +85,7 @@ def write_tables(
     """
     damage = SpoolDamage()
     python = PythonFrames(spool, damage) if (spool / PYTHON_FILE).exists() else None
-    stacks, samples = StackRows(writer, python), SampleRows(has_cgroups=manifest.has_cgroups)
+    stacks, samples = StackRows(writer, python), _sample_rows(manifest)
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):
         stacks.add_bpf(stack_batch)
     rings = sorted(spool.glob("ring.*.perf"))
@@ -119,12 +122,21 @@ def write_tables(
                 writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
             stacks.add_chains(decoder.chains(), samples, has_heads=True)
             stacks.add_walked(walked)
+    off_cpu_ns = None
+    if manifest.has_thread_times:
+        times = read_thread_times(spool, damage)
+        writer.write("thread_times", times)
+        off_cpu_ns = sampled_off_cpu_ns(times)
     for row_batch in read_rows(spool / ROWS_FILE, damage):
         writer.write("samples", samples.of_rows(row_batch, stacks))
     losses = _losses(manifest, samples, lived.recorded, damage, decoder.losses)
     notes = list(python.notes()) if python else []
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
-    return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes)
+    return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns)
+
+
+def _sample_rows(manifest: Manifest) -> SampleRows:
+    return SampleRows(has_cgroups=manifest.has_cgroups, has_states=manifest.has_thread_times)
 
 
 def _spe_spans(spool: Path, layouts: list[RecordLayout]) -> pa.Table:

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLES, STACKS
+from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLE_STATE, SAMPLES, STACKS
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.bpf_aggregates import RowBatch, StackBatch
+from tdprof.decode.bpf_aggregates import STATE_SHIFT, RowBatch, StackBatch
 from tdprof.decode.perf.containers import CGROUP_ID_BITS
 from tdprof.decode.perf.layout import NO_CHAIN, Chains, Samples
 from tdprof.decode.perf.used_stacks import stack_identities
@@ -22,8 +22,9 @@ from tdprof.model.stack_ends import StackEnd
 class SampleRows:
     """Rows of samples.parquet, and what is to be known of them all."""
 
-    def __init__(self, *, has_cgroups: bool) -> None:
+    def __init__(self, *, has_cgroups: bool, has_states: bool) -> None:
         self._has_cgroups = has_cgroups
+        self._has_states = has_states
         self.count = 0
         self.end_ns = 0
         self.without_sent_stack = 0
@@ -39,8 +40,9 @@ class SampleRows:
         self.count += int(counts.sum())
         self.end_ns = max(self.end_ns, int(batch.time_ns.max(initial=0)))
         self.tids.update(distinct(keys["tid"]).tolist())
-        for number in distinct(keys["event"]).tolist():
-            self.of_event[number] += int(counts[keys["event"] == number].sum())
+        event = keys["event"] & np.uint32((1 << STATE_SHIFT) - 1) if self._has_states else keys["event"]
+        for number in distinct(event).tolist():
+            self.of_event[number] += int(counts[event == number].sum())
         missing, ambiguous = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
         columns = {}
         for name in ("user_stack", "kernel_stack"):
@@ -53,10 +55,10 @@ class SampleRows:
         self.ambiguous += int(counts[ambiguous].sum())
         names, which = np.unique(keys["comm"], return_inverse=True)
         text = pa.array([name.decode(errors="replace") for name in names.tolist()], pa.string())
-        return self._table(
+        table = self._table(
             keys["cgroup"],
             time_ns=batch.time_ns,
-            event=keys["event"],
+            event=event,
             pid=keys["pid"],
             tid=keys["tid"],
             thread_name=pa.DictionaryArray.from_arrays(pa.array(which.astype(np.int32)), text),
@@ -64,6 +66,10 @@ class SampleRows:
             weight=batch.values["weight"],
             **columns,
         )
+        if not self._has_states:
+            return table
+        state = keys["event"] >> STATE_SHIFT
+        return table.append_column(SAMPLE_STATE, pa.array(state.astype(np.uint8), mask=state == 0))
 
     def of_ring(self, samples: Samples, events: int) -> pa.Table:
         """Single samples of the ring-buffer rung; a chain's number plus one is its stack's identity."""

@@ -15,6 +15,10 @@ class Unit(StrEnum):
     BYTES = "bytes"
 
 
+# The event that stands for what threads do not do: time in which they are on no CPU.
+OFF_CPU = "off-cpu"
+
+
 @dataclass(frozen=True, slots=True)
 class EventInfo:
     """An event as it was recorded.

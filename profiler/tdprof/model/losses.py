@@ -7,6 +7,9 @@ NEVER_REACHED = "samples counted in the kernel that never reached the capture"
 
 NOT_FOLLOWED = "threads that were started when too many ran, of which and of whose children nothing was sampled"
 
+NOT_TIMED = "threads of which it is not known where their time went, for want of room"
+WAITS_NOT_SAMPLED = "samples of time that new threads waited for their first CPU"
+
 
 @dataclass(frozen=True, slots=True)
 class Losses:

@@ -26,6 +26,7 @@ from tdprof.linux.file_bytes import inner_folder
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import PC_REGISTER, WALK_REGISTERS
 from tdprof.model.addresses import DELETED
+from tdprof.model.events import EventInfo
 from tdprof.recorder.artefacts import (
     MappedProgram,
     save_files,
@@ -119,6 +120,7 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
         manifest,
         losses=decoded.losses,
         # A recorder that was killed has drained samples that it could not note any more.
+        events=_with_off_cpu(manifest.events, decoded.off_cpu_ns),
         samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
         end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
         state=State.COMPLETE,
@@ -130,6 +132,11 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
             *_no_python(manifest, mapped),
         ],
     )
+
+
+def _with_off_cpu(events: list[EventInfo], total_ns: int | None) -> list[EventInfo]:
+    """The events with the exact total of the last one, if that is time off a CPU."""
+    return events if total_ns is None else [*events[:-1], replace(events[-1], total=total_ns)]
 
 
 def _no_python(manifest: Manifest, mapped: Iterable[MappedProgram]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tdprof.capture.manifest import Rung
 from tdprof.recorder.attach import can_open, restrict_to_permitted
+from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, BpfUnavailableError, TableSizes
 from tdprof.recorder.bpf.settings import NO_CGROUPS, Setting
 from tdprof.recorder.call_graph import CallGraph
@@ -50,6 +51,7 @@ class BpfAttempt:
         sizes: capacities of the tables.
         call_graph: how user stacks are taken.
         cgroups: how samples name their control groups.
+        off_cpu: how time off a CPU is sampled, if it is.
         is_wanted: whether the user lets us.
     """
 
@@ -59,6 +61,7 @@ class BpfAttempt:
         sizes: TableSizes,
         call_graph: CallGraph,
         cgroups: dict[Setting, int] = NO_CGROUPS,
+        off_cpu: OffCpuPlan | None = None,
         *,
         is_wanted: bool,
     ) -> None:
@@ -69,7 +72,7 @@ class BpfAttempt:
         elif not may_load_bpf():
             self._reason = "loading BPF programs needs root, or CAP_BPF and CAP_PERFMON"
         else:
-            self._load = BpfLoad([not event.exclude_kernel for event in events], sizes, call_graph, cgroups)
+            self._load = BpfLoad([not event.exclude_kernel for event in events], sizes, call_graph, cgroups, off_cpu)
 
     def finish(self, choice: Choice) -> tuple[BpfSampler | None, Rung, str]:
         """The loaded sampler or None, the rung, and why it is this one."""

@@ -22,6 +22,7 @@ class RecordOptions:
         cgroups: of the whole system only what runs in these control groups.
         topdown: which of the events to sample together as groups; None: each by itself.
         has_interpreted: walk the frames of interpreters, too.
+        off_cpu_period_ns: of a thread's time off a CPU, each with a sample; 0: none is sampled.
         stack_bytes: of each user stack, where they are copied; 0: as many as suit the rate.
         variables: of the command's environment, beside our own.
         notes: what the user should know of the plan, kept in the capture.
@@ -40,6 +41,7 @@ class RecordOptions:
     use_bpf: bool = True
     call_graph: CallGraph = CallGraph.AUTO
     has_interpreted: bool = True
+    off_cpu_period_ns: int = 0
     stack_bytes: int = 0
     spe: SpeOptions | None = None
     topdown: TopdownInfo | None = None

@@ -14,7 +14,7 @@ from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.events import TopdownInfo
-from tdprof.model.losses import NOT_FOLLOWED
+from tdprof.model.losses import NOT_FOLLOWED, NOT_TIMED, WAITS_NOT_SAMPLED
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf import sampler as bpf_sampler
 from tdprof.recorder.cgroups import CgroupNames, ChosenCgroups
@@ -38,6 +38,11 @@ DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever 
 TURNS_INTERVAL_NS = 200_000_000
 MAX_CLOCK_PAIRS = 512
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
+_OTHER_LOSSES = {
+    "threads_not_followed": NOT_FOLLOWED,
+    "waits_not_sampled": WAITS_NOT_SAMPLED,
+    "threads_not_timed": NOT_TIMED,
+}
 TICK_MS = 100  # how often a table that fills too fast is noticed
 _CURES = {errno.ENOSPC: "free some space", errno.EDQUOT: "free some space", errno.EMFILE: "ulimit -n 1024"}
 COPYING_TICK_MS = 20  # the same while stacks are copied, of which 64 of the deepest fill the ring
@@ -169,6 +174,7 @@ class Run:
             self.cgroup_names.look(self.spool)
             if self.workload:
                 write_manifest(self.folder, self.manifest)
+                self._time_threads()
                 self.attached.enable()
                 self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
                 self._watch_cpus()
@@ -179,6 +185,7 @@ class Run:
             if self.unwinding:
                 self.unwinding.add_processes(self.cgroups.processes() if self.cgroups else self._processes())
                 self.unwinding.await_tables()
+            self._time_threads()
             self.attached.enable()
             if self.spe:
                 self.spe.start()
@@ -191,8 +198,16 @@ class Run:
             hint = _CURES.get(error.errno or 0, "name another folder with -o")
             raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}", hint=hint) from error
 
+    def _time_threads(self) -> None:
+        if self.sampler and self.sampler.off_cpu:
+            self.sampler.off_cpu.begin()
+
     def _processes(self) -> Sequence[int]:
         return running_pids() if self.options.is_system_wide else self.target.processes
+
+    def _processes_now(self) -> Sequence[int]:
+        """Processes whose threads may have waited since before the recording; a command's have all begun in it."""
+        return () if self.workload else self.cgroups.processes() if self.cgroups else self._processes()
 
     def _watch_cpus(self) -> None:
         if self.target.is_per_cpu:
@@ -229,11 +244,14 @@ class Run:
         if self.workload and self.signals.received is not None:
             self.workload.terminate()
         totals = list(self.attached.counts())
+        totals += [None] * (len(self.manifest.events) - len(totals))
         if self.spe and self.manifest.spe:
             sampling = self.spe.sampling_counts()
             self.manifest = replace(self.manifest, spe=replace(self.manifest.spe, sampling=sampling))
         if failure is None:
             try:
+                if self.sampler and self.sampler.off_cpu:
+                    self.sampler.off_cpu.end(self.spool, self._processes_now())
                 # Twice, because each drain empties one of the two tables.
                 self._drain()
                 self._drain()
@@ -264,9 +282,10 @@ class Run:
     def _counted(self, events: Sequence[Count | None]) -> _Counted:
         """Up to now; of the events what was read before."""
         sampler = self.sampler
+        ending = sampler.ending_weights() if sampler else []
         return _Counted(
             events,
-            (sampler.ending_weights() if sampler else []) or [0] * len(events),
+            [*ending, *[0] * (len(events) - len(ending))],
             self.attached.lost_samples(),
             self.by_programs,
             sampler.drained if sampler else 0,
@@ -448,7 +467,7 @@ class Run:
                     user_stacks_unreadable=counters["user_stacks_unreadable"],
                     kernel_stacks_unreadable=counters["kernel_stacks_unreadable"],
                     stacks_truncated=counters["stacks_truncated"],
-                    by_reason={NOT_FOLLOWED: unseen} if (unseen := counters["threads_not_followed"]) else {},
+                    by_reason={reason: counters[name] for name, reason in _OTHER_LOSSES.items() if counters[name]},
                 ),
             )
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)

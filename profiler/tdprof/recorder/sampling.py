@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tdprof.capture.manifest import Rung
+from tdprof.errors import TdprofError
+from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
 from tdprof.recorder.call_graph import CallGraph
@@ -81,13 +83,17 @@ def begin_load(
         cgroups: how samples name their control groups.
         cpus: that are up.
         named_threads: of the processes that were named.
+
+    Raises:
+        TdprofError: the kernel does not tell what timing threads needs.
     """
     sizes = TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * cpus * events_together(options, choice))
     if options.is_system_wide:
         sizes = replace(sizes, arrays=OF_A_MACHINE)
     elif options.topdown is None:
         sizes = replace(sizes, named_threads=SPARE_THREADS + 2 * named_threads)
-    return BpfAttempt(choice.events, sizes, options.call_graph, cgroups.settings, is_wanted=options.use_bpf)
+    off_cpu = OffCpuPlan.make(len(choice.events), options.off_cpu_period_ns) if options.off_cpu_period_ns else None
+    return BpfAttempt(choice.events, sizes, options.call_graph, cgroups.settings, off_cpu, is_wanted=options.use_bpf)
 
 
 def start_sampling(
@@ -107,9 +113,16 @@ def start_sampling(
         cgroups: how samples name their control groups, if the programs do.
         control: of the events' periods; None: the rate that was asked for.
         stack: what is started ends with it.
+
+    Raises:
+        TdprofError: what was asked for cannot be had without the programs.
     """
     together = events_together(options, choice)
     sampler, rung, reason = attempt.finish(choice)
+    if options.off_cpu_period_ns and not sampler:
+        raise TdprofError(
+            f"time off a CPU is sampled by BPF alone; {reason}", hint="run tdprof with sudo, and without --no-bpf"
+        )
     if sampler:
         stack.enter_context(sampler)
     cgroups = cgroups.on_rung(has_bpf=sampler is not None)

@@ -10,7 +10,7 @@ from tdprof.capture.output_folder import OutputFolder
 from tdprof.capture.spool import SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.model.events import EventInfo
+from tdprof.model.events import OFF_CPU, EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.recorder.cgroups import CgroupNaming, ChosenCgroups, chosen_cgroups
 from tdprof.recorder.following import choose_target, privilege_notes
@@ -64,6 +64,12 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         control = _period_control(options)
         sampling = start_sampling(options, choice, attempt, cgroups, control, stack)
         target = choose_target(options, workload, sampling.sampler, choice.events, chosen)
+        if options.off_cpu_period_ns and not target.is_per_cpu:
+            raise TdprofError(
+                "time off a CPU cannot be sampled of these processes alone: the PMU has no counters left to tell them "
+                "from others",
+                hint="sample fewer events (-e cpu-clock), or record -a",
+            )
         opener = Opener(options, sampling, cpus)
         opened = opener.open_first(target)
         first.enter_context(opened.attached)
@@ -156,7 +162,8 @@ def _first_manifest(
         cgroups=list(chosen.paths) if chosen else [],
         events=[
             EventInfo(event.name, event.unit, options.rate.period, options.rate.frequency_hz) for event in choice.events
-        ],
+        ]
+        + ([EventInfo(OFF_CPU, Unit.NANOSECONDS, options.off_cpu_period_ns)] if options.off_cpu_period_ns else []),
         rung=sampling.rung,
         rung_reason=sampling.reason,
         start_realtime_ns=time.time_ns(),
@@ -164,6 +171,7 @@ def _first_manifest(
         end_monotonic_ns=time.monotonic_ns(),
         losses=Losses(),
         record_ids=opened.attached.record_ids(),
+        has_thread_times=options.off_cpu_period_ns > 0,
         stack_bytes=sampling.chains.stack_bytes,
         notes=[
             *options.notes,

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.decode import bpf_aggregates, bpf_copies
+from tdprof.decode import bpf_aggregates, bpf_copies, thread_times
+from tdprof.model.off_cpu import ThreadState
 from tdprof.model.stack_ends import StackEnd
+from tdprof.recorder.bpf import off_cpu, unwind_arrays
 from tdprof.recorder.bpf import sampler as bpf_sampler
-from tdprof.recorder.bpf import unwind_arrays
 
 HEADER = Path(__file__).parents[3] / "bpf" / "sample.h"
 
@@ -21,11 +22,15 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
         pytest.skip("no gcc to ask for the layout")
     stacks = [f"stack_record.{name}" for name in ("hash", *bpf_aggregates.WALK.names, "address")]
     stacks += [f"stack_copy.{name}" for name in ("identity", "time_ns", "pid", "registers", "stack")]
+    stacks += [f"thread_times.{name}" for name in thread_times.RECORD.names or ()]
     lines = [
         f'printf("{item} %zu\\n", offsetof(struct {item.split(".")[0]}, {item.split(".")[1]}));' for item in stacks
     ]
-    lines += [f'printf("{name} %zu\\n", sizeof(struct {name}));' for name in ("sample_key", "sample_value")]
+    lines += [
+        f'printf("{name} %zu\\n", sizeof(struct {name}));' for name in ("sample_key", "sample_value", "thread_times")
+    ]
     lines += [f'printf("{name} %d\\n", {name});' for name in ("MOST_COPIED_BYTES", "MOST_COPIES", "COPIED_REGISTERS")]
+    lines += [f'printf("{name} %d\\n", {name});' for name in ("THREAD_STATES", "THREAD_STATE_SHIFT")]
     lines += ['printf("MAX_STACK_DEPTH %d\\n", MAX_STACK_DEPTH);', 'printf("COUNTERS %d\\n", COUNTERS);']
     folder = tmp_path_factory.mktemp("layout")
     source = "#include <stddef.h>\n#include <stdio.h>\n#include <linux/types.h>\n"
@@ -38,6 +43,18 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 
 def test_rows(layout: dict[str, int]) -> None:
     assert (layout["sample_key"], layout["sample_value"]) == (bpf_sampler.KEY_BYTES, bpf_sampler.VALUE_BYTES)
+
+
+def test_times_of_threads(layout: dict[str, int]) -> None:
+    assert thread_times.RECORD.fields is not None
+    for name, (_, offset, *_) in thread_times.RECORD.fields.items():
+        assert layout[f"thread_times.{name}"] == offset
+    assert layout["thread_times"] == thread_times.RECORD.itemsize == off_cpu.THREAD_TIMES.size
+    assert layout["THREAD_STATE_SHIFT"] == bpf_aggregates.STATE_SHIFT
+    enumerators = re.search(r"^enum thread_state { (.*), THREAD_STATES }", HEADER.read_text(), re.MULTILINE)
+    assert enumerators
+    assert enumerators[1].split(", ") == [f"THREAD_{state.name}" for state in ThreadState]
+    assert layout["THREAD_STATES"] == len(ThreadState)
 
 
 def test_stacks(layout: dict[str, int]) -> None:

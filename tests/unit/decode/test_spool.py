@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from builders.bpf_spool import BUSY, DISCARD, rows_frame, stack_copy, stack_record
+from builders.bpf_spool import BUSY, DISCARD, in_ring, rows_frame, stack_copy, stack_record, thread_times
 from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung
@@ -151,3 +151,35 @@ def test_samples_name_their_control_groups(tmp_path: Path) -> None:
 def test_recordings_without_control_groups_have_no_column_of_them(tmp_path: Path) -> None:
     decode(tmp_path, b"", rows_frame(50, [row(0, 0)], cgroups=[7]))
     assert "cgroup" not in read_table(tmp_path, "samples").column_names
+
+
+def test_time_off_a_cpu_is_one_event_in_several_states(tmp_path: Path) -> None:
+    clocks = [EventInfo("cpu-clock", Unit.NANOSECONDS), EventInfo("off-cpu", Unit.NANOSECONDS, 100)]
+    (tmp_path / "spool").mkdir()
+    ended = thread_times(7, 8, 1000, 1900, (100, 300, 200, 300), waits=4)
+    (tmp_path / "spool" / "ended.bpf").write_bytes(in_ring(ended) + in_ring(ended, BUSY) + in_ring(ended[:-1]) + b"c")
+    alive = [
+        thread_times(7, 7, 1000, 1500, (500, 0, 0, 0), comm=b"runs"),
+        thread_times(7, 9, 1000, 1500, (100, 0, 400, 0), state=1, left_ns=1100, waits=1),
+        thread_times(0, 0, 1000, 1500, (0, 500, 0, 0)),  # nobody knows its number
+    ]
+    (tmp_path / "spool" / "alive.bpf").write_bytes((2000).to_bytes(8, "little") + b"".join(alive) + b"cut")
+    states = [row(0, 0, 5), (0, 0, 7, 8, 1 << 24 | 1, b"app", 3, 300), (0, 0, 7, 8, 3 << 24 | 1, b"app", 2, 200)]
+
+    decoded = decode(tmp_path, b"", rows_frame(50, states), events=clocks, has_thread_times=True)
+
+    samples = read_table(tmp_path, "samples", ("state",))
+    assert [samples[name].to_pylist() for name in ("event", "state", "count")] == [[0, 1, 1], [None, 1, 3], [5, 3, 2]]
+    times = read_table(tmp_path, "thread_times").to_pylist()
+    assert [(each["tid"], each["thread_name"], each["waits"]) for each in times] == [
+        (8, "app", 4),
+        (7, "runs", 0),
+        (9, "app", 1),
+    ]
+    names = ("running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns")
+    spent = [[each[name] for name in names] for each in times]
+    assert spent == [[100, 300, 200, 300], [1000, 0, 0, 0], [100, 500, 400, 0]]
+    assert [sum(each) for each in spent] == [each["end_ns"] - each["begin_ns"] for each in times]
+    assert [each["unsampled_ns"] for each in times] == [0, 0, 900]
+    assert decoded.off_cpu_ns == 800  # without what no sample can stand for
+    assert decoded.losses.bytes_damaged == 2 * len(ended) + len(b"c") + len(b"cut")

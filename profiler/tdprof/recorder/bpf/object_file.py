@@ -21,6 +21,7 @@ from tdprof.recorder.limits import unlimited_locked_memory
 BPF_MAP_CREATE = 0
 BPF_PROG_LOAD = 5
 BPF_RAW_TRACEPOINT_OPEN = 17
+BPF_PROG_TYPE_KPROBE = 2
 BPF_PROG_TYPE_PERF_EVENT = 7
 BPF_PROG_TYPE_RAW_TRACEPOINT = 17
 _LOG_BYTES = 1 << 20
@@ -177,11 +178,11 @@ def create_maps(found: BpfObject, entries: Mapping[str, int]) -> dict[str, int]:
     return made
 
 
-def load_one(found: BpfObject, maps: Mapping[str, int], name: str) -> int:
-    """The descriptor of a program of a perf event, loaded by itself with these maps. Raises LoadError."""
+def load_one(found: BpfObject, maps: Mapping[str, int], name: str, kind: int = BPF_PROG_TYPE_PERF_EVENT) -> int:
+    """The descriptor of a program of a type of the kernel's, loaded by itself with these maps. Raises LoadError."""
     code = next(program.code for program in found.programs if program.name == name)
     whole = replace_maps(code, {at: maps[spec.name] for at, spec in enumerate(found.maps)})
-    return _with_enough_memory(lambda: load_program(name, whole))
+    return _with_enough_memory(lambda: load_program(name, whole, kind))
 
 
 def close_all(descriptors: Iterable[int]) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import itertools
 import mmap
 import os
 import platform
@@ -26,11 +27,13 @@ from tdprof.recorder.bpf.object_file import (
     close_all,
     create_maps,
     load_object,
-    load_one,
 )
+from tdprof.recorder.bpf.off_cpu import MOST_TIMED, RING_BYTES, OffCpu, OffCpuPlan
+from tdprof.recorder.bpf.off_cpu import PROGRAMS as OFF_CPU_PROGRAMS
 from tdprof.recorder.bpf.python_walk import PythonWalk
-from tdprof.recorder.bpf.settings import NO_CGROUPS, WITH_KERNEL, Setting, filled_in
+from tdprof.recorder.bpf.settings import NO_CGROUPS, NO_OFF_CPU, WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
+from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
 from tdprof.recorder.bpf.task_filter import ACTIVE_FOLLOW, FILTER_CGROUPS, FOLLOWERS, MOST_FOLLOWED, TaskFilter
 from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
 from tdprof.recorder.bpf.walk_load import WalkLoad
@@ -55,10 +58,11 @@ COUNTERS = (
     "stacks_copied",
     "stacks_not_copied",
     "threads_not_followed",
+    "waits_not_sampled",
+    "threads_not_timed",
 )
-# enum active and enum step of bpf/sample.h
+# enum active of bpf/sample.h
 ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 4, 5
-STEPS = ("sample", "walk", "copy", "store", "python")
 # Programs of other types than perf events', and where the kernel runs them.
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
 _QUESTIONS_BYTES = 64 << 10
@@ -109,6 +113,7 @@ class BpfLoad:
         sizes: TableSizes,
         call_graph: CallGraph = CallGraph.AUTO,
         cgroups: dict[Setting, int] = NO_CGROUPS,
+        off_cpu: OffCpuPlan | None = None,
     ) -> None:
         """Begin.
 
@@ -117,8 +122,10 @@ class BpfLoad:
             sizes: capacities of the maps.
             call_graph: how user stacks are taken.
             cgroups: how samples name their control groups.
+            off_cpu: how time off a CPU is sampled; None: not at all.
         """
         self._cgroups = cgroups
+        self._off_cpu = off_cpu
         self._sizes = sizes
         self._call_graph = call_graph
         self._with_kernel = with_kernel
@@ -166,15 +173,36 @@ class BpfLoad:
         sizes |= {"missing": _QUESTIONS_BYTES} | self._sizes.arrays.entries()
         if self._sizes.named_threads:
             sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED, "ending": len(self._with_kernel)}
+        if self._off_cpu:
+            sizes |= {"times": MOST_TIMED, "ended": RING_BYTES}
         types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
-        programs = _with_settings(found, _settings(self._call_graph) | NO_CGROUPS | self._cgroups, self._with_kernel)
+        settings = _settings(self._call_graph) | NO_CGROUPS | self._cgroups | NO_OFF_CPU
+        if self._off_cpu:
+            settings |= self._off_cpu.settings
+        programs = _with_settings(found, settings, self._with_kernel)
         began = time.monotonic()
-        # Few recordings meet what `python` is for.
-        later = ("walk", "python")
+        # Few recordings meet what `python` is for, or time threads.
+        later = ("walk", "python", *OFF_CPU_PROGRAMS)
         loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=later)
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
         taken_s = time.monotonic() - began
-        return BpfSampler(programs, loaded, len(self._with_kernel), self._sizes, wants_walk=walks, load_s=taken_s)
+        off_cpu = None
+        if self._off_cpu:
+            at_switch = _with_settings(found, settings | {Setting.AT_SWITCH: 1}, [])
+            try:
+                off_cpu = OffCpu(programs, at_switch, loaded.maps, self._off_cpu.scheduler)
+            except (LoadError, OSError) as error:
+                close_all([*loaded.maps.values(), *loaded.programs.values()])
+                raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error
+        return BpfSampler(
+            programs,
+            loaded,
+            len(self._with_kernel),
+            self._sizes,
+            wants_walk=walks,
+            load_s=taken_s,
+            off_cpu=off_cpu,
+        )
 
     def _compiled(self) -> BpfObject:
         assert self._compiler
@@ -238,11 +266,20 @@ class BpfSampler:
         arrays: what unwinding needs; None where user stacks are walked along frame pointers, or not at all.
         python: what Python's frames need; None where there are no ``arrays``.
         notes: what the user should know of how stacks are taken.
+        off_cpu: what times threads, and samples their time off a CPU; None where nothing does.
         drained: samples that went into spools so far.
     """
 
     def __init__(
-        self, found: BpfObject, loaded: Loaded, events: int, sizes: TableSizes, *, wants_walk: bool, load_s: float
+        self,
+        found: BpfObject,
+        loaded: Loaded,
+        events: int,
+        sizes: TableSizes,
+        *,
+        wants_walk: bool,
+        load_s: float,
+        off_cpu: OffCpu | None = None,
     ) -> None:
         """Take over what was loaded, in ``load_s`` seconds.
 
@@ -266,13 +303,19 @@ class BpfSampler:
         self.drained = 0
         self._load_s = load_s
         self._walk_load: WalkLoad | None = None
+        self.off_cpu = off_cpu
         self._closing = contextlib.ExitStack()
         self._programs = programs
         self._closing.callback(self._close_loaded)
         # The map must stay open: the kernel empties an array of programs when nobody holds it any more.
-        for step, name in enumerate(STEPS):
+        overflows = StepPrograms(found, {"steps": maps["steps"]}, programs=programs)
+        for name in STEPS:
             if name in programs:
-                bpf_maps.update_u32(maps["steps"], step, programs[name])
+                overflows.use(name, programs[name])
+        self._steps = [overflows]
+        if off_cpu:
+            self._closing.callback(off_cpu.close)
+            self._steps.append(off_cpu.steps)
         self._stacks = self._closing.enter_context(BpfRing(maps["stacks"], sizes.ring_bytes))
         self._copies = self._closing.enter_context(BpfRing(maps["copies"], sizes.copies_bytes))
         if wants_walk:
@@ -297,13 +340,14 @@ class BpfSampler:
         questions = self._closing.enter_context(BpfRing(self._maps["missing"], _QUESTIONS_BYTES))
         self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge, questions)
         self._closing.callback(self.await_walk)
-        self._walk_load = WalkLoad(lambda: load_one(self._object, self._maps, "walk"), self._use_walk)
+        self._walk_load = WalkLoad(self._load_walks)
         self._switch(1, ACTIVE_WALK, ACTIVE_COPY)
         self.python = PythonWalk(self._maps, self._load_python)
         self._closing.callback(self.python.close)
 
-    def _use_walk(self, program: int) -> None:
-        bpf_maps.update_u32(self._maps["steps"], STEPS.index("walk"), program)
+    def _load_walks(self) -> None:
+        for steps in self._steps:
+            steps.use("walk", steps.load(self._maps, "walk"))
 
     def _switch(self, value: int, *switches: int) -> None:
         for switch in switches:
@@ -320,8 +364,7 @@ class BpfSampler:
             return
         load, self._walk_load = self._walk_load, None
         load.wait()
-        if load.program is not None:
-            self._programs["walk"] = load.program
+        if not load.refusal:
             return
         self._switch(0, ACTIVE_WALK, ACTIVE_COPY)
         self.arrays = None
@@ -359,38 +402,36 @@ class BpfSampler:
                 made = create_maps(self._object, entries)
                 on_failure.callback(close_all, made.values())
                 fill(made)
-                walk = load_one(self._object, self._maps | made, "walk")
+                walks = []
+                for steps in self._steps:
+                    walks.append(steps.load(self._maps | made, "walk"))
+                    on_failure.callback(os.close, walks[-1])
             except (OSError, LoadError, ValueError):
                 return False
             on_failure.pop_all()
-        replaced = [self._programs["walk"], *(self._maps[name] for name in made)]
-        self._use_walk(walk)
-        self._programs["walk"] = walk
+        replaced = [steps.use("walk", walk) for steps, walk in zip(self._steps, walks, strict=True)]
+        close_all([*filter(None, replaced), *(self._maps[name] for name in made)])
         self._maps.update(made)
-        close_all(replaced)
         return True
 
     def _load_python(self, rings: Mapping[str, int]) -> dict[str, int] | None:
         """What `PythonWalk` loads: rings of these sizes, and the programs that fill them."""
-        programs = {}
+        programs = []
         with contextlib.ExitStack() as on_failure, unlimited_locked_memory():
             try:
                 made = create_maps(self._object, rings)
                 on_failure.callback(close_all, made.values())
-                for name in ("python", "store"):
-                    programs[name] = load_one(self._object, self._maps | made, name)
-                    on_failure.callback(os.close, programs[name])
+                for steps, name in itertools.product(self._steps, ("python", "store")):
+                    programs.append((steps, name, steps.load(self._maps | made, name)))
+                    on_failure.callback(os.close, programs[-1][2])
             except (OSError, LoadError) as error:
                 self.notes.append(f"Python frames are not walked: {error}")
                 return None
             on_failure.pop_all()
-        replaced = [self._programs["store"], *(self._maps[name] for name in made)]
-        for name, program in programs.items():
-            bpf_maps.update_u32(self._maps["steps"], STEPS.index(name), program)
+        replaced = [steps.use(name, program) for steps, name, program in programs]
         self._switch(1, ACTIVE_PYTHON)
-        self._programs.update(programs)
+        close_all([*filter(None, replaced), *(self._maps[name] for name in made)])
         self._maps.update(made)
-        close_all(replaced)
         return made
 
     def _close_loaded(self) -> None:
@@ -420,6 +461,7 @@ class BpfSampler:
         rings = (self._stacks, self._copies)
         is_python_filling = self.python is not None and self.python.is_filling()
         is_filling = any(ring.pending > ring.data_bytes // 2 for ring in rings)
+        is_filling |= self.off_cpu is not None and self.off_cpu.is_filling()
         return new > self._sizes.rows // 2 or is_filling or is_python_filling
 
     def drain(self, spool: SpoolWriter) -> int:
@@ -434,10 +476,13 @@ class BpfSampler:
         time_ns = time.monotonic_ns()
         produced, copied = self._stacks.produced, self._copies.produced
         of_python = self.python.produced() if self.python else {}
+        ended = self.off_cpu.produced if self.off_cpu else 0
         wait_for_running_programs()
         self._stacks.drain(spool.descriptor(STACKS_FILE), produced)
         if self.python:
             self.python.drain(spool, of_python)
+        if self.off_cpu:
+            self.off_cpu.drain(spool, ended)
         if copied > self._copied_bytes:
             self._copies.drain(spool.descriptor(COPIES_FILE), copied)
             self._copied_bytes = copied

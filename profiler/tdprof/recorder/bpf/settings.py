@@ -33,10 +33,19 @@ class Setting(IntEnum):
     CSS_PARENT = 9
     CGROUP_KERNFS = 10
     KERNFS_ID = 11
+    AT_SWITCH = 12
+    OFF_CPU_PERIOD = 13
+    OFF_CPU_EVENT = 14
+    TASK_STATE = 15
+    TASK_PID = 16
+    SCHEDULE = 17
+    SCHEDULE_BYTES = 18
 
 
 # Where control groups do not matter.
-NO_CGROUPS = {setting: 0 for setting in Setting if setting >= Setting.CGROUPS}
+NO_CGROUPS = {setting: 0 for setting in Setting if Setting.CGROUPS <= setting < Setting.AT_SWITCH}
+# Where no time off a CPU is sampled.
+NO_OFF_CPU = {setting: 0 for setting in Setting if setting >= Setting.AT_SWITCH}
 
 
 def settings_in(code: bytes) -> Iterator[tuple[int, int]]:

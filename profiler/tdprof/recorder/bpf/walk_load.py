@@ -11,19 +11,15 @@ class WalkLoad:
     """A load under way.
 
     Args:
-        load: gives the program's descriptor, or raises LoadError.
-        use: called by the thread with the descriptor, so that the programs call it from then on.
+        load: has the programs call it from then on, or raises LoadError.
 
     Attributes:
-        program: its descriptor, for whoever waited to close; None if the kernel refuses it.
-        refusal: why it does.
+        refusal: why the kernel refuses it, once that is known; empty if it does not.
     """
 
-    def __init__(self, load: Callable[[], int], use: Callable[[int], None]) -> None:
-        self.program: int | None = None
+    def __init__(self, load: Callable[[], None]) -> None:
         self.refusal = ""
         self._load = load
-        self._use = use
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -31,8 +27,7 @@ class WalkLoad:
         # The verifier gives up when a signal comes; signals are for the thread that hears them.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            self.program = self._load()
-            self._use(self.program)
+            self._load()
         except (LoadError, OSError) as error:
             self.refusal = str(error)
 

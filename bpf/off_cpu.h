@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The time that each thread spends on a CPU, waiting for one, and asleep; and which of its time off a CPU is sampled.
+ *
+ * A thread's time off a CPU is cut into periods, whatever it waits for in between. In each of them one point is chosen
+ * at random, and the wait that passes it has a sample: so each stands for a period, short waits have their share, and
+ * no program can keep in step.
+ */
+#ifndef TDPROF_OFF_CPU_H
+#define TDPROF_OFF_CPU_H
+
+#include "sample.h"
+#include "settings.h"
+
+/* Of a kernel call chain, in which the scheduler's own functions stand. */
+#define MOST_SCHEDULER_DEPTH 16
+
+/* Of include/linux/sched.h, the same in all versions. */
+#define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_DEAD            0x80
+#define TASK_NOLOAD          0x400 /* a kernel thread that waits for work, which no signal ends */
+
+/* The last switch of a CPU, for the program that runs after it. */
+struct last_switch {
+	__u64 task;       /* who has the CPU since */
+	__u64 is_settled; /* 1: nothing is to be done for it */
+};
+
+/* As of a thread's `__state` when it leaves a CPU. */
+static __always_inline __u32 waiting_state(__u32 kernel_state, __u64 is_preempted)
+{
+	if (is_preempted || !kernel_state)
+		return THREAD_RUNNABLE;
+	if (kernel_state & TASK_UNINTERRUPTIBLE && !(kernel_state & TASK_NOLOAD))
+		return THREAD_UNINTERRUPTIBLE;
+	return THREAD_INTERRUPTIBLE;
+}
+
+static __always_inline __u32 random_point(void)
+{
+	return (__u64)bpf_get_prandom_u32() * SETTING(SETTING_OFF_CPU_PERIOD) >> 32;
+}
+
+/* Let time off a CPU pass; returns how many points that passes. */
+static __always_inline __u32 pass_points(struct thread_times *thread, __u64 elapsed_ns)
+{
+	__u64 period = SETTING(SETTING_OFF_CPU_PERIOD), at = thread->position_ns + elapsed_ns;
+	__u32 is_ahead = thread->position_ns <= thread->point_ns, points;
+
+	if (at < period) {
+		points = is_ahead && thread->point_ns < at;
+	} else {
+		points = is_ahead + at / period - 1;
+		at %= period;
+		thread->point_ns = random_point();
+		points += thread->point_ns < at;
+	}
+	thread->position_ns = at;
+	return points;
+}
+
+/* Add up what has passed since the thread came into its state. */
+static __always_inline void pass_time(struct thread_times *thread, __u64 now_ns)
+{
+	__u32 state = thread->state & 3;
+	/* Clocks of two CPUs may differ by some nanoseconds. */
+	__u64 elapsed_ns = now_ns > thread->since_ns ? now_ns - thread->since_ns : 0;
+
+	thread->spent_ns[state] += elapsed_ns;
+	thread->since_ns += elapsed_ns;
+	if (state != THREAD_RUNNING)
+		thread->due[state] += pass_points(thread, elapsed_ns);
+}
+
+#endif

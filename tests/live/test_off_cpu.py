@@ -1,0 +1,82 @@
+"""Time off a CPU: waits have their share of samples, and each thread's time is told whole."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from live.recording import Capture, record, run_record
+from tdprof.capture.tables import read_table
+from tdprof.model.off_cpu import ThreadState
+
+pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
+
+Build = Callable[[str], Path]
+SPENT = tuple(f"{state.name.lower()}_ns" for state in ThreadState)
+
+
+def times_of(capture: Capture) -> dict[int, dict[str, int]]:
+    """The rows of threads, by number; of each the four times add up to what it was recorded for."""
+    rows = read_table(capture.folder, "thread_times").to_pylist()
+    assert all(sum(row[name] for name in SPENT) == row["end_ns"] - row["begin_ns"] for row in rows)
+    return {row["tid"]: row for row in rows}
+
+
+@pytest.mark.needs_bpf
+def test_waits_have_their_share(build: Build, folder: Path) -> None:
+    capture = record("--off-cpu=1ms", "--", build("waits.c"), "sleep", "12", folder=folder)
+    calls = {"long_wait", "short_wait"}
+    asleep = capture.count(lambda sample: next(iter(calls.intersection(sample.frames)), None), "off-cpu")
+    # At least 360 and 120 periods, whatever else a busy machine adds to them.
+    assert asleep["long_wait"] > 350
+    assert 0.65 < asleep["long_wait"] / asleep.total() < 0.82
+    [row] = times_of(capture).values()
+    assert row["interruptible_ns"] >= 480_000_000
+    assert row["waits"] >= 24
+    assert row["unsampled_ns"] == 0
+    # One period may have begun, or its sample have come early; new threads' first waits have none.
+    assert abs(capture.weight(1) - capture.total(1)) <= 1_000_000 * (1 + sum(capture.losses().values()))
+    states = read_table(folder, "samples", ("event", "state"))
+    assert set(states.filter(pc.equal(states["event"], 1))["state"].to_pylist()) <= {1, 2, 3}
+    assert set(states.filter(pc.equal(states["event"], 0))["state"].to_pylist()) <= {None}
+
+
+@pytest.mark.needs_bpf
+def test_waiting_for_a_cpu_is_as_long_as_the_kernel_says(build: Build, folder: Path) -> None:
+    ran = run_record("--off-cpu", "--", build("waits.c"), "queue", "150", folder=folder)
+    assert ran.returncode == 0, ran.stderr
+    times = times_of(Capture(folder))
+    told = [tuple(map(int, line.split())) for line in ran.stdout.splitlines()]
+    assert len(told) == 4
+    for tid, cpu_ns, delay_ns, _ in told:
+        row = times[tid]
+        # What a thread does before and after it looks; and the kernel's clocks differ by a tick.
+        assert row["running_ns"] == pytest.approx(cpu_ns, rel=0.1, abs=20_000_000)
+        assert row["runnable_ns"] == pytest.approx(delay_ns, rel=0.15, abs=60_000_000)
+    waited_ns = sum(times[tid]["runnable_ns"] for tid, *_ in told)
+    # Of four that need 150 ms each, they wait for the others' turns for 900 ms in all; some begin later.
+    assert waited_ns > 450_000_000
+
+
+@pytest.mark.needs_bpf
+def test_what_waits_all_the_time_is_told_without_a_sample(folder: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            capture = record("--off-cpu", "-p", process.pid, "--duration", "0.3", folder=folder)
+        finally:
+            process.kill()
+    [row] = times_of(capture).values()
+    assert (row["tid"], row["waits"], row["running_ns"]) == (process.pid, 0, 0)
+    assert row["interruptible_ns"] == row["unsampled_ns"] >= 300_000_000
+    assert capture.total(1) == capture.weight(1) == 0
+
+
+def test_without_bpf_it_is_refused(folder: Path) -> None:
+    ran = run_record("--off-cpu", "--no-bpf", "--", "true", folder=folder)
+    assert ran.returncode == 1
+    assert "time off a CPU is sampled by BPF alone; no BPF: asked for with --no-bpf" in ran.stderr
+    assert "try: run tdprof with sudo, and without --no-bpf" in ran.stderr
+    assert not os.path.lexists(folder)

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * waits sleep TIMES   sleeps so often, three times as long in long_wait() as in short_wait()
+ * waits queue MS      four threads on one CPU, each until it has had that much of it; says of each: its id, and what
+ *                     the kernel added up of it on the CPU and waiting for it, in nanoseconds
+ */
+#include "work.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void nap(long ns)
+{
+	struct timespec time = { .tv_nsec = ns };
+
+	nanosleep(&time, NULL);
+}
+
+KEEP void long_wait(void)
+{
+	nap(30000000);
+	__asm__ volatile("");
+}
+
+KEEP void short_wait(void)
+{
+	nap(10000000);
+	__asm__ volatile("");
+}
+
+static double seconds;
+
+static void *work(void *unused)
+{
+	char text[128] = "";
+
+	(void)unused;
+	while (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) < seconds)
+		SPIN(1000);
+	FILE *file = fopen("/proc/thread-self/schedstat", "r");
+
+	if (file && fgets(text, sizeof(text), file))
+		printf("%ld %s", syscall(SYS_gettid), text);
+	if (file)
+		fclose(file);
+	return NULL;
+}
+
+static void queue(void)
+{
+	pthread_t threads[4];
+	cpu_set_t cpus, one;
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	CPU_ZERO(&one);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &cpus) && !CPU_COUNT(&one))
+			CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, work, NULL);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3)
+		return 2;
+	if (!strcmp(argv[1], "queue")) {
+		seconds = atof(argv[2]) / 1000;
+		queue();
+		return 0;
+	}
+	for (int i = atoi(argv[2]); i > 0; i--) {
+		long_wait();
+		short_wait();
+	}
+	return 0;
+}

@@ -1,0 +1,99 @@
+"""Time off a CPU: which of it is sampled, and what is read of the kernel's list of symbols."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tdprof.recorder.bpf.off_cpu import Scheduler, read_scheduler
+
+BPF = Path(__file__).parents[4] / "bpf"
+# bpf/off_cpu.h outside the kernel: waits from a linear congruential generator, and what is sampled of them.
+PROGRAM = """
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <linux/types.h>
+#define TDPROF_SETTINGS_H
+#define SETTING(which) PERIOD
+#define PERIOD 1000000ULL
+static uint64_t state;
+static uint32_t bpf_get_prandom_u32(void)
+{
+	state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+	return state >> 32;
+}
+#include "off_cpu.h"
+int main(int argc, char **argv)
+{
+	uint64_t now = 0, waited[THREAD_STATES] = {}, points[THREAD_STATES] = {}, bound = strtoull(argv[argc - 1], 0, 10);
+	for (int run = 0; run < 400; run++) {
+		struct thread_times thread = { .since_ns = now, .point_ns = random_point() };
+		uint64_t off = 0, taken = 0;
+		for (int i = 0; i < 200; i++) {
+			uint32_t kind = bpf_get_prandom_u32() % THREAD_STATES;
+			uint64_t ns = (uint64_t)bpf_get_prandom_u32() * (kind == THREAD_INTERRUPTIBLE ? 3 * bound : bound) >> 32;
+			thread.state = kind;
+			now += ns;
+			pass_time(&thread, now);
+			waited[kind] += ns;
+			off += kind ? ns : 0;
+			points[kind] += thread.due[kind];
+			taken += thread.due[kind];
+			thread.due[kind] = 0;
+			if (thread.due[THREAD_RUNNING] || taken > off / PERIOD + 1 || taken + 1 < off / PERIOD)
+				return 1; /* each whole period has one, the last one may */
+			if (thread.spent_ns[kind] < ns || thread.position_ns != off % PERIOD)
+				return 2;
+		}
+	}
+	for (int kind = 0; kind < THREAD_STATES; kind++)
+		printf("%llu %llu\\n", (unsigned long long)waited[kind], (unsigned long long)(points[kind] * PERIOD));
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("longest_ns", [20_000, 1_500_000, 70_000_000])
+def test_each_period_has_one_sample_and_waits_have_their_share(tmp_path: Path, longest_ns: int) -> None:
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc to compile it for this machine")
+    (tmp_path / "points.c").write_text(PROGRAM)
+    command = ["gcc", "-O1", "-I", str(BPF), "-o", str(tmp_path / "points"), str(tmp_path / "points.c")]
+    subprocess.run(command, check=True)
+    ran = subprocess.run([tmp_path / "points", str(longest_ns)], check=True, capture_output=True, text=True)
+    running, *waits = [tuple(map(int, line.split())) for line in ran.stdout.splitlines()]
+    assert running[1] == 0
+    for waited_ns, sampled_ns in waits:
+        # Chance does what is left of a period; the generator always begins alike, so this does not vary.
+        assert abs(sampled_ns - waited_ns) <= 3 * (waited_ns / 1_000_000) ** 0.5 * 1_000_000
+
+
+KALLSYMS = """\
+ffffffff81000000 T _stext
+ffffffff81000100 T __traceiter_sched_exit_tp
+ffffffff81002200 t finish_task_switch.isra.0
+ffffffff81002900 t __pfx___schedule
+ffffffff81003000 t __schedule
+ffffffff81003f60 T schedule
+ffffffff81004000 T io_schedule
+ffffffffa0000000 t schedule\t[other]
+"""
+
+
+def test_the_scheduler_is_read_of_the_symbols(tmp_path: Path) -> None:
+    path = tmp_path / "kallsyms"
+    path.write_text(KALLSYMS)
+    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0x1000, True, ("finish_task_switch.isra.0",))
+    path.write_text(
+        KALLSYMS.replace("__traceiter_sched_exit_tp", "other").replace("3f60 T schedule", "3f60 T reschedule")
+    )
+    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0xF60, False, ("finish_task_switch.isra.0",))
+
+
+def test_hidden_addresses_tell_no_scheduler(tmp_path: Path) -> None:
+    path = tmp_path / "kallsyms"
+    path.write_text("".join("0" * 16 + line[16:] for line in KALLSYMS.splitlines(keepends=True)))
+    assert read_scheduler(path) == Scheduler(0, 0, True, ("finish_task_switch.isra.0",))
+    assert read_scheduler(tmp_path / "none") == Scheduler(0, 0, False, ())
