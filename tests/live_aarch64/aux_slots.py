@@ -23,10 +23,11 @@ def read_spans(capture: Path) -> polars.DataFrame:
     return polars.read_parquet(capture / "spe_spans.parquet")
 
 
-def read_slots(capture: Path) -> np.ndarray:
-    """Every whole record of a capture's SPE; each span begins with one."""
+def read_slots(capture: Path, *, buffer: int | None = None) -> np.ndarray:
+    """Every whole record of a capture's SPE, or of its CPUs' buffers of one number; each span begins with one."""
     slots = []
-    for span in read_spans(capture).iter_rows(named=True):
+    spans = read_spans(capture)
+    for span in spans.filter(spans["buffer"] == buffer if buffer is not None else True).iter_rows(named=True):
         data = (capture / "spe" / f"cpu{span['cpu']}.{span['buffer']}.aux").read_bytes()
         raw = np.frombuffer(data[span["offset"] : span["offset"] + span["size"]], dtype=np.uint8)
         raw = raw[: len(raw) // 64 * 64].reshape(-1, 64)
