@@ -16,10 +16,18 @@ settings.register_profile("tdprof", deadline=None, suppress_health_check=[Health
 settings.load_profile("tdprof")
 
 GOLDEN = Path(__file__).parent / "golden"
+# What is in these folders is marked `alone`, but for what is marked `beside_others`.
+_ALONE = [Path(__file__).parent / name for name in ("attack", "live", "live_aarch64")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden; review the diff")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in _ALONE) and not item.get_closest_marker("beside_others"):
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(autouse=True, scope="session")

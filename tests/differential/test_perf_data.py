@@ -27,7 +27,7 @@ OPTIONS = {
     "system-wide": "-a -F 499 -g",
     "compressed": "-z -F 999 -g",
     "compressed system-wide": "-a -z -F 999 -g",
-    "many events": "-e cpu-clock,page-faults,context-switches -c 10000 -g",
+    "many events": "-e page-faults,minor-faults,context-switches -c 50 -g",
     "group": "-e {cpu-clock,page-faults} -F 999 -g",
     "group read": "-e {cpu-clock,page-faults,context-switches}:S -F 999",
     "tracepoint": "-e sched:sched_switch -e cpu-clock -R -a",

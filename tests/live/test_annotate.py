@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from builders.perf_tool import NO_PERF, find_perf
+from builders.perf_tool import NO_PERF, find_perf, run_perf
 from live.recording import TDPROF, record
 
-pytestmark = pytest.mark.needs_perf
+pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 
 
 def annotate(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -182,8 +182,7 @@ def test_csv(program: Path) -> None:
 def test_perf_data_itself(program: Path, tmp_path: Path) -> None:
     if find_perf() is None:
         pytest.skip(NO_PERF)
-    command = ["perf", "record", "-q", "-o", "perf.data", "--", str(program / "steps"), "800"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    result = run_perf("record", "-q", "-o", "perf.data", "--", program / "steps", "800", cwd=tmp_path)
     if result.returncode:
         pytest.skip(f"perf record: {result.stderr.decode()}")
     assert as_json(tmp_path / "perf.data", "multiply", "--asm")["code"][0]["instructions"]

@@ -16,7 +16,7 @@ from builders.opened import profile_of
 from live.recording import PATIENCE_S, TDPROF, has_spooled, record, start_record, wait_until
 from tdprof.errors import TdprofError
 
-pytestmark = pytest.mark.needs_perf
+pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 
 
 @pytest.fixture(scope="module")

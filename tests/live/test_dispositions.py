@@ -8,7 +8,7 @@ import pytest
 
 from live.recording import PATIENCE_S, TDPROF
 
-pytestmark = pytest.mark.needs_perf
+pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 
 TELL = ("grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status")
 
