@@ -10,9 +10,9 @@ import numpy as np
 from arm_spe import ColumnMemory, RecordDecoder
 from tdprof.decode.spe.spans import SpeInput, open_raw_file
 from tdprof.linux.file_bytes import inner_folder, open_own
+from tdprof.model.addresses import KERNEL_ADDRESS
 from tdprof.model.arrays import U64
 
-_KERNEL = np.uint64(1 << 63)
 _BATCH_RECORDS = 1 << 14
 _MERGED_BATCHES = 64  # sorting what was found again and again would cost more than decoding
 
@@ -24,7 +24,7 @@ def kernel_addresses(source: SpeInput) -> U64:
     for span in source.spans:
         for batch in RecordDecoder(span.data, memory=memory):
             addresses: U64 = batch["pc"].view(np.uint64)
-            found.append(np.unique(addresses[addresses >= _KERNEL]))
+            found.append(np.unique(addresses[addresses >= KERNEL_ADDRESS]))
             if len(found) > _MERGED_BATCHES:
                 found = [np.unique(np.concatenate(found))]
     return np.unique(np.concatenate(found))
