@@ -36,6 +36,7 @@ def test_three_to_one(folder: Path, tmp_path: Path) -> None:
     script.write_text(PROGRAM)
     result = run_record("--perf-maps", "--", "node", "--max-inlined-bytecode-size=0", script, folder=folder)
     assert result.returncode == 0
+    assert not list(Path().glob("isolate-*"))
     assert "--perf-maps: set in the command's environment: " in result.stderr
     capture = Capture(folder)
     found = capture.count(

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from live.recording import TDPROF, Capture, record, run_record
 from live.workloads import python_calls
 from tdprof.cli.main import cli
+from tdprof.linux.elf import open_elf
 
 pytestmark = pytest.mark.needs_bpf
 
@@ -141,6 +142,18 @@ def test_native_stacks_alone_on_demand(folder: Path) -> None:
     capture = record("--no-interpreters", "--", sys.executable, script, BEGINNING_S, folder=folder)
     assert not python_part(capture)
     assert capture.count(lambda sample: "_PyEval_EvalFrameDefault" in sample.frames or None).total() > 0
+
+
+def test_a_program_of_any_name_may_hold_it(folder: Path, tmp_path: Path) -> None:
+    interpreter = Path("/usr/bin/python3").resolve()
+    if not interpreter.exists() or open_elf(interpreter).section(".PyRuntime") is None:
+        pytest.skip("/usr/bin/python3 is linked to a library that has a name of its own")
+    program = shutil.copy(interpreter, tmp_path / "server")
+    capture = record(
+        "--", "env", "PYTHONHOME=/usr", program, WORKLOADS / "python_split.py", BEGINNING_S + 0.5, folder=folder
+    )
+    inside = Counter({functions[0]: count for functions, count in python_part(capture).items()})
+    assert inside["heavy"] > inside["light"] > 0
 
 
 def test_in_a_pid_namespace_threads_have_other_numbers(folder: Path) -> None:

@@ -25,17 +25,20 @@ from tdprof.text import printable
 # Programs and libraries that hold CPython, by name.
 _NAME = re.compile(r"(?:lib)?python3(?:\.(\d+))?[a-z]?(?:\.so[.\d]*)?")
 _RUNTIME, _VERSION, _LOOP = b"_PyRuntime", b"Py_Version", b"_PyEval_EvalFrameDefault"
+_SECTION = ".PyRuntime"  # of its state, from 3.11 on: in programs, too, that have it built in under a name of their own
+_MOST_OTHERS = 1 << 16
 _SYMBOL = struct.Struct("<IBBHQQ")
 _MOST_SYMBOL_BYTES = 32 << 20  # of names, and of symbols; libpython with all of its own has 2 MB
 _MOST_WAITING = 1024
 
 
 class PythonMapping(NamedTuple):
-    """An executable mapping of a process."""
+    """An executable mapping of a process; ``file`` tells its file from others."""
 
     start: int
     file_offset: int
     path: str
+    file: tuple[str, str]
 
 
 class _Found(NamedTuple):
@@ -58,6 +61,7 @@ class PythonProcesses:
         self._frames = frames
         self._waiting: queue.Queue[tuple[int, PythonMapping, int] | None] = queue.Queue(_MOST_WAITING)
         self._refused: dict[str, int] = {}
+        self._others: set[tuple[str, str]] = set()  # files that hold no CPython
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -66,14 +70,18 @@ class PythonProcesses:
 
         Args:
             pid: the process.
-            mappings: its executable mappings of files with names that CPython has, each with an ``O_PATH`` descriptor,
-                which is this object's from here on.
+            mappings: its executable mappings that `may_hold`, each with an ``O_PATH`` descriptor, which is this
+                object's from here on.
         """
         for mapping, fd in mappings:
             try:
                 self._waiting.put_nowait((pid, mapping, fd))
             except queue.Full:
                 os.close(fd)
+
+    def may_hold(self, file: tuple[str, str]) -> bool:
+        """Whether a file may hold CPython: all that were not looked into may, since programs have it built in."""
+        return file not in self._others
 
     def prepare(self) -> None:
         """Such a process is about to start: have the kernel's side ready, which takes some hundredths of a second."""
@@ -104,7 +112,12 @@ class PythonProcesses:
             finally:
                 os.close(fd)
             try:
-                self._inspect(pid, mapping, parse_elf(content))
+                elf = parse_elf(content)
+                if not may_hold_python(mapping.path) and elf.section(_SECTION) is None:
+                    if len(self._others) < _MOST_OTHERS:
+                        self._others.add(mapping.file)
+                    continue
+                self._inspect(pid, mapping, elf)
             except (OSError, ElfError, struct.error):  # it has ended, or holds something else
                 continue
             except UnknownLayoutError as error:

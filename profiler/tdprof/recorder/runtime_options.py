@@ -7,7 +7,8 @@ _WORDS = {
     # An older Java would not start with an option that it does not know. The last two write the map at its end.
     "JAVA_TOOL_OPTIONS": "-XX:+IgnoreUnrecognizedVMOptions -XX:+PreserveFramePointer "
     "-XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit",
-    "NODE_OPTIONS": "--perf-basic-prof --interpreted-frames-native-stack",
+    # Without "only-functions" it leaves a log in the folder it runs in.
+    "NODE_OPTIONS": "--perf-basic-prof-only-functions --interpreted-frames-native-stack",
 }
 _VALUES = {"DOTNET_PerfMapEnabled": "1", "COMPlus_PerfMapEnabled": "1"}  # the second before .NET 6
 

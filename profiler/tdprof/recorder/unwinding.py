@@ -11,7 +11,7 @@ import re
 import select
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
@@ -301,7 +301,7 @@ class Unwinding:
             if self._files.get(line.key) is StackEnd.NO_TABLE:
                 self._waiting.setdefault(line.key, set()).add(pid)
         if self._python and self._python.wants(pid):
-            self._python.look(pid, _of_python(pid, lines))
+            self._python.look(pid, _of_python(pid, lines, self._python.may_hold))
         return [self._extent(pid, line) for line in lines]
 
     def _extent(self, pid: int, line: _Line) -> Extent:
@@ -352,12 +352,14 @@ def start_unwinding(sampler: BpfSampler, *, has_interpreted: bool) -> Unwinding 
     return Unwinding(sampler.arrays, sampler.questions_fd, TableCache(), python)
 
 
-def _of_python(pid: int, lines: Iterable[_Line]) -> Iterator[tuple[PythonMapping, int]]:
-    """The mappings that may hold CPython, each with an ``O_PATH`` descriptor of its file."""
-    for line in lines:
-        if line.is_file and may_hold_python(line.path):
+def _of_python(
+    pid: int, lines: Iterable[_Line], may_hold: Callable[[tuple[str, str]], bool]
+) -> Iterator[tuple[PythonMapping, int]]:
+    """The mappings that may hold CPython, likely ones first, each with an ``O_PATH`` descriptor of its file."""
+    for line in sorted(lines, key=lambda line: not may_hold_python(line.path)):
+        if line.is_file and may_hold(line.key):
             with contextlib.suppress(OSError):
-                yield PythonMapping(line.start, line.file_offset, line.path), _reach(pid, line)
+                yield PythonMapping(line.start, line.file_offset, line.path, line.key), _reach(pid, line)
 
 
 def _executable_lines(maps: str) -> Iterator[_Line]:

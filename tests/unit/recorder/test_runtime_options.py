@@ -17,7 +17,7 @@ from tdprof.recorder.workload import Workload
 
 def test_words_are_added_and_values_that_are_there_stay() -> None:
     set_ = with_perf_maps({"NODE_OPTIONS": "--no-warnings", "DOTNET_PerfMapEnabled": "3"}, has_python=True)
-    assert set_["NODE_OPTIONS"] == "--no-warnings --perf-basic-prof --interpreted-frames-native-stack"
+    assert set_["NODE_OPTIONS"] == "--no-warnings --perf-basic-prof-only-functions --interpreted-frames-native-stack"
     assert set_["JAVA_TOOL_OPTIONS"].startswith("-XX:+IgnoreUnrecognizedVMOptions -XX:+PreserveFramePointer")
     assert set_["PYTHONPERFSUPPORT"] == "1"
     assert "DOTNET_PerfMapEnabled" not in set_
