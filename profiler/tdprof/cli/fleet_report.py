@@ -11,12 +11,16 @@ from tdprof.cli.output import waiting
 
 if TYPE_CHECKING:
     from tdprof.fleet.selection import Chosen
+    from tdprof.fleet.store import Store
 
 
 @click.command("report")
 @store_argument
 @click.option(
     "-e", "--event", metavar="EVENT", help="Shares of this event (cycles, or what most recordings have first)."
+)
+@click.option(
+    "--metrics", "has_metrics", is_flag=True, help="Of recordings with --topdown: metrics, of all code and functions."
 )
 @output_options(
     json="Print one JSON object, with all functions.",
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     has_pager=True,
 )
 @chosen_options
-def command(store: str, event: str | None, output: Output, chosen: "Callable[[], Chosen]") -> None:
+def command(store: str, event: str | None, has_metrics: bool, output: Output, chosen: "Callable[[], Chosen]") -> None:
     """Print the functions of a store's hosts, highest self share first, for each kind of core by itself.
 
     \b
@@ -37,6 +41,7 @@ def command(store: str, event: str | None, output: Output, chosen: "Callable[[],
     \b
     tdprof fleet report prod
     tdprof fleet report prod --since 7d --where service=web --where core=neoverse-v1
+    tdprof fleet report prod --metrics
     tdprof fleet report prod --json | jq '.strata[0].functions[0]'
 
     With fewer than 5 hosts of a kind, ± is only the chance of sampling these, marked "~".
@@ -51,6 +56,9 @@ def command(store: str, event: str | None, output: Output, chosen: "Callable[[],
 
     keep_process_small()
     opened = Store(store)
+    if has_metrics:
+        _report_metrics(opened, chosen(), output)
+        return
     with waiting(f"reading {store}"):
         found = find_recordings(opened, chosen(), event)
         shares = share_functions(opened, found)
@@ -60,4 +68,24 @@ def command(store: str, event: str | None, output: Output, chosen: "Callable[[],
         json=lambda: render_json(shares, found.set_aside, limit=output.rows()),
         csv=lambda: render_csv(shares, limit=output.rows()),
         text=lambda console: render_text(shares, found.set_aside, console, limit=limit),
+    )
+
+
+def _report_metrics(store: "Store", chosen: "Chosen", output: Output) -> None:
+    from tdprof.catalog.choose import find_by_name
+    from tdprof.fleet.metrics import estimate_metrics
+    from tdprof.fleet.report import find_recordings
+    from tdprof.report.fleet.metrics import render_metrics_csv, render_metrics_json, render_metrics_text
+
+    with waiting(f"reading {store.place}"):
+        found = find_recordings(store, chosen, None)
+        metrics = estimate_metrics(store, found.recordings)
+    leading = [find_by_name(each.catalog).roots for each in metrics]
+    print_result(
+        output,
+        json=lambda: render_metrics_json(metrics, found.set_aside, limit=output.rows()),
+        csv=lambda: render_metrics_csv(metrics, limit=output.rows()),
+        text=lambda console: render_metrics_text(
+            metrics, leading, found.set_aside, console, limit=output.rows(DEFAULT_LIMIT)
+        ),
     )

@@ -88,14 +88,15 @@ def strata_of(recordings: Sequence[Recording]) -> list[Stratum]:
 def _stratum(core: str, event: str, rows: Sequence[tuple[str, dict[str, object]]]) -> Stratum:
     hosts = sorted({host for host, _ in rows})
     index = {host: number for number, host in enumerate(hosts)}
-    sums = {name: [0] * len(hosts) for name in ("samples", "weight", "duration_ns")}
+    sums = {name: [0] * len(hosts) for name in ("samples", "weight", "duration_ns", "counted")}
     squares = [0.0] * len(hosts)
     for host, row in rows:
         for name, values in sums.items():
-            values[index[host]] += int(row[name])  # type: ignore[call-overload]
+            told = row["weight"] if row[name] is None else row[name]  # not counted: what the samples stand for
+            values[index[host]] += int(told)  # type: ignore[call-overload]
         if row["effective_samples"]:
             squares[index[host]] += float(row["weight"]) ** 2 / float(row["effective_samples"])  # type: ignore[arg-type]
-    if max(sums["weight"], default=0) > _LARGEST_SUM:
+    if max(*sums["weight"], *sums["counted"], 0) > _LARGEST_SUM:
         raise TdprofError(
             f"{event} of one host adds up to more than can be counted", hint="a shorter time with --since"
         )
@@ -110,6 +111,7 @@ def _stratum(core: str, event: str, rows: Sequence[tuple[str, dict[str, object]]
         recordings=len(rows),
         seconds=np.array(sums["duration_ns"], np.float64) / 1e9,
         weight=weight,
+        counted=np.array(sums["counted"], np.float64),
         samples=np.array(sums["samples"], np.int64),
         effective=effective,
     )

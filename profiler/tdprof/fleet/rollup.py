@@ -15,6 +15,7 @@ from tdprof.fleet.schema import FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS
 from tdprof.fleet.store import Stem, make_stem
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import I32, I64
+from tdprof.model.events import EventInfo
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import load_profile
 from tdprof.pipeline.opened import OpenCapture
@@ -259,11 +260,19 @@ def _recordings(profile: Profile, manifest: Manifest, code: _Code, labels: Seque
             "unit": [str(event.unit) for event in profile.events],
             "samples": samples,
             "weight": weight,
+            "counted": [_counted(event, is_scaled=profile.topdown is not None) for event in profile.events],
             "effective_samples": [int(effective_samples(profile, event)) for event in range(events)],
             "known_samples": samples - unknown,
             **{name: [value] * events for name, value in same.items()},
         },
     )
+
+
+def _counted(event: EventInfo, *, is_scaled: bool) -> int | None:
+    """What the counters say of an event; None where it had them for a part of the time, and nobody scaled it."""
+    if event.total is None or not (is_scaled or event.enabled_ns == event.running_ns):
+        return None
+    return event.total if event.total < _LARGEST_SUM else None
 
 
 def _table(schema: pa.Schema, columns: dict[str, object]) -> pa.Table:

@@ -17,6 +17,7 @@ RECORDINGS = pa.schema(
         pa.field("unit", pa.string(), nullable=False),  # of the event's weights
         pa.field("samples", pa.int64(), nullable=False),
         pa.field("weight", pa.int64(), nullable=False),  # events that the samples stand for
+        pa.field("counted", pa.int64()),  # exactly, by the counters, scaled to the whole time; null: not known
         pa.field("effective_samples", pa.int64(), nullable=False),  # as many equal ones would tell as much (Kish)
         pa.field("known_samples", pa.int64(), nullable=False),  # taken in a function with a name
         pa.field("lost_samples", pa.int64(), nullable=False),  # over all events of the recording

@@ -141,6 +141,7 @@ def draw_fleet(
         recordings=hosts,
         seconds=np.ones(hosts),
         weight=total * speed,
+        counted=total * speed,
         samples=total.astype(np.int64),
         effective=total.astype(np.float64),
     )

@@ -21,6 +21,7 @@ class Stratum:
         recordings: how many.
         seconds: float64[h], how long each host was recorded.
         weight: float64[h], events that each host's samples stand for.
+        counted: float64[h], the same by the counters where they tell, else as ``weight``.
         samples: int64[h].
         effective: float64[h], as many equal samples would tell as much.
     """
@@ -32,6 +33,7 @@ class Stratum:
     recordings: int
     seconds: F64
     weight: F64
+    counted: F64
     samples: I64
     effective: F64
 
@@ -107,6 +109,35 @@ class StratumShares:
     functions: Sequence[FleetFunction]
     own: Estimates
     total: Estimates
+
+
+@dataclass(frozen=True, slots=True)
+class FleetMetrics:
+    """Metrics of the hosts of one kind of core that were recorded for them, a column for each.
+
+    Attributes:
+        catalog: by whose formulas.
+        metrics, units: of each column.
+        hosts: int64[metrics], on how many hosts all of a metric's events were counted.
+        program, program_half_width: float64[metrics], of all code together; NaN where it is not known.
+        functions: the rows, highest self share of cycles first.
+        share: float64[rows], that share.
+        value, half_width: float64[rows, metrics], of the functions' own instructions; NaN likewise.
+        samples: int64[rows, metrics], of the scarcest event.
+    """
+
+    core: str
+    catalog: str
+    metrics: Sequence[str]
+    units: Sequence[str]
+    hosts: I64
+    program: F64
+    program_half_width: F64
+    functions: Sequence[FleetFunction]
+    share: F64
+    value: F64
+    half_width: F64
+    samples: I64
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ def stratum_of(total: F64, samples: float = 10_000, seconds: F64 | None = None) 
     seconds = np.ones(len(total)) if seconds is None else seconds
     hosts = [f"h{i}" for i in range(len(total))]
     count = np.full(len(total), int(samples), np.int64)
-    return Stratum("core", "cycles", "count", hosts, len(hosts), seconds, total * seconds, count, count.astype(float))
+    whole = total * seconds
+    return Stratum("core", "cycles", "count", hosts, len(hosts), seconds, whole, whole, count, count.astype(float))
 
 
 def sums_of(values: F64, samples: int = 1000) -> HostSums:
