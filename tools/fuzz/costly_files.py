@@ -16,6 +16,7 @@ from builders import (  # noqa: F401  # register their builders
     costly_captures,
     costly_debug_data,
     costly_perf_data,
+    costly_programs,
     costly_side_tables,
     costly_spe,
     costly_spools,

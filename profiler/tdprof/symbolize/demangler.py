@@ -21,7 +21,7 @@ _LONGEST_IN_CHILD = 1 << 16
 _LONGEST_SHOWN = 1 << 16
 _BATCH_BYTES = 1 << 20  # of names that one child gets
 _DEATHS = 2  # of children, after which the other names of a batch stay as they are
-_CHILD_MEMORY_BYTES = 192 << 20
+_CHILD_MEMORY_BYTES = 64 << 20
 _CHILD_SECONDS = 1
 _CHILD = """
 import resource, sys

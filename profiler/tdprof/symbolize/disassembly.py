@@ -13,6 +13,7 @@ _MODES = {
     EM_AARCH64: (capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN),
 }
 _IMMEDIATE = {EM_X86_64: x86_const.X86_OP_IMM, EM_AARCH64: arm64_const.ARM64_OP_IMM}
+_PIECE_BYTES, _LONGEST_INSTRUCTION = 4096, 16
 # tbz and tbnz name a register and a bit before the target, so that the target is the last operand.
 _BRANCH_GROUPS = (capstone.CS_GRP_JUMP, capstone.CS_GRP_CALL)
 
@@ -27,7 +28,7 @@ def disassemble(part: CodePart) -> Iterator[Instruction]:
     decoder = capstone.Cs(*_MODES[part.machine])
     decoder.detail = True
     decoder.skipdata = True
-    for each in decoder.disasm(part.data, part.address):
+    for each in _pieces(decoder, part):
         text = f"{each.mnemonic} {each.op_str}".rstrip()
         target = None
         if each.id and any(each.group(group) for group in _BRANCH_GROUPS) and each.operands:
@@ -35,3 +36,15 @@ def disassemble(part: CodePart) -> Iterator[Instruction]:
             if last.type == _IMMEDIATE[part.machine]:
                 target = last.imm & 0xFFFF_FFFF_FFFF_FFFF
         yield Instruction(each.address, each.size, text, target)
+
+
+def _pieces(decoder: capstone.Cs, part: CodePart) -> Iterator[capstone.CsInsn]:
+    """Some code at a time: Capstone holds all that it is given as instructions of two kilobytes each."""
+    at, is_more = 0, True
+    while is_more:
+        end, is_more = at + _PIECE_BYTES, False
+        for each in decoder.disasm(part.data[at : end + _LONGEST_INSTRUCTION], part.address + at):
+            if each.address - part.address >= end:
+                break
+            yield each
+            at, is_more = each.address + each.size - part.address, True

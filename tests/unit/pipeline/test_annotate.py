@@ -9,13 +9,16 @@ from builders.captures import replace_table
 from builders.spe_capture import load, write_spe_capture
 from tdprof.capture.tables import read_table
 from tdprof.model.annotation import Annotation, SourceLine
+from tdprof.model.machine_code import CodePart
 from tdprof.pipeline.annotate.function import annotate
+from tdprof.pipeline.annotate.listing import _near_samples
 from tdprof.pipeline.annotate.source_files import SourceFiles
 from tdprof.pipeline.load import find_findings, load_profile
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_columns import join_spe
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.choice import choose_function
+from tdprof.symbolize.disassembly import disassemble
 
 
 def annotated(capture: Path, function: str, *, has_code: bool = False) -> Annotation:
@@ -90,3 +93,12 @@ def test_a_function_without_samples_of_its_own_names_what_it_calls(tmp_path: Pat
     (note,) = [note for note in annotated(capture, "work").notes if "no sample fell" in note]
     assert note.startswith("no sample fell into its own code; 100.0% of all are in what it calls: parse 100.0% (tdprof")
     assert not any("no sample fell" in note for note in annotated(capture, "parse").notes)
+
+
+def test_of_very_much_code_what_is_near_samples_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tdprof.pipeline.annotate.listing._MOST_INSTRUCTIONS", 500)
+    for size, expected in ((500, [*range(500)]), (2000, [*range(128), *range(872, 1128)])):
+        part = CodePart("f", 0x1000, 0, b"\x90" * size, 62)
+        kept, left_out = _near_samples(disassemble(part), part, [0, 1000] if size > 1000 else [])
+        assert [each.address - 0x1000 for each in kept] == expected
+        assert left_out == size - len(expected)

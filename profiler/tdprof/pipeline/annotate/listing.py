@@ -1,7 +1,7 @@
 """A function's code: the pieces it is in, the lines they come from, and their instructions with what they took."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,9 @@ from tdprof.report.summary import REASONS
 from tdprof.symbolize import Symbolizer, demangle
 from tdprof.symbolize.elf_symbols import ElfSymbols
 from tdprof.text import printable
+
+_MOST_INSTRUCTIONS = 1 << 14  # of a piece of code that are listed whether they have samples or not
+_NEAR_BYTES = 128  # before and behind a sample, where there are more
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +44,32 @@ def find_code(
     for row, (path, address) in _rows_in_files(profile, places, symbolizer):
         files.setdefault(path, profile.mapped_files[int(profile.locations.mapped_file[places.location[row]])])
         addresses[path].append(address)
-    found = []
+    parts_of = []
     for path, file in files.items():
         symbols = symbolizer.file_of(file)
         assert isinstance(symbols, ElfSymbols)
-        parts = symbols.parts(np.unique(np.array(addresses[path], np.uint64)))
+        parts_of.append((file, symbols, symbols.parts(np.unique(np.array(addresses[path], np.uint64)))))
+    meant = _meanings(part.name for _, _, parts in parts_of for part in parts)
+    found = []
+    for file, symbols, parts in parts_of:
         # Where the function has code of its own, callers that it is inlined into are not part of it.
-        shown = demangle([part.name for part in parts])
-        own = [part for part, name in zip(parts, shown, strict=True) if base_name(name) == function.name]
+        own = [part for part in parts if base_name(meant[part.name]) == function.name]
         for part in own or parts:
             offsets = np.arange(part.file_offset, part.file_offset + len(part.data), dtype=np.uint64)
             found.append(FoundCode(file, symbols, part, symbolizer.locate(file, offsets)))
     return found
+
+
+def _meanings(names: Iterable[str]) -> dict[str, str]:
+    """What each linkage name means: of all at once, since a costly one is a child's, and there may be many."""
+    distinct = list(dict.fromkeys(names))
+    return dict(zip(distinct, demangle(distinct), strict=True))
+
+
+def _names_in(found: Sequence[FoundCode]) -> dict[str, str]:
+    """The same of all functions in pieces of code."""
+    rows = [(each.locations.strings, np.unique(each.locations.function).tolist()) for each in found]
+    return _meanings(strings[number] for strings, numbers in rows for number in numbers)
 
 
 def _rows_in_files(
@@ -82,8 +99,9 @@ def _frames(locations: Locations, row: int) -> list[tuple[str, str, int]]:
 def lines_with_code(found: Sequence[FoundCode], function: ChosenFunction) -> Mapping[str, set[int]]:
     """The lines of each file that the function's own code comes from, calls that were inlined included."""
     lines: dict[str, set[int]] = defaultdict(set)
+    meant = _names_in(found)
     for each in found:
-        names = [base_name(name) for name in demangle(each.locations.strings)]
+        names = [base_name(meant.get(name, "")) for name in each.locations.strings]
         is_function = np.array([name == function.name for name in names], bool)
         frames = np.flatnonzero(is_function[each.locations.function] & (each.locations.file >= 0))
         pairs = np.unique(np.stack([each.locations.file[frames], each.locations.line[frames].astype(np.int64)]), axis=1)
@@ -108,37 +126,39 @@ def read_code(
     for row, place in _rows_in_files(profile, places, symbolizer):
         rows[place].append(row)
     seen: set[int] = set()
+    shown = _names_in(found) | _meanings(each.part.name for each in found)
     for each in found:
         if not is_supported(each.part.machine):
             notes.append(
                 f"no instructions: code of ELF machine {each.part.machine} is not decoded (AArch64, x86-64 are)"
             )
             return
-        instructions = list(disassemble(each.part))
+        first = each.part.file_offset
+        mine = [at - first for path, at in rows if path == each.symbols.path and 0 <= at - first < len(each.part.data)]
+        instructions, left_out = _near_samples(disassemble(each.part), each.part, mine)
+        if left_out:
+            name = printable(shown[each.part.name])
+            notes.append(f"{name}: {left_out:,} instructions that are far from all samples are left out")
         targets = [target for instruction in instructions if (target := instruction.target) is not None]
         names = _shown_targets(each.symbols.name_targets(np.array(targets, np.uint64)))
         named: dict[int | None, str] = dict(zip(targets, names, strict=True))
         lines = []
-        shown: dict[str, str] = {}
         for instruction in instructions:
             at = instruction.address - each.part.address
             offset = each.part.file_offset + at
             bytes_ = ((each.symbols.path, byte) for byte in range(offset, offset + instruction.size))
-            mine = [row for place in bytes_ if place in rows for row in rows[place]]
-            seen.update(mine)
+            sampled = [row for place in bytes_ if place in rows for row in rows[place]]
+            seen.update(sampled)
             frames = _frames(each.locations, at)
-            for name, _, _ in frames:
-                if name not in shown:
-                    shown[name] = demangle([name])[0]
             lines.append(
                 CodeLine(
                     instruction,
                     [(printable(shown[name]), file, line) for name, file, line in frames],
-                    sum_cost(places, mine, events) if mine else None,
+                    sum_cost(places, sampled, events) if sampled else None,
                     named.get(instruction.target, ""),
                 )
             )
-        yield Code(printable(demangle([each.part.name])[0]), printable(each.file.path), lines)
+        yield Code(printable(shown[each.part.name]), printable(each.file.path), lines)
     rest = [row for row in range(len(places.location)) if row not in seen]
     for number in sorted({int(profile.locations.mapped_file[places.location[row]]) for row in rest}):
         file = profile.mapped_files[number] if number >= 0 else None
@@ -146,6 +166,28 @@ def read_code(
         if file and isinstance(reason, Unknown):
             notes.append(f"{printable(file.path)}: {REASONS[reason]}")
     yield from _bare_addresses(profile, places, rest, notes)
+
+
+def _near_samples(
+    instructions: Iterable[Instruction], part: CodePart, sampled: Sequence[int]
+) -> tuple[list[Instruction], int]:
+    """All instructions; of very many those near samples, as many as may be, and how many are left out.
+
+    Args:
+        sampled: positions in the part.
+    """
+    near = np.zeros(len(part.data), bool)
+    for at in sampled:
+        near[max(0, at - _NEAR_BYTES) : at + _NEAR_BYTES] = True
+    kept: list[Instruction] = []
+    seen = 0
+    for instruction in instructions:
+        seen += 1
+        if seen == _MOST_INSTRUCTIONS + 1:
+            kept = [each for each in kept if near[each.address - part.address]]
+        if seen <= _MOST_INSTRUCTIONS or (len(kept) < _MOST_INSTRUCTIONS and near[instruction.address - part.address]):
+            kept.append(instruction)
+    return kept, seen - len(kept)
 
 
 def _shown_targets(names: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tdprof.model.annotation import Annotation, Code, CodeLine, Cost, SourceLine, SourcePart
+from tdprof.report.columns import as_text
 from tdprof.report.metric_text import doubt_legend, metric_cell
 from tdprof.report.summary import format_value
 from tdprof.text import plural, printable
@@ -22,23 +23,22 @@ def render_text(annotation: Annotation, console: Console, *, event: int) -> str:
     Args:
         event: whose samples lead; the other events' shares stand beside it.
     """
-    with console.capture() as capture:
-        for line in _header(annotation, event):
-            console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
-        if annotation.code:
-            for part in annotation.code:
-                console.print()
-                for line in _code(annotation, part, event):
-                    console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
-        else:
-            for source in annotation.sources:
-                console.print()
-                for line in _source(annotation, source, event):
-                    console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
-            if any(_metric_names(source.lines) for source in annotation.sources):
-                for line in doubt_legend(console.width):
-                    console.print(line)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+    lines = [*_header(annotation, event)]
+    parts = [_code(annotation, part, event) for part in annotation.code]
+    for part in parts or [_source(annotation, source, event) for source in annotation.sources]:
+        lines += [Text(), *part]
+    lines = [_cut(line, console.width) for line in lines]
+    if not parts and any(_metric_names(source.lines) for source in annotation.sources):
+        lines += doubt_legend(console.width)
+    return as_text(console, lines)
+
+
+def _cut(line: Text, width: int) -> Text:
+    """A line that no terminal of this width breaks."""
+    line.expand_tabs(8)
+    if line.cell_len > width:
+        line.truncate(width, overflow="ellipsis")
+    return line
 
 
 def _header(annotation: Annotation, event: int) -> Iterator[Text]:
