@@ -91,6 +91,7 @@ class _Watch:
         self._window_bytes = 0
 
     def add(self, connected: socket.socket) -> None:
+        """Watch a socket, and close it at the end."""
         with self._lock:
             self._sockets.append(connected)
             if self.reason:
@@ -132,12 +133,14 @@ class _Watch:
     ) -> None:
         self._is_over.set()
         self._thread.join()
+        for each in self._sockets:
+            each.close()
 
 
 def _shut_down(connected: socket.socket) -> None:
-    """Wake whoever reads from it. Not ssl's own method: that one forgets the session under the reader's hands."""
+    """Wake whoever reads from it."""
     try:
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)
+        connected.shutdown(socket.SHUT_RDWR)
     except OSError:  # closed already
         return
 
@@ -145,11 +148,17 @@ def _shut_down(connected: socket.socket) -> None:
 def _opener(watch: _Watch) -> urllib.request.OpenerDirector:
     """urllib's, with connections that are watched; without FTP, to which a server could lead us past the watch."""
 
+    def connect(*arguments: Any, **more: Any) -> socket.socket:
+        """Watched before TLS is spoken, whose handshake may drip as well; TLS takes the socket away from its object."""
+        connected = socket.create_connection(*arguments, **more)
+        watch.add(connected.dup())
+        return connected
+
     def watched(kind: type[http.client.HTTPConnection]) -> Callable[..., http.client.HTTPConnection]:
         class Watched(kind):  # type: ignore[valid-type, misc]  # one class for both kinds
-            def connect(self) -> None:
-                super().connect()
-                watch.add(self.sock)
+            def __init__(self, *arguments: Any, **more: Any) -> None:
+                super().__init__(*arguments, **more)
+                self._create_connection = connect  # where http.client makes the socket, through a proxy as well
 
         return Watched
 

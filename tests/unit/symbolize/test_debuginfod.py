@@ -2,6 +2,7 @@ import contextlib
 import http.server
 import os
 import platform
+import socket
 import subprocess
 import threading
 import time
@@ -27,6 +28,7 @@ class Server:
         self.delay_s = 0.0
         self.pause_s = 0.0  # between the bytes of a body
         self.raw: list[bytes] | None = None  # instead of an answer, one after the other with the pause between
+        self.raw_for = "/"  # paths that begin so
         self.is_over = threading.Event()
         outer = self
 
@@ -34,7 +36,7 @@ class Server:
             def do_GET(self) -> None:
                 outer.asked.append(self.path)
                 time.sleep(outer.delay_s)
-                if outer.raw is not None:
+                if outer.raw is not None and self.path.startswith(outer.raw_for):
                     self.trickle(outer.raw)
                     return
                 body = outer.files.get(self.path)
@@ -192,6 +194,48 @@ def test_a_server_that_drips_is_given_up(server, client, raw, limit):
     assert time.monotonic() - began < 20  # all that it had to send takes 50 s
     assert limit in client.failures[server.url]
     assert not [path for path in client.folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("limit", ["DEBUGINFOD_TIMEOUT", "DEBUGINFOD_MAXTIME"])
+def test_a_server_that_drips_its_tls_handshake_is_given_up(client, limit):
+    listener, is_over = socket.create_server(("127.0.0.1", 0)), threading.Event()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"\x16\x03\x03\x40\x00")  # a record of 16 KiB, of which a byte comes now and then
+            while not is_over.wait(0.05):
+                connection.sendall(b"\x02")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    client.urls = [f"https://127.0.0.1:{listener.getsockname()[1]}"]
+    client.timeout_s, client.longest_s = (0.5, 0) if limit == "DEBUGINFOD_TIMEOUT" else (30, 0.5)
+    began = time.monotonic()
+    try:
+        assert client.find("abcd", "debuginfo") is None
+    finally:
+        is_over.set()
+        thread.join()
+        listener.close()
+    assert time.monotonic() - began < 60  # a record that drips like this takes 800 s
+    assert limit in client.failures[client.urls[0]]
+
+
+@pytest.mark.parametrize(
+    "target", ["file://{path}", "ftp://127.0.0.1:1/x", "{url}/page", "{url}/buildid/abcd/debuginfo"]
+)
+def test_a_redirection_leads_to_no_file_of_ours_no_page_and_not_in_circles(server, client, tmp_path, target):
+    """A portal answers everything with a page, and status 200."""
+    (tmp_path / "own").write_bytes(DEBUG_DATA)
+    server.files["/page"] = b"<html>Please log in</html>"
+    location = target.format(path=tmp_path / "own", url=server.url)
+    server.raw = [f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()]
+    server.raw_for = "/buildid/"
+    assert client.find("abcd", "debuginfo") is None
+    assert client.failures[server.url]
+    assert not [path for path in client.folder.rglob("*") if path.is_file()]
+    assert len(server.asked) < 20
 
 
 def test_a_slow_server_that_sends_enough_is_waited_for(server, client):
