@@ -10,7 +10,7 @@ import pytest
 
 from live.recording import Capture, record, run_record
 from tdprof.capture.tables import read_table
-from tdprof.model.off_cpu import ThreadState
+from tdprof.model.off_cpu import ThreadState, TimeSpent
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
 
@@ -34,6 +34,9 @@ def test_waits_have_their_share(build: Build, folder: Path) -> None:
     assert asleep["long_wait"] > 350
     assert 0.65 < asleep["long_wait"] / asleep.total() < 0.82
     [row] = times_of(capture).values()
+    assert capture.profile.time_spent == TimeSpent(
+        1, row["end_ns"] - row["begin_ns"], [row[name] for name in SPENT], unsampled_ns=0, unsampled_threads=0
+    )
     assert row["interruptible_ns"] >= 480_000_000
     assert row["waits"] >= 24
     assert row["unsampled_ns"] == 0

@@ -1,5 +1,7 @@
-"""Where a thread is while it is recorded."""
+"""Where threads are while they are recorded."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -10,3 +12,27 @@ class ThreadState(IntEnum):
     RUNNABLE = 1  # waiting for one
     INTERRUPTIBLE = 2  # asleep, until something happens or a signal comes
     UNINTERRUPTIBLE = 3  # asleep, mostly until a device answers
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpent:
+    """Where the time of all threads went, as it was added up at every switch.
+
+    Attributes:
+        threads: how many were recorded.
+        wall_ns: from the beginning of each, or of its recording, to the end.
+        spent_ns: by `ThreadState`; they add up to the time that passed.
+        unsampled_ns: of that, waits that had not ended when the recording did: no sample stands for them.
+        unsampled_threads: of so many threads.
+    """
+
+    threads: int
+    wall_ns: int
+    spent_ns: Sequence[int]
+    unsampled_ns: int
+    unsampled_threads: int
+
+    @property
+    def unaccounted_ns(self) -> int:
+        """Wall time in no state (negative: in two), which is none unless something is wrong."""
+        return self.wall_ns - sum(self.spent_ns)

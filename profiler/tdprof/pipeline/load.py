@@ -20,6 +20,7 @@ from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings
+from tdprof.model.off_cpu import ThreadState, TimeSpent
 from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable, StackWalks
 from tdprof.model.stack_ends import StackEnd
 from tdprof.pipeline.opened import OpenCapture
@@ -92,8 +93,29 @@ def load_profile(capture: OpenCapture) -> Profile:
         by_kernel = np.isin(attributed.sample_end, [0, StackEnd.FRAME_POINTERS_ONLY])
         doubts += cut_doubt(int(profile.samples.count[attributed.is_cut & by_kernel].sum()), sum(total))
     doubts += filter(None, [cut_inlining])
-    profile = replace(profile, notes=[*profile.notes, *doubts])
-    return profile.without(no_stacks) if no_stacks else profile
+    time_spent, no_times = _time_spent(capture)
+    profile = replace(profile, notes=[*profile.notes, *doubts], time_spent=time_spent)
+    for reason in filter(None, (no_times, no_stacks)):
+        profile = profile.without(reason)
+    return profile
+
+
+def _time_spent(capture: OpenCapture) -> tuple[TimeSpent | None, str]:
+    """Where threads' time went, if the recording tells, and why that could not be read."""
+    if not has_table(capture.tables, "thread_times"):
+        return None, ""
+    table, reason = read_side_table(capture.tables, "thread_times")
+    if reason:
+        return None, reason
+    columns = {name: table[name].to_numpy() for name in table.column_names if name.endswith("_ns")}
+    time = TimeSpent(
+        len(table),
+        int((columns["end_ns"] - columns["begin_ns"]).sum()),
+        [int(columns[f"{state.name.lower()}_ns"].sum()) for state in ThreadState],
+        int(columns["unsampled_ns"].sum()),
+        int(np.count_nonzero(columns["unsampled_ns"])),
+    )
+    return time, ""
 
 
 def _cgroups(capture: OpenCapture, column: pa.ChunkedArray) -> tuple[I32, list[Cgroup]]:

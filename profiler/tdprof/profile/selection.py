@@ -59,6 +59,7 @@ def select(profile: Profile, selection: Selection) -> Profile:
         notes=[note, *profile.notes],
         topdown=None,
         walks=None,
+        time_spent=None,
         kept_stacks=KeptStacks(),
         window=window,
         is_whole_run=profile.is_whole_run and window is None,

@@ -10,6 +10,7 @@ from tdprof.model.addresses import Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
+from tdprof.model.off_cpu import TimeSpent
 from tdprof.model.profile import Profile, StackWalks, TimeWindow
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
@@ -59,7 +60,23 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
         ("sampled", f"{plural(len(distinct(pid)), 'process', 'es')}, {plural(len(distinct(tid)), 'thread', 's')}"),
         ("rung", rung),
         *([] if profile.walks is None else [("stacks", stack_quality(profile.walks))]),
+        *([] if profile.time_spent is None else _time_spent(profile.time_spent)),
     ]
+
+
+def _time_spent(time: TimeSpent) -> Iterator[tuple[str, str]]:
+    running, runnable, asleep, uninterruptible = (format_value(each, Unit.NANOSECONDS) for each in time.spent_ns)
+    sentence = (
+        f"{running} on a CPU + {runnable} waiting for one + {asleep} asleep + {uninterruptible} asleep beyond signals "
+        f"= {format_value(time.wall_ns, Unit.NANOSECONDS)} of {plural(time.threads, 'thread', 's')}"
+    )
+    if time.unaccounted_ns:
+        sentence += f", but for {format_value(abs(time.unaccounted_ns), Unit.NANOSECONDS)} that is not accounted for"
+    yield "spent", sentence
+    if time.unsampled_ns:
+        threads = plural(time.unsampled_threads, "thread", "s")
+        waited = format_value(time.unsampled_ns, Unit.NANOSECONDS)
+        yield "no sample", f"{waited} of it: {threads} still waited when the recording ended"
 
 
 def _what_was_recorded(profile: Profile) -> tuple[str, str]:
