@@ -13,11 +13,6 @@ from arm_spe.native import need_native
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 _FIRST_CAPACITY = 1 << 12
-_SLOTS = 2  # for each group: more, and a search seldom looks at a second one
-
-
-SLOT = np.dtype([("pair", "u8", (2,)), ("group", "u4"), ("row", "i4")])
-"""`struct spe_slot`."""
 
 
 class Groups(ctypes.Structure):
@@ -27,7 +22,7 @@ class Groups(ctypes.Structure):
         ("slots", c_uint64),
         ("capacity", c_uint64),
         ("count", c_uint64),
-        *((name, c_void_p) for name in ("slot", "pair", "hits")),
+        *((name, c_void_p) for name in ("slot", "pair")),
     )
 
 
@@ -56,32 +51,25 @@ class GroupTable:
         return self._pairs[: len(self), 1]
 
     @property
-    def hits(self) -> U64:
-        """uint64: how often `number` met each group."""
-        return self._hits[: len(self)]
-
-    @property
     def capacity(self) -> int:
         """Groups that there is room for."""
         return int(self.struct.capacity)
 
     def _allocate(self, capacity: int) -> None:
-        self._slot = np.zeros(_SLOTS * capacity, SLOT)
-        self._pairs, self._hits = np.zeros((capacity, 2), np.uint64), np.zeros(capacity, np.uint64)
+        self._slot = np.zeros(2 * capacity, np.uint32)
+        self._pairs = np.zeros((capacity, 2), np.uint64)
         self.struct = Groups(
-            slots=_SLOTS * capacity,
+            slots=2 * capacity,
             capacity=capacity,
             slot=self._slot.ctypes.data,
             pair=self._pairs.ctypes.data,
-            hits=self._hits.ctypes.data,
         )
 
     def grow(self) -> None:
         """Make room for twice as many groups; `struct` is a new one."""
-        first, second, hits = self.first, self.second, self.hits
+        first, second = self.first, self.second
         self._allocate(2 * self.capacity)
         self.number(first, second)
-        self._hits[: len(hits)] = hits
 
     def number(self, first: U64, second: U64) -> U32:
         """uint32[n]: the group of each of n pairs."""

@@ -116,8 +116,6 @@ def _declare(library: ctypes.CDLL) -> None:
     library.spe_validity.argtypes = (c_void_p, c_uint64, POINTER(c_void_p))
     library.spe_group.restype = c_uint64
     library.spe_group.argtypes = (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p)
-    library.spe_place_groups.restype = None
-    library.spe_place_groups.argtypes = (c_void_p, c_void_p, c_uint64)
     library.spe_tally.restype = c_uint64
     library.spe_tally.argtypes = (
         POINTER(Columns), c_uint64, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p

@@ -19,7 +19,7 @@ from arm_spe.counts import DecodeCounts
 from arm_spe.decoder import ColumnMemory
 from arm_spe.groups import GroupTable
 from arm_spe.native import Buffer, Columns, Decoder, need_native
-from arm_spe.tallied import LANES, LATENCIES, PAGE, PAGE_SIZE, ROW, Tallied, counts_in_pages, counts_in_rows
+from arm_spe.tallied import LANES, LATENCIES, PAGE, PAGE_SIZE, ROW, Counters
 from arm_spe.text import describe_operation
 
 LEVELS = 8
@@ -179,7 +179,7 @@ class Tally:
         self._rows, self._used = _zeros(0, ROW), 0
         self._waiting = np.empty(1 << 12, ITEM)
         self._struct = _Tally(others=-1)
-        self._parts: list[Tallied] = []
+        self._parts: list[Counters] = []
         self._records = 0
         self._allocate_pages(1 << 10)
 
@@ -187,6 +187,11 @@ class Tally:
     def with_context(self) -> int:
         """Records whose thread a context packet names."""
         return int(self._struct.with_context)
+
+    @property
+    def rows(self) -> int:
+        """Rows that there are counters of."""
+        return self._used
 
     def add_span(self, data: Buffer, rules: Rules, memory: ColumnMemory) -> DecodeCounts:
         """Decodes a span and adds its records, without the interpreter between the two.
@@ -222,7 +227,7 @@ class Tally:
         """So many more records at most, for which the counters must have room."""
         if self._records + records > _COUNTER_LIMIT:
             self._settle()
-            self._parts = [Tallied.sum([*self._parts, *self._take()])]
+            self._parts.append(self._take())
         self._records += records
 
     def add(self, batch: RecordBatch, rules: Rules, threads: U64 | None = None) -> None:
@@ -253,10 +258,10 @@ class Tally:
                 return
             self._make_room()
 
-    def finish(self) -> list[Tallied]:
+    def finish(self) -> list[Counters]:
         """The counts, in parts to `Tallied.sum`; nothing can be added after this."""
         self._settle()
-        return [*self._parts, *self._take()]
+        return [*self._parts, self._take()]
 
     def _point(self) -> None:
         """Arrays may have moved since the last call."""
@@ -281,7 +286,6 @@ class Tally:
             if len(self._groups) < self._max_groups:
                 self._groups.grow()
                 self._row_of = np.concatenate([self._row_of, np.full_like(self._row_of, _UNPLACED)])
-                self._place_groups()
             else:
                 rest = np.array([OTHERS], np.uint64)
                 self._struct.others = int(self._groups.number(rest, rest)[0])
@@ -308,24 +312,20 @@ class Tally:
             rows = self._place(first, second)
             self._row_of[self._placed : len(self._groups)] = rows
             self._placed = len(self._groups)
-            self._place_groups()
             self._used = max(self._used, int(rows.max(initial=-1)) + 1)
             if self._used > len(self._rows):
-                grown = _zeros(max(self._used, len(self._rows) * 3 // 2), ROW)
+                # Pages that nothing is written to take no memory: seldom is there much to copy.
+                grown = _zeros(max(self._used, 4 * len(self._rows)), ROW)
                 grown[: len(self._rows)] = self._rows
                 self._rows = grown
         self._point()
         while not self._library.spe_fold(ctypes.byref(self._pages), ctypes.byref(self._struct)):
             self._make_pages()
 
-    def _place_groups(self) -> None:
-        groups = ctypes.byref(self._groups.struct)
-        self._library.spe_place_groups(groups, self._row_of.ctypes.data, self._placed)
-
-    def _take(self) -> list[Tallied]:
-        """The counts since the last time, which begin at zero again: those in rows, and those in pages."""
-        taken = [counts_in_rows(self._rows[: self._used]), counts_in_pages(self._page[: self._pages.count])]
-        self._rows[:] = 0
+    def _take(self) -> Counters:
+        """The counts since the last time, which begin at zero again."""
+        taken = Counters(self._rows[: self._used], self._page[: self._pages.count])
+        self._rows = _zeros(len(self._rows), ROW)
         self._allocate_pages(1 << 10)
         self._records = 0
         return taken

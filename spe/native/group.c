@@ -10,26 +10,14 @@ SPE_EXPORT uint64_t spe_group(const uint64_t *first, const uint64_t *second, uin
                               uint32_t *group)
 {
 	for (uint64_t i = 0; i < n; i++) {
-		const struct spe_slot *found;
+		uint32_t found;
 
 		if (i + AHEAD < n)
 			__builtin_prefetch(&g->slot[spe_group_slot(g, first[i + AHEAD], second[i + AHEAD])]);
 		found = spe_find_group(g, spe_group_slot(g, first[i], second[i]), first[i], second[i]);
 		if (!found)
 			return i;
-		g->hits[found->group - 1]++;
-		group[i] = found->group - 1;
+		group[i] = found - 1;
 	}
 	return n;
-}
-
-/* Tells the slots of the first n groups their rows. */
-SPE_EXPORT void spe_place_groups(struct spe_groups *g, const int32_t *row_of, uint64_t n)
-{
-	for (uint64_t i = 0; i < n; i++) {
-		const struct spe_pair *pair = &g->pair[i];
-
-		spe_find_group(g, spe_group_slot(g, pair->first, pair->second), pair->first, pair->second)->row =
-			row_of[i];
-	}
 }

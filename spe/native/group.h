@@ -5,27 +5,17 @@
 
 #include "packet.h"
 
-#define SPE_UNPLACED (-2) /* row of a group that the caller has not placed yet */
-
 struct spe_pair {
 	uint64_t first, second;
 };
 
-/* All that a search needs, so that it touches one cache line. */
-struct spe_slot {
-	struct spe_pair pair;
-	uint32_t group; /* 0: free; else 1 + group */
-	int32_t row;    /* of a report, for tally.c */
-};
-
 /* Open addressing; memory is the caller's. */
 struct spe_groups {
-	uint64_t slots;    /* a power of two, above `capacity` */
-	uint64_t capacity; /* groups that fit */
-	uint64_t count;    /* groups so far */
-	struct spe_slot *slot;
+	uint64_t slots;        /* a power of two, above `capacity` */
+	uint64_t capacity;     /* groups that fit */
+	uint64_t count;        /* groups so far */
+	uint32_t *slot;        /* 0: free; else 1 + group */
 	struct spe_pair *pair; /* keys by group */
-	uint64_t *hits;        /* rows by group */
 };
 
 /* Keys may be an attacker's, who must not know which of them meet: the table's own address is known to nobody who wrote
@@ -40,21 +30,19 @@ static inline uint64_t spe_group_slot(const struct spe_groups *g, uint64_t first
 	return (hash ^ hash >> 29) & (g->slots - 1);
 }
 
-/* The slot of a pair's group, a new one if need be; NULL if the table is full. `at` is spe_group_slot of the pair. */
-static inline struct spe_slot *spe_find_group(struct spe_groups *g, uint64_t at, uint64_t first, uint64_t second)
+/* 1 + the group of a pair whose slot is `at`, a new one if need be; 0 if the table is full. */
+static inline uint32_t spe_find_group(struct spe_groups *g, uint64_t at, uint64_t first, uint64_t second)
 {
-	struct spe_slot *slot;
+	uint32_t found;
 
-	while ((slot = &g->slot[at])->group && (slot->pair.first != first || slot->pair.second != second))
+	while ((found = g->slot[at]) && (g->pair[found - 1].first != first || g->pair[found - 1].second != second))
 		at = (at + 1) & (g->slots - 1);
-	if (slot->group)
-		return slot;
+	if (found)
+		return found;
 	if (g->count == g->capacity)
-		return NULL;
+		return 0;
 	g->pair[g->count] = (struct spe_pair){ first, second };
-	g->hits[g->count] = 0;
-	*slot = (struct spe_slot){ { first, second }, (uint32_t)++g->count, SPE_UNPLACED };
-	return slot;
+	return g->slot[at] = (uint32_t)++g->count;
 }
 
 #endif

@@ -219,10 +219,16 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
 			__builtin_prefetch(&g->slot[slot[k]]);
 		}
 		for (uint64_t k = 0; k < block; k++) {
-			const struct spe_slot *found = spe_find_group(g, slot[k], first[k], second[k]);
+			uint32_t likely = g->slot[slot[k]];
 
-			items[k].group = found ? found->group - 1 : (uint32_t)t->others;
-			row_of[k] = found ? found->row : t->row_of[t->others];
+			__builtin_prefetch(&g->pair[likely ? likely - 1 : 0]);
+			__builtin_prefetch(&t->row_of[likely ? likely - 1 : 0]);
+		}
+		for (uint64_t k = 0; k < block; k++) {
+			uint32_t found = spe_find_group(g, slot[k], first[k], second[k]);
+
+			items[k].group = found ? found - 1 : (uint32_t)t->others;
+			row_of[k] = t->row_of[items[k].group];
 			if (row_of[k] >= 0) {
 				__builtin_prefetch(&t->rows[row_of[k]].lanes, 1);
 				__builtin_prefetch(&t->rows[row_of[k]].low[1], 1);

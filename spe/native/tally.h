@@ -14,7 +14,8 @@
 #define SPE_BLOCK     128 /* records looked up together, so that their memory is asked for before it is needed */
 #define SPE_SOURCES   512 /* codes of data sources, at most */
 
-#define SPE_NO_ROW (-1) /* row of a group that belongs to none */
+#define SPE_UNPLACED (-2) /* row of a group that the caller has not placed yet */
+#define SPE_NO_ROW   (-1) /* of one that belongs to none */
 
 /* What makes two records the same group. */
 enum spe_key {
@@ -97,7 +98,7 @@ struct spe_pages {
 #define SPE_PAGES_OF_RECORD (SPE_LATENCIES + SPE_LANES / SPE_PAGE + 1)
 
 struct spe_tally {
-	int32_t *row_of; /* by group, as many as fit: SPE_UNPLACED at first; slots say the same */
+	int32_t *row_of; /* by group, as many as fit: SPE_UNPLACED at first */
 	struct spe_row *rows;
 	struct spe_item *waiting; /* records of groups without a row */
 	uint64_t waiting_capacity, waiting_count;

@@ -247,7 +247,6 @@ def test_groups_are_numbered_as_they_appear(pairs: list[tuple[int, int]]) -> Non
     known: dict[tuple[int, int], int] = {}
     assert numbers.tolist() == [known.setdefault(pair, len(known)) for pair in pairs]
     assert list(zip(table.first.tolist(), table.second.tolist(), strict=True)) == list(known)
-    assert table.hits.tolist() == list(Counter(pairs).values())
 
 
 def test_a_table_grows_with_its_groups() -> None:
@@ -256,4 +255,3 @@ def test_a_table_grows_with_its_groups() -> None:
     table.number(keys, keys)
     assert (table.number(keys[::-1], keys[::-1]) == keys[::-1]).all()
     assert len(table) == len(keys)
-    assert (table.hits == 2).all()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write seeded SPE recordings for benches: perf.data that perf accepts, and an ELF file that its samples fall into.
 
-    tools/bench/spe_corpus.py OUT.data --layout slots --records 4000000 [--damage 0.001] [--seed 1]
+    tools/bench/spe_corpus.py OUT.data --layout slots --records 4000000 [--functions 1000] [--damage 0.001] [--seed 1]
 
 Layouts: slots (64 bytes, Neoverse N1), packed (back to back), wide (8-byte events, SVE and SME operations, packed).
 Shares no code with the decoder.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-FUNCTIONS = 1000
+FUNCTIONS = 1000  # of 64 instructions each
 FUNCTION_BYTES = 256
 TEXT_ADDRESS = 0x400000
 CPUS = 2
@@ -40,13 +40,15 @@ def _field(header: int, values: np.ndarray, size: int, where: np.ndarray) -> np.
     return rows
 
 
-def _records(count: int, rng: np.random.Generator, now: int, *, is_wide: bool) -> tuple[dict[str, np.ndarray], int]:
+def _records(
+    count: int, rng: np.random.Generator, now: int, functions: int, *, is_wide: bool
+) -> tuple[dict[str, np.ndarray], int]:
     """The packets of `count` records by name, and the time of the last."""
     kind = rng.choice(4, count, p=[0.35, 0.15, 0.2, 0.3])
     is_memory, is_load, is_branch = kind <= STORE, kind == LOAD, kind == BRANCH
     # Half of the samples fall into a tenth of the functions, as in real programs.
     function = np.where(
-        rng.random(count) < 0.5, rng.integers(0, FUNCTIONS // 10, count), rng.integers(0, FUNCTIONS, count)
+        rng.random(count) < 0.5, rng.integers(0, max(functions // 10, 1), count), rng.integers(0, functions, count)
     )
     pc = TEXT_ADDRESS + function * FUNCTION_BYTES + 4 * rng.integers(0, FUNCTION_BYTES // 4, count)
     user = -1 << 63  # top byte 0x80 of int64: EL0, non-secure
@@ -112,13 +114,13 @@ def _packed(packets: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return rows[kept].astype(np.uint8), kept.sum(axis=1)
 
 
-def streams(layout: str, records: int, seed: int, damage: float) -> Iterator[bytes]:
+def streams(layout: str, records: int, seed: int, damage: float, functions: int = FUNCTIONS) -> Iterator[bytes]:
     """AUX data in pieces of whole records; `damage` is the share of records of which eight bytes are overwritten."""
     rng = np.random.default_rng(seed)
     now = 10**12
     for start in range(0, records, CHUNK_RECORDS):
         count = min(CHUNK_RECORDS, records - start)
-        packets, now = _records(count, rng, now, is_wide=layout == "wide")
+        packets, now = _records(count, rng, now, functions, is_wide=layout == "wide")
         data, lengths = (_slots if layout == "slots" else _packed)(packets)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         if damage:
@@ -141,7 +143,7 @@ def _name(text: str) -> bytes:
     return text.encode().ljust(len(text) // 8 * 8 + 8, b"\0")
 
 
-def write_perf_data(path: Path, blobs: Iterator[bytes], elf: Path) -> int:
+def write_perf_data(path: Path, blobs: Iterator[bytes], elf: Path, functions: int = FUNCTIONS) -> int:
     """A perf.data of one SPE event whose process maps `elf`; returns the AUX bytes written."""
     # sample_type IP|TID|TIME|CPU|IDENTIFIER, sample_id_all; exclude_kernel.
     sample_type = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 16
@@ -163,7 +165,7 @@ def write_perf_data(path: Path, blobs: Iterator[bytes], elf: Path) -> int:
         file.write(_event(79, struct.pack("<QQQQQBB6x", 0, 10, 0, 0, 2**64 - 1, 1, 0)))
         file.write(_event(70, info))
         file.write(_event(3, struct.pack("<II", PID, PID) + _name("corpus") + sample_id(0), misc=1 << 13))
-        text = struct.pack("<IIQQQ", PID, PID, TEXT_ADDRESS, FUNCTIONS * FUNCTION_BYTES, 0x1000)
+        text = struct.pack("<IIQQQ", PID, PID, TEXT_ADDRESS, functions * FUNCTION_BYTES, 0x1000)
         text += struct.pack("<IIQQII", 8, 1, elf.stat().st_ino, 0, 5, 2)
         file.write(_event(10, text + _name(str(elf)) + sample_id(0), misc=2))
         offsets = [0] * CPUS
@@ -192,15 +194,15 @@ def write_perf_data(path: Path, blobs: Iterator[bytes], elf: Path) -> int:
     return written
 
 
-def write_elf(path: Path) -> None:
+def write_elf(path: Path, functions: int = FUNCTIONS) -> None:
     """An aarch64 executable with a symbol for every function of the corpus."""
-    names = b"\0" + b"".join(f"function_{number:04d}\0".encode() for number in range(FUNCTIONS))
+    names = b"\0" + b"".join(f"function_{number:05d}\0".encode() for number in range(functions))
     symbols = b"\0" * 24
-    for number in range(FUNCTIONS):
+    for number in range(functions):
         symbols += struct.pack(
-            "<IBBHQQ", 1 + 14 * number, 0x12, 0, 1, TEXT_ADDRESS + number * FUNCTION_BYTES, FUNCTION_BYTES
+            "<IBBHQQ", 1 + 15 * number, 0x12, 0, 1, TEXT_ADDRESS + number * FUNCTION_BYTES, FUNCTION_BYTES
         )
-    text_bytes = FUNCTIONS * FUNCTION_BYTES
+    text_bytes = functions * FUNCTION_BYTES
     sections = b"\0.text\0.symtab\0.strtab\0.shstrtab\0"
     symbols_at = 0x1000 + text_bytes
     names_at = symbols_at + len(symbols)
@@ -224,11 +226,13 @@ def write_elf(path: Path) -> None:
     path.write_bytes(out)
 
 
-def write_corpus(path: Path, layout: str, records: int, *, seed: int = 1, damage: float = 0.0) -> int:
+def write_corpus(
+    path: Path, layout: str, records: int, *, seed: int = 1, damage: float = 0.0, functions: int = FUNCTIONS
+) -> int:
     """Both files, `path` and `path`.elf; returns the AUX bytes."""
     elf = path.resolve().with_suffix(".elf")
-    write_elf(elf)
-    return write_perf_data(path, streams(layout, records, seed, damage), elf)
+    write_elf(elf, functions)
+    return write_perf_data(path, streams(layout, records, seed, damage, functions), elf, functions)
 
 
 def main() -> None:
@@ -237,9 +241,12 @@ def main() -> None:
     parser.add_argument("--layout", choices=LAYOUTS, default="slots")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--damage", type=float, default=0.0, help="share of records that are hit")
+    parser.add_argument("--functions", type=int, default=FUNCTIONS, help="distinct code addresses are 64 times as many")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    size = write_corpus(args.output, args.layout, args.records, seed=args.seed, damage=args.damage)
+    size = write_corpus(
+        args.output, args.layout, args.records, seed=args.seed, damage=args.damage, functions=args.functions
+    )
     print(f"{args.output}: {args.records} records, {size} AUX bytes", file=sys.stderr)
 
 

@@ -20,7 +20,6 @@ struct spe_dumper {
 uint64_t spe_dump(const uint8_t *, uint64_t, uint64_t, struct spe_dumper *, char *, uint64_t);
 int spe_tally_span(const uint8_t *, uint64_t, struct spe_decoder *, const struct spe_columns *,
                    const struct spe_rules *, struct spe_groups *, struct spe_pages *, struct spe_tally *);
-void spe_place_groups(struct spe_groups *, const int32_t *, uint64_t);
 int spe_fold(struct spe_pages *, struct spe_tally *);
 void spe_index_pages(struct spe_pages *, uint64_t);
 uint64_t spe_group(const uint64_t *, const uint64_t *, uint64_t, struct spe_groups *, uint32_t *);
@@ -105,7 +104,6 @@ static void place_groups(struct spe_groups *g, struct spe_tally *t)
 {
 	for (uint64_t i = 0; i < g->count; i++)
 		t->row_of[i] = (int32_t)(g->pair[i].first % (PLACES + 1)) - 1;
-	spe_place_groups(g, t->row_of, g->count);
 }
 
 /* Every record is in a row, or of a group without one; every latency of a retired one in one counter. */
@@ -120,7 +118,6 @@ static void tally_all(const uint8_t *data, uint64_t size, const struct spe_rules
 
 	g.slot = calloc(g.slots, sizeof *g.slot);
 	g.pair = malloc(GROUPS * sizeof *g.pair);
-	g.hits = malloc(GROUPS * sizeof *g.hits);
 	t.row_of = malloc(GROUPS * sizeof *t.row_of);
 	t.rows = calloc(PLACES, sizeof *t.rows);
 	t.waiting = malloc(SPE_BLOCK * sizeof *t.waiting);
@@ -183,7 +180,6 @@ static void tally_all(const uint8_t *data, uint64_t size, const struct spe_rules
 	assert(rules->key != SPE_KEY_CODE || t.others >= 0 || in_rows + without_row == records);
 	free(g.slot);
 	free(g.pair);
-	free(g.hits);
 	free(t.row_of);
 	free(t.rows);
 	free(t.waiting);

@@ -11,7 +11,7 @@ from pathlib import Path
 from arm_spe import dump_packets
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import read_manifest
-from tdprof.cli.form import DEFAULT_LIMIT, Output, print_result
+from tdprof.cli.form import DEFAULT_LIMIT, Form, Output, print_result
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import standard_output
 from tdprof.decode.spe.capture import open_spe
@@ -85,15 +85,23 @@ def print_report(
         code: OpenCapture | None = None
         if not is_raw and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
             code = stack.enter_context(open_code_of(file, symbols))
-        result = analyse(source, by, code, workers=jobs or len(os.sched_getaffinity(0)))
+        workers = jobs or len(os.sched_getaffinity(0))
+        result = analyse(source, by, code, workers=workers, limit=_rows_of(output))
     _print_report(result, by, output)
 
 
 def _report_capture(capture: Path, by: By, output: Output, symbols: SymbolOptions, *, jobs: int | None) -> None:
     keep_process_small()
     with OpenCapture(capture, symbols) as opened:
-        result = analyse(opened.spe_data, by, opened, workers=jobs or opened.workers, recorded=opened.recorded.spe)
+        workers = jobs or opened.workers
+        result = analyse(
+            opened.spe_data, by, opened, workers=workers, recorded=opened.recorded.spe, limit=_rows_of(output)
+        )
     _print_report(result, by, output)
+
+
+def _rows_of(output: Output) -> int:
+    return output.rows(DEFAULT_LIMIT if output.form is Form.TEXT else 0)
 
 
 def _print_report(result: SpeReport, by: str, output: Output) -> None:
@@ -101,5 +109,5 @@ def _print_report(result: SpeReport, by: str, output: Output) -> None:
         output,
         json=lambda: [render_json(result, limit=output.rows())],
         csv=lambda: render_csv(result, limit=output.rows()),
-        text=lambda console: render_text(result, console, limit=output.rows(DEFAULT_LIMIT), title=by),
+        text=lambda console: render_text(result, console, limit=_rows_of(output), title=by),
     )

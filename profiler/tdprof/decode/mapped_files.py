@@ -68,6 +68,18 @@ class MappedFiles:
             self._cut.append(name)
         return data
 
+    def forget(self, data: memoryview) -> None:
+        """Takes pages that were read out of this process's memory; who looks at them again reads them again."""
+        where = np.frombuffer(data, np.uint8).ctypes.data
+        for mapped, _ in self._maps:
+            start = where - np.frombuffer(mapped, np.uint8).ctypes.data
+            if 0 <= start <= start + len(data) <= len(mapped):
+                first = start + -start % mmap.PAGESIZE  # what shares a page with others stays
+                pages = (start + len(data) - first) // mmap.PAGESIZE
+                if pages > 0:
+                    mapped.madvise(mmap.MADV_DONTNEED, first, pages * mmap.PAGESIZE)
+                return
+
     def check(self) -> None:
         """To be called before what was made of the bytes is used.
 

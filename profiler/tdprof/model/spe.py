@@ -75,6 +75,8 @@ class SpeReport:
         notes: what a reader should know, a sentence each.
         total_operations: records in all, with those in no row.
         weight: operations that one record stands for; None where the recording does not tell.
+        left_out: rows of fewer operations than these, which were not asked for.
+        levels_met: those that any load was served from, of rows that were left out too.
     """
 
     names: Sequence[str]
@@ -87,10 +89,17 @@ class SpeReport:
     notes: Sequence[str]
     total_operations: int
     weight: RecordWeight | None = None
+    left_out: int = 0
+    levels_met: Sequence[str] = ()
 
     def order(self) -> NDArray[np.int64]:
         """Rows by operations, most first; equal ones by name."""
-        return np.lexsort((np.array(self.names, object), -self.counts["OPERATIONS"].astype(np.int64)))
+        return order_of(self.counts["OPERATIONS"], self.names)
+
+
+def order_of(operations: U64, names: Sequence[str]) -> NDArray[np.int64]:
+    """Positions by operations, most first; equal ones by name."""
+    return np.lexsort((np.array(names, object), -operations.astype(np.int64)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tdprof.decode.spe.losses import aux_losses, decode_losses
 from tdprof.decode.spe.samples import AddedUp, SampleSums
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import grouped_quantiles
-from tdprof.model.arrays import F64, I64
+from tdprof.model.arrays import F64, I64, U64
 from tdprof.model.spe import QUANTILES
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_rows import MAX_ROWS, OTHERS_NAME, CodeDetail, Placement, SampledFunction, SymbolizedRows
@@ -74,15 +74,21 @@ def add_up_lines(
         workers=workers or capture.workers,
         also=None if samples is None else samples.add,
     )
+    tallied = counted.tallied()
     # Without any record there is not even the row of those that had no room.
-    keys = np.concatenate([[(-1, 0)], rows.lines()])[: len(counted.tallied.lanes)]
+    keys = np.concatenate([[(-1, 0)], rows.lines()])[: len(tallied.lanes)]
     return SpeLines(
         functions=rows.functions,
         function=keys[:, 0],
         line=keys[:, 1],
-        tallied=counted.tallied,
+        tallied=tallied,
         records=counted.counts.records,
-        notes=[*capture.unreadable, *pass_notes(counted, data), *rows.notes(), *room_notes(counted.tallied)],
+        notes=[
+            *capture.unreadable,
+            *pass_notes(counted, data),
+            *rows.notes(),
+            *room_notes(tallied.lanes[:, Lane.OPERATIONS]),
+        ],
         samples=None if samples is None else samples.finish(),
     )
 
@@ -113,9 +119,9 @@ def pass_notes(counted: Counted, data: SpeInput) -> list[str]:
     return notes
 
 
-def room_notes(tallied: Tallied) -> list[str]:
-    """A sentence if there were more rows than room."""
-    if not tallied.lanes[:1, Lane.OPERATIONS].any():
+def room_notes(operations: U64) -> list[str]:
+    """A sentence if there were more rows than room; ``operations`` are those of each row."""
+    if not operations[:1].any():
         return []
-    rows = len(tallied.lanes) - 1
+    rows = len(operations) - 1
     return [f"there was room for {rows} rows, and what came after them is in the row {OTHERS_NAME}"]

@@ -14,13 +14,13 @@ import numpy as np
 from arm_spe.tallied import Tallied
 from arm_spe.tally import Key, Lane
 from tdprof.capture.manifest import SpeInfo
-from tdprof.decode.spe.counting import LINE_BYTES, GroupBy, WordUse, count_records, count_words
+from tdprof.decode.spe.counting import LINE_BYTES, Counted, GroupBy, WordUse, count_records, count_words
 from tdprof.decode.spe.data_sources import LEVEL_ORDER
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
-from tdprof.model.arrays import U64
+from tdprof.model.arrays import I64, U64
 from tdprof.model.choices import DEFAULT_SYMBOLS, By, SymbolOptions
-from tdprof.model.spe import RatioColumn, RecordWeight, SpeReport
+from tdprof.model.spe import RatioColumn, RecordWeight, SpeReport, order_of
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_lines import SpeLines, add_up_lines, latency_quantiles, pass_notes, room_notes
 from tdprof.pipeline.spe_rows import (
@@ -45,6 +45,7 @@ def analyse(
     workers: int,
     recorded: SpeInfo | None = None,
     max_rows: int = MAX_ROWS,
+    limit: int = 0,
 ) -> SpeReport:
     """Add records up by the rows of a report.
 
@@ -55,17 +56,18 @@ def analyse(
         workers: threads.
         recorded: how a capture's SPE data was taken, by which records are weighted.
         max_rows: rows before the rest share one.
+        limit: rows of the most operations that are wanted, where rows may be very many; 0: all.
     """
     if by in (By.ADDRESS, By.PAGE):
-        report = _by_block(data, by, workers, max_rows)
+        report = _by_block(data, by, workers, max_rows, limit)
     elif by is By.SOURCE:
-        report = _by_rows(data, GroupBy(Key.SOURCE), SourceRows(), workers, max_rows)
+        report = _by_rows(data, GroupBy(Key.SOURCE), SourceRows(), workers, max_rows, limit)
     elif capture is None:
-        report = _by_rows(data, GroupBy(Key.CODE), AddressRows(), workers, max_rows)
+        report = _by_rows(data, GroupBy(Key.CODE), AddressRows(), workers, max_rows, limit)
     elif by is By.INSTRUCTION:
         rows = SymbolizedRows(capture, CodeDetail.INSTRUCTION)
         data = replace(data, stages=capture.stages)
-        report = _by_rows(data, GroupBy(Key.CODE), rows, workers, max_rows)
+        report = _by_rows(data, GroupBy(Key.CODE), rows, workers, max_rows, limit)
         report = replace(report, notes=[*capture.unreadable, *report.notes])
     else:
         lines = add_up_lines(capture, data, workers=workers, max_rows=max_rows)
@@ -76,41 +78,65 @@ def analyse(
 _USUAL_PAGE_BYTES = 4096
 
 
-class _NamedRows(Rows, Protocol):
-    def names(self) -> list[str]:
-        """Of the rows, in order."""
+class _Named(Rows, Protocol):
+    def names(self, rows: I64) -> list[str]:
+        """Of some of the rows."""
 
+
+class _NamedRows(_Named, Protocol):
     def notes(self) -> list[str]:
         """What a reader should know of them, a sentence each."""
 
 
-def _by_rows(data: SpeInput, by: GroupBy, rows: _NamedRows, workers: int, max_rows: int) -> SpeReport:
+def _by_rows(data: SpeInput, by: GroupBy, rows: _NamedRows, workers: int, max_rows: int, limit: int) -> SpeReport:
     counted = count_records(data, by, Placement(rows, max_rows).place, workers=workers)
-    notes = [*pass_notes(counted, data), *rows.notes(), *room_notes(counted.tallied)]
-    return make_report(counted.tallied, rows.names(), notes, counted.counts.records)
+    operations = counted.operations
+    notes = [*pass_notes(counted, data), *rows.notes(), *room_notes(operations)]
+    shown, names = _most(operations, rows, limit)
+    return _report_of(counted, shown, names, notes, operations)
 
 
-def _by_block(data: SpeInput, by: By, workers: int, max_rows: int) -> SpeReport:
+def _by_block(data: SpeInput, by: By, workers: int, max_rows: int, limit: int) -> SpeReport:
     block_bytes = LINE_BYTES if by is By.ADDRESS else data.page_bytes or _USUAL_PAGE_BYTES
     rows = BlockRows(block_bytes)
     placement = Placement(rows, max_rows)
     counted = count_records(data, GroupBy(Key.ADDRESS, block_bytes), placement.place, workers=workers)
-    tallied = counted.tallied
-    notes = [*pass_notes(counted, data), *room_notes(tallied)]
+    operations = counted.operations
+    notes = [*pass_notes(counted, data), *room_notes(operations)]
     if by is By.PAGE:
         whose = "the recorded machine's" if data.page_bytes else "the input does not tell the machine's"
         notes.append(f"pages are of {block_bytes} bytes ({whose})")
-    threads = placement.groups_by_row(len(tallied.lanes))
+    shown, names = _most(operations, rows, limit)
+    threads = placement.groups_by_row(len(operations))[shown]
     sharing = None
     if by is By.ADDRESS:
         # Where some pairs of line and thread had no room, any line may have more threads than were counted.
-        may_be_shared = (threads > 1) | tallied.lanes[:1, Lane.OPERATIONS].any()
-        candidates = np.flatnonzero(may_be_shared[1:])
-        sharing = [""] * len(tallied.lanes)
-        lines = rows.blocks[candidates]
+        may_be_shared = (threads > 1) | operations[:1].any()
+        candidates = np.flatnonzero(may_be_shared & (shown > 0))
+        sharing = [""] * len(shown)
+        lines = rows.blocks[shown[candidates] - 1]
         for row, how in zip(candidates.tolist(), _sharing(count_words(data, lines), lines), strict=True):
-            sharing[1 + row] = how
-    return make_report(tallied, rows.names(), notes, counted.counts.records, threads=threads, sharing=sharing)
+            sharing[row] = how
+    return replace(_report_of(counted, shown, names, notes, operations), threads=threads, sharing=sharing)
+
+
+def _most(operations: U64, rows: _Named, limit: int) -> tuple[I64, list[str]]:
+    """The rows of the most operations, equal ones by name, and their names; row n + 1 is row n of ``rows``."""
+    shown = np.flatnonzero(operations)
+    if limit and len(shown) > limit:
+        least = np.partition(operations[shown], len(shown) - limit)[len(shown) - limit]
+        shown = shown[operations[shown] >= least]
+    names = rows.names(shown[shown > 0] - 1)
+    names[:0] = [OTHERS_NAME] * int((shown == 0).sum())
+    order = order_of(operations[shown], names)[: limit or None]
+    return shown[order], [names[row] for row in order.tolist()]
+
+
+def _report_of(counted: Counted, shown: I64, names: Sequence[str], notes: Sequence[str], operations: U64) -> SpeReport:
+    levels = [level.value for number, level in enumerate(LEVEL_ORDER) if counted.has_any(Lane.LOADS_BY_LEVEL + number)]
+    left_out = int(np.count_nonzero(operations)) - len(shown)
+    report = _of_rows(counted.tallied(shown), names, notes, counted.counts.records)
+    return replace(report, left_out=left_out, levels_met=levels)
 
 
 def by_line(lines: SpeLines) -> SpeReport:
@@ -134,9 +160,6 @@ def make_report(
     names: Sequence[str],
     notes: Sequence[str],
     records: int,
-    *,
-    threads: U64 | None = None,
-    sharing: Sequence[str] | None = None,
 ) -> SpeReport:
     """A report of what was added up.
 
@@ -145,22 +168,26 @@ def make_report(
         names: of the rows after the first.
         notes: what a reader should know, a sentence each.
         records: of all rows.
-        threads, sharing: of all rows, as in the report.
     """
     names = [OTHERS_NAME, *names]
     rows = np.flatnonzero(tallied.lanes[:, Lane.OPERATIONS])
-    lanes = tallied.lanes[rows]
-    counts = {name: column[rows] for name, column in lane_counts(tallied).items()}
+    return _of_rows(tallied.of_rows(rows), [names[row] for row in rows.tolist()], notes, records)
+
+
+def _of_rows(tallied: Tallied, names: Sequence[str], notes: Sequence[str], records: int) -> SpeReport:
+    counts = lane_counts(tallied)
+    levels = {level.value: tallied.lanes[:, Lane.LOADS_BY_LEVEL + number] for number, level in enumerate(LEVEL_ORDER)}
     return SpeReport(
-        names=[names[row] for row in rows.tolist()],
+        names=names,
         counts=counts,
-        levels={level.value: lanes[:, Lane.LOADS_BY_LEVEL + number] for number, level in enumerate(LEVEL_ORDER)},
-        latencies={name: found[rows] for name, found in latency_quantiles(tallied).items()},
+        levels=levels,
+        latencies=latency_quantiles(tallied),
         ratios={ratio.name: _ratio_column(ratio, counts) for ratio in RATIOS},
-        threads=None if threads is None else threads[rows],
-        sharing=None if sharing is None else [sharing[row] for row in rows.tolist()],
+        threads=None,
+        sharing=None,
         notes=[*map(printable, notes)],
         total_operations=records,
+        levels_met=[level for level, loads in levels.items() if loads.any()],
     )
 
 

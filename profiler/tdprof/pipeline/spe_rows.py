@@ -27,6 +27,7 @@ MAX_ROWS = 1 << 19
 """What comes after so many rows shares one, so that no input fills memory."""
 OTHERS_NAME = "(others)"
 """Of that row."""
+_HALF = np.uint64(32)  # bits, of a key that is a function and a file
 
 
 class Rows(Protocol):
@@ -86,9 +87,10 @@ class SourceRows:
             rows[at] = self._rows.setdefault(source.name, len(self._rows))
         return rows
 
-    def names(self) -> list[str]:
+    def names(self, rows: I64) -> list[str]:
         """Of the sources."""
-        return list(self._rows)
+        names = list(self._rows)
+        return [names[row] for row in rows.tolist()]
 
     def notes(self) -> list[str]:
         return []
@@ -118,9 +120,9 @@ class BlockRows:
         """uint64: number of each row's block."""
         return self._blocks.first
 
-    def names(self) -> list[str]:
+    def names(self, rows: I64) -> list[str]:
         """The blocks' addresses."""
-        return [f"0x{number * self._block_bytes:x}" for number in self.blocks.tolist()]
+        return [f"0x{number * self._block_bytes:x}" for number in self.blocks[rows].tolist()]
 
 
 class AddressRows:
@@ -133,9 +135,9 @@ class AddressRows:
         """First key: address."""
         return self._addresses.number(first, np.zeros_like(first)).astype(np.int64)
 
-    def names(self) -> list[str]:
+    def names(self, rows: I64) -> list[str]:
         """The addresses."""
-        return [f"0x{address:x}" for address in self._addresses.first.tolist()]
+        return [f"0x{address:x}" for address in self._addresses.first[rows].tolist()]
 
     def notes(self) -> list[str]:
         return []
@@ -181,7 +183,7 @@ class SymbolizedRows:
         self._capture = capture
         self._detail = detail
         self._numbers: dict[SampledFunction, int] = {}
-        self._rows: dict[tuple[int, ...], int] = {}
+        self._rows = GroupTable()
         self.unknown_processes = 0
 
     @property
@@ -215,26 +217,30 @@ class SymbolizedRows:
             )
             numbers.append(self._numbers.setdefault(function, len(self._numbers)))
         function_of = np.array(numbers, np.int64)[which.reshape(-1)]
-        columns = {
-            CodeDetail.LINE: [function_of, locations.frame_line[innermost].astype(np.int64)],
-            CodeDetail.INSTRUCTION: [
-                function_of,
-                locations.mapped_file.astype(np.int64),
-                locations.address.view(np.int64),
-            ],
+        number = function_of.astype(np.uint64)
+        keys = {
+            CodeDetail.LINE: (number, locations.frame_line[innermost].astype(np.uint64)),
+            # Functions and files are both fewer than 2^32; -1 stands for no file.
+            CodeDetail.INSTRUCTION: (
+                number << _HALF | (locations.mapped_file + 1).astype(np.uint64),
+                locations.address,
+            ),
         }[self._detail]
-        distinct, which = np.unique(np.stack(columns), axis=1, return_inverse=True)
-        rows = [self._rows.setdefault(tuple(key), len(self._rows)) for key in distinct.T.tolist()]
-        return np.array(rows, np.int64)[which.reshape(-1)][group_of_row(order, start)]
+        rows = self._rows.number(*keys).astype(np.int64)
+        return rows[group_of_row(order, start)]
 
     def lines(self) -> I64:
         """int64[rows, 2]: number of each row's function, and its line, 0 where none is known; where rows are lines."""
-        return np.array(list(self._rows), np.int64).reshape(-1, 2)
+        return np.stack([self._rows.first, self._rows.second], axis=1).astype(np.int64)
 
-    def names(self) -> list[str]:
+    def names(self, rows: I64) -> list[str]:
         """Of the functions, with the address; of instructions."""
         functions = self.functions
-        return [f"{functions[number].name} 0x{address % 2**64:x}" for number, _, address in self._rows]
+        numbers, addresses = self._rows.first[rows] >> _HALF, self._rows.second[rows]
+        return [
+            f"{functions[number].name} 0x{address:x}"
+            for number, address in zip(numbers.tolist(), addresses.tolist(), strict=True)
+        ]
 
     def notes(self) -> list[str]:
         """What makes names unknown, a sentence each."""

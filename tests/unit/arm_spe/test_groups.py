@@ -11,4 +11,4 @@ def test_keys_made_to_meet_do_not_meet() -> None:
     second = first << np.uint64(32) | first >> np.uint64(32)  # with a hash that nobody keeps secret all were one
     table = GroupTable()
     assert table.number(first, second).tolist() == list(range(1000))
-    assert longest_run(table._slot["group"] > 0) < 300  # of 8,192 slots; some ten are usual
+    assert longest_run(table._slot > 0) < 300  # of 8,192 slots; some ten are usual

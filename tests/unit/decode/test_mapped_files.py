@@ -150,3 +150,20 @@ def test_more_files_than_can_be_watched_are_read_and_numbers_are_given_again(tmp
         file.truncate(2 * mmap.PAGESIZE)
         assert bytes(many.add(file, str(path))[-1:]) == b"\0"
         many.check()
+
+
+def test_what_is_forgotten_is_read_again(tmp_path: Path) -> None:
+    """Whatever part of the file it is, and where nothing is mapped."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 256)
+    files = MappedFiles()
+    with path.open("rb") as file:
+        data = memoryview(files.add(file, "file"))
+    for start, end in ((0, len(data)), (1, 2), (4095, 8193), (5000, 5000), (100, len(data) - 1)):
+        assert bytes(data[start:end]) == path.read_bytes()[start:end]
+        files.forget(data[start:end])
+        assert bytes(data) == path.read_bytes()
+    elsewhere = memoryview(bytes(range(256)) * 64)
+    files.forget(elsewhere)
+    assert bytes(elsewhere) == bytes(range(256)) * 64
+    files.check()

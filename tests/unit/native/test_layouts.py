@@ -38,7 +38,6 @@ ROWS = {
     "spe_row": tallied.ROW,
     "spe_item": tally.ITEM,
     "spe_page": tallied.PAGE,
-    "spe_slot": arm_spe.groups.SLOT,
 }
 # Of the kernel's own header, which may be older than we are: its bits have no offset, and config3 came with Linux 6.3.
 UNCHECKED = {"perf_event_attr": re.compile("reserved_|config3")}

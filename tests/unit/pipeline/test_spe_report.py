@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from builders import spe
 from builders.spe_capture import load, write_spe_capture
+from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.model.choices import By
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_report import analyse
@@ -24,3 +27,28 @@ def test_pages_are_as_large_as_the_recorded_machines(tmp_path: Path, page_bytes:
     assert all(int(name, 16) % (page_bytes or 4096) == 0 for name in result.names)
     whose = "the recorded machine's" if page_bytes else "the input does not tell the machine's"
     assert f"pages are of {page_bytes or 4096} bytes ({whose})" in result.notes
+
+
+@pytest.mark.parametrize("by", [By.ADDRESS, By.INSTRUCTION, By.SOURCE])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_what_is_limited_begins_as_what_is_whole(monkeypatch: pytest.MonkeyPatch, by: By, workers: int) -> None:
+    """The same rows with the same counts, whatever is left out, in several threads that stop at few rows, too."""
+    streams = [spe.write_stream(spe.program(900, seed), spe.packed_record)[0] for seed in range(4)]
+    data = SpeInput([AuxSpan(memoryview(stream), midr=0x410FD0C0) for stream in streams])
+    whole = analyse(data, by, None, workers=1)
+    rows = len(whole.names)
+    monkeypatch.setattr("tdprof.decode.spe.counting._MOST_ROWS", 30)
+    for limit in (1, 2, rows - 1, rows, rows + 1):
+        part = analyse(data, by, None, workers=workers, limit=limit)
+        kept = whole.order()[:limit]
+        assert part.order().tolist() == list(range(len(kept)))
+        assert part.names == [whole.names[row] for row in kept]
+        assert part.left_out == rows - len(kept)
+        assert part.levels_met == whole.levels_met
+        for name, counts in whole.counts.items():
+            assert part.counts[name].tolist() == counts[kept].tolist()
+        for name, quantiles in whole.latencies.items():
+            np.testing.assert_array_equal(part.latencies[name], quantiles[kept])
+        if whole.sharing is not None and whole.threads is not None and part.threads is not None:
+            assert part.sharing == [whole.sharing[row] for row in kept]
+            assert part.threads.tolist() == whole.threads[kept].tolist()

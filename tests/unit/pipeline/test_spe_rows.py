@@ -84,7 +84,7 @@ def code(tables: Path, detail: CodeDetail) -> SymbolizedRows:
 def names_of(rows: SymbolizedRows, detail: CodeDetail) -> list[str]:
     """Of functions and lines; of instructions."""
     if detail is CodeDetail.INSTRUCTION:
-        return rows.names()
+        return rows.names(np.arange(len(rows.lines())))
     functions = rows.functions
     return [f"{functions[number].name} {functions[number].source_file or '??'}:{line}" for number, line in rows.lines()]
 
@@ -150,7 +150,7 @@ def test_sources_of_two_cores_meet_in_their_name() -> None:
     by_packet = np.array([11 + 0, 11 + 8, NOTHING, 9], np.uint64)  # codes: ten events, "not told", then values
     assert rows.place(by_packet, np.full(4, N1, np.uint64)).tolist() == [0, 1, NO_ROW, 2]
     assert rows.place(np.array([9], np.uint64), np.zeros(1, np.uint64)).tolist() == [2]
-    assert rows.names() == ["L1D", "L2", "L1D (by events)"]
+    assert rows.names(np.arange(3)) == ["L1D", "L2", "L1D (by events)"]
 
 
 def test_rows_beyond_the_most_share_the_first() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,17 +12,18 @@ from numpy.typing import NDArray
 from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
 from arm_spe.groups import GroupTable
 from arm_spe.native import NotCompiledError, need_native
-from arm_spe.tallied import Tallied
-from arm_spe.tally import Key, Place, Rules, Tally, operation_lanes
+from arm_spe.tallied import Counters, Tallied, lane_of
+from arm_spe.tally import Key, Lane, Place, Rules, Tally, operation_lanes
 from tdprof.decode.spe.clock import time_ns
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules
 from tdprof.decode.spe.spans import MOST_WORKERS, AuxSpan, SpeInput
 from tdprof.errors import TdprofError
-from tdprof.model.arrays import U64
+from tdprof.model.arrays import I64, U64
 from tdprof.model.spe import NO_TID
 
 LINE_BYTES = 64
 _BATCH_RECORDS = 1 << 14
+_MOST_ROWS = 1 << 18  # of all threads; where there are more, one goes on alone, so that memory is not taken for each
 _CACHED_RECORDS = 1 << 8  # of columns that stay in the CPU's first cache
 _SHARED_BATCH_RECORDS = 1 << 15  # of batches that another reader groups in Arrow, whose cost is per batch
 _CONTEXT, _BUFFER, _SWITCHES = "context packets", "the buffer's owner", "context switches"
@@ -49,14 +51,27 @@ class Counted:
     """Records added up.
 
     Attributes:
-        tallied: by row.
+        counters: of each thread, by row.
         counts: how the bytes were spent.
         threads_from: records by what told their thread.
     """
 
-    tallied: Tallied
+    counters: Sequence[Counters]
     counts: DecodeCounts
     threads_from: dict[str, int]
+
+    @property
+    def operations(self) -> U64:
+        """uint64[rows]: records of each row."""
+        return lane_of(self.counters, Lane.OPERATIONS)
+
+    def has_any(self, lane: int) -> bool:
+        """Whether any record counts for this."""
+        return any(each.has_any(lane) for each in self.counters)
+
+    def tallied(self, rows: I64 | None = None) -> Tallied:
+        """The sums of these rows, in this order; None: of all."""
+        return Tallied.sum(self.counters, rows)
 
 
 def _hide_foreign_contexts(batch: RecordBatch, source: SpeInput) -> None:
@@ -161,7 +176,12 @@ class _Worker:
         self.threads_from[_CONTEXT] += told
         self.threads_from[NOTHING if span.tid is None else _BUFFER] += counts.records - told
 
-    def finish(self) -> list[Tallied]:
+    @property
+    def rows(self) -> int:
+        """Rows that it has counters of."""
+        return self._tally.rows
+
+    def finish(self) -> list[Counters]:
         return self._tally.finish()
 
 
@@ -183,16 +203,23 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, 
         TdprofError: the compiled code that does it was not built.
     """
     _check_native()
-    spans = iter(source.spans)
+    workers = working = 1 if also is not None else max(1, min(workers, len(source.spans), MOST_WORKERS))
+    spans, lock = iter(source.spans), threading.Lock()
     counts, threads_from = DecodeCounts(), dict.fromkeys(_ORIGINS, 0)
 
     def work() -> _Worker:
+        nonlocal working
         worker = _Worker(source, by, place, also)
         for span in spans:  # next() on a list's iterator is atomic under the GIL
             worker.add(span)
+            source.files.forget(span.data)
+            if worker.rows > _MOST_ROWS // workers:
+                with lock:
+                    if working > 1:
+                        working -= 1
+                        break
         return worker
 
-    workers = 1 if also is not None else max(1, min(workers, len(source.spans), MOST_WORKERS))
     if workers == 1:
         done = [work()]
     else:
@@ -205,10 +232,10 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, 
         counts.add(worker.counts)
         for origin, records in worker.threads_from.items():
             threads_from[origin] += records
-    parts = list[Tallied]()
+    parts = list[Counters]()
     while done:  # each one's tables are let go when its counts are there
         parts += done.pop().finish()
-    return Counted(Tallied.sum(parts), counts, threads_from)
+    return Counted(parts, counts, threads_from)
 
 
 def _check_native() -> None:
@@ -229,13 +256,11 @@ class WordUse:
         word: uint64[n], address / 8.
         tid: uint64[n].
         is_store: bool[n].
-        count: uint64[n], operations.
     """
 
     word: U64
     tid: U64
     is_store: NDArray[np.bool_]
-    count: U64
 
 
 def count_words(source: SpeInput, lines: U64) -> WordUse:
@@ -255,7 +280,7 @@ def count_words(source: SpeInput, lines: U64) -> WordUse:
         tid = thread_of(batch, span, source)[rows]
         table.number(batch["va"].view(np.uint64)[rows] >> np.uint64(3), tid << np.uint64(1) | is_store)
     second = table.second
-    return WordUse(table.first, second >> np.uint64(1), (second & np.uint64(1)) != 0, table.hits)
+    return WordUse(table.first, second >> np.uint64(1), (second & np.uint64(1)) != 0)
 
 
 def _batches(source: SpeInput) -> Iterator[tuple[RecordBatch, AuxSpan]]:
@@ -264,3 +289,4 @@ def _batches(source: SpeInput) -> Iterator[tuple[RecordBatch, AuxSpan]]:
         for batch in RecordDecoder(span.data, memory=memory):
             _hide_foreign_contexts(batch, source)
             yield batch, span
+        source.files.forget(span.data)

@@ -101,6 +101,7 @@ class _Reader:
     """
 
     def __init__(self, source: SpeInput, counts: DecodeCounts, batch_records: int) -> None:
+        self._files = source.files
         self._waiting = deque(source.spans)
         self._decoder: RecordDecoder | None = None  # of the first one
         self._counts = counts
@@ -124,6 +125,7 @@ class _Reader:
                 self._done += len(span.data)
                 self._waiting.popleft()
                 self._decoder = None
+                self._files.forget(span.data)
                 continue
             done = self._done + int(batch["offset"][-1])
             if not is_short:

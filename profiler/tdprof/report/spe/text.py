@@ -21,7 +21,7 @@ WIDE_COLUMNS = 120
 
 def render_text(report: SpeReport, console: Console, *, limit: int, title: str) -> str:
     """A table, most operations first; shares in percent, latencies in cycles."""
-    levels = [level for level, values in report.levels.items() if values.any()]
+    levels = report.levels_met
     columns = numbers("ops %", "ops", "ld %", "st %", "br %", "mean", "p50", "p90", "p99")
     columns += numbers(*(f"{level} %" for level in levels))
     ratios = _TEXT_RATIOS if console.width >= WIDE_COLUMNS else {}
@@ -32,7 +32,7 @@ def render_text(report: SpeReport, console: Console, *, limit: int, title: str) 
     order = report.order()
     shown = order[: limit or None].tolist()
     lines = format_table(columns, _rows(report, levels, ratios, shown), console.width)
-    lines += left_out(len(order) - len(shown), "row", console.width)
+    lines += left_out(len(order) - len(shown) + report.left_out, "row", console.width)
     lines += [
         Text(),
         Text(f"{report.total_operations} operations; shares of loads by level; in brackets 95 % intervals"),
