@@ -325,16 +325,20 @@ static __always_inline int add_sample(struct walk *walk)
 static __always_inline void ask_for_mappings(__u32 pid)
 {
 	struct address_space *space = spaces.lookup(&pid);
-	struct address_space none = { .is_asked = 1, .copies_left = MOST_COPIES };
+	struct address_space none = { .copies_left = MOST_COPIES };
 	struct missing_mapping question = { .pid = pid };
 
-	if (space && space->is_asked)
+	if (!space) {
+		if (spaces.insert(&pid, &none))
+			return;
+		space = spaces.lookup(&pid);
+	}
+	if (!space || space->is_asked)
 		return;
-	if (space)
-		space->is_asked = 1;
-	else if (spaces.insert(&pid, &none))
-		return;
-	missing.ringbuf_output(&question, sizeof(question), BPF_RB_FORCE_WAKEUP);
+	space->is_asked = 1;
+	/* Where there is no room, or another CPU is at the ring while this is an NMI: again at the next sample. */
+	if (missing.ringbuf_output(&question, sizeof(question), BPF_RB_FORCE_WAKEUP))
+		space->is_asked = 0;
 }
 
 /* Get ready for `walk`. */

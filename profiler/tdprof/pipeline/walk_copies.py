@@ -14,7 +14,7 @@ from tdprof.decode.perf.layout import Copies
 from tdprof.linux.elf import ElfError, open_elf
 from tdprof.model.addresses import DELETED, FileKind, MappedFile
 from tdprof.model.arrays import I64, U32, U64
-from tdprof.recorder.artefacts import own_vdso
+from tdprof.recorder.host import own_vdso
 from tdprof.symbolize.debug_files import programs_by_build_id, under
 from tdprof.symbolize.symbolizer import PERF_STORE
 from tdprof.unwind.tables import TableCache, TableWorker, read_identity

@@ -4,13 +4,11 @@ The vDSO, perf maps, jitdumps, and programs that no path leads to: those of cont
 """
 
 import contextlib
-import ctypes
 import errno
 import functools
 import os
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
@@ -19,6 +17,7 @@ from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.foreign_files import CopyBudget, copy_file, hold_mapped, open_below
 from tdprof.recorder.held_programs import HeldPrograms
+from tdprof.recorder.host import own_vdso
 from tdprof.recorder.identity import CannotBecomeError, HeldProcess, Identity, call_as
 
 _LARGEST_FILE, _MOST_BYTES_OF_FILES = 1 << 30, 2 << 30
@@ -35,15 +34,6 @@ def save_vdso(folder: OwnFolder) -> None:
     if vdso := own_vdso():
         with folder.replacing(VDSO_FILE) as file:
             file.write(vdso)
-
-
-def own_vdso() -> bytes:
-    """This process's vDSO, an ELF file; empty where there is none."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        if line.endswith("[vdso]"):
-            start, end = (int(number, 16) for number in line.split()[0].split("-"))
-            return ctypes.string_at(start, end - start)
-    return b""
 
 
 def save_run_time_code(

@@ -1,5 +1,6 @@
 """Facts about this machine, read from /proc and /sys."""
 
+import ctypes
 import errno
 import mmap
 import os
@@ -48,6 +49,15 @@ def online_cpus() -> list[int]:
     # Containers may hide /sys; a CPU that is left out would lose its samples without a trace.
     listed = re.findall(r"^cpu([0-9]+) ", read_text("/proc/stat"), re.MULTILINE)
     return parse_cpu_list(read_text(_CPUS / "online")) or [int(n) for n in listed] or sorted(os.sched_getaffinity(0))
+
+
+def own_vdso() -> bytes:
+    """This process's vDSO, which is every process's, an ELF file; empty where there is none."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if line.endswith("[vdso]"):
+            start, end = (int(number, 16) for number in line.split()[0].split("-"))
+            return ctypes.string_at(start, end - start)
+    return b""
 
 
 def is_in_initial_pid_namespace(namespace: str | Path = "/proc/self/ns/pid") -> bool:

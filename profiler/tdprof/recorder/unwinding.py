@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol, Self
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent
-from tdprof.recorder.host import read_text
+from tdprof.recorder.host import own_vdso, read_text
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, may_hold_python
 from tdprof.unwind.tables import TableCache, TableWorker, identity_of
 
@@ -30,7 +30,6 @@ _PATIENCE_S = 10.0
 # The start waits so long for tables.
 _PREPARATION_S = 2.0
 _BATCH_FILES = 64
-_MOST_VDSO_BYTES = 1 << 20
 _EXECUTABLE_LINE = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) ([0-9a-f:]+) ([0-9]+)[ \t]*(.*)$", re.MULTILINE
 )
@@ -150,6 +149,7 @@ class Unwinding:
         self._wanted: dict[_FileKey, int] = {}  # descriptors of files that no worker has yet
         self._waiting: dict[_FileKey, set[int]] = {}  # processes that have mapped a file whose table is not there
         self._batch: _Batch | None = None
+        self._want_vdso()
 
     @property
     def fd(self) -> int:
@@ -201,10 +201,10 @@ class Unwinding:
         now = time.monotonic()
         for pid in [pid for pid, when in self._unanswered.items() if when <= now]:
             del self._unanswered[pid]
-            if (_PROC / str(pid)).exists():
-                self._walker.answer(pid, is_waiting=any(pid in pids for pids in self._waiting.values()))
-            else:
+            if not (_PROC / str(pid)).exists():
                 self._forget(pid)
+            elif not self._refresh(pid):  # what it mapped meanwhile, or executed, is not what the walker was told
+                self._walker.answer(pid, is_waiting=any(pid in pids for pids in self._waiting.values()))
         if self._batch and self._batch.stuck_at <= now:
             self._end_batch()
             self._start_batch()
@@ -224,6 +224,13 @@ class Unwinding:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _want_vdso(self) -> None:
+        """This process's, as all have the same; at once, since signal handlers' callers are behind it."""
+        with tempfile.TemporaryFile() as file:
+            file.write(own_vdso())
+            file.flush()
+            self._want(_VDSO, os.dup(file.fileno()))
 
     def _want(self, key: _FileKey, fd: int) -> None:
         """Have the table of a file found out, whose ``O_PATH`` descriptor this is."""
@@ -292,9 +299,7 @@ class Unwinding:
     def _extents(self, pid: int) -> list[Extent]:
         lines = [line for line in _executable_lines(read_text(_PROC / str(pid) / "maps")) if line.path != "[vsyscall]"]
         for line in lines:
-            if not line.is_file:
-                continue
-            if line.key not in self._files:
+            if line.is_file and line.key not in self._files:
                 # The file itself, which stays reachable when the process ends, and is not opened: that could wait.
                 with contextlib.suppress(OSError):
                     self._want(line.key, _reach(pid, line))
@@ -302,35 +307,17 @@ class Unwinding:
                 self._waiting.setdefault(line.key, set()).add(pid)
         if self._python and self._python.wants(pid):
             self._python.look(pid, _of_python(pid, lines, self._python.may_hold))
-        return [self._extent(pid, line) for line in lines]
+        return [self._extent(line) for line in lines]
 
-    def _extent(self, pid: int, line: _Line) -> Extent:
+    def _extent(self, line: _Line) -> Extent:
         placed: _Placed | StackEnd = StackEnd.JIT
-        if line.path == "[vdso]":
-            placed = self._vdso(pid, line)
-        elif line.is_file:
+        if line.is_file or line.key == _VDSO:
             placed = self._files.get(line.key, StackEnd.NO_TABLE)
         if isinstance(placed, _Placed):
             if covered := self._walker.extent(*placed, line.start, line.end, line.file_offset):
                 return covered
             placed = StackEnd.NO_UNWIND_INFO
         return Extent(line.start, line.end - line.start, 0, placed)
-
-    def _vdso(self, pid: int, line: _Line) -> _Placed | StackEnd:
-        """All processes have the same one."""
-        if _VDSO not in self._files:
-            with tempfile.TemporaryFile() as file:
-                try:
-                    with (_PROC / str(pid) / "mem").open("rb") as memory:
-                        memory.seek(line.start)
-                        file.write(memory.read(min(line.end - line.start, _MOST_VDSO_BYTES)))
-                except (OSError, ValueError):
-                    return StackEnd.NO_TABLE
-                file.flush()
-                self._want(_VDSO, os.dup(file.fileno()))
-        if self._files[_VDSO] is StackEnd.NO_TABLE:
-            self._waiting.setdefault(_VDSO, set()).add(pid)
-        return self._files[_VDSO]
 
     def _put(self, table: bytes) -> _Placed | StackEnd:
         """Place a table, one of several copies of a file once."""
@@ -364,7 +351,8 @@ def _of_python(
 
 def _executable_lines(maps: str) -> Iterator[_Line]:
     for start, end, offset, device, inode, path in _EXECUTABLE_LINE.findall(maps):
-        yield _Line(int(start, 16), int(end, 16), int(offset, 16), _FileKey(device, inode), path)
+        key = _VDSO if path == "[vdso]" else _FileKey(device, inode)
+        yield _Line(int(start, 16), int(end, 16), int(offset, 16), key, path)
 
 
 def _reach(pid: int, line: _Line) -> int:

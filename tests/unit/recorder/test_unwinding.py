@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +12,8 @@ import pytest
 from tdprof.linux.user_cache import cache_folder
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder import unwinding
+from tdprof.recorder.bpf.unwind_arrays import Extent
+from tdprof.recorder.host import own_vdso
 from tdprof.unwind import tables
 
 PROGRAM = Path(shutil.which("true") or "/bin/true").resolve()
@@ -22,6 +24,13 @@ class Arrays:
 
     def __init__(self) -> None:
         self.placed: list[bytes] = []
+        self.published: list[int] = []
+        self.answered: list[int] = []
+
+    def has_table(self, file: Path) -> bool:
+        """A table of the file, and no other of it."""
+        identity = tables.read_identity(file)
+        return [tables.identity_of(table) for table in self.placed].count(identity or b"") == 1
 
     def place(self, table: bytes) -> int:
         self.placed.append(table)
@@ -29,6 +38,19 @@ class Arrays:
 
     def take_questions(self) -> set[int]:
         return set()
+
+    def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
+        self.published.append(pid)
+        return True
+
+    def has(self, pid: int) -> bool:
+        return pid in self.published
+
+    def answer(self, pid: int, *, is_waiting: bool) -> None:
+        self.answered.append(pid)
+
+    def extent(self, table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent:
+        return Extent(start, end - start, place, 0)
 
 
 @pytest.fixture
@@ -53,7 +75,17 @@ def test_a_table_is_placed_once(recorder: unwinding.Unwinding, arrays: Arrays, t
     copy = tmp_path / "copy"
     shutil.copy(PROGRAM, copy)
     recorder.prepare_files([PROGRAM, copy, tmp_path / "missing"])
-    assert len(arrays.placed) == 1
+    assert arrays.has_table(PROGRAM)
+
+
+def test_the_vdso_has_its_table_before_anything_runs(
+    recorder: unwinding.Unwinding, arrays: Arrays, tmp_path: Path
+) -> None:
+    """A signal handler's caller is behind it: until the table is there, such stacks can only be copied."""
+    vdso = tmp_path / "vdso"
+    vdso.write_bytes(own_vdso())
+    recorder.prepare_files([])
+    assert arrays.has_table(vdso)
 
 
 def test_a_file_that_holds_its_reader_up_holds_up_nothing_else(
@@ -72,12 +104,12 @@ def test_a_file_that_holds_its_reader_up_holds_up_nothing_else(
     monkeypatch.setattr(unwinding, "_PREPARATION_S", 0.2)
     monkeypatch.setattr(unwinding, "_PATIENCE_S", 0.3)
     recorder.prepare_files([slow, PROGRAM])
-    assert not arrays.placed
+    assert not arrays.has_table(PROGRAM)
     deadline = time.monotonic() + 30
-    while not arrays.placed and time.monotonic() < deadline:
+    while not arrays.has_table(PROGRAM) and time.monotonic() < deadline:
         recorder.tick()
         recorder.answer()
-    assert len(arrays.placed) == 1
+    assert arrays.has_table(PROGRAM)
     assert recorder._files[unwinding._key_of(slow)] is StackEnd.NO_UNWIND_INFO
 
 
@@ -92,3 +124,16 @@ def test_a_file_of_another_user_is_not_known_by_the_build_id_that_it_claims(tmp_
     os.chown(copy, 0, 0)
     copy.chmod(0o777)
     assert tables.read_identity(copy) != real
+
+
+def test_a_process_that_has_executed_something_is_told_of_anew_not_as_it_was(
+    recorder: unwinding.Unwinding, arrays: Arrays
+) -> None:
+    """What it had mapped when it last asked may be another program's addresses by now."""
+    pid = os.getpid()
+    recorder._unanswered[pid] = 0.0
+    recorder.tick()
+    assert arrays.published == [pid]
+    recorder._unanswered[pid] = 0.0
+    recorder.tick()
+    assert (arrays.published, arrays.answered) == ([pid], [pid])
