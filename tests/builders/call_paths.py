@@ -2,7 +2,8 @@
 
 import random
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +77,8 @@ class Verdict:
         by_path: weights of the exact ones that had reached their path's leaf, in the order of the paths.
         leaf: taken in a path's leaf, or in what that calls.
         leaf_exact: those of them that have the leaf's true caller, complete or not.
+        examples: the heaviest wrong ones.
+        reasons: weights of the incomplete ones, by the first mark that says why.
     """
 
     exact: int
@@ -85,6 +88,7 @@ class Verdict:
     leaf: int
     leaf_exact: int
     examples: tuple[str, ...]
+    reasons: Mapping[str, int]
 
     @property
     def total(self) -> int:
@@ -249,15 +253,17 @@ def judge(program: Program, stacks: Iterable[tuple[Sequence[str], int]]) -> Verd
     callers = {path.functions[-1]: ("main", *path.functions)[-2:] for path in program.paths}
     exact = wrong = incomplete = leaf = leaf_exact = 0
     by_path = [0] * len(program.paths)
-    examples: dict[str, int] = {}
+    examples: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     for names, weight in stacks:
         own = tuple(name for name in names if name == "main" or name.startswith("cp_"))
         if own and own[-1] in callers:
             leaf += weight
             leaf_exact += weight * (own[-2:] == callers[own[-1]])
-        if any(name.startswith("[incomplete") or name.endswith("[guessed]") for name in names):
+        if marks := [name for name in names if name.startswith("[incomplete") or name.endswith("[guessed]")]:
             if own:
                 incomplete += weight
+                reasons[marks[0] if marks[0].startswith("[") else "guessed"] += weight
         elif not own:
             continue  # before and after main
         elif own in prefixes:
@@ -267,10 +273,9 @@ def judge(program: Program, stacks: Iterable[tuple[Sequence[str], int]]) -> Verd
                 by_path[number] += weight
         else:
             wrong += weight
-            examples[";".join(names)] = examples.get(";".join(names), 0) + weight
-    worst = sorted(examples, key=lambda text: -examples[text])[:5]
-    shown = tuple(f"{examples[text]} {text}" for text in worst)
-    return Verdict(exact, wrong, incomplete, tuple(by_path), leaf, leaf_exact, shown)
+            examples[";".join(names)] += weight
+    shown = tuple(f"{weight} {text}" for text, weight in examples.most_common(5))
+    return Verdict(exact, wrong, incomplete, tuple(by_path), leaf, leaf_exact, shown, reasons)
 
 
 def read_folded(text: str) -> Iterable[tuple[list[str], int]]:
