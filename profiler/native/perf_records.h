@@ -98,7 +98,7 @@ struct perf_branch_row {
 	uint64_t sample;
 };
 
-/* One side-band record; which fields a type fills stands in decode/perf/layout.py beside SIDE_BAND. */
+/* One side-band record; which fields a type fills stands in decode/perf/columns.py beside SIDE_BAND. */
 struct perf_side_band_row {
 	uint64_t time_ns;
 	uint64_t addr, len, pgoff;

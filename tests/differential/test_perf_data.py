@@ -10,8 +10,9 @@ from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, Sample
 from builders.perf_script import RawSample, raw_samples
 from builders.perf_tool import NO_PERF, find_perf, run_perf
+from tdprof.decode.perf.columns import NO_CHAIN
 from tdprof.decode.perf.data import PerfData
-from tdprof.decode.perf.layout import NO_CHAIN, RecordLayout
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.reads import ReadDeltas
 from tdprof.linux.perf_abi import SampleType
 

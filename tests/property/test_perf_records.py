@@ -15,7 +15,8 @@ from builders.perf_records import (
     RecordWriter,
     Sample,
 )
-from tdprof.decode.perf.layout import RecordLayout, RecordStream
+from tdprof.decode.perf.columns import RecordStream
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import CompiledRecordDecoder
 from tdprof.decode.perf.records_python import PythonRecordDecoder
 from tdprof.linux.perf_abi import RecordType, SampleType

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, read_ring_file
-from tdprof.decode.perf.layout import Copies
+from tdprof.decode.perf.columns import Copies
 from tdprof.decode.perf.walked import Walk
 from tdprof.decode.stack_walks import WALK
 from tdprof.model.arrays import U32, U64

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.schema import MAPPINGS, PROCESSES, SPE_SPANS
-from tdprof.decode.perf.layout import MISC_COMM_EXEC, SIDE_BAND, SideBand, Table
+from tdprof.decode.perf.columns import SIDE_BAND, SideBand, Table
+from tdprof.decode.perf.layout import MISC_COMM_EXEC
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.perf_abi import RecordType
 

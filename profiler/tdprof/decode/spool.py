@@ -23,8 +23,9 @@ from tdprof.capture.spool import (
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import SpoolDamage, read_rows, read_stacks
 from tdprof.decode.bpf_copies import walk_spooled
+from tdprof.decode.perf.columns import Copies, RecordLosses, RecordStream, Samples, SideBand
 from tdprof.decode.perf.containers import named_cgroups
-from tdprof.decode.perf.layout import Copies, RecordLayout, RecordLosses, RecordStream, Samples, SideBand
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.perf.walked import Walk, WalkedStacks
 from tdprof.decode.python.merged import PythonFrames

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLE_STATE, SAMPLES, STACKS
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import STATE_SHIFT, RowBatch, StackBatch
+from tdprof.decode.perf.columns import NO_CHAIN, Chains, Samples
 from tdprof.decode.perf.containers import CGROUP_ID_BITS
-from tdprof.decode.perf.layout import NO_CHAIN, Chains, Samples
 from tdprof.decode.perf.used_stacks import stack_identities
 from tdprof.decode.perf.walked import FIRST_WALKED, WalkedStacks, walks_of
 from tdprof.decode.python.merged import PythonFrames

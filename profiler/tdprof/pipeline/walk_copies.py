@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
-from tdprof.decode.perf.layout import Copies
+from tdprof.decode.perf.columns import Copies
 from tdprof.linux.elf import ElfError, open_elf
 from tdprof.model.addresses import DELETED, FileKind, MappedFile
 from tdprof.model.arrays import I64, U32, U64

@@ -12,7 +12,8 @@ from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import read_table
-from tdprof.decode.perf.layout import Copies, RecordLayout
+from tdprof.decode.perf.columns import Copies
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
 from tdprof.model.arrays import U32, U64
 from tdprof.model.events import EventInfo, Unit

@@ -22,15 +22,15 @@ import tdprof
 from arm_spe import tallied, tally
 from live_aarch64 import neoverse_sim
 from tdprof.decode import bpf_aggregates
-from tdprof.decode.perf import branches, groups, layout, records
+from tdprof.decode.perf import branches, columns, groups, records
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("profiler/native", "spe/native", "bpf", "tools/neoverse_sim")
 ROWS = {
     "perf_id": records._ID,
-    "perf_read_row": layout.READ,
-    "perf_branch_row": layout.BRANCH,
-    "perf_side_band_row": layout.SIDE_BAND,
+    "perf_read_row": columns.READ,
+    "perf_branch_row": columns.BRANCH,
+    "perf_side_band_row": columns.SIDE_BAND,
     "perf_group": groups.GROUP,
     "perf_branch_sum": branches.SUM,
     "sample_key": bpf_aggregates.KEY,

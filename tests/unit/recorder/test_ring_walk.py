@@ -15,7 +15,8 @@ from builders.hosts import HOST
 from builders.perf_records import CONTEXT_KERNEL, RecordWriter, Sample
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import read_table
-from tdprof.decode.perf.layout import Copies, RecordLayout
+from tdprof.decode.perf.columns import Copies
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import write_tables
 from tdprof.linux.perf_abi import PC_REGISTER, WALK_REGISTERS, RecordType
 from tdprof.model.arrays import U32, U64

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tdprof.decode.perf.layout import CPU_NUMBERS
+from tdprof.decode.perf.columns import CPU_NUMBERS
 
 ARM_SPE_AUXTRACE = 4  # PERF_AUXTRACE_ARM_SPE
 _CPU_MAGIC = 0x1010101010101010

@@ -11,8 +11,9 @@ import pyarrow as pa
 from tdprof.capture.schema import BRANCHES
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf.attr import Attr
+from tdprof.decode.perf.columns import NOT_RECORDED, Samples, Table
 from tdprof.decode.perf.groups import WHOLE_RECORDING_NS, ProcessChanges, SampleIntervals, SumTable, native_samples
-from tdprof.decode.perf.layout import BRANCH_CALL_STACK, NOT_RECORDED, Samples, Table
+from tdprof.decode.perf.layout import BRANCH_CALL_STACK
 from tdprof.linux.perf_abi import SampleType
 from tdprof.model.addresses import KERNEL_ADDRESS
 from tdprof.model.arrays import U64, distinct

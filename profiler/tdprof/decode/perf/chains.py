@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tdprof.decode.perf.layout import Chains
+from tdprof.decode.perf.columns import Chains
 from tdprof.model.arrays import I32, U64
 from tdprof.native.perf_records import PerfChains, Stop
 

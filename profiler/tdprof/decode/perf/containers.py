@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.capture.schema import CGROUPS, NAMESPACES
-from tdprof.decode.perf.layout import SideBand, Table
+from tdprof.decode.perf.columns import SideBand, Table
 from tdprof.decode.side_band import lines_of
 from tdprof.linux.perf_abi import RecordType
 

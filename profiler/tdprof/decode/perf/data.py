@@ -31,18 +31,9 @@ from tdprof.decode.perf.auxtrace import (
     parse_auxtrace_info,
     parse_time_conversion,
 )
+from tdprof.decode.perf.columns import Chains, Copies, RecordLosses, RecordStream, Samples, SideBand, Table
 from tdprof.decode.perf.features import FEATURE_BITS, Features, add_build_id, add_feature, is_wanted
-from tdprof.decode.perf.layout import (
-    MISC_CPUMODE_MASK,
-    Chains,
-    Copies,
-    RecordLosses,
-    RecordStream,
-    Samples,
-    SideBand,
-    Table,
-    copied_words,
-)
+from tdprof.decode.perf.layout import MISC_CPUMODE_MASK, copied_words
 from tdprof.decode.perf.records import ByteOrder, open_record_stream
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tdprof.decode.perf.layout import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
+from tdprof.decode.perf.columns import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
 from tdprof.model.arrays import U32, U64
 from tdprof.native.library import load_native
 from tdprof.native.perf_records import PerfGroups, PerfIntervals, PerfSamples

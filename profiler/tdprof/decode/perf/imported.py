@@ -15,10 +15,10 @@ from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf.attr import Attr
 from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE
 from tdprof.decode.perf.branches import BranchTable
+from tdprof.decode.perf.columns import NO_CHAIN, NOT_RECORDED, Samples, SideBand, Table
 from tdprof.decode.perf.containers import cgroup_table, namespace_table
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.groups import INTERVAL_NS, ProcessChanges, SampleGroups, SampleIntervals, sorted_changes
-from tdprof.decode.perf.layout import NO_CHAIN, NOT_RECORDED, Samples, SideBand, Table
 from tdprof.decode.perf.reads import ReadDeltas
 from tdprof.decode.perf.used_stacks import UsedStacks, stack_identities
 from tdprof.decode.perf.walked import Walk, WalkedStacks

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tdprof.decode.perf.layout import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
+from tdprof.decode.perf.columns import NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
 from tdprof.model.arrays import U64
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tdprof.decode.perf.chains import ChainTable, grown
-from tdprof.decode.perf.layout import (
+from tdprof.decode.perf.columns import (
     BRANCH,
     NOT_RECORDED,
     READ,
@@ -21,16 +21,14 @@ from tdprof.decode.perf.layout import (
     Chains,
     Copies,
     DamagedRecords,
-    RecordLayout,
     RecordLosses,
     RecordStream,
     Samples,
     SideBand,
     Table,
-    copied_words,
     little_endian_branch_flags,
-    locate_ids,
 )
+from tdprof.decode.perf.layout import RecordLayout, copied_words, locate_ids
 from tdprof.decode.perf.records_python import PythonRecordDecoder
 from tdprof.native.library import load_native
 from tdprof.native.perf_records import DAMAGE_KEPT, MOST_WALK_REGISTERS, NO_WORD, PerfDecoder, PerfLayout, Stop

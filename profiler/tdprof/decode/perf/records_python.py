@@ -11,15 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tdprof.decode.perf.cursor import Cursor, Malformed
-from tdprof.decode.perf.layout import (
+from tdprof.decode.perf.columns import (
     BRANCH,
-    BRANCH_COUNTERS,
-    BRANCH_HW_INDEX,
-    MISC_CPUMODE_MASK,
-    MISC_HYPERVISOR,
-    MISC_KERNEL,
-    MISC_USER,
     NO_CHAIN,
     NOT_RECORDED,
     READ,
@@ -29,13 +22,22 @@ from tdprof.decode.perf.layout import (
     Chains,
     Copies,
     DamagedRecords,
-    RecordLayout,
     RecordLosses,
     Samples,
     SideBand,
     Table,
-    copied_words,
     little_endian_branch_flags,
+)
+from tdprof.decode.perf.cursor import Cursor, Malformed
+from tdprof.decode.perf.layout import (
+    BRANCH_COUNTERS,
+    BRANCH_HW_INDEX,
+    MISC_CPUMODE_MASK,
+    MISC_HYPERVISOR,
+    MISC_KERNEL,
+    MISC_USER,
+    RecordLayout,
+    copied_words,
     locate_ids,
 )
 from tdprof.decode.perf.side_band_python import begin_row, fill_row

@@ -3,8 +3,9 @@
 import struct
 from typing import Any
 
+from tdprof.decode.perf.columns import NOT_RECORDED, SIDE_BAND
 from tdprof.decode.perf.cursor import Cursor
-from tdprof.decode.perf.layout import MISC_MMAP_BUILD_ID, NOT_RECORDED, SIDE_BAND, RecordLayout
+from tdprof.decode.perf.layout import MISC_MMAP_BUILD_ID, RecordLayout
 from tdprof.linux.perf_abi import RecordType, SampleType
 
 _SAMPLE_ID_FIELDS = (

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from tdprof.capture.schema import STACKS
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.perf.layout import NO_CHAIN, Chains, Table
+from tdprof.decode.perf.columns import NO_CHAIN, Chains, Table
 from tdprof.decode.perf.walked import FIRST_WALKED, WalkedStacks
 from tdprof.decode.stack_walks import WALK, walk_columns
 from tdprof.model.arrays import I32, I64, U64, distinct

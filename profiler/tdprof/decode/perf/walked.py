@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.decode.perf.chains import ChainTable
-from tdprof.decode.perf.layout import Chains, Copies, Samples
+from tdprof.decode.perf.columns import Chains, Copies, Samples
 from tdprof.decode.stack_walks import WALK
 from tdprof.model.arrays import I64, U32, U64
 from tdprof.native.library import load_native

@@ -20,7 +20,7 @@ from tdprof.capture.spool import AUX_FILE, SPE_FOLDER
 from tdprof.capture.tables import COPY_AGAIN, TableWriter, has_table, read_side_table, read_table
 from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.perf.auxtrace import TimeConversion
-from tdprof.decode.perf.layout import CPU_NUMBERS, NOT_RECORDED
+from tdprof.decode.perf.columns import CPU_NUMBERS, NOT_RECORDED
 from tdprof.decode.spe.clock import Clock, clock_of, time_ns
 from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput, worth_decoding

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE, AuxBuffer, AuxtraceInfo
+from tdprof.decode.perf.columns import Table
 from tdprof.decode.perf.data import PerfData
-from tdprof.decode.perf.layout import Table
 from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput, worth_decoding
 from tdprof.decode.spe.switches import switch_rows, switches_of

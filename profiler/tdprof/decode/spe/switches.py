@@ -11,7 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.capture.schema import SWITCHES
-from tdprof.decode.perf.layout import MISC_SWITCH_OUT, NOT_RECORDED, SideBand, Table
+from tdprof.decode.perf.columns import NOT_RECORDED, SideBand, Table
+from tdprof.decode.perf.layout import MISC_SWITCH_OUT
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.arrays import U64
 from tdprof.model.spe import NO_TID

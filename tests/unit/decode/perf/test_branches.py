@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from builders.perf_records import branch_flags
 from tdprof.decode.perf import groups as perf_groups
 from tdprof.decode.perf.branches import SUM, BranchSums, branch_table
+from tdprof.decode.perf.columns import BRANCH, NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
 from tdprof.decode.perf.groups import WHOLE_RECORDING_NS, ProcessChanges, SampleIntervals, sorted_changes
-from tdprof.decode.perf.layout import BRANCH, NOT_RECORDED, SAMPLE_COLUMNS, Samples, Table
 
 NO_CHANGES = ProcessChanges(np.empty(0, np.uint32), np.empty(0, np.uint64))
 KEYS = ("time_ns", "event", "pid", "from", "to", "kind")

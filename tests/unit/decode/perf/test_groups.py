@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdprof.decode.perf import groups as perf_groups
+from tdprof.decode.perf.columns import NOT_RECORDED, READ, SAMPLE_COLUMNS, Samples
 from tdprof.decode.perf.groups import (
     GROUP,
     INTERVAL_NS,
@@ -15,7 +16,6 @@ from tdprof.decode.perf.groups import (
     SampleIntervals,
     sorted_changes,
 )
-from tdprof.decode.perf.layout import NOT_RECORDED, READ, SAMPLE_COLUMNS, Samples
 from tdprof.decode.perf.reads import ReadDeltas
 
 NO_CHANGES = ProcessChanges(np.empty(0, np.uint32), np.empty(0, np.uint64))

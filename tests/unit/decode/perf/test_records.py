@@ -15,8 +15,8 @@ from builders.perf_records import (
     RecordWriter,
     Sample,
 )
-from tdprof.decode.perf import layout as layout_
-from tdprof.decode.perf.layout import NOT_RECORDED, RecordLayout, RecordStream
+from tdprof.decode.perf.columns import NOT_RECORDED, DamagedRecords, RecordLosses, RecordStream
+from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import CompiledRecordDecoder
 from tdprof.decode.perf.records_python import PythonRecordDecoder
 from tdprof.errors import TdprofError
@@ -70,7 +70,7 @@ def test_every_sample_field_is_read_or_skipped_exactly(open_: Open, byteorder: L
         assert decoder.feed(data) == len(data), bit
         samples = decoder.take_samples()
         assert len(samples) == 2, bit
-        assert decoder.losses == layout_.RecordLosses(by_type={9: 2}), bit
+        assert decoder.losses == RecordLosses(by_type={9: 2}), bit
         for name, value in {"ip": 0x401000, "pid": 7, "tid": 8, "time_ns": 99, "cpu": 3, "period": 1000}.items():
             assert getattr(samples, name).tolist() == [value, value], (bit, name)
 
@@ -374,7 +374,7 @@ def test_goes_on_after_damage(open_: Open, byteorder: Literal["little", "big"], 
     assert decoder.take_samples().ip.tolist() == [1, 2, 3, 4, 5] * 2
     losses = decoder.losses
     assert losses.malformed_bytes == len(damage)
-    assert losses.damage == (layout_.DamagedRecords(len(good), len(damage)),)
+    assert losses.damage == (DamagedRecords(len(good), len(damage)),)
 
 
 def test_a_wrong_size_costs_one_sample_at_most(open_: Open) -> None:
