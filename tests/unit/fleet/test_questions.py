@@ -72,26 +72,22 @@ def test_a_release_that_changed_is_found_and_fails(tmp_path: Path, store: Path) 
 
 def test_hosts_on_both_sides_are_compared_with_themselves(tmp_path: Path, store: Path) -> None:
     """Hosts differ by far more than the release changed: only pairs show it."""
-    rng = np.random.default_rng(3)
-    for host, level in enumerate(rng.uniform(0.1, 0.5, 10)):
-        for version, factor in (("1", 1.0), ("2", 1.06)):
+    levels = np.random.default_rng(3).uniform(0.1, 0.5, 7)
+    for version, factor in (("1", 1.0), ("2", 1.06)):
+        for host, level in enumerate(levels):
             parse = round(100_000 * level * factor)
-            capture = make_host_capture(
-                tmp_path / f"{host}-{version}",
-                f"h{host}",
-                {"parse": parse, "work": 100_000 - parse},
-                start_ns=int(version),
-            )
-            assert tdprof("fleet", "add", store, capture, "--label", f"version={version}").status == 0
+            samples = {"parse": parse, "work": 100_000 - parse}
+            make_host_capture(tmp_path / version / f"h{host}", f"h{host}", samples, start_ns=int(version))
+        assert tdprof("fleet", "add", store, tmp_path / version, "--label", f"version={version}").status == 0
     told = json.loads(tdprof("fleet", "diff", store, "--a", "version=1", "--b", "version=2", "--json").stdout)
     (stratum,) = told["strata"]
-    assert stratum["hosts_both"] == 10
+    assert stratum["hosts_both"] == 7
     assert {row["name"] for row in stratum["functions"] if row["is_significant"]} == {"parse", "work"}
 
 
 def test_release_and_core_confounded_are_refused(tmp_path: Path, store: Path) -> None:
     for version, midr in (("1", NEOVERSE_V1), ("2", NEOVERSE_N1)):
-        captures = make_fleet(tmp_path / version, 5, name=f"h{version}", midr=midr)
+        captures = make_fleet(tmp_path / version, 2, name=f"h{version}", midr=midr)
         tdprof("fleet", "add", store, *captures, "--label", f"version={version}")
     ran = tdprof("fleet", "diff", store, "--a", "version=1", "--b", "version=2")
     assert ran.status == 2
