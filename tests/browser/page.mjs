@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drives pages of `tdprof export --to html` in headless Chromium and prints as JSON what was seen.
 //   node page.mjs CHROMIUM SCREENSHOT_FOLDER FOLDER_WITH_PAGES
-// The folder has topdown.html, plain.html, spe.html, diff.html, unknown.html and hostile.html. Nothing is judged here: the Python test does that.
+// The folder has topdown.html, plain.html, phases.html, spe.html, diff.html, unknown.html and hostile.html. Nothing is judged here: the Python test does that.
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -310,6 +310,64 @@ async function diff() {
   return result;
 }
 
+// The strip of time: dragged over, moved by keys, linked to, and left again.
+async function phases() {
+  const page = await open("phases.html");
+  const strip = page.locator("#strip");
+  const chosen = () => page.locator("#time-chosen").innerText();
+  const state = async () => ({
+    chosen: await chosen(), rows: await rows(page), hash: await hash(page), details: await page.locator("#details").innerText(),
+  });
+  const result = { whole: await state(), problems: await accessibility(page) };
+  const { x, y, width } = await strip.boundingBox();
+  const drag = async (from, to) => {
+    await page.mouse.move(x + from * width, y + 20);
+    await page.mouse.down();
+    await page.mouse.move(x + ((from + to) / 2) * width, y + 20);
+    await page.mouse.move(x + to * width, y + 20);
+    await page.mouse.up();
+    await ready(page);
+  };
+  await drag(0.001, 0.5);
+  result.first = await state();
+  await shot(page, "time", { fullPage: true });
+  result.chosenProblems = await accessibility(page);
+  await page.goBack();
+  await ready(page);
+  result.back = await chosen();
+  await drag(0.999, 0.5);
+  result.second = await state();
+  await page.locator("#functions tbody .name.link", { hasText: "sort" }).click();
+  await ready(page);
+  result.ofSort = await page.locator("#details").innerText();
+  await page.mouse.click(x + 5, y + 20);
+  await ready(page);
+  result.clicked = await chosen();
+  const [from, to] = await strip.getByRole("slider").all();
+  await from.focus();
+  await press(page, "ArrowRight", "ArrowRight", "PageUp", "ArrowLeft");
+  await to.focus();
+  await press(page, "Home", "ArrowRight", "ArrowRight");
+  result.keys = { ...(await state()), from: await from.getAttribute("aria-valuetext"), to: await to.getAttribute("aria-valuetext") };
+  await press(page, "Escape");
+  result.escaped = await chosen();
+  await page.context().close();
+
+  const linked = await open("phases.html", { hash: "#t=0-2&f=parse&e=faults" });
+  result.linked = { chosen: await linked.locator("#time-chosen").innerText(), details: await linked.locator("#details").innerText() };
+  await linked.context().close();
+  const metrics = await open("topdown.html", { hash: "#t=0-3&c=backend_bound&f=chase" });
+  result.metrics = {
+    note: await metrics.locator("#time-note").innerText(), colour: await metrics.locator("#colour").inputValue(),
+    overview: await metrics.locator("#overview").isVisible(), details: await metrics.locator("#details").innerText(),
+  };
+  await metrics.locator("#time-all").click();
+  await ready(metrics);
+  result.metricsBack = { overview: await metrics.locator("#overview").isVisible(), details: await metrics.locator("#details").innerText() };
+  await metrics.context().close();
+  return result;
+}
+
 async function hostile() {
   const began = Date.now();
   const page = await open("hostile.html");
@@ -362,6 +420,7 @@ try {
       seen.plain = await plain();
       seen.processes = await processes();
       seen.diff = await diff();
+      seen.phases = await phases();
       seen.hostile = await hostile();
     })(),
   ]);

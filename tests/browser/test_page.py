@@ -10,20 +10,24 @@ import numpy as np
 import pytest
 
 from browser.chromium import NEEDS, SCREENSHOTS, drive
-from builders.profiles import HOSTILE_NAMES, Call, Frame, ProfileBuilder, example, hostile
+from builders.profiles import CLOCK, HOSTILE_NAMES, Call, Frame, ProfileBuilder, example, hostile
 from builders.spe_capture import write_spe_capture
 from builders.topdown import EXAMPLE, Code, topdown_profile
 from tdprof.cli.loading import load_with_findings, with_function_operations
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
+from tdprof.model.choices import Selection
+from tdprof.model.events import EventInfo, Unit
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile, StackWalks
 from tdprof.model.stack_ends import StackEnd
+from tdprof.model.time_range import parse_time_ranges
 from tdprof.pipeline.load import find_findings
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Comparison, compare
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots, share_half_width
+from tdprof.profile.selection import select
 from tdprof.report.page.data import Page
 from tdprof.report.page.functions import MOST_NAME_CHARACTERS
 from tdprof.report.page.html import write_html
@@ -114,11 +118,28 @@ def of_processes() -> Profile:
     return builder.build(process_names={7: "pack", 8: "pack", 9: "node"}, walks=walks)
 
 
+def phases() -> Profile:
+    """Ten seconds in intervals of half a second: parse in the first five, sort in the others; few of a second event."""
+    builder = ProfileBuilder(events=[CLOCK, EventInfo("faults", Unit.COUNT, period=1)])
+    for number in range(20):
+        time_ns = (number + 1) * 500_000_000
+        hot = Frame("parse" if number < 10 else "sort", line=7 + number % 2)
+        builder.add("main", hot, weight=400_000_000, count=400, time_ns=time_ns)
+        builder.add("main", Frame("wait", line=3), weight=(50 + number) * 1_000_000, count=50 + number, time_ns=time_ns)
+        builder.add("main", hot, weight=number + 1, count=number + 1, event=1, time_ns=time_ns)
+    return builder.build(duration_ns=10_000_000_000, longest_interval_ns=500_000_000)
+
+
+def of_time(profile: Profile, text: str) -> Profile:
+    return select(profile, Selection(times=tuple(parse_time_ranges(text))))
+
+
 PROFILES: dict[str, Callable[[], Profile]] = {
     "topdown": topdown_profile,
     "plain": example,
     "hostile": hostile,
     "processes": of_processes,
+    "phases": phases,
 }
 
 
@@ -436,6 +457,40 @@ def test_a_difference_is_shown_as_diff_finds_it(seen: Any) -> None:
     assert max(main[:3]) - min(main[:3]) < 20
     assert "Since older.capture" in page["details"]
     assert page["problems"] == []
+
+
+def test_a_dragged_stretch_of_time_is_what_the_report_has_of_it(seen: Any) -> None:
+    found, profile = seen["phases"], phases()
+    assert_same(found["whole"]["rows"], profile)
+    assert found["whole"]["chosen"] == "all of 0.000 s to 10.00 s"
+    assert_same(found["first"]["rows"], of_time(profile, "0s-5s"))
+    assert found["first"]["chosen"] == "0.000 s to 5.000 s: 4,545 samples of cpu-clock (49.5 %)"
+    assert "sort" not in found["first"]["details"]
+    assert "t=0-5" in found["first"]["hash"]
+    assert found["back"] == found["clicked"] == found["escaped"] == found["whole"]["chosen"]
+    assert_same(found["second"]["rows"], of_time(profile, "5s-10s"))
+    assert re.search(r"\n7\t\n\t43\.1 %\n8\t\n\t43\.1 %", found["ofSort"])  # its lines, of 4,645 samples
+    assert found["problems"] == found["chosenProblems"] == []
+
+
+def test_time_is_chosen_by_keys_and_by_link(seen: Any) -> None:
+    keys = seen["phases"]["keys"]
+    # Two bins, two more of ten in a page, one back; then to the bin behind it, and two more.
+    assert (keys["from"], keys["to"]) == ("1.500 s", "3.000 s")
+    assert_same(keys["rows"], of_time(phases(), "1.5s-3s"))
+    linked = seen["phases"]["linked"]
+    assert linked["chosen"] == "0.000 s to 2.000 s: 10 samples of faults (4.8 %)"
+    assert "100.0" in linked["details"]
+
+
+def test_what_is_known_of_the_whole_alone_is_hidden_of_a_part_of_the_time(seen: Any) -> None:
+    metrics, back = seen["phases"]["metrics"], seen["phases"]["metricsBack"]
+    assert "of the whole recording" in metrics["note"]
+    assert metrics["colour"] != "backend_bound"
+    assert not metrics["overview"]
+    assert "Stage 1" not in metrics["details"]
+    assert back["overview"]
+    assert "Stage 1" in back["details"]
 
 
 def test_hostile_names_are_shown_and_execute_nothing(seen: Any) -> None:

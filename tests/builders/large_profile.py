@@ -1,5 +1,7 @@
 """A large profile from a fixed seed: what a busy server's hour looks like, to measure speed and size with."""
 
+from dataclasses import fields
+
 import numpy as np
 
 from tdprof.catalog.choose import find_by_name
@@ -20,17 +22,22 @@ WORDS = _TEXT.split()
 MODULES = ("/usr/bin/server", "/usr/lib/libc.so.6", "/usr/lib/libcrypto.so.3", "/usr/lib/libjson.so.1", "[kernel]")
 
 
-def large_profile(stacks: int = 50_000, functions: int = 3_000, *, is_topdown: bool = True, seed: int = 8) -> Profile:
+def large_profile(
+    stacks: int = 50_000, functions: int = 3_000, *, is_topdown: bool = True, seed: int = 8, intervals: int = 1
+) -> Profile:
     """Distinct stacks of 5 to 60 frames that grow out of each other, as callers share callees.
 
     Args:
         is_topdown: every event of the core's metrics, in groups that took turns; else one event.
+        intervals: of a second, over which each stack's samples are scattered.
     """
     random = np.random.default_rng(seed)
     parent, function = _call_tree(random, stacks, functions)
     start, location = _stacks(parent, function, random.permutation(len(parent))[:stacks])
     events, topdown = _events() if is_topdown else ([EventInfo("cycles", Unit.COUNT, frequency_hz=999)], None)
     samples = _samples(random, stacks, events)
+    if intervals > 1:
+        samples = _scattered(random, samples, intervals)
     line = random.integers(1, 2000, functions * 4).astype(np.uint32)
     return Profile(
         events=events,
@@ -148,3 +155,17 @@ def _samples(random: np.random.Generator, stacks: int, events: list[EventInfo]) 
         weight=(count * period[event_column]).astype(np.uint64),
         cgroup=np.full(n, -1, np.int32),
     )
+
+
+def _scattered(random: np.random.Generator, samples: SampleTable, intervals: int) -> SampleTable:
+    """Each sample by itself in an interval of a phase of its stack, those of one stack and interval together."""
+    row = np.repeat(np.arange(len(samples.stack)), samples.count.astype(np.int64))
+    phase = samples.stack[row] % 4 * (intervals // 4)
+    time = (phase + random.integers(0, intervals // 2, len(row))) % intervals
+    key, count = np.unique(row * intervals + time, return_counts=True)
+    row, time = key // intervals, key % intervals
+    columns = {each.name: getattr(samples, each.name)[row] for each in fields(samples)}
+    columns["time_ns"] = (time + 1).astype(np.uint64) * np.uint64(1_000_000_000)
+    columns["weight"] = columns["weight"] // columns["count"] * count.astype(np.uint64)
+    columns["count"] = count.astype(np.uint64)
+    return SampleTable(**columns)

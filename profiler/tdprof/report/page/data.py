@@ -2,6 +2,7 @@
 
 import json
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +23,16 @@ from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.profile.statistics import Z_95
 from tdprof.report.page.change import change_columns
 from tdprof.report.page.functions import Processes, find_processes, functions_header
+from tdprof.report.page.times import MOST_BINS, SampledPlaces, find_places, time_bins, time_columns
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, stack_quality
 from tdprof.text import printable
 
+COMPRESSION_LEVEL = 6
+# Of a page of 5 MB: base64 makes three bytes four, and the scripts and styles take their part.
+MOST_COMPRESSED_BYTES = 3_600_000
+MOST_ENTRIES = 2_000_000  # more never fit, and a brush would wait for them
+_FEW_BINS = 100
+_SMALL_BYTES = 4 << 20  # uncompressed: not worth a look
 Header = dict[str, Any]
 Columns = dict[str, NDArray[Any]]
 
@@ -64,7 +72,8 @@ def page_document(page: Page) -> bytes:
     row_of[function] = np.arange(len(function))
 
     processes = find_processes(profile)
-    header, columns = _header(profile), _code(profile, stacks, row_of, processes)
+    header = _header(profile)
+    columns, places = _code(profile, stacks, row_of, processes)
     header["functions"] = functions_header(profile, function)
     header["processes"] = processes.label
     if page.findings is not None:
@@ -77,6 +86,27 @@ def page_document(page: Page) -> bytes:
         header["change"] = {"since": printable(page.older), **change}
         header["doubts"] += [printable(note) for note in page.comparison.notes]
         columns |= changes
+    return _with_time(profile, places, header, columns)
+
+
+def _with_time(profile: Profile, places: SampledPlaces, header: Header, columns: Columns) -> bytes:
+    """The document with the samples by time: in as many bins as the page has room for, without them if in none.
+
+    Where all events have room in few bins only, it is the one that the page begins with.
+    """
+    most, events = MOST_BINS, range(len(profile.events))
+    while len((bins := time_bins(profile, most)).end) > 1:
+        time, by_time = time_columns(profile, places, bins, events)
+        document = _pack(header | {"time": time}, columns | by_time)
+        if len(document) <= _SMALL_BYTES or (
+            len(by_time["timeStep"]) <= MOST_ENTRIES
+            and len(zlib.compress(document, COMPRESSION_LEVEL)) <= MOST_COMPRESSED_BYTES
+        ):
+            return document
+        if len(events) > 1 and len(bins.end) < 2 * _FEW_BINS:
+            most, events = MOST_BINS, range(header["firstEvent"], header["firstEvent"] + 1)
+        else:
+            most = len(bins.end) // 2
     return _pack(header, columns)
 
 
@@ -121,8 +151,10 @@ def _stacks(profile: Profile) -> Header | None:
     }
 
 
-def _code(profile: Profile, stacks: FrameStacks, row_of: I64, processes: Processes) -> Columns:
+def _code(profile: Profile, stacks: FrameStacks, row_of: I64, processes: Processes) -> tuple[Columns, SampledPlaces]:
     """The tree of calls, and for each event the sums of its samples by node and by source line of the leaf.
+
+    Returns the columns, and where each sample fell.
 
     Where there are several processes, they are the first calls of the tree, numbered from the page's functions on.
     """
@@ -133,8 +165,9 @@ def _code(profile: Profile, stacks: FrameStacks, row_of: I64, processes: Process
     leaf = stacks.start[:-1]
     # np.unique on one number is far faster than on rows of two.
     line_keys, line_of_stack = np.unique(row_of[stacks.function[leaf]] << 32 | stacks.line[leaf], return_inverse=True)
-    node, line = _sums(profile, node_of_sample), _sums(profile, line_of_stack[profile.samples.stack])
-    return {
+    line_of_sample = line_of_stack.reshape(-1)[profile.samples.stack]
+    node, line = _sums(profile, node_of_sample), _sums(profile, line_of_sample)
+    columns = {
         # Steps between numbers that never fall, where most are small.
         "parentStep": np.diff(tree.parent),
         "function": shown_as[tree.function],
@@ -143,6 +176,7 @@ def _code(profile: Profile, stacks: FrameStacks, row_of: I64, processes: Process
         **{f"node{name}": column for name, column in node.items()},
         **{f"line{name}": column for name, column in line.items()},
     }
+    return columns, find_places(node_of_sample.astype(np.int64), line_of_sample.astype(np.int64))
 
 
 def _tree(profile: Profile, stacks: FrameStacks, processes: Processes) -> tuple[CallTree, I64]:

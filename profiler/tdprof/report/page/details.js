@@ -9,7 +9,7 @@ function drawDetails(model, f, on) {
   const sections = f < 0 ? programDetails(model, on) : functionDetails(model, f, on);
   if (findings) sections.push(...explorationOf(findings, f));
   if (f >= 0) {
-    const spe = model.header.spe ? speDetails(model, f) : null;
+    const spe = model.spe ? speDetails(model, f) : null;
     const changed = model.change ? changeDetails(model, f) : null;
     sections.splice(2, 0, changed);
     sections.push(spe, linesOf(model, f), neighboursOf(model, f, on), eventsOf(model, f));
@@ -40,7 +40,7 @@ function hotFunctions(model, on) {
 // How far call stacks reach, and why they end where they do.
 function stackQuality(model) {
   const { stacks } = model.header;
-  if (!stacks?.ends.length) return null;
+  if (!stacks?.ends.length || model.times?.span) return null;
   const rows = stacks.ends.map(({ word, meaning, samples }) =>
     el("tr", { title: plural(samples, "sample") },
       el("th", { scope: "row" }, word, el("span", { class: "units" }, meaning)),
@@ -215,14 +215,14 @@ function eventsTable(model) {
     el("h3", {}, "Events"),
     el("table", { class: "metrics" }, el("caption", {}, "What was sampled and what the kernel counted"),
       el("thead", {}, el("tr", {}, ["event", "samples", "counted"].map((text, i) => el("th", { scope: "col", class: i ? "number" : "" }, text)))),
-      el("tbody", {}, model.events.map((event) => el("tr", { title: event.notes.join(", ") },
+      el("tbody", {}, model.events.map((event, i) => el("tr", { title: model.times?.span ? "" : event.notes.join(", ") },
         el("th", { scope: "row" }, event.name, el("span", { class: "units" }, event.asked)),
-        el("td", { class: "number" }, event.samples.toLocaleString("en")),
-        el("td", { class: "number" }, event.counted ?? "unknown"))))));
+        el("td", { class: "number" }, Number.isNaN(model.samplesOf(i)) ? "unknown" : model.samplesOf(i).toLocaleString("en")),
+        el("td", { class: "number" }, (model.times?.span ? null : event.counted) ?? "unknown"))))));
 }
 
 function speDetails(model, f) {
-  const { spe } = model.header;
+  const { spe } = model;
   const row = spe.functions.indexOf(f);
   const section = (...content) => el("section", { "aria-label": "SPE" }, el("h3", {}, "SPE: its sampled operations"), ...content);
   if (row < 0) return section(el("p", { class: "muted" }, "None fell into it."));

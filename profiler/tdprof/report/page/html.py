@@ -8,13 +8,27 @@ import zlib
 from importlib.resources import files
 from typing import BinaryIO
 
-from tdprof.report.page.data import Page, page_document
+from tdprof.report.page.data import COMPRESSION_LEVEL, Page, page_document
 from tdprof.report.summary import facts
 
 ASSETS = files("tdprof") / "report/page"
 # In the order in which they build on each other; together they are one script.
-SCRIPTS = ("dom", "labels", "model", "graph", "change", "colour", "flame", "parts", "details", "table", "tree", "main")
-COMPRESSION_LEVEL = 6
+SCRIPTS = (
+    "dom",
+    "labels",
+    "times",
+    "strip",
+    "model",
+    "graph",
+    "change",
+    "colour",
+    "flame",
+    "parts",
+    "details",
+    "table",
+    "tree",
+    "main",
+)
 
 
 def write_html(page: Page, out: BinaryIO) -> None:

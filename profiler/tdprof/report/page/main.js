@@ -11,6 +11,7 @@ const READ = (hash) => {
     c: words.get("c"), // the colour
     s: words.get("s"), // "total": the colour is of functions with all they call
     q: words.get("q") ?? "", // the search
+    t: words.get("t"), // the time, in seconds since the start
   };
 };
 
@@ -24,6 +25,7 @@ class Page {
   constructor(model) {
     this.model = model;
     this.choices = colourings(model);
+    this.draft = {}; // of what the address says, while a pointer is down
     const on = {
       select: (node) => this.go(this.nameOf(this.graph.id[node])),
       zoom: (node) => this.zoom(node),
@@ -37,6 +39,7 @@ class Page {
     };
     this.flame = new Flame(model, on);
     this.table = new FunctionTable(model, (f) => this.go(this.nameOf(f), { isFromTable: true }));
+    this.strip = model.times ? new Strip(model, (span, isDraft) => this.go({ t: model.times.addressOf(span) }, { isDraft })) : null;
     this.byName = new Map();
     model.names.forEach((name, f) => {
       if (!this.byName.has(name)) this.byName.set(name, []);
@@ -44,7 +47,10 @@ class Page {
     });
     drawHead(model);
     this.drawControls();
-    addEventListener("popstate", () => this.show());
+    addEventListener("popstate", () => {
+      this.draft = {};
+      this.show();
+    });
     this.show();
   }
 
@@ -82,7 +88,7 @@ class Page {
   graphOf(view) {
     const { model } = this;
     const f = view === "sandwich" ? (this.selected >= 0 ? this.selected : (model.hottest()[0]?.[0] ?? -1)) : -1;
-    const key = `${view} ${f} ${model.event}`;
+    const key = `${view} ${f} ${model.event} ${this.time}`;
     if (key !== this.graphKey) {
       this.graph = new CallGraph(model, view === "sandwich" && f < 0 ? "" : view, f);
       this.graphKey = key;
@@ -96,12 +102,21 @@ class Page {
     return { f: name, n: this.byName.get(name).indexOf(f) };
   }
 
-  go(change, { isReplaced = false, isFromTable = false } = {}) {
+  // A draft is shown, and stands in the address only once it is none any more.
+  go(change, { isReplaced = false, isFromTable = false, isDraft = false } = {}) {
+    this.draft = isDraft ? change : {};
+    if (isDraft) {
+      this.show();
+      return;
+    }
     const next = { ...READ(location.hash), ...change };
     const words = new URLSearchParams();
     for (const [key, value] of Object.entries(next)) if (value) words.set(key, value);
     const hash = `#${words}`;
-    if (hash === (location.hash || "#")) return;
+    if (hash === (location.hash || "#")) {
+      this.show();
+      return;
+    }
     history[isReplaced ? "replaceState" : "pushState"](null, "", hash);
     this.show();
     if (change.f) byId("status").textContent = `Details of ${change.f} are shown`;
@@ -111,18 +126,29 @@ class Page {
 
   show() {
     const { model } = this;
-    const wanted = READ(location.hash);
+    const wanted = { ...READ(location.hash), ...this.draft };
     const named = model.events.findIndex((event) => event.name === wanted.e);
-    const event = named < 0 ? model.header.firstEvent : named;
-    if (event !== model.event) model.setEvent(event);
+    const span = model.times?.find(wanted.t) ?? null;
+    const isByTime = (event) => !span || model.times.has(event);
+    const event = named >= 0 && isByTime(named) ? named : isByTime(model.header.firstEvent) ? model.header.firstEvent : model.times.events[0];
+    for (const option of byId("event").options) option.disabled = !isByTime(Number(option.value));
+    this.time = span ? `${span.first}-${span.last}` : "";
+    if (event !== model.event || this.time !== this.shownTime) {
+      model.chooseTime(span, event);
+      this.shownTime = this.time;
+      this.strip?.show();
+      byId("overview").hidden = !model.findings?.roots.length;
+    }
     byId("event").value = String(event);
     this.selected = wanted.f === null ? -1 : ((this.byName.get(wanted.f) ?? [])[wanted.n] ?? -1);
-    const choice = this.choices.find((each) => each.key === wanted.c) ?? this.choices[0];
+    const isThere = (choice) => !span || !(choice.metric || choice.key === "bottleneck" || choice.key === "change");
+    const choice = this.choices.find((each) => each.key === wanted.c && isThere(each)) ?? this.choices.find(isThere);
     byId("colour").value = choice.key;
+    for (const each of this.choices) byId("colour").querySelector(`option[value="${CSS.escape(each.key)}"]`).disabled = !isThere(each);
     this.scope = wanted.s === "total" ? "total" : "self";
     byId("scope").value = this.scope;
     byId("scope-label").hidden = !choice.metric && choice.key !== "change";
-    const key = `${choice.key} ${event} ${this.scope}`;
+    const key = `${choice.key} ${event} ${this.scope} ${this.time}`;
     if (key !== this.colouringKey) {
       this.colouring = makeColouring(model, choice, this.scope);
       this.colouringKey = key;
@@ -155,7 +181,7 @@ class Page {
     const box = byId("search");
     if (box.value !== text) box.value = text;
     const { model } = this;
-    const query = `${text.toLowerCase()}\n${model.event}`;
+    const query = `${text.toLowerCase()}\n${model.event}\n${this.time}`;
     if (query === this.query) return;
     this.query = query;
     if (!text) {
@@ -282,7 +308,10 @@ async function start() {
   const model = await readDocument();
   byId("main").hidden = false;
   const page = new Page(model);
-  onTheme(() => page.flame.requestDraw());
+  onTheme(() => {
+    page.flame.requestDraw();
+    page.strip?.draw();
+  });
   if (!model.whole) fail("No samples: the command ran too briefly, never on a CPU that was measured, or as another user.");
 }
 

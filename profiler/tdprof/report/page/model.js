@@ -70,9 +70,25 @@ class Model {
     }
     this.isOutermost = this.findOutermost((node) => this.functionOf[node]);
     this.isOutermostShown = this.findOutermost((node) => this.shownAs[this.functionOf[node]]);
-    this.findings = header.findings ? new Metrics(this) : null;
-    this.change = header.change ? new Change(this) : null;
-    this.setEvent(header.firstEvent);
+    this.ofWhole = {
+      findings: header.findings ? new Metrics(this) : null,
+      change: header.change ? new Change(this) : null,
+      spe: header.spe ?? null,
+    };
+    this.times = header.time ? new Times(this) : null;
+    this.hasMetrics = Object.values(this.ofWhole).some(Boolean);
+    this.chooseTime(null, header.firstEvent);
+  }
+
+  // Some bins of time, null for all, and the event that gives the width. What is known of the whole alone is hidden
+  // while a part is chosen.
+  chooseTime(span, event) {
+    if (this.times) this.times.span = span;
+    const { findings, change, spe } = this.ofWhole;
+    this.findings = span ? null : findings;
+    this.change = span ? null : change;
+    this.spe = span ? null : spe;
+    this.setEvent(event);
   }
 
   isProcess(id) {
@@ -116,16 +132,60 @@ class Model {
     return result;
   }
 
-  setEvent(event) {
+  // The mean weight of a sample of an event in each node that has any.
+  weightsOf(event) {
     const { columns } = this;
+    const weights = new Float64Array(this.nodes);
+    for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
+      node += columns.nodeStep[i];
+      weights[node] = columns.nodeWeight[i] * this.events[event].weightOfSample;
+    }
+    return weights;
+  }
+
+  // Whether an event's samples weigh differently, so that of a part of the time only their number is exact.
+  isScaled(event) {
+    const { nodeStart, nodeWeight } = this.columns;
+    for (let i = nodeStart[event]; i < nodeStart[event + 1]; i++) if (Math.abs(nodeWeight[i] - 1) > 1e-3) return true;
+    return false;
+  }
+
+  // Calls visit(node, samples, weight) for all that an event has in the chosen time; a node may come more than once.
+  visitNodes(event, visit) {
+    const { columns, times } = this;
+    if (times?.span) {
+      const weights = this.weightsOf(event);
+      times.visit(event, times.span, (place, count) => visit(times.node[place], count, count * weights[times.node[place]]));
+      return;
+    }
+    for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
+      node += columns.nodeStep[i];
+      visit(node, columns.nodeCount[i], columns.nodeCount[i] * columns.nodeWeight[i] * this.events[event].weightOfSample);
+    }
+  }
+
+  // The number of an event's samples in the chosen time; NaN where the page does not have it by time.
+  samplesOf(event) {
+    if (!this.times?.span) return this.events[event]?.samples ?? 0;
+    if (event === this.event) return this.totalSamples[0];
+    if (!this.times.has(event)) return NaN;
+    let samples = 0;
+    this.times.visit(event, this.times.span, (_, count) => {
+      samples += count;
+    });
+    return samples;
+  }
+
+  setEvent(event) {
     this.event = event;
     this.unit = this.events[event]?.unit;
     this.self = new Float64Array(this.nodes);
     this.samples = new Float64Array(this.nodes);
-    for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
-      node += columns.nodeStep[i];
-      this.self[node] = columns.nodeCount[i] * columns.nodeWeight[i] * this.events[event].weightOfSample;
-      this.samples[node] = columns.nodeCount[i];
+    if (this.events.length) {
+      this.visitNodes(event, (node, count, weight) => {
+        this.self[node] += weight;
+        this.samples[node] += count;
+      });
     }
     this.total = this.self.slice();
     this.totalSamples = this.samples.slice();
@@ -157,7 +217,8 @@ class Model {
 
   // Half of Wilson's 95 % interval of a share of the event's samples; as the report's.
   halfWidth(share) {
-    const n = this.events[this.event].effectiveSamples;
+    const { samples, effectiveSamples } = this.events[this.event];
+    const n = samples ? (effectiveSamples * this.totalSamples[0]) / samples : 0;
     if (!n || Number.isNaN(share)) return NaN;
     const z = this.header.quantile95;
     const spread = Math.sqrt((share * (1 - share)) / n + (z / (2 * n)) ** 2);
@@ -205,8 +266,11 @@ class Model {
   // [function, weight] of what has samples of its own, most first: of all, of a process, or of unknown code.
   hottest(id = -1) {
     const found = new Map();
+    if (id < 0) {
+      for (let f = 0; f < this.ids; f++) if (this.functions.self[f] && (this.shownAs[f] ?? f) === f) found.set(f, this.functions.self[f]);
+      return mostFirst(found);
+    }
     const isWithin = new Uint8Array(this.nodes);
-    isWithin[0] = id < 0 ? 1 : 0;
     for (let node = 1; node < this.nodes; node++) {
       const f = this.functionOf[node];
       isWithin[node] = isWithin[this.parent[node]] || f === id || this.shownAs[f] === id ? 1 : 0;
@@ -220,16 +284,13 @@ class Model {
 
   // A function's own share of each event.
   selfShares(f) {
-    const { columns } = this;
     return this.events.map((_, event) => {
       let own = 0;
       let whole = 0;
-      for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
-        node += columns.nodeStep[i];
-        const weight = columns.nodeCount[i] * columns.nodeWeight[i];
+      this.visitNodes(event, (node, _count, weight) => {
         whole += weight;
         if (node > 0 && this.functionOf[node] === f) own += weight;
-      }
+      });
       return whole ? own / whole : NaN;
     });
   }
@@ -245,8 +306,20 @@ class Model {
 
   // {line, weight, samples} of a function's own lines, most first.
   lines(f) {
-    const { columns, event } = this;
+    const { columns, event, times } = this;
     const found = [];
+    if (times?.span) {
+      const weights = this.weightsOf(event);
+      const rows = new Map();
+      times.visit(event, times.span, (place, samples) => {
+        const row = columns.placeLine[place];
+        if (columns.lineFunction[row] !== f) return;
+        if (!rows.has(row)) rows.set(row, { line: columns.lineNumber[row], weight: 0, samples: 0 });
+        rows.get(row).samples += samples;
+        rows.get(row).weight += samples * weights[times.node[place]];
+      });
+      return [...rows.values()].sort((a, b) => b.weight - a.weight);
+    }
     for (let i = columns.lineStart[event], row = 0; i < columns.lineStart[event + 1]; i++) {
       row += columns.lineStep[i];
       if (columns.lineFunction[row] === f) {

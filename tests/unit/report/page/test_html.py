@@ -28,6 +28,7 @@ from tdprof.profile.hotspots import find_hotspots
 from tdprof.profile.statistics import Z_95
 from tdprof.report.page.data import Page, page_document
 from tdprof.report.page.html import write_html
+from tdprof.report.page.times import time_bins
 
 TYPES = {"Uint8Array": "u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Float32Array": "<f4", "Float64Array": "<f8"}
 
@@ -136,6 +137,69 @@ def test_the_tree_of_calls_holds_each_stack() -> None:
     assert ["main", "work(int)", "work(int)"] in paths
     assert ["[no call stack]"] in paths
     assert sorted(parent) == parent
+
+
+def sums_over_time(header: Any, columns: dict[str, np.ndarray[Any, Any]]) -> dict[tuple[int, int, int], int]:
+    """Samples by event, node and line, all bins added up."""
+    start, bins = columns["timeStart"].astype(np.int64), len(header["time"]["begin"])
+    node = np.cumsum(columns["placeNodeStep"].astype(np.int64))
+    sums: dict[tuple[int, int, int], int] = {}
+    assert header["time"]["events"] == [*range(len(header["events"]))]
+    for row in range(len(start) - 1):
+        part = slice(start[row], start[row + 1])
+        place = np.cumsum(columns["timeStep"][part].astype(np.int64))
+        assert (np.diff(place) > 0).all()
+        for each, count in zip(place.tolist(), columns["timeCount"][part].tolist(), strict=True):
+            key = row // bins, int(node[each]), int(columns["placeLine"][each])
+            sums[key] = sums.get(key, 0) + count
+    return sums
+
+
+@given(profiles())
+def test_bins_of_time_have_every_sample_once(profile: Profile) -> None:
+    header, columns = unpack(page_document(Page(profile)))
+    if "time" not in header:
+        assert len(time_bins(profile).end) < 2
+        return
+    found = sums_over_time(header, columns)
+    for name, part in (("node", 1), ("line", 2)):
+        start = columns[f"{name}Start"].astype(np.int64)
+        for event in range(len(header["events"])):
+            rows = slice(start[event], start[event + 1])
+            row = np.cumsum(columns[f"{name}Step"][rows].astype(np.int64))
+            want = dict(zip(row.tolist(), columns[f"{name}Count"][rows].tolist(), strict=True))
+            got: dict[int, int] = {}
+            for key, count in found.items():
+                if key[0] == event:
+                    got[key[part]] = got.get(key[part], 0) + count
+            assert got == want
+
+
+def test_intervals_beyond_what_a_page_shows_are_joined_whole() -> None:
+    builder = ProfileBuilder()
+    for number in range(1300):
+        builder.add("main", time_ns=(number + 1) * 1_000_000_000)
+    bins = time_bins(builder.build())
+    assert len(bins.end) == 434
+    assert bins.end[:2].tolist() == [3_000_000_000, 6_000_000_000]
+    assert np.bincount(bins.number).tolist() == [3] * 433 + [1]
+
+
+def test_a_page_that_would_be_too_large_has_fewer_bins(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = ProfileBuilder()
+    random = np.random.default_rng(3)
+    for number in range(64):
+        for each in random.integers(0, 500, 40).tolist():
+            builder.add("main", f"f{each}", count=int(random.integers(1, 99)), time_ns=(number + 1) * 1_000_000_000)
+    profile = builder.build()
+    whole = len(zlib.compress(page_document(Page(profile)), 6))
+    monkeypatch.setattr("tdprof.report.page.data._SMALL_BYTES", 0)
+    monkeypatch.setattr("tdprof.report.page.data.MOST_COMPRESSED_BYTES", whole - 500)
+    document = page_document(Page(profile))
+    assert len(zlib.compress(document, 6)) <= whole - 500
+    assert 2 <= len(unpack(document)[0]["time"]["begin"]) < 64
+    monkeypatch.setattr("tdprof.report.page.data.MOST_COMPRESSED_BYTES", 100)
+    assert "time" not in unpack(page_document(Page(profile)))[0]
 
 
 def test_metrics_reach_the_page_with_their_doubt() -> None:

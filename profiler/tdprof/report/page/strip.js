@@ -1,0 +1,153 @@
+// The strip of time: events over the recording, on which a stretch is chosen by dragging or with two sliders.
+
+const STRIP_ROW = 34;
+const MOST_STRIP_ROWS = 4;
+const CLICK = 3; // pixels that are no drag
+
+class Strip {
+  // choose(span, isDraft): a draft while the pointer is down.
+  constructor(model, choose) {
+    this.model = model;
+    this.times = model.times;
+    this.choose = choose;
+    this.box = byId("strip");
+    this.canvas = byId("strip-canvas");
+    this.context = this.canvas.getContext("2d");
+    const { begin, end, bins } = this.times;
+    this.begin = begin[0];
+    this.seconds = end[bins - 1] - begin[0] || 1;
+    this.thumbs = ["first", "last"].map((which) => this.makeThumb(which));
+    this.box.append(...this.thumbs);
+    byId("time").hidden = false;
+    byId("time-all").addEventListener("click", () => choose(null, false));
+    byId("time-hint").textContent = `Drag to choose a stretch, or move the two sliders with arrows, Page Up and Page Down; Escape shows everything. ${
+      this.times.isBySample ? "Every sample has its own time." : "Samples are known by interval, and each interval counts whole."}`;
+    this.box.addEventListener("pointerdown", (event) => this.press(event));
+    this.box.addEventListener("pointermove", (event) => this.drag(event));
+    this.box.addEventListener("pointerup", () => this.release());
+    this.box.addEventListener("pointercancel", () => this.release());
+    new ResizeObserver(() => this.draw()).observe(this.box);
+  }
+
+  makeThumb(which) {
+    const thumb = el("div", {
+      class: "thumb", role: "slider", tabindex: "0", "aria-label": which === "first" ? "Beginning of the time shown" : "End of the time shown",
+      "aria-valuemin": "0", "aria-valuemax": String(this.times.bins), "aria-orientation": "horizontal",
+    });
+    thumb.addEventListener("keydown", (event) => this.key(event, which));
+    return thumb;
+  }
+
+  key(event, which) {
+    const { bins, span } = this.times;
+    const moved = { first: span?.first ?? 0, last: span?.last ?? bins };
+    const far = Math.max(1, Math.round(bins / 10));
+    const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -far, PageUp: far, Home: -bins, End: bins };
+    if (event.key === "Escape") this.choose(null, false);
+    else if (event.key in steps) {
+      const [least, most] = which === "first" ? [0, moved.last - 1] : [moved.first + 1, bins];
+      moved[which] = Math.min(most, Math.max(least, moved[which] + steps[event.key]));
+      this.choose(this.times.spanOf(moved.first, moved.last), false);
+    } else return;
+    event.preventDefault();
+  }
+
+  secondsAt(event) {
+    const { left, width } = this.box.getBoundingClientRect();
+    return this.begin + (Math.min(1, Math.max(0, (event.clientX - left) / width))) * this.seconds;
+  }
+
+  press(event) {
+    if (event.button !== 0) return;
+    this.anchor = { x: event.clientX, at: this.secondsAt(event), isDragged: false };
+    this.box.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  }
+
+  drag(event) {
+    const { anchor } = this;
+    if (!anchor || (!anchor.isDragged && Math.abs(event.clientX - anchor.x) < CLICK)) return;
+    this.to = this.secondsAt(event);
+    anchor.isDragged = true;
+    if (!this.pending) {
+      this.pending = requestAnimationFrame(() => {
+        this.pending = 0;
+        if (this.anchor) this.choose(this.times.spanBetween(this.anchor.at, this.to), true);
+      });
+    }
+  }
+
+  release() {
+    const { anchor } = this;
+    this.anchor = null;
+    if (!anchor) return;
+    if (anchor.isDragged) this.choose(this.times.spanBetween(anchor.at, this.to), false);
+    else if (this.times.span) this.choose(null, false);
+  }
+
+  show() {
+    const { times, model } = this;
+    const { bins, span } = times;
+    const first = span?.first ?? 0;
+    const last = span?.last ?? bins;
+    const left = (times.begin[first] - this.begin) / this.seconds;
+    const right = (times.end[last - 1] - this.begin) / this.seconds;
+    const texts = [showSeconds(times.begin[first]), showSeconds(times.end[last - 1])];
+    [left, right].forEach((at, i) => {
+      this.thumbs[i].style.left = `${100 * at}%`;
+      this.thumbs[i].setAttribute("aria-valuenow", String(i ? last : first));
+      this.thumbs[i].setAttribute("aria-valuetext", texts[i]);
+    });
+    this.box.style.setProperty("--from", `${100 * left}%`);
+    this.box.style.setProperty("--to", `${100 * right}%`);
+    const samples = model.totalSamples[0];
+    const whole = model.events[model.event]?.samples ?? 0;
+    byId("time-chosen").textContent = span
+      ? `${texts[0]} to ${texts[1]}: ${plural(samples, "sample")} of ${model.events[model.event].name} (${showShare(samples / whole)})`
+      : `all of ${texts[0]} to ${texts[1]}`;
+    byId("time-all").hidden = !span;
+    const notes = [
+      model.hasMetrics ? "Metrics, SPE's measurements and changes are of the whole recording, and hidden meanwhile." : "",
+      model.isScaled(model.event) ? "Samples are counted; amounts are scaled: samples times the mean weight of their stack." : "",
+    ];
+    byId("time-note").textContent = span ? notes.filter(Boolean).join(" ") : "";
+    if (this.drawn !== model.event) this.draw();
+  }
+
+  // The event that gives the width first, then others, each on a scale of its own.
+  rows() {
+    const { event, events } = this.model;
+    const all = [event, ...events.keys()].filter((each) => this.times.has(each));
+    return [...new Set(all)].slice(0, MOST_STRIP_ROWS);
+  }
+
+  // The chosen stretch is a background of its own: only another event, width or theme asks for the bars again.
+  draw() {
+    this.drawn = this.model.event;
+    const rows = this.rows();
+    const ratio = window.devicePixelRatio || 1;
+    const width = this.box.clientWidth;
+    const height = rows.length * STRIP_ROW;
+    this.box.style.height = `${height}px`;
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    const { context: c, times } = this;
+    const style = getComputedStyle(this.box);
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.font = `11px ${style.getPropertyValue("--mono")}`;
+    rows.forEach((event, row) => {
+      const rate = times.rate(event);
+      const most = rate.reduce((a, b) => Math.max(a, b), 0);
+      const bottom = (row + 1) * STRIP_ROW - 1;
+      c.fillStyle = style.getPropertyValue("--fill");
+      for (let bin = 0; bin < times.bins && most; bin++) {
+        const from = ((times.begin[bin] - this.begin) / this.seconds) * width;
+        const to = ((times.end[bin] - this.begin) / this.seconds) * width;
+        const tall = (rate[bin] / most) * (STRIP_ROW - 14);
+        c.fillRect(from, bottom - tall, Math.max(1, to - from - (to - from > 4 ? 1 : 0)), tall);
+      }
+      c.fillStyle = style.getPropertyValue("--muted");
+      c.fillText(`${this.model.events[event].name}, at most ${showAmount(most, this.model.events[event].unit)} a second`, 2, row * STRIP_ROW + 10);
+    });
+  }
+}

@@ -1,0 +1,101 @@
+"""A profile's samples by time, as the page's strip and all that follows a choice on it read them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.model.arrays import I64
+from tdprof.model.profile import Profile
+from tdprof.model.time_range import NS_PER_S
+from tdprof.profile.frames import number_values
+from tdprof.profile.intervals import Intervals, find_intervals, sample_times
+
+MOST_BINS = 600
+_SHORTEST_BIN_NS = NS_PER_S // 100
+
+
+@dataclass(frozen=True, slots=True)
+class SampledPlaces:
+    """Where samples fell, as far as the page tells it: distinct pairs of a node of its calls and a line of its lines.
+
+    Attributes:
+        node, line: int64[n], ascending by node.
+        of_sample: int32[samples], the place of each.
+    """
+
+    node: I64
+    line: I64
+    of_sample: NDArray[np.int32]
+
+
+def find_places(node: I64, line: I64) -> SampledPlaces:
+    """The places of samples in these nodes and lines."""
+    keys, of_sample = number_values((node << 32 | line).astype(np.uint64))
+    return SampledPlaces(
+        (keys >> np.uint64(32)).astype(np.int64), (keys & np.uint64(0xFFFF_FFFF)).astype(np.int64), of_sample
+    )
+
+
+def time_bins(profile: Profile, most: int = MOST_BINS) -> Intervals:
+    """At most so many stretches of time: of whole intervals, or of equal length where samples have their own times."""
+    if profile.has_sample_times:
+        at = sample_times(profile)
+        covered = profile.window.covered if profile.window else [(0, max(profile.duration_ns, 1))]
+        begin, end = covered[0][0], covered[-1][1]
+        bins = int(min(most, max(1, (end - begin) // _SHORTEST_BIN_NS)))
+        edges = np.linspace(begin, end, bins + 1).astype(np.int64)
+        number = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, bins - 1)
+        return Intervals(edges[:-1], edges[1:], number.astype(np.int64))
+    found = find_intervals(profile)
+    together = -(-len(found.end) // most) or 1
+    first = np.arange(0, len(found.end), together)
+    last = np.minimum(first + together, len(found.end)) - 1
+    return Intervals(found.begin[first], found.end[last], found.number // together)
+
+
+def time_columns(
+    profile: Profile, places: SampledPlaces, bins: Intervals, events: Sequence[int]
+) -> tuple[dict[str, Any], dict[str, NDArray[np.integer]]]:
+    """Header and columns of some events' samples by event, bin and place; entries without any are left out.
+
+    ``timeStart`` is where the entries of each bin of each event begin, with their end behind; ``timeStep`` the place
+    less that of the entry before in the bin; ``timeCount`` the samples.
+    """
+    samples, n = profile.samples, len(bins.end)
+    many = max(1, len(places.node))
+    row_of = np.full(len(profile.events), -1, np.int64)
+    row_of[list(events)] = np.arange(len(events))
+    row = row_of[samples.event]
+    chosen = row >= 0
+    keys = (row[chosen] * n + bins.number[chosen]) * many + places.of_sample[chosen]
+    counts = samples.count[chosen]
+    order = np.argsort(keys, kind="stable")
+    is_first = np.diff(keys[order], prepend=-1) != 0
+    first = np.flatnonzero(is_first)
+    distinct = keys[order][first]
+    count = np.add.reduceat(counts[order], first) if len(first) else counts
+    place = distinct % many
+    start = np.searchsorted(distinct, np.arange(len(events) * n + 1) * many)
+    step = np.diff(place, prepend=0)
+    begins = start[:-1][start[:-1] < len(place)]
+    step[begins] = place[begins]
+    header = {
+        "begin": _seconds(bins.begin),
+        "end": _seconds(bins.end),
+        "isBySample": profile.has_sample_times,
+        "events": list(events),
+    }
+    return header, {
+        "placeNodeStep": np.diff(places.node, prepend=0),
+        "placeLine": places.line,
+        "timeStart": start,
+        "timeStep": step,
+        "timeCount": count,
+    }
+
+
+def _seconds(ns: I64) -> list[float]:
+    return [round(each / NS_PER_S, 6) for each in ns.tolist()]
