@@ -127,7 +127,7 @@ def phases() -> Profile:
         builder.add("main", hot, weight=400_000_000, count=400, time_ns=time_ns)
         builder.add("main", Frame("wait", line=3), weight=(50 + number) * 1_000_000, count=50 + number, time_ns=time_ns)
         builder.add("main", hot, weight=number + 1, count=number + 1, event=1, time_ns=time_ns)
-    return builder.build(duration_ns=10_000_000_000, longest_interval_ns=500_000_000)
+    return builder.build(duration_ns=10_000_000_000, interval_ns=500_000_000)
 
 
 def of_time(profile: Profile, text: str) -> Profile:

@@ -114,6 +114,7 @@ class Manifest:
     exit_status: int | None = None  # the command's, as a shell gives it
     ran_to_end: bool = False  # the command ended before the recording did
     has_sample_times: bool = False  # of an import: not added up within intervals
+    interval_ns: int = 900_000_000  # that samples are added up over, at most, where they have no times of their own
     state: State = State.RECORDING
     tdprof_version: str = ""
     schema_version: int = SCHEMA_VERSION

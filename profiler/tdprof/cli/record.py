@@ -120,6 +120,11 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
     metavar="SECONDS",
     help="Stop after that time; the command goes on without being sampled.",
 )
+@click.option(
+    "--interval",
+    metavar="TIME",
+    help="How finely the capture knows time where samples are added up in the kernel: 0.1s to 60s (0.9s).",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=CAPTURE_HELP)
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @click.option("--off-cpu", "off_cpu", is_flag=False, flag_value=DEFAULT_OFF_CPU, metavar="[=PERIOD]", help=OFF_CPU_HELP)
@@ -150,6 +155,7 @@ def command(
     is_system_wide: bool,
     cgroups: Sequence[str],
     duration_s: float | None,
+    interval: str | None,
     output: Path | None,
     spe_text: str | None,
     off_cpu: str | None,
@@ -191,7 +197,7 @@ def command(
     # Only now: help, and what is typed wrong, are said at once.
     from tdprof.recorder.call_graph import CallGraph, parse_call_graph
     from tdprof.recorder.events import parse_events
-    from tdprof.recorder.options import RecordOptions
+    from tdprof.recorder.options import USUAL_INTERVAL_NS, RecordOptions, parse_interval
     from tdprof.recorder.runtime_options import perf_maps_note, with_perf_maps
     from tdprof.recorder.spe import parse_spe_options
 
@@ -227,6 +233,7 @@ def command(
         is_system_wide=is_system_wide or bool(cgroups),
         cgroups=cgroups,
         duration_s=duration_s,
+        asked_interval_ns=USUAL_INTERVAL_NS if interval is None else parse_interval(interval),
         use_bpf=not no_bpf,
         call_graph=way,
         has_interpreted=not no_interpreters,

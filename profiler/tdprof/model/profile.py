@@ -188,7 +188,7 @@ class Profile:
     walks: StackWalks | None = None  # None: the recording does not tell
     time_spent: TimeSpent | None = None  # None: likewise
     start_monotonic_ns: int = 0  # the start in the clock of the samples' times
-    longest_interval_ns: int = 1_000_000_000  # that samples are added up over, where they have no times of their own
+    interval_ns: int = 1_000_000_000  # that samples were to be added up over, where they have no times of their own
     window: TimeWindow | None = None  # None: samples are of the whole recording
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read
     kept_stacks: KeptStacks = field(default_factory=KeptStacks, repr=False, compare=False)

@@ -105,6 +105,11 @@ class TimeRange:
         return max(begin, 0), min(end, duration_ns)
 
 
+def parse_span_ns(text: str) -> int | None:
+    """Nanoseconds of a length of time such as 0.5s, 100ms, 1m30s or 2 (seconds); None for what is none."""
+    return _span_ns(text) if re.fullmatch(_SPAN, text) else None
+
+
 def parse_time_ranges(text: str) -> Iterator[TimeRange]:
     """The ranges of an option's value, separated by commas or blanks.
 
@@ -141,11 +146,12 @@ def _moment(text: str | None, word: str) -> _Moment | None:
         return _Moment(_From.PERCENT, float(text[:-1]))
     if ":" in text:
         return _clock(text, word)
-    total = sum(
-        float(number) * _UNITS[unit or "s"]
-        for number, unit in re.findall(rf"({_NUMBER})(h|min|ms|m|us|µs|ns|s|$)", text.removeprefix("-"))
-    )
-    return _Moment(_From.END if text.startswith("-") else _From.START, total * NS_PER_S)
+    return _Moment(_From.END if text.startswith("-") else _From.START, _span_ns(text.removeprefix("-")))
+
+
+def _span_ns(text: str) -> int:
+    parts = re.findall(rf"({_NUMBER})(h|min|ms|m|us|µs|ns|s|$)", text)
+    return round(sum(float(number) * _UNITS[unit or "s"] for number, unit in parts) * NS_PER_S)
 
 
 def _clock(text: str, word: str) -> _Moment:

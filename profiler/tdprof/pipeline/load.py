@@ -199,6 +199,7 @@ def make_profile(
         ),
         start_realtime_ns=manifest.start_realtime_ns,
         start_monotonic_ns=manifest.start_monotonic_ns,
+        interval_ns=max(manifest.interval_ns, 1),
         duration_ns=manifest.duration_ns,
         notes=[*map(printable, [*unreadable, *manifest.notes, *notes])],
         unreadable=[*map(printable, unreadable)],

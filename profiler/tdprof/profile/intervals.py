@@ -33,14 +33,14 @@ class Intervals:
 def find_intervals(profile: Profile) -> Intervals:
     """The intervals of a profile whose samples have no times of their own.
 
-    Of an interval the samples tell the end. It begins where the one before ends, or as long before its end as an
-    interval can last, if there were none with samples just before.
+    Of an interval the samples tell the end. It begins where the one before ends; where that is twice the time ago that
+    intervals were to take, one between had no samples, and it is taken to have that length.
     """
     ends, number = np.unique(profile.samples.time_ns, return_inverse=True)
     end = ends.astype(np.int64) - profile.start_monotonic_ns
     before = np.concatenate([np.zeros(min(len(end), 1), np.int64), end[:-1]])
-    begin = np.minimum(np.maximum(before, end - profile.longest_interval_ns), end)
-    return Intervals(begin, end, number.reshape(-1).astype(np.int64))
+    begin = np.where(end - before < 2 * profile.interval_ns, before, end - profile.interval_ns)
+    return Intervals(np.minimum(begin, end), end, number.reshape(-1).astype(np.int64))
 
 
 def sample_times(profile: Profile) -> I64:
@@ -102,7 +102,7 @@ def choose_times(profile: Profile, ranges: Sequence[TimeRange]) -> tuple[NDArray
 
 def _grain(profile: Profile, intervals: Intervals) -> int:
     """How long intervals are, in the middle, in nanoseconds."""
-    return int(np.median(intervals.end - intervals.begin)) if len(intervals.end) else profile.longest_interval_ns
+    return int(np.median(intervals.end - intervals.begin)) if len(intervals.end) else profile.interval_ns
 
 
 def _is_within(at: I64, ranges: Sequence[tuple[int, int]], last: int) -> NDArray[np.bool_]:

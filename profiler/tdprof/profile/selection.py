@@ -75,7 +75,7 @@ def _check_window(profile: Profile, selection: Selection, window: TimeWindow, *,
         raise TdprofError(
             f"{times} has the middle of no interval with samples: this capture knows time to "
             f"{format_seconds(window.grain_ns)}",
-            hint="a longer range",
+            hint="a longer range; tdprof record --interval 0.1s knows time more finely",
             status=2,
         )
     raise TdprofError(f"no sample is of {times}", hint="tdprof report --by second", status=2)

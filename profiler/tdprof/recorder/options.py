@@ -6,12 +6,21 @@ from dataclasses import dataclass, field
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
 from tdprof.model.events import TopdownInfo
+from tdprof.model.time_range import parse_span_ns
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.events import Event
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.rotation import Segments
 from tdprof.recorder.spe import SpeOptions
 from tdprof.recorder.targets import Rate
+from tdprof.text import printable
+
+USUAL_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
+# Where groups take turns, what one did not see is judged by how unlike each other its moments were.
+TURNS_INTERVAL_NS = 200_000_000
+LEAST_INTERVAL_NS, MOST_INTERVAL_NS = 100_000_000, 60_000_000_000
+_INTERVALS = "--interval 0.1s for times as fine as can be, up to 60s for small captures"
+NO_INTERVALS = "--interval has no meaning here: without BPF every sample has its own time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,7 @@ class RecordOptions:
         variables: of the command's environment, beside our own.
         notes: what the user should know of the plan, kept in the capture.
         segments: how to cut the recording, which then goes into several captures.
+        asked_interval_ns: how long, at most, the BPF rungs add samples up before they note the time.
         on_pass: told the number, from 1, of each run of the command, and how many there will be.
     """
 
@@ -38,6 +48,7 @@ class RecordOptions:
     is_system_wide: bool = False
     cgroups: Sequence[str] = ()
     duration_s: float | None = None
+    asked_interval_ns: int = USUAL_INTERVAL_NS
     use_bpf: bool = True
     call_graph: CallGraph = CallGraph.AUTO
     has_interpreted: bool = True
@@ -48,6 +59,13 @@ class RecordOptions:
     notes: Sequence[str] = ()
     on_pass: Callable[[int, int], None] = lambda _number, _total: None
     segments: Segments | None = None
+
+    @property
+    def interval_ns(self) -> int:
+        """The same, shorter where groups take turns, and where segments are to be cut in time."""
+        takes_turns = any(groups and len(groups) > 1 for groups in self.passes)
+        most_ns = TURNS_INTERVAL_NS if takes_turns else USUAL_INTERVAL_NS if self.segments else MOST_INTERVAL_NS
+        return min(self.asked_interval_ns, most_ns)
 
     @property
     def passes(self) -> list[list[list[int]] | None]:
@@ -71,3 +89,17 @@ class Outcome:
     manifest: Manifest
     failure: TdprofError | None
     held: HeldPrograms
+
+
+def parse_interval(text: str) -> int:
+    """Nanoseconds of what ``--interval`` was given.
+
+    Raises:
+        TdprofError: no length of time, or one that is too short or too long.
+    """
+    interval_ns = parse_span_ns(text)
+    if interval_ns is None:
+        raise TdprofError(f"--interval takes a length of time, not '{printable(text)}'", hint=_INTERVALS, status=2)
+    if not LEAST_INTERVAL_NS <= interval_ns <= MOST_INTERVAL_NS:
+        raise TdprofError(f"--interval is from 0.1s to 60s, not {printable(text)}", hint=_INTERVALS, status=2)
+    return interval_ns

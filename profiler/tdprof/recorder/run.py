@@ -33,9 +33,7 @@ from tdprof.recorder.targets import SamplingTarget
 from tdprof.recorder.unwinding import Unwinding
 from tdprof.recorder.workload import Workload
 
-DRAIN_INTERVAL_NS = 900_000_000  # a capture knows time to the second, whatever the scheduler does to us
-# Where groups take turns, what one did not see is judged by how unlike each other its moments were.
-TURNS_INTERVAL_NS = 200_000_000
+LOOK_INTERVAL_NS = 900_000_000  # how often, at least, CPUs and control groups are looked for, and the manifest written
 MAX_CLOCK_PAIRS = 512
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
 _OTHER_LOSSES = {
@@ -374,9 +372,9 @@ class Run:
 
     def _loop(self) -> None:
         deadline = None if self.options.duration_s is None else time.monotonic() + self.options.duration_s
-        takes_turns = any(groups and len(groups) > 1 for groups in self.options.passes)
-        interval_ns = TURNS_INTERVAL_NS if takes_turns else DRAIN_INTERVAL_NS
+        interval_ns = self.options.interval_ns
         next_drain = time.monotonic_ns() + interval_ns
+        next_look = time.monotonic_ns() + LOOK_INTERVAL_NS
         next_check = time.monotonic_ns() + self.control.next_check_ns() if self.control else None
         with self._poller() as (poller, ending):
             rings = {ring.fd for ring in self.attached.rings.values()}
@@ -393,6 +391,7 @@ class Run:
                     timeout_ms = min(timeout_ms, (next_check - time.monotonic_ns()) / 1e6)
                 if self.sampler and self.sampler.is_copying:
                     timeout_ms = min(timeout_ms, COPYING_TICK_MS)
+                timeout_ms = max(0.0, min(timeout_ms, (next_drain - time.monotonic_ns()) / 1e6))
                 ready = set()
                 for fd, mask in poller.poll(timeout_ms):
                     ready.add(fd)
@@ -408,18 +407,30 @@ class Run:
                         self.unwinding.answer()
                     self.unwinding.add_processes(replaced)
                     self.unwinding.tick()
+                is_due = time.monotonic_ns() >= next_look
                 if replaced or time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
+                    next_drain = max(next_drain, time.monotonic_ns()) + interval_ns
                     self._drain()
-                    if self.cgroup_names.misses_new:
-                        self.cgroup_names.look(self.spool)
-                    self._follow_cpus(poller)
-                    self._rotate()
-                    next_drain = time.monotonic_ns() + interval_ns
+                    if is_due or interval_ns >= LOOK_INTERVAL_NS or self.options.segments:
+                        self._look(poller)
+                        self._rotate()
+                        write_manifest(self.folder, self.manifest)
+                        next_look = time.monotonic_ns() + LOOK_INTERVAL_NS
+                elif is_due:
+                    self._drain_rings()
+                    self._look(poller)
                     write_manifest(self.folder, self.manifest)
+                    next_look = time.monotonic_ns() + LOOK_INTERVAL_NS
                 elif ready or self.spe:  # SPE that ran out of room stands still until it is drained
                     self._drain_rings()
                 if ready and ready <= rings:
                     time.sleep(PAUSE_S)
+
+    def _look(self, poller: select.poll) -> None:
+        """Once the rings are drained, about once a second: control groups that are new, CPUs that are back."""
+        if self.cgroup_names.misses_new:
+            self.cgroup_names.look(self.spool)
+        self._follow_cpus(poller)
 
     @contextlib.contextmanager
     def _poller(self) -> Iterator[tuple[select.poll, set[int]]]:

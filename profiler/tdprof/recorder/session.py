@@ -24,10 +24,10 @@ from tdprof.recorder.host import (
 from tdprof.recorder.ladder import choose_events
 from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.opening import OpenedEvents, Opener
-from tdprof.recorder.options import Outcome, RecordOptions
+from tdprof.recorder.options import NO_INTERVALS, USUAL_INTERVAL_NS, Outcome, RecordOptions
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.rotation import Rotation
-from tdprof.recorder.run import DRAIN_INTERVAL_NS, Run
+from tdprof.recorder.run import Run
 from tdprof.recorder.sampling import Sampling, begin_load, events_together, start_sampling
 from tdprof.recorder.spe import SpeEvents, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
@@ -122,7 +122,7 @@ def _rotation(options: RecordOptions, sampling: Sampling, stack: contextlib.Exit
             f"only the BPF programs can cut a recording, and they are not used here: {sampling.reason}",
             hint="tdprof doctor says what they need; record without --switch-output",
         )
-    rotation = Rotation(options.segments, DRAIN_INTERVAL_NS / 1e9)
+    rotation = Rotation(options.segments, options.interval_ns / 1e9)
     stack.callback(rotation.close)
     return rotation
 
@@ -182,9 +182,11 @@ def _first_manifest(
             *(sampler.notes if sampler else []),
             *(spe.notes if spe else []),
             *opened.notes,
+            *([NO_INTERVALS] if options.asked_interval_ns != USUAL_INTERVAL_NS and sampler is None else []),
         ],
         spe=_spe_info(spe) if spe else None,
         topdown=options.topdown,
+        interval_ns=options.interval_ns,
         tdprof_version=__version__,
     )
 

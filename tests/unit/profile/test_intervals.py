@@ -25,7 +25,7 @@ def intervals(*ends_s: float, longest_s: float = 1.0) -> Profile:
     return builder.build(
         start_monotonic_ns=START_NS,
         duration_ns=round(max(ends_s) * S),
-        longest_interval_ns=round(longest_s * S),
+        interval_ns=round(longest_s * S),
         is_whole_run=True,
     )
 
