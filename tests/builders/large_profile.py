@@ -154,6 +154,7 @@ def _samples(random: np.random.Generator, stacks: int, events: list[EventInfo]) 
         count=count.astype(np.uint64),
         weight=(count * period[event_column]).astype(np.uint64),
         cgroup=np.full(n, -1, np.int32),
+        state=np.zeros(n, np.uint8),
     )
 
 

@@ -44,7 +44,7 @@ class ProfileBuilder:
 
     events: Sequence[EventInfo] = (CLOCK,)
     files: list[MappedFile] = field(default_factory=list)
-    rows: list[tuple[int, int, int, int, str, tuple[Call, ...], int, int, int]] = field(default_factory=list)
+    rows: list[tuple[int, int, int, int, str, tuple[Call, ...], int, int, int, int]] = field(default_factory=list)
 
     def add(
         self,
@@ -57,9 +57,10 @@ class ProfileBuilder:
         tid: int = 100,
         thread: str = "app",
         cgroup: int = -1,
+        state: int = 0,
     ) -> "ProfileBuilder":
         calls = tuple(_call(item) for item in reversed(stack))
-        self.rows.append((time_ns, event, pid, tid, thread, calls, count, weight, cgroup))
+        self.rows.append((time_ns, event, pid, tid, thread, calls, count, weight, cgroup, state))
         return self
 
     def build(self, **changes: object) -> Profile:
@@ -123,6 +124,7 @@ class ProfileBuilder:
                 count=np.array(count, np.uint64),
                 weight=np.array(weight, np.uint64),
                 cgroup=np.array([row[8] for row in self.rows], np.int32),
+                state=np.array([row[9] for row in self.rows], np.uint8),
             ),
             thread_names=list(threads),
             process_names={row[2]: "app" for row in self.rows},

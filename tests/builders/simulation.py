@@ -271,5 +271,6 @@ def _profile(
         count=np.bincount(place, minlength=n).astype(np.uint64),
         weight=np.rint(np.bincount(place, weight, n)).astype(np.uint64),
         cgroup=np.full(n, -1, np.int32),
+        state=np.zeros(n, np.uint8),
     )
     return replace(template, samples=samples)

@@ -186,6 +186,7 @@ def _profile(
             count=paths.samples.astype(np.uint64),
             weight=np.rint(paths.rate * seconds).astype(np.uint64),
             cgroup=np.full(rows, -1, np.int32),
+            state=np.zeros(rows, np.uint8),
         ),
         thread_names=[hosts],
         process_names={},

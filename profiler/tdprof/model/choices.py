@@ -22,6 +22,7 @@ class GroupKind(StrEnum):
     CGROUP = "cgroup"
     LANGUAGE = "language"
     SECOND = "second"
+    STATE = "state"
 
 
 class Order(StrEnum):

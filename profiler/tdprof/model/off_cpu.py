@@ -13,6 +13,11 @@ class ThreadState(IntEnum):
     INTERRUPTIBLE = 2  # asleep, until something happens or a signal comes
     UNINTERRUPTIBLE = 3  # asleep, mostly until a device answers
 
+    @property
+    def words(self) -> str:
+        """As reports say it."""
+        return ("on a CPU", "waiting for a CPU", "asleep", "asleep beyond signals")[self]
+
 
 @dataclass(frozen=True, slots=True)
 class TimeSpent:

@@ -72,7 +72,8 @@ class StackTable:
 
 @dataclass(frozen=True, slots=True)
 class SampleTable:
-    """Aggregated samples: one row for each distinct (time, event, pid, tid, thread name, stack, cgroup).
+    """Aggregated samples: one row for each distinct (time, event, pid, tid, thread name, stack, cgroup,
+    state).
 
     Attributes:
         time_ns: uint64, end of the interval in which they fell, CLOCK_MONOTONIC; intervals are at most a second.
@@ -83,6 +84,7 @@ class SampleTable:
         count: uint64, number of samples.
         weight: uint64, sum of the samples' periods, in the event's unit.
         cgroup: int32, index into ``Profile.cgroups``, -1 where the recording does not tell.
+        state: uint8, the `ThreadState` that time off a CPU was spent in; 0 of all else.
     """
 
     time_ns: U64
@@ -94,6 +96,7 @@ class SampleTable:
     count: U64
     weight: U64
     cgroup: I32
+    state: U8
 
 
 @dataclass(frozen=True, slots=True)

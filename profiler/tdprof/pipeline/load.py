@@ -48,7 +48,7 @@ def load_profile(capture: OpenCapture) -> Profile:
         TdprofError: damaged beyond reading.
     """
     manifest = capture.manifest
-    samples = read_table(capture.tables, "samples", ("cgroup",))
+    samples = read_table(capture.tables, "samples", ("cgroup", "state"))
     _check_samples(capture.folder, samples, manifest)
     stacks, no_stacks = read_side_table(capture.tables, "stacks", ("end", "guessed_from"))
     attributed = attribute_stacks(samples, stacks, capture.mapped_files, capture.spaces)
@@ -66,6 +66,7 @@ def load_profile(capture: OpenCapture) -> Profile:
     )
     locations, cut_inlining = limit_inlining(locations, stack_location)
     columns = {name: samples[name].to_numpy() for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
+    columns["state"] = samples["state"].fill_null(0).to_numpy()
     cgroup, cgroups = _cgroups(capture, samples["cgroup"])
     thread_name, thread_names = name_threads(
         samples["thread_name"].combine_chunks(), columns["tid"], columns["time_ns"], capture.spaces

@@ -52,6 +52,7 @@ def load_operations(capture: OpenCapture) -> SampledOperations | None:
                 count=records,
                 weight=records,
                 cgroup=np.full(len(table), -1, np.int32),
+                state=np.zeros(len(table), np.uint8),
             ),
             thread_names,
         ),

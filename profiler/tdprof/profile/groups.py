@@ -1,13 +1,14 @@
-"""A profile's samples by process, thread, command, module, control group, language or second, and their hottest."""
+"""A profile's samples by process, thread, command, module, control group, language, second or state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tdprof.model.arrays import F64, I32, I64, U64
+from tdprof.model.arrays import F64, I32, I64, U8, U64
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import GroupKind
+from tdprof.model.off_cpu import ThreadState
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.profile.cgroups import cgroup_name
 from tdprof.profile.commands import command_names
@@ -70,6 +71,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         GroupKind.CGROUP: (number,),
         GroupKind.LANGUAGE: (number,),
         GroupKind.SECOND: (number,),
+        GroupKind.STATE: (number,),
     }[kind]
     order, start = group_rows(*keys)
     first, group = order[start], group_of_row(order, start)
@@ -102,13 +104,15 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
     )
 
 
-def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32 | I64]:
+def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32 | I64 | U8]:
     """Names, and int32[samples]: which of them each sample has."""
     samples = profile.samples
     if kind is GroupKind.THREAD:
         return [printable(name) for name in profile.thread_names], samples.thread_name
     if kind is GroupKind.CGROUP:
         return [*map(cgroup_name, (*profile.cgroups, None))], samples.cgroup
+    if kind is GroupKind.STATE:
+        return [state.words for state in ThreadState], samples.state
     if kind is GroupKind.LANGUAGE:
         return sample_languages(profile)
     if kind is not GroupKind.MODULE:

@@ -1,1 +1,1 @@
-"""Samples by process, thread, command, module, control group, language or second."""
+"""Samples by process, thread, command, module, control group, language, second or state."""

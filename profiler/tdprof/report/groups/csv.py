@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module, control group, language or second as comma-separated values."""
+"""Samples by process, thread, command, module, control group, language, second or state, as CSV."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module, control group, language or second for machines: one JSON object."""
+"""Samples by process, thread, command, module, control group, language, second or state, as one JSON object."""
 
 import json
 from collections.abc import Iterator
@@ -56,6 +56,8 @@ def _identity(groups: Groups, row: int) -> dict[str, Any]:
             return {"module": name}
         case GroupKind.LANGUAGE:
             return {"language": name}
+        case GroupKind.STATE:
+            return {"state": name}
         case GroupKind.SECOND:
             begin_ns, end_ns = groups.seconds[row]
             return {"begin_ns": begin_ns, "end_ns": end_ns}

@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module, control group, language or second for people."""
+"""Samples by process, thread, command, module, control group, language, second or state for people."""
 
 from pathlib import PurePath
 
@@ -63,6 +63,8 @@ def _columns(profile: Profile, groups: Groups, *, is_wide: bool) -> list[Column]
             columns += names("module")
         case GroupKind.LANGUAGE:
             columns += names("language")
+        case GroupKind.STATE:
+            columns += names("state")
         case GroupKind.SECOND:
             columns += numbers(f"{event}/s", "from", "to")
         case GroupKind.CGROUP:
@@ -87,6 +89,7 @@ def _cells(profile: Profile, groups: Groups, row: int, *, is_wide: bool) -> list
         GroupKind.CGROUP: (),
         GroupKind.LANGUAGE: (),
         GroupKind.SECOND: (),
+        GroupKind.STATE: (),
     }[groups.kind]
     if groups.kind is GroupKind.SECOND:
         return [*cells, *_second(profile, groups, row)]
