@@ -102,7 +102,9 @@ def test_generating_again_gives_the_same(generated: Path, tmp_path: Path) -> Non
 def test_each_architecture_has_its_own_registers_and_the_same_maps(generated: Path) -> None:
     objects = {machine: object_for(generated, machine) for machine in sources.MACHINES}
     for machine, found in objects.items():
-        offsets = {offset for op, _, offset, _ in INSTRUCTION.iter_unpack(code_of(found, "store")) if op == LOAD_DOUBLE}
+        offsets = {
+            offset for op, _, offset, _ in INSTRUCTION.iter_unpack(code_of(found, "sample")) if op == LOAD_DOUBLE
+        }
         assert {other for other, offset in PERIOD_OFFSET.items() if offset in offsets} == {machine}
     assert objects["x86_64"].maps == objects["aarch64"].maps
     assert [program.name for program in objects["x86_64"].programs] == [
