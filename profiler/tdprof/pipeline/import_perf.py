@@ -38,8 +38,8 @@ from tdprof.linux.perf_abi import SampleType
 from tdprof.pipeline.finish import write_kernel_symbols
 from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso
-from tdprof.recorder.host import read_text
-from tdprof.recorder.kallsyms import KALLSYMS, read_kernel_symbols
+from tdprof.recorder.host import KALLSYMS, read_text
+from tdprof.recorder.kallsyms import read_kernel_symbols
 
 _KERNEL_PATH = "[kernel.kallsyms]"
 _NT_GNU_BUILD_ID = 3

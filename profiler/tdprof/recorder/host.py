@@ -11,6 +11,7 @@ from pathlib import Path
 from tdprof.capture.manifest import Host
 
 MAX_SAMPLE_RATE = "/proc/sys/kernel/perf_event_max_sample_rate"
+KALLSYMS = Path("/proc/kallsyms")
 _CPUS = Path("/sys/devices/system/cpu")
 _INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h: the same in every kernel
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tdprof.model.arrays import U64, distinct
-
-KALLSYMS = Path("/proc/kallsyms")
+from tdprof.recorder.host import KALLSYMS
 
 
 @dataclass(frozen=True, slots=True)

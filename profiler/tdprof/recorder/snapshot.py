@@ -13,7 +13,7 @@ from tdprof.recorder.host import read_text
 from tdprof.recorder.java_attach import JVM_LIBRARY
 
 _PROC = Path("/proc")
-PATIENCE_S = 10.0
+_PATIENCE_S = 10.0
 
 
 class Snapshot:
@@ -94,7 +94,7 @@ class SnapshotThread:
     @property
     def is_done(self) -> bool:
         """Whether all is written, or no longer waited for."""
-        return not self._thread.is_alive() or time.monotonic() - self._began_s > PATIENCE_S
+        return not self._thread.is_alive() or time.monotonic() - self._began_s > _PATIENCE_S
 
     def _run(self) -> None:
         try:
@@ -106,7 +106,7 @@ class SnapshotThread:
         except IndexError:  # given up meanwhile
             pass
 
-    def finish(self, patience_s: float = PATIENCE_S) -> list[str]:
+    def finish(self, patience_s: float | None = None) -> list[str]:
         """Wait for the end, but not for long.
 
         Returns:
@@ -115,7 +115,7 @@ class SnapshotThread:
         Raises:
             OSError: the spool could not be written.
         """
-        self._thread.join(patience_s)
+        self._thread.join(_PATIENCE_S if patience_s is None else patience_s)
         missing = len(self._waiting)
         self._waiting.clear()
         if self._failure:
@@ -124,7 +124,7 @@ class SnapshotThread:
             os.close(self._fd)
         if not missing:
             return []
-        return [f"{missing} processes have no names: what they map could not be read in {PATIENCE_S:g} seconds"]
+        return [f"{missing} processes have no names: what they map could not be read in {_PATIENCE_S:g} seconds"]
 
 
 def _inode(path: Path) -> int | None:

@@ -32,8 +32,7 @@ from tdprof.recorder.bpf.object_file import (
 )
 from tdprof.recorder.bpf.settings import Setting
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
-from tdprof.recorder.host import read_text
-from tdprof.recorder.kallsyms import KALLSYMS
+from tdprof.recorder.host import KALLSYMS, read_text
 from tdprof.recorder.ring import BpfRing, write_all
 
 THREAD_TIMES = struct.Struct("<7Q10I16s")  # struct thread_times
