@@ -15,6 +15,8 @@ SLOT = np.dtype(
     }
 )  # fmt: skip
 OTHER, LOAD_STORE, BRANCH = 0x48, 0x49, 0x4A
+# Extended load or store, of an atomic operation: two bits of the operation packet's payload.
+ATOMIC = 0x06
 ADDRESS = (1 << 56) - 1
 
 
@@ -42,8 +44,8 @@ def is_load(slots: np.ndarray) -> np.ndarray:
 
 
 def is_store(slots: np.ndarray) -> np.ndarray:
-    """Stores."""
-    return (slots["op_header"] == LOAD_STORE) & (slots["op"] & 1 == 1)
+    """Stores, among them what the filter of stores takes: every atomic, be it marked as a load for what it returns."""
+    return (slots["op_header"] == LOAD_STORE) & ((slots["op"] & 1 == 1) | (slots["op"] & ATOMIC == ATOMIC))
 
 
 def in_function(slots: np.ndarray, start: int, end: int) -> np.ndarray:
