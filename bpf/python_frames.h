@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What sample.bpf.c and its readers (tdprof/recorder/interpreters, tdprof/decode/interpreted.py) share of CPython's
+ * What sample.bpf.c and its readers (tdprof/recorder/python_layouts.py, tdprof/decode/python) share of CPython's
  * frames. Little-endian, no implicit padding.
  */
 #ifndef TDPROF_PYTHON_FRAMES_H

@@ -1,6 +1,7 @@
 """What the BPF programs are compiled from, and the objects that a wheel has of them."""
 
 import json
+import re
 import zlib
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +11,8 @@ from tdprof.recorder.bpf.object_file import BpfObject
 
 # Each has an object in a wheel (tools/generate-bpf).
 MACHINES = ("x86_64", "aarch64")
+# bcc rewrites the methods of maps in the text that it is given, but not in headers.
+_PART = re.compile(r'^#include "(\w+\.bpf\.h)"\n', re.MULTILINE)
 
 
 def folder_of_sources() -> Path:
@@ -23,10 +26,21 @@ def checksums(folder: Path) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): zlib.crc32(path.read_bytes()) for path in sorted(paths)}
 
 
+def program_text(folder: Path) -> str:
+    """``sample.bpf.c`` with its parts, the files ``*.bpf.h``, where it includes them; lines keep their numbers."""
+    main = folder / "sample.bpf.c"
+
+    def part(found: re.Match[str]) -> str:
+        next_line = found.string.count("\n", 0, found.end()) + 1
+        return f'#line 1 "{found[1]}"\n{(folder / found[1]).read_text()}#line {next_line} "{main.name}"\n'
+
+    return _PART.sub(part, main.read_text())
+
+
 def compiler_request(folder: Path, machine: str) -> dict[str, Any]:
     """What the compiler is asked; see compiler.py for the keys."""
     return {
-        "text": (folder / "sample.bpf.c").read_text(),
+        "text": program_text(folder),
         "include": str(folder),
         "headers": str(folder / "stand-in"),
         "machine": machine,

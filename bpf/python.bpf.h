@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Python's frames of a sample: the program that walks them, and what it sends. A part of sample.bpf.c. */
+
+#include "python_walk.h"
+
+static __always_inline int was_sent(__u64 code)
+{
+	__u32 slot = code & (CODE_SLOTS - 1);
+	__u64 *sent = sent_codes.lookup(&slot);
+
+	return !sent || *sent == in_segment(code);
+}
+
+static __always_inline void send_code(struct python_code *code, __u64 bytes)
+{
+	__u32 slot = code->code & (CODE_SLOTS - 1);
+	__u64 *sent = sent_codes.lookup(&slot);
+
+	if (!sent || bytes > sizeof(*code) || codes.ringbuf_output(code, bytes, BPF_RB_NO_WAKEUP))
+		return; /* at its next sample */
+	*sent = in_segment(code->code);
+}
+
+static __always_inline int has_python(void)
+{
+	__u32 which = ACTIVE_PYTHON;
+	__u32 *is_there = active.lookup(&which);
+
+	return is_there && *is_there;
+}
+
+/* Get ready for the Python frames of a thread. */
+static __always_inline void begin_python(const struct python_runtime *runtime, struct walk *walk,
+                                         struct python_walk *python)
+{
+	__u32 tid = walk->key.tid, inner_tid = tid;
+	__u64 *known = python_threads.lookup(&tid);
+	__u64 thread = known ? *known : 0, frame;
+
+	if (runtime->pidns_inode) {
+		struct bpf_pidns_info ids = {};
+
+		bpf_get_ns_current_pid_tgid(runtime->pidns_device, runtime->pidns_inode, &ids, sizeof(ids));
+		inner_tid = ids.pid;
+	}
+	/* Its number, since what is there may be another thread's by now. */
+	if (!thread || python_thread_id(runtime, thread) != inner_tid) {
+		thread = find_python_thread(runtime, inner_tid);
+		if (thread)
+			python_threads.update(&tid, &thread);
+	}
+	frame = thread ? python_pointer(thread + runtime->thread_frame) : 0;
+	if (frame && runtime->inner_frame != PYTHON_NONE)
+		frame = python_pointer(frame + runtime->inner_frame);
+	python->frame = frame;
+	python->hash = walk->key.pid;
+	python->process = mix(0, walk->key.pid);
+	python->bytes = 0;
+	python->count = 0;
+	python->stack.pid = walk->key.pid;
+	python->stack.is_cut = 0;
+}
+
+/* Some Python frames of a thread, whose user stack was walked; then itself once more, or the last step. */
+int python(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0;
+	struct walk *walk = walks.lookup(&zero);
+	struct python_walk *python = python_walks.lookup(&zero);
+	struct python_code *code = python_codes.lookup(&zero);
+
+	if (!walk || !python || !code)
+		return 0;
+	const struct python_runtime *runtime = python_runtimes.lookup(&walk->key.pid);
+
+	if (runtime) {
+		if (!walk->python_calls)
+			begin_python(runtime, walk, python);
+		walk->python_calls += 1;
+		for (int i = 0; i < PYTHON_FRAMES_PER_PROGRAM; i++) {
+			if (!python->frame)
+				break;
+			python->frame = walk_python_frame(runtime, python, code, python->frame);
+		}
+		if (python->frame) {
+			/* One call is left for the last step. */
+			if (walk->stack.depth / FRAMES_PER_PROGRAM + walk->python_calls + 5 < MOST_TAIL_CALLS)
+				steps.call(ctx, STEP_PYTHON);
+			python->stack.is_cut = 1;
+		}
+		if (python->count)
+			walk->interpreted = python->hash | 1;
+	}
+	steps.call(ctx, STEP_STORE);
+	return 0;
+}
+
+/* Whether the Python frames of a stack are on their way, if it was not sent lately. */
+static __always_inline int send_python_stack(__u64 hash)
+{
+	__u32 zero = 0, slot = hash & (STACK_SLOTS - 1);
+	__u64 *sent = sent_stacks.lookup(&slot);
+	struct python_walk *python = python_walks.lookup(&zero);
+
+	if (!sent || *sent == in_segment(hash) || !python)
+		return 1;
+	__u32 frames = python->count;
+	__u64 size = sizeof(python->stack) - sizeof(python->stack.frame) + frames * sizeof(python->stack.frame[0]);
+
+	python->stack.stack = hash;
+	python->stack.count = frames;
+	asm volatile("" : "+r"(size)); /* as in send_stack() */
+	if (size <= sizeof(python->stack) && python_stacks.ringbuf_output(&python->stack, size, BPF_RB_NO_WAKEUP) == 0)
+		return 1;
+	count(COUNTER_STACKS_NOT_SENT);
+	return 0;
+}

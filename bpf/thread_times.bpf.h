@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Where threads' time goes: programs at the scheduler's tracepoints, and samples of the time off a CPU. A part of
+ * sample.bpf.c. */
+
+/* Begin with a thread that is in a state since then. */
+static __always_inline struct thread_times *begin_times(__u64 task, __u32 state, __u64 since_ns)
+{
+	struct thread_times thread = { .first_ns = since_ns, .since_ns = since_ns, .state = state };
+
+	if (state != THREAD_RUNNING)
+		thread.left_ns = since_ns;
+	thread.point_ns = random_point();
+	if (times.update(&task, &thread)) {
+		count(COUNTER_THREADS_NOT_TIMED);
+		return 0;
+	}
+	return times.lookup(&task);
+}
+
+/* Whether the time of the running thread is recorded; not of a CPU that idles, which is no thread. */
+static __always_inline int is_timed(void)
+{
+	__u32 which = ACTIVE_FOLLOW;
+	__u32 *is_filtered = active.lookup(&which);
+
+	if (!is_filtered || !(__u32)bpf_get_current_pid_tgid())
+		return 0;
+	if (*is_filtered == FILTER_THREADS)
+		return is_followed();
+	return *is_filtered == FILTER_NONE || is_in_chosen_cgroup();
+}
+
+/* Of the running thread. Not 0: it cannot be named. */
+static __always_inline int name_thread(struct thread_times *thread)
+{
+	bpf_get_current_comm(thread->comm, sizeof(thread->comm));
+	return thread->pid ? 0 : current_thread(&thread->pid, &thread->tid);
+}
+
+static __always_inline __u64 recorded_since(void)
+{
+	__u32 zero = 0;
+	__u64 *since_ns = times_since.lookup(&zero);
+
+	return since_ns ? *since_ns : 0;
+}
+
+/* The running thread leaves its CPU. */
+static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
+{
+	struct thread_times *thread = times.lookup(&task);
+
+	/* One that has not been seen has run ever since. */
+	if (!thread)
+		thread = is_timed() ? begin_times(task, THREAD_RUNNING, recorded_since()) : 0;
+	if (!thread)
+		return;
+	__u32 kernel_state = kernel_word(task + SETTING(SETTING_TASK_STATE));
+
+	pass_time(thread, now_ns);
+	thread->left_ns = now_ns;
+	/* It was new, and came to its CPU by another way than back from where it left one. */
+	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
+		count_all(COUNTER_WAITS_NOT_SAMPLED, thread->due[state]);
+		thread->due[state] = 0;
+	}
+	thread->waits += 1;
+	thread->state = waiting_state(kernel_state, is_preempted);
+	if ((!thread->pid || kernel_state & TASK_DEAD) && name_thread(thread)) {
+		times.delete(&task); /* nobody here knows it by any number */
+		return;
+	}
+	if (kernel_state & TASK_DEAD) {
+		thread->state = THREAD_RUNNING;
+		if (ended.ringbuf_output(thread, sizeof(*thread), BPF_RB_NO_WAKEUP))
+			count(COUNTER_THREADS_NOT_TIMED);
+		times.delete(&task);
+	}
+}
+
+/* A thread takes the CPU; not 0: that is all. */
+static __always_inline __u32 take_cpu(struct thread_times *thread, __u64 now_ns)
+{
+	pass_time(thread, now_ns);
+	thread->state = THREAD_RUNNING;
+	return !thread->due[THREAD_RUNNABLE] && !thread->due[THREAD_INTERRUPTIBLE] &&
+	       !thread->due[THREAD_UNINTERRUPTIBLE];
+}
+
+/* At the tracepoint sched_switch: whether the thread is preempted, itself, and the next one. */
+int switch_threads(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	__u64 next = ctx->args[2];
+	__u32 zero = 0;
+	struct last_switch *last = last_switches.lookup(&zero);
+
+	if (!last || !recorded_since())
+		return 0;
+	leave(bpf_get_current_task(), ctx->args[0] & 1, now_ns);
+	struct thread_times *thread = times.lookup(&next);
+
+	last->is_settled = thread && take_cpu(thread, now_ns);
+	last->task = next;
+	return 0;
+}
+
+/* A thread that slept has what it waited for, and waits for a CPU. */
+int wake_thread(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 task = ctx->args[0];
+	struct thread_times *thread = times.lookup(&task);
+
+	if (thread && thread->state >= THREAD_INTERRUPTIBLE) {
+		pass_time(thread, bpf_ktime_get_ns());
+		thread->state = THREAD_RUNNABLE;
+	}
+	return 0;
+}
+
+/* The running thread has started another, which waits for its first CPU. */
+int start_thread(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 task = ctx->args[0];
+	__u32 which = ACTIVE_FOLLOW;
+	__u32 *is_filtered = active.lookup(&which);
+
+	if (!is_filtered || !recorded_since())
+		return 0;
+	if (*is_filtered == FILTER_THREADS ? !followed.lookup(&task) : !is_timed())
+		return 0;
+	struct thread_times *thread = begin_times(task, THREAD_RUNNABLE, bpf_ktime_get_ns());
+
+	if (thread && !SETTING(SETTING_PIDNS_INODE)) {
+		__u64 ids = kernel_word(task + SETTING(SETTING_TASK_PID));
+
+		thread->tid = ids;
+		thread->pid = ids >> 32;
+	}
+	return 0;
+}
+
+/*
+ * After a switch, in the thread that has come back to a CPU: its user stack is as it was when it left, and its
+ * kernel's shows what it waited for. Some kernels run no program at the switch from some threads.
+ */
+int end_wait(struct bpf_perf_event_data *ctx)
+{
+	__u64 task = bpf_get_current_task(), since_ns = recorded_since();
+	__u32 zero = 0;
+	struct last_switch *last = last_switches.lookup(&zero);
+	struct walk *walk = walks.lookup(&zero);
+
+	if (!last || !walk || !since_ns || (last->task == task && last->is_settled))
+		return 0;
+	struct thread_times *thread = times.lookup(&task);
+
+	if (!thread && is_timed())
+		thread = begin_times(task, THREAD_INTERRUPTIBLE, since_ns);
+	if (thread && thread->state != THREAD_RUNNING)
+		take_cpu(thread, bpf_ktime_get_ns());
+	last->task = task;
+	last->is_settled = 1;
+	if (!thread)
+		return 0;
+	__u32 samples = 0;
+
+	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
+		walk->due[state] = thread->due[state];
+		samples += thread->due[state];
+		thread->due[state] = 0;
+	}
+	if (!samples)
+		return 0;
+	count_all(COUNTER_SAMPLES, samples);
+	if (name_thread(thread) || name_sample(&walk->key)) {
+		count_all(COUNTER_SAMPLES_OUTSIDE_NAMESPACE, samples);
+		return 0;
+	}
+	walk->key.kernel_stack = take_stack(ctx, &walk->stack, 0);
+	return take_user_stack(ctx, walk);
+}
