@@ -4,10 +4,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from live.recording import (
     PATIENCE_S,
@@ -19,11 +20,14 @@ from live.recording import (
     start_record,
     wait_until,
 )
-from tdprof.recorder import perf_event
+from tdprof.cli.main import cli
+from tdprof.recorder import counted_run, perf_event
 from tdprof.recorder.attach import AttachedEvents
-from tdprof.recorder.events import parse_event
+from tdprof.recorder.counter_set import CounterSet, CountingTarget
+from tdprof.recorder.events import Event, parse_event
 from tdprof.recorder.host import online_cpus
 from tdprof.recorder.locked_memory import RingSizes
+from tdprof.recorder.opening import OpenedEvents, Opener
 from tdprof.recorder.targets import Rate, SamplingTarget, threads_of
 
 pytestmark = pytest.mark.needs_perf
@@ -62,6 +66,62 @@ def test_a_process_for_a_duration(server: subprocess.Popen[str], folder: Path) -
 def test_without_bpf(server: subprocess.Popen[str], folder: Path) -> None:
     capture = record("--no-bpf", "-F", "1999", "-p", server.pid, "--duration", "0.7", folder=folder)
     assert_both_threads(capture, server.pid)
+
+
+def start_thread(server: subprocess.Popen[str]) -> None:
+    assert server.stdin
+    assert server.stdout
+    server.stdin.write(".")
+    server.stdin.flush()
+    assert server.stdout.readline() == "more\n"
+
+
+@pytest.fixture
+def late_thread(server: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> list[SamplingTarget]:
+    """Lets the server start a thread once its threads were listed, before their events are opened; whose were then."""
+    open_first = Opener.open_first
+    targets: list[SamplingTarget] = []
+
+    def start_and_open(self: Opener, target: SamplingTarget) -> OpenedEvents:
+        if not targets:
+            start_thread(server)
+        targets.append(target)
+        return open_first(self, target)
+
+    monkeypatch.setattr(Opener, "open_first", start_and_open)
+    return targets
+
+
+@pytest.mark.parametrize(
+    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
+)
+def test_threads_that_start_while_others_are_attached_to(
+    server: subprocess.Popen[str], late_thread: list[SamplingTarget], folder: Path, options: list[str]
+) -> None:
+    """It inherited nothing: the BPF programs sampled it, but nothing counted it; without them it was not even seen."""
+    arguments = [*options, "-e", "cpu-clock:u", "-F", "1999", "-p", str(server.pid), "--duration", "0.4"]
+    result = CliRunner().invoke(cli, ["record", *arguments, "-o", str(folder)])
+    assert not result.exit_code, result.output
+    assert set(late_thread[-1].tasks) == set(threads_of([server.pid]))
+    capture = Capture(folder)
+    assert {sample.thread for sample in capture.samples} == {"busy-a", "busy-b", "busy-c"}
+    assert not [note for note in capture.manifest["notes"] if "kept starting" in note]
+
+
+def test_threads_that_start_while_others_get_counters(
+    server: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets: list[CountingTarget] = []
+
+    def start_and_open(groups: Sequence[Sequence[Event]], target: CountingTarget) -> CounterSet:
+        if not targets:
+            start_thread(server)
+        targets.append(target)
+        return CounterSet(groups, target)
+
+    monkeypatch.setattr(counted_run, "CounterSet", start_and_open)
+    counted_run.count_run(counted_run.Subject(("true",), (server.pid,)), [[parse_event("task-clock")]])
+    assert set(targets[-1].tids) == set(threads_of([server.pid]))
 
 
 @pytest.mark.parametrize("is_filtered", [False, True])

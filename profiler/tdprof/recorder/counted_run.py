@@ -4,7 +4,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
@@ -12,7 +12,7 @@ from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.stop_signals import StopSignals
-from tdprof.recorder.targets import threads_of
+from tdprof.recorder.targets import MOST_LOOKS, threads_of
 from tdprof.recorder.workload import Workload
 
 # How long an interrupted command gets to end by itself; Ctrl-C in a terminal reaches it too.
@@ -79,9 +79,13 @@ def count_run(
     with ExitStack() as stack:
         workload = stack.enter_context(Workload(subject.command)) if subject.command else None
         follows_command = workload is not None and not subject.pids and not subject.cpus
-        tids = (workload.pid,) if workload and follows_command else tuple(threads_of(subject.pids))
-        target = CountingTarget(tids, () if tids else subject.cpus, starts_on_exec=follows_command)
-        counters = stack.enter_context(CounterSet(groups, target))
+        if workload and follows_command:
+            counters = CounterSet(groups, CountingTarget((workload.pid,), starts_on_exec=True))
+        elif subject.pids:
+            counters = _open_settled(groups, subject.pids)
+        else:
+            counters = CounterSet(groups, CountingTarget(cpus=subject.cpus))
+        stack.enter_context(counters)
         signals = stack.enter_context(StopSignals())
         # Where a command merely sets the duration, its end is what counts, as in perf stat.
         ends = [workload.pidfd] if workload else [stack.enter_context(_open_pidfd(pid)) for pid in subject.pids]
@@ -93,13 +97,32 @@ def count_run(
         _wait(ends, ticker, signals)
         if workload and signals.received is not None:
             _end_command(workload)
-        stopped_cpus = counters.stopped_cpus() if target.cpus else {}
+        stopped_cpus = {} if follows_command or subject.pids else counters.stopped_cpus()
         if not follows_command:
             counters.disable()
         total = ticker.finish()
         status = workload.wait() if workload else None
         was_interrupted = signals.received is not None
         return CountedRun(total, status, counters.refused, counters.user_only, was_interrupted, stopped_cpus)
+
+
+def _open_settled(groups: Sequence[Sequence[Event]], pids: Sequence[int]) -> CounterSet:
+    """Counters of all threads that processes have by then.
+
+    Of a thread that is new once they are open nobody knows whether it inherited them, so they are opened anew.
+    """
+    tids = threads_of(pids)
+    counters = CounterSet(groups, CountingTarget(tuple(tids)))
+    for _ in range(MOST_LOOKS):
+        later = tids
+        with suppress(TdprofError):  # a process has ended: there is nothing more to come
+            later = threads_of(pids)
+        if set(later) <= set(tids):
+            break
+        counters.close()
+        tids = later
+        counters = CounterSet(groups, CountingTarget(tuple(tids)))
+    return counters
 
 
 class _Ticker:

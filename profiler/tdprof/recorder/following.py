@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.attach import counting_attr
@@ -57,6 +58,17 @@ def choose_target(
         followed |= fresh
         processes, tasks = _tasks_of(options.pids)
     return SamplingTarget(tasks, processes, is_filtered=task_filter is not None)
+
+
+def with_newer_threads(target: SamplingTarget, pids: Sequence[int]) -> SamplingTarget | None:
+    """The target with the threads that some processes have by now; None if it knows them all."""
+    if not pids:
+        return None
+    try:
+        processes, tasks = _tasks_of(pids)
+    except TdprofError:  # one has ended: it starts nothing more
+        return None
+    return None if set(tasks) <= set(target.tasks) else replace(target, tasks=tasks, processes=processes)
 
 
 def _in_cgroups(cgroups: ChosenCgroups, sampler: BpfSampler | None, events: Sequence[Event]) -> SamplingTarget:

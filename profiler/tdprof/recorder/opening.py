@@ -1,7 +1,7 @@
 """Opens a recording's events, with ring buffers as large as this user may lock."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tdprof.recorder.attach import AttachedEvents
@@ -9,7 +9,9 @@ from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, fit, lock
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.sampling import Sampling
 from tdprof.recorder.spe import SpeEvents, find_spe_pmus
-from tdprof.recorder.targets import SamplingTarget
+from tdprof.recorder.targets import MOST_LOOKS, SamplingTarget
+
+_KEEP_STARTING = "threads kept starting while their process was attached to: what some of them did may be missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,12 @@ class OpenedEvents:
     spe: SpeEvents | None
     sizes: RingSizes
     notes: list[str]
+
+    def close(self) -> None:
+        """Close everything."""
+        if self.spe:
+            self.spe.close()
+        self.attached.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,32 @@ class Opener:
             has_cgroups=self.sampling.cgroups.is_told,
             call_graph=self.sampling.chains,
         )
+
+    def open_settled(
+        self, target: SamplingTarget, newer: Callable[[SamplingTarget], SamplingTarget | None]
+    ) -> tuple[SamplingTarget, OpenedEvents]:
+        """Open the events of all threads that there are by then; returns of which.
+
+        A thread inherits events that its starter had. Of one that is new once all are open nobody knows whether its
+        starter had them already, so they are opened anew.
+
+        Args:
+            target: what to open first.
+            newer: the same with threads that have come; None if none have.
+
+        Raises:
+            TdprofError: as `open_first`.
+        """
+        opened = self.open_first(target)
+        for _ in range(MOST_LOOKS):
+            later = newer(target)
+            if later is None:
+                return target, opened
+            opened.close()
+            target = later
+            opened = self.open_first(target)
+        opened.notes.append(_KEEP_STARTING)
+        return target, opened
 
     def open_first(self, target: SamplingTarget) -> OpenedEvents:
         """Open the events of the first pass, and SPE's, with smaller buffers as long as larger ones are refused.

@@ -13,7 +13,7 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.recorder.cgroups import CgroupNaming, ChosenCgroups, chosen_cgroups
-from tdprof.recorder.following import choose_target, privilege_notes
+from tdprof.recorder.following import choose_target, privilege_notes, with_newer_threads
 from tdprof.recorder.host import (
     MAX_SAMPLE_RATE,
     describe_host,
@@ -71,7 +71,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
                 hint="sample fewer events (-e cpu-clock), or record -a",
             )
         opener = Opener(options, sampling, cpus)
-        opened = opener.open_first(target)
+        target, opened = opener.open_settled(target, lambda target: with_newer_threads(target, options.pids))
         first.enter_context(opened.attached)
         if opened.spe:
             stack.enter_context(opened.spe)

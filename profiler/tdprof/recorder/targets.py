@@ -12,6 +12,8 @@ from tdprof.recorder.host import read_text
 from tdprof.recorder.refusals import Scope
 from tdprof.text import plural
 
+MOST_LOOKS = 5  # for threads that started while others were attached to
+
 _PROC = Path("/proc")
 
 
