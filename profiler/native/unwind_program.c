@@ -41,6 +41,8 @@ struct run {
 	const struct cie *cie;
 	uint16_t machine;
 	struct frame_row row;
+	packed_rule rule; /* of the row, if `is_known` */
+	bool is_known;
 	struct frame_row remembered[MOST_REMEMBERED];
 	unsigned depth;
 	uint64_t place, end;        /* where the row begins to hold; where the function ends */
@@ -125,8 +127,11 @@ static packed_rule make_rule(const struct frame_row *row, uint16_t machine)
 }
 
 /* The rule of the row as it is now. */
-static packed_rule rule_here(const struct run *run)
+static packed_rule rule_here(struct run *run)
 {
+	if (run->is_known)
+		return run->rule;
+
 	struct frame_row row = run->row;
 
 	row.cfa_offset = (int64_t)((uint64_t)row.cfa_offset + run->pushed);
@@ -134,7 +139,9 @@ static packed_rule rule_here(const struct run *run)
 		row.ra.offset = (int64_t)((uint64_t)row.ra.offset - run->pushed);
 	if (row.fp.kind == SAVED_AT_CFA)
 		row.fp.offset = (int64_t)((uint64_t)row.fp.offset - run->pushed);
-	return make_rule(&row, run->machine);
+	run->rule = make_rule(&row, run->machine);
+	run->is_known = true;
+	return run->rule;
 }
 
 /* A row of the function that is read. */
@@ -166,37 +173,36 @@ static bool advance_by(struct run *run, uint64_t delta)
 	       advance(run, run->place + bytes);
 }
 
-/* The part of the row that is about a register; NULL if none is. */
-static struct saved *slot_of(struct frame_row *row, uint16_t machine, uint64_t number)
-{
-	if (number == RA_REGISTER(machine))
-		return &row->ra;
-	if (number == FP_REGISTER(machine))
-		return &row->fp;
-	if (number == SP_REGISTER(machine))
-		return &row->sp;
-	return NULL;
-}
-
 static void save(struct run *run, uint64_t number, enum saved_kind kind, int64_t offset)
 {
-	struct saved *slot = slot_of(&run->row, run->machine, number);
+	struct saved saved = { kind, offset };
 
-	if (slot)
-		*slot = (struct saved){ kind, offset };
+	if (number == RA_REGISTER(run->machine))
+		run->row.ra = saved;
+	else if (number == FP_REGISTER(run->machine))
+		run->row.fp = saved;
+	else if (number == SP_REGISTER(run->machine))
+		run->row.sp = saved;
+	else
+		return; /* the rule is the same */
+	run->is_known = false;
 }
 
 static void restore(struct run *run, uint64_t number)
 {
-	struct frame_row initial = run->cie->initial;
-	const struct saved *slot = slot_of(&initial, run->machine, number);
+	const struct frame_row *initial = &run->cie->initial;
 
-	if (slot)
-		save(run, number, slot->kind, slot->offset);
+	if (number == RA_REGISTER(run->machine))
+		save(run, number, initial->ra.kind, initial->ra.offset);
+	else if (number == FP_REGISTER(run->machine))
+		save(run, number, initial->fp.kind, initial->fp.offset);
+	else if (number == SP_REGISTER(run->machine))
+		save(run, number, initial->sp.kind, initial->sp.offset);
 }
 
 static void define_cfa(struct run *run, uint64_t number, int64_t offset)
 {
+	run->is_known = false;
 	run->row.cfa = UNWIND_NONE;
 	run->row.cfa_register = number < 64 ? (uint32_t)number : 64;
 	run->row.cfa_offset = offset;
@@ -266,7 +272,10 @@ static bool run_cfa(struct run *run, uint8_t op)
 	case DW_CFA_def_cfa_register: define_cfa(run, read_uleb(c), run->row.cfa_offset); return true;
 	case DW_CFA_def_cfa_offset: define_cfa(run, run->row.cfa_register, (int64_t)read_uleb(c)); return true;
 	case DW_CFA_def_cfa_offset_sf: define_cfa(run, run->row.cfa_register, factored(run, read_sleb(c))); return true;
-	case DW_CFA_def_cfa_expression: set_cfa_expression(&run->row, read_block(c), run->machine); return true;
+	case DW_CFA_def_cfa_expression:
+		run->is_known = false;
+		set_cfa_expression(&run->row, read_block(c), run->machine);
+		return true;
 	default: return false;
 	}
 }
@@ -299,6 +308,7 @@ static bool run_instruction(struct run *run)
 		if (run->depth == 0)
 			return false;
 		run->row = run->remembered[--run->depth];
+		run->is_known = false;
 		return true;
 	case DW_CFA_GNU_args_size: skip_leb(c); return true;
 	default:
@@ -364,6 +374,7 @@ bool run_fde(struct unwind_table *table, const struct cie *cie, const struct fde
 	run.cie = cie;
 	run.machine = machine;
 	run.row = cie->initial;
+	run.is_known = false;
 	run.depth = 0;
 	run.place = fde->start;
 	run.end = fde->end;

@@ -104,9 +104,7 @@ static void number_buckets(struct unwind_table *table, uint32_t until)
 
 void add_row(struct unwind_table *table, place_t place, packed_rule rule)
 {
-	bool is_first = place == segment_start(&table->segments[table->segment]);
-
-	if (rule == table->last_rule && !is_first)
+	if (rule == table->last_rule && place != segment_start(&table->segments[table->segment]))
 		return;
 	number_buckets(table, (place >> UNWIND_BUCKET_SHIFT) + 1);
 	PUSH(table->rows, &table->budget, UNWIND_ROW(place & 0xff, rule_number(table, rule)));
