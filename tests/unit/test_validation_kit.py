@@ -1,0 +1,130 @@
+"""The validation kit's checks: right numbers hold, wrong ones do not, and what was not measured never passes."""
+
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+KIT = Path(__file__).resolve().parents[2] / "tools/validation"
+
+
+@pytest.fixture(autouse=True)
+def kit(monkeypatch):
+    monkeypatch.syspath_prepend(KIT)
+
+
+RAN = "retires 10 1000 0 100 0 5000 0 (nil)\nshares_a_line 10 1000 10 10 0 5000 0 0x5b2600\nsome other words\n"
+
+
+def measured():
+    from measure import Measured, read_ran
+
+    return Measured(
+        counted={tool: {"instructions:u": 1001.0, "cycles:u": 250.0} for tool in ("tdprof stat", "perf stat")},
+        counted_instructions={"tdprof stat": 1000, "perf stat": 1000},
+        topdown={
+            "branches_at_random": {"branch_misprediction_ratio": {"value": 0.24, "half_width": 0.01}},
+            "branches_foreseen": {"branch_misprediction_ratio": {"value": None, "at_most": 0.001, "half_width": None}},
+        },
+        topdown_ran=read_ran(RAN),
+        spe={
+            "loads_of_l1": {
+                "name": "loads_of_l1",
+                "counts": {"operations": 1800, "loads": 1600},
+                "loads_by_level": {"l1": 1590, "l2": 10},
+                "latency_cycles": {"total_latency": {"p50": 4.0}},
+                "ratios": {"dtlb_walk_ratio": {"value": 0.0}},
+            }
+        },
+        spe_ran=read_ran(RAN),
+        lines={0x5B2600: {"sharing": "false", "threads": 2}},
+    )
+
+
+def verdicts(found):
+    from checks import check_all
+
+    return {(check.about, check.must): check.holds for check in check_all(found)}
+
+
+def verdict(found, about, words):
+    (one,) = [holds for (name, must), holds in verdicts(found).items() if name == about and words in must]
+    return one
+
+
+def test_what_the_benchmarks_print_is_read():
+    from measure import Ran, read_ran
+
+    assert read_ran(RAN) == {
+        "retires": Ran(10, 1000, 0, 100, 0, 5000, 0, 0),
+        "shares_a_line": Ran(10, 1000, 10, 10, 0, 5000, 0, 0x5B2600),
+    }
+
+
+def test_right_numbers_hold():
+    found = measured()
+    assert verdict(found, "retires", "instructions of tdprof stat") is True
+    assert verdict(found, "branches_at_random", "branch_misprediction_ratio from") is True
+    assert verdict(found, "branches_foreseen", "branch_misprediction_ratio from") is True
+    assert verdict(found, "loads_of_l1", "share of loads from l1") is True
+    assert verdict(found, "shares_a_line", "sharing is false") is True
+    assert verdict(found, "all", "no mapping") is True
+
+
+def test_wrong_numbers_do_not():
+    found = measured()
+    found.counted["tdprof stat"]["instructions:u"] = 900.0
+    found.topdown["branches_at_random"]["branch_misprediction_ratio"]["value"] = 0.02
+    found.spe["loads_of_l1"]["loads_by_level"] = {"l1": 10, "dram": 1590}
+    found.lines[0x5B2600]["sharing"] = "true"
+    found.unmapped = 1
+    assert verdict(found, "retires", "instructions of tdprof stat") is False
+    assert verdict(found, "retires", "of tdprof stat / of perf stat") is False
+    assert verdict(found, "branches_at_random", "branch_misprediction_ratio from") is False
+    assert verdict(found, "loads_of_l1", "share of loads from l1") is False
+    assert verdict(found, "shares_a_line", "sharing is false") is False
+    assert verdict(found, "all", "no mapping") is False
+
+
+def test_a_source_that_is_not_known_is_not_measured():
+    found = measured()
+    found.spe["loads_of_l1"]["loads_by_level"] = {"unknown": 1600}
+    assert verdict(found, "loads_of_l1", "share of loads from l1") is None
+
+
+def test_nothing_measured_is_no_check_passed():
+    from measure import Measured
+
+    assert set(verdicts(Measured()).values()) == {None}
+
+
+def test_why_a_part_is_missing_is_said_and_sent(tmp_path, monkeypatch):
+    from measure import Measured, NotMeasuredError, Setup, count
+
+    def refuse(words):
+        raise NotMeasuredError("tdprof: no PMU here")
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = Measured()
+    count(Setup(Path("/nonexistent"), tmp_path, tdprof=refuse), found)
+    assert found.missing == {"perf stat": "there is no perf here", "tdprof stat": "tdprof: no PMU here"}
+    script = """
+import runpy, sys
+from pathlib import Path
+kit = runpy.run_path(sys.argv[1])
+from measure import Measured
+found = Measured(missing={"spe": "no SPE here"})
+folder = Path(sys.argv[2])
+(folder / "kept").mkdir()
+kit["write_file"](folder / "sent.tar.gz", folder / "kept", kit["check_all"](found), found)
+"""
+    subprocess.run([sys.executable, "-c", script, KIT / "__main__.py", tmp_path], check=True, env={"PYTHONPATH": KIT})
+    with tarfile.open(tmp_path / "sent.tar.gz") as archive:
+        sent = json.load(archive.extractfile("tdprof-validation/checks.json"))
+        text = archive.extractfile("tdprof-validation/checks.txt").read().decode()
+    assert sent["missing"] == {"spe": "no SPE here"}
+    assert "no spe: no SPE here" in text
+    assert "0 hold, 0 do not" in text

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold of the micro-benchmarks on any Neoverse, beside what was measured.
+
+Bounds are wide, since cores differ: what they rule out is a wrong event, a wrong place, a wrong name. Orders between
+benchmarks need no bound. Where a thing was not measured the check says so; it never passes for lack of a number.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from measure import COUNTED, EVENTS, LINE_BYTES, Json, Measured
+
+LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
+CHASES = ("loads_of_l1", "loads_of_l2", "loads_of_llc", "loads_of_dram")
+# Of each load of a chase the loop has two instructions for sixteen.
+LOADS_OF_A_CHASE = 16 / 18
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must hold.
+
+    Attributes:
+        about: the benchmark.
+        must: in words.
+        says: what was measured, or why nothing was.
+        holds: None where nothing was measured.
+    """
+
+    about: str
+    must: str
+    says: str
+    holds: bool | None
+
+
+def check_all(found: Measured) -> list[Check]:
+    """Every check, in the order in which a person reads them."""
+    return [*_counts(found), *_levels(found), *_metrics(found), *_operations(found), *_both(found)]
+
+
+def _between(about: str, what: str, value: float | None, low: float, high: float) -> Check:
+    must = f"{what} from {low:g} to {high:g}"
+    if value is None:
+        return Check(about, must, "not measured", None)
+    return Check(about, must, f"{value:.4g}", low <= value <= high)
+
+
+def _ordered(about: str, what: str, values: Sequence[tuple[str, float | None]]) -> Check:
+    """Each value less than the next."""
+    must = f"{what}: {' < '.join(name for name, _ in values)}"
+    known = [value for _, value in values if value is not None]
+    if len(known) < len(values):
+        return Check(about, must, "not measured", None)
+    return Check(about, must, " < ".join(f"{value:.4g}" for value in known), known == sorted(set(known)))
+
+
+def _most(about: str, what: str, values: dict[str, float | None]) -> Check:
+    """More than in every other benchmark."""
+    must = f"{what}: the most of all benchmarks"
+    own = values.get(about)
+    others = {name: value for name, value in values.items() if value is not None and name != about}
+    if own is None or not others:
+        return Check(about, must, "not measured", None)
+    next_one = max(others, key=others.__getitem__)
+    return Check(about, must, f"{own:.4g}; {next_one} {others[next_one]:.4g}", own > others[next_one])
+
+
+def _counts(found: Measured) -> Iterator[Check]:
+    """Counting, against the source and against perf."""
+    for tool in ("tdprof stat", "perf stat"):
+        counts, known = found.counted.get(tool), found.counted_instructions.get(tool)
+        value = counts[EVENTS[0]] / known if counts and known else None
+        yield _between(COUNTED, f"instructions of {tool} / those in the source", value, 0.99, 1.02)
+    ipc = {tool: counts[EVENTS[0]] / counts[EVENTS[1]] for tool, counts in found.counted.items()}
+    ours, theirs = ipc.get("tdprof stat"), ipc.get("perf stat")
+    ratio = ours / theirs if ours and theirs else None
+    yield _between(COUNTED, "instructions a cycle of tdprof stat / of perf stat", ratio, 0.95, 1.05)
+
+
+def _metric(found: Measured, benchmark: str, metric: str, key: str = "value") -> float | None:
+    entry: Json = found.topdown.get(benchmark, {}).get(metric, {})
+    value: float | None = entry.get(key)
+    if value is None and key == "value":
+        # Too rare to be seen even once: no more than that.
+        value = entry.get("at_most")
+    return value
+
+
+def _levels(found: Measured) -> Iterator[Check]:
+    """Topdown level 1; cores without it count stalled cycles."""
+    measured = {metric for metrics in found.topdown.values() for metric in metrics}
+    if measured and not measured & set(LEVEL_1):
+        yield from _stalls(found)
+        return
+    for benchmark in found.topdown_ran or [COUNTED]:
+        values = [_metric(found, benchmark, metric) for metric in LEVEL_1]
+        widths = [_metric(found, benchmark, metric, "half_width") or 0 for metric in LEVEL_1]
+        known = [value for value in values if value is not None]
+        total = sum(known) if len(known) == len(LEVEL_1) else None
+        yield _between(benchmark, "the sum of level 1 in %", total, 99 - sum(widths), 101 + sum(widths))
+    for benchmark, metric in {
+        "retires": "retiring",
+        "divides": "backend_bound",
+        "loads_of_l1": "backend_bound",
+        "loads_of_dram": "backend_bound",
+        "fetches": "frontend_bound",
+    }.items():
+        others = [(name, _metric(found, benchmark, name)) for name in LEVEL_1 if name != metric]
+        most = max((each for each in others if each[1] is not None), key=lambda each: each[1] or 0, default=("", None))
+        own = _metric(found, benchmark, metric)
+        says = "not measured" if own is None else f"{own:.1f} %; {most[0]} {most[1] or 0:.1f} %"
+        yield Check(benchmark, f"{metric} is its bottleneck", says, None if own is None else own > (most[1] or 0))
+    for benchmark, metric in {"branches_at_random": "bad_speculation", "fetches": "frontend_bound"}.items():
+        yield _most(benchmark, metric, {name: _metric(found, name, metric) for name in found.topdown})
+    foreseen, random = (_metric(found, name, "bad_speculation") for name in ("branches_foreseen", "branches_at_random"))
+    yield _ordered("branches_at_random", "bad speculation", [("foreseen", foreseen), ("at random", random)])
+
+
+def _stalls(found: Measured) -> Iterator[Check]:
+    for benchmark, metric in {"loads_of_dram": "backend_stalled_cycles", "fetches": "frontend_stalled_cycles"}.items():
+        yield _between(benchmark, f"{metric} in %", _metric(found, benchmark, metric), 50, 100)
+    yield _most(
+        "fetches",
+        "frontend_stalled_cycles",
+        {name: _metric(found, name, "frontend_stalled_cycles") for name in found.topdown},
+    )
+
+
+def _metrics(found: Measured) -> Iterator[Check]:
+    """Metrics of caches, branches and translations, by the PMU."""
+
+    def value(benchmark: str, metric: str) -> float | None:
+        return _metric(found, benchmark, metric)
+
+    # Of each turn's two branches nobody can foretell the one, of which half go wrong.
+    random, foreseen = (
+        value(name, "branch_misprediction_ratio") for name in ("branches_at_random", "branches_foreseen")
+    )
+    yield _between("branches_at_random", "branch_misprediction_ratio", random, 0.15, 0.35)
+    yield _between("branches_foreseen", "branch_misprediction_ratio", foreseen, 0, 0.01)
+    yield _most("retires", "ipc", {name: value(name, "ipc") for name in found.topdown})
+    yield _between("loads_of_l1", "l1d_cache_mpki", value("loads_of_l1", "l1d_cache_mpki"), 0, 20)
+    # 889 loads in a thousand instructions, each in a line of its own.
+    yield _between("loads_of_l2", "l1d_cache_mpki", value("loads_of_l2", "l1d_cache_mpki"), 300, 2000)
+    yield _between("loads_of_dram", "l2_cache_mpki", value("loads_of_dram", "l2_cache_mpki"), 300, 2000)
+    yield _between("loads_of_l1", "l2_cache_mpki", value("loads_of_l1", "l2_cache_mpki"), 0, 20)
+    yield _between("fetches", "l1i_cache_mpki", value("fetches", "l1i_cache_mpki"), 50, 2000)
+    yield _most("fetches", "l1i_cache_mpki", {name: value(name, "l1i_cache_mpki") for name in found.topdown})
+    yield _between("walks", "dtlb_walk_ratio", value("walks", "dtlb_walk_ratio"), 0.2, 1.5)
+    yield _between("loads_of_l1", "dtlb_walk_ratio", value("loads_of_l1", "dtlb_walk_ratio"), 0, 0.01)
+    yield _ordered(
+        "loads_of_dram",
+        "instructions a cycle",
+        [(name, value(name, "ipc")) for name in ("loads_of_dram", "loads_of_l2", "loads_of_l1")],
+    )
+
+
+def _operations(found: Measured) -> Iterator[Check]:
+    """What SPE says of single operations."""
+    total = sum(row["counts"]["operations"] for row in found.spe.values())
+    yield Check(
+        "all", "no record in no mapping", str(found.unmapped) if total else "not measured",
+        found.unmapped == 0 if total else None,
+    )  # fmt: skip
+    for benchmark in CHASES:
+        yield _between(benchmark, "share of loads", _share(found, benchmark, "loads", "operations"),
+                       LOADS_OF_A_CHASE - 0.08, LOADS_OF_A_CHASE + 0.08)  # fmt: skip
+    for benchmark, levels in {
+        "loads_of_l1": ("l1",),
+        "loads_of_l2": ("l2",),
+        "loads_of_dram": ("dram", "remote"),
+    }.items():
+        name = " or ".join(levels)
+        yield _between(benchmark, f"share of loads from {name}", _level_share(found, benchmark, levels), 0.5, 1)
+    yield _ordered("loads_of_dram", "median latency", [(name, _latency(found, name)) for name in CHASES])
+    yield _between("walks", "share of loads that walk", _ratio(found, "walks", "dtlb_walk_ratio"), 0.2, 1)
+    yield _between("loads_of_l1", "share of loads that walk", _ratio(found, "loads_of_l1", "dtlb_walk_ratio"), 0, 0.01)
+    peers = [(name, _level_share(found, name, ("peer", "remote"))) for name in ("shares_nothing", "shares_a_line")]
+    yield _ordered("shares_a_line", "share of loads from other cores", peers)
+    for benchmark, how in {"shares_a_line": "false", "shares_nothing": None}.items():
+        ran = found.spe_ran.get(benchmark)
+        row = found.lines.get(ran.address // LINE_BYTES * LINE_BYTES) if ran else None
+        must = f"its line's sharing is {how or 'none'}"
+        if row is None:
+            yield Check(benchmark, must, "not measured", None)
+        else:
+            yield Check(benchmark, must, f"{row['sharing'] or 'none'}, {row['threads']} threads", row["sharing"] == how)
+
+
+def _both(found: Measured) -> Iterator[Check]:
+    """SPE beside the PMU: two ways to the same number."""
+    for benchmark, metric, margin in (
+        ("branches_at_random", "branch_misprediction_ratio", 0.05),
+        ("branches_foreseen", "branch_misprediction_ratio", 0.01),
+        ("loads_of_l1", "load_percentage", 8),
+        ("loads_of_l2", "l1d_cache_miss_ratio", 0.15),
+        ("walks", "dtlb_walk_ratio", 0.25),
+    ):
+        by_pmu, by_spe = _metric(found, benchmark, metric), _ratio(found, benchmark, metric)
+        must = f"{metric}: SPE within {margin:g} of the PMU"
+        if by_pmu is None or by_spe is None:
+            yield Check(benchmark, must, "not measured", None)
+        else:
+            yield Check(benchmark, must, f"SPE {by_spe:.4g}, PMU {by_pmu:.4g}", abs(by_spe - by_pmu) <= margin)
+
+
+def _share(found: Measured, benchmark: str, part: str, whole: str) -> float | None:
+    counts = found.spe.get(benchmark, {}).get("counts")
+    return counts[part] / counts[whole] if counts and counts[whole] else None
+
+
+def _level_share(found: Measured, benchmark: str, levels: Sequence[str]) -> float | None:
+    """Of loads whose source is known; None where the core's encoding is not."""
+    by_level: Json = found.spe.get(benchmark, {}).get("loads_by_level", {})
+    known = sum(loads for level, loads in by_level.items() if level != "unknown")
+    return sum(by_level.get(level, 0) for level in levels) / known if known else None
+
+
+def _latency(found: Measured, benchmark: str) -> float | None:
+    value: float | None = found.spe.get(benchmark, {}).get("latency_cycles", {}).get("total_latency", {}).get("p50")
+    return value
+
+
+def _ratio(found: Measured, benchmark: str, metric: str) -> float | None:
+    value: float | None = found.spe.get(benchmark, {}).get("ratios", {}).get(metric, {}).get("value")
+    return value
