@@ -200,7 +200,7 @@ def _prepare_store(place: Path, target: Format, event: str | None, selection: Se
     keep_process_small()
     with waiting(f"reading {place}"):
         store = Store(store_place(place))
-        profile = select(fleet_profile(store, find_recordings(store, chosen, event)), selection)
+        profile = select(fleet_profile(store, find_recordings(store, chosen, event, each_recording=True)), selection)
     if not target.is_page:
         return Export(profile, None)
     from tdprof.report.page.data import Page

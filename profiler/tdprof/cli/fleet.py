@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "add": ("fleet_add", "roll captures up into a store"),
+    "compact": ("fleet_compact", "put a store's days together, so that long times are read in a moment"),
     "report": ("fleet_report", "functions with 95 % intervals over hosts, by kind of core"),
     "diff": ("fleet_diff", "what differs between two parts of a fleet, and whether a release should fail"),
     "hosts": ("fleet_hosts", "hosts that differ from the hosts like them"),

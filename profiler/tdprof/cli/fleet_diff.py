@@ -115,16 +115,18 @@ def _count(
     from tdprof.fleet.read import count_functions
     from tdprof.fleet.report import find_recordings
 
-    found = [find_recordings(store, side, event) for side in sides]
+    # What is on both sides is known where both are read alike.
+    is_each = any(side.has_builds for side in sides)
+    found = [find_recordings(store, side, event, each_recording=is_each) for side in sides]
     if found[0].event != found[1].event:
-        found = [find_recordings(store, side, found[0].event) for side in sides]
-    recorded = [{each.stem.recording for each in side.recordings} for side in found]
+        found = [find_recordings(store, side, found[0].event, each_recording=is_each) for side in sides]
+    recorded = [side.parts.identities() for side in found]
     if both := recorded[0] & recorded[1]:
         raise TdprofError(f"{len(both)} recordings are on both sides", hint="--a and --b that exclude each other")
     counted = [
         [
             SideCounts(stratum, counts)
-            for stratum, counts in zip(side.strata, count_functions(store, side.recordings, side.strata), strict=True)
+            for stratum, counts in zip(side.strata, count_functions(store, side.parts, side.strata), strict=True)
         ]
         for side in found
     ]

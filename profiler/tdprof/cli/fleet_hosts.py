@@ -10,7 +10,7 @@ from tdprof.cli.form import DEFAULT_LIMIT, Output, output_options, print_result
 from tdprof.cli.output import waiting
 
 if TYPE_CHECKING:
-    from tdprof.fleet.read import Recording
+    from tdprof.fleet.recordings import Recording
     from tdprof.fleet.selection import Chosen
     from tdprof.model.fleet import OutlierHosts
     from tdprof.report.fleet.hosts import Common
@@ -50,10 +50,10 @@ def command(store: str, event: str | None, output: Output, chosen: "Callable[[],
     keep_process_small()
     opened = Store(store)
     with waiting(f"reading {store}"):
-        found = find_recordings(opened, chosen(), event)
-        counts = count_functions(opened, found.recordings, found.strata)
+        found = find_recordings(opened, chosen(), event, each_recording=True)
+        counts = count_functions(opened, found.parts, found.strata)
         outliers = [find_outliers(each, stratum) for each, stratum in zip(counts, found.strata, strict=True)]
-        common = _in_common(outliers, found.recordings)
+        common = _in_common(outliers, found.parts.recordings)
     limit = output.rows(DEFAULT_LIMIT)
     print_result(
         output,

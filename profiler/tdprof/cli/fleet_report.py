@@ -78,8 +78,8 @@ def _report_metrics(store: "Store", chosen: "Chosen", output: Output) -> None:
     from tdprof.report.fleet.metrics import render_metrics_csv, render_metrics_json, render_metrics_text
 
     with waiting(f"reading {store.place}"):
-        found = find_recordings(store, chosen, None)
-        metrics = estimate_metrics(store, found.recordings)
+        found = find_recordings(store, chosen, None, each_recording=True)
+        metrics = estimate_metrics(store, found.parts.recordings)
     leading = [find_by_name(each.catalog).roots for each in metrics]
     print_result(
         output,

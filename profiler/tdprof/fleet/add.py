@@ -11,6 +11,7 @@ from tdprof.capture.manifest import read_manifest
 from tdprof.errors import TdprofError
 from tdprof.fleet.engine import Done, Engine, Work
 from tdprof.fleet.naming import recording_id
+from tdprof.fleet.recordings import identities, superseded
 from tdprof.fleet.store import Rejection, Store
 from tdprof.fleet.work import WorkOptions, read_outcomes, roll_up_captures
 
@@ -74,7 +75,7 @@ def add_captures(
     Raises:
         TdprofError: the store or the engine cannot be used.
     """
-    there = {stem.recording for stem in store.stems()}
+    there = identities(store, store.stems())
     wanted = [each for each in sources if again or _recording_of(each) not in there]
     total = Added(known=len(sources) - len(wanted))
     done = 0
@@ -134,7 +135,5 @@ def _recording_of(source: str) -> str:
 
 def _keep_one_of_each(store: Store) -> None:
     """Of a recording that was rolled up in two ways the better one stays."""
-    from tdprof.fleet.read import superseded
-
     for stem in superseded(store):
         store.remove(stem)

@@ -1,13 +1,15 @@
 """What is in a store, and what is wrong with it; what can go, goes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from tdprof.errors import TdprofError
-from tdprof.fleet.read import superseded
+from tdprof.fleet.recordings import content_of_members, identities, members_of, only, superseded
 from tdprof.fleet.rollup import content_of
 from tdprof.fleet.schema import KINDS
-from tdprof.fleet.store import Rejection, Stem, Store
+from tdprof.fleet.store import MANY, Rejection, Stem, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def check_store(store: Store, *, prune: bool = False, before: str = "") -> Store
             store.remove(stem)
         removed += len(old)
     damaged = [f"{kind} of {_words(stem)} are missing" for kind, stem in store.missing()]
-    damaged += [problem for stem in store.stems() if (problem := _problem(store, stem))]
+    problems = {stem: _problem(store, stem) for stem in store.stems()}
+    damaged += filter(None, problems.values())
     unfinished, orphans = store.unfinished(), store.orphans()
     doubles = [] if damaged else superseded(store)
     if prune:
@@ -80,7 +83,7 @@ def check_store(store: Store, *, prune: bool = False, before: str = "") -> Store
     for stem in stems:
         hosts[stem.host_name] = max(stem.date, hosts.get(stem.host_name, ""))
     return StoreState(
-        recordings=len({stem.recording for stem in stems}),
+        recordings=len(identities(store, [stem for stem in stems if not problems.get(stem)])),
         hosts=dict(sorted(hosts.items())),
         rejected=store.rejections(),
         damaged=damaged,
@@ -95,9 +98,19 @@ def _problem(store: Store, stem: Stem) -> str:
         tables = {kind: store.read(kind, stem) for kind in KINDS}
     except TdprofError as error:
         return error.message
-    if content_of(tables) != stem.content:
+    if not _is_as_written(tables, stem):
         return f"the roll-ups of {_words(stem)} are not those that were written"
     return ""
+
+
+def _is_as_written(tables: Mapping[str, pa.Table], stem: Stem) -> bool:
+    if stem.recording != MANY:
+        return content_of(tables) == stem.content
+    members = members_of(tables["recordings"])
+    return content_of_members(members) == stem.content and all(
+        content_of({kind: only(table, [name]) for kind, table in tables.items()}) == content
+        for name, content in members.items()
+    )
 
 
 def _words(stem: Stem) -> str:

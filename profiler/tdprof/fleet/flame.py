@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.errors import TdprofError
-from tdprof.fleet.read import FUNCTION_KEYS, Recording, fleet_functions
+from tdprof.fleet.counts import FUNCTION_KEYS
+from tdprof.fleet.read import fleet_functions
+from tdprof.fleet.recordings import Recording, only
 from tdprof.fleet.report import Found
 from tdprof.fleet.schema import OTHERS
 from tdprof.fleet.store import Store
@@ -58,7 +60,7 @@ def fleet_profile(store: Store, found: Found) -> Profile:
             status=2,
         )
     (stratum,) = found.strata
-    mine = [each for each in found.recordings if any(row["event"] == stratum.event for row in each.events)]
+    mine = [each for each in found.parts.recordings if any(row["event"] == stratum.event for row in each.events)]
     functions, number = _number_functions(store, mine, stratum.event)
     return _profile(store, found, stratum, functions, _read_paths(store, mine, stratum, number))
 
@@ -69,7 +71,8 @@ def _number_functions(
     """The functions of all recordings, and for each recording int32[ids]: the number of each of its functions."""
     keys, rows = [], []
     for recording in recordings:
-        table = store.read("functions", recording.stem, ["event", "id", *FUNCTION_KEYS])
+        table = store.read("functions", recording.stem, ["recording", "event", "id", *FUNCTION_KEYS])
+        table = only(table, [recording.recording])
         table = table.filter(pa.compute.equal(table["event"].cast(pa.string()), event))
         columns = [table[name].to_pylist() for name in FUNCTION_KEYS]
         keys.append([(posixpath.basename(module), *rest) for module, *rest in zip(*columns, strict=True)])
@@ -90,7 +93,8 @@ def _read_paths(store: Store, recordings: Sequence[Recording], stratum: Stratum,
     seconds = dict(zip(stratum.hosts, stratum.seconds.tolist(), strict=True))
     parts: list[_Paths] = []
     for recording, of_id in zip(recordings, numbers, strict=True):
-        table = store.read("paths", recording.stem, ["event", "frames", "samples", "weight"])
+        table = store.read("paths", recording.stem, ["recording", "event", "frames", "samples", "weight"])
+        table = only(table, [recording.recording])
         table = table.filter(pa.compute.equal(table["event"].cast(pa.string()), stratum.event))
         frames = table["frames"].combine_chunks()
         flat, lengths = frames.flatten().to_numpy(), pa.compute.list_value_length(frames).to_numpy()
@@ -195,7 +199,7 @@ def _profile(
         rung="fleet",
         rung_reason="",
         losses=Losses(),
-        start_realtime_ns=min(int(each.events[0]["start_ns"]) for each in found.recordings),  # type: ignore[call-overload]
+        start_realtime_ns=min(int(each.events[0]["start_ns"]) for each in found.parts.recordings),  # type: ignore[call-overload]
         duration_ns=round(seconds * 1e9),
         notes=[
             *found.set_aside.notes,

@@ -12,7 +12,8 @@ from tdprof.catalog.choose import find_by_name
 from tdprof.catalog.entries import CPU_CYCLES, Metric
 from tdprof.errors import TdprofError
 from tdprof.fleet.estimate import FEWEST_HOSTS, FEWEST_SAMPLES, freedom_of
-from tdprof.fleet.read import Recording, count_functions, rates, strata_of
+from tdprof.fleet.read import Parts, count_functions, rates, strata_of
+from tdprof.fleet.recordings import Recording
 from tdprof.fleet.store import Store
 from tdprof.metrics.formula import evaluate
 from tdprof.model.arrays import F64, I64
@@ -41,12 +42,14 @@ def estimate_metrics(store: Store, recordings: Sequence[Recording]) -> list[Flee
 
 def _of_catalog(store: Store, recordings: Sequence[Recording], core: str, catalog_name: str) -> FleetMetrics:
     catalog = find_by_name(catalog_name)
-    strata = {stratum.event: stratum for stratum in strata_of(recordings)}
+    strata = {stratum.event: stratum for stratum in strata_of(Parts(recordings).counts())}
     metrics = [each for each in catalog.metrics.values() if each.events and strata.keys() >= set(each.events)]
     wanted = sorted({event for metric in metrics for event in metric.events} | ({CPU_CYCLES} & strata.keys()))
     if not wanted:
         raise TdprofError(f"the recordings of {core} have no metric's events", hint="tdprof record --topdown")
-    counts = dict(zip(wanted, count_functions(store, recordings, [strata[event] for event in wanted]), strict=True))
+    counts = dict(
+        zip(wanted, count_functions(store, Parts(recordings), [strata[event] for event in wanted]), strict=True)
+    )
     leading = CPU_CYCLES if CPU_CYCLES in counts else wanted[0]
     functions, share = _leading(counts[leading], strata[leading])
     rows = {function: row for row, function in enumerate(functions)}

@@ -1,7 +1,7 @@
-"""Roll-ups read back and added up: by host, event and function."""
+"""What a question is about, read back and added up by host, event and function: sums where a store has them."""
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,106 +9,115 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tdprof.errors import TdprofError
+from tdprof.fleet.counts import FUNCTION_KEYS, VALUES, FunctionKey, KeyedRows, add_keyed, add_rows, read_keyed
+from tdprof.fleet.recordings import EventCounts, Recording, best_of, only, recordings_in
 from tdprof.fleet.selection import Chosen
+from tdprof.fleet.spans import Span, cover_days, day_of, plan_spans
 from tdprof.fleet.store import Stem, Store
+from tdprof.fleet.sums import ChosenSums, add_chosen, choose_sums
 from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import FleetFunction, FunctionCounts, SetAside, Stratum
 from tdprof.text import few, plural
 
 _FILES_AT_ONCE = 64  # whose rows are added up together
 _LARGEST_SUM = 2**62
-FUNCTION_KEYS = ["module", "function", "file", "is_kernel", "is_ambiguous"]
-_VALUES = ["self_weight", "total_weight", "self_samples", "total_samples"]
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """One recording in a store: its place, and a row for each of its events."""
+class Parts:
+    """The recordings that a question is about: one by one, or in sums of days; none in both.
 
-    stem: Stem
-    events: Sequence[dict[str, object]]
+    Attributes:
+        recordings: by place.
+        sums: of spans of days.
+    """
 
-    @property
-    def quality(self) -> tuple[int, int, str]:
-        """Of two roll-ups of one recording the one where this is greater is used, whatever came first."""
-        samples, known = (sum(int(row[name]) for row in self.events) for name in ("samples", "known_samples"))  # type: ignore[call-overload]
-        return samples, known, self.stem.content
+    recordings: Sequence[Recording]
+    sums: Sequence[ChosenSums] = ()
+
+    def counts(self) -> Iterator[EventCounts]:
+        """What they have of each event."""
+        for each in self.recordings:
+            yield from each.counts()
+        for sums in self.sums:
+            yield from sums.counts()
+
+    def identities(self) -> set[object]:
+        """What tells whether recordings are in two answers, where both are read alike."""
+        return {each.recording for each in self.recordings} | {
+            (sums.span, group) for sums in self.sums for group in sums.groups
+        }
 
 
-def read_recordings(store: Store, chosen: Chosen) -> list[Recording]:
-    """The recordings that are meant, each once.
+def read_parts(store: Store, chosen: Chosen, *, each_recording: bool = False) -> Parts:
+    """What is meant, each recording once.
+
+    Args:
+        each_recording: do without sums.
 
     Raises:
         TdprofError: a roll-up is missing or damaged.
     """
-    best: dict[str, Recording] = {}
-    for recording in _all_of(store, chosen):
-        other = best.get(recording.stem.recording)
-        if other is None or recording.quality > other.quality:
-            best[recording.stem.recording] = recording
-    kept = [each for each in best.values() if chosen.takes(each.stem, each.events[0])]
-    return sorted(kept, key=lambda each: each.stem)
+    stems = [stem for stem in store.stems() if chosen.may_take(stem)]
+    spans = [] if each_recording or chosen.has_builds else _usable_spans(store, chosen)
+    summed = {day for span in spans for day in range(span[0].first, span[0].first + span[0].days)}
+    left = [stem for stem in stems if _day(stem) not in summed]
+    best = best_of(each for stem in left for each in recordings_in(store, stem))
+    kept = [each for each in best if chosen.takes(each.stem, each.events[0])]
+    recordings = sorted(kept, key=lambda each: (each.stem, each.recording))
+    return Parts(recordings, [choose_sums(store, span, name, chosen) for span, name in spans])
 
 
-def superseded(store: Store) -> list[Stem]:
-    """The roll-ups of recordings of which the store has a better one."""
-    by_recording: dict[str, list[Stem]] = {}
+def _usable_spans(store: Store, chosen: Chosen) -> list[tuple[Span, str]]:
+    """Spans whose sums are those of what the store has now, and that are meant as a whole."""
+    there = store.sums()
+    if not there:
+        return []
+    files: dict[int, list[str]] = {}
     for stem in store.stems():
-        by_recording.setdefault(stem.recording, []).append(stem)
-    found = []
-    for stems in by_recording.values():
-        if len(stems) > 1:
-            ranked = sorted((_read(store, stem) for stem in stems), key=lambda each: each.quality)
-            found += [each.stem for each in ranked[:-1]]
-    return found
+        if (day := _day(stem)) is not None:
+            files.setdefault(day, []).append(stem.path)
+    planned = {span: sources.digest for span, sources in plan_spans(files).items()}
+    usable = {span for span, name in there if planned.get(span) == name}
+    wanted = [day for day in files if chosen.takes_all_of(Span(day, 1))]
+    return [(span, planned[span]) for span in cover_days(wanted, files, usable)]
 
 
-def _all_of(store: Store, chosen: Chosen) -> Iterator[Recording]:
-    for stem in store.stems():
-        if chosen.may_take(stem):
-            yield _read(store, stem)
+def _day(stem: Stem) -> int | None:
+    try:
+        return day_of(stem.date)
+    except ValueError:
+        return None
 
 
-def _read(store: Store, stem: Stem) -> Recording:
-    rows = store.read("recordings", stem).to_pylist()
-    if not rows:
-        raise TdprofError(f"the roll-up of {stem.host_name} of {stem.date} is empty", hint="tdprof fleet check")
-    return Recording(stem, rows)
-
-
-def strata_of(recordings: Sequence[Recording]) -> list[Stratum]:
+def strata_of(counts: Iterable[EventCounts]) -> list[Stratum]:
     """Every event on every kind of core, by core and event."""
-    rows: dict[tuple[str, str], list[tuple[str, dict[str, object]]]] = {}
-    for each in recordings:
-        for row in each.events:
-            rows.setdefault((each.stem.core_name, str(row["event"])), []).append((each.stem.host_name, row))
+    rows: dict[tuple[str, str], list[EventCounts]] = {}
+    for each in counts:
+        rows.setdefault((each.core, each.event), []).append(each)
     return [_stratum(core, event, rows[core, event]) for core, event in sorted(rows)]
 
 
-def _stratum(core: str, event: str, rows: Sequence[tuple[str, dict[str, object]]]) -> Stratum:
-    hosts = sorted({host for host, _ in rows})
+def _stratum(core: str, event: str, rows: Sequence[EventCounts]) -> Stratum:
+    hosts = sorted({row.host for row in rows})
     index = {host: number for number, host in enumerate(hosts)}
-    sums = {name: [0] * len(hosts) for name in ("samples", "weight", "duration_ns", "counted")}
-    squares = [0.0] * len(hosts)
-    for host, row in rows:
+    sums = {name: [0] * len(hosts) for name in ("samples", "weight", "duration_ns", "counted", "squares")}
+    for row in rows:
         for name, values in sums.items():
-            told = row["weight"] if row[name] is None else row[name]  # not counted: what the samples stand for
-            values[index[host]] += int(told)  # type: ignore[call-overload]
-        if row["effective_samples"]:
-            squares[index[host]] += float(row["weight"]) ** 2 / float(row["effective_samples"])  # type: ignore[arg-type]
+            values[index[row.host]] += getattr(row, name)
     if max(*sums["weight"], *sums["counted"], 0) > _LARGEST_SUM:
         raise TdprofError(
             f"{event} of one host adds up to more than can be counted", hint="a shorter time with --since"
         )
-    weight = np.array(sums["weight"], np.float64)
+    weight, squares = np.array(sums["weight"], np.float64), np.array(sums["squares"], np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        effective = np.where(np.array(squares) > 0, weight**2 / np.array(squares), 0)
+        effective = np.where(squares > 0, weight**2 / squares, 0)
     return Stratum(
         core=core,
         event=event,
-        unit=str(rows[0][1]["unit"]),
+        unit=min(row.unit for row in rows),
         hosts=hosts,
-        recordings=len(rows),
+        recordings=sum(row.recordings for row in rows),
         seconds=np.array(sums["duration_ns"], np.float64) / 1e9,
         weight=weight,
         counted=np.array(sums["counted"], np.float64),
@@ -117,88 +126,79 @@ def _stratum(core: str, event: str, rows: Sequence[tuple[str, dict[str, object]]
     )
 
 
-def count_functions(store: Store, recordings: Sequence[Recording], strata: Sequence[Stratum]) -> list[FunctionCounts]:
-    """The functions of each stratum, whose recordings these are.
+def count_functions(store: Store, parts: Parts, strata: Sequence[Stratum]) -> list[FunctionCounts]:
+    """The functions of each stratum, which is of these parts.
 
     Raises:
         TdprofError: a roll-up is missing or damaged.
     """
-    wanted = {(stratum.core, stratum.event) for stratum in strata}
-    parts: list[pa.Table] = []
-    added = None
-    for recording in recordings:
-        events = {str(row["event"]) for row in recording.events} & {
-            event for core, event in wanted if core == recording.stem.core_name
-        }
-        if not events:
-            continue
-        table = store.read("functions", recording.stem, ["event", *FUNCTION_KEYS, *_VALUES])
-        table = table.filter(pa.compute.is_in(table["event"].cast(pa.string()), pa.array(sorted(events))))
-        parts.append(_with_host(table, recording.stem))
-        if len(parts) == _FILES_AT_ONCE:
-            added, parts = _add_up([*([added] if added else []), *parts]), []
-    if added or parts:
-        added = _add_up([*([added] if added else []), *parts])
-    return [_counts(added, stratum) for stratum in strata]
+    found: list[list[KeyedRows]] = [[] for _ in strata]
+    by_stem: dict[Stem, list[str]] = {}
+    for each in parts.recordings:
+        by_stem.setdefault(each.stem, []).append(each.recording)
+    stems = sorted(by_stem)
+    for start in range(0, len(stems), _FILES_AT_ONCE):
+        tables = [_functions(store, stem, by_stem[stem]) for stem in stems[start : start + _FILES_AT_ONCE]]
+        table = pa.concat_tables(tables).unify_dictionaries()
+        for stratum, rows in zip(strata, found, strict=True):
+            if part := _rows_of(table, stratum):
+                rows[:] = [add_keyed([*rows, part])]
+    for stratum, rows in zip(strata, found, strict=True):
+        if parts.sums:
+            rows.append(add_chosen(store, parts.sums, stratum))
+    return [_counts(rows, stratum) for stratum, rows in zip(strata, found, strict=True)]
 
 
-def _with_host(table: pa.Table, stem: Stem) -> pa.Table:
-    table = table.cast(
-        pa.schema(
-            [
-                (name, pa.string() if name in ("event", *FUNCTION_KEYS[:3]) else kind)
-                for name, kind in zip(table.column_names, table.schema.types, strict=True)
-            ]
-        )
-    )
-    modules = pa.array([posixpath.basename(path) for path in table["module"].to_pylist()], pa.string())
-    table = table.set_column(table.column_names.index("module"), "module", modules)
+def _functions(store: Store, stem: Stem, recordings: Sequence[str]) -> pa.Table:
+    """The functions' rows of some recordings of a file, with the core kind and host."""
+    columns = ["event", *FUNCTION_KEYS, *VALUES]
+    table = only(store.read("functions", stem, ["recording", *columns]), recordings).select(columns)
     for name, value in (("core", stem.core_name), ("host", stem.host_name)):
-        table = table.append_column(name, pa.array([value] * len(table), pa.string()))
+        table = table.append_column(name, pa.array([value] * len(table), pa.string()).dictionary_encode())
     return table
 
 
-def _add_up(tables: Sequence[pa.Table]) -> pa.Table:
-    keys = ["core", "event", "host", *FUNCTION_KEYS]
-    grouped = pa.concat_tables(tables).group_by(keys, use_threads=False)
-    summed = grouped.aggregate([(name, "sum") for name in _VALUES])
-    return summed.rename_columns([name.removesuffix("_sum") for name in summed.column_names]).select([*keys, *_VALUES])
-
-
-def _counts(table: pa.Table | None, stratum: Stratum) -> FunctionCounts:
-    nothing, empty = np.zeros(0, np.int64), np.zeros(0)
-    if table is None:
-        return FunctionCounts([], nothing, nothing, empty, empty, nothing, nothing)
+def _rows_of(table: pa.Table, stratum: Stratum) -> KeyedRows | None:
     compute = pa.compute
     mine = table.filter(
-        compute.and_(compute.equal(table["core"], stratum.core), compute.equal(table["event"], stratum.event))
+        compute.and_(
+            compute.equal(table["core"].cast(pa.string()), stratum.core),
+            compute.equal(table["event"].cast(pa.string()), stratum.event),
+        )
     )
-    keys = list(zip(*(mine[name].to_pylist() for name in FUNCTION_KEYS), strict=True))
-    functions = fleet_functions(keys)
-    distinct = sorted(set(functions), key=lambda each: (each.module, each.name, each.file, each.is_kernel))
-    number = {function: i for i, function in enumerate(distinct)}
-    host_number = {host: i for i, host in enumerate(stratum.hosts)}
-    function = np.array([number[each] for each in functions], np.int64)
-    host = np.array([host_number[each] for each in mine["host"].to_pylist()], np.int64)
-    pair, row = np.unique(function * len(stratum.hosts) + host, return_inverse=True)
-    sums = {name: _sum_by(row, mine[name].to_numpy(), len(pair)) for name in _VALUES}
+    if not len(mine):
+        return None
+    hosts = pa.array(stratum.hosts, pa.string())
+    host = compute.index_in(mine["host"].cast(pa.string()), hosts).to_numpy().astype(np.int64)
+    return read_keyed(mine, host)
+
+
+def _counts(parts: Sequence[KeyedRows], stratum: Stratum) -> FunctionCounts:
+    names = fleet_functions([key for part in parts for key in part.keys])
+    distinct = sorted(set(names), key=lambda each: (each.module, each.name, each.file, each.is_kernel))
+    number = {function: row for row, function in enumerate(distinct)}
+    rows, at = [], 0
+    for part in parts:
+        numbers = np.array([number[each] for each in names[at : at + len(part.keys)]], np.int64)
+        at += len(part.keys)
+        rows.append((numbers[part.rows.function], part.rows.group, part.rows.values))
+    nothing = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(VALUES), 0), np.int64))
+    columns = zip(*(rows or [nothing]), strict=True)
+    added = add_rows(*(np.concatenate(column, axis=-1) if len(rows) > 1 else column[0] for column in columns))
+    values = dict(zip(VALUES, added.values, strict=True))
     return FunctionCounts(
         functions=distinct,
-        function=pair // len(stratum.hosts),
-        host=pair % len(stratum.hosts),
-        self_weight=sums["self_weight"].astype(np.float64),
-        total_weight=sums["total_weight"].astype(np.float64),
-        self_samples=sums["self_samples"],
-        total_samples=sums["total_samples"],
+        function=added.function,
+        host=added.group,
+        self_weight=values["self_weight"].astype(np.float64),
+        total_weight=values["total_weight"].astype(np.float64),
+        self_samples=values["self_samples"],
+        total_samples=values["total_samples"],
     )
 
 
-def fleet_functions(keys: Sequence[tuple[str, str, str, bool, bool]]) -> list[FleetFunction]:
-    """What functions of all hosts together are.
-
-    Args:
-        keys: of each, the base name of its module, and the rest of ``FUNCTION_KEYS``.
-    """
+def fleet_functions(keys: Sequence[FunctionKey]) -> list[FleetFunction]:
+    """What functions of all hosts together are."""
     ambiguous = {(module, name) for module, name, _, _, is_ambiguous in keys if is_ambiguous}
     return [
         FleetFunction(module, name, posixpath.basename(file) if (module, name) in ambiguous else "", is_kernel)
@@ -206,20 +206,13 @@ def fleet_functions(keys: Sequence[tuple[str, str, str, bool, bool]]) -> list[Fl
     ]
 
 
-def _sum_by(row: I64, values: I64, n: int) -> I64:
-    sums = np.zeros(n, np.int64)
-    np.add.at(sums, row, values)
-    return sums
-
-
-def what_is_missing(store: Store, recordings: Sequence[Recording]) -> SetAside:
-    """What these recordings' answers do not hold, for every answer to say."""
+def what_is_missing(store: Store, parts: Parts) -> SetAside:
+    """What the answers of these parts do not hold, for every answer to say."""
     notes = []
     if rejected := store.rejections():
         names = [posixpath.basename(each.source) or each.source for each in rejected]
         notes.append(f"{plural(len(rejected), 'capture', 's')} set aside, not counted here: {few(names)}")
-    lost = sum(int(each.events[0]["lost_samples"]) for each in recordings)  # type: ignore[call-overload]
-    if lost:
+    if lost := sum(each.lost_samples for each in parts.counts()):
         notes.append(f"{plural(lost, 'sample', 's')} were lost while recording")
     return SetAside(notes, len(rejected))
 

@@ -9,7 +9,7 @@ import numpy as np
 from tdprof.catalog.entries import CPU_CYCLES
 from tdprof.errors import TdprofError
 from tdprof.fleet.estimate import HostSums, estimate_shares
-from tdprof.fleet.read import Recording, count_functions, rates, read_recordings, strata_of, what_is_missing
+from tdprof.fleet.read import Parts, count_functions, rates, read_parts, strata_of, what_is_missing
 from tdprof.fleet.selection import Chosen
 from tdprof.fleet.store import Store
 from tdprof.model.arrays import F64, I64
@@ -25,31 +25,35 @@ class Found:
         strata: the event on each kind of core that measured it.
     """
 
-    recordings: Sequence[Recording]
+    parts: Parts
     strata: Sequence[Stratum]
     event: str
     set_aside: SetAside
 
 
-def find_recordings(store: Store, chosen: Chosen, event: str | None) -> Found:
+def find_recordings(store: Store, chosen: Chosen, event: str | None, *, each_recording: bool = False) -> Found:
     """Look up what a question is about.
 
     Args:
+        each_recording: one by one, also where the store has sums.
         event: its name; None: cycles, where they were measured, else what most recordings have first.
 
     Raises:
         TdprofError: there are no such recordings, or none that measured the event.
     """
-    recordings = read_recordings(store, chosen)
-    if not recordings:
+    parts = read_parts(store, chosen, each_recording=each_recording)
+    counts = list(parts.counts())
+    if not counts:
         raise TdprofError(
             f"{store.place} has no recordings of what was asked for",
             hint=f"tdprof fleet check {store.place} says what it has",
         )
-    strata = strata_of(recordings)
+    strata = strata_of(counts)
     names = sorted({stratum.event for stratum in strata})
     if event is None:
-        first = Counter(str(each.events[0]["event"]) for each in recordings)
+        first: Counter[str] = Counter()
+        for each in counts:
+            first[each.event] += each.first
         event = CPU_CYCLES if CPU_CYCLES in names else min(first, key=lambda name: (-first[name], name))
     if event not in names:
         raise TdprofError(f"no recording has an event '{event}'", hint=f"one of: {few(names, 12)}", status=2)
@@ -58,12 +62,12 @@ def find_recordings(store: Store, chosen: Chosen, event: str | None) -> Found:
         mine = [each for each in mine if each.weight.sum()]
         if not mine:
             raise TdprofError(f"{event} has no samples on {few([each.core for each in dark])}", hint="--event NAME")
-    return Found(recordings, mine, event, what_is_missing(store, recordings))
+    return Found(parts, mine, event, what_is_missing(store, parts))
 
 
 def share_functions(store: Store, found: Found) -> list[StratumShares]:
     """The shares of all functions, by kind of core, highest self share first."""
-    counts = count_functions(store, found.recordings, found.strata)
+    counts = count_functions(store, found.parts, found.strata)
     return [shares_in(stratum, each) for stratum, each in zip(found.strata, counts, strict=True)]
 
 

@@ -67,5 +67,53 @@ PATHS = pa.schema(
 
 KINDS = {"recordings": RECORDINGS, "functions": FUNCTIONS, "paths": PATHS}
 
+# Sums over all recordings of some days, from which reports are made where they are to be had; made by `fleet compact`.
+# A row for each event of a group: the recordings of one host that conditions cannot tell apart.
+HOST_SUMS = pa.schema(
+    [
+        pa.field("group", pa.int32(), nullable=False),
+        pa.field("core", pa.string(), nullable=False),
+        pa.field("host", pa.string(), nullable=False),
+        pa.field("kernel", pa.string(), nullable=False),
+        pa.field("catalog", pa.string(), nullable=False),
+        pa.field("labels", pa.list_(pa.string()), nullable=False),
+        pa.field("event", pa.string(), nullable=False),
+        pa.field("unit", pa.string(), nullable=False),
+        pa.field("recordings", pa.int64(), nullable=False),
+        pa.field("first", pa.int64(), nullable=False),  # recordings of which it is the first event
+        pa.field("samples", pa.int64(), nullable=False),
+        pa.field("weight", pa.int64(), nullable=False),
+        pa.field("counted", pa.int64(), nullable=False),  # by the counters where they tell, else the weight
+        pa.field("duration_ns", pa.int64(), nullable=False),
+        pa.field("squares", pa.decimal128(38), nullable=False),  # weight squared / effective samples of each recording
+        pa.field("lost_samples", pa.int64(), nullable=False),  # of recordings of which it is the first event
+    ]
+)
+
+# The functions that sums name by their row, in the order of their columns.
+FUNCTION_NAMES = pa.schema(
+    [
+        pa.field("module", pa.string(), nullable=False),  # base name
+        pa.field("function", pa.string(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("is_kernel", pa.bool_(), nullable=False),
+        pa.field("is_ambiguous", pa.bool_(), nullable=False),
+    ]
+)
+
+# A row for each event, function and group, in that order; events are known by their rows in the file's metadata.
+FUNCTION_SUMS = pa.schema(
+    [
+        pa.field("function", pa.int32(), nullable=False),
+        pa.field("group", pa.int32(), nullable=False),
+        pa.field("self_weight", pa.int64(), nullable=False),
+        pa.field("total_weight", pa.int64(), nullable=False),
+        pa.field("self_samples", pa.int64(), nullable=False),
+        pa.field("total_samples", pa.int64(), nullable=False),
+    ]
+)
+
+SUMS = {"names": FUNCTION_NAMES, "functions": FUNCTION_SUMS, "hosts": HOST_SUMS}
+
 # Function names in brackets are no functions; this one stands for all that a recording has too many of.
 OTHERS = "[others]"

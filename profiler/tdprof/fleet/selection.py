@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tdprof.errors import TdprofError
+from tdprof.fleet.spans import Span
 from tdprof.fleet.store import Stem
 
 _AGO = re.compile(r"(\d{1,5})([hdw])", re.ASCII)
@@ -46,10 +47,28 @@ class Chosen:
             self.until_ns is not None and start >= self.until_ns
         ):
             return False
+        return self.holds(stem.core_name, stem.host_name, row)
+
+    def holds(self, core: str, host: str, row: Mapping[str, object]) -> bool:
+        """Whether what was recorded on a host satisfies every condition, at whatever time.
+
+        Args:
+            row: its kernel and labels, and its builds, if a condition is on these.
+        """
         return all(
-            any(_holds(stem, row, name, value) for key, value in self.where if key == name)
+            any(_holds(core, host, row, name, value) for key, value in self.where if key == name)
             for name in {name for name, _ in self.where}
         )
+
+    def takes_all_of(self, span: Span) -> bool:
+        """Whether some days are meant as a whole."""
+        is_late = self.since_ns is None or span.start_ns >= self.since_ns
+        return is_late and (self.until_ns is None or span.end_ns <= self.until_ns)
+
+    @property
+    def has_builds(self) -> bool:
+        """Whether a condition is on what only single recordings tell."""
+        return any(name == "build" for name, _ in self.where)
 
     def and_also(self, where: Sequence[tuple[str, str]]) -> "Chosen":
         """The same with more conditions."""
@@ -60,11 +79,11 @@ def _date(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns // _NS, UTC).strftime("%Y-%m-%d")
 
 
-def _holds(stem: Stem, row: Mapping[str, object], name: str, value: str) -> bool:
+def _holds(core: str, host: str, row: Mapping[str, object], name: str, value: str) -> bool:
     if name == "core":
-        return stem.core_name == value
+        return core == value
     if name == "host":
-        return stem.host_name == value
+        return host == value
     if name == "kernel":
         return row["kernel"] == value
     values = row["builds" if name == "build" else "labels"]
@@ -97,7 +116,9 @@ def parse_label(text: str) -> str:
 
 
 def parse_time(text: str, now: datetime) -> int:
-    """Read a time, as 36h, 7d or 2w before now, or as a date or time of ISO 8601 (UTC unless it says otherwise).
+    """Read a time, as 36h before now, or as a date or time of ISO 8601 (UTC unless it says otherwise).
+
+    7d and 2w are days: the beginning of that one, in UTC.
 
     Returns:
         Nanoseconds since the epoch.
@@ -106,7 +127,10 @@ def parse_time(text: str, now: datetime) -> int:
         TdprofError: it is none.
     """
     if match := _AGO.fullmatch(text):
-        return int((now - timedelta(**{_UNITS[match[2]]: int(match[1])})).timestamp()) * _NS
+        before = now - timedelta(**{_UNITS[match[2]]: int(match[1])})
+        if match[2] != "h":
+            before = before.replace(hour=0, minute=0, second=0, microsecond=0)
+        return int(before.timestamp()) * _NS
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

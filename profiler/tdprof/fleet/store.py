@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,21 +16,24 @@ import pyarrow.parquet as pq
 from tdprof.capture.files import STORE_MARKER
 from tdprof.errors import TdprofError
 from tdprof.fleet.naming import digest, name_of_part, path_part
-from tdprof.fleet.schema import KINDS, ROLLUP_VERSION
+from tdprof.fleet.schema import KINDS, ROLLUP_VERSION, SUMS
+from tdprof.fleet.spans import Span, parse_span
 
 STORE_VERSION = 1
-_ROLLUP, _REJECTED = "rollup", "rejected"
+_ROLLUP, _SUMS, _REJECTED = "rollup", "sums", "rejected"
+# In a file's name the place of a recording's identity, where it holds all of a host's day.
+MANY = "day"
 _MOST_MARKER_BYTES = 1 << 20
 _UNFINISHED = ".unfinished-"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stem:
-    """Where one recording's roll-ups lie; each kind has a file of that name.
+    """Where roll-ups lie, of one recording or of several of a host and day; each kind has a file of that name.
 
     Attributes:
         date, core, host: of the recording, as they stand in paths.
-        recording: what was recorded.
+        recording: what was recorded; ``MANY`` of several.
         content: digest of what was made of it.
     """
 
@@ -49,6 +52,11 @@ class Stem:
     def file(self) -> str:
         """The file's name."""
         return f"{self.recording}-{self.content}.parquet"
+
+    @property
+    def path(self) -> str:
+        """The same for every kind, below its version."""
+        return f"{self.folder}/{self.file}"
 
     @property
     def host_name(self) -> str:
@@ -130,10 +138,18 @@ class Store:
 
     def unfinished(self) -> list[str]:
         """Files that a writer left behind when it was killed."""
+        return [
+            path
+            for folder in (_ROLLUP, _SUMS)
+            for path in self._paths_below(folder)
+            if posixpath.basename(path).startswith(_UNFINISHED)
+        ]
+
+    def _paths_below(self, folder: str) -> list[str]:
         with _naming(self.place):
-            selector = pa.fs.FileSelector(self._path(_ROLLUP), allow_not_found=True, recursive=True)
+            selector = pa.fs.FileSelector(self._path(folder), allow_not_found=True, recursive=True)
             found = self._files.get_file_info(selector)
-        return sorted(info.path for info in found if posixpath.basename(info.path).startswith(_UNFINISHED))
+        return sorted(info.path for info in found if info.type is pa.fs.FileType.File)
 
     def orphans(self) -> list[tuple[str, Stem]]:
         """Roll-ups of a kind without the file that says they are whole: what a killed writer had done."""
@@ -155,7 +171,7 @@ class Store:
         with _naming(self.place):
             for kind in sorted(tables, key=lambda kind: kind == "recordings"):
                 path = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}", stem.folder, stem.file)
-                _put(self._files, path, _parquet(tables[kind]))
+                _put(self._files, path, to_parquet(tables[kind]))
 
     def read(self, kind: str, stem: Stem, columns: list[str] | None = None) -> pa.Table:
         """One roll-up of a recording, with text columns as they are stored: each text once.
@@ -166,14 +182,55 @@ class Store:
         path = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}", stem.folder, stem.file)
         schema = KINDS[kind]
         text = [field.name for field in schema if field.type == pa.string()]
+        with self._reading(path), self._opened(path, read_dictionary=text) as parquet:
+            return parquet.read(columns or schema.names, use_threads=False)
+
+    @contextlib.contextmanager
+    def _opened(self, path: str, **options: Any) -> Iterator[pq.ParquetFile]:
+        with self._files.open_input_file(path) as file, pq.ParquetFile(file, **options) as parquet:
+            yield parquet
+
+    @contextlib.contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
         try:
-            with self._files.open_input_file(path) as file, pq.ParquetFile(file, read_dictionary=text) as parquet:
-                return parquet.read(columns or schema.names, use_threads=False)
+            yield
         except (OSError, pa.ArrowException) as error:
             words = (getattr(error, "strerror", None) or str(error)).splitlines()[0]
             raise TdprofError(
                 f"cannot read {path}: {words}", hint=f"tdprof fleet check {self.place} says what is missing"
             ) from error
+
+    def sums(self) -> set[tuple[Span, str]]:
+        """The spans of days whose sums are whole, and the digests of what they add up."""
+        # The hosts are written last.
+        return {(span, name) for path in self._paths_below(_SUMS) for span, name, kind in _sum(path) if kind == "hosts"}
+
+    def write_sums(self, kind: str, span: Span, name: str, content: bytes) -> None:
+        """Put one kind of a span's sums, a Parquet file."""
+        with _naming(self.place):
+            _put(self._files, self._sums_path(kind, span, name), content)
+
+    @contextlib.contextmanager
+    def open_sums(self, kind: str, span: Span, name: str) -> Iterator[pq.ParquetFile]:
+        """One kind of a span's sums, to be read.
+
+        Raises:
+            TdprofError: it is missing or damaged, also while it is read.
+        """
+        path = self._sums_path(kind, span, name)
+        with self._reading(path), self._opened(path, page_checksum_verification=True) as parquet:
+            yield parquet
+
+    def remove_sums(self, kept: Collection[tuple[Span, str]]) -> list[str]:
+        """Take out all sums but some, and return their paths."""
+        gone = [path for path in self._paths_below(_SUMS) for span, name, _ in _sum(path) if (span, name) not in kept]
+        # First what makes them count.
+        for path in sorted(gone, key=lambda path: (not path.endswith("-hosts.parquet"), path)):
+            self.remove_file(path)
+        return gone
+
+    def _sums_path(self, kind: str, span: Span, name: str) -> str:
+        return self._path(_SUMS, f"v={ROLLUP_VERSION}", span.name, f"{name}-{kind}.parquet")
 
     def remove(self, stem: Stem) -> None:
         """Take a recording's roll-ups out, first what makes them count."""
@@ -268,6 +325,15 @@ def _naming(place: str) -> Iterator[None]:
         raise TdprofError(f"cannot use the store {place}: {words}", hint="check its permissions") from error
 
 
+def _sum(path: str) -> Iterator[tuple[Span, str, str]]:
+    """The span, digest and kind of a file of sums, from its path; nothing for any other file."""
+    folder, file = posixpath.split(path)
+    name, _, kind = file.removesuffix(".parquet").partition("-")
+    span = parse_span(posixpath.basename(folder))
+    if span and kind in SUMS and file.endswith(".parquet") and not file.startswith("."):
+        yield span, name, kind
+
+
 def _kind_of(files: Any, path: str) -> Any:
     return files.get_file_info(path).type
 
@@ -300,9 +366,9 @@ def _put(files: Any, path: str, content: bytes) -> None:
         raise
 
 
-def _parquet(table: pa.Table) -> bytes:
+def to_parquet(table: pa.Table) -> bytes:
     """A table as a Parquet file: the same bytes for the same rows."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=1 << 20)
+    pq.write_table(table, sink, compression="zstd", row_group_size=1 << 20, write_page_checksum=True)
     content: bytes = sink.getvalue().to_pybytes()
     return content

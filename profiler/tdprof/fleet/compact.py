@@ -1,0 +1,175 @@
+"""A store put together: a file for each host's day, and sums over days, so that long times are read in a moment.
+
+Nothing is lost by it but the number of files, and whatever stops it: what is new has a name of its own and is whole
+before what it takes the place of goes. Done by several, or again, it leaves the same bytes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from tdprof.fleet.counts import FUNCTION_KEYS, VALUES, FunctionRows, KeyedRows, add_keyed, read_keyed, renumber
+from tdprof.fleet.recordings import (
+    Recording,
+    best_of,
+    content_of_members,
+    only,
+    recordings_in,
+    with_members,
+)
+from tdprof.fleet.schema import KINDS
+from tdprof.fleet.spans import Span, day_of, plan_spans
+from tdprof.fleet.store import MANY, Stem, Store
+from tdprof.fleet.sums import Group, SumsWriter, add_event_counts, is_too_much, join_sums
+
+_FILES_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What was done.
+
+    Attributes:
+        joined: files of single recordings that are now in files of a day.
+        spans: spans of days whose sums were written; ``removed``: files of sums that no longer held.
+    """
+
+    joined: int
+    spans: int
+    removed: int
+
+
+def compact_store(store: Store, progress: Callable[[str], None] = lambda words: None) -> Compacted:
+    """Put the recordings of each host and day into one file, and add days up.
+
+    Raises:
+        TdprofError: a roll-up is missing or damaged, or the store cannot be written to.
+    """
+    joined = 0
+    by_day = _by_day(store)
+    there = store.sums()
+    planned = plan_spans({day: [stem.path for stem in stems] for day, stems in by_day.items()})
+    for day, stems in sorted(by_day.items()):
+        if (Span(day, 1), planned[Span(day, 1)].digest) not in there:
+            progress(f"{Span(day, 1).name.partition('+')[0]}: putting its recordings together")
+            joined += _join_day(store, stems)
+    by_day = _by_day(store)
+    planned = plan_spans({day: [stem.path for stem in stems] for day, stems in by_day.items()})
+    there, written = store.sums(), 0
+    for span, sources in planned.items():
+        if (span, sources.digest) in there:
+            continue
+        progress(f"{span.name}: adding up")
+        parts = [(part, planned[part].digest) for part in sources.parts]
+        if not there.issuperset(parts):
+            continue  # it adds up to more than can be kept
+        is_kept = (
+            join_sums(store, span, sources.digest, parts)
+            if parts
+            else _add_day(store, span, sources.digest, by_day[span.first])
+        )
+        if is_kept:
+            there.add((span, sources.digest))
+            written += 1
+    removed = store.remove_sums({(span, sources.digest) for span, sources in planned.items()})
+    return Compacted(joined, written, len(removed))
+
+
+def _by_day(store: Store) -> dict[int, list[Stem]]:
+    found: dict[int, list[Stem]] = {}
+    for stem in store.stems():
+        try:
+            found.setdefault(day_of(stem.date), []).append(stem)
+        except ValueError:
+            continue  # a folder that is called otherwise is read as it is
+    return found
+
+
+def _join_day(store: Store, stems: Sequence[Stem]) -> int:
+    """Make one file of each host's recordings of a day; a recording's identity holds the moment of its start."""
+    recordings = best_of(each for stem in stems for each in recordings_in(store, stem))
+    by_folder: dict[str, list[Recording]] = {}
+    for each in recordings:
+        by_folder.setdefault(each.stem.folder, []).append(each)
+    kept = set()
+    for mine in by_folder.values():
+        kept.add(_join(store, mine))
+    gone = [stem for stem in stems if stem not in kept]
+    for stem in gone:
+        store.remove(stem)
+    return len(gone)
+
+
+def _join(store: Store, recordings: Sequence[Recording]) -> Stem:
+    """The file of some recordings of one host and day, written if it is not there."""
+    stems = {each.stem for each in recordings}
+    whole = {each.recording: each.content for each in recordings}
+    content = content_of_members(whole)
+    own = (MANY, content) if len(whole) > 1 else (recordings[0].recording, recordings[0].content)
+    first = recordings[0].stem
+    name = Stem(first.date, first.core, first.host, *own)
+    if name in stems:
+        return name
+    tables = {}
+    for kind, schema in KINDS.items():
+        of_stem = {stem: store.read(kind, stem).cast(schema) for stem in stems}
+        ordered = sorted(recordings, key=lambda each: each.recording)
+        tables[kind] = pa.concat_tables([only(of_stem[each.stem], [each.recording]) for each in ordered])
+    if name.recording == MANY:
+        tables["recordings"] = with_members(tables["recordings"], whole)
+    store.write(name, tables)
+    return name
+
+
+def _add_day(store: Store, span: Span, name: str, stems: Sequence[Stem]) -> bool:
+    """Write a day's sums, of files that have each recording once; returns whether they can be kept."""
+    recordings = [each for stem in stems for each in recordings_in(store, stem)]
+    group_of = {each.recording: _group(each) for each in recordings}
+    counts = add_event_counts((group_of[each.recording], counts) for each in recordings for counts in each.counts())
+    if is_too_much(counts.values()):
+        return False
+    groups = sorted(set(group_of.values()))
+    number = {group: row for row, group in enumerate(groups)}
+    number_of = {recording: number[group] for recording, group in group_of.items()}
+    found: dict[str, list[KeyedRows]] = {}
+    for start in range(0, len(stems), _FILES_AT_ONCE):
+        tables = []
+        for stem in stems[start : start + _FILES_AT_ONCE]:
+            table = store.read("functions", stem, ["recording", "event", *FUNCTION_KEYS, *VALUES])
+            tables.append(_with_group(table, number_of))
+        _add_events(pa.concat_tables(tables).unify_dictionaries(), found)
+    keys = sorted({key for parts in found.values() for part in parts for key in part.keys})
+    writer = SumsWriter(store, span, name, groups, keys)
+    for event, parts in sorted(found.items()):
+        writer.write_event(event, [_renumbered(part, keys) for part in parts])
+    writer.finish(counts)
+    return True
+
+
+def _group(recording: Recording) -> Group:
+    row, stem = recording.events[0], recording.stem
+    labels = row["labels"]
+    assert isinstance(labels, list)
+    return Group(stem.core_name, stem.host_name, str(row["kernel"]), str(row["catalog"]), tuple(labels))
+
+
+def _with_group(table: pa.Table, number_of: Mapping[str, int]) -> pa.Table:
+    names = table["recording"].cast(pa.string()).combine_chunks().dictionary_encode()
+    group = np.array([number_of[name] for name in names.dictionary.to_pylist()], np.int64)[names.indices.to_numpy()]
+    return table.drop_columns("recording").append_column("group", pa.array(group))
+
+
+def _add_events(table: pa.Table, found: dict[str, list[KeyedRows]]) -> None:
+    events = table["event"].cast(pa.string())
+    for event in pa.compute.unique(events).to_pylist():
+        mine = table.filter(pa.compute.equal(events, event))
+        part = read_keyed(mine, mine["group"].to_numpy())
+        found[event] = [add_keyed([*found.get(event, []), part])]
+
+
+def _renumbered(part: KeyedRows, keys: Sequence[tuple[str, str, str, bool, bool]]) -> FunctionRows:
+    (number,) = renumber([part.keys], keys)
+    return FunctionRows(number[part.rows.function], part.rows.group, part.rows.values)

@@ -1,0 +1,146 @@
+"""The recordings of a store, each once, and what each has of its events."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute
+
+from tdprof.errors import TdprofError
+from tdprof.fleet.naming import digest
+from tdprof.fleet.store import MANY, Stem, Store
+
+# In the metadata of a table of several recordings: the contents of each, as JSON.
+_MEMBERS = b"tdprof.members"
+
+
+@dataclass(frozen=True, slots=True)
+class EventCounts:
+    """What one or more recordings of a host have of an event.
+
+    Attributes:
+        recordings: how many; ``first``: of how many it is the first event.
+        samples, weight: of all; ``counted``: by the counters where they tell, else as ``weight``.
+        squares: weight squared / effective samples of each, added up.
+        lost_samples: of those of which it is the first event.
+    """
+
+    core: str
+    host: str
+    event: str
+    unit: str
+    recordings: int
+    first: int
+    samples: int
+    weight: int
+    counted: int
+    duration_ns: int
+    squares: int
+    lost_samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One recording in a store: where it lies, what it is, and a row for each of its events."""
+
+    stem: Stem
+    recording: str
+    content: str
+    events: Sequence[dict[str, object]]
+
+    @property
+    def quality(self) -> tuple[int, int, str, bool]:
+        """Of two roll-ups of one recording the one where this is greater is used, whatever came first."""
+        samples, known = (sum(_int(row[name]) for row in self.events) for name in ("samples", "known_samples"))
+        return samples, known, self.content, self.stem.recording == MANY
+
+    def counts(self) -> Iterator[EventCounts]:
+        """What it has of each event."""
+        for number, row in enumerate(self.events):
+            weight, effective = _int(row["weight"]), _int(row["effective_samples"])
+            yield EventCounts(
+                core=self.stem.core_name,
+                host=self.stem.host_name,
+                event=str(row["event"]),
+                unit=str(row["unit"]),
+                recordings=1,
+                first=int(number == 0),
+                samples=_int(row["samples"]),
+                weight=weight,
+                counted=weight if row["counted"] is None else _int(row["counted"]),
+                duration_ns=_int(row["duration_ns"]),
+                squares=(weight * weight + effective // 2) // effective if effective else 0,
+                lost_samples=0 if number else _int(row["lost_samples"]),
+            )
+
+
+def _int(value: object) -> int:
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def best_of(recordings: Iterable[Recording]) -> list[Recording]:
+    """Of each recording the best roll-up."""
+    best: dict[str, Recording] = {}
+    for each in recordings:
+        other = best.get(each.recording)
+        if other is None or each.quality > other.quality:
+            best[each.recording] = each
+    return list(best.values())
+
+
+def superseded(store: Store) -> list[Stem]:
+    """Files of which every recording has a better roll-up in the store."""
+    stems = list(store.stems())
+    used = {each.stem for each in best_of(each for stem in stems for each in recordings_in(store, stem))}
+    return [stem for stem in stems if stem not in used]
+
+
+def identities(store: Store, stems: Iterable[Stem]) -> set[str]:
+    """All recordings in some files."""
+    found = set()
+    for stem in stems:
+        found |= {each.recording for each in recordings_in(store, stem)} if stem.recording == MANY else {stem.recording}
+    return found
+
+
+def recordings_in(store: Store, stem: Stem) -> list[Recording]:
+    """The recordings in a file.
+
+    Raises:
+        TdprofError: it is missing or damaged.
+    """
+    table = store.read("recordings", stem)
+    rows: dict[str, list[dict[str, object]]] = {}
+    for row in table.to_pylist():
+        rows.setdefault(row["recording"], []).append(row)
+    contents = {stem.recording: stem.content} if stem.recording != MANY else members_of(table)
+    if not rows or rows.keys() != contents.keys():
+        raise TdprofError(
+            f"the roll-up of {stem.host_name} of {stem.date} is not what its name says", hint="tdprof fleet check"
+        )
+    return [Recording(stem, name, contents[name], events) for name, events in rows.items()]
+
+
+def members_of(table: pa.Table) -> dict[str, str]:
+    """The recordings that a table says it is of, and their contents."""
+    try:
+        told = json.loads((table.schema.metadata or {})[_MEMBERS])
+    except (KeyError, ValueError, RecursionError):
+        return {}
+    return {str(name): str(content) for name, content in told.items()} if isinstance(told, dict) else {}
+
+
+def with_members(table: pa.Table, members: Mapping[str, str]) -> pa.Table:
+    """A table that says of which recordings it is."""
+    return table.replace_schema_metadata({_MEMBERS: json.dumps(dict(sorted(members.items()))).encode()})
+
+
+def content_of_members(members: Mapping[str, str]) -> str:
+    """What tells files with several recordings apart."""
+    return digest(*(f"{name}-{content}".encode() for name, content in sorted(members.items())))
+
+
+def only(table: pa.Table, recordings: Sequence[str]) -> pa.Table:
+    """The rows of some recordings, of a table that may have more."""
+    return table.filter(pa.compute.is_in(table["recording"].cast(pa.string()), pa.array(recordings, pa.string())))
