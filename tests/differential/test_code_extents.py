@@ -85,24 +85,52 @@ def test_a_symbol_without_a_size_does_not_swallow_what_follows(library: Path) ->
     )
 
 
-def test_a_function_without_a_name_is_one_with_all_its_addresses(library: Path) -> None:
-    elf = open_elf(library)
-    exported, framed = address_of(elf, library, "exported"), address_of(elf, library, "framed")
-    hidden = framed + 1024
-    found = look_up(library, [hidden + 3, hidden + 500, exported + 4000, framed])
-    assert found.reason.tolist() == [Unknown.STRIPPED] * 3 + [Unknown.KNOWN]
-    assert found.begin is not None
-    assert found.begin.tolist() == [hidden, hidden, NO_BEGIN, NO_BEGIN]
+def shown_names(path: Path, offsets: list[int]) -> list[str]:
     with Symbolizer() as symbolizer:
         functions, locations = name_locations(
-            [MappedFile(str(library), elf.build_id)],
-            np.zeros(3, np.int32),
-            np.array([hidden + 3, hidden + 500, exported + 4000], np.uint64),
+            [MappedFile(str(path), open_elf(path).build_id)],
+            np.zeros(len(offsets), np.int32),
+            np.array(offsets, np.uint64),
             symbolizer.locate,
             lambda names: list(names),
         )
-    names = [functions.name[number] for number in locations.frame_function]
-    assert names == [f"[stripped] libcode.so+{at:#x}" for at in (hidden, hidden, exported + 4000)]
+    return [functions.name[number] for number in locations.frame_function]
+
+
+def test_a_function_without_a_name_is_one_with_all_its_addresses(library: Path) -> None:
+    elf = open_elf(library)
+    exported, framed = address_of(elf, library, "exported"), address_of(elf, library, "framed")
+    hidden, between = framed + 1024, exported + 256
+    found = look_up(library, [hidden + 3, hidden + 500, exported + 4000, framed])
+    assert found.reason.tolist() == [Unknown.STRIPPED] * 3 + [Unknown.KNOWN]
+    assert found.begin is not None
+    assert found.end is not None
+    assert found.begin.tolist() == [hidden, hidden, between, NO_BEGIN]
+    assert found.end.tolist() == [NO_BEGIN, NO_BEGIN, framed, NO_BEGIN]
+    names = shown_names(library, [hidden + 3, hidden + 500, exported + 4000, exported + 300])
+    assert names == [
+        *[f"[stripped] libcode.so+{hidden:#x}"] * 2,
+        *[f"[stripped] libcode.so+{between:#x}-{framed:#x}"] * 2,
+    ]
+
+
+def test_code_of_which_nothing_is_known_is_one_row_a_section(tmp_path: Path) -> None:
+    """Neither symbols nor call-frame information: as hand-written assembly and some languages' programs are."""
+    source, path = tmp_path / "bare.s", tmp_path / "libbare.so"
+    source.write_text(
+        '.text\n.skip 4096, 0x90\n.section .text.hot, "ax"\n.skip 512, 0x90\n.section other, "ax"\n.skip 256, 0x90'
+    )
+    subprocess.run(["gcc", "-shared", "-nostdlib", "-Wl,--build-id", "-o", path, source], check=True)
+    subprocess.run(["strip", path], check=True)
+    text, other = (open_elf(path).section(name) for name in (".text", "other"))
+    assert text
+    assert other
+    places = [text.offset, text.offset + 100, text.offset + 4095, other.offset, other.offset + 255]
+    assert shown_names(path, places) == [
+        *[f"[stripped] libbare.so+{text.offset:#x}-{text.offset + text.size:#x}"] * 3,
+        *[f"[stripped] libbare.so+{other.offset:#x}-{other.offset + other.size:#x}"] * 2,
+    ]
+    assert look_up(path, [0]).begin.tolist() == [NO_BEGIN]  # type: ignore[union-attr]  # the header is no code
 
 
 @pytest.mark.parametrize("name", ["bash", "xz", "python3"])

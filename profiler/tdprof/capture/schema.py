@@ -191,8 +191,11 @@ SYMBOLS = pa.schema(
     ]
 )
 
-# Null: not known, or there is a name. Captures before had none.
-SYMBOL_BEGIN = pa.field("begin", pa.uint64())  # in what the file_offset is: where the function begins that has no name
+# In what the file_offset is; null: not known, or there is a name. Older captures have none of them, or only the first.
+SYMBOL_EXTENT = (
+    pa.field("begin", pa.uint64()),  # where the function begins that has no name
+    pa.field("end", pa.uint64()),  # where what begins there ends, if it is all between the functions that are known
+)
 
 TABLES = {
     "samples": SAMPLES,
@@ -212,7 +215,7 @@ OPTIONAL_TABLES = {
     "namespaces": NAMESPACES,
 }
 # Columns that not every capture has, of tables that it has.
-OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP, SAMPLE_STATE), "stacks": STACK_WALK, "symbols": (SYMBOL_BEGIN,)}
+OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP, SAMPLE_STATE), "stacks": STACK_WALK, "symbols": SYMBOL_EXTENT}
 
 
 def table_file(name: str) -> str:

@@ -78,6 +78,8 @@ class Locations:
         strings: names and paths.
         begin: uint64[n], where the function begins that an address without frames is in, in what was looked up;
             ``NO_BEGIN`` where that is not known. None: nowhere.
+        end: uint64[n], likewise, where what begins at ``begin`` ends, if that is no function but all the code between
+            those that are known; ``NO_BEGIN`` elsewhere. None: everywhere.
     """
 
     frame_start: U32
@@ -87,3 +89,4 @@ class Locations:
     reason: U8
     strings: Sequence[str]
     begin: U64 | None = None
+    end: U64 | None = None

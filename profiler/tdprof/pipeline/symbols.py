@@ -26,7 +26,7 @@ def open_symbolizer(
     kernel, no_kernel = read_side_table(tables, "kernel_symbols")
     carried, not_carried = None, ""
     if has_table(tables, "symbols"):
-        carried, not_carried = read_side_table(tables, "symbols", ("begin",))
+        carried, not_carried = read_side_table(tables, "symbols", ("begin", "end"))
     interpreted, not_interpreted = None, ""
     if has_table(tables, "interpreted"):
         interpreted, not_interpreted = read_side_table(tables, "interpreted")

@@ -64,8 +64,9 @@ def name_locations(
 
     Returns:
         Functions, and the n locations with at least one frame each. Unknown addresses of a file are a function named by
-        file and where it begins; of which that is not known either are each one of its own, so that unknown hotspots
-        stay apart. All outside any mapping are one, and all of a file where there are more than anybody tells apart.
+        file and where it begins, or all the code between known functions, by where it begins and ends; of which neither
+        is known are each one of its own, so that unknown hotspots stay apart. All outside
+        any mapping are one, and all of a file where there are more than anybody tells apart.
     """
     functions = _Functions()
     reason = np.full(len(file), Unknown.NO_MAPPING, np.uint8)
@@ -85,7 +86,8 @@ def name_locations(
             parts.append(_Part(rows[is_known], functions.number(found, index), found.line))
             if found.begin is not None:
                 places = np.where(found.begin == NO_BEGIN, places, found.begin)
-            rows, places = rows[~is_known], places[~is_known]
+            ends = np.full(len(rows), NO_BEGIN) if found.end is None else found.end
+            rows, places, ends = rows[~is_known], places[~is_known], ends[~is_known]
         if index < -1:
             reason[rows] = Unknown.KNOWN
             numbers = functions.number_unknown([markers[-2 - index]] * len(rows), -1)
@@ -96,8 +98,12 @@ def name_locations(
             name = mapped_files[index].path.rpartition("/")[2]
             apart = max(0, _MOST_UNKNOWN - unknown)
             unknown += len(rows)
-            ends = [f"+{place:#x}" for place in places[:apart].tolist()] + [""] * (len(rows) - apart)
-            texts = [f"{text} {name}{end}" for text, end in zip(texts, ends, strict=True)]
+            shown = [
+                f"+{place:#x}" + (f"-{end:#x}" if end != NO_BEGIN else "")
+                for place, end in zip(places[:apart].tolist(), ends[:apart].tolist(), strict=True)
+            ]
+            shown += [""] * (len(rows) - apart)
+            texts = [f"{text} {name}{place}" for text, place in zip(texts, shown, strict=True)]
         parts.append(_Part(rows, functions.number_unknown(texts, index), np.zeros(len(rows), np.uint32)))
 
     frame_start = np.concatenate([[0], np.cumsum(counts)])

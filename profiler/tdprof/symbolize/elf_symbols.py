@@ -47,15 +47,21 @@ def elf_addresses(elf: Elf, file_offsets: U64) -> U64:
     return addresses
 
 
-def text_bounds(elf: Elf) -> tuple[int, int]:
-    """The first ELF address of the file's code and the one behind its last; (0, 0) if it has none."""
+def code_parts(elf: Elf) -> list[tuple[int, int]]:
+    """Where each of the file's sections of code, or else segments, begins and ends, as ELF addresses, sorted."""
     parts = [(s.address, s.address + s.size) for s in elf.sections if s.flags & SHF_EXECINSTR and s.size]
     if not parts:
         loads = [s for s in elf.segments if s.type == PT_LOAD and s.flags & PF_X]
         parts = [(s.address, s.address + s.file_size) for s in loads]
+    return sorted((start, min(end, 2**64 - 1)) for start, end in parts)
+
+
+def text_bounds(elf: Elf) -> tuple[int, int]:
+    """The first ELF address of the file's code and the one behind its last; (0, 0) if it has none."""
+    parts = code_parts(elf)
     if not parts:
         return 0, 0
-    return max(1, min(start for start, _ in parts)), min(max(end for _, end in parts), 2**64 - 1)
+    return max(1, parts[0][0]), max(end for _, end in parts)
 
 
 class ElfSymbols:
@@ -106,9 +112,32 @@ class ElfSymbols:
         if not len(rows):
             return found
         around = self._extents.around(addresses[rows])
-        begin = np.full(len(file_offsets), NO_BEGIN, np.uint64)
-        begin[rows] = np.where(around == NO_BEGIN, NO_BEGIN, file_offsets[rows] - (addresses[rows] - around))
-        return replace(found, begin=begin)
+        first, last = self._between_functions(addresses[rows])
+        to_offset = file_offsets[rows] - addresses[rows]
+        first = np.where(around == NO_BEGIN, first, around)
+        last[around != NO_BEGIN] = NO_BEGIN
+        begin, end = (np.full(len(file_offsets), NO_BEGIN, np.uint64) for _ in range(2))
+        begin[rows] = np.where(first == NO_BEGIN, NO_BEGIN, first + to_offset)
+        end[rows] = np.where(last == NO_BEGIN, NO_BEGIN, last + to_offset)
+        return replace(found, begin=begin, end=end)
+
+    def _between_functions(self, addresses: U64) -> tuple[U64, U64]:
+        """What lies around addresses that no function covers, within a section: from the last end to the next start.
+
+        All ones where an address is in no code.
+        """
+        parts = code_parts(self._elf)
+        start, end = (np.array([part[side] for part in parts], np.uint64) for side in range(2))
+        row = np.searchsorted(start, addresses, "right") - 1
+        is_code = (row >= 0) & (addresses < np.append(end, np.uint64(0))[row])
+        ends = (self._table.latest_end, np.maximum.accumulate(self._extents.end))
+        first, last = np.append(start, np.uint64(0))[row], np.append(end, np.uint64(0))[row]
+        for starts, latest_end in zip((self._table.start, self._extents.start), ends, strict=True):
+            following = np.searchsorted(starts, addresses, "right")
+            before = np.append(latest_end, np.uint64(0))[following - 1]
+            first = np.maximum(first, np.where(before <= addresses, before, np.uint64(0)))
+            last = np.minimum(last, np.append(starts, NO_BEGIN)[following])
+        return np.where(is_code, first, NO_BEGIN), np.where(is_code, last, NO_BEGIN)
 
     def parts(self, file_offsets: U64) -> list[CodePart]:
         """The functions that stand at some places of the file, whole: with the pieces that compilers split off."""

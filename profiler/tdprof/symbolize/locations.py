@@ -42,10 +42,6 @@ def combine_locations(base: Locations, rows: I64, other: Locations, other_rows: 
     shift = len(base.strings)
     reason = base.reason.copy()
     reason[rows] = other.reason[other_rows]
-    begin = None
-    if base.begin is not None or other.begin is not None:
-        begin = _begins(base).copy()
-        begin[rows] = _begins(other)[other_rows]
     return Locations(
         frame_start=start.astype(np.uint32),
         function=np.concatenate([base.function, other.function + np.int32(shift)])[frames],
@@ -53,12 +49,17 @@ def combine_locations(base: Locations, rows: I64, other: Locations, other_rows: 
         line=np.concatenate([base.line, other.line])[frames],
         reason=reason,
         strings=[*base.strings, *other.strings],
-        begin=begin,
+        begin=_combined(base.begin, rows, other.begin, other_rows, len(length)),
+        end=_combined(base.end, rows, other.end, other_rows, len(length)),
     )
 
 
-def _begins(locations: Locations) -> U64:
-    return np.full(len(locations.reason), NO_BEGIN, np.uint64) if locations.begin is None else locations.begin
+def _combined(base: U64 | None, rows: I64, other: U64 | None, other_rows: I64, count: int) -> U64 | None:
+    if base is None and other is None:
+        return None
+    values = np.full(count, NO_BEGIN, np.uint64) if base is None else base.copy()
+    values[rows] = NO_BEGIN if other is None else other[other_rows]
+    return values
 
 
 def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing: Unknown) -> Locations:

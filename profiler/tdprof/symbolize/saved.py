@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from tdprof.capture.schema import SYMBOL_BEGIN, SYMBOLS
+from tdprof.capture.schema import SYMBOL_EXTENT, SYMBOLS
 from tdprof.model.addresses import NO_BEGIN, Locations, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U64
 from tdprof.symbolize.locations import combine_locations, unknown_locations
 
-_SCHEMA = SYMBOLS.append(SYMBOL_BEGIN)
+_SCHEMA = pa.schema([*SYMBOLS, *SYMBOL_EXTENT])
 _FRAME = SYMBOLS.field("frames").type.value_type
 
 
@@ -44,7 +44,10 @@ def _rows_of(file: MappedFile, offsets: U64, locations: Locations) -> pa.Table:
         pa.array(offsets, pa.uint64()),
         pa.array(locations.reason, pa.uint8()),
         pa.ListArray.from_arrays(pa.array(locations.frame_start.astype(np.int32)), frames),
-        pa.nulls(count) if (begin := locations.begin) is None else pa.array(begin, mask=begin == NO_BEGIN),
+        *(
+            pa.nulls(count) if places is None else pa.array(places, mask=places == NO_BEGIN)
+            for places in (locations.begin, locations.end)
+        ),
     ]
     return pa.table(columns, names=_SCHEMA.names).cast(_SCHEMA)
 
@@ -110,6 +113,10 @@ def _to_locations(part: pa.Table) -> Locations:
     names = functions.dictionary.to_pylist()
     lengths = pa.compute.list_value_length(lists).to_numpy()
     reason = part["reason"].to_numpy()
+    begin, end = (
+        part[field.name].fill_null(int(NO_BEGIN)).to_numpy() if field.name in part.column_names else None
+        for field in SYMBOL_EXTENT
+    )
     return Locations(
         frame_start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32),
         function=functions.indices.to_numpy().astype(np.int32),
@@ -120,5 +127,6 @@ def _to_locations(part: pa.Table) -> Locations:
         # A table of a later version may know reasons that we do not.
         reason=np.where(reason <= max(Unknown), reason, Unknown.NO_SYMBOL).astype(np.uint8),
         strings=[*names, *files.dictionary.to_pylist()],
-        begin=part["begin"].fill_null(int(NO_BEGIN)).to_numpy() if "begin" in part.column_names else None,
+        begin=begin,
+        end=end,
     )

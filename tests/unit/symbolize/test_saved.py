@@ -77,11 +77,14 @@ def test_symbolizer_takes_saved_symbols_and_says_why_others_are_missing():
     assert found.reason.tolist() == [Unknown.KNOWN, Unknown.NO_SYMBOL, Unknown.NO_FILE]
 
 
-def test_where_unknown_functions_begin_comes_back():
+def test_where_unknown_code_begins_and_ends_comes_back():
     file, offsets = MappedFile("/bin/a", "aa"), np.array([16, 32, 48], np.uint64)
-    found = replace(make([[("f", "", 0)], [], []]), begin=np.array([NO_BEGIN, 24, NO_BEGIN], np.uint64))
-    table = make_symbol_table([(file, offsets, found)])
+    begin, end = np.array([NO_BEGIN, 24, 40], np.uint64), np.array([NO_BEGIN, NO_BEGIN, 64], np.uint64)
+    table = make_symbol_table([(file, offsets, replace(make([[("f", "", 0)], [], []]), begin=begin, end=end))])
     again = SavedSymbols(table).locate(file, offsets)
     assert again.begin is not None
-    assert again.begin.tolist() == found.begin.tolist()
+    assert again.begin.tolist() == begin.tolist()
+    assert again.end is not None
+    assert again.end.tolist() == end.tolist()
     assert SavedSymbols(table.drop_columns("begin")).locate(file, offsets).begin is None
+    assert SavedSymbols(table.drop_columns("end")).locate(file, offsets).end is None
