@@ -39,6 +39,24 @@ EXPORT void tdprof_expand_frames(const uint32_t *stack_start, const int32_t *loc
 	}
 }
 
+/* Each row with each stack that holds it, once, however often that is: row, stack: as long as row_of_frame.
+ * seen: [rows], all -1. Returns how many pairs there are. */
+EXPORT uint64_t tdprof_rows_in_stacks(const int32_t *row_of_frame, const int64_t *start, uint64_t stacks, int64_t *seen,
+                                      int64_t *row, int64_t *stack)
+{
+	uint64_t pairs = 0;
+	for (uint64_t i = 0; i < stacks; i++)
+		for (int64_t at = start[i]; at < start[i + 1]; at++) {
+			const int32_t here = row_of_frame[at];
+			if (seen[here] == (int64_t)i)
+				continue;
+			seen[here] = (int64_t)i;
+			row[pairs] = here;
+			stack[pairs++] = (int64_t)i;
+		}
+	return pairs;
+}
+
 /* Returns how many distinct stacks there are. */
 EXPORT uint64_t tdprof_merge_stacks(struct stack_merge *m)
 {

@@ -1,5 +1,6 @@
 """Stacks in compiled code give what NumPy and plain Python give, and folded lines are sorted text."""
 
+import contextlib
 import io
 from collections import Counter
 from dataclasses import replace
@@ -17,6 +18,7 @@ from tdprof.export.folded import write_folded
 from tdprof.model.profile import FrameStacks, KeptStacks, Profile
 from tdprof.native.library import load_native
 from tdprof.profile.frames import frame_stacks, function_names, merge_stacks, thread_labels
+from tdprof.profile.rows import code_rows
 from tdprof.text import printable
 
 needs_native = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
@@ -123,3 +125,22 @@ def test_ranks_are_those_of_the_texts(chains: list[list[str]]) -> None:
     distinct = sorted(set(lines))
     assert [distinct[number] for number in rank.tolist()] == lines
     assert rank[representative].tolist() == list(range(len(distinct)))
+
+
+@given(profiles(), st.booleans(), st.sampled_from([True, False] if load_native() else [False]), st.integers(1, 5))
+def test_rows_are_what_stacks_hold(profile: Profile, by_line: bool, is_compiled: bool, at_once: int) -> None:
+    stacks = frame_stacks(profile)
+    expected = []
+    for first, last in zip(stacks.start, stacks.start[1:], strict=False):
+        lines = stacks.line[first:last].tolist() if by_line else [0] * int(last - first)
+        expected.append(list(zip(stacks.function[first:last].tolist(), lines, strict=True)))
+    with patch("tdprof.profile.rows._FRAMES_AT_ONCE", at_once), contextlib.ExitStack() as stack:
+        if not is_compiled:
+            stack.enter_context(patch("tdprof.profile.rows.load_native", return_value=None))
+        rows = code_rows(profile, by_line=by_line)
+    names = list(zip(rows.function.tolist(), rows.line.tolist(), strict=True))
+    assert len(set(names)) == len(names) == len(rows)
+    assert [names[row] for row in rows.leaf] == [frames[0] for frames in expected]
+    pairs = [(number, names[row]) for number, row in zip(rows.stack.tolist(), rows.row.tolist(), strict=True)]
+    assert [number for number, _ in pairs] == sorted(number for number, _ in pairs)
+    assert sorted(pairs) == sorted((number, name) for number, frames in enumerate(expected) for name in set(frames))

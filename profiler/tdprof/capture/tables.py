@@ -148,6 +148,12 @@ def has_table(folder: Path, name: str) -> bool:
     return (folder / table_file(name)).exists()
 
 
+def table_bytes(folder: Path) -> int:
+    """What all tables of a capture take on disk."""
+    files = (folder / table_file(name) for name in _SCHEMAS)
+    return sum(os.lstat(file).st_size for file in files if file.exists())
+
+
 def _with_columns(name: str, columns: Sequence[str]) -> pa.Schema:
     """A table's schema, with those of its optional columns that are named."""
     optional = [item for item in OPTIONAL_COLUMNS.get(name, ()) if item.name in columns]

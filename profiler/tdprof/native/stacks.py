@@ -83,6 +83,7 @@ def declare(library: ctypes.CDLL) -> None:
         ("gather_numbered", None, [*[_pointer] * 5, _u64, _pointer]),
         ("count_frames", None, [_pointer, _pointer, _u64, _pointer, _pointer]),
         ("expand_frames", None, [_pointer, _pointer, _u64, *[_pointer] * 6]),
+        ("rows_in_stacks", _u64, [_pointer, _pointer, _u64, *[_pointer] * 3]),
         ("merge_stacks", _u64, [_pointer]),
         ("merge_calls", _u64, [_pointer, _u64]),
         ("rehash_calls", None, [_pointer]),

@@ -13,7 +13,7 @@ from tdprof.attribute.addresses import attribute_addresses
 from tdprof.attribute.containers import foreign_paths
 from tdprof.attribute.stacks import AttributedStacks, attribute_stacks
 from tdprof.capture.manifest import Manifest, Rung
-from tdprof.capture.tables import has_table, read_side_table, read_table
+from tdprof.capture.tables import has_table, read_side_table, read_table, table_bytes
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
@@ -64,7 +64,7 @@ def load_profile(capture: OpenCapture) -> Profile:
     functions, locations, stack_location = mark_guesses(
         functions, locations, attributed.stack_location, attributed.is_guess
     )
-    locations, cut_inlining = limit_inlining(locations, stack_location)
+    locations, cut_inlining = limit_inlining(locations, stack_location, table_bytes(capture.tables))
     columns = {name: samples[name].to_numpy() for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
     columns["state"] = samples["state"].fill_null(0).to_numpy()
     cgroup, cgroups = _cgroups(capture, samples["cgroup"])

@@ -34,8 +34,10 @@ _TAGS = re.compile(
     r"(?: \[(?:(?:cold|part|isra|constprop|unlikely|localalias)(?:\.\d+)? ?)+\])?" + f"(?:{re.escape(GUESSED_TAG)})?$"
 )
 _MOST_UNKNOWN = 1 << 16  # addresses that are functions of their own
-# Frames of all stacks; of programs of small inlined functions an address has two or three.
+# Frames of all stacks; of programs of small inlined functions an address has two or three. Tables of recordings have up
+# to 1.5 addresses a byte, most half a one.
 _SPARE_FRAMES, _FRAMES_AN_ADDRESS = 1 << 19, 8
+_FRAMES_OF_ANY, _FRAMES_A_BYTE = 1 << 22, 2
 
 
 class _Function(NamedTuple):
@@ -248,19 +250,21 @@ def mark_guesses(
     )
 
 
-def limit_inlining(locations: LocationTable, stack_location: I32) -> tuple[LocationTable, str]:
-    """Leave out the innermost of so many inlined calls that stacks stay a small multiple of their addresses.
+def limit_inlining(locations: LocationTable, stack_location: I32, table_bytes: int) -> tuple[LocationTable, str]:
+    """Leave out the innermost of so many inlined calls that stacks stay a small multiple of what they were read from.
 
     Args:
         locations: as `name_locations` gives them.
         stack_location: the locations of all stacks, one behind the other.
+        table_bytes: of the capture's tables, as they lie in files.
 
     Returns:
         The table, and a sentence on what it leaves out; "" if it is as it was.
     """
     frames: I64 = np.diff(locations.frame_start.astype(np.int64)).astype(np.int64)
     uses = np.bincount(stack_location, minlength=len(frames))
-    most = _SPARE_FRAMES + _FRAMES_AN_ADDRESS * len(stack_location)
+    by_bytes = max(len(stack_location), _FRAMES_OF_ANY + _FRAMES_A_BYTE * table_bytes)
+    most = min(_SPARE_FRAMES + _FRAMES_AN_ADDRESS * len(stack_location), by_bytes)
     if int(uses @ frames) <= most:
         return locations, ""
     depth, too_deep = 1, int(frames.max())

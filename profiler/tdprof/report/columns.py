@@ -1,8 +1,9 @@
 """Every table for people: aligned columns, the same on a terminal and in a pipe."""
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 from tdprof.text import plural
 
@@ -16,6 +17,7 @@ _BETWEEN = "  "
 _LEAST_PROSE = 24  # columns for words that wrap
 # Where the width does not hold the table a column gives way down to here; then lines are cut at their end.
 _NARROWEST = 4
+_LINES_AT_ONCE = 1 << 12  # given to the console, which takes many times what they say
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +49,32 @@ def names(*headings: str) -> list[Column]:
 
 def format_table(columns: Sequence[Column], rows: Iterable[Sequence["str | Text"]], width: int) -> list["Text"]:
     """Headings and rows as lines of at most ``width`` columns, without trailing blanks."""
+    return [*table_lines(columns, [*rows], width)]
+
+
+def table_lines(columns: Sequence[Column], rows: Iterable[Sequence["str | Text"]], width: int) -> Iterator["Text"]:
+    """The same one line after the other; ``rows`` are gone through twice, so that nobody has to hold them."""
     from rich.text import Text  # slow to load, and plain columns do without
 
-    # A text that is as wide as it is long needs nothing of Text, which costs more than all else here.
-    texts = [
-        [Text(cell) if isinstance(cell, str) and not cell.isascii() else cell for cell in row]
-        for row in ([column.heading for column in columns], *rows)
-    ]
     last = len(columns) - 1
-    widths = _widths(texts)
+    headings = [column.heading for column in columns]
+    both = itertools.chain([headings], rows)
+    widths = _widest([len(cell) if _is_plain(cell) else _styled(cell).cell_len for cell in row] for row in both)
     if columns[last].wraps:  # it gives way before names do
         widths[last] = min(widths[last], _LEAST_PROSE)
     widths = _fitted(columns, widths, width)
     beside = sum(widths[:last]) + len(_BETWEEN) * last
-    lines = []
-    for number, row in enumerate(texts):
-        line, plain = Text(style="bold" if not number else ""), ""
+    for number, row in enumerate(itertools.chain([headings], rows)):
+        style = "bold" if not number else ""
+        fitting = [cell for i, cell in enumerate(row) if _is_plain(cell) and len(cell) <= widths[i]]
+        if len(fitting) == len(row) and not columns[last].wraps:
+            padded = [_padded(cell, widths[i], is_right=columns[i].is_right) for i, cell in enumerate(fitting)]
+            if len(shown := _BETWEEN.join(padded).rstrip()) <= width:
+                yield Text(shown, style)
+                continue
+        line, plain = Text(style=style), ""
         for i, cell in enumerate(row[:last]):
-            if isinstance(cell, str) and len(cell) <= widths[i]:
+            if _is_plain(cell) and len(cell) <= widths[i]:
                 plain += _padded(cell, widths[i], is_right=columns[i].is_right) + _BETWEEN
             else:
                 line.append(plain).append_text(_padded(_styled(cell), widths[i], is_right=columns[i].is_right))
@@ -73,17 +83,22 @@ def format_table(columns: Sequence[Column], rows: Iterable[Sequence["str | Text"
         end = row[last]
         if columns[last].wraps:
             first, *more = flow([*_styled(end).split(" ")], width - beside, separator=" ")
-            lines += [line.append_text(first), *(Text(" " * beside).append_text(each) for each in more)]
+            yield line.append_text(first)
+            yield from (Text(" " * beside).append_text(each) for each in more)
             continue
-        if isinstance(end, str) and len(end) <= widths[last]:
+        if _is_plain(end) and len(end) <= widths[last]:
             line.append(_padded(end, widths[last], is_right=columns[last].is_right).rstrip())
         else:
             line.append_text(_padded(_styled(end), widths[last], is_right=columns[last].is_right))
         line.rstrip()
         if line.cell_len > width:
             line.truncate(width, overflow="ellipsis")
-        lines.append(line)
-    return lines
+        yield line
+
+
+def _is_plain(cell: "str | Text") -> TypeGuard[str]:
+    """Whether a cell is as wide as it is long, and needs nothing of Text, which costs more than all else here."""
+    return isinstance(cell, str) and cell.isascii()
 
 
 def _styled(cell: "str | Text") -> "Text":
@@ -98,16 +113,19 @@ def format_columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), 
     Args:
         right: the columns to align to the right, from 0.
     """
-    widths = _widths(rows)
+    widths = _widest([*map(len, row)] for row in rows)
     return [
         (indent + _BETWEEN.join(_padded(cell, widths[i], is_right=i in right) for i, cell in enumerate(row))).rstrip()
         for row in rows
     ]
 
 
-def _widths(rows: Sequence[Sequence["str | Text"]]) -> list[int]:
-    lengths = ([len(cell) if isinstance(cell, str) else cell.cell_len for cell in row] for row in rows)
-    return [max(column) for column in zip(*lengths, strict=True)]
+def _widest(lengths: Iterable[Sequence[int]]) -> list[int]:
+    """The largest of each column."""
+    widths: list[int] = []
+    for row in lengths:
+        widths = [*map(max, widths, row)] if widths else [*row]
+    return widths
 
 
 def _padded(cell: Cell, width: int, *, is_right: bool) -> Cell:
@@ -190,14 +208,16 @@ def left_out(count: int, what: str, width: int, *, hint: str = "--limit 0 shows 
 
 def as_text(console: "Console", lines: Iterable["Text"]) -> str:
     """Lines as the console prints them, without trailing blanks."""
-    if console.color_system is None:
-        # As the console would, for a twentieth of the time.
-        texts = [_plain(line) for line in lines]
-    else:
-        with console.capture() as capture:
-            console.print(*lines, sep="\n", soft_wrap=True)
-        texts = capture.get().splitlines()
+    # Without colours as the console would, for a twentieth of the time.
+    texts = map(_plain, lines) if console.color_system is None else _printed(console, iter(lines))
     return "\n".join(text.rstrip() for text in texts).rstrip() + "\n"
+
+
+def _printed(console: "Console", lines: Iterator["Text"]) -> Iterator[str]:
+    while some := [*itertools.islice(lines, _LINES_AT_ONCE)]:
+        with console.capture() as capture:
+            console.print(*some, sep="\n", soft_wrap=True)
+        yield from capture.get().splitlines()
 
 
 def _plain(line: "Text") -> str:

@@ -128,9 +128,15 @@ def test_the_innermost_of_too_many_inlined_calls_are_left_out(monkeypatch: pytes
         frame_function=np.arange(14, dtype=np.int32),
         frame_line=np.arange(14, dtype=np.uint32),
     )
-    kept, note = limit_inlining(table, np.array([0, 1, 2], np.int32))
+    kept, note = limit_inlining(table, np.array([0, 1, 2], np.int32), 0)
     # Nine frames for three addresses: one, four and four are the most of equal depth.
     assert kept.frame_start.tolist() == [0, 1, 5, 9]
     assert kept.frame_function.tolist() == kept.frame_line.tolist() == [0, 6, 7, 8, 9, 10, 11, 12, 13]
     assert note == "calls inlined more than 3 deep are too many to show: the innermost are left out"
-    assert limit_inlining(table, np.zeros(5, np.int32)) == (table, "")
+    assert limit_inlining(table, np.zeros(5, np.int32), 0) == (table, "")
+    # What the files weigh bounds it, too, but leaves each address one frame.
+    monkeypatch.setattr("tdprof.profile.naming._FRAMES_OF_ANY", 0)
+    kept, _ = limit_inlining(table, np.array([0, 1, 2], np.int32), 3)
+    assert kept.frame_start.tolist() == [0, 1, 3, 5]
+    kept, _ = limit_inlining(table, np.array([0, 1, 2], np.int32), 0)
+    assert kept.frame_start.tolist() == [0, 1, 2, 3]

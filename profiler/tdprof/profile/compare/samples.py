@@ -114,11 +114,11 @@ def _pieces(side: Side, event: int, rows: int, pieces: int, *, is_self: bool) ->
     # By stack first: there are far fewer stacks with samples than frames in them.
     key = samples.stack[own].astype(np.int64) * pieces + piece_of[interval]
     by_stack = np.bincount(key, weight / weight_of_one, minlength=stacks * pieces).reshape(stacks, pieces)
-    row_of_frame = side.row[side.stacks.function].astype(np.int64)
+    row_of_frame = side.row[side.stacks.function]
     if is_self:
-        row, stack = row_of_frame[side.stacks.start[:-1]], np.arange(stacks)
+        row, stack = row_of_frame[side.stacks.start[:-1]].astype(np.int64), np.arange(stacks)
     else:
-        row, stack = rows_in_stacks(row_of_frame, side.stacks.start)
+        row, stack = rows_in_stacks(row_of_frame, side.stacks.start, rows)
     result = np.zeros((rows, pieces))
     for piece in range(pieces):
         result[:, piece] = np.bincount(row, by_stack[stack, piece], minlength=rows)[:rows]

@@ -1,15 +1,19 @@
 """Who calls whom for people."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
+import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from tdprof.model.arrays import I32, I64
 from tdprof.model.profile import Profile
 from tdprof.profile.call_lines import CallLines
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import UnknownSamples
-from tdprof.report.columns import as_text, format_table, left_out, names, numbers, prose
+from tdprof.report.columns import as_text, left_out, names, numbers, prose, table_lines
 from tdprof.report.profile.text import LEAST_SHARE, header_lines, percent
 
 _TITLES = {"calls": "calls", "callers": "called by", "callees": "calls"}
@@ -35,37 +39,54 @@ def render_text(
         usual: how many that is.
     """
     width = console.width
-    lines = header_lines(profile, unknown, width)
-    for name, tree in trees.items():
-        lines += _tree_lines(profile, tree, _TITLES[name], limit, usual, width)
-        lines.append(Text())
-    return as_text(console, lines)
+    shown = (
+        itertools.chain(_tree_lines(profile, tree, _TITLES[name], limit, usual, width), [Text()])
+        for name, tree in trees.items()
+    )
+    return as_text(console, itertools.chain(header_lines(profile, unknown, width), *shown))
 
 
-def _tree_lines(profile: Profile, tree: CallLines, title: str, limit: int | None, usual: int, width: int) -> list[Text]:
+def _tree_lines(
+    profile: Profile, tree: CallLines, title: str, limit: int | None, usual: int, width: int
+) -> Iterator[Text]:
     if not len(tree):
-        return prose(f"{title}: no samples of this event", width)
-    rows = tree.heaviest(usual if limit is None else limit, LEAST_SHARE if limit is None else 0.0).tolist()
-    function, whole = function_names(profile), float(tree.total[0] / tree.share[0])
-    shown = set(rows)
-    below: dict[int, int] = {}
-    for row in rows:
-        below[int(tree.parent[row])] = below.get(int(tree.parent[row]), 0) + 1
-    indent: dict[int, int] = {-1: 0}
-    cells: list[list[str | Text]] = []
-    for row in rows:
-        parent = int(tree.parent[row])
-        # A chain of single calls stays in its column: only where the way forks does the tree move to the right.
-        indent[row] = indent[parent] + (1 if parent in shown and below[parent] > 1 else 0)
-        name = function[int(tree.function[row])]
-        text = "  " * min(indent[row], _DEEPEST) + name
-        cells.append(
-            [
+        yield from prose(f"{title}: no samples of this event", width)
+        return
+    rows = tree.heaviest(usual if limit is None else limit, LEAST_SHARE if limit is None else 0.0)
+    columns = [*numbers("total", "self", "samples"), *names(title)]
+    yield from table_lines(columns, _Calls(tree, rows, _indents(tree, rows), function_names(profile)), width)
+    yield from left_out(len(tree) - len(rows), "call", width)
+
+
+def _indents(tree: CallLines, rows: I64) -> I32:
+    """int32[rows of the tree]: how far to the right each of the shown rows stands."""
+    parent = tree.parent[rows]
+    # A chain of single calls stays in its column: only where the way forks does the tree move to the right.
+    below = np.bincount(parent + 1, minlength=len(tree) + 1)[1:]
+    steps = (parent >= 0) & (below[parent] > 1)
+    indent = np.zeros(len(tree) + 1, np.int32)  # the last: of what stands below nothing
+    for row, above, step in zip(rows.tolist(), parent.tolist(), steps.tolist(), strict=True):
+        indent[row] = indent[above] + step
+    return indent
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """The cells of some rows of a tree, made as often as they are gone through."""
+
+    tree: CallLines
+    rows: I64
+    indent: I32
+    function: list[str]
+
+    def __iter__(self) -> Iterator[list[str | Text]]:
+        tree, whole = self.tree, float(self.tree.total[0] / self.tree.share[0])
+        for row in map(int, self.rows):
+            name = self.function[int(tree.function[row])]
+            text = "  " * min(int(self.indent[row]), _DEEPEST) + name
+            yield [
                 percent(float(tree.share[row])),
                 percent(float(tree.own[row]) / whole),
                 f"{int(tree.samples[row]):,}",
                 Text(text, "dim") if name.startswith("[") else text,
             ]
-        )
-    columns = [*numbers("total", "self", "samples"), *names(title)]
-    return [*format_table(columns, cells, width), *left_out(len(tree) - len(rows), "call", width)]
