@@ -7,8 +7,9 @@ import ctypes
 import platform
 import struct
 
+from tdprof.recorder.bpf.load import BpfLoad
 from tdprof.recorder.bpf.maps import bpf
-from tdprof.recorder.bpf.sampler import BpfLoad, TableSizes
+from tdprof.recorder.bpf.sampler import TableSizes
 
 _BPF_OBJ_GET_INFO_BY_FD = 15
 _INFO_BYTES, _VERIFIED_INSNS = 232, 216

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from live.recording import run_record
-from tdprof.recorder.attach import can_open, restrict_to_permitted
 from tdprof.recorder.events import parse_event
+from tdprof.recorder.permitted import can_open, restrict_to_permitted
 
 WORKLOADS = Path(__file__).with_name("workloads")
 

@@ -15,9 +15,10 @@ import pytest
 
 from builders.verified import MOST_INSTRUCTIONS, verified_instructions
 from tdprof.recorder.bpf import compiler_process, step_programs, unwind_arrays
+from tdprof.recorder.bpf.load import BpfLoad
 from tdprof.recorder.bpf.object_file import LoadError, load_program
 from tdprof.recorder.bpf.off_cpu import OffCpuPlan
-from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, TableSizes
+from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.unwind.tables import build_file_table
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from live.recording import run_record
-from tdprof.recorder.attach import can_open
 from tdprof.recorder.events import parse_event
+from tdprof.recorder.permitted import can_open
 
 NO_PID = 2**22 + 1  # above any pid_max
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.recorder.bpf import compiler_process, sampler, sources
+from tdprof.recorder.bpf import compiler_process, load, sources
 from tdprof.recorder.bpf.compiler import INSTRUCTION
+from tdprof.recorder.bpf.load import BpfLoad, BpfUnavailableError
 from tdprof.recorder.bpf.object_file import BpfObject, LoadError, load_program
-from tdprof.recorder.bpf.sampler import BpfLoad, BpfUnavailableError, TableSizes
+from tdprof.recorder.bpf.sampler import TableSizes
 from tdprof.recorder.bpf.settings import MARK, Setting, filled_in, settings_in
 from tdprof.recorder.call_graph import CallGraph
 
@@ -48,7 +49,7 @@ def shipped(generated: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     shutil.copytree(generated, folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(compiler_process.CompilerProcess, "__init__", refuse)
-    monkeypatch.setattr(sampler, "folder_of_sources", lambda: folder)
+    monkeypatch.setattr(load, "folder_of_sources", lambda: folder)
     return folder
 
 

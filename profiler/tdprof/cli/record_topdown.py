@@ -125,8 +125,8 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
         sampled_metrics,
         why_not_countable,
     )
-    from tdprof.recorder.attach import can_open
     from tdprof.recorder.events import Event
+    from tdprof.recorder.permitted import can_open
     from tdprof.recorder.pmu import counts_anything, find_arm_pmu, probe_counters
 
     def is_refused(event: Event) -> bool:

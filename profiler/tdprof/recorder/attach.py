@@ -5,14 +5,13 @@ import errno
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tdprof.capture.spool import RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
-from tdprof.linux.perf_abi import ReadFormat
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder.chain_source import BY_FRAME_POINTERS, SIDE_BAND_SAMPLE_TYPE, ChainSource
+from tdprof.recorder.chain_source import BY_FRAME_POINTERS, ChainSource
+from tdprof.recorder.event_attrs import clock_attr, counting_attr, inherited, sampling_attr, side_band_attr
 from tdprof.recorder.event_group import open_group, open_whole_group
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import perf_event_paranoid
@@ -116,7 +115,7 @@ class AttachedEvents:
 
     def _open(self, attr: pe.PerfEventAttr, task: int, cpu: int, *, is_cgroup: bool = False) -> int:
         starts = not is_cgroup and self._starts_at_exec(task)
-        [fd] = open_whole_group([_inherited(attr)], task, cpu, starts_at_exec=starts, is_cgroup=is_cgroup)
+        [fd] = open_whole_group([inherited(attr)], task, cpu, starts_at_exec=starts, is_cgroup=is_cgroup)
         self._closing.callback(os.close, fd)
         return fd
 
@@ -124,25 +123,11 @@ class AttachedEvents:
         return self._target.starts_at_exec and task >= 0
 
     def _open_side_band(self, task: int, cpu: int) -> None:
-        attr = pe.PerfEventAttr(
-            type=pe.PERF_TYPE_SOFTWARE,
-            config=pe.PERF_COUNT_SW_DUMMY,
-            sample_period=1,
-            sample_type=SIDE_BAND_SAMPLE_TYPE,
-            exclude_kernel=1,
-            exclude_hv=1,
-            read_format=ReadFormat.TOTAL_TIME_ENABLED | ReadFormat.TOTAL_TIME_RUNNING,
-            mmap=1,
-            mmap2=1,
-            comm=1,
-            comm_exec=1,
-            task=1,
-            context_switch=self._has_switches,
-            cgroup=self._has_cgroups,
-            build_id=1,
-            watermark=1,
-            # Where samples have no time, mappings that change are to be known at once.
-            wakeup_watermark=self._sizes.side_band // 4 if self._programs is None else 1,
+        attr = side_band_attr(
+            self._sizes,
+            has_switches=self._has_switches,
+            has_cgroups=self._has_cgroups,
+            has_samples=self._programs is None,
         )
         try:
             fd = self._open(attr, task, cpu)
@@ -161,16 +146,8 @@ class AttachedEvents:
         self._give_ring(fd, cpu)
 
     def _open_clock(self, task: int) -> None:
-        """A counter of nothing that runs whenever its task does: its running time is the others' enabled time."""
-        attr = pe.PerfEventAttr(
-            type=pe.PERF_TYPE_SOFTWARE,
-            config=pe.PERF_COUNT_SW_DUMMY,
-            exclude_kernel=1,
-            exclude_hv=1,
-            read_format=ReadFormat.TOTAL_TIME_ENABLED | ReadFormat.TOTAL_TIME_RUNNING,
-        )
         try:
-            self._clocks.append(self._open(attr, task, -1))
+            self._clocks.append(self._open(clock_attr(), task, -1))
         except OSError as error:
             if error.errno != errno.ESRCH or len(self._target.tasks) == 1:
                 raise open_error("a clock", error, self._target.scope) from error
@@ -216,8 +193,8 @@ class AttachedEvents:
 
         for task, cpu in places:
             attrs = [
-                _inherited(
-                    _sampling_attr(
+                inherited(
+                    sampling_attr(
                         self._events[row],
                         self._rates[row],
                         self._sizes,
@@ -376,55 +353,3 @@ class AttachedEvents:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _inherited(attr: pe.PerfEventAttr) -> pe.PerfEventAttr:
-    """What all events of a recording have in common."""
-    attr.inherit = 1
-    attr.sample_id_all = 1
-    attr.use_clockid = 1
-    attr.clockid = pe.CLOCK_MONOTONIC
-    return attr
-
-
-def _sampling_attr(event: Event, rate: Rate, sizes: RingSizes, call_graph: ChainSource | None) -> pe.PerfEventAttr:
-    """``call_graph``: None where samples do not go to a ring buffer."""
-    attr = event.attr()
-    attr.freq = rate.frequency_hz > 0
-    attr.sample_period = rate.frequency_hz or rate.period
-    attr.sample_type = SIDE_BAND_SAMPLE_TYPE
-    attr.exclude_callchain_kernel = event.exclude_kernel
-    if call_graph:
-        call_graph.ask_for(attr)
-    if call_graph and pe.knows_lost_format():
-        attr.read_format |= ReadFormat.LOST
-    attr.watermark = 1
-    attr.wakeup_watermark = sizes.side_band // 4
-    return attr
-
-
-def counting_attr(event: Event) -> pe.PerfEventAttr:
-    """Of the event when it is only counted; the PMU then has no use for precision."""
-    return replace(event, precise=0).attr()
-
-
-def can_open(event: Event, *, sampling: bool) -> bool:
-    """Whether the kernel lets this process open an event on itself, optionally with an overflow interrupt."""
-    attr = event.attr()
-    attr.disabled = 1
-    if sampling:
-        attr.sample_period = 1_000_000
-    try:
-        os.close(pe.perf_event_open(attr, 0, -1))
-    except OSError:
-        return False
-    return True
-
-
-def restrict_to_permitted(event: Event) -> Event:
-    """The event without its kernel part where only that is refused, as perf does for an ordinary user."""
-    if not event.exclude_kernel and not event.exclude_user and not can_open(event, sampling=True):
-        restricted = event.user_only()
-        if can_open(restricted, sampling=True):
-            return restricted
-    return event

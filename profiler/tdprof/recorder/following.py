@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tdprof.errors import TdprofError
-from tdprof.recorder.attach import counting_attr
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.bpf.task_filter import Follow, TaskFilter
 from tdprof.recorder.cgroups import ChosenCgroups
+from tdprof.recorder.event_attrs import counting_attr
 from tdprof.recorder.event_group import open_whole_group
 from tdprof.recorder.events import Event
 from tdprof.recorder.options import RecordOptions

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tdprof.capture.manifest import Rung
-from tdprof.recorder.attach import can_open, restrict_to_permitted
+from tdprof.recorder.bpf.load import BpfLoad, BpfUnavailableError
 from tdprof.recorder.bpf.off_cpu import OffCpuPlan
-from tdprof.recorder.bpf.sampler import BpfLoad, BpfSampler, BpfUnavailableError, TableSizes
+from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.bpf.settings import NO_CGROUPS, Setting
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.capabilities import may_load_bpf
 from tdprof.recorder.events import Event, core_pmus, parse_event
 from tdprof.recorder.host import perf_event_paranoid
+from tdprof.recorder.permitted import can_open, restrict_to_permitted
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,20 @@ anew, a snapshot is taken of what runs, and what the old spool is told meanwhile
 
 import os
 import re
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tdprof.capture.manifest import Manifest
+from tdprof.capture.manifest import Manifest, write_manifest
 from tdprof.capture.output_folder import OutputFolder
 from tdprof.capture.spool import CODES_FILE, COPIES_FILE, PYTHON_STACKS_FILE, RING_FILE, STACKS_FILE, SpoolWriter
 from tdprof.errors import TdprofError
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.cgroups import CgroupNames
 from tdprof.recorder.held_programs import HeldPrograms
+from tdprof.recorder.java_processes import JavaProcesses
 from tdprof.recorder.snapshot import SnapshotThread
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -184,3 +187,40 @@ class Rotation:
         if self._next:
             self._next.spool.close()
             self._next = None
+
+
+class LeavingSegment:
+    """A segment that was cut off: its JVMs are asked once more, which may take them seconds.
+
+    Args:
+        folder: of the segment.
+        manifest: of it.
+        java: its JVMs.
+    """
+
+    def __init__(self, folder: OwnFolder, manifest: Manifest, java: JavaProcesses | None) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._java = java
+        self._notes: list[str] = []
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        if self._java:
+            self._notes = self._java.finish()
+
+    def java_processes(self) -> Sequence[int]:
+        """The JVMs of the segment."""
+        return self._java.known() if self._java else ()
+
+    def is_alive(self) -> bool:
+        """Whether there is still something to be waited for."""
+        return self._thread.is_alive()
+
+    def finish(self) -> Manifest:
+        """Wait; then the segment's manifest is as it will be."""
+        self._thread.join()
+        manifest = replace(self._manifest, notes=[*self._manifest.notes, *self._notes])
+        write_manifest(self._folder, manifest)
+        return manifest

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import select
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +12,8 @@ from tdprof.capture.manifest import Manifest, write_manifest
 from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.model.events import TopdownInfo
-from tdprof.model.losses import NOT_FOLLOWED, NOT_TIMED, WAITS_NOT_SAMPLED
 from tdprof.recorder.attach import AttachedEvents
-from tdprof.recorder.bpf import sampler as bpf_sampler
+from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.cgroups import CgroupNames, ChosenCgroups
 from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.java_processes import JavaProcesses
@@ -25,93 +22,20 @@ from tdprof.recorder.options import Outcome, RecordOptions
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.ring_walk import RingWalker
-from tdprof.recorder.rotation import Rotation
+from tdprof.recorder.rotation import LeavingSegment, Rotation
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import SamplingTarget
+from tdprof.recorder.totals import RunningCounts, with_clock_pair, with_losses, with_totals
 from tdprof.recorder.unwinding import Unwinding
 from tdprof.recorder.workload import Workload
 
 LOOK_INTERVAL_NS = 900_000_000  # how often, at least, CPUs and control groups are looked for, and the manifest written
-MAX_CLOCK_PAIRS = 512
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
-_OTHER_LOSSES = {
-    "threads_not_followed": NOT_FOLLOWED,
-    "waits_not_sampled": WAITS_NOT_SAMPLED,
-    "threads_not_timed": NOT_TIMED,
-}
 TICK_MS = 100  # how often a table that fills too fast is noticed
 _CURES = {errno.ENOSPC: "free some space", errno.EDQUOT: "free some space", errno.EMFILE: "ulimit -n 1024"}
 COPYING_TICK_MS = 20  # the same while stacks are copied, of which 64 of the deepest fill the ring
-
-
-def idle_groups(topdown: TopdownInfo | None, totals: Sequence[Count | None]) -> Iterator[str]:
-    """What to say of counter groups that were never on the PMU while there was something to count."""
-    for group in topdown.groups if topdown else ():
-        counts = [count for count in (totals[row] for row in group.events) if count]
-        if any(count.enabled_ns for count in counts) and not any(count.running_ns for count in counts):
-            metrics = ", ".join(group.metrics)
-            yield (
-                f"the counters were never free for {', '.join(group.names)}: {metrics} have no value "
-                "(record longer, or with --counters N for smaller groups, or with --passes)"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """What counted since the recording began, up to some moment.
-
-    Attributes:
-        events: each event; empty: nothing yet.
-        ending: of each event, what samples of ending threads stand for.
-        lost_samples: in the rings.
-        by_programs: as `BpfSampler.counters`.
-        drained: samples that went into spools.
-    """
-
-    events: Sequence[Count | None] = ()
-    ending: Sequence[int] = ()
-    lost_samples: int = 0
-    by_programs: dict[str, int] = field(default_factory=dict)
-    drained: int = 0
-
-
-class _Leaving:
-    """A segment that was cut off: its JVMs are asked once more, which may take them seconds.
-
-    Args:
-        folder: of the segment.
-        manifest: of it.
-        java: its JVMs.
-    """
-
-    def __init__(self, folder: OwnFolder, manifest: Manifest, java: JavaProcesses | None) -> None:
-        self._folder = folder
-        self._manifest = manifest
-        self._java = java
-        self._notes: list[str] = []
-        self._thread = threading.Thread(target=self._ask, daemon=True)
-        self._thread.start()
-
-    def _ask(self) -> None:
-        if self._java:
-            self._notes = self._java.finish()
-
-    def java_processes(self) -> Sequence[int]:
-        """The JVMs of the segment."""
-        return self._java.known() if self._java else ()
-
-    def is_alive(self) -> bool:
-        """Whether there is still something to be waited for."""
-        return self._thread.is_alive()
-
-    def finish(self) -> Manifest:
-        """Wait; then the segment's manifest is as it will be."""
-        self._thread.join()
-        manifest = replace(self._manifest, notes=[*self._manifest.notes, *self._notes])
-        write_manifest(self._folder, manifest)
-        return manifest
 
 
 @dataclass(slots=True)
@@ -123,7 +47,7 @@ class Run:
     folder: OwnFolder
     manifest: Manifest
     attached: AttachedEvents
-    sampler: bpf_sampler.BpfSampler | None
+    sampler: BpfSampler | None
     spe: SpeEvents | None
     spool: SpoolWriter
     workload: Workload | None
@@ -140,10 +64,10 @@ class Run:
     mappings: MappingWatch = field(init=False)
     java: JavaProcesses | None = field(init=False)
     first: Manifest = field(init=False)  # as every segment begins
-    before: _Counted = field(default_factory=_Counted)  # up to this segment
+    before: RunningCounts = field(default_factory=RunningCounts)  # up to this segment
     said: frozenset[str] = frozenset()  # in the segments before, of what may have been long ago
     by_programs: dict[str, int] = field(default_factory=dict)  # at the last drain
-    leaving: _Leaving | None = None
+    leaving: LeavingSegment | None = None
 
     def __post_init__(self) -> None:
         self.first = self.manifest
@@ -277,11 +201,11 @@ class Run:
             failure = failure or self._write_failure(error)
         return Outcome(self.manifest, failure, self.mappings.held)
 
-    def _counted(self, events: Sequence[Count | None]) -> _Counted:
+    def _counted(self, events: Sequence[Count | None]) -> RunningCounts:
         """Up to now; of the events what was read before."""
         sampler = self.sampler
         ending = sampler.ending_weights() if sampler else []
-        return _Counted(
+        return RunningCounts(
             events,
             [*ending, *[0] * (len(events) - len(ending))],
             self.attached.lost_samples(),
@@ -289,17 +213,8 @@ class Run:
             sampler.drained if sampler else 0,
         )
 
-    def _with_totals(self, now: _Counted) -> Manifest:
+    def _with_totals(self, now: RunningCounts) -> Manifest:
         """The manifest with what the events counted in this segment, and with what is known in the end."""
-        totals = [
-            count - before if count and before else count
-            for count, before in zip(now.events, self.before.events or [None] * len(now.events), strict=True)
-        ]
-        ending = [
-            weight - before
-            for weight, before in zip(now.ending, self.before.ending or [0] * len(now.ending), strict=True)
-        ]
-        lost = now.lost_samples - self.before.lost_samples
         notes = [
             *(self.unwinding.notes() if self.unwinding else ()),
             *(self.sampler.late_notes(self.manifest.notes) if self.sampler else ()),
@@ -307,21 +222,8 @@ class Run:
             *(self.spe.final_notes(self.manifest.start_monotonic_ns) if self.spe else ()),
             *(self.cpus.notes() if self.cpus else []),
         ]
-        return replace(
-            self.manifest,
-            events=[
-                replace(info, total=count.value + uncounted, enabled_ns=count.enabled_ns, running_ns=count.running_ns)
-                if count
-                else info
-                for info, count, uncounted in zip(self.manifest.events, totals, ending, strict=True)
-            ],
-            losses=replace(self.manifest.losses, samples_ring_full=self.manifest.losses.samples_ring_full + lost),
-            notes=[
-                *self.manifest.notes,
-                *idle_groups(self.manifest.topdown, totals),
-                *(note for note in notes if note not in self.said),
-            ],
-        )
+        manifest = with_totals(self.manifest, now, self.before)
+        return replace(manifest, notes=[*manifest.notes, *(note for note in notes if note not in self.said)])
 
     def _rotate(self) -> None:
         """Right after a drain: prepare the next segment if it is time, and begin it once that is done."""
@@ -336,7 +238,7 @@ class Run:
             running = self.cgroups.processes() if self.cgroups else self._processes()
             self.rotation.prepare(self.spool, self.sampler, self.cgroup_names, running, list(self.attached.rings))
 
-    def _begin_segment(self, rotation: Rotation, sampler: bpf_sampler.BpfSampler) -> None:
+    def _begin_segment(self, rotation: Rotation, sampler: BpfSampler) -> None:
         """Right after a drain."""
         now, losses = self._counted(list(self.attached.counts())), self.manifest.losses
         cut_ns = self.manifest.end_monotonic_ns
@@ -347,7 +249,7 @@ class Run:
         if self.snapshot:
             ended = replace(ended, notes=[*ended.notes, *self.snapshot.finish(0)])
         write_manifest(self.folder, ended)
-        self.leaving = _Leaving(self.folder, ended, self.java)
+        self.leaving = LeavingSegment(self.folder, ended, self.java)
         output, self.spool, self.snapshot = rotation.switch(self.spool)
         self.folder, self.java = output.folder, self._java_in(output.folder)
         for pid in self.leaving.java_processes():
@@ -468,19 +370,7 @@ class Run:
             self.by_programs = self.sampler.counters()
             before = self.before.by_programs
             counters = {name: count - before.get(name, 0) for name, count in self.by_programs.items()}
-            self.manifest = replace(
-                self.manifest,
-                samples_counted=counters["samples"],
-                losses=replace(
-                    self.manifest.losses,
-                    samples_map_full=counters["samples_map_full"],
-                    samples_outside_namespace=counters["samples_outside_namespace"],
-                    user_stacks_unreadable=counters["user_stacks_unreadable"],
-                    kernel_stacks_unreadable=counters["kernel_stacks_unreadable"],
-                    stacks_truncated=counters["stacks_truncated"],
-                    by_reason={reason: counters[name] for name, reason in _OTHER_LOSSES.items() if counters[name]},
-                ),
-            )
+            self.manifest = with_losses(self.manifest, counters)
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
 
     def _drain_rings(self) -> None:
@@ -502,12 +392,7 @@ class Run:
                 poller.register(self.spe.rings[cpu].fd, select.POLLIN)
 
     def _note_clock(self) -> None:
-        pair = self.spe.clock_pair() if self.spe else None
-        if pair and self.manifest.spe:
-            pairs = [*self.manifest.spe.clock_pairs, list(pair)]
-            # However long the recording: the clocks drift apart so slowly that every other pair will do.
-            kept = pairs if len(pairs) <= MAX_CLOCK_PAIRS else [*pairs[:-1:2], pairs[-1]]
-            self.manifest = replace(self.manifest, spe=replace(self.manifest.spe, clock_pairs=kept))
+        self.manifest = with_clock_pair(self.manifest, self.spe.clock_pair() if self.spe else None)
 
     def _write_failure(self, error: OSError) -> TdprofError:
         cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)

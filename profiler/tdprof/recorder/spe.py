@@ -18,10 +18,10 @@ from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder.attach import restrict_to_permitted
 from tdprof.recorder.events import SYSFS_PMUS, Event, parse_event, split_events
 from tdprof.recorder.host import parse_cpu_list, read_setting, read_text
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
+from tdprof.recorder.permitted import restrict_to_permitted
 from tdprof.recorder.refusals import open_error
 from tdprof.recorder.ring import AuxRing
 from tdprof.recorder.spe_counters import SamplingCounters

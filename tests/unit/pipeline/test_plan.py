@@ -31,7 +31,7 @@ from tdprof.pipeline.plan import (
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.pmu import CorePmu, Counters
-from tdprof.recorder.run import idle_groups
+from tdprof.recorder.totals import idle_groups
 
 V1 = load_packaged("neoverse-v1")
 N3 = load_packaged("neoverse-n3")
@@ -176,7 +176,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr("tdprof.catalog.midr.read_core_types", lambda: cores)
         monkeypatch.setattr("tdprof.recorder.pmu.find_arm_pmu", lambda _: pmu)
         monkeypatch.setattr("tdprof.recorder.pmu.probe_counters", lambda _: counters)
-        monkeypatch.setattr("tdprof.recorder.attach.can_open", lambda _, *, sampling: sampling)
+        monkeypatch.setattr("tdprof.recorder.permitted.can_open", lambda _, *, sampling: sampling)
 
     return make
 

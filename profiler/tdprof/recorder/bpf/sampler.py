@@ -5,44 +5,30 @@ import ctypes
 import itertools
 import mmap
 import os
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from tdprof.capture.spool import COPIES_FILE, STACKS_FILE, SpoolWriter
-from tdprof.linux.user_cache import user_cache
 from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_maps
-from tdprof.recorder.bpf.cache import BpfCache
-from tdprof.recorder.bpf.kernel import has_task_registers, wait_for_running_programs
+from tdprof.recorder.bpf.kernel import wait_for_running_programs
 from tdprof.recorder.bpf.object_file import (
-    BPF_PROG_TYPE_RAW_TRACEPOINT,
     BpfObject,
     Loaded,
     LoadError,
-    Program,
     attach_tracepoint,
     close_all,
     create_maps,
-    load_object,
 )
-from tdprof.recorder.bpf.off_cpu import MOST_TIMED, RING_BYTES, OffCpu, OffCpuPlan
-from tdprof.recorder.bpf.off_cpu import PROGRAMS as OFF_CPU_PROGRAMS
+from tdprof.recorder.bpf.off_cpu import OffCpu
 from tdprof.recorder.bpf.python_walk import PythonWalk
-from tdprof.recorder.bpf.settings import NO_CGROUPS, NO_OFF_CPU, WITH_KERNEL, Setting, filled_in
-from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
-from tdprof.recorder.bpf.task_filter import ACTIVE_FOLLOW, FILTER_CGROUPS, FOLLOWERS, MOST_FOLLOWED, TaskFilter
+from tdprof.recorder.bpf.task_filter import ACTIVE_FOLLOW, FILTER_CGROUPS, FOLLOWERS, TaskFilter
 from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
 from tdprof.recorder.bpf.walk_load import WalkLoad
-from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.limits import unlimited_locked_memory
 from tdprof.recorder.ring import BpfRing
-
-if TYPE_CHECKING:
-    from tdprof.recorder.bpf.compiler_process import CompilerProcess
 
 KEY_BYTES, VALUE_BYTES = 48, 16  # struct sample_key, struct sample_value
 # enum counter of bpf/sample.h, in order
@@ -65,17 +51,12 @@ COUNTERS = (
 ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 4, 5
 # Programs of other types than perf events', and where the kernel runs them.
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
-_QUESTIONS_BYTES = 64 << 10
+QUESTIONS_BYTES = 64 << 10
 _COPY_BYTES = 16 << 10  # of most stacks; the deepest take 64 KiB
 # The verifier goes through six times as many instructions of the walk as of all else; twice that on a busy machine.
 _WALK_TAKES_TIMES = 12
 # Copies of all of a recording; they are gone once it is finished.
 _MOST_COPIED_BYTES = 256 << 20
-INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of the kernel's proc_ns.h
-
-
-class BpfUnavailableError(Exception):
-    """BPF cannot be used here; the text says why, for the capture and the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,156 +83,6 @@ class TableSizes:
         while rows < 2 * samples_per_second and rows < 1 << 18:
             rows *= 2
         return cls(rows, ring_bytes=max(rows * 256, mmap.PAGESIZE))
-
-
-class BpfLoad:
-    """A load under way: compiled when the wheel was built, by an earlier run, or now, while the caller prepares."""
-
-    def __init__(
-        self,
-        with_kernel: Sequence[bool],
-        sizes: TableSizes,
-        call_graph: CallGraph = CallGraph.AUTO,
-        cgroups: dict[Setting, int] = NO_CGROUPS,
-        off_cpu: OffCpuPlan | None = None,
-    ) -> None:
-        """Begin.
-
-        Args:
-            with_kernel: for each event, whether its kernel call chain is taken.
-            sizes: capacities of the maps.
-            call_graph: how user stacks are taken.
-            cgroups: how samples name their control groups.
-            off_cpu: how time off a CPU is sampled; None: not at all.
-        """
-        self._cgroups = cgroups
-        self._off_cpu = off_cpu
-        self._sizes = sizes
-        self._call_graph = call_graph
-        self._with_kernel = with_kernel
-        self._cache = BpfCache(user_cache("bpf"))
-        self._folder, self._machine = folder_of_sources(), platform.machine()
-        self._shipped = shipped_object(self._folder, self._machine)
-        self._cached: BpfObject | None = None
-        self._to_store: BpfObject | None = None
-        self._compiler: CompilerProcess | None = None
-        if self._shipped is None:
-            # All that the compiler's answer depends on.
-            self._key = {"machine": self._machine, "sources": checksums(self._folder)}
-            self._cached = self._cache.load(self._key)
-            if self._cached is None:
-                self._start_compiler()
-
-    def _start_compiler(self) -> None:
-        from tdprof.recorder.bpf.compiler_process import CompilerProcess  # what it needs is slow to load
-
-        self._compiler = CompilerProcess()
-        self._compiler.ask(compiler_request(self._folder, self._machine))
-
-    def finish(self) -> "BpfSampler":
-        """Wait for the programs.
-
-        Raises:
-            BpfUnavailableError: no bcc, or the kernel refuses the program.
-        """
-        if self._cached is not None:
-            try:
-                return self._sampler(self._cached)
-            except LoadError:
-                self._start_compiler()
-        compiled = self._shipped or self._compiled()
-        try:
-            sampler = self._sampler(compiled)
-        except LoadError as error:
-            raise BpfUnavailableError(f"the BPF program did not load: {error}") from error
-        self._to_store = None if self._shipped else compiled
-        return sampler
-
-    def _sampler(self, found: BpfObject) -> "BpfSampler":
-        sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
-        sizes |= {"copies": self._sizes.copies_bytes, "copy_scratch": bpf_maps.possible_cpus()}
-        sizes |= {"missing": _QUESTIONS_BYTES} | self._sizes.arrays.entries()
-        if self._sizes.named_threads:
-            sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED, "ending": len(self._with_kernel)}
-        if self._off_cpu:
-            sizes |= {"times": MOST_TIMED, "ended": RING_BYTES}
-        types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
-        settings = _settings(self._call_graph) | NO_CGROUPS | self._cgroups | NO_OFF_CPU
-        if self._off_cpu:
-            settings |= self._off_cpu.settings
-        programs = _with_settings(found, settings, self._with_kernel)
-        began = time.monotonic()
-        # Few recordings meet what `python` is for, or time threads.
-        later = ("walk", "python", *OFF_CPU_PROGRAMS)
-        loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=later)
-        walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
-        taken_s = time.monotonic() - began
-        off_cpu = None
-        if self._off_cpu:
-            at_switch = _with_settings(found, settings | {Setting.AT_SWITCH: 1}, [])
-            try:
-                off_cpu = OffCpu(programs, at_switch, loaded.maps, self._off_cpu.scheduler)
-            except (LoadError, OSError) as error:
-                close_all([*loaded.maps.values(), *loaded.programs.values()])
-                raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error
-        return BpfSampler(
-            programs,
-            loaded,
-            len(self._with_kernel),
-            self._sizes,
-            wants_walk=walks,
-            load_s=taken_s,
-            off_cpu=off_cpu,
-        )
-
-    def _compiled(self) -> BpfObject:
-        assert self._compiler
-        answer, lines = self._compiler.answer()
-        if "error" not in answer:
-            try:
-                return BpfObject.from_json(answer)
-            except ValueError as error:
-                raise BpfUnavailableError(f"what bcc compiled cannot be loaded: {error}") from error
-        if answer["stage"] == "import":
-            raise BpfUnavailableError("bcc is not installed (apt-get install python3-bpfcc)")
-        lines = lines or [answer["error"]]
-        # clang's first line names the error; Python's last one does.
-        detail = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-        raise BpfUnavailableError(f"the BPF program did not compile: {detail}")
-
-    def close(self) -> None:
-        """Reap the compiler and keep what it made. Once the events run: it takes a hundredth of a second to end."""
-        if self._to_store is not None:
-            self._cache.store(self._key, self._to_store)
-            self._to_store = None
-        if self._compiler is not None:
-            self._compiler.close()
-            self._compiler = None
-
-
-def _settings(call_graph: CallGraph) -> dict[Setting, int]:
-    """What the programs are told of this machine and this recording."""
-    namespace = os.stat("/proc/self/ns/pid")
-    is_initial = namespace.st_ino == INITIAL_PID_NAMESPACE
-    return {
-        Setting.PIDNS_DEVICE: namespace.st_dev,
-        Setting.PIDNS_INODE: 0 if is_initial else namespace.st_ino,
-        Setting.LEAF_ONLY: int(call_graph is CallGraph.NONE),
-        Setting.HAS_TASK_REGISTERS: int(has_task_registers()),
-    }
-
-
-def _with_settings(found: BpfObject, settings: Mapping[Setting, int], with_kernel: Sequence[bool]) -> BpfObject:
-    """The object with its constants filled in, and a copy of the event's own program for each event."""
-    programs = []
-    for program in found.programs:
-        if program.name != "overflow":
-            programs.append(Program(program.name, filled_in(program.code, settings)))
-            continue
-        for event, kernel in enumerate(with_kernel):
-            what = {Setting.EVENT: event | (WITH_KERNEL if kernel else 0)}
-            programs.append(Program(f"sample_{event}", filled_in(program.code, what)))
-    return replace(found, programs=programs)
 
 
 def _without_tables(reason: str) -> str:
@@ -337,7 +168,7 @@ class BpfSampler:
                 self.notes.append(_without_tables(reason))
                 return
             self._closing.push(on_failure.pop_all())
-        questions = self._closing.enter_context(BpfRing(self._maps["missing"], _QUESTIONS_BYTES))
+        questions = self._closing.enter_context(BpfRing(self._maps["missing"], QUESTIONS_BYTES))
         self.arrays = UnwindArrays(self._maps, self._sizes.arrays, self._enlarge, questions)
         self._closing.callback(self.await_walk)
         self._walk_load = WalkLoad(self._load_walks)

@@ -1,0 +1,185 @@
+"""The BPF programs on their way into the kernel: found or compiled, their settings filled in, loaded."""
+
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tdprof.linux.user_cache import user_cache
+from tdprof.recorder.bpf import maps as bpf_maps
+from tdprof.recorder.bpf.cache import BpfCache
+from tdprof.recorder.bpf.kernel import has_task_registers
+from tdprof.recorder.bpf.object_file import (
+    BPF_PROG_TYPE_RAW_TRACEPOINT,
+    BpfObject,
+    LoadError,
+    Program,
+    close_all,
+    load_object,
+)
+from tdprof.recorder.bpf.off_cpu import MOST_TIMED, RING_BYTES, OffCpu, OffCpuPlan
+from tdprof.recorder.bpf.off_cpu import PROGRAMS as OFF_CPU_PROGRAMS
+from tdprof.recorder.bpf.sampler import QUESTIONS_BYTES, TRACEPOINTS, BpfSampler, TableSizes
+from tdprof.recorder.bpf.settings import NO_CGROUPS, NO_OFF_CPU, WITH_KERNEL, Setting, filled_in
+from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
+from tdprof.recorder.bpf.task_filter import FOLLOWERS, MOST_FOLLOWED
+from tdprof.recorder.call_graph import CallGraph
+from tdprof.recorder.host import is_in_initial_pid_namespace
+
+if TYPE_CHECKING:
+    from tdprof.recorder.bpf.compiler_process import CompilerProcess
+
+
+class BpfUnavailableError(Exception):
+    """BPF cannot be used here; the text says why, for the capture and the user."""
+
+
+class BpfLoad:
+    """A load under way: compiled when the wheel was built, by an earlier run, or now, while the caller prepares."""
+
+    def __init__(
+        self,
+        with_kernel: Sequence[bool],
+        sizes: TableSizes,
+        call_graph: CallGraph = CallGraph.AUTO,
+        cgroups: dict[Setting, int] = NO_CGROUPS,
+        off_cpu: OffCpuPlan | None = None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            with_kernel: for each event, whether its kernel call chain is taken.
+            sizes: capacities of the maps.
+            call_graph: how user stacks are taken.
+            cgroups: how samples name their control groups.
+            off_cpu: how time off a CPU is sampled; None: not at all.
+        """
+        self._cgroups = cgroups
+        self._off_cpu = off_cpu
+        self._sizes = sizes
+        self._call_graph = call_graph
+        self._with_kernel = with_kernel
+        self._cache = BpfCache(user_cache("bpf"))
+        self._folder, self._machine = folder_of_sources(), platform.machine()
+        self._shipped = shipped_object(self._folder, self._machine)
+        self._cached: BpfObject | None = None
+        self._to_store: BpfObject | None = None
+        self._compiler: CompilerProcess | None = None
+        if self._shipped is None:
+            # All that the compiler's answer depends on.
+            self._key = {"machine": self._machine, "sources": checksums(self._folder)}
+            self._cached = self._cache.load(self._key)
+            if self._cached is None:
+                self._start_compiler()
+
+    def _start_compiler(self) -> None:
+        from tdprof.recorder.bpf.compiler_process import CompilerProcess  # what it needs is slow to load
+
+        self._compiler = CompilerProcess()
+        self._compiler.ask(compiler_request(self._folder, self._machine))
+
+    def finish(self) -> BpfSampler:
+        """Wait for the programs.
+
+        Raises:
+            BpfUnavailableError: no bcc, or the kernel refuses the program.
+        """
+        if self._cached is not None:
+            try:
+                return self._sampler(self._cached)
+            except LoadError:
+                self._start_compiler()
+        compiled = self._shipped or self._compiled()
+        try:
+            sampler = self._sampler(compiled)
+        except LoadError as error:
+            raise BpfUnavailableError(f"the BPF program did not load: {error}") from error
+        self._to_store = None if self._shipped else compiled
+        return sampler
+
+    def _sampler(self, found: BpfObject) -> BpfSampler:
+        sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
+        sizes |= {"copies": self._sizes.copies_bytes, "copy_scratch": bpf_maps.possible_cpus()}
+        sizes |= {"missing": QUESTIONS_BYTES} | self._sizes.arrays.entries()
+        if self._sizes.named_threads:
+            sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED, "ending": len(self._with_kernel)}
+        if self._off_cpu:
+            sizes |= {"times": MOST_TIMED, "ended": RING_BYTES}
+        types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
+        settings = _settings(self._call_graph) | NO_CGROUPS | self._cgroups | NO_OFF_CPU
+        if self._off_cpu:
+            settings |= self._off_cpu.settings
+        programs = _with_settings(found, settings, self._with_kernel)
+        began = time.monotonic()
+        # Few recordings meet what `python` is for, or time threads.
+        later = ("walk", "python", *OFF_CPU_PROGRAMS)
+        loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=later)
+        walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
+        taken_s = time.monotonic() - began
+        off_cpu = None
+        if self._off_cpu:
+            at_switch = _with_settings(found, settings | {Setting.AT_SWITCH: 1}, [])
+            try:
+                off_cpu = OffCpu(programs, at_switch, loaded.maps, self._off_cpu.scheduler)
+            except (LoadError, OSError) as error:
+                close_all([*loaded.maps.values(), *loaded.programs.values()])
+                raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error
+        return BpfSampler(
+            programs,
+            loaded,
+            len(self._with_kernel),
+            self._sizes,
+            wants_walk=walks,
+            load_s=taken_s,
+            off_cpu=off_cpu,
+        )
+
+    def _compiled(self) -> BpfObject:
+        assert self._compiler
+        answer, lines = self._compiler.answer()
+        if "error" not in answer:
+            try:
+                return BpfObject.from_json(answer)
+            except ValueError as error:
+                raise BpfUnavailableError(f"what bcc compiled cannot be loaded: {error}") from error
+        if answer["stage"] == "import":
+            raise BpfUnavailableError("bcc is not installed (apt-get install python3-bpfcc)")
+        lines = lines or [answer["error"]]
+        # clang's first line names the error; Python's last one does.
+        detail = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+        raise BpfUnavailableError(f"the BPF program did not compile: {detail}")
+
+    def close(self) -> None:
+        """Reap the compiler and keep what it made. Once the events run: it takes a hundredth of a second to end."""
+        if self._to_store is not None:
+            self._cache.store(self._key, self._to_store)
+            self._to_store = None
+        if self._compiler is not None:
+            self._compiler.close()
+            self._compiler = None
+
+
+def _settings(call_graph: CallGraph) -> dict[Setting, int]:
+    """What the programs are told of this machine and this recording."""
+    namespace = os.stat("/proc/self/ns/pid")
+    return {
+        Setting.PIDNS_DEVICE: namespace.st_dev,
+        Setting.PIDNS_INODE: 0 if is_in_initial_pid_namespace() else namespace.st_ino,
+        Setting.LEAF_ONLY: int(call_graph is CallGraph.NONE),
+        Setting.HAS_TASK_REGISTERS: int(has_task_registers()),
+    }
+
+
+def _with_settings(found: BpfObject, settings: Mapping[Setting, int], with_kernel: Sequence[bool]) -> BpfObject:
+    """The object with its constants filled in, and a copy of the event's own program for each event."""
+    programs = []
+    for program in found.programs:
+        if program.name != "overflow":
+            programs.append(Program(program.name, filled_in(program.code, settings)))
+            continue
+        for event, kernel in enumerate(with_kernel):
+            what = {Setting.EVENT: event | (WITH_KERNEL if kernel else 0)}
+            programs.append(Program(f"sample_{event}", filled_in(program.code, what)))
+    return replace(found, programs=programs)
