@@ -28,7 +28,7 @@ struct unwind_input {
 	struct unwind_section symbols;     /* rows of Elf64_Sym: where functions begin that nothing else tells of */
 	/* Fills `code` with what lies at an ELF address; not 0: it cannot be read. NULL: no code is looked into. */
 	int (*read_code)(uint64_t address, uint8_t *code, uint64_t size);
-	uint64_t text_address;                  /* of the section .text, which Go's table counts from */
+	uint64_t text_address;                  /* what Go's table counts from, where it does not say */
 	const struct unwind_segment *segments;  /* executable ones by address; first_bucket is filled by the builder */
 	const struct unwind_stretch *stretches; /* by address, not overlapping */
 	uint32_t segment_count, stretch_count;

@@ -33,6 +33,7 @@ class ElfFile:
     build_id: bytes = b""
     sections: dict[str, bytes] = field(default_factory=dict)
     section_flags: dict[str, int] = field(default_factory=dict)
+    section_addresses: dict[str, int] = field(default_factory=dict)
     machine: int = EM_X86_64
 
     TEXT_OFFSET = 0x1000
@@ -63,7 +64,8 @@ class ElfFile:
                 add(name, kind, table, link=len(rows) + 1, entry=24)
                 add(name.replace("sym", "str"), SHT_STRTAB, strings)
         for name, data in self.sections.items():
-            add(name, SHT_PROGBITS, data, flags=self.section_flags.get(name, 0))
+            address = self.section_addresses.get(name, 0)
+            add(name, SHT_PROGBITS, data, flags=self.section_flags.get(name, 0), address=address)
         add(".shstrtab", SHT_STRTAB, b"")
         headers = []
         for name, *rest in rows:

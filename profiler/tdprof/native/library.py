@@ -5,7 +5,17 @@ import functools
 from pathlib import Path
 
 from tdprof.errors import TdprofError
-from tdprof.native import aux_flags, bpf_stacks, counter, dwarf_api, lost_pages, perf_records, ring_walk, stacks
+from tdprof.native import (
+    aux_flags,
+    bpf_stacks,
+    counter,
+    dwarf_api,
+    go_lines,
+    lost_pages,
+    perf_records,
+    ring_walk,
+    stacks,
+)
 
 
 @functools.cache
@@ -23,7 +33,17 @@ def load_native() -> ctypes.CDLL | None:
         except OSError:  # built for another architecture or libc: same as not built
             continue
         try:
-            for header in (aux_flags, bpf_stacks, counter, dwarf_api, lost_pages, perf_records, ring_walk, stacks):
+            for header in (
+                aux_flags,
+                bpf_stacks,
+                counter,
+                dwarf_api,
+                go_lines,
+                lost_pages,
+                perf_records,
+                ring_walk,
+                stacks,
+            ):
                 header.declare(library)
         except AttributeError as error:  # a checkout that went on without its library
             raise TdprofError(

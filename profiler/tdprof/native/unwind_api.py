@@ -180,7 +180,7 @@ class TableInput:
         machine: ``e_machine``.
         segments: the executable ones, by address.
         eh_frame, debug_frame, gopclntab: call-frame information and Go's table; empty where there is none.
-        text_address: of ``.text``.
+        text_address: ELF address that Go's table counts from, where it does not say.
         symbols: the symbol table, which says where functions begin that nothing else tells of.
         read_code: the bytes at an ELF address, so many; fewer, and they are not looked into.
         stretches: code of which the rule is known from elsewhere, by address and not overlapping.

@@ -20,6 +20,7 @@ from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex
 from tdprof.symbolize.debug_files import DebugDirs, DebugFile, find_debug_file, find_shared_file, read_mini_debug_info
 from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, read_debug_sections
 from tdprof.symbolize.demangling import split_clone_tags
+from tdprof.symbolize.go_lines import open_go_lines
 from tdprof.symbolize.locations import find_locations
 from tdprof.symbolize.plt import read_plt
 from tdprof.symbolize.split_units import SplitFinder
@@ -92,6 +93,9 @@ class ElfSymbols:
             self._table, self._is_complete = known.table, known.is_complete
         else:
             self._table, self._is_complete, damage = _choose_table(elf, self._debug, lambda: self._extents)
+        self._go = None if self._debug else open_go_lines(elf)
+        if self._go and not self._is_complete:
+            self._table = join_tables(self._table, self._go.functions())
         self._index = known.index if known else None
         self._asked = known.asked if known else None  # sorted; None once everything was read
         self.notes = [*filter(None, [elf.damage, damage])]  # what a user should know of it
@@ -195,11 +199,16 @@ class ElfSymbols:
         return None
 
     def _index_for(self, addresses: U64) -> CodeIndex:
-        if self._debug is None:
+        if self._debug is None and self._go is None:
             return EMPTY_INDEX
         if not dwarf.is_available():
             self.notes = [NOT_COMPILED]
             return EMPTY_INDEX
+        if self._go:
+            index = self._go.index_for(addresses)
+            if self._go.is_spent:
+                self.notes.append("lines of some functions are not read, since its Go table is too complex")
+            return index
         if self._index is None:
             self._asked = distinct(addresses)
             self._index = self._read(self._asked)

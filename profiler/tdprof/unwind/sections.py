@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 
 from tdprof.linux.elf import PF_X, SHF_COMPRESSED, SHF_EXECINSTR, SHT_DYNSYM, Elf, ElfSection
+from tdprof.linux.go_module import find_go_module
 from tdprof.native import unwind_api as binding
 
 EM_X86_64, EM_AARCH64 = 62, 183
@@ -45,10 +46,11 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
         identity: what the table will be known by.
     """
     text = elf.section(".text")
-    go = elf.section(".gopclntab") or elf.section(".data.rel.ro.gopclntab")
+    module = find_go_module(elf)
+    # What Go's own table does not say, of a version that is not known, keeps frame pointers.
+    go = module.table if module else elf.section(".gopclntab") or elf.section(".data.rel.ro.gopclntab")
     stretches = [*_plt(elf), *_vdso_signal(elf), *_data_among_code(elf)]
     if go and text:
-        # What Go's own table does not say, of a version that is not known.
         stretches.append(_stretch(text.address, text.address + text.size, FP_RECORD))
     else:
         stretches += _start(elf, text)
@@ -64,7 +66,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
         gopclntab=_section(elf, go),
         symbols=_section(elf, symbols),
         read_code=functools.partial(_read_code, elf),
-        text_address=text.address if text else 0,
+        text_address=module.text if module else 0,
         stretches=_disjoint(stretches),
         identity=identity,
     )

@@ -10,6 +10,7 @@ import pytest
 
 from builders.cfi_programs import compile_frames
 from builders.elf import ElfFile
+from builders.go_table import GoCode, GoFunction, go_program
 from builders.unwind_table import UnwindTable, read_table
 from tdprof.linux.elf import open_elf, parse_elf
 from tdprof.linux.user_cache import CacheFolder
@@ -480,3 +481,14 @@ def test_the_entry_of_a_program_without_information_is_the_bottom():
     assert table.text_at(TEXT + 0x100) == "stop"
     assert table.text_at(TEXT) == "none"
     assert table.text_at(TEXT + 0x200) == "none"  # zeros are no code
+
+
+def test_go_code_behind_c_code_is_counted_from_where_it_begins() -> None:
+    """A program that C's linker made, to be loaded anywhere: its table does not say where, and .text begins before."""
+    function = GoFunction("main.main", 0, [GoCode(0x40, 0, 1)])
+    program = go_program([function], ["main.go"], "1.18", text=TEXT + 0x100, is_pie=True, before=bytes(64))
+    source = sections.table_input(parse_elf(memoryview(program)), None, b"x")
+    assert source.text_address == TEXT + 0x100
+    table = read_table(binding.build_table(source))
+    assert table.text_at(TEXT + 0x110) == "sp+8 ra=cfa-8"
+    assert table.text_at(TEXT + 0x90) != table.text_at(TEXT + 0x110)
