@@ -6,20 +6,10 @@ Format: the perf tool's ``Documentation/perf.data-file-format.txt`` and ``lib/pe
 from __future__ import annotations
 
 import mmap
-import os
-import shutil
-import stat
 import struct
-import sys
-import tempfile
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
-
-import zstandard
 
 from tdprof.decode.mapped_files import MappedFiles, WatchedMap
 from tdprof.decode.perf.attr import SMALLEST_ATTR, Attr, default_name, parse_attr
@@ -32,44 +22,21 @@ from tdprof.decode.perf.auxtrace import (
     parse_time_conversion,
 )
 from tdprof.decode.perf.columns import Chains, Copies, RecordLosses, RecordStream, Samples, SideBand, Table
+from tdprof.decode.perf.compressed import Inflater
 from tdprof.decode.perf.features import FEATURE_BITS, Features, add_build_id, add_feature, is_wanted
+from tdprof.decode.perf.files import FileLosses, open_files
 from tdprof.decode.perf.layout import MISC_CPUMODE_MASK, copied_words
 from tdprof.decode.perf.records import ByteOrder, open_record_stream
+from tdprof.decode.perf.tool_records import EVENT_UPDATE_NAME, IGNORED_TOOL_RECORDS, ToolRecord
 from tdprof.errors import TdprofError
-from tdprof.linux.file_bytes import open_own
 from tdprof.model.events import MOST_EVENTS
 from tdprof.native.library import load_native
 
 _MAGIC = {b"PERFILE2": "little", b"2ELIFREP": "big"}
 _FILE_HEADER_BYTES, _PIPE_HEADER_BYTES = 104, 16
 _WINDOW_BYTES = 2 << 20  # of records decoded into one batch
-# zstd may blow up input by 2^15; slices of this size keep what one step can yield at some tens of MB.
-_COMPRESSED_SLICE_BYTES = 1 << 10
-# What all compressed records may become: so many times their size, and something for small files. Records of one
-# program that stands still shrink to a thirtieth. What is kept of them until the end counts for the memory it takes.
-_MOST_TO_COMPRESSED, _SPARE_INFLATED_BYTES = 48, 16 << 20
-_SIDE_BAND_ROW_BYTES, _CHAIN_WORD_BYTES = 256, 32
 _SECTION_BYTES = 64 << 20  # of a header feature; a build-id list of 100,000 files has 10 MB
 _NOT_PERF_DATA = "perf record -o perf.data -- CMD, or tdprof record -o DIR -- CMD"
-
-
-class ToolRecord(IntEnum):
-    """``enum perf_user_event_type``: records that the perf tool adds to the kernel's."""
-
-    HEADER_ATTR = 64
-    HEADER_BUILD_ID = 67
-    AUXTRACE_INFO = 70
-    AUXTRACE = 71
-    EVENT_UPDATE = 78
-    TIME_CONV = 79
-    HEADER_FEATURE = 80
-    COMPRESSED = 81
-    COMPRESSED2 = 83
-
-
-# Read by nobody here, on purpose: what they say is known otherwise or concerns perf's own reports.
-_IGNORED_TOOL_RECORDS = {65, 66, 68, 69, 72, 73, 74, 75, 76, 77, 82}
-_EVENT_UPDATE_NAME = 2  # PERF_EVENT_UPDATE__NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +51,6 @@ class Batch:
     branches: Table
     copies: Copies
     side_band: SideBand
-
-
-@dataclass(slots=True)
-class FileLosses:
-    """What of the file could not be read; the records' own losses are in ``PerfData.record_losses``.
-
-    Attributes:
-        cut_bytes: bytes that the header or a last record announces and the file lacks.
-        unreadable_bytes: the partial record at the end.
-        compressed_bytes: compressed bytes that do not decompress.
-        unknown_tool_records: records of the perf tool of a type that is not known, by type.
-        truncated_aux_buffers: AUX buffers that the file's end cuts.
-    """
-
-    cut_bytes: int = 0
-    unreadable_bytes: int = 0
-    compressed_bytes: int = 0
-    unknown_tool_records: Counter[int] = field(default_factory=Counter)
-    truncated_aux_buffers: int = 0
 
 
 class PerfData:
@@ -139,7 +87,7 @@ class PerfData:
         self._prologue_bytes = 0
         self._names_by_id: dict[int, str] = {}
         self.files = MappedFiles()
-        self._files = _open_files(path)
+        self._files = open_files(path)
         try:
             self._maps = [self.files.add(file, str(path)) for file in self._files]
             with self.files.checked():
@@ -268,7 +216,7 @@ class PerfData:
         elif type_ == ToolRecord.EVENT_UPDATE and len(body) > 16:
             kind, id_ = struct.unpack_from(f"{self._order}QQ", body)
             name = body[16:].split(b"\0", 1)[0].decode(errors="replace")
-            if kind == _EVENT_UPDATE_NAME and name:
+            if kind == EVENT_UPDATE_NAME and name:
                 self._names_by_id[id_] = name
         elif type_ == ToolRecord.HEADER_FEATURE and len(body) >= 8:
             (bit,) = struct.unpack_from(f"{self._order}Q", body)
@@ -340,7 +288,7 @@ class PerfData:
         return [memoryview(first)[self._start : self._end], *(memoryview(data) for data in extra)]
 
     def _batches_of(self, file: int, data: memoryview) -> Iterator[Batch]:
-        stream, inflater = self._stream, _Inflater(self._stream, self.losses)
+        stream, inflater = self._stream, Inflater(self._stream, self.losses, _WINDOW_BYTES)
         at = taken = 0
         before = self.position
         while len(data) - at >= 8:
@@ -411,96 +359,8 @@ class PerfData:
         if type_ in (ToolRecord.COMPRESSED, ToolRecord.COMPRESSED2):
             return 0
         # The tool sets no CPU mode: a record that has one is a damaged kernel record, and must not pass unseen.
-        if type_ in _IGNORED_TOOL_RECORDS and not misc & MISC_CPUMODE_MASK:
+        if type_ in IGNORED_TOOL_RECORDS and not misc & MISC_CPUMODE_MASK:
             return 0
         if type_ == ToolRecord.HEADER_ATTR or not self._take_description(type_, misc, bytes(body)):
             self.losses.unknown_tool_records[type_] += 1
         return 0
-
-
-class _Inflater:
-    """Compressed records. All of a file's payloads are one zstd stream, and a record may span two of them."""
-
-    def __init__(self, stream: RecordStream, losses: FileLosses) -> None:
-        self._stream = stream
-        self._losses = losses
-        self._zstd = zstandard.ZstdDecompressor().decompressobj()
-        self._failed = False
-        self._rest = b""
-        self._fed_bytes = 0
-        self._may_become = _SPARE_INFLATED_BYTES
-        self._chain_words = 0
-
-    def feed(self, payload: memoryview) -> Iterator[None]:
-        """Decode a payload; pauses whenever a batch's worth of records came out of it."""
-        if (self._failed or self._zstd.eof) and payload[:4] == zstandard.FRAME_HEADER:
-            self._zstd, self._failed = zstandard.ZstdDecompressor().decompressobj(), False
-        for at in range(0, len(payload), _COMPRESSED_SLICE_BYTES):
-            try:
-                if self._failed:
-                    raise zstandard.ZstdError("the stream broke before")
-                if self._may_become < 0:
-                    raise zstandard.ZstdError("too large")
-                records = self._zstd.decompress(payload[at : at + _COMPRESSED_SLICE_BYTES])
-                self._may_become += _MOST_TO_COMPRESSED * _COMPRESSED_SLICE_BYTES - len(records)
-                self._decode(records)
-            except zstandard.ZstdError:
-                self._failed = True
-                self._losses.compressed_bytes += len(payload) - at
-                break
-            if self._fed_bytes >= _WINDOW_BYTES:
-                self._fed_bytes = 0
-                yield
-
-    def keep(self, side_band_rows: int, chain_words: int) -> None:
-        """What came out is kept: so many more rows, and all distinct call chains by now."""
-        self._may_become -= side_band_rows * _SIDE_BAND_ROW_BYTES
-        self._may_become -= (chain_words - self._chain_words) * _CHAIN_WORD_BYTES
-        self._chain_words = chain_words
-
-    def finish(self) -> None:
-        """No payload follows: decode what is left and count what cannot be."""
-        self._decode(b"", final=True)
-        self._losses.unreadable_bytes += len(self._rest)
-        self._rest = b""
-
-    def _decode(self, data: bytes, *, final: bool = False) -> None:
-        data = self._rest + data
-        at = self._stream.feed(data, final=final)
-        while self._stream.tool_record and len(data) - at >= 8:  # none is expected within
-            self._stream.skip(8)
-            at += 8
-            at += self._stream.feed(data[at:], final=final)
-        self._fed_bytes += at
-        self._rest = data[at:]
-
-
-def _open_files(path: str | Path) -> list[IO[bytes]]:
-    """The file, or standard input put into a nameless file; of a directory, its main file and its threads' files."""
-    if str(path) == "-":
-        return [_spooled(sys.stdin.buffer)]
-    folder = Path(path)
-    paths = [folder]
-    if folder.is_dir():
-        numbered = [part for part in folder.glob("data.*") if part.suffix[1:].isdecimal()]
-        paths = [folder / "data", *sorted(numbered, key=lambda part: int(part.suffix[1:]))]
-    files: list[IO[bytes]] = []
-    try:
-        for part in paths:
-            # What lies in a folder may be anything; only what the user named may be a pipe.
-            file = part.open("rb") if part == folder else open_own(part)
-            files.append(file if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else _spooled(file))
-    except OSError as error:
-        for opened in files:
-            opened.close()
-        hint = "perf record -- CMD makes one" if isinstance(error, FileNotFoundError) else ""
-        raise TdprofError(f"cannot read {path}: {error.strerror}", hint=hint) from error
-    return files
-
-
-def _spooled(source: IO[bytes]) -> IO[bytes]:
-    """A pipe's content in a nameless file: AUX buffers are offsets into it, and it must not fill memory."""
-    file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by the caller
-    shutil.copyfileobj(source, file, 1 << 20)
-    file.flush()
-    return file
