@@ -343,6 +343,13 @@ async function phases() {
   await page.mouse.click(x + 5, y + 20);
   await ready(page);
   result.clicked = await chosen();
+  const offered = page.locator("#phases button");
+  result.offered = await offered.evaluateAll((buttons) => buttons.map((each) => each.title));
+  await offered.nth(1).click();
+  await ready(page);
+  result.phase = { ...(await state()), pressed: await offered.nth(1).getAttribute("aria-pressed") };
+  await page.locator("#time-all").click();
+  await ready(page);
   const [from, to] = await strip.getByRole("slider").all();
   await from.focus();
   await press(page, "ArrowRight", "ArrowRight", "PageUp", "ArrowLeft");

@@ -473,6 +473,13 @@ def test_a_dragged_stretch_of_time_is_what_the_report_has_of_it(seen: Any) -> No
     assert found["problems"] == found["chosenProblems"] == []
 
 
+def test_the_phases_of_a_profile_are_offered(seen: Any) -> None:
+    found = seen["phases"]
+    assert found["offered"] == ["0.000 s to 5.000 s: 88.0 % parse", "5.000 s to 10.00 s: 86.1 % sort"]
+    assert_same(found["phase"]["rows"], of_time(phases(), "5s-10s"))
+    assert found["phase"]["pressed"] == "true"
+
+
 def test_time_is_chosen_by_keys_and_by_link(seen: Any) -> None:
     keys = seen["phases"]["keys"]
     # Two bins, two more of ten in a page, one back; then to the bin behind it, and two more.

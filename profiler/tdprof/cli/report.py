@@ -46,8 +46,8 @@ class _Asked:
     type=click.Choice(
         [*(each.value for each in GroupKind), "cpu", "function", "line", "instruction", "source", "address", "page"]
     ),
-    help="What a row is: process, thread, command, module, cgroup, language, second or state. With --spe: function "
-    "without it, or line and what follows. With --branches: function, not each branch.",
+    help="What a row is: process, thread, command, module, cgroup, language, second, phase or state. With --spe: "
+    "function without it, or line and what follows. With --branches: function, not each branch.",
 )
 @click.option(
     "--sort",
@@ -100,6 +100,7 @@ def command(
     tdprof report my.capture --where cgroup=nginx.service   or its path, container id, pod uid
     tdprof report my.capture --by language   Python, Java, JavaScript, native code, the kernel
     tdprof report my.capture --by second   when, and the hottest functions over time
+    tdprof report my.capture --by phase    where the profile changes, and what
     tdprof report my.capture --by state --sort off-cpu   waiting for a CPU, or asleep
     tdprof report my.capture --time 10s-20s   since the start; -5s- is the last 5 s
     tdprof report my.capture --no-native   the program's own functions, with all that they call
@@ -152,7 +153,7 @@ def _check_rows(by: str | None, *, is_spe: bool, is_branches: bool) -> None:
         raise TdprofError(
             f"rows by {by} are those of an SPE report",
             hint="add --spe; or --branches with --by function; or alone: --lines, or --by process, thread, command, "
-            "module, cgroup, language, second or state",
+            "module, cgroup, language, second, phase or state",
             status=2,
         )
 

@@ -22,7 +22,12 @@ class GroupKind(StrEnum):
     CGROUP = "cgroup"
     LANGUAGE = "language"
     SECOND = "second"
+    PHASE = "phase"
     STATE = "state"
+
+
+# Their rows are stretches of time, in order.
+TIME_KINDS = (GroupKind.SECOND, GroupKind.PHASE)
 
 
 class Order(StrEnum):

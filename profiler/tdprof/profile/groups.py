@@ -1,4 +1,4 @@
-"""A profile's samples by process, thread, command, module, control group, language, second or state."""
+"""A profile's samples by process, thread, command, module, control group, language, second, phase or state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 
 from tdprof.model.arrays import F64, I32, I64, U8, U64
 from tdprof.model.cgroups import Cgroup
-from tdprof.model.choices import GroupKind
+from tdprof.model.choices import TIME_KINDS, GroupKind
 from tdprof.model.off_cpu import ThreadState
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.profile.cgroups import cgroup_name
@@ -16,13 +16,14 @@ from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, leaf_l
 from tdprof.profile.hotspots import share_half_width
 from tdprof.profile.intervals import seconds_of_samples
 from tdprof.profile.languages import sample_languages
+from tdprof.profile.phases import Change, find_phases
 from tdprof.text import printable
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
     """One row for each process, thread, command, module, control group or language, most of the leading event first; or
-    for each second, in order.
+    for each second or phase, in order.
 
     Attributes:
         kind: what a row is.
@@ -36,7 +37,8 @@ class Groups:
         hottest: int32[n], the function with most of the row's leading weight at the leaf, -1 for no call stack.
         hottest_share: float64[n], its part of the row.
         cgroup: of rows of control groups: which; None where it is not told.
-        seconds: of rows of seconds: when each begins and ends, nanoseconds since the recording's start.
+        seconds: of rows of seconds or phases: when each begins and ends, nanoseconds since the recording's start.
+        changes: of rows of phases: what changed since the one before.
     """
 
     kind: GroupKind
@@ -53,6 +55,7 @@ class Groups:
     hottest_share: F64
     cgroup: Sequence[Cgroup | None]
     seconds: Sequence[tuple[int, int]] = ()
+    changes: Sequence[Sequence[Change]] = ()
 
     def __len__(self) -> int:
         return len(self.name)
@@ -60,9 +63,10 @@ class Groups:
 
 def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
     """Add a profile's samples up, those of one process, thread, command or module together."""
+    if kind in TIME_KINDS:
+        return _by_time(profile, kind, event)
     samples = profile.samples
-    seconds = seconds_of_samples(profile) if kind is GroupKind.SECOND else None
-    names, number = _names(profile, kind) if seconds is None else ([""] * len(seconds.end), seconds.number)
+    names, number = _names(profile, kind)
     keys = {
         GroupKind.PROCESS: (samples.pid,),
         GroupKind.THREAD: (samples.pid, samples.tid),
@@ -70,7 +74,6 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         GroupKind.MODULE: (number,),
         GroupKind.CGROUP: (number,),
         GroupKind.LANGUAGE: (number,),
-        GroupKind.SECOND: (number,),
         GroupKind.STATE: (number,),
     }[kind]
     order, start = group_rows(*keys)
@@ -78,13 +81,10 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
     # Of a process or thread with several names the last one is the row's.
     last = order[np.append(start, len(order))[1:] - 1]
     weight, count = (_sums(profile, group, len(start), column) for column in (samples.weight, samples.count))
-    total = float(weight[:, event].sum()) if len(profile.events) else 0.0
-    share = weight[:, event] / total if total else np.full(len(start), np.nan)
+    share = _shares(profile, weight, event)
     hottest, hottest_share = _hottest(profile, group, len(start), event)
     has_pid, has_tid = kind in (GroupKind.PROCESS, GroupKind.THREAD), kind is GroupKind.THREAD
     rows = np.lexsort((np.arange(len(start)), -weight[:, event].astype(np.float64)))
-    if seconds is not None:
-        rows = np.arange(len(start))
     cgroups = (*profile.cgroups, None)
     return Groups(
         kind,
@@ -100,8 +100,38 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         hottest[rows],
         hottest_share[rows],
         [cgroups[each] for each in number[first[rows]].tolist()] if kind is GroupKind.CGROUP else [],
-        [] if seconds is None else [*zip(seconds.begin.tolist(), seconds.end.tolist(), strict=True)],
     )
+
+
+def _by_time(profile: Profile, kind: GroupKind, event: int) -> Groups:
+    phases = find_phases(profile, event) if kind is GroupKind.PHASE and len(profile.events) else None
+    found = phases.stretches if phases else seconds_of_samples(profile)
+    rows = len(found.end)
+    weight, count = (
+        _sums(profile, found.number, rows, column) for column in (profile.samples.weight, profile.samples.count)
+    )
+    share = _shares(profile, weight, event)
+    return Groups(
+        kind,
+        event,
+        [""] * rows,
+        [None] * rows,
+        [None] * rows,
+        [1] * rows,
+        share,
+        share_half_width(share, profile, event),
+        count,
+        weight,
+        *_hottest(profile, found.number, rows, event),
+        [],
+        [*zip(found.begin.tolist(), found.end.tolist(), strict=True)],
+        phases.changes if phases else [],
+    )
+
+
+def _shares(profile: Profile, weight: U64, event: int) -> F64:
+    total = float(weight[:, event].sum()) if len(profile.events) else 0.0
+    return weight[:, event] / total if total else np.full(len(weight), np.nan)
 
 
 def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32 | I64 | U8]:
@@ -135,15 +165,18 @@ def _hottest(profile: Profile, group: I64, groups: int, event: int) -> tuple[I32
     leaf = stacks.function[stacks.start[:-1]][samples.stack]
     weight = np.where(samples.event == event, samples.weight, 0).astype(np.float64)
     order, start = group_rows(group, leaf)
+    hottest, share = np.full(groups, -1, np.int32), np.full(groups, np.nan)
     if not len(start):
-        return np.full(groups, -1, np.int32), np.full(groups, np.nan)
+        return hottest, share
     sums = np.add.reduceat(weight[order], start)
     of_group, function = group[order][start], leaf[order][start]
     best = np.lexsort((function, -sums, of_group))
     is_first = np.diff(of_group[best], prepend=-1) != 0
     total = np.bincount(of_group, sums, groups)
+    has_any = of_group[best][is_first]
     with np.errstate(invalid="ignore"):
-        return function[best][is_first].astype(np.int32), sums[best][is_first] / total
+        hottest[has_any], share[has_any] = function[best][is_first], sums[best][is_first] / total[has_any]
+    return hottest, share
 
 
 def _members(profile: Profile, group: I64, groups: int) -> I64:

@@ -10,6 +10,9 @@ from tdprof.model.arrays import F64, I64
 from tdprof.model.profile import Profile, TimeWindow
 from tdprof.model.time_range import NS_PER_S, TimeRange
 
+_SHORTEST_BIN_NS = NS_PER_S // 100
+_MOST_MISSING = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
@@ -64,6 +67,43 @@ def seconds_of_samples(profile: Profile) -> Intervals:
     _, first, second = np.unique(found.middle // NS_PER_S, return_index=True, return_inverse=True)
     last = np.append(first[1:], len(found.end))[: len(first)] - 1
     return Intervals(found.begin[first], found.end[last], second.reshape(-1)[found.number])
+
+
+def equal_bins(profile: Profile, most: int) -> Intervals:
+    """At most so many stretches of equal length, of a profile with sample times; also those without samples."""
+    covered = profile.window.covered if profile.window else [(0, max(profile.duration_ns, 1))]
+    begin, end = covered[0][0], covered[-1][1]
+    bins = int(min(most, max(1, (end - begin) // _SHORTEST_BIN_NS)))
+    edges = np.linspace(begin, end, bins + 1).astype(np.int64)
+    number = np.clip(np.searchsorted(edges, sample_times(profile), side="right") - 1, 0, bins - 1)
+    return Intervals(edges[:-1], edges[1:], number.astype(np.int64))
+
+
+def joined(found: Intervals, most: int) -> Intervals:
+    """At most so many stretches, each of as many neighbours."""
+    together = -(-len(found.end) // most) or 1
+    first = np.arange(0, len(found.end), together)
+    last = np.minimum(first + together, len(found.end)) - 1
+    return Intervals(found.begin[first], found.end[last], found.number // together)
+
+
+def even_intervals(profile: Profile, most: int) -> Intervals:
+    """At most so many stretches of about equal length without a gap: whole intervals, and as many as fit where there
+    are none, since they had no samples; of equal length where samples have their own times."""
+    if profile.has_sample_times:
+        return equal_bins(profile, most)
+    found = find_intervals(profile)
+    if not len(found.end):
+        return found
+    before = np.concatenate([[0], found.end[:-1]])
+    # What damage makes of a capture's times is not to become a table as long.
+    pieces = np.minimum((found.begin - before) // max(_grain(profile, found), 1), _MOST_MISSING // len(before))
+    at = np.arange(len(before)) + np.cumsum(pieces)  # of those with samples
+    known = np.stack([at - pieces, at], axis=1).reshape(-1), np.stack([before, found.begin], axis=1).reshape(-1)
+    begin = np.interp(np.arange(at[-1] + 1), *known).astype(np.int64)
+    begin[at] = found.begin
+    end = np.append(begin[1:], found.end[-1])
+    return joined(Intervals(begin, end, at[found.number]), most)
 
 
 def rate_over_time(rows: Intervals, weight: NDArray[np.number], begin_ns: int, end_ns: int, bins: int) -> F64:

@@ -1,1 +1,1 @@
-"""Samples by process, thread, command, module, control group, language, second or state."""
+"""Samples by process, thread, command, module, control group, language, second, phase or state."""

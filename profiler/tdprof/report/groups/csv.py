@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module, control group, language, second or state, as CSV."""
+"""Samples by process, thread, command, module, control group, language, second, phase or state, as CSV."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +18,8 @@ def render_csv(profile: Profile, groups: Groups, *, limit: int = 0) -> Iterator[
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     cells: dict[str, Any] = {}
     for key, value in row.items():
+        if key == "changes":
+            continue  # a list for each row
         if isinstance(value, dict):
             cells |= {f"{key}_{name}": number for name, number in value.items()}
         else:

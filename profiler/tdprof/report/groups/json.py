@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module, control group, language, second or state, as one JSON object."""
+"""Samples by process, thread, command, module, control group, language, second, phase or state, as one JSON object."""
 
 import json
 from collections.abc import Iterator
@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from tdprof.model.cgroups import Cgroup
-from tdprof.model.choices import GroupKind
+from tdprof.model.choices import TIME_KINDS, GroupKind
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
 from tdprof.profile.groups import Groups
+from tdprof.profile.phases import FALSE_POSITIVE_RATE
+from tdprof.report.groups.phases import changes_json
 from tdprof.report.groups.seconds import functions_json
 from tdprof.text import printable
 
@@ -22,7 +24,8 @@ def render_json(profile: Profile, groups: Groups, *, limit: int = 0) -> str:
         "event": profile.events[groups.event].name if profile.events else None,
         "confidence": 0.95,
         "notes": [*profile.notes],
-        **({"functions": functions_json(profile, groups)} if groups.kind is GroupKind.SECOND else {}),
+        **({"false_positive_rate": FALSE_POSITIVE_RATE} if groups.kind is GroupKind.PHASE else {}),
+        **({"functions": functions_json(profile, groups)} if groups.kind in TIME_KINDS else {}),
         "rows": list(rows_json(profile, groups, limit)),
     }
     return json.dumps(header, indent=1) + "\n"
@@ -40,6 +43,7 @@ def rows_json(profile: Profile, groups: Groups, limit: int) -> Iterator[dict[str
             "weight": dict(zip(events, groups.weight[row].tolist(), strict=True)),
             "hottest": None if np.isnan(groups.hottest_share[row]) else names[groups.hottest[row]],
             "hottest_share": _number(groups.hottest_share[row]),
+            **({"changes": changes_json(groups.changes[row], names)} if groups.changes else {}),
         }
 
 
@@ -58,7 +62,7 @@ def _identity(groups: Groups, row: int) -> dict[str, Any]:
             return {"language": name}
         case GroupKind.STATE:
             return {"state": name}
-        case GroupKind.SECOND:
+        case GroupKind.SECOND | GroupKind.PHASE:
             begin_ns, end_ns = groups.seconds[row]
             return {"begin_ns": begin_ns, "end_ns": end_ns}
         case GroupKind.CGROUP:

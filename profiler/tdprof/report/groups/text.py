@@ -1,4 +1,4 @@
-"""Samples by process, thread, command, module, control group, language, second or state for people."""
+"""Samples by process, thread, command, module, control group, language, second, phase or state for people."""
 
 from pathlib import PurePath
 
@@ -7,13 +7,14 @@ from rich.console import Console
 from rich.text import Text
 
 from tdprof.model.cgroups import Cgroup
-from tdprof.model.choices import GroupKind
+from tdprof.model.choices import TIME_KINDS, GroupKind
 from tdprof.model.profile import Profile
 from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.frames import function_names
 from tdprof.profile.groups import Groups
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers
+from tdprof.report.groups.phases import phase_lines
 from tdprof.report.groups.seconds import functions_lines
 from tdprof.report.profile.text import header_lines, is_folded, percent
 from tdprof.report.summary import format_value
@@ -35,7 +36,7 @@ def render_text(
     """
     width = console.width
     is_wide = width >= _WIDE_COLUMNS
-    is_time = groups.kind is GroupKind.SECOND
+    is_time = groups.kind in TIME_KINDS
     shown = len(groups) if limit == 0 or (is_time and limit is None) else min(limit or usual, len(groups))
     if limit is None and not is_time:
         shown = min(shown, int(np.count_nonzero(~is_folded(groups.share))))
@@ -44,6 +45,8 @@ def render_text(
     lines = header_lines(profile, unknown, width)
     if is_time:
         lines += [*functions_lines(profile, groups, width), Text()]
+    if groups.kind is GroupKind.PHASE:
+        lines += [*phase_lines(profile, groups, width), Text()]
     lines += format_table(_columns(profile, groups, is_wide=is_wide), rows, width)
     lines += left_out(len(groups) - shown, "row", width)
     return as_text(console, lines)
@@ -65,7 +68,7 @@ def _columns(profile: Profile, groups: Groups, *, is_wide: bool) -> list[Column]
             columns += names("language")
         case GroupKind.STATE:
             columns += names("state")
-        case GroupKind.SECOND:
+        case GroupKind.SECOND | GroupKind.PHASE:
             columns += numbers(f"{event}/s", "from", "to")
         case GroupKind.CGROUP:
             columns += names("cgroup", *(["container, pod or unit"] if any(map(_owner, groups.cgroup)) else []))
@@ -88,10 +91,9 @@ def _cells(profile: Profile, groups: Groups, row: int, *, is_wide: bool) -> list
         GroupKind.MODULE: (),
         GroupKind.CGROUP: (),
         GroupKind.LANGUAGE: (),
-        GroupKind.SECOND: (),
         GroupKind.STATE: (),
-    }[groups.kind]
-    if groups.kind is GroupKind.SECOND:
+    }.get(groups.kind, ())
+    if groups.kind in TIME_KINDS:
         return [*cells, *_second(profile, groups, row)]
     name = groups.name[row] or _NO_NAME.get(groups.kind, "[unknown]")
     cells += ["?" if number is None else str(number) for number in numbered]

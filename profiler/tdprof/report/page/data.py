@@ -23,7 +23,7 @@ from tdprof.profile.hotspots import effective_samples, unknown_samples
 from tdprof.profile.statistics import Z_95
 from tdprof.report.page.change import change_columns
 from tdprof.report.page.functions import Processes, find_processes, functions_header
-from tdprof.report.page.times import MOST_BINS, SampledPlaces, find_places, time_bins, time_columns
+from tdprof.report.page.times import MOST_BINS, SampledPlaces, find_places, phases_header, time_bins, time_columns
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, stack_quality
 from tdprof.text import printable
 
@@ -95,9 +95,10 @@ def _with_time(profile: Profile, places: SampledPlaces, header: Header, columns:
     Where all events have room in few bins only, it is the one that the page begins with.
     """
     most, events = MOST_BINS, range(len(profile.events))
+    phases = phases_header(profile, header["firstEvent"])
     while len((bins := time_bins(profile, most)).end) > 1:
         time, by_time = time_columns(profile, places, bins, events)
-        document = _pack(header | {"time": time}, columns | by_time)
+        document = _pack(header | {"time": time | {"phases": phases}}, columns | by_time)
         if len(document) <= _SMALL_BYTES or (
             len(by_time["timeStep"]) <= MOST_ENTRIES
             and len(zlib.compress(document, COMPRESSION_LEVEL)) <= MOST_COMPRESSED_BYTES

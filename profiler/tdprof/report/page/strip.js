@@ -22,11 +22,25 @@ class Strip {
     byId("time-all").addEventListener("click", () => choose(null, false));
     byId("time-hint").textContent = `Drag to choose a stretch, or move the two sliders with arrows, Page Up and Page Down; Escape shows everything. ${
       this.times.isBySample ? "Every sample has its own time." : "Samples are known by interval, and each interval counts whole."}`;
+    this.phases = this.makePhases();
     this.box.addEventListener("pointerdown", (event) => this.press(event));
     this.box.addEventListener("pointermove", (event) => this.drag(event));
     this.box.addEventListener("pointerup", () => this.release());
     this.box.addEventListener("pointercancel", () => this.release());
     new ResizeObserver(() => this.draw()).observe(this.box);
+  }
+
+  // A button for each phase, which chooses it.
+  makePhases() {
+    const { times } = this;
+    const buttons = times.phases.map(({ begin, end, hottest, share }, row) => {
+      const text = hottest === null ? "no samples" : `${showShare(share)} ${hottest}`;
+      const title = `${showSeconds(begin)} to ${showSeconds(end)}: ${text}`;
+      return button(`Phase ${row + 1}`, () => this.choose(times.spanBetween(begin, end), false), { title });
+    });
+    byId("phases").append(...buttons);
+    byId("phases").hidden = !buttons.length;
+    return buttons;
   }
 
   makeThumb(which) {
@@ -106,6 +120,11 @@ class Strip {
       ? `${texts[0]} to ${texts[1]}: ${plural(samples, "sample")} of ${model.events[model.event].name} (${showShare(samples / whole)})`
       : `all of ${texts[0]} to ${texts[1]}`;
     byId("time-all").hidden = !span;
+    this.phases.forEach((each, row) => {
+      const { begin, end } = times.phases[row];
+      const own = times.spanBetween(begin, end);
+      each.setAttribute("aria-pressed", String(Boolean(span && own && own.first === span.first && own.last === span.last)));
+    });
     const notes = [
       model.hasMetrics ? "Metrics, SPE's measurements and changes are of the whole recording, and hidden meanwhile." : "",
       model.isScaled(model.event) ? "Samples are counted; amounts are scaled: samples times the mean weight of their stack." : "",
@@ -147,6 +166,8 @@ class Strip {
         c.fillRect(from, bottom - tall, Math.max(1, to - from - (to - from > 4 ? 1 : 0)), tall);
       }
       c.fillStyle = style.getPropertyValue("--muted");
+      for (const { begin } of times.phases.slice(1))
+        c.fillRect(Math.round(((begin - this.begin) / this.seconds) * width), row * STRIP_ROW, 1, STRIP_ROW);
       c.fillText(`${this.model.events[event].name}, at most ${showAmount(most, this.model.events[event].unit)} a second`, 2, row * STRIP_ROW + 10);
     });
   }

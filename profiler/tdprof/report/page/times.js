@@ -2,11 +2,12 @@
 
 class Times {
   constructor(model) {
-    const { begin, end, isBySample, events } = model.header.time;
+    const { begin, end, isBySample, events, phases } = model.header.time;
     this.model = model;
     this.begin = begin;
     this.end = end;
     this.isBySample = isBySample;
+    this.phases = phases; // none where the profile has one only
     this.bins = begin.length;
     this.events = events; // others have no place on this page
     const { placeNodeStep } = model.columns;

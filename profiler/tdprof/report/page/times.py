@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.arrays import I64
+from tdprof.model.choices import GroupKind
 from tdprof.model.profile import Profile
 from tdprof.model.time_range import NS_PER_S
-from tdprof.profile.frames import number_values
-from tdprof.profile.intervals import Intervals, find_intervals, sample_times
+from tdprof.profile.frames import function_names, number_values
+from tdprof.profile.groups import group_samples
+from tdprof.profile.intervals import Intervals, equal_bins, find_intervals, joined
 
 MOST_BINS = 600
-_SHORTEST_BIN_NS = NS_PER_S // 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +42,27 @@ def find_places(node: I64, line: I64) -> SampledPlaces:
 
 def time_bins(profile: Profile, most: int = MOST_BINS) -> Intervals:
     """At most so many stretches of time: of whole intervals, or of equal length where samples have their own times."""
-    if profile.has_sample_times:
-        at = sample_times(profile)
-        covered = profile.window.covered if profile.window else [(0, max(profile.duration_ns, 1))]
-        begin, end = covered[0][0], covered[-1][1]
-        bins = int(min(most, max(1, (end - begin) // _SHORTEST_BIN_NS)))
-        edges = np.linspace(begin, end, bins + 1).astype(np.int64)
-        number = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, bins - 1)
-        return Intervals(edges[:-1], edges[1:], number.astype(np.int64))
-    found = find_intervals(profile)
-    together = -(-len(found.end) // most) or 1
-    first = np.arange(0, len(found.end), together)
-    last = np.minimum(first + together, len(found.end)) - 1
-    return Intervals(found.begin[first], found.end[last], found.number // together)
+    return equal_bins(profile, most) if profile.has_sample_times else joined(find_intervals(profile), most)
+
+
+def phases_header(profile: Profile, event: int) -> list[dict[str, Any]]:
+    """When each phase was, in seconds, and its hottest function; empty where the profile has one only."""
+    if event >= len(profile.events):
+        return []
+    phases = group_samples(profile, GroupKind.PHASE, event)
+    if len(phases) < 2:
+        return []
+    names = function_names(profile)
+    rows = zip(phases.seconds, phases.hottest.tolist(), phases.hottest_share.tolist(), strict=True)
+    return [
+        {
+            "begin": begin_ns / NS_PER_S,
+            "end": end_ns / NS_PER_S,
+            "hottest": names[hottest] if share > 0 else None,
+            "share": share if share > 0 else 0,
+        }
+        for (begin_ns, end_ns), hottest, share in rows
+    ]
 
 
 def time_columns(

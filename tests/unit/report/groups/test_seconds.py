@@ -54,6 +54,27 @@ def test_json_and_csv_have_exact_sums() -> None:
     assert [int(row["begin_ns"]) for row in rows] == [n * S for n in range(4)]
 
 
+def test_phases_are_told_with_what_changes_and_how_to_see_one_alone() -> None:
+    builder = ProfileBuilder()
+    for second in range(24):
+        name = "parse" if second < 12 else "sort"
+        builder.add("main", name, weight=900 + second % 3, count=900, time_ns=(second + 1) * S)
+    profile = builder.build(duration_ns=24 * S)
+    groups = group_samples(profile, GroupKind.PHASE)
+    text = render_text(profile, groups, [], Console(width=120), limit=None, usual=2)
+    assert "2 phases: where the profile changes by 5% of its samples or more" in text
+    assert "at 12.000 s: parse 100% → 0%, sort 0% → 100%" in text
+    assert "--time 12.000s-24.000s" in text
+    document = json.loads(render_json(profile, groups))
+    assert document["false_positive_rate"] == 0.01
+    first, second_row = document["rows"]
+    assert first["changes"] == []
+    assert {"function": "sort", "is_self": True, "before": 0, "after": 1} in second_row["changes"]
+    assert [(row["begin_ns"], row["end_ns"]) for row in document["rows"]] == [(0, 12 * S), (12 * S, 24 * S)]
+    rows = list(csv.DictReader(io.StringIO("".join(render_csv(profile, groups)))))
+    assert [row["hottest"] for row in rows] == ["parse", "sort"]
+
+
 @pytest.mark.parametrize(
     ("values", "blocks"), [([0, 1, 8, 4], " ▁█▄"), ([0, 0], "  "), ([], ""), ([1e-9, 1], "▁█"), ([5, 5], "██")]
 )
