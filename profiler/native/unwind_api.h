@@ -19,6 +19,7 @@ struct unwind_section {
 struct unwind_stretch {
 	uint64_t start, end; /* ELF addresses */
 	struct unwind_rule rule;
+	uint64_t is_certain; /* holds for a function that lies wholly in it, whatever its FDE says */
 };
 
 struct unwind_input {

@@ -17,13 +17,16 @@ static void add_entries(struct unwind_table *table, const struct unwind_input *i
 	table->header.bad_entries = entries.bad;
 	for (uint32_t i = 0; i < entries.fdes.count && !entries.budget.exhausted; i++) {
 		const struct fde *fde = &entries.fdes.items[i];
-		bool is_good;
+		bool is_good = true;
+		packed_rule rule;
 
 		table->header.sources |= fde->kind == ENTRY_EH_FRAME      ? UNWIND_FROM_EH_FRAME
 		                         : fde->kind == ENTRY_DEBUG_FRAME ? UNWIND_FROM_DEBUG_FRAME
 		                                                          : UNWIND_FROM_GO;
 		begin_rows(table, fde->start, fde->end);
-		if (fde->kind == ENTRY_GO)
+		if (find_certain(table, fde->start, fde->end, &rule))
+			add_row(table, fde->start, rule);
+		else if (fde->kind == ENTRY_GO)
 			is_good = run_go(table, fde, input->machine);
 		else
 			is_good = run_fde(table, &entries.cies.items[fde->cie], fde, input->machine);

@@ -73,6 +73,9 @@ place_t segment_end(const struct unwind_table *table, place_t place);
 /* From here to `end`, which is in the same segment, rows will be added; what lies before is filled. Places ascend. */
 void begin_rows(struct unwind_table *table, place_t start, place_t end);
 void add_row(struct unwind_table *table, place_t place, packed_rule rule);
+/* The rule of a stretch of the input that stands for the FDE of a function, for which rows are being added; false if
+ * none does. */
+bool find_certain(const struct unwind_table *table, place_t start, place_t end, packed_rule *rule);
 /* Fill what is left. */
 void finish_table(struct unwind_table *table);
 

@@ -153,6 +153,11 @@ static void fill_unknown(struct unwind_table *table, place_t end, bool is_end)
 	table->covered = end;
 }
 
+static packed_rule stretch_rule(const struct unwind_stretch *stretch)
+{
+	return pack_rule(stretch->rule.cfa, stretch->rule.ra, stretch->rule.fp, stretch->rule.offset);
+}
+
 /* Up to a place in the segment that is being filled: stretches of known code, and what is between them. */
 static void fill_gap(struct unwind_table *table, place_t end)
 {
@@ -171,8 +176,7 @@ static void fill_gap(struct unwind_table *table, place_t end)
 			to = end + base;
 		if (from < to) {
 			fill_unknown(table, (place_t)(from - base), stretch->rule.cfa == UNWIND_NONE);
-			add_row(table, (place_t)(from - base),
-			        pack_rule(stretch->rule.cfa, stretch->rule.ra, stretch->rule.fp, stretch->rule.offset));
+			add_row(table, (place_t)(from - base), stretch_rule(stretch));
 			table->covered = (place_t)(to - base);
 		}
 		if (stretch->end > end + base)
@@ -180,6 +184,24 @@ static void fill_gap(struct unwind_table *table, place_t end)
 		table->next_stretch++;
 	}
 	fill_unknown(table, end, false);
+}
+
+bool find_certain(const struct unwind_table *table, place_t start, place_t end, packed_rule *rule)
+{
+	const struct unwind_segment *segment = &table->segments[table->segment];
+	uint64_t base = segment->elf_address - segment_start(segment); /* may wrap, as in fill_gap */
+
+	for (uint32_t i = table->next_stretch; i < table->input->stretch_count; i++) {
+		const struct unwind_stretch *stretch = &table->input->stretches[i];
+
+		if (stretch->start > start + base)
+			return false;
+		if (stretch->is_certain && stretch->end >= end + base) {
+			*rule = stretch_rule(stretch);
+			return true;
+		}
+	}
+	return false;
 }
 
 static void enter_segment(struct unwind_table *table, uint32_t number)

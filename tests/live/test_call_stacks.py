@@ -152,6 +152,15 @@ def test_a_library_loaded_later_is_walked(build: Build, folder: Path) -> None:
 
 
 @pytest.mark.needs_bpf
+def test_the_stack_of_a_context_that_was_made_is_whole(build: Build, folder: Path) -> None:
+    capture = record("--", build("contexts.c"), "0.6", folder=folder)
+    assert whole_share(capture) >= 0.95, ends(capture)
+    in_leaf = capture.count(lambda sample: sample.frames if user_function(sample) == "leaf" else None)
+    below = sum(count for frames, count in in_leaf.items() if "body" in frames and "main" not in frames)
+    assert below >= 0.95 * in_leaf.total() > 300, in_leaf
+
+
+@pytest.mark.needs_bpf
 def test_a_running_process_is_walked_from_the_first_sample(frameless: Path, folder: Path) -> None:
     with subprocess.Popen([frameless, "60"]) as process:
         try:

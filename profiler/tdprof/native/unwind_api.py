@@ -68,7 +68,12 @@ class _Section(ctypes.Structure):
 class Stretch(ctypes.Structure):
     """``struct unwind_stretch``: code of which the rule is known."""
 
-    _fields_ = (("start", ctypes.c_uint64), ("end", ctypes.c_uint64), ("rule", Rule))
+    _fields_ = (
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("rule", Rule),
+        ("is_certain", ctypes.c_uint64),
+    )
 
 
 _READ_CODE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)

@@ -6,6 +6,7 @@ outermost frame: both psABIs, "Process Initialization".
 
 import functools
 import os
+import re
 import stat
 import struct
 import zlib
@@ -34,6 +35,18 @@ _START_BYTES = {EM_X86_64: 22, EM_AARCH64: 28}  # of musl's _start, which has no
 _COMPRESSION_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: type, reserved, size, alignment
 _ELFCOMPRESS_ZLIB = 1
 _DEFLATE_MOST = 1032  # no deflated byte makes more than this many
+# glibc's __start_context, to which a context's function returns though nothing called it from there: its call-frame
+# information is of a function that is called. sysdeps/unix/sysv/linux/{x86_64/__start_context.S,aarch64/setcontext.S}
+_CONTEXT_START = {
+    EM_X86_64: re.compile(
+        rb"\x48\x89\xdc\x48\x8b\x3c\x24\x48\x85\xff\x74.(?:\xe8.{4}\x48\x89\xc7\xe8.{4}\xf4)?", re.DOTALL
+    ),
+    EM_AARCH64: re.compile(
+        rb"\x1f\x20\x03\xd5\xe0\x03\x13\xaa[\x00\x20\x40\x60\x80\xa0\xc0\xe0]..\xb5...[\x14-\x17]", re.DOTALL
+    ),
+}
+_MAKES_CONTEXTS = b"\0makecontext\0"
+_MOST_STATIC_TEXT = 32 << 20  # of a program without symbols that is searched for it
 _VDSO_SIGNAL_RETURN = b"__kernel_rt_sigreturn"
 
 
@@ -49,7 +62,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
     module = find_go_module(elf)
     # What Go's own table does not say, of a version that is not known, keeps frame pointers.
     go = module.table if module else elf.section(".gopclntab") or elf.section(".data.rel.ro.gopclntab")
-    stretches = [*_plt(elf), *_vdso_signal(elf), *_data_among_code(elf)]
+    stretches = [*_plt(elf), *_vdso_signal(elf), *_context_start(elf, text), *_data_among_code(elf)]
     if go and text:
         stretches.append(_stretch(text.address, text.address + text.size, FP_RECORD))
     else:
@@ -150,6 +163,19 @@ def _start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
     (entry,) = struct.unpack("<Q", elf.content.read(_E_ENTRY, 8))
     if text and text.address <= entry < text.address + text.size:
         yield _stretch(entry, min(entry + _START_BYTES.get(elf.machine, 0), text.address + text.size), STOP)
+
+
+def _context_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
+    """The bottom of contexts' stacks; with a byte before it, since return addresses are looked up there."""
+    pattern = _CONTEXT_START.get(elf.machine)
+    names = elf.section(".dynstr")
+    if pattern is None or text is None:
+        return
+    if _MAKES_CONTEXTS not in elf.section_data(names).tobytes() if names else text.size > _MOST_STATIC_TEXT:
+        return
+    if found := pattern.search(elf.section_data(text)):
+        start, end = text.address + found.start() - 1, text.address + found.end()
+        yield binding.Stretch(start, end, binding.Rule(STOP, RA_CFA, FP_SAME, 0), 1)
 
 
 def _data_among_code(elf: Elf) -> Iterator[binding.Stretch]:
