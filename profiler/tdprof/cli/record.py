@@ -194,7 +194,11 @@ def command(
     _check_target(words, pids, cgroups, is_system_wide=is_system_wide)
     if duration_s is not None and not math.isfinite(duration_s):
         raise TdprofError(f"--duration takes a number of seconds, not {duration_s}", hint="--duration 10", status=2)
-    # Only now: help, and what is typed wrong, are said at once.
+    # Only now, and the rest of the recorder after that: help, and what is typed wrong, are said at once.
+    from tdprof.recorder.workload import check_command
+
+    if words:
+        check_command(words[0])
     from tdprof.recorder.call_graph import CallGraph, parse_call_graph
     from tdprof.recorder.events import parse_events
     from tdprof.recorder.options import USUAL_INTERVAL_NS, RecordOptions, parse_interval

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from pathlib import PurePath
 
 PYTHON_LANGUAGE = "Python"
 
@@ -80,4 +79,5 @@ RUNTIMES = (
 
 def runtimes_of(path: str) -> list[Runtime]:
     """Those that this file holds."""
-    return [runtime for runtime in RUNTIMES if runtime.files.fullmatch(PurePath(path).name)]
+    name = path.rpartition("/")[2]
+    return [runtime for runtime in RUNTIMES if runtime.files.fullmatch(name)]

@@ -1,12 +1,17 @@
 """The running kernel's symbols, for the addresses that were sampled."""
 
+import string
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tdprof.model.arrays import U64, distinct
+from tdprof.model.arrays import I64, U8, U64, distinct
 from tdprof.recorder.host import KALLSYMS
+
+_DIGITS, _TYPE_AT = 16, 17
+_IS_CODE = np.isin(np.arange(256), [*b"tTwW"])
+_VALUE = np.array([int(chr(c), 16) if chr(c) in string.hexdigits else 255 for c in range(256)], np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +31,22 @@ class KernelSymbolTable:
     module: list[str | None]
 
 
+_NONE = KernelSymbolTable(np.empty(0, np.uint64), np.empty(0, np.uint64), [], [])
+
+
 def read_kernel_symbols(addresses: U64, path: Path = KALLSYMS) -> KernelSymbolTable:
     """The symbols that cover ``addresses``; none where kptr_restrict hides them (all are then at address 0)."""
-    starts: list[int] = []
-    lines: list[str] = []
+    if not len(addresses):
+        return _NONE
     try:
-        with path.open(errors="replace") as file:
-            for line in file:
-                # "address type name [module]"; t, T, w and W are code.
-                if line[17] in "tTwW":
-                    starts.append(int(line[:16], 16))
-                    lines.append(line)
-    except (OSError, ValueError, IndexError):
-        starts = []
-    if not any(starts):
-        return KernelSymbolTable(np.empty(0, np.uint64), np.empty(0, np.uint64), [], [])
-    start = np.array(starts, np.uint64)
+        text = path.read_bytes().removesuffix(b"\n") + b"\n"
+    except OSError:
+        return _NONE
+    line, start = _code_lines(np.frombuffer(text, np.uint8))
+    if not start.any():
+        return _NONE
     order = np.argsort(start, kind="stable")
-    start = start[order]
+    line, start = line[order], start[order]
     at = np.searchsorted(start, addresses, side="right") - 1
     # Of several names at one address the first that kallsyms lists stays.
     used = distinct(np.searchsorted(start, start[at[at >= 0]]))
@@ -51,8 +54,25 @@ def read_kernel_symbols(addresses: U64, path: Path = KALLSYMS) -> KernelSymbolTa
     following = np.searchsorted(borders, start[used], side="right")
     end = np.append(borders, borders[-1])[following]
     names, modules = [], []
-    for row in order[used].tolist():
-        fields = lines[row].split()
-        names.append(fields[2])
+    for first in line[used].tolist():
+        fields = text[first : text.find(b"\n", first)].decode("utf-8", "replace").split()
+        names.append(fields[2] if len(fields) > 2 else "")
         modules.append(fields[3].strip("[]") if len(fields) > 3 else None)
     return KernelSymbolTable(start[used], end - start[used], names, modules)
+
+
+def _code_lines(text: U8) -> tuple[I64, U64]:
+    """Where the lines of code symbols begin, and the address of each: "address type name [module]", in 16 digits.
+
+    None at all where a line is no such line.
+    """
+    ends = np.flatnonzero(text == ord("\n"))
+    line = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
+    if (ends - line <= _TYPE_AT).any():
+        line = line[:0]
+    line = line[_IS_CODE[text[line + _TYPE_AT]]]
+    digit = _VALUE[text[line[:, None] + np.arange(_DIGITS)]]
+    if (digit > 15).any():
+        line, digit = line[:0], digit[:0]
+    address = (digit[:, ::2] << 4 | digit[:, 1::2]).view(">u8")[:, 0].astype(np.uint64)
+    return line, address

@@ -32,7 +32,7 @@ from tdprof.recorder.sampling import Sampling, begin_load, events_together, star
 from tdprof.recorder.spe import SpeEvents, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import Rate, SamplingTarget, processes_of, threads_of
-from tdprof.recorder.workload import Workload, check_command
+from tdprof.recorder.workload import Workload
 
 
 def record(options: RecordOptions, output: OutputFolder) -> Outcome:
@@ -47,8 +47,6 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
     """
     options = _within_rate_limit(options)
     with contextlib.ExitStack() as stack:
-        if options.command:
-            check_command(options.command[0])
         named_threads = len(threads_of(processes_of(options.pids)))
         choice = choose_events(options.events)
         signals = stack.enter_context(StopSignals())

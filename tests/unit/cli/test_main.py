@@ -139,12 +139,14 @@ slow = ("numpy", "pyarrow", "rich", "tdprof.recorder.session")
 lines = [[name, *more] for name in COMMANDS for more in (["--help"], ["--no-such-option"])]
 lines += [["--help"], ["nosuch"], ["spe", "report", "--help"], ["report", "gone"], ["annotate", "gone", "main"]]
 lines += [["diff", "gone", "gone"], ["export", "gone", "--to", "folded"], ["report", "--by", "x"], ["record"]]
+lines += [["record", "--", "./gone"]]
 for line in lines:
     sys.argv[1:] = line
     try:
         main()
     except SystemExit as end:
-        assert end.code == (0 if "--help" in line else 2 if "gone" not in line or "diff" in line else 1), (line, end)
+        status = 0 if "--help" in line else 127 if "--" in line else 2 if "gone" not in line or "diff" in line else 1
+        assert end.code == status, (line, end)
     loaded = [name for name in slow if name in sys.modules]
     assert not loaded, (line, loaded)
 """

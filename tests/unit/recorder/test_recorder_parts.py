@@ -47,12 +47,30 @@ def test_kernel_symbols_cover_what_was_asked_for(tmp_path: Path) -> None:
     assert table.module == [None, "module"]
     assert table.address.tolist() == [0x1000, 0x2000]
     assert table.size.tolist() == [0x1000, 0x1000]
+    assert read_kernel_symbols(np.empty(0, np.uint64), kallsyms).name == []
 
 
-@pytest.mark.parametrize("text", ["", "0000000000000000 T hidden\n", "garbage\n"])
-def test_hidden_or_unreadable_kernel_symbols_are_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "kallsyms").write_text(text)
-    assert read_kernel_symbols(np.array([1], np.uint64), tmp_path / "kallsyms").name == []
+ADDRESS = "FFFFffff81000000"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (b"", []),
+        (b"0000000000000000 T hidden\n", []),
+        (b"garbage\n", []),
+        (f"{ADDRESS} T f\nshort\n".encode(), []),
+        (f"{ADDRESS[:-1]}g T f\n".encode(), []),
+        (f"{ADDRESS} T \n".encode(), [""]),
+        (f"{ADDRESS} W no_end".encode(), ["no_end"]),
+        (f"{ADDRESS} w ".encode() + b"\xff\n", ["\ufffd"]),
+    ],
+)
+def test_hidden_or_unreadable_kernel_symbols_are_none(tmp_path: Path, text: bytes, names: list[str]) -> None:
+    (tmp_path / "kallsyms").write_bytes(text)
+    found = read_kernel_symbols(np.array([1, 0xFFFFFFFF81000001], np.uint64), tmp_path / "kallsyms")
+    assert found.name == names
+    assert found.address.tolist() == [int(ADDRESS, 16)] * len(names)
 
 
 def test_a_process_that_keeps_the_snapshot_waiting_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
