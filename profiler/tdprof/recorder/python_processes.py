@@ -20,6 +20,7 @@ from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.recorder.bpf.python_walk import PythonWalk
 from tdprof.recorder.host import read_text
 from tdprof.recorder.python_layouts import OFFSETS_BYTES, UnknownLayoutError, runtime_of
+from tdprof.recorder.split_code import other_parts
 from tdprof.text import printable
 
 # Programs and libraries that hold CPython, by name.
@@ -168,10 +169,13 @@ def find_python(elf: Elf) -> _Found | None:
     loops = symbols.get(_LOOP, set()) | symbols.get(_LOOP + b".cold", set())
     if code is None or not runtime or not loops:
         return None
+    parts = {(start, start + size) for start, size in loops}
+    for start, end in tuple(parts):
+        parts.update(other_parts(elf, start, end))
     return _Found(
         min(runtime)[0],
         min(version)[0] if version else None,
-        tuple(sorted((start, start + size) for start, size in loops)),
+        tuple(sorted(parts)),
         code.offset - code.address,
     )
 
