@@ -17,7 +17,7 @@ from tdprof.recorder.events import Event
 from tdprof.recorder.host import perf_event_paranoid
 from tdprof.recorder.limits import raised_descriptor_limit
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
-from tdprof.recorder.refusals import open_error
+from tdprof.recorder.refusals import gone_offline, has_gone_offline, open_error
 from tdprof.recorder.ring import PerfRing, write_all
 from tdprof.recorder.targets import Rate, SamplingTarget
 
@@ -140,10 +140,24 @@ class AttachedEvents:
                     raise open_error("side-band records", second, self._target.scope) from second
             elif error.errno == errno.ESRCH and len(self._target.tasks) > 1:
                 return  # the thread ended meanwhile
+            elif self._has_gone(cpu, error):
+                return
             else:
                 raise open_error("side-band records", error, self._target.scope) from error
         self.side_band.append(fd)
         self._give_ring(fd, cpu)
+
+    def _has_gone(self, cpu: int, error: OSError) -> bool:
+        """Whether a CPU has gone offline, and is opened when it is back.
+
+        Raises:
+            TdprofError: it has, and would not be.
+        """
+        if not has_gone_offline(cpu, error):
+            return False
+        if not self._target.is_per_cpu:
+            raise gone_offline(cpu) from error
+        return True
 
     def _open_clock(self, task: int) -> None:
         try:
@@ -166,7 +180,8 @@ class AttachedEvents:
                 try:
                     fds.append(self._open(counting_attr(self._events[row]), cgroup, cpu, is_cgroup=True))
                 except OSError as error:
-                    raise self._refusal(row, error) from error
+                    if not self._has_gone(cpu, error):
+                        raise self._refusal(row, error) from error
 
     def _give_ring(self, fd: int, cpu: int) -> None:
         if cpu in self.rings:
@@ -186,12 +201,14 @@ class AttachedEvents:
         """Open some of the events, by their indices, as one group for each (task, CPU)."""
         failures: dict[int, OSError] = {}
 
-        def refused(index: int, error: OSError) -> bool:
-            failures[rows[index]] = error
-            self._check_refusal(rows[index], error)
-            return index > 0  # without its leader there is no group
-
         for task, cpu in places:
+
+            def refused(index: int, error: OSError, cpu: int = cpu) -> bool:
+                failures[rows[index]] = error
+                if not self._has_gone(cpu, error):
+                    self._check_refusal(rows[index], error)
+                return index > 0  # without its leader there is no group
+
             attrs = [
                 inherited(
                     sampling_attr(
@@ -264,6 +281,8 @@ class AttachedEvents:
         before = self.rings.pop(cpu, None)
         try:
             self._open_side_band(-1, cpu)
+            if cpu not in self.rings:
+                raise TdprofError(f"CPU {cpu} is offline")
             for rows in self._groups:
                 self._open_group(rows, [(task, cpu) for task in self._sampled])
             self._count_cgroups(cpu)

@@ -11,7 +11,7 @@ from tdprof.recorder.event_group import open_group
 from tdprof.recorder.events import SOFTWARE_EVENTS, Event
 from tdprof.recorder.limits import raised_descriptor_limit
 from tdprof.recorder.perf_event import Count
-from tdprof.recorder.refusals import Scope, not_permitted, open_error
+from tdprof.recorder.refusals import Scope, has_gone_offline, not_permitted, open_error
 
 # What the kernel answers for an event that this machine, or this kind of target, does not have.
 _UNSUPPORTED = {errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL}
@@ -66,6 +66,7 @@ class CounterSet:
         self._groups = [[event.name for event in group] for group in groups]
         self._leaders: list[int] = []
         self._leader_of_cpu: dict[int, int] = {}
+        self._gone_cpus: set[int] = set()
         self._fds: list[dict[str, list[int]]] = []
         self._raised_limit = contextlib.ExitStack()
         self._raised_limit.enter_context(raised_descriptor_limit())
@@ -101,6 +102,9 @@ class CounterSet:
         """Open a group in one place, and add its descriptors to those that each event has."""
 
         def refused(index: int, error: OSError) -> bool:
+            if has_gone_offline(cpu, error):
+                self._gone_cpus.add(cpu)
+                return False
             has_leader = any(event.name not in self.refused for event in events[:index])
             self._note_refusal(events[index].name, error, target, has_leader=has_leader)
             return True
@@ -155,7 +159,8 @@ class CounterSet:
         """
         # Reading brings the time of events that count up to date, so that two reads never agree.
         times = {cpu: [pe.read_count(fd).enabled_ns for _ in range(2)] for cpu, fd in self._leader_of_cpu.items()}
-        return {cpu: first for cpu, (first, second) in times.items() if first == second}
+        stopped = {cpu: first for cpu, (first, second) in times.items() if first == second}
+        return dict.fromkeys(self._gone_cpus, 0) | stopped
 
     def close(self) -> None:
         """Give the descriptors back, and the limit that they needed."""

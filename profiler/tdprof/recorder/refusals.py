@@ -4,7 +4,7 @@ import errno
 from enum import StrEnum
 
 from tdprof.errors import TdprofError
-from tdprof.recorder.host import MAX_SAMPLE_RATE, perf_event_paranoid, read_setting
+from tdprof.recorder.host import MAX_SAMPLE_RATE, online_cpus, perf_event_paranoid, read_setting
 
 
 class Scope(StrEnum):
@@ -50,6 +50,17 @@ def open_error(what: str, error: OSError, scope: Scope, *, frequency_hz: int = 0
         f"the PMU refuses the event '{what}': {error.strerror}",
         hint="check its code and modifiers; tdprof doctor shows the PMUs",
     )
+
+
+def has_gone_offline(cpu: int, error: OSError) -> bool:
+    """Whether an event was refused because its CPU, which was up when CPUs were listed, is not any more."""
+    # The same error means a PMU without interrupts, or of other cores (perf_event_open(2)).
+    return error.errno == errno.ENODEV and cpu >= 0 and cpu not in online_cpus()
+
+
+def gone_offline(cpu: int) -> TdprofError:
+    """A CPU went offline between its listing and its opening, and nothing would notice that it is back."""
+    return TdprofError(f"CPU {cpu} went offline while recording began", hint="record again")
 
 
 def not_permitted(error: OSError, scope: Scope, *, verb: str) -> TdprofError:

@@ -22,7 +22,7 @@ from tdprof.recorder.events import SYSFS_PMUS, Event, parse_event, split_events
 from tdprof.recorder.host import parse_cpu_list, read_setting, read_text
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
 from tdprof.recorder.permitted import restrict_to_permitted
-from tdprof.recorder.refusals import open_error
+from tdprof.recorder.refusals import gone_offline, has_gone_offline, open_error
 from tdprof.recorder.ring import AuxRing
 from tdprof.recorder.spe_counters import SamplingCounters
 from tdprof.recorder.spe_rate import DEFAULT_BYTES_A_SECOND, Budget, choose_period, parse_rate
@@ -250,6 +250,10 @@ class SpeEvents:
         except OSError as error:
             if error.errno == errno.ESRCH and len(self._target.tasks) > 1:
                 return
+            if has_gone_offline(cpu, error):
+                if self._target.is_system_wide:
+                    return  # opened when it is back
+                raise gone_offline(cpu) from error
             if error.errno == errno.EBUSY:
                 raise TdprofError(f"another profiler has SPE on CPU {cpu}", hint="stop it, then try again") from error
             raise open_error(event.name, error, self._target.scope) from error
@@ -284,9 +288,9 @@ class SpeEvents:
         if cpu not in self._event_of:
             return False
         ring, fds = self.rings.pop(cpu, None), self._fds.pop(cpu, [])
-        try:
+        with contextlib.suppress(TdprofError):
             self._open_one(self._event_of[cpu], -1, cpu)
-        except TdprofError:
+        if cpu not in self.rings:
             self._fds[cpu] = fds
             if ring:
                 self.rings[cpu] = ring
