@@ -1,6 +1,7 @@
 """Each kind of file that is read, cut at every byte: a refusal in words at worst, and what is before the cut stays."""
 
 import contextlib
+import json
 import shutil
 import struct
 from collections.abc import Callable, Iterable
@@ -12,6 +13,7 @@ import pytest
 
 from arm_spe import RecordDecoder
 from builders import bpf_spool, spe
+from builders.catalogs import small_catalog
 from builders.costly_captures import write_capture
 from builders.costly_debug_data import ADDR, DATA4, FUNCTION, HIGH, LOW, NAME, STRP, UNIT, abbreviation, unit
 from builders.elf import ElfFile, Symbol
@@ -19,12 +21,20 @@ from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import CONTEXT_USER, Sample
 from tdprof.capture.manifest import read_manifest
 from tdprof.capture.tables import read_table
-from tdprof.decode.bpf_aggregates import SpoolDamage, read_rows, read_stacks
+from tdprof.catalog.load import load_catalog
+from tdprof.decode.bpf_aggregates import SpoolDamage, read_ring_file, read_rows, read_stacks
+from tdprof.decode.bpf_copies import decode_copies
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.layout import RecordLayout
+from tdprof.decode.python.records import read_codes, read_processes
+from tdprof.decode.python.records import read_stacks as read_python_stacks
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.model.addresses import FileKind, MappedFile
+from tdprof.native.library import load_native
+from tdprof.recorder.bpf.cache import BpfCache
+from tdprof.recorder.bpf.object_file import BpfObject, Compiler, MapSpec, Program
+from tdprof.recorder.kallsyms import read_kernel_symbols
 from tdprof.symbolize import SymbolCache, Symbolizer
 from tdprof.symbolize.cache import CachedSymbols
 from tdprof.unwind.tables import build_file_table
@@ -86,6 +96,83 @@ def test_spooled_rows_and_stacks(tmp_path: Path) -> None:
 
     check(rows_of, b"".join(rows))
     check(stacks_of, b"".join(stacks))
+
+
+def test_spooled_copies_and_python_frames(tmp_path: Path) -> None:
+    """Copies of stacks; Python's frames, code objects and processes."""
+    ring = {
+        "copies.bpf": [bpf_spool.stack_copy(n, n, 7, [n] * 17, bytes(24)) for n in range(1, 4)],
+        "python_stacks.bpf": [bpf_spool.python_stack(n, 7, [(n, 1, 0)] * 2) for n in range(1, 4)],
+        "codes.bpf": [bpf_spool.python_code(n, 7, b"f", b"f.py", b"\x80") for n in range(1, 4)],
+    }
+    process = {"pid": 7, "version": [3, 11], "mapped": 1, "time_ns": 2, "loops": [[1, 2]]}
+    lines = b"".join(json.dumps(process | {"pid": pid}).encode() + b"\n" for pid in (7, 8, 9))
+
+    def copies(damage: SpoolDamage) -> Facts:
+        batches = read_ring_file(tmp_path / "copies.bpf", damage, decode_copies, 512)
+        return [each for batch in batches for each in batch.identity.tolist()]
+
+    def of(name: str, read: Callable[[SpoolDamage], Facts]) -> Callable[[bytes], Facts]:
+        def read_cut(cut: bytes) -> Facts:
+            (tmp_path / name).write_bytes(cut)
+            damage = SpoolDamage()
+            found = read(damage)
+            if name in ring:
+                assert damage.bytes == len(cut) - sum(map(len, ring[name][: len(found)]))
+            return found
+
+        return read_cut
+
+    if load_native() is not None:
+        check(of("copies.bpf", copies), b"".join(ring["copies.bpf"]))
+    frames_of = of("python_stacks.bpf", lambda damage: read_python_stacks(tmp_path, damage).stack.tolist())
+    check(frames_of, b"".join(ring["python_stacks.bpf"]))
+    codes_of = of("codes.bpf", lambda damage: [*read_codes(tmp_path, damage, {7: (3, 11)}).items()])
+    whole = b"".join(ring["codes.bpf"])
+    borders = [at + near for at in range(0, len(whole) + 1, len(ring["codes.bpf"][0])) for near in range(-40, 40)]
+    check(codes_of, whole, sorted({*range(0, len(whole), 29), *borders} & {*range(len(whole))}))
+    check(of("python.jsonl", lambda _: [*read_processes(tmp_path).items()]), lines)
+
+
+def test_the_kernels_symbols(tmp_path: Path) -> None:
+    """Of half a line nothing is taken: its name is another function's."""
+    whole = b"".join(b"%016x T vfs_read_%d\t[mod]\n" % (0x1000 * n, n) for n in range(1, 5))
+
+    def read(cut: bytes) -> Facts:
+        (tmp_path / "kallsyms").write_bytes(cut)
+        return [*read_kernel_symbols(np.arange(0x1000, 0x6000, 0x1000, dtype=np.uint64), tmp_path / "kallsyms").name]
+
+    assert read(whole) == [f"vfs_read_{n}" for n in range(1, 5)]
+    check(read, whole)
+    # A line that is none costs no other.
+    assert read(b"?\n" + whole + b"zz T t\n") == read(whole)
+
+
+def test_a_catalog(tmp_path: Path) -> None:
+    """All of it or a refusal in words."""
+    whole, path = json.dumps(small_catalog()), tmp_path / "catalog.json"
+    for length in range(len(whole)):
+        path.write_text(whole[:length])
+        with pytest.raises(TdprofError, match="catalog"):
+            load_catalog(path)
+    path.write_text(whole)
+    assert load_catalog(path).metrics
+
+
+def test_a_kept_bpf_object(tmp_path: Path) -> None:
+    """Loaded whole or compiled again."""
+    bcc = tmp_path / "bcc.py"
+    bcc.touch()
+    compiler = Compiler(str(bcc), "0.26.0", bcc.stat().st_mtime_ns, 0)
+    cache, key = BpfCache(tmp_path / "cache"), {"machine": "x86_64"}
+    cache.store(key, BpfObject([MapSpec("rows", 1, 48, 16, 1, 0)], [Program("f", b"\x95" + bytes(7))], compiler))
+    (path,) = (tmp_path / "cache").iterdir()
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert cache.load(key) is None, length
+    path.write_bytes(whole)
+    assert cache.load(key) is not None
 
 
 def test_a_captures_manifest_and_tables(tmp_path: Path) -> None:

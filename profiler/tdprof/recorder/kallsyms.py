@@ -1,11 +1,13 @@
 """The running kernel's symbols, for the addresses that were sampled."""
 
+import os
 import string
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from tdprof.linux.file_bytes import open_regular
 from tdprof.model.arrays import I64, U8, U64, distinct
 from tdprof.recorder.host import KALLSYMS
 
@@ -35,11 +37,15 @@ _NONE = KernelSymbolTable(np.empty(0, np.uint64), np.empty(0, np.uint64), [], []
 
 
 def read_kernel_symbols(addresses: U64, path: Path = KALLSYMS) -> KernelSymbolTable:
-    """The symbols that cover ``addresses``; none where kptr_restrict hides them (all are then at address 0)."""
+    """The symbols that cover ``addresses``; none where kptr_restrict hides them (all are then at address 0).
+
+    Of a copy of the kernel's list that was cut, a last line without its end may have half a name, and is no symbol.
+    """
     if not len(addresses):
         return _NONE
     try:
-        text = path.read_bytes().removesuffix(b"\n") + b"\n"
+        with os.fdopen(open_regular(path), "rb") as file:
+            text = file.read()
     except OSError:
         return _NONE
     line, start = _code_lines(np.frombuffer(text, np.uint8))
@@ -62,17 +68,13 @@ def read_kernel_symbols(addresses: U64, path: Path = KALLSYMS) -> KernelSymbolTa
 
 
 def _code_lines(text: U8) -> tuple[I64, U64]:
-    """Where the lines of code symbols begin, and the address of each: "address type name [module]", in 16 digits.
-
-    None at all where a line is no such line.
-    """
+    """Where the lines of code symbols begin, and the address of each: "address type name [module]", in 16 digits."""
     ends = np.flatnonzero(text == ord("\n"))
     line = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
-    if (ends - line <= _TYPE_AT).any():
-        line = line[:0]
+    line = line[ends - line > _TYPE_AT]
     line = line[_IS_CODE[text[line + _TYPE_AT]]]
     digit = _VALUE[text[line[:, None] + np.arange(_DIGITS)]]
-    if (digit > 15).any():
-        line, digit = line[:0], digit[:0]
+    is_address = (digit <= 15).all(axis=1)
+    line, digit = line[is_address], digit[is_address]
     address = (digit[:, ::2] << 4 | digit[:, 1::2]).view(">u8")[:, 0].astype(np.uint64)
     return line, address

@@ -59,10 +59,10 @@ ADDRESS = "FFFFffff81000000"
         (b"", []),
         (b"0000000000000000 T hidden\n", []),
         (b"garbage\n", []),
-        (f"{ADDRESS} T f\nshort\n".encode(), []),
+        (f"{ADDRESS} T f\nshort\n".encode(), ["f"]),
         (f"{ADDRESS[:-1]}g T f\n".encode(), []),
         (f"{ADDRESS} T \n".encode(), [""]),
-        (f"{ADDRESS} W no_end".encode(), ["no_end"]),
+        (f"{ADDRESS} W no_end".encode(), []),
         (f"{ADDRESS} w ".encode() + b"\xff\n", ["\ufffd"]),
     ],
 )
