@@ -30,7 +30,7 @@ _FEW_NAMES = 0.8  # of the samples: with a smaller part in functions with names,
 
 @click.command("add")
 @store_argument
-@click.argument("captures", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="CAPTURE…")
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE…")
 @click.option(
     "--label",
     "labels",
@@ -52,7 +52,7 @@ _FEW_NAMES = 0.8  # of the samples: with a smaller part in functions with names,
 @symbol_options
 def command(
     store: str,
-    captures: Sequence[Path],
+    captures: Sequence[str],
     labels: Sequence[str],
     again: bool,
     engine: str,
@@ -67,6 +67,7 @@ def command(
     tdprof fleet add prod captures/                    all captures in a folder
     tdprof fleet add prod web1.capture --label service=web --label version=1.2
     tdprof fleet add s3://bucket/prod /var/lib/tdprof  into an object store
+    tdprof fleet add prod s3://bucket/captures         from one
     tdprof fleet add /shared/prod /shared/captures --engine tls://scheduler:8786   by the workers of a cluster
 
     What is added is added up by function and call path; the captures stay where they are. A recording counts once,
@@ -78,8 +79,9 @@ def command(
     """
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.cli.memory import keep_process_small
-    from tdprof.fleet.add import add_captures, find_captures
+    from tdprof.fleet.add import add_captures
     from tdprof.fleet.selection import parse_label
+    from tdprof.fleet.sources import find_captures
     from tdprof.fleet.store import Store
     from tdprof.fleet.work import WorkOptions
     from tdprof.report.csv_lines import write_rows

@@ -3,15 +3,13 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from tdprof.capture.files import MANIFEST_FILE
-from tdprof.capture.manifest import read_manifest
 from tdprof.errors import TdprofError
 from tdprof.fleet.engine import Done, Engine, Work
 from tdprof.fleet.naming import recording_id
 from tdprof.fleet.recordings import identities, superseded
+from tdprof.fleet.sources import UnreachableError, read_source_manifest
 from tdprof.fleet.store import Rejection, Store
 from tdprof.fleet.work import WorkOptions, read_outcomes, roll_up_captures
 
@@ -36,23 +34,6 @@ class Added:
     known_samples: int = 0
 
 
-def find_captures(places: Sequence[Path]) -> list[str]:
-    """The captures that are meant: folders, or all that stand in a folder of captures; in order, each once."""
-    found: dict[str, None] = {}
-    for place in places:
-        inner = [] if (place / MANIFEST_FILE).exists() else _captures_in(place)
-        for each in inner or [place]:
-            found[str(each.absolute())] = None
-    return list(found)
-
-
-def _captures_in(folder: Path) -> list[Path]:
-    try:
-        return sorted(each for each in folder.iterdir() if (each / MANIFEST_FILE).is_file())
-    except OSError:
-        return []
-
-
 def add_captures(
     store: Store,
     sources: Sequence[str],
@@ -66,14 +47,14 @@ def add_captures(
     """Roll captures up into a store.
 
     Args:
-        sources: folders, each once.
+        sources: folders and captures of an object store, each once.
         engine_for: makes what does the work, from the number of captures; it is closed again at the end.
         again: also what is there already; the newer roll-up takes the place of the older.
         work: what is done with captures.
         progress: told how many are done.
 
     Raises:
-        TdprofError: the store or the engine cannot be used.
+        TdprofError: the store, the engine or where captures lie cannot be used.
     """
     there = identities(store, store.stems())
     wanted = [each for each in sources if again or _recording_of(each) not in there]
@@ -127,7 +108,9 @@ def _opened(engine: Engine) -> Iterator[None]:
 def _recording_of(source: str) -> str:
     """Which recording a capture is of, where that is known without reading it whole; else ""."""
     try:
-        manifest = read_manifest(Path(source))
+        manifest = read_source_manifest(source)
+    except UnreachableError:
+        raise
     except TdprofError:
         return ""
     return recording_id(manifest, b"") if manifest.host.boot_id else ""

@@ -89,13 +89,13 @@ class Store:
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self._files, self._root = _file_system(place)
+        self._files, self._root = open_file_system(place)
         self._check_marker()
 
     @classmethod
     def create(cls, place: str) -> Self:
         """The store at that place, made if nothing is there yet."""
-        files, root = _file_system(place)
+        files, root = open_file_system(place)
         with _naming(place):
             if _kind_of(files, root) is not pa.fs.FileType.NotFound and not _is_empty(files, root):
                 return cls(place)
@@ -298,7 +298,7 @@ def _stem(path: str) -> Stem | None:
     return Stem(date, core, host, recording, content)
 
 
-def _file_system(place: str) -> tuple[Any, str]:
+def open_file_system(place: str) -> tuple[Any, str]:
     """pyarrow's file system of a place, and the path within it."""
     if "://" not in place:
         return pa.fs.LocalFileSystem(), str(Path(place).absolute())

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tdprof.errors import TdprofError
 from tdprof.fleet.rollup import roll_up
+from tdprof.fleet.sources import UnreachableError, brought_here
 from tdprof.fleet.store import Store
 from tdprof.model.choices import SymbolOptions
 from tdprof.pipeline.opened import OpenCapture
@@ -74,7 +75,7 @@ def roll_up_captures(sources: Sequence[str], options: str) -> bytes:
         ``OUTCOMES`` as an Arrow IPC stream. What cannot be read is named there.
 
     Raises:
-        TdprofError: the store cannot be written to.
+        TdprofError: the store cannot be written to, or where captures lie does not answer.
     """
     chosen = WorkOptions(**json.loads(options))
     store = Store(chosen.store)
@@ -95,8 +96,10 @@ def read_outcomes(content: bytes) -> pa.Table:
 
 def _roll_up_one(store: Store, source: str, options: WorkOptions) -> dict[str, object]:
     try:
-        with OpenCapture(Path(source), options.symbols) as capture:
+        with brought_here(source) as folder, OpenCapture(folder, options.symbols) as capture:
             made = roll_up(capture, options.labels)
+    except UnreachableError:
+        raise
     except MemoryError:
         return _rejected(source, "it takes more memory than there is")
     except TdprofError as error:

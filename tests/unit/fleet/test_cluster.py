@@ -16,8 +16,9 @@ from builders import fleet_work
 from builders.fleet import make_host_capture, tdprof
 from tdprof.cli.fleet_add import LOCAL, engine_for
 from tdprof.errors import TdprofError
-from tdprof.fleet.add import Added, add_captures, find_captures
+from tdprof.fleet.add import Added, add_captures
 from tdprof.fleet.engine import Engine, InProcessEngine
+from tdprof.fleet.sources import find_captures
 from tdprof.fleet.store import Store
 from tdprof.fleet.work import WorkOptions
 
@@ -47,7 +48,8 @@ def contents(place: Path) -> dict[str, bytes]:
 
 def add(place: Path, folders: Sequence[Path], engine: Callable[[int], Engine], **more: object) -> Added:
     options = WorkOptions(str(place))
-    return add_captures(Store.create(str(place)), find_captures(folders), options, engine, **more)  # type: ignore[arg-type]
+    found = find_captures([str(each) for each in folders])
+    return add_captures(Store.create(str(place)), found, options, engine, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ import pytest
 
 from builders.fleet import START_NS, make_host_capture, tdprof
 from tdprof.errors import TdprofError
-from tdprof.fleet.add import add_captures, find_captures
+from tdprof.fleet.add import add_captures
 from tdprof.fleet.engine import InProcessEngine
 from tdprof.fleet.naming import name_of_part, path_part
+from tdprof.fleet.sources import find_captures
 from tdprof.fleet.store import Store
 from tdprof.fleet.work import WorkOptions
 
@@ -34,7 +35,9 @@ HOSTILE = [
 
 def add(place: Path, *captures: Path) -> None:
     options = WorkOptions(str(place))
-    add_captures(Store.create(str(place)), find_captures(captures), options, lambda _: InProcessEngine())
+    add_captures(
+        Store.create(str(place)), find_captures([str(each) for each in captures]), options, lambda _: InProcessEngine()
+    )
 
 
 def contents(place: Path) -> dict[str, bytes]:

@@ -1,0 +1,145 @@
+"""Where captures lie: in folders, or as folders in an object store, from which they are brought here to be read."""
+
+import contextlib
+import posixpath
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.fs
+
+from tdprof.capture.files import MANIFEST_FILE
+from tdprof.capture.manifest import Manifest, read_manifest
+from tdprof.errors import TdprofError
+from tdprof.fleet.store import open_file_system
+
+_CHUNK_BYTES = 1 << 20
+# Of one capture: a recording of days has a few hundred files of some hundred megabytes.
+_MOST_FILES, _MOST_BYTES = 20_000, 16 << 30
+
+
+def is_remote(place: str) -> bool:
+    """Whether a place is in an object store."""
+    return "://" in place
+
+
+def find_captures(places: Sequence[str]) -> list[str]:
+    """The captures that are meant: folders, or all that stand in a folder of captures; in order, each once.
+
+    Raises:
+        TdprofError: an object store cannot be read.
+    """
+    found: dict[str, None] = {}
+    for place in places:
+        inner = _captures_below(place) if is_remote(place) else _captures_in(Path(place))
+        found |= dict.fromkeys(inner)
+    return list(found)
+
+
+def _captures_in(folder: Path) -> list[str]:
+    inner: list[Path] = []
+    if not (folder / MANIFEST_FILE).exists():
+        with contextlib.suppress(OSError):
+            inner = sorted(each for each in folder.iterdir() if (each / MANIFEST_FILE).is_file())
+    return [str(each.absolute()) for each in inner or [folder]]
+
+
+def _captures_below(uri: str) -> list[str]:
+    files, root = open_file_system(uri)
+    names = {path[len(root) :].strip("/") for path in _listed(files, root, uri)}
+    inner = sorted(name.removesuffix(MANIFEST_FILE).rstrip("/") for name in names if _is_manifest(name))
+    address, _, options = uri.partition("?")
+    below = [f"{address.rstrip('/')}/{quote(name)}" if name else address for name in inner]
+    return [f"{each}?{options}" if options else each for each in below] or [uri]
+
+
+def _is_manifest(name: str) -> bool:
+    """Whether a path below a folder is a capture's manifest: that one's, or of a folder in it."""
+    return name == MANIFEST_FILE or (name.count("/") == 1 and name.endswith(f"/{MANIFEST_FILE}"))
+
+
+def _listed(files: Any, root: str, uri: str) -> list[str]:
+    try:
+        found = files.get_file_info(pa.fs.FileSelector(root, allow_not_found=True, recursive=True))
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(uri, error) from error
+    return [info.path for info in found if info.type is pa.fs.FileType.File]
+
+
+def read_source_manifest(source: str) -> Manifest:
+    """The manifest of a capture.
+
+    Raises:
+        TdprofError: it is none, or cannot be read.
+    """
+    if not is_remote(source):
+        return read_manifest(Path(source))
+    files, root = open_file_system(source)
+    with tempfile.TemporaryDirectory(prefix="tdprof-capture-") as folder:
+        with contextlib.suppress(FileNotFoundError):
+            _fetch(files, posixpath.join(root, MANIFEST_FILE), Path(folder) / MANIFEST_FILE, _MOST_BYTES, source)
+        return read_manifest(Path(folder))
+
+
+@contextlib.contextmanager
+def brought_here(source: str) -> Iterator[Path]:
+    """A capture as a folder of this machine; a copy of one in an object store goes again at the end.
+
+    Raises:
+        UnreachableError: the object store does not answer.
+        TdprofError: nothing is there, or more than any capture has.
+    """
+    if not is_remote(source):
+        yield Path(source)
+        return
+    files, root = open_file_system(source)
+    paths = _listed(files, root, source)
+    if not paths:
+        raise TdprofError(f"no capture at {source.partition('?')[0]}")
+    if len(paths) > _MOST_FILES:
+        raise TdprofError(f"it has {len(paths):,} files: no capture has that many")
+    with tempfile.TemporaryDirectory(prefix="tdprof-capture-") as folder:
+        left = _MOST_BYTES
+        for path in paths:
+            parts = path.removeprefix(f"{root}/").split("/")
+            # Names of objects may be anything: one that leads elsewhere is no capture's file.
+            if any(part in ("", ".", "..") or "\0" in part or len(part.encode()) > 255 for part in parts):
+                continue
+            target = Path(folder).joinpath(*parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            left -= _fetch(files, path, target, left, source)
+        try:
+            yield Path(folder)
+        except TdprofError as error:  # what is wrong with it is the same wherever it was copied to
+            raise TdprofError(error.message.replace(folder, source.partition("?")[0]), hint=error.hint) from error
+
+
+def _fetch(files: Any, path: str, target: Path, most: int, source: str) -> int:
+    """Copy an object, and return its bytes."""
+    done = 0
+    try:
+        with files.open_input_stream(path) as stream, target.open("xb") as file:
+            while chunk := stream.read(_CHUNK_BYTES):
+                done += len(chunk)
+                if done > most:
+                    raise TdprofError(f"it has more than {_MOST_BYTES >> 30} GiB: no capture has that much")
+                file.write(chunk)
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(source, error) from error
+    return done
+
+
+def _unreadable(place: str, error: Exception) -> TdprofError:
+    words = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
+    return UnreachableError(
+        f"cannot read {place.partition('?')[0]}: {words}", hint="run it again: what is done is kept"
+    )
+
+
+class UnreachableError(TdprofError):
+    """An object store does not answer, or not with what is there: nothing that a capture is to blame for."""

@@ -1,0 +1,163 @@
+"""Captures and stores in an object store: a server that speaks S3 (moto's), and the same bytes as in folders."""
+
+import io
+import json
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyarrow import fs
+
+from builders.fleet import make_host_capture, tdprof
+from tdprof.errors import TdprofError
+from tdprof.fleet import sources
+from tdprof.fleet.add import add_captures
+from tdprof.fleet.engine import InProcessEngine
+from tdprof.fleet.store import Store
+from tdprof.fleet.work import WorkOptions
+
+moto_server = pytest.importorskip("moto.server", reason="moto is not installed: tools/setup test")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Its host and port."""
+    started = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    started.start()
+    host, port = started.get_host_and_port()
+    yield f"{host}:{port}"
+    started.stop()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """One's name, of this test."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    name = f"b{abs(hash(request.node.name))}"
+    put(f"http://{server}/{name}")
+    return name
+
+
+def put(url: str, content: bytes = b"") -> None:
+    request = urllib.request.Request(url, content, {"Content-Type": "application/octet-stream"}, method="PUT")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert answer.status == 200
+
+
+def upload(server: str, bucket: str, prefix: str, folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            put(f"http://{server}/{bucket}/{prefix}/{path.relative_to(folder)}", path.read_bytes())
+
+
+def uri(server: str, bucket: str, prefix: str) -> str:
+    return f"s3://{bucket}/{prefix}?endpoint_override={server}&scheme=http&region=us-east-1"
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def objects(server: str, bucket: str, prefix: str) -> dict[str, bytes]:
+    files, root = fs.FileSystem.from_uri(uri(server, bucket, prefix))
+    found = files.get_file_info(fs.FileSelector(root, recursive=True))
+    return {
+        info.path[len(root) + 1 :]: files.open_input_stream(info.path).read()
+        for info in found
+        if info.type is fs.FileType.File
+    }
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("captures")
+    for host in ("a", "b"):
+        make_host_capture(folder / f"{host}.capture", host, {"work": 60, "rest": 40})
+    (folder / "damaged").mkdir()
+    (folder / "damaged" / "capture.json").write_bytes(b"{")
+    return folder
+
+
+def test_captures_and_store_on_s3_are_those_of_folders(
+    server: str, bucket: str, tmp_path: Path, captures: Path
+) -> None:
+    upload(server, bucket, "caps/of%20today", captures)
+    stored, given = uri(server, bucket, "prod"), uri(server, bucket, "caps/of%20today")
+    told = json.loads(tdprof("fleet", "add", stored, given, "--json").stdout)
+    assert (told["added"], told["samples"]) == (2, 200)
+    (rejected,) = told["rejected"]
+    assert rejected["source"].startswith(f"s3://{bucket}/caps/of%20today/damaged")
+    assert rejected["reason"].startswith(f"cannot read s3://{bucket}/caps/of%20today/damaged/capture.json")
+    assert tdprof("fleet", "compact", stored).status == 0
+    assert tdprof("fleet", "add", tmp_path / "here", captures).status == 0
+    assert tdprof("fleet", "compact", tmp_path / "here").status == 0
+    here = {name: content for name, content in contents(tmp_path / "here").items() if not name.startswith("rejected/")}
+    there = {
+        name: content for name, content in objects(server, bucket, "prod").items() if not name.startswith("rejected/")
+    }
+    assert there == here
+    assert any(name.startswith("sums/") for name in here)
+    again = json.loads(tdprof("fleet", "add", stored, given, "--json").stdout)
+    assert (again["added"], again["known"]) == (0, 2)
+    assert json.loads(tdprof("fleet", "report", stored, "--json").stdout)["strata"][0]["samples"] == 200
+    assert (
+        tdprof("export", stored, "--to", "folded").stdout
+        == tdprof("export", tmp_path / "here", "--to", "folded").stdout
+    )
+
+
+class _Objects:
+    """An object store with names that this test's server would refuse."""
+
+    def __init__(self, folder: Path, more: Sequence[str]) -> None:
+        self._content = {
+            f"caps/one/{path.relative_to(folder)}": path.read_bytes() for path in folder.rglob("*") if path.is_file()
+        } | {f"caps/one/{name}": b"no" for name in more}
+
+    def get_file_info(self, selector: fs.FileSelector) -> list[SimpleNamespace]:
+        return [SimpleNamespace(path=path, type=fs.FileType.File) for path in self._content]
+
+    def open_input_stream(self, path: str) -> io.BytesIO:
+        return io.BytesIO(self._content[path])
+
+
+def test_names_of_objects_lead_nowhere(tmp_path: Path, captures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "deep" / "er"))
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    names = ["../../outside", "../outside", "files//x", "a/./b", "n" * 300, "nul\0", f"{tmp_path}/absolute"]
+    objects = _Objects(captures / "a.capture", [*names, "files/one"])
+    monkeypatch.setattr(sources, "open_file_system", lambda place: (objects, "caps/one"))
+    with sources.brought_here("s3://caps/one") as folder:
+        found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert found == {*(path.name for path in (captures / "a.capture").iterdir()), "files/one"}
+        assert {path for path in tmp_path.rglob("*") if path.is_file()} == {folder / name for name in found}
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    monkeypatch.setattr(sources, "_MOST_BYTES", 1000)
+    with pytest.raises(TdprofError, match="no capture has that much"), sources.brought_here("s3://caps/one"):
+        pass
+
+
+def test_where_nothing_is_and_what_does_not_answer(
+    server: str, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tdprof("fleet", "add", tmp_path / "store", uri(server, bucket, "nothing"))
+    assert (ran.status, "no capture at s3://" in ran.stdout) == (1, True)
+    before = contents(tmp_path / "store")
+
+    def down(*given: object) -> int:
+        raise OSError("timed out")
+
+    monkeypatch.setattr(sources, "open_file_system", lambda place: (SimpleNamespace(open_input_stream=down), "x"))
+    with pytest.raises(TdprofError, match="cannot read s3://"):
+        add_captures(
+            Store(str(tmp_path / "store")),
+            [uri(server, bucket, "other")],
+            WorkOptions(str(tmp_path / "store")),
+            lambda _: InProcessEngine(),
+        )
+    assert contents(tmp_path / "store") == before
