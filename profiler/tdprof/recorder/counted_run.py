@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from tdprof.errors import TdprofError
+from tdprof.linux.readable import is_readable
 from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
@@ -184,7 +185,7 @@ def _end_command(workload: Workload) -> None:
     """Let an interrupted command end by itself, then ask it to."""
     end = time.monotonic() + _GRACE_S
     while workload.poll() is None and time.monotonic() < end:
-        select.select([workload.pidfd], [], [], _GRACE_S)
+        is_readable(workload.pidfd, _GRACE_S)
     workload.terminate()
 
 

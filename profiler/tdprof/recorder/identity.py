@@ -11,13 +11,14 @@ import errno
 import os
 import platform
 import pwd
-import select
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
+
+from tdprof.linux.readable import is_readable
 
 _T = TypeVar("_T")
 # glibc's setgroups() changes every thread of the process; the system call only its own.
@@ -91,7 +92,7 @@ class HeldProcess:
             self.started_ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
             self.root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             # All of that was read of one process only if it has not ended, and its number not been given to another.
-            if select.select([handle], [], [], 0)[0]:
+            if is_readable(handle):
                 os.close(self.root)
                 raise ProcessLookupError(errno.ESRCH, "the process has ended")
         except (KeyError, ValueError, IndexError) as error:

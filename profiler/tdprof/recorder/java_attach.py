@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import re
-import select
 import signal
 import socket
 import stat
@@ -18,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tdprof.linux.readable import is_readable
 from tdprof.recorder.foreign_files import hold_below
 from tdprof.recorder.host import read_text
 from tdprof.recorder.identity import HeldProcess, call_as
@@ -54,7 +54,7 @@ def perf_map(pid: int, patience_s: float) -> Iterator[None]:
     handle = os.pidfd_open(pid)
     try:
         with HeldProcess(pid) as process:
-            if select.select([handle], [], [], 0)[0]:  # then the process held may be another one
+            if is_readable(handle):  # then the process held may be another one
                 raise ProcessLookupError(errno.ESRCH, "the process has ended")
             was_there = _has(process, f"perf-{process.inner_pid}.map")
             connection = _listening(process) or _woken(process, handle, deadline)
@@ -122,7 +122,7 @@ def _woken(process: HeldProcess, handle: int, deadline: float) -> socket.socket:
     with _request_file(process):
         signal.pidfd_send_signal(handle, signal.SIGQUIT)
         while time.monotonic() < deadline:
-            if select.select([handle], [], [], _LOOK_AGAIN_S)[0]:
+            if is_readable(handle, _LOOK_AGAIN_S):
                 raise ProcessLookupError(errno.ESRCH, "the process has ended")
             if connection := _listening(process):
                 return connection

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
+from tdprof.linux.readable import is_readable
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent
@@ -172,7 +173,7 @@ class Unwinding:
         told: set[int] = set()
         self._start_batch()
         while self._batch and (left := deadline - time.monotonic()) > 0:
-            if select.select([self._batch.worker], [], [], left)[0]:
+            if is_readable(self._batch.worker.fileno(), left):
                 told |= self._take_table()
             self._start_batch()
         for pid in told:
@@ -190,7 +191,7 @@ class Unwinding:
             if not self._refresh(pid):
                 self._unanswered[pid] = time.monotonic() + _ASK_AGAIN_S
         told: set[int] = set()
-        while self._batch and select.select([self._batch.worker], [], [], 0)[0]:
+        while self._batch and is_readable(self._batch.worker.fileno()):
             told |= self._take_table()
         for pid in told:
             self._refresh(pid)
