@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import PATIENCE_S, Capture, run_record, start_record, wait_until
+from live.recording import PATIENCE_S, TDPROF, Capture, run_record, start_record, wait_until
 
 pytestmark = pytest.mark.needs_perf
 
@@ -59,6 +59,12 @@ def test_a_full_ring_buffer(build: Build, folder: Path) -> None:
     losses = capture.losses()
     assert losses["samples_ring_full"] > 0
     assert capture.weight() + losses["samples_ring_full"] == capture.total() > FAULTS
+    # The one cause, and no other that is usual.
+    said = subprocess.run([*TDPROF, "report", str(folder)], capture_output=True, text=True, check=True).stdout
+    words = " ".join(said.split())
+    assert f"{losses['samples_ring_full']:,} samples lost on the way" in words
+    assert "idle" not in words
+    assert "not all that is missing" not in words
 
 
 @pytest.mark.needs_bpf

@@ -22,6 +22,8 @@ from tdprof.model.losses import Losses
 SCHEMA_VERSION = 1
 _MOST_BYTES = 16 << 20  # notes, counts by CPU, and events of real recordings fill some kilobytes
 
+_LONGEST_NS = 1 << 62  # 146 years
+
 
 class Rung(StrEnum):
     """How a capture was taken, best first."""
@@ -121,8 +123,8 @@ class Manifest:
 
     @property
     def duration_ns(self) -> int:
-        """From the first enabled event to the last drain."""
-        return self.end_monotonic_ns - self.start_monotonic_ns
+        """From the first enabled event to the last drain; of what damage makes of it, as much as may be added up."""
+        return min(max(self.end_monotonic_ns - self.start_monotonic_ns, 0), _LONGEST_NS)
 
 
 def write_manifest(folder: OwnFolder, manifest: Manifest) -> None:

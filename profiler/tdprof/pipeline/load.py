@@ -40,6 +40,8 @@ from tdprof.profile.runtimes import process_runtimes
 from tdprof.symbolize import demangle
 from tdprof.text import plural, printable
 
+_LONGEST_INTERVAL_NS = 1 << 60  # of what damage makes of it
+
 
 def load_profile(capture: OpenCapture) -> Profile:
     """A capture's samples, attributed and symbolized.
@@ -200,7 +202,7 @@ def make_profile(
         ),
         start_realtime_ns=manifest.start_realtime_ns,
         start_monotonic_ns=manifest.start_monotonic_ns,
-        interval_ns=max(manifest.interval_ns, 1),
+        interval_ns=min(max(manifest.interval_ns, 1), _LONGEST_INTERVAL_NS),
         duration_ns=manifest.duration_ns,
         notes=[*map(printable, [*unreadable, *manifest.notes, *notes])],
         unreadable=[*map(printable, unreadable)],

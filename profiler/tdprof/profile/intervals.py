@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.arrays import F64, I64
+from tdprof.model.arrays import F64, I64, U64
 from tdprof.model.profile import Profile, TimeWindow
 from tdprof.model.time_range import NS_PER_S, TimeRange
 
@@ -40,7 +40,7 @@ def find_intervals(profile: Profile) -> Intervals:
     intervals were to take, one between had no samples, and it is taken to have that length.
     """
     ends, number = np.unique(profile.samples.time_ns, return_inverse=True)
-    end = ends.astype(np.int64) - profile.start_monotonic_ns
+    end = _since_start(profile, ends)
     before = np.concatenate([np.zeros(min(len(end), 1), np.int64), end[:-1]])
     begin = np.where(end - before < 2 * profile.interval_ns, before, end - profile.interval_ns)
     return Intervals(np.minimum(begin, end), end, number.reshape(-1).astype(np.int64))
@@ -48,7 +48,12 @@ def find_intervals(profile: Profile) -> Intervals:
 
 def sample_times(profile: Profile) -> I64:
     """int64[samples]: nanoseconds from the recording's start to each sample, of a profile with sample times."""
-    return profile.samples.time_ns.astype(np.int64) - profile.start_monotonic_ns
+    return _since_start(profile, profile.samples.time_ns)
+
+
+def _since_start(profile: Profile, time_ns: U64) -> I64:
+    # Modulo 2^64, so that times that cannot be, as damage makes them, have a place like others.
+    return (time_ns - np.uint64(profile.start_monotonic_ns % (1 << 64))).view(np.int64)
 
 
 def seconds_of_samples(profile: Profile) -> Intervals:
@@ -97,10 +102,11 @@ def even_intervals(profile: Profile, most: int) -> Intervals:
         return found
     before = np.concatenate([[0], found.end[:-1]])
     # What damage makes of a capture's times is not to become a table as long.
-    pieces = np.minimum((found.begin - before) // max(_grain(profile, found), 1), _MOST_MISSING // len(before))
+    missing = (found.begin - before) // max(_grain(profile, found), 1)
+    pieces = np.clip(missing, 0, _MOST_MISSING // len(before))
     at = np.arange(len(before)) + np.cumsum(pieces)  # of those with samples
     known = np.stack([at - pieces, at], axis=1).reshape(-1), np.stack([before, found.begin], axis=1).reshape(-1)
-    begin = np.interp(np.arange(at[-1] + 1), *known).astype(np.int64)
+    begin = np.interp(np.arange(at[-1] + 1), *known).clip(-(2.0**62), 2.0**62).astype(np.int64)
     begin[at] = found.begin
     end = np.append(begin[1:], found.end[-1])
     return joined(Intervals(begin, end, at[found.number]), most)

@@ -131,3 +131,8 @@ def test_groups_of_events_that_are_not_there_are_refused(tmp_path: Path, rows: l
     write_manifest(tmp_path, replace(MANIFEST, topdown=topdown))
     with pytest.raises(TdprofError, match="is damaged: topdown: a group has events that were not recorded"):
         read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(("start_ns", "end_ns"), [(-(2**63), 2**64 - 1), (2**64 - 1, 0), (0, 2**63)])
+def test_a_duration_that_cannot_be_is_one_that_can_be_added_up(start_ns: int, end_ns: int) -> None:
+    assert 0 <= replace(MANIFEST, start_monotonic_ns=start_ns, end_monotonic_ns=end_ns).duration_ns < 2**63

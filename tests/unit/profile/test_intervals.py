@@ -9,7 +9,7 @@ from tdprof.model.choices import GroupKind, Selection
 from tdprof.model.profile import Profile
 from tdprof.model.time_range import parse_time_ranges
 from tdprof.profile.groups import group_samples
-from tdprof.profile.intervals import find_intervals, rate_over_time, seconds_of_samples
+from tdprof.profile.intervals import even_intervals, find_intervals, rate_over_time, sample_times, seconds_of_samples
 from tdprof.profile.selection import select
 from tdprof.report.summary import facts
 
@@ -125,3 +125,23 @@ def test_a_picture_of_a_steady_rate_is_flat_whatever_the_intervals() -> None:
     assert rates == pytest.approx(np.full(7, 900 / 7))
     gap = find_intervals(intervals(1, 3))  # nothing from 1 s to 2 s
     assert rate_over_time(gap, np.array([5.0, 7.0]), 0, 3 * S, 3).tolist() == pytest.approx([5, 0, 7])
+
+
+LAST = 2**64 - 1
+
+
+@pytest.mark.parametrize("start_ns", [0, 5, 2**63, LAST, -(2**63)])
+@pytest.mark.parametrize("has_times", [False, True])
+def test_times_that_cannot_be_have_a_place(start_ns: int, *, has_times: bool) -> None:
+    """Damage or a stranger made them: nothing fails, and samples at the start are there."""
+    builder = ProfileBuilder()
+    times = [5, 2**63, LAST, start_ns % 2**64]
+    for time_ns in times:
+        builder.add("main", time_ns=time_ns)
+    profile = builder.build(
+        start_monotonic_ns=start_ns, duration_ns=1 << 62, interval_ns=1 << 60, has_sample_times=has_times
+    )
+    assert sample_times(profile).tolist()[3] == 0
+    for found in (find_intervals(profile), seconds_of_samples(profile), even_intervals(profile, 100)):
+        assert len(found.number) == len(times)
+        assert set(found.number.tolist()) <= {*range(len(found.end))}
