@@ -1,6 +1,8 @@
 """Where captures lie: in folders, or as folders in an object store, from which they are brought here to be read."""
 
 import contextlib
+import fcntl
+import os
 import posixpath
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,6 +15,7 @@ import pyarrow.fs
 
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import Manifest, read_manifest
+from tdprof.capture.spool import SPOOL_FOLDER
 from tdprof.errors import TdprofError
 from tdprof.fleet.store import open_file_system
 
@@ -29,6 +32,8 @@ def is_remote(place: str) -> bool:
 def find_captures(places: Sequence[str]) -> list[str]:
     """The captures that are meant: folders, or all that stand in a folder of captures; in order, each once.
 
+    A segment that is still being recorded is none yet: as it is, it would count for what it is going to be.
+
     Raises:
         TdprofError: an object store cannot be read.
     """
@@ -40,11 +45,28 @@ def find_captures(places: Sequence[str]) -> list[str]:
 
 
 def _captures_in(folder: Path) -> list[str]:
+    if (folder / MANIFEST_FILE).exists():
+        return [str(folder.absolute())]
     inner: list[Path] = []
-    if not (folder / MANIFEST_FILE).exists():
-        with contextlib.suppress(OSError):
-            inner = sorted(each for each in folder.iterdir() if (each / MANIFEST_FILE).is_file())
+    with contextlib.suppress(OSError):
+        # Looked up first: what has its tables by then has them afterwards.
+        is_recorded = _is_recorders(folder)
+        inner = sorted(each for each in folder.iterdir() if (each / MANIFEST_FILE).is_file())
+        if inner and is_recorded:
+            return [str(each.absolute()) for each in inner if not (each / SPOOL_FOLDER).exists()]
     return [str(each.absolute()) for each in inner or [folder]]
+
+
+def _is_recorders(folder: Path) -> bool:
+    """Whether a recorder writes segments into a folder now: then it holds a lock on it (`SegmentFolder`)."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def _captures_below(uri: str) -> list[str]:

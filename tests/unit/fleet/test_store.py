@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.fleet import START_NS, make_host_capture, tdprof
+from tdprof.capture.segments import SegmentFolder
 from tdprof.errors import TdprofError
 from tdprof.fleet.add import add_captures
 from tdprof.fleet.engine import InProcessEngine
@@ -106,6 +107,15 @@ def test_a_damaged_capture_is_named_and_the_others_go_on(tmp_path: Path, capture
     make_host_capture(captures[1], "b", {"work": 61, "rest": 40})
     assert tdprof("fleet", "add", tmp_path / "store", captures[1]).status == 0
     assert tdprof("fleet", "check", tmp_path / "store").status == 0
+
+
+def test_a_segment_that_is_being_recorded_waits_for_its_end(tmp_path: Path, captures: list[Path]) -> None:
+    folder = captures[0].parent
+    (captures[2] / "spool").mkdir()
+    with SegmentFolder(folder):
+        assert find_captures([str(folder)]) == [str(captures[0]), str(captures[1])]
+    # Its recorder was killed: what it left is all there is.
+    assert find_captures([str(folder)]) == [str(each) for each in captures]
 
 
 def test_nothing_of_what_was_given_in_the_store_is_a_failure(tmp_path: Path) -> None:
