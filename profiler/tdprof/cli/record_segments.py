@@ -25,6 +25,7 @@ class SegmentOptions:
     switch_output: str | None
     switch_max_files: int | None
     max_size: str | None
+    health: Path | None
 
     @classmethod
     def taken_from(cls, typed: dict[str, Any]) -> "SegmentOptions":
@@ -34,9 +35,14 @@ class SegmentOptions:
     def check(self, *, has_spe: bool, has_off_cpu: bool, has_passes: bool, with_symbols: bool) -> None:
         """Raises TdprofError: they do not go with each other, or with the rest."""
         if self.switch_output is None:
-            if self.max_size is not None or self.switch_max_files is not None:
-                option = "--max-size" if self.max_size is not None else "--switch-max-files"
-                raise TdprofError(f"{option} bounds segments: give --switch-output, too", hint=_EXAMPLE, status=2)
+            alone = (
+                (self.max_size, "--max-size bounds"),
+                (self.switch_max_files, "--switch-max-files bounds"),
+                (self.health, "--health tells of"),
+            )
+            for value, words in alone:
+                if value is not None:
+                    raise TdprofError(f"{words} segments: give --switch-output, too", hint=_EXAMPLE, status=2)
             return
         with_whole = (
             (has_spe, "SPE"),
@@ -75,9 +81,12 @@ class SegmentOptions:
 
     def writer(self, output: Path | None, *, quiet: bool) -> "SegmentWriter":
         """Where segments go."""
+        from tdprof.cli.segment_health import SegmentHealth
         from tdprof.cli.segments import SegmentWriter
 
-        return SegmentWriter(output or Path(DEFAULT_FOLDER), self.most_bytes(), self.switch_max_files, quiet=quiet)
+        health = SegmentHealth(self.health) if self.health else None
+        folder = output or Path(DEFAULT_FOLDER)
+        return SegmentWriter(folder, self.most_bytes(), self.switch_max_files, health=health, quiet=quiet)
 
 
 def segment_options(command: _Command) -> _Command:
@@ -94,6 +103,12 @@ def segment_options(command: _Command) -> _Command:
             click.option("--switch-max-files", type=click.IntRange(2), metavar="N", help="Keep the newest N segments."),
             click.option(
                 "--max-size", metavar="SIZE", help="Remove the oldest segments so that all take no more (500M, 2G)."
+            ),
+            click.option(
+                "--health",
+                metavar="FILE",
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="With --switch-output: write how recording is doing into this file, as Prometheus' text.",
             ),
         )
     ):

@@ -9,6 +9,7 @@ from typing import Self
 from tdprof.capture.manifest import Manifest
 from tdprof.capture.output_folder import OutputFolder
 from tdprof.capture.segments import SegmentFolder
+from tdprof.cli.segment_health import SegmentHealth
 from tdprof.cli.standard_error import say
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.pipeline.finishing_process import FinishingProcess
@@ -36,16 +37,26 @@ class SegmentWriter:
         path: the folder that has them.
         most_bytes: that all of them may take; None: as many as the disk has.
         most_segments: how many there may be; None: any number.
+        health: is told what becomes of them.
         quiet: say nothing of them.
 
     Raises:
         TdprofError: nothing can be recorded there.
     """
 
-    def __init__(self, path: Path, most_bytes: int | None, most_segments: int | None, *, quiet: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        most_bytes: int | None,
+        most_segments: int | None,
+        *,
+        health: SegmentHealth | None = None,
+        quiet: bool,
+    ) -> None:
         self._folder = SegmentFolder(path)
         self._most_bytes = most_bytes
         self._most_segments = most_segments
+        self._health = health
         self._quiet = quiet
         self._recorded: tuple[OutputFolder, contextlib.ExitStack] | None = None
         self._next: tuple[OutputFolder, contextlib.ExitStack] | None = None
@@ -79,6 +90,8 @@ class SegmentWriter:
         assert self._recorded
         (output, closing), self._recorded, self._next = self._recorded, self._next, None
         self._waiting.append(_Ended(output.path.name, output.folder, closing, held))
+        if self._health:
+            self._health.recorded(manifest)
         if not self._quiet:
             samples = plural(manifest.samples_counted or 0, "sample", "s")
             say(f"tdprof: {output.path}: {manifest.duration_ns / 1e9:.1f} s, {samples}")
@@ -96,12 +109,19 @@ class SegmentWriter:
             ended = self._waiting.popleft()
             self._finishing = ended, FinishingProcess(ended.folder, ended.held)
         self._prune()
+        self._tell()
+
+    def _tell(self, *, is_due: bool = False) -> None:
+        if self._health:
+            self._health.write(sum(self._bytes.values()), is_due=is_due)
 
     def _close_finished(self) -> None:
         assert self._finishing
         (ended, process), self._finishing = self._finishing, None
         if failure := process.result():
             say(f"tdprof: {ended.folder.shown} has no tables yet: {failure}")
+            if self._health:
+                self._health.failed()
         ended.closing.close()
 
     def _prune(self) -> None:
@@ -115,6 +135,8 @@ class SegmentWriter:
             if removed is None:
                 return
             self._bytes.pop(removed, None)
+            if self._health:
+                self._health.removed()
 
     def _is_beyond(self, busy: set[str]) -> bool:
         names = self._folder.names
@@ -137,6 +159,7 @@ class SegmentWriter:
             if self._finishing:
                 self._close_finished()
             self.tick()
+        self._tell(is_due=True)
 
     def __exit__(self, *exception: object) -> None:
         with contextlib.ExitStack() as stack:
