@@ -69,11 +69,18 @@ RUNTIMES = (
         "PHP",
         False,
         re.compile(r"php(-fpm|-cgi)?[.\d]*|libphp[.\d]*\.so"),
-        "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_debug=0x10",
+        "php -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit=tracing -d opcache.jit_debug=0x10",
         re.compile(r"opcache\.jit_debug"),
     ),
     Runtime("Perl", False, re.compile(r"perl[.\d]*|libperl\.so.*"), ""),
     Runtime("Erlang", True, re.compile(r"beam\.smp"), "erl +JPperf true", re.compile(r"\+JPperf true")),
+    Runtime(
+        "WebAssembly",
+        True,
+        re.compile(r"wasmtime|_?libwasmtime[-.\w]*\.so.*"),
+        "wasmtime run --profile=perfmap",
+        re.compile(r"--profile[= ](perfmap|jitdump)"),
+    ),
 )
 
 

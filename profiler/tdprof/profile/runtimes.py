@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from tdprof.model.addresses import DELETED, Unknown
+from tdprof.model.addresses import DELETED, FileKind, Unknown
 from tdprof.model.arrays import distinct
 from tdprof.model.profile import Profile
 from tdprof.model.runtimes import PYTHON_LANGUAGE, RUNTIMES, Runtime, runtimes_of
-from tdprof.profile.frames import leaf_locations
+from tdprof.profile.frames import have_any, leaf_locations
 
 
 def runtimes_without_map(profile: Profile) -> list[Runtime]:
@@ -48,14 +48,21 @@ def language_of_run_time_code(languages: Sequence[str]) -> str | None:
 
 
 def hidden_languages(profile: Profile) -> list[tuple[Runtime, int]]:
-    """Interpreters whose functions nothing walks, and how many samples were of programs that they run."""
-    samples = profile.samples
+    """Interpreters whose functions nothing walks, and how many samples were of programs that they run.
+
+    Samples with a named function that was compiled as the program ran are none of them.
+    """
+    samples, files = profile.samples, profile.mapped_files
+    is_run_time = np.array([*(file.kind is FileKind.ANONYMOUS for file in files), False])
+    locations = profile.locations
+    is_named = is_run_time[locations.mapped_file] & (locations.reason == Unknown.KNOWN)
+    is_hidden = ~have_any(profile, is_named)[samples.stack]
     found = []
     for runtime in RUNTIMES:
         if runtime.is_compiler or runtime.language == PYTHON_LANGUAGE:
             continue
         runs = [pid for pid, languages in profile.runtimes.items() if [*languages] == [runtime.language]]
-        if count := int(samples.count[np.isin(samples.pid, np.array(runs, np.int64))].sum()):
+        if count := int(samples.count[np.isin(samples.pid, np.array(runs, np.int64)) & is_hidden].sum()):
             found.append((runtime, count))
     return found
 

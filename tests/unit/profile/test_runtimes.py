@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder
-from tdprof.model.addresses import Unknown
+from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.profile import Profile
 from tdprof.profile.hotspots import unknown_samples
-from tdprof.profile.runtimes import process_runtimes, runtimes_without_map
+from tdprof.profile.runtimes import language_of_run_time_code, process_runtimes, runtimes_without_map
 from tdprof.report.summary import doubts
 
 NAMELESS = Call((Frame("[run-time code]", module="[anon]"),), reason=Unknown.NO_PERF_MAP)
@@ -33,6 +33,7 @@ def profile_of(*modules: str) -> Profile:
         ("/usr/bin/node (deleted)", "node --perf-basic-prof"),
         ("/usr/lib/x86_64-linux-gnu/libpython3.13.so.1.0", "python -X perf"),
         ("/opt/python/bin/python3.13", "python -X perf"),
+        ("/venv/lib/python3.11/site-packages/wasmtime/linux-x86_64/_libwasmtime.so", "wasmtime run --profile=perfmap"),
         ("/usr/share/dotnet/shared/Microsoft.NETCore.App/8.0.1/libcoreclr.so", "DOTNET_PerfMapEnabled=1"),
     ],
 )
@@ -65,3 +66,18 @@ def test_languages_that_nothing_walks_are_named_where_they_matter() -> None:
         "40 samples (39.6%) of Ruby programs, whose own functions are not in call stacks: only their interpreter's; "
         "compiled ones are named with ruby --yjit --yjit-perf (Ruby 3.3 and later)"
     ]
+
+
+def test_a_language_is_not_hidden_where_its_compiled_functions_have_names() -> None:
+    compiled = Frame("JIT$heavy", module="[anon] 1")
+    builder = ProfileBuilder(files=[MappedFile("[anon] 1", kind=FileKind.ANONYMOUS, pid=1)])
+    builder.add("main", compiled, count=70, pid=1).add("main", compiled, "memcpy", count=10, pid=1)
+    builder.add("main", "execute_ex", count=20, pid=1)
+    profile = builder.build(runtimes=process_runtimes(mapped((1, "/usr/bin/php8.2"))))
+    (line,) = [line for line in doubts(profile, unknown_samples(profile)) if "programs" in line]
+    assert line.startswith("20 samples (20.0%) of PHP programs")
+
+
+def test_webassembly_within_a_python_program_is_not_python() -> None:
+    wasm = process_runtimes(mapped((1, "/usr/bin/python3.11"), (1, "/x/wasmtime/linux-x86_64/_libwasmtime.so")))
+    assert language_of_run_time_code(wasm[1]) == "WebAssembly"

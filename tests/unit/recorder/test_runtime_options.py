@@ -19,6 +19,7 @@ def test_words_are_added_and_values_that_are_there_stay() -> None:
     set_ = with_perf_maps({"NODE_OPTIONS": "--no-warnings", "DOTNET_PerfMapEnabled": "3"}, has_python=True)
     assert set_["NODE_OPTIONS"] == "--no-warnings --perf-basic-prof-only-functions --interpreted-frames-native-stack"
     assert set_["JAVA_TOOL_OPTIONS"].startswith("-XX:+IgnoreUnrecognizedVMOptions -XX:+PreserveFramePointer")
+    assert set_["ERL_AFLAGS"] == "+JPperf true"
     assert set_["PYTHONPERFSUPPORT"] == "1"
     assert "DOTNET_PerfMapEnabled" not in set_
     assert "NODE_OPTIONS" in perf_maps_note(set_)
