@@ -97,24 +97,12 @@ def name_locations(
             continue
         texts = [f"[{REASON_TEXT[Unknown(number)]}]" for number in reason[rows].tolist()]
         if index >= 0:
-            name = mapped_files[index].path.rpartition("/")[2]
             apart = max(0, _MOST_UNKNOWN - unknown)
             unknown += len(rows)
-            shown = [
-                f"+{place:#x}" + (f"-{end:#x}" if end != NO_BEGIN else "")
-                for place, end in zip(places[:apart].tolist(), ends[:apart].tolist(), strict=True)
-            ]
-            shown += [""] * (len(rows) - apart)
-            texts = [f"{text} {name}{place}" for text, place in zip(texts, shown, strict=True)]
+            texts = _places_named(texts, mapped_files[index].path, places, ends, apart)
         parts.append(_Part(rows, functions.number_unknown(texts, index), np.zeros(len(rows), np.uint32)))
 
-    frame_start = np.concatenate([[0], np.cumsum(counts)])
-    frame_function, frame_line = np.empty(frame_start[-1], np.int32), np.empty(frame_start[-1], np.uint32)
-    for part in parts:
-        lengths = counts[part.rows]
-        before = np.cumsum(lengths) - lengths
-        at = np.repeat(frame_start[part.rows] - before, lengths) + np.arange(len(part.function))
-        frame_function[at], frame_line[at] = part.function, part.line
+    frame_start, frame_function, frame_line = _joined(parts, counts)
     location_table = LocationTable(
         mapped_file=np.maximum(file, -1),
         address=address,
@@ -124,6 +112,29 @@ def name_locations(
         frame_line=frame_line,
     )
     return functions.table(demangle), location_table
+
+
+def _places_named(texts: Sequence[str], path: str, places: U64, ends: U64, apart: int) -> list[str]:
+    """Each text with the file's name; the first ``apart`` with where the code begins and, if that is known, ends."""
+    name = path.rpartition("/")[2]
+    shown = [
+        f"+{place:#x}" + (f"-{end:#x}" if end != NO_BEGIN else "")
+        for place, end in zip(places[:apart].tolist(), ends[:apart].tolist(), strict=True)
+    ]
+    shown += [""] * (len(texts) - len(shown))
+    return [f"{text} {name}{place}" for text, place in zip(texts, shown, strict=True)]
+
+
+def _joined(parts: Sequence["_Part"], counts: I64) -> tuple[I64, I32, U32]:
+    """Where the frames of each location begin, and each frame's function and line; ``counts``: frames of a location."""
+    frame_start = np.concatenate([[0], np.cumsum(counts)])
+    frame_function, frame_line = np.empty(frame_start[-1], np.int32), np.empty(frame_start[-1], np.uint32)
+    for part in parts:
+        lengths = counts[part.rows]
+        before = np.cumsum(lengths) - lengths
+        at = np.repeat(frame_start[part.rows] - before, lengths) + np.arange(len(part.function))
+        frame_function[at], frame_line[at] = part.function, part.line
+    return frame_start, frame_function, frame_line
 
 
 class _Part(NamedTuple):

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.addresses import NO_BEGIN, Locations, Unknown
-from tdprof.model.arrays import I32, I64, U64
+from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.symbolize.code_index import NO_ID, CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
 
@@ -73,20 +73,7 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
     node = np.full(len(addresses), NO_ID, np.uint32)
     node[ranges >= 0] = index.range_node[ranges[ranges >= 0]]
     found = (node != NO_ID) | (symbols >= 0)
-    depth = np.where(found, 1, 0).astype(np.uint32)
-    most = _FRAMES_EACH * len(addresses) + _SPARE_FRAMES
-    # Level by level: who is inlined into whom.
-    levels = [(np.flatnonzero(found), node[found])]
-    while len(levels[-1][0]):
-        rows, nodes = levels[-1]
-        parents = np.full(len(nodes), NO_ID, np.uint32)
-        inside = nodes != NO_ID
-        parents[inside] = index.node_parent[nodes[inside]]
-        # Calls nested deeper than all together may be end here, at what the symbol table names.
-        most -= len(nodes)
-        deeper = (parents != NO_ID) & (most > 0)
-        depth[rows[deeper]] += 1
-        levels.append((rows[deeper], parents[deeper]))
+    levels, depth = _inline_levels(index, node, found)
     frame_start = np.zeros(len(addresses) + 1, np.uint32)
     np.cumsum(depth, out=frame_start[1:])
     total = int(frame_start[-1])
@@ -131,6 +118,27 @@ def find_locations(table: SymbolTable, index: CodeIndex, addresses: U64, missing
         reason=np.where(found, Unknown.KNOWN, missing).astype(np.uint8),
         strings=[*names, *files],
     )
+
+
+def _inline_levels(index: CodeIndex, node: U32, found: NDArray[np.bool_]) -> tuple[list[tuple[I64, U32]], U32]:
+    """Who is inlined into whom: of each level the rows that have it, and their nodes; and how many levels each row has.
+
+    The last level has no row.
+    """
+    depth = np.where(found, 1, 0).astype(np.uint32)
+    most = _FRAMES_EACH * len(node) + _SPARE_FRAMES
+    levels = [(np.flatnonzero(found), node[found])]
+    while len(levels[-1][0]):
+        rows, nodes = levels[-1]
+        parents = np.full(len(nodes), NO_ID, np.uint32)
+        inside = nodes != NO_ID
+        parents[inside] = index.node_parent[nodes[inside]]
+        # Calls nested deeper than all together may be end here, at what the symbol table names.
+        most -= len(nodes)
+        deeper = (parents != NO_ID) & (most > 0)
+        depth[rows[deeper]] += 1
+        levels.append((rows[deeper], parents[deeper]))
+    return levels, depth
 
 
 def _number(ids: NDArray[np.integer], limit: int) -> tuple[I64, I32]:
