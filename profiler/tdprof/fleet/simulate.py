@@ -14,9 +14,11 @@ from tdprof.fleet.outliers import find_outliers
 from tdprof.fleet.report import shares_in
 from tdprof.model.arrays import F64
 from tdprof.model.fleet import FleetFunction, FunctionCounts, Stratum
+from tdprof.profile.statistics import Z_95
 
 FUNCTIONS = 40  # of which each simulated fleet runs
 _SPEEDS = 0.5  # deviation of the logarithm of hosts' events a second
+_Z_80_ONE_SIDED = 0.841621  # one-sided 80 % of the normal distribution
 _CHANGED = 0.1  # part of the functions that changed, where some did
 
 
@@ -114,8 +116,8 @@ def _simulate_hosts(plan: FleetPlan, hosts: int) -> Simulated:
 
 def _least_change(half_width: float) -> float:
     """Relative: of two sides with such intervals, what exceeds their difference's error often enough."""
-    # Both errors count; 1.96 deviations to be called, and 0.84 more for four of five to be.
-    return float(np.sqrt(2) * half_width / 1.96 * (1.96 + 0.8416))
+    # Both errors count; so many deviations to be called, and more of them for four of five to be.
+    return float(np.sqrt(2) * half_width * (1 + _Z_80_ONE_SIDED / Z_95))
 
 
 def draw_fleet(

@@ -71,12 +71,10 @@ class Features:
     cpudesc: str = ""
     cpuid: str = ""
     cpus_online: int = 0
-    cpus_available: int = 0
     cmdline: tuple[str, ...] = ()
     events: tuple[EventDescription, ...] = ()
     build_ids: dict[str, str] = field(default_factory=dict)
     pmus: Mapping[int, str] = field(default_factory=dict)
-    sample_time_ns: tuple[int, int] | None = None
     clock_data: ClockData | None = None
     unreadable: tuple[str, ...] = ()
 
@@ -108,8 +106,8 @@ def _string(name: str) -> Callable[[_Section, Features], Features]:
 
 
 def _nrcpus(section: _Section, features: Features) -> Features:
-    available, online = section.numbers("II")
-    return replace(features, cpus_available=available, cpus_online=online)
+    _available, online = section.numbers("II")
+    return replace(features, cpus_online=online)
 
 
 def _cmdline(section: _Section, features: Features) -> Features:
@@ -152,11 +150,6 @@ def _pmu_mappings(section: _Section, features: Features) -> Features:
     return replace(features, pmus=pmus)
 
 
-def _sample_time(section: _Section, features: Features) -> Features:
-    first, last = section.numbers("QQ")
-    return replace(features, sample_time_ns=(first, last))
-
-
 def _clock_data(section: _Section, features: Features) -> Features:
     _version, clockid, wall, clock = section.numbers("IIQQ")
     return replace(features, clock_data=ClockData(clockid, wall, clock))
@@ -174,7 +167,6 @@ _PARSERS: dict[Feature, Callable[[_Section, Features], Features]] = {
     Feature.CMDLINE: _cmdline,
     Feature.EVENT_DESC: _event_desc,
     Feature.PMU_MAPPINGS: _pmu_mappings,
-    Feature.SAMPLE_TIME: _sample_time,
     Feature.CLOCK_DATA: _clock_data,
 }
 

@@ -159,12 +159,11 @@ def test_features(tmp_path: Path, byteorder: ByteOrder) -> None:
         "6.5",
         "aarch64",
     )
-    assert (features.cpus_available, features.cpus_online) == (128, 64)
+    assert features.cpus_online == 64
     assert features.cpuid == "0x00000000410fd0c0"
     assert features.cmdline == ("perf", "record")
     assert features.build_ids == {"/bin/x": "ab" * 20, "[vdso]": "cd" * 16}
     assert features.pmus == {9: "arm_spe_0"}
-    assert features.sample_time_ns == (5, 6)
     assert features.clock_data is not None
     assert features.clock_data.wall_clock_ns == 1000
     assert features.unreadable == ()
