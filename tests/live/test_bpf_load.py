@@ -22,7 +22,7 @@ from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.unwind.tables import build_file_table
 
-pytestmark = pytest.mark.needs_bpf
+pytestmark = [pytest.mark.needs_bpf, pytest.mark.beside_others]
 SIZES = TableSizes.for_rate(1000)
 
 

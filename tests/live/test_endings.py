@@ -20,7 +20,7 @@ from live.recording import (
     wait_until,
 )
 
-pytestmark = pytest.mark.needs_perf
+pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 
 Build = Callable[[str], Path]
 
@@ -98,8 +98,8 @@ def test_duration_ends_the_recording_not_the_command(build: Build, folder: Path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("finished\n")
     capture = Capture(folder)
-    assert capture.total() < 1.0e9
-    assert sum(sample.weight for sample in capture.samples) < 1.0e9
+    assert capture.total() < 1.4e9  # of the command's 1.5 s, on a machine that has other work, too
+    assert sum(sample.weight for sample in capture.samples) < 1.4e9
 
 
 @pytest.fixture

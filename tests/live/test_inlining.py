@@ -9,7 +9,7 @@ import pytest
 
 from live.recording import TDPROF, record
 
-pytestmark = pytest.mark.needs_perf
+pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 
 
 def test_inlined_calls_are_frames(build: Callable[[str], Path], folder: Path) -> None:

@@ -11,6 +11,7 @@ from live.recording import run_record
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.permitted import can_open
 
+pytestmark = pytest.mark.beside_others
 NO_PID = 2**22 + 1  # above any pid_max
 
 
