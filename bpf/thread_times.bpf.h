@@ -48,6 +48,8 @@ static __always_inline __u64 recorded_since(void)
 /* The running thread leaves its CPU. */
 static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
 {
+	if (!(__u32)bpf_get_current_pid_tgid()) /* a CPU that idles, which is no thread */
+		return;
 	struct thread_times *thread = times.lookup(&task);
 
 	/* One that has not been seen has run ever since. */
@@ -61,6 +63,8 @@ static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
 	thread->left_ns = now_ns;
 	/* It was new, and came to its CPU by another way than back from where it left one. */
 	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
+		if (!thread->due[state])
+			continue;
 		count_all(COUNTER_WAITS_NOT_SAMPLED, thread->due[state]);
 		thread->due[state] = 0;
 	}
@@ -146,12 +150,17 @@ int start_thread(struct bpf_raw_tracepoint_args *ctx)
  */
 int end_wait(struct bpf_perf_event_data *ctx)
 {
-	__u64 task = bpf_get_current_task(), since_ns = recorded_since();
+	__u64 task = bpf_get_current_task();
 	__u32 zero = 0;
 	struct last_switch *last = last_switches.lookup(&zero);
-	struct walk *walk = walks.lookup(&zero);
 
-	if (!last || !walk || !since_ns || (last->task == task && last->is_settled))
+	/* So it is after most switches. */
+	if (!last || (last->task == task && last->is_settled))
+		return 0;
+	struct walk *walk = walks.lookup(&zero);
+	__u64 since_ns = recorded_since();
+
+	if (!walk || !since_ns)
 		return 0;
 	struct thread_times *thread = times.lookup(&task);
 

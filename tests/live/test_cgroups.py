@@ -64,6 +64,10 @@ def has_begun(folder: Path) -> bool:
     return has_bytes(folder / "spool" / "initial.jsonl")
 
 
+def move(pid: int, folder: Path) -> None:
+    (folder / "cgroup.procs").write_text(str(pid))
+
+
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -132,6 +136,40 @@ def test_processes_to_come_have_their_samples(group: Path, build: Build, folder:
     worked = Capture(folder).count(lambda sample: sample.pid if sample.thread == "split" else None)
     assert len(worked) == 2
     assert min(worked.values()) >= ENOUGH
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.parametrize("group", ["v2", "v1"], indirect=True)
+def test_who_moves_has_samples_in_each_and_a_removed_group_keeps_its_name(
+    group: Path, build: Build, folder: Path
+) -> None:
+    """Also where its time went is told, of the groups that were asked for alone."""
+    is_perfs = perf_counts_by(next(each for each in mounted_hierarchies() if each.mount == group.parent))
+    with working(build, group / "a") as process, working(build) as outside:
+        recorder = start_record("--cgroup", group, "-F", "1999", "--off-cpu=1ms", folder=folder)
+        try:
+            wait_until(lambda: has_begun(folder), recorder)
+            work_for(process, 0.1, recorder)
+            move(process.pid, group / "b")
+            (group / "a").rmdir()
+            work_for(process, 0.1, recorder)
+            (group / "c").mkdir()
+            move(process.pid, group / "c")  # it was made while recording, and is gone before the end
+            work_for(process, 0.1, recorder)
+            move(process.pid, group / "b")
+            (group / "c").rmdir()
+            stop(recorder)
+        finally:
+            process.kill()
+            outside.kill()
+    found = samples_by_cgroup(folder, process.pid)
+    # perf tells all that are made; of another hierarchy one may be gone before anybody looks.
+    assert all(found[f"/{group.name}/{name}"] >= ENOUGH for name in ("abc" if is_perfs else "ab"))
+    if is_perfs:
+        assert None not in found
+    [times] = read_table(folder, "thread_times").to_pylist()
+    assert times["pid"] == process.pid
+    assert times["running_ns"] >= 250_000_000
 
 
 @pytest.mark.needs_bpf

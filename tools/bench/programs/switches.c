@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * switches SECONDS RATE   On each CPU that it may use two threads that answer each other through pipes, with as much
+ *                         work between as makes about RATE context switches a second in all; 0: none. Says how many
+ *                         round trips a second of its threads' time off and on the CPU there were, and switches a
+ * second.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_CPUS 256
+
+struct pair {
+	int there[2];
+	int back[2];
+	int cpu;
+	unsigned long trips;
+};
+
+static struct pair pairs[MOST_CPUS];
+static unsigned long work;
+static double end;
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static void spin(unsigned long turns)
+{
+	for (volatile unsigned long i = 0; i < turns; i++)
+		;
+}
+
+static void stay_on(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
+static void *answer(void *argument)
+{
+	struct pair *pair = argument;
+	char byte;
+
+	stay_on(pair->cpu);
+	while (read(pair->there[0], &byte, 1) == 1) {
+		spin(work);
+		if (write(pair->back[1], &byte, 1) != 1)
+			break;
+	}
+	close(pair->back[1]);
+	return NULL;
+}
+
+static void *ask(void *argument)
+{
+	struct pair *pair = argument;
+	char byte = 0;
+
+	stay_on(pair->cpu);
+	while (now() < end) {
+		spin(work);
+		if (write(pair->there[1], &byte, 1) != 1 || read(pair->back[0], &byte, 1) != 1)
+			break;
+		pair->trips++;
+	}
+	close(pair->there[1]);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[2 * MOST_CPUS];
+	struct rusage usage;
+	cpu_set_t cpus;
+	unsigned long trips = 0;
+	int count = 0;
+
+	if (argc != 3)
+		return 2;
+	double seconds = atof(argv[1]), rate = atof(argv[2]);
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	for (int cpu = 0; cpu < CPU_SETSIZE && count < MOST_CPUS; cpu++)
+		if (CPU_ISSET(cpu, &cpus))
+			pairs[count++].cpu = cpu;
+	if (rate > 0) {
+		/* A switch with its pipe takes about 2 microseconds; a turn what is measured here. */
+		double begin = now();
+
+		spin(1000000);
+		work = (count / rate - 2e-6) / ((now() - begin) / 1e6);
+		if (count / rate < 2e-6)
+			work = 0;
+	}
+	double begin = now();
+
+	end = begin + seconds;
+	for (int i = 0; i < count; i++) {
+		if (pipe(pairs[i].there) || pipe(pairs[i].back))
+			return 1;
+		pthread_create(&threads[2 * i], NULL, answer, &pairs[i]);
+		pthread_create(&threads[2 * i + 1], NULL, ask, &pairs[i]);
+	}
+	for (int i = 0; i < 2 * count; i++)
+		pthread_join(threads[i], NULL);
+	getrusage(RUSAGE_SELF, &usage);
+	double passed = now() - begin;
+
+	for (int i = 0; i < count; i++)
+		trips += pairs[i].trips;
+	printf("%.1f %.1f\n", trips / passed, (usage.ru_nvcsw + usage.ru_nivcsw) / passed);
+	return 0;
+}
