@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "annotate": ("annotate", "print a function's source or instructions with the samples of each line"),
     "diff": ("diff", "what changed between two captures, and whether a build should fail"),
     "export": ("export", "write a capture as an HTML page, speedscope, pprof or folded stacks"),
+    "push": ("push", "send captures to Pyroscope or Parca"),
     "view": ("view", "look at a capture in the browser: speedscope, or a page of its own"),
     "archive": ("archive", "put its symbols into a capture, to read it on another machine"),
     "cache": ("cache", "show and prune what is kept of debug data"),

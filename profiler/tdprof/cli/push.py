@@ -1,0 +1,146 @@
+"""`tdprof push`: captures to a profile store that is there already."""
+
+import gzip
+import io
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tdprof.cli.capture_options import check_is_there, symbol_options
+from tdprof.cli.output import waiting
+from tdprof.cli.standard_error import say
+from tdprof.errors import TdprofError
+from tdprof.model.choices import SymbolOptions
+from tdprof.text import plural, printable
+
+if TYPE_CHECKING:
+    from tdprof.export.push import PushRequest, PushTarget
+
+TOKEN_VARIABLE = "TDPROF_PUSH_TOKEN"
+_TIMEOUT_S = 60
+_ATTEMPTS = 4
+_LONGEST_WAIT_S = 60.0
+_MOST_ANSWER_BYTES = 1 << 16
+_AGAIN = (429, 502, 503, 504)
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
+
+
+@click.command("push")
+@click.argument("captures", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="CAPTURE…")
+@click.option("--to", "target", required=True, metavar="KIND+URL", help="The server; see the examples.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Of each profile. May be repeated.")
+@click.option("--tenant", metavar="ID", help="Whose they are, where a server has several (X-Scope-OrgID).")
+@symbol_options
+def command(
+    captures: Sequence[Path], target: str, labels: Sequence[str], tenant: str | None, symbols: SymbolOptions
+) -> None:
+    """Send captures, one profile each, to Pyroscope or Parca.
+
+    \b
+    tdprof push my.capture --to pyroscope+http://localhost:4040 --label service_name=web
+    tdprof push my.capture --to parca+https://parca.example:443
+
+    A profile has all events and functions with their names; its labels are what --label says, service_name (the host's
+    name, unless given) and instance (the host). Metrics and intervals do not go with it: these servers keep counts.
+    TDPROF_PUSH_TOKEN is sent as a bearer token, over https or to this machine.
+    """
+    given = dict(_parse_label(text) for text in labels)
+    # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
+    from tdprof.export.push import parse_target
+
+    kind, address = parse_target(target)
+    headers = _headers(address, tenant)
+    for capture in captures:
+        check_is_there(capture)
+    for capture in captures:
+        with waiting(f"sending {capture}"):
+            _send(kind, address, _request(kind, capture, given, symbols), headers)
+    say(f"tdprof: {plural(len(captures), 'profile', 's')} sent to {printable(address)}")
+
+
+def _parse_label(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not _LABEL.fullmatch(name) or not value.isprintable() or not 0 < len(value) <= 2048:
+        raise TdprofError(f"'{text}' cannot be a label", hint="--label service_name=web", status=2)
+    return name, value
+
+
+def _headers(address: str, tenant: str | None) -> dict[str, str]:
+    headers = {"User-Agent": "tdprof"}
+    if tenant is not None:
+        if not tenant.isascii() or not tenant.isprintable():
+            raise TdprofError("--tenant: not a name that a header can hold", hint="--tenant team-a", status=2)
+        headers["X-Scope-OrgID"] = tenant
+    if token := os.environ.get(TOKEN_VARIABLE):
+        if not re.match(r"https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$)", address):
+            raise TdprofError(f"{TOKEN_VARIABLE} is not sent over a network in the clear", hint="https://…", status=2)
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
+
+
+def _request(kind: "PushTarget", capture: Path, given: Mapping[str, str], symbols: SymbolOptions) -> "PushRequest":
+    from tdprof.cli.loading import load_with_findings, open_input
+    from tdprof.export.pprof import write_pprof
+    from tdprof.export.push import MOST_BYTES
+
+    with open_input(capture, symbols, keeps_time=False) as opened:
+        host = printable(opened.manifest.host.hostname) or "unknown"
+        profile, _ = load_with_findings(opened, capture, with_spe=False)
+    pprof = io.BytesIO()
+    write_pprof(profile, pprof)
+    if (size := len(gzip.decompress(pprof.getvalue()))) > MOST_BYTES:
+        raise TdprofError(
+            f"{capture} makes a profile of {size >> 20} MiB: servers take {MOST_BYTES >> 20}",
+            hint="shorter segments: tdprof record --switch-output=1m",
+        )
+    labels = {"__name__": "process_cpu", "service_name": host, "instance": host, **given}
+    return kind.request(pprof.getvalue(), labels)
+
+
+def _send(kind: "PushTarget", address: str, request: "PushRequest", headers: Mapping[str, str]) -> None:
+    """Send it, again after a while where the server is busy.
+
+    Raises:
+        TdprofError: it does not take it.
+    """
+    import http.client  # slow to load, and help does without
+    import urllib.error
+    import urllib.request
+
+    class NoRedirects(urllib.request.HTTPRedirectHandler):
+        """What is sent, a token with it, is for this server alone."""
+
+        def redirect_request(self, *given: object) -> None:
+            return None
+
+    opener = urllib.request.build_opener(NoRedirects)
+    url = f"{address}{request.path}"
+    message = urllib.request.Request(url, request.body, {**headers, **request.headers}, method="POST")
+    for attempt in range(_ATTEMPTS):
+        try:
+            with opener.open(message, timeout=_TIMEOUT_S) as answer:
+                words = kind.failure(dict(answer.headers), answer.read(_MOST_ANSWER_BYTES))
+            if words:
+                raise TdprofError(f"{address} did not take the profile: {printable(words)[:500]}")
+            return
+        except urllib.error.HTTPError as error:
+            words = error.read(_MOST_ANSWER_BYTES).decode("utf-8", "replace").strip()
+            if error.code not in _AGAIN or attempt == _ATTEMPTS - 1:
+                told = f"{error.code} {error.reason}{f': {words}' if words else ''}"
+                raise TdprofError(f"{address} did not take the profile: {printable(told)[:500]}") from error
+            time.sleep(_patience(error.headers.get("Retry-After"), attempt))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise TdprofError(f"cannot send to {address}: {reason}", hint="is the server there?") from error
+
+
+def _patience(told: str | None, attempt: int) -> float:
+    """Seconds to wait, as the server says, or twice as long each time."""
+    if told and told.isascii() and told.isdigit():
+        return min(float(told), _LONGEST_WAIT_S)
+    return 2.0**attempt

@@ -1,0 +1,123 @@
+"""pprof as the requests that profile stores take over HTTP.
+
+Pyroscope: the Connect call ``push.v1.PusherService/Push`` of Grafana Pyroscope's server API, as JSON. Parca: the gRPC
+call ``parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw``, framed as gRPC-Web, which goes over HTTP/1.1.
+"""
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tdprof.errors import TdprofError
+
+# Pyroscope's usual limit on a profile (max_profile_size_bytes), before compression.
+MOST_BYTES = 4 << 20
+_PUSH = "/push.v1.PusherService/Push"
+_WRITE_RAW = "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw"
+_TRAILER = 0x80  # of a gRPC-Web frame's flags
+_FRAME_HEADER_BYTES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PushRequest:
+    """What to send: a path below the server's address, headers and body."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class PushTarget(Protocol):
+    """A kind of server."""
+
+    def request(self, pprof: bytes, labels: Mapping[str, str]) -> PushRequest:
+        """The request for one profile, with its labels; the same for the same profile."""
+
+    def failure(self, headers: Mapping[str, str], body: bytes) -> str:
+        """What the answer with status 200 says went wrong; "" if nothing did."""
+
+
+class Pyroscope:
+    """Grafana Pyroscope, or what takes its API."""
+
+    def request(self, pprof: bytes, labels: Mapping[str, str]) -> PushRequest:
+        # Of its content: who sends it again sends the same.
+        identity = uuid.uuid5(uuid.NAMESPACE_OID, f"{sorted(labels.items())} {pprof.hex()}")
+        series = {
+            "labels": [{"name": name, "value": value} for name, value in sorted(labels.items())],
+            "samples": [{"ID": str(identity), "rawProfile": base64.b64encode(pprof).decode()}],
+        }
+        body = json.dumps({"series": [series]}).encode()
+        return PushRequest(_PUSH, {"Content-Type": "application/json", "Connect-Protocol-Version": "1"}, body)
+
+    def failure(self, headers: Mapping[str, str], body: bytes) -> str:
+        return ""
+
+
+class Parca:
+    """Parca, or what takes its API."""
+
+    def request(self, pprof: bytes, labels: Mapping[str, str]) -> PushRequest:
+        pairs = [_text(1, name) + _text(2, value) for name, value in sorted(labels.items())]
+        label_set = b"".join(_field(1, pair) for pair in pairs)
+        series = _field(1, label_set) + _field(2, _field(1, pprof))
+        message = _field(2, series)
+        headers = {"Content-Type": "application/grpc-web+proto", "X-Grpc-Web": "1", "TE": "trailers"}
+        return PushRequest(_WRITE_RAW, headers, b"\0" + len(message).to_bytes(4, "big") + message)
+
+    def failure(self, headers: Mapping[str, str], body: bytes) -> str:
+        told = {name.lower(): value for name, value in headers.items()} | _trailers(body)
+        status = told.get("grpc-status", "")
+        if status == "0":
+            return ""
+        return told.get("grpc-message") or (f"gRPC status {status}" if status else "the answer is no gRPC-Web answer")
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of a protobuf message that has a length."""
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _text(number: int, text: str) -> bytes:
+    return _field(number, text.encode())
+
+
+def _varint(value: int) -> bytes:
+    groups = bytearray()
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*groups, value])
+
+
+def _trailers(body: bytes) -> dict[str, str]:
+    """What the last frame of a gRPC-Web answer says, as headers."""
+    while len(body) >= _FRAME_HEADER_BYTES:
+        end = _FRAME_HEADER_BYTES + int.from_bytes(body[1:_FRAME_HEADER_BYTES], "big")
+        if body[0] & _TRAILER:
+            lines = body[_FRAME_HEADER_BYTES:end].decode("utf-8", "replace").splitlines()
+            return {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = body[end:]
+    return {}
+
+
+_TARGETS: Mapping[str, PushTarget] = {"pyroscope": Pyroscope(), "parca": Parca()}
+
+
+def parse_target(text: str) -> tuple[PushTarget, str]:
+    """Read ``pyroscope+http://HOST:PORT`` and the like: what is spoken, and to whom.
+
+    Raises:
+        TdprofError: it is no such address.
+    """
+    kind, _, address = text.partition("+")
+    if kind not in _TARGETS or not address.startswith(("http://", "https://")):
+        raise TdprofError(
+            f"'{text}' is nothing to push to",
+            hint="--to pyroscope+http://HOST:4040 or parca+http://HOST:7070 (or https)",
+            status=2,
+        )
+    return _TARGETS[kind], address.rstrip("/")

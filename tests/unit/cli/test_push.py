@@ -1,0 +1,214 @@
+"""What is pushed, as servers read it: by the messages that Pyroscope and Parca publish, built here by hand."""
+
+import base64
+import gzip
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from builders.fleet import make_host_capture, tdprof
+from tdprof.cli import push
+from tdprof.export import pprof_pb2
+from tdprof.export.push import Parca, parse_target
+
+Answer = tuple[int, dict[str, str], bytes]
+_GRPC_OK = b"\0\0\0\0\0" + b"\x80\0\0\0\x10grpc-status: 0\r\n"
+
+
+class Server:
+    """Keeps requests and answers as it was told, the last answer again and again."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.answers: list[Answer] = [(200, {}, b"{}")]
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                outer.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                status, headers, answer = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(answer))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def do_GET(self) -> None:
+                outer.requests.append((self.path, {}, b""))
+
+            def log_message(self, *given: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.delenv("TDPROF_PUSH_TOKEN", raising=False)
+    monkeypatch.setattr(push.time, "sleep", lambda seconds: None)
+    started = Server()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    return make_host_capture(tmp_path / "a.capture", "web-1", {"work": 60, "rest": 40})
+
+
+@pytest.fixture(scope="module")
+def write_raw_request() -> Callable[[], Any]:
+    """parca.profilestore.v1alpha1.WriteRawRequest, from its field numbers."""
+    file = descriptor_pb2.FileDescriptorProto(name="parca.proto", package="parca", syntax="proto3")
+    text, data, boolean, message = 9, 12, 8, 11
+    for name, fields in {
+        "Label": [("name", 1, text, "", 1), ("value", 2, text, "", 1)],
+        "LabelSet": [("labels", 1, message, ".parca.Label", 3)],
+        "RawSample": [("raw_profile", 1, data, "", 1)],
+        "RawProfileSeries": [
+            ("labels", 1, message, ".parca.LabelSet", 1),
+            ("samples", 2, message, ".parca.RawSample", 3),
+        ],
+        "WriteRawRequest": [
+            ("tenant", 1, text, "", 1),
+            ("series", 2, message, ".parca.RawProfileSeries", 3),
+            ("normalized", 3, boolean, "", 1),
+        ],
+    }.items():
+        made = file.message_type.add(name=name)
+        for field, number, kind, of, label in fields:
+            made.field.add(name=field, number=number, type=kind, type_name=of or None, label=label)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    made_class: Callable[[], Any] = message_factory.GetMessageClass(pool.FindMessageTypeByName("parca.WriteRawRequest"))
+    return made_class
+
+
+def functions(pprof: bytes) -> dict[str, int]:
+    """Samples by the function at the leaf."""
+    profile = pprof_pb2.Profile.FromString(gzip.decompress(pprof))
+    strings = profile.string_table
+    name = {each.id: strings[each.name] for each in profile.function}
+    leaf = {each.id: name[each.line[0].function_id] for each in profile.location}
+    found: dict[str, int] = {}
+    for sample in profile.sample:
+        found[leaf[sample.location_id[0]]] = found.get(leaf[sample.location_id[0]], 0) + sample.value[0]
+    return found
+
+
+def test_pyroscope_gets_a_series_with_labels(server: Server, capture: Path) -> None:
+    to = f"pyroscope+http://127.0.0.1:{server.port}/"
+    for _ in range(2):
+        ran = tdprof("push", capture, "--to", to, "--label", "service_name=web", "--tenant", "team-a")
+        assert ran.status == 0
+    assert server.requests[0][2] == server.requests[1][2]
+    path, headers, body = server.requests[0]
+    assert path == "/push.v1.PusherService/Push"
+    assert (headers["content-type"], headers["x-scope-orgid"]) == ("application/json", "team-a")
+    (series,) = json.loads(body)["series"]
+    labels = {each["name"]: each["value"] for each in series["labels"]}
+    assert labels == {"__name__": "process_cpu", "service_name": "web", "instance": "web-1"}
+    (sample,) = series["samples"]
+    assert functions(base64.b64decode(sample["rawProfile"])) == {"work": 60, "rest": 40}
+    assert len(sample["ID"]) == 36
+
+
+def test_parca_gets_a_grpc_web_message(server: Server, capture: Path, write_raw_request: Callable[[], Any]) -> None:
+    server.answers = [(200, {"Content-Type": "application/grpc-web+proto"}, _GRPC_OK)]
+    assert tdprof("push", capture, "--to", f"parca+http://127.0.0.1:{server.port}").status == 0
+    ((path, headers, body),) = server.requests
+    assert path == "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw"
+    assert headers["content-type"] == "application/grpc-web+proto"
+    assert (body[0], int.from_bytes(body[1:5], "big")) == (0, len(body) - 5)
+    message = write_raw_request()
+    message.ParseFromString(body[5:])
+    (series,) = message.series
+    labels = {each.name: each.value for each in series.labels.labels}
+    assert labels == {"__name__": "process_cpu", "service_name": "web-1", "instance": "web-1"}
+    assert functions(series.samples[0].raw_profile) == {"work": 60, "rest": 40}
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 3_000_000])
+def test_lengths_are_those_of_protobuf(size: int, write_raw_request: Callable[[], Any]) -> None:
+    message = write_raw_request()
+    message.ParseFromString(Parca().request(b"x" * size, {"é": "v" * min(size, 1000)}).body[5:])
+    assert len(message.series[0].samples[0].raw_profile) == size
+    assert message.series[0].labels.labels[0].name == "é"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "words"),
+    [
+        ({}, b"\x80\0\0\0\x26grpc-status: 3\r\ngrpc-message: bad one\r\n", "bad one"),
+        ({"grpc-status": "16"}, b"", "gRPC status 16"),
+        ({}, b"<html>", "no gRPC-Web answer"),
+        ({}, b"\x80\xff\xff\xff\xff", "no gRPC-Web answer"),
+    ],
+)
+def test_what_parca_refuses_is_told(
+    server: Server, capture: Path, headers: dict[str, str], body: bytes, words: str
+) -> None:
+    server.answers = [(200, headers, body)]
+    ran = tdprof("push", capture, "--to", f"parca+http://127.0.0.1:{server.port}")
+    assert ran.status == 1
+    assert words in ran.error.message
+
+
+def test_a_busy_server_is_asked_again_and_another_one_is_not(server: Server, capture: Path) -> None:
+    server.answers = [(429, {"Retry-After": "1"}, b"slow down"), (503, {}, b""), (200, {}, b"{}")]
+    to = f"pyroscope+http://127.0.0.1:{server.port}"
+    assert tdprof("push", capture, "--to", to).status == 0
+    assert len(server.requests) == 3
+    server.answers = [(400, {}, b"no \x1b[2Jlabels")]
+    ran = tdprof("push", capture, "--to", to)
+    assert (ran.status, len(server.requests)) == (1, 4)
+    assert "400" in ran.error.message
+    assert "\x1b" not in ran.error.message
+    server.answers = [(429, {}, b"never")]
+    assert "never" in tdprof("push", capture, "--to", to).error.message
+
+
+def test_nothing_follows_a_redirect_and_a_token_goes_nowhere_else(
+    server: Server, capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TDPROF_PUSH_TOKEN", "secret")
+    other = Server()
+    server.answers = [(302, {"Location": f"http://127.0.0.1:{other.port}/"}, b"")]
+    assert tdprof("push", capture, "--to", f"pyroscope+http://127.0.0.1:{server.port}").status == 1
+    assert server.requests[0][1]["authorization"] == "Bearer secret"
+    assert not other.requests
+    other.close()
+    ran = tdprof("push", capture, "--to", "pyroscope+http://192.0.2.1:4040")
+    assert "in the clear" in ran.error.message
+
+
+def test_what_is_typed_wrong_and_who_is_not_there(server: Server, capture: Path, tmp_path: Path) -> None:
+    for wrong in ("http://x", "pyroscope+ftp://x", "otlp+http://x", "parca", ""):
+        assert tdprof("push", capture, "--to", wrong).status == 2
+    for label in ("a-b=c", "=x", "x=", "x=\n"):
+        assert tdprof("push", capture, "--to", "parca+http://x", "--label", label).status == 2
+    assert "no capture" in tdprof("push", tmp_path / "none", "--to", "parca+http://x").error.message
+    server.close()
+    ran = tdprof("push", capture, "--to", f"parca+http://127.0.0.1:{server.port}")
+    assert "cannot send" in ran.error.message
+    assert parse_target("parca+https://x/")[1] == "https://x"
+
+
+def test_too_large_a_profile_is_not_sent(server: Server, capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tdprof.export.push.MOST_BYTES", 100)
+    ran = tdprof("push", capture, "--to", f"pyroscope+http://127.0.0.1:{server.port}")
+    assert "servers take" in ran.error.message
+    assert not server.requests
