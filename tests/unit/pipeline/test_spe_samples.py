@@ -3,17 +3,19 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from arm_spe import RecordDecoder
 from builders import spe
 from builders.opened import operations_of, profile_of
 from builders.spe_capture import PID, load, records, write_spe_capture
+from tdprof.capture.schema import SWITCHES
 from tdprof.decode.perf.auxtrace import TimeConversion
 from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.samples import NO_LATENCY, AddedUp, SampleSums, _round_down
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
-from tdprof.decode.spe.switches import Switches
+from tdprof.decode.spe.switches import switches_of_table
 from tdprof.export.pprof import build_pprof
 from tdprof.model.spe import NO_TID, SampledOperations
 from tdprof.profile.frames import frame_stacks, function_names
@@ -99,9 +101,9 @@ def test_memory_is_bounded_by_detail_while_records_come() -> None:
 def test_context_switches_name_the_thread_where_no_packet_does() -> None:
     records = [load(0x401000, context_el2=None, timestamp=stamp) for stamp in (100, 300)] + [load(0x401000)]
     stream, _ = spe.write_stream(records, spe.packed_record)
-    switches = Switches(np.array([200], np.uint64), np.array([NO_TID, 77], np.uint64))
+    switches = switches_of_table(pa.table([[200], [3], [77]], schema=SWITCHES))
     spans = [AuxSpan(memoryview(stream), 0, 3, None, V1)]
-    source = SpeInput(spans, TimeConversion(0, 1, 0), AuxLosses(), {3: switches})
+    source = SpeInput(spans, TimeConversion(0, 1, 0), AuxLosses(), switches)
     table = add_up(source, most_rows=10).table
     assert sorted(table["tid"].to_pylist()) == [PID, 77, NO_TID]
 

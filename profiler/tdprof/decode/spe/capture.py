@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from tdprof.decode.perf.columns import CPU_NUMBERS, NOT_RECORDED
 from tdprof.decode.spe.clock import Clock, clock_of, time_ns
 from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput, worth_decoding
-from tdprof.decode.spe.switches import Switches, switches_of_table, switches_table
+from tdprof.decode.spe.switches import SwitchesByCpu, no_switches, switches_of_table, switches_table
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import inner_folder, open_inside
 from tdprof.linux.own_folder import OwnFolder
@@ -76,7 +76,7 @@ def open_spe(folder: Path, manifest: Manifest) -> Iterator[SpeInput]:
         partial=int(((flags & PARTIAL) != 0).sum()),
         collided=int(((flags & COLLISION) != 0).sum()),
     )
-    switches = switches_of_table(read_table(folder, "switches")) if has_table(folder, "switches") else {}
+    switches = switches_of_table(read_table(folder, "switches")) if has_table(folder, "switches") else no_switches()
     conversion = clock_of(manifest.spe.clock_pairs)
     owned = _cpus_of_owners(folder, manifest, table, switches, conversion)
     files = MappedFiles()
@@ -115,7 +115,7 @@ def _cpus_of_owners(
     folder: Path,
     manifest: Manifest,
     spans: pa.Table,
-    switches: Mapping[int, Switches],
+    switches: SwitchesByCpu,
     conversion: Clock | None,
 ) -> Set[int]:
     """CPUs of which each span's records are of the thread that ran when the span ended.
@@ -127,7 +127,7 @@ def _cpus_of_owners(
         return frozenset()
     cpus = set(pc.unique(spans["cpu"]).to_pylist())
     if manifest.spe.has_switches and conversion is not None:
-        return cpus - set(switches)
+        return {cpu for cpu in cpus if cpu not in switches}
     processes, unreadable = read_side_table(folder, "processes")
     has_one_thread = not unreadable and pc.count_distinct(processes["tid"]).as_py() <= 1
     return cpus if has_one_thread else cpus & {NOT_RECORDED}  # a buffer of no CPU is one task's, which nobody inherits

@@ -12,7 +12,7 @@ from tdprof.decode.perf.columns import Table
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.spe.losses import AuxLosses
 from tdprof.decode.spe.spans import COLLISION, PARTIAL, TRUNCATED, AuxSpan, SpeInput, worth_decoding
-from tdprof.decode.spe.switches import switch_rows, switches_of
+from tdprof.decode.spe.switches import no_switches, switch_rows, switches_of
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.arrays import U64, distinct
@@ -55,7 +55,7 @@ def spe_input_of(data: PerfData) -> SpeInput:
         for buffer in data.aux_buffers
     )
     spans = worth_decoding(itertools.chain.from_iterable(pieces), losses)
-    known_switches = switches_of(switches) if has_own_clock else {}
+    known_switches = switches_of(switches) if has_own_clock else no_switches()
     return SpeInput(spans, data.time_conversion, losses, known_switches, data.files)
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -15,7 +15,7 @@ from typing import IO
 from tdprof.decode.mapped_files import MappedFiles
 from tdprof.decode.spe.clock import Clock
 from tdprof.decode.spe.losses import AuxLosses
-from tdprof.decode.spe.switches import Switches
+from tdprof.decode.spe.switches import SwitchesByCpu, no_switches
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
 from tdprof.model.spe import ONE_STAGE, Stages
@@ -66,7 +66,7 @@ class SpeInput:
     spans: Sequence[AuxSpan]
     time_conversion: Clock | None = None
     losses: AuxLosses = field(default_factory=AuxLosses)
-    switches: Mapping[int, Switches] = field(default_factory=dict)
+    switches: SwitchesByCpu = field(default_factory=no_switches)
     files: MappedFiles = field(default_factory=MappedFiles)
     contexts_name_threads: bool = True
     page_bytes: int | None = None

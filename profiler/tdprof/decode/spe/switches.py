@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +13,13 @@ from tdprof.capture.schema import SWITCHES
 from tdprof.decode.perf.columns import NOT_RECORDED, SideBand, Table
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT
 from tdprof.linux.perf_abi import RecordType
-from tdprof.model.arrays import U64
+from tdprof.model.arrays import I64, U32, U64
 from tdprof.model.spe import NO_TID
 
 _LOSSES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 _SWITCHES = (RecordType.SWITCH, RecordType.SWITCH_CPU_WIDE)
 _TYPES = (*_SWITCHES, *_LOSSES)
 _FIELDS = ("time_ns", "type", "cpu", "tid", "ptid", "misc")
-_Row = TypeVar("_Row", bound=np.generic)
 _ROW = np.dtype([(name, "u8" if name == "time_ns" else "u4") for name in _FIELDS])
 
 
@@ -43,6 +41,54 @@ class Switches:
         return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SwitchesByCpu(Mapping[int, Switches]):
+    """Those of each CPU that has any, made when it is asked for: a file may name millions of CPUs.
+
+    Attributes:
+        cpu: uint32[k], ascending.
+        start: int64[k + 1], switches of CPU i are rows ``start[i]`` to ``start[i + 1]``.
+        before: uint64[k], who ran before the first.
+        time_ns: uint64[n].
+        tid: uint64[n], who ran from each on.
+    """
+
+    cpu: U32
+    start: I64
+    before: U64
+    time_ns: U64
+    tid: U64
+
+    @classmethod
+    def of_rows(cls, cpu: U32, time_ns: U64, tid: U64, is_before: NDArray[np.bool_]) -> SwitchesByCpu:
+        """Of rows in the order of CPU and time; ``is_before``: who ran before the others, of a CPU its first."""
+        is_first = np.ones(len(cpu), bool)
+        is_first[1:] = cpu[1:] != cpu[:-1]
+        first, kept = np.flatnonzero(is_first), ~is_before
+        start = np.concatenate([[0], np.cumsum(kept)])[np.append(first, len(cpu))]
+        before = np.where(is_before[first], tid[first], np.uint64(NO_TID))
+        return cls(cpu[first], start, before, time_ns[kept], tid[kept])
+
+    def __getitem__(self, cpu: int) -> Switches:
+        at = int(np.searchsorted(self.cpu, cpu))
+        if at == len(self.cpu) or self.cpu[at] != cpu:
+            raise KeyError(cpu)
+        rows = slice(self.start[at], self.start[at + 1])
+        return Switches(self.time_ns[rows], np.concatenate([self.before[at : at + 1], self.tid[rows]]))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.cpu.tolist())
+
+    def __len__(self) -> int:
+        return len(self.cpu)
+
+
+def no_switches() -> SwitchesByCpu:
+    """Of a recording without any."""
+    none = np.zeros(0, np.uint64)
+    return SwitchesByCpu(np.zeros(0, np.uint32), np.zeros(1, np.int64), none, none, none)
+
+
 def switch_rows(rows: Table) -> Table:
     """What `switches_of` needs of a batch of side-band rows; switches can outnumber all else."""
     kept = rows[np.isin(rows["type"], _TYPES)]
@@ -57,7 +103,7 @@ def without_switches(batch: SideBand) -> SideBand:
     return SideBand(batch.rows[~np.isin(batch.rows["type"], _SWITCHES)], batch.names)
 
 
-def switches_of(batches: Sequence[Table]) -> Mapping[int, Switches]:
+def switches_of(batches: Sequence[Table]) -> SwitchesByCpu:
     """The switches of each CPU that has any.
 
     A record of a switch names both threads if a CPU was recorded, the recorded thread alone if that was (then nobody is
@@ -67,43 +113,10 @@ def switches_of(batches: Sequence[Table]) -> Mapping[int, Switches]:
         batches: of `switch_rows`; those of a CPU in time order.
     """
     rows = np.concatenate([np.empty(0, _ROW), *batches])
-    rows = rows[rows["cpu"] != NOT_RECORDED]
+    has_switch = np.unique(rows["cpu"][np.isin(rows["type"], _SWITCHES)])
+    rows = rows[(rows["cpu"] != NOT_RECORDED) & np.isin(rows["cpu"], has_switch)]
     # Stable: of one switch the record of who goes stands before that of who comes, at the same time or earlier.
     rows = rows[np.lexsort((rows["time_ns"], rows["cpu"]))]
-    by_cpu = {int(mine["cpu"][0]): mine for mine in _parts(rows, rows["cpu"])}
-    return {cpu: _switches_of_cpu(mine) for cpu, mine in by_cpu.items() if np.isin(mine["type"], _SWITCHES).any()}
-
-
-def _parts(rows: NDArray[_Row], cpu: NDArray[np.uint32]) -> list[NDArray[_Row]]:
-    """Rows that are sorted by their CPU, one part for each."""
-    return np.split(rows, np.flatnonzero(np.diff(cpu)) + 1) if len(rows) else []
-
-
-def switches_table(switches: Mapping[int, Switches]) -> pa.Table:
-    """Rows of a capture's ``switches`` table."""
-    parts = [SWITCHES.empty_table()]
-    for cpu, of_cpu in switches.items():
-        times = np.concatenate([np.zeros(1, np.uint64), of_cpu.time_ns])
-        tids = pa.array(of_cpu.tid, mask=of_cpu.tid == NO_TID).cast(pa.uint32())
-        parts.append(pa.table([times, np.full(len(times), cpu, np.uint32), tids], schema=SWITCHES))
-    return pa.concat_tables(parts)
-
-
-def switches_of_table(table: pa.Table) -> Mapping[int, Switches]:
-    """What `switches_table` was made of, by CPU."""
-    time, cpu = table["time_ns"].to_numpy(), table["cpu"].to_numpy()
-    tid = table["tid"].cast(pa.uint64()).fill_null(NO_TID).to_numpy()
-    found = {}
-    order = np.lexsort((time, cpu))
-    for rows in _parts(order, cpu[order]):
-        # Before the first time the table tells nothing, except in rows of time 0.
-        starts = int(time[rows[0]] == 0)
-        before = tid[rows[:starts]] if starts else np.array([NO_TID], np.uint64)
-        found[int(cpu[rows[0]])] = Switches(time[rows[starts:]], np.concatenate([before, tid[rows[starts:]]]))
-    return found
-
-
-def _switches_of_cpu(rows: Table) -> Switches:
     is_lost = np.isin(rows["type"], _LOSSES)
     is_out = (rows["misc"] & MISC_SWITCH_OUT) != 0
     is_wide = rows["type"] == RecordType.SWITCH_CPU_WIDE
@@ -111,8 +124,34 @@ def _switches_of_cpu(rows: Table) -> Switches:
     other = np.where(is_wide, rows["ptid"].astype(np.uint64), np.uint64(NO_TID))
     before, after = np.where(is_out, mine, other), np.where(is_out, other, mine)
     before[is_lost] = after[is_lost] = NO_TID
-    tid = np.concatenate([before[:1], after])
     # The records just before a loss do not tell who ran until it: other switches may be what was lost.
-    tid[:-1][is_lost] = NO_TID
-    tid[tid == NOT_RECORDED] = NO_TID
-    return Switches(rows["time_ns"].astype(np.uint64), tid)
+    is_followed = rows["cpu"][:-1] == rows["cpu"][1:]
+    after[:-1][is_followed & is_lost[1:]] = NO_TID
+    found = SwitchesByCpu.of_rows(
+        rows["cpu"].astype(np.uint32), rows["time_ns"].astype(np.uint64), after, np.zeros(len(rows), bool)
+    )
+    found.before[:] = before[found.start[:-1]]
+    for tid in (found.before, found.tid):
+        tid[tid == NOT_RECORDED] = NO_TID
+    return found
+
+
+def switches_table(switches: SwitchesByCpu) -> pa.Table:
+    """Rows of a capture's ``switches`` table; of each CPU the first is of time 0."""
+    first = switches.start[:-1]
+    cpu = np.repeat(switches.cpu, np.diff(switches.start))
+    times, cpus = np.insert(switches.time_ns, first, 0), np.insert(cpu, first, switches.cpu)
+    tids = np.insert(switches.tid, first, switches.before)
+    return pa.table([times, cpus, pa.array(tids, mask=tids == NO_TID).cast(pa.uint32())], schema=SWITCHES)
+
+
+def switches_of_table(table: pa.Table) -> SwitchesByCpu:
+    """What `switches_table` was made of."""
+    time, cpu = table["time_ns"].to_numpy(), table["cpu"].to_numpy()
+    tid = table["tid"].cast(pa.uint64()).fill_null(NO_TID).to_numpy()
+    order = np.lexsort((time, cpu))
+    time, cpu, tid = time[order], cpu[order], tid[order]
+    # Before the first time the table tells nothing, except in rows of time 0.
+    is_first = np.ones(len(cpu), bool)
+    is_first[1:] = cpu[1:] != cpu[:-1]
+    return SwitchesByCpu.of_rows(cpu, time, tid, is_first & (time == 0))

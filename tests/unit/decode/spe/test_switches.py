@@ -71,13 +71,15 @@ def test_what_names_no_cpu_or_thread_tells_nothing() -> None:
 
 
 def test_a_capture_keeps_them(tmp_path: Path) -> None:
-    found = switches_of([rows(wide(100, OUT, 7, 8), wide(150, OUT, 8, 9), wide(3, IN, 1, 2, cpu=6))])
-    lost = Switches(np.array([5], np.uint64), np.array([NO_TID, 3], np.uint64))
+    nobody_before = (5, 9, IN, 3, 0, RecordType.SWITCH)
+    records = (wide(100, OUT, 7, 8), wide(150, OUT, 8, 9), wide(3, IN, 1, 2, cpu=6), nobody_before)
+    found = switches_of([rows(*records)])
+    assert threads(found[9], 4, 5) == [NO_TID, 3]
     with table_writer(tmp_path) as writer:
-        writer.write("switches", switches_table({**found, 9: lost}))
+        writer.write("switches", switches_table(found))
     again = switches_of_table(read_table(tmp_path, "switches"))
     assert set(again) == {0, 6, 9}
-    for cpu, of_cpu in {**found, 9: lost}.items():
+    for cpu, of_cpu in found.items():
         assert again[cpu].time_ns.tolist() == of_cpu.time_ns.tolist()
         assert again[cpu].tid.tolist() == of_cpu.tid.tolist()
     cut = switches_of_table(read_table(tmp_path, "switches").filter(np.array([False] + [True] * 6)))
