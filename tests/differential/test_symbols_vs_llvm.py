@@ -69,6 +69,7 @@ def test_rust(tmp_path):
     check(path, llvm_stacks(path, addresses.tolist()), addresses)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "flags",
     [
@@ -170,6 +171,7 @@ def test_debug_data_shared_by_dwz(tmp_path):
     check(path, theirs, addresses)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("packed", [False, True], ids=["dwo", "dwp"])
 @pytest.mark.parametrize("version", ["-gdwarf-4", "-gdwarf-5"])
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])

@@ -17,6 +17,7 @@ from builders import (  # register their builders
 from builders.cost import allowed_bytes, allowed_seconds, is_affordable, measure
 from builders.costly_files import BUILDERS
 
+pytestmark = pytest.mark.thorough
 SIZE_BYTES = 500_000
 _ALL_OF = {module.__name__ for module in (costly_files, costly_captures, costly_debug_data)}
 # Of the others those that were too costly once; tools/fuzz/costly_files.py runs all.
