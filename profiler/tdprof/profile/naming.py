@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.addresses import NO_BEGIN, Locations, MappedFile, Unknown
+from tdprof.model.addresses import NO_BEGIN, FileKind, Locations, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.profile import FunctionTable, LocationTable
 
@@ -67,8 +67,8 @@ def name_locations(
     Returns:
         Functions, and the n locations with at least one frame each. Unknown addresses of a file are a function named by
         file and where it begins, or all the code between known functions, by where it begins and ends; of which neither
-        is known are each one of its own, so that unknown hotspots stay apart. All outside
-        any mapping are one, and all of a file where there are more than anybody tells apart.
+        is known are each one of its own, so that unknown hotspots stay apart. A process's code made at run
+        time, all outside any mapping, and all of a file where there are more than anybody tells apart are one.
     """
     functions = _Functions()
     reason = np.full(len(file), Unknown.NO_MAPPING, np.uint8)
@@ -99,7 +99,7 @@ def name_locations(
         if index >= 0:
             apart = max(0, _MOST_UNKNOWN - unknown)
             unknown += len(rows)
-            texts = _places_named(texts, mapped_files[index].path, places, ends, apart)
+            texts = _places_named(texts, mapped_files[index], places, ends, apart)
         parts.append(_Part(rows, functions.number_unknown(texts, index), np.zeros(len(rows), np.uint32)))
 
     frame_start, frame_function, frame_line = _joined(parts, counts)
@@ -114,9 +114,11 @@ def name_locations(
     return functions.table(demangle), location_table
 
 
-def _places_named(texts: Sequence[str], path: str, places: U64, ends: U64, apart: int) -> list[str]:
+def _places_named(texts: Sequence[str], file: MappedFile, places: U64, ends: U64, apart: int) -> list[str]:
     """Each text with the file's name; the first ``apart`` with where the code begins and, if that is known, ends."""
-    name = path.rpartition("/")[2]
+    name = file.path.rpartition("/")[2]
+    if file.kind is FileKind.ANONYMOUS:  # addresses of a heap, which are others in each run, tell nobody anything
+        return [f"{text} {name} of process {file.pid}" for text in texts]
     shown = [
         f"+{place:#x}" + (f"-{end:#x}" if end != NO_BEGIN else "")
         for place, end in zip(places[:apart].tolist(), ends[:apart].tolist(), strict=True)

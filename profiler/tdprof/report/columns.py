@@ -17,6 +17,7 @@ _BETWEEN = "  "
 _LEAST_PROSE = 24  # columns for words that wrap
 # Where the width does not hold the table a column gives way down to here; then lines are cut at their end.
 _NARROWEST = 4
+_BRANCHES = " │├└─"
 _LINES_AT_ONCE = 1 << 12  # given to the console, which takes many times what they say
 
 
@@ -27,7 +28,8 @@ class Column:
     Attributes:
         heading: its title.
         is_right: numbers stand to the right.
-        shrinks: it may be cut with "…" for a table to fit, the widest such column first; numbers stay whole.
+        shrinks: it may be cut to a beginning, "…" and an end for a table to fit, the widest such column first; numbers
+            stay whole.
         wraps: prose, in the last column only: it goes on in further lines.
     """
 
@@ -132,10 +134,54 @@ def _padded(cell: Cell, width: int, *, is_right: bool) -> Cell:
     """A cell as wide as its column; cut if it is wider, which plain cells never are."""
     if isinstance(cell, str):
         return cell.rjust(width) if is_right else cell.ljust(width)
-    shown = cell.copy()
-    shown.truncate(width, overflow="ellipsis")
+    shown = _cut(cell, width)
     (shown.pad_left if is_right else shown.pad_right)(width - shown.cell_len)
     return shown
+
+
+def _cut(cell: "Text", width: int) -> "Text":
+    """At most ``width`` columns of a cell: names are told apart by what they begin and end with.
+
+    First the parameters of C++ functions go, then the arguments of templates, then what is in the middle. The branches
+    of a tree in front of it stay.
+    """
+    shown = cell.copy()
+    for shorten in (_without_parameters, _without_arguments):
+        if shown.cell_len > width and not shown.spans:
+            shown.plain = shorten(shown.plain)
+    if shown.cell_len <= width:
+        return shown
+    before = len(shown.plain) - len(shown.plain.lstrip(_BRANCHES))
+    left = width - 1 - before
+    if left < _NARROWEST or shown.cell_len > len(shown.plain):  # of wide letters the end is left out
+        shown.truncate(width, overflow="ellipsis")
+        return shown
+    return shown[: before + left - left // 2].append("…").append_text(shown[len(shown.plain) - left // 2 :])
+
+
+def _without_parameters(name: str) -> str:
+    """``f(int, char) const`` is ``f(…) const``."""
+    end, depth = name.rfind(")"), 0
+    for at in range(end, -1, -1):
+        depth += (name[at] == ")") - (name[at] == "(")
+        if depth == 0 and end - at > 2 and name[at + 1 : end] != "anonymous namespace":
+            return f"{name[: at + 1]}…{name[end:]}"
+        if depth == 0:
+            break
+    return name
+
+
+def _without_arguments(name: str) -> str:
+    """``v<int, w<char>>::f`` is ``v<…>::f``; operators that have such signs stay as they are."""
+    if "operator" in name or name.count("<") != name.count(">"):
+        return name
+    shown, depth = [], 0
+    for letter in name:
+        depth -= letter == ">"
+        if depth == 0:
+            shown.append("…>" if letter == ">" else letter)
+        depth += letter == "<"
+    return "".join(shown)
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tdprof.model.addresses import Locations, MappedFile, Unknown
+from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.profile import FunctionTable, LocationTable
 from tdprof.profile.naming import base_name, limit_inlining, mark_guesses, name_locations
+from tdprof.symbolize.locations import unknown_locations
 
 FILES = [MappedFile("/bin/app"), MappedFile("/lib/x.so")]
 STRINGS = ("f", "g", "a.c", "f", "a.c")  # a source may hold a text twice
@@ -66,6 +67,21 @@ def test_unknown_addresses_stay_apart_but_for_those_outside_any_file() -> None:
     assert frames == [["[no mapping]"], ["[no symbol] x.so+0x40"], ["[no symbol] x.so+0x41"], ["[no mapping]"]]
     assert locations.reason.tolist() == [Unknown.NO_MAPPING, Unknown.NO_SYMBOL, Unknown.NO_SYMBOL, Unknown.NO_MAPPING]
     assert functions.mapped_file.tolist() == [-1, 1, 1]
+
+
+def test_code_made_at_run_time_that_nobody_names_is_one_row_a_process() -> None:
+    """Thousands of addresses of a heap, which are others in the next run, hide what else there is."""
+    files = [MappedFile("[anon]", kind=FileKind.ANONYMOUS, pid=pid) for pid in (12, 13)]
+
+    def nothing(file: MappedFile, addresses: U64) -> Locations:
+        return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
+
+    functions, locations = name_locations(
+        files, np.array([0, 1, 0], np.int32), np.array([0x7F00, 0x7F00, 0x7F08], np.uint64), nothing, list
+    )
+    assert functions.name == ["[run-time code] [anon] of process 12", "[run-time code] [anon] of process 13"]
+    assert locations.frame_function.tolist() == [0, 1, 0]
+    assert locations.address.tolist() == [0x7F00, 0x7F00, 0x7F08]
 
 
 def test_a_caller_that_is_a_guess_has_a_name_that_says_so() -> None:

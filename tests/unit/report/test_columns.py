@@ -2,10 +2,11 @@
 
 import io
 
+import pytest
 from rich.console import Console
 from rich.text import Text
 
-from tdprof.report.columns import as_text
+from tdprof.report.columns import as_text, format_table, names
 
 
 def test_plain_lines_are_what_the_console_makes_of_them() -> None:
@@ -23,3 +24,24 @@ def test_plain_lines_are_what_the_console_makes_of_them() -> None:
         for line in lines:
             console.print(line.copy(), soft_wrap=True)
     assert as_text(console, lines) == "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("short(int, char)", "short(int, char)"),
+        ("[stripped] python3.11+0xfee40", "[stripped] p…3.11+0xfee40"),
+        ("[stripped] python3.11+0x10a500", "[stripped] p….11+0x10a500"),
+        ("v8::Map::Find(v8::Local<v8::Value>, int) const", "v8::Map::Find(…) const"),
+        ("a::List<int, b<char>>::sort(c<int>, void (*)(d))", "a::List<…>::sort(…)"),
+        ("(anonymous namespace)::a_long_name()", "(anonymous n…_long_name()"),
+        ("a::operator<<(std::basic_ostream<char>&, a const&)", "a::operator<<(…)"),
+        ("a_long_name::operator-> and more of it<", "a_long_name:… more of it<"),
+        ("    └─ [stripped] python3.11+0xfee40", "    └─ [stripped…+0xfee40"),
+        ("日本語日本語日本語日本語日本語", "日本語日本語日本語日本語…"),
+    ],
+)
+def test_names_that_do_not_fit_keep_what_tells_them_apart(name: str, shown: str) -> None:
+    (_, line) = format_table(names("function"), [[Text(name)]], 25)
+    assert line.plain == shown
+    assert line.cell_len <= 25
