@@ -4,9 +4,15 @@ import ctypes
 import fcntl
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
+
+from elftools.elf.constants import P_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from elftools.elf.segments import Segment
 
 DEVICE = Path("/dev/neoverse_sim")
 MODULE_FILE = Path(f"/lib/modules/{os.uname().release}/extra/neoverse_sim.ko")
@@ -38,6 +44,8 @@ class _Region(ctypes.Structure):
         ("walk_per_million", ctypes.c_uint32),
         ("mispredict_per_million", ctypes.c_uint32),
         ("unretired_per_million", ctypes.c_uint32),
+        ("executable", ctypes.c_int32),
+        ("unused", ctypes.c_uint32),
         ("nr_rates", ctypes.c_uint32),
         ("rates", _Rate * MAX_RATES),
     ]
@@ -63,6 +71,26 @@ class _Fault(ctypes.Structure):
 TRUNCATE, LOSE, GARBAGE, COLLIDE = 1, 2, 3, 4
 
 
+def start_of(program: Path, function: str) -> int:
+    """Under which `Simulation.truth` knows a function that was declared by its symbol."""
+    with program.open("rb") as file:
+        return _places(file, [function])[function][0]
+
+
+def _places(file: BinaryIO, functions: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """From where a program's code starts to each function, and the function's size."""
+    elf = ELFFile(file)
+    code = min(each["p_vaddr"] for each in _executable(elf))
+    symbols = elf.get_section_by_name(".symtab")
+    assert isinstance(symbols, SymbolTableSection)
+    found = {name: symbols.get_symbol_by_name(name) for name in functions}
+    return {name: (symbol["st_value"] - code, symbol["st_size"]) for name, [symbol] in found.items()}
+
+
+def _executable(elf: ELFFile) -> list[Segment]:
+    return [each for each in elf.iter_segments("PT_LOAD") if each["p_flags"] & P_FLAGS.PF_X]
+
+
 def _ioctl_number(direction: int, number: int, size: int) -> int:
     return direction << 30 | size << 16 | ord("N") << 8 | number
 
@@ -85,9 +113,12 @@ class Region:
     mispredict_share: float = 0.0
     unretired_share: float = 0.0
 
-    def pack(self) -> bytes:
-        """Its struct nsim_region, addresses left to the workload."""
+    def pack(self, start: int = 0, end: int = 0, executable: int = -1) -> bytes:
+        """Its struct nsim_region; the workload fills in its own addresses."""
         region = _Region(
+            start=start,
+            end=end,
+            executable=executable,
             issue_cycles=self.issue_cycles,
             other_cycles=self.other_cycles,
             translation_cycles=2,
@@ -128,6 +159,22 @@ class Simulation:
     def inject(self, kind: int, *, after_records: int = 0, amount: int = 1, cpu: int = -1) -> None:
         """Have the SPE of a CPU (-1: of each) make a fault."""
         fcntl.ioctl(self._fd, _ioctl_number(1, 4, ctypes.sizeof(_Fault)), _Fault(cpu, kind, after_records, amount))
+
+    def declare(self, program: Path, regions: Mapping[str, Region]) -> None:
+        """Describe functions of a program that knows nothing of this, by their symbols."""
+        with program.open("rb") as file:
+            places = _places(file, regions)
+            for name, region in regions.items():
+                self._declare(file.fileno(), region, *places[name])
+
+    def declare_all(self, program: Path, region: Region) -> None:
+        """Describe all code of a program's own file."""
+        with program.open("rb") as file:
+            self._declare(file.fileno(), region, 0, max(each["p_memsz"] for each in _executable(ELFFile(file))))
+
+    def _declare(self, executable: int, region: Region, start: int, size: int) -> None:
+        packed = bytearray(region.pack(start, start + size, executable))  # more than it copies of bytes
+        fcntl.ioctl(self._fd, _ioctl_number(1, 1, ctypes.sizeof(_Region)), packed)
 
     def clear(self) -> None:
         """Forget the declared regions."""

@@ -109,6 +109,7 @@ static void declare_regions(const char *path)
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		if (read(file, &region, sizeof(region)) != sizeof(region))
 			break;
+		region.executable = -1;
 		region.start = (uint64_t)functions[i].start;
 		region.end = (uint64_t)functions[i].end;
 		if (ioctl(device, NSIM_SET_REGION, &region))

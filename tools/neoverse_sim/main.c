@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A simulated Neoverse: SPE and core PMU whose truth a test program declares through /dev/neoverse_sim. */
+#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
@@ -53,11 +54,36 @@ struct sim_region *sim_region_at(u64 address)
 	struct inode *executable = executable_of_current();
 	unsigned int i, count = smp_load_acquire(&nr_regions);
 
-	for (i = 0; executable && i < count; i++)
-		if (regions[i].executable == executable && address >= regions[i].is.start &&
-		    address < regions[i].is.end)
+	if (!executable)
+		return NULL;
+	address -= current->mm->start_code;
+	for (i = 0; i < count; i++)
+		if (regions[i].executable == executable && address >= regions[i].start && address < regions[i].end)
 			return &regions[i];
 	return NULL;
+}
+
+/* Whose code a declared region is, held, and where; an error if the descriptor is none. */
+static int place_region(struct sim_region *region)
+{
+	u64 code = 0;
+
+	if (region->is.executable < 0) {
+		rcu_read_lock();
+		region->executable = igrab(executable_of_current());
+		rcu_read_unlock();
+		code = current->mm->start_code;
+	} else {
+		struct file *file = fget(region->is.executable);
+
+		if (!file)
+			return -EBADF;
+		region->executable = igrab(file_inode(file));
+		fput(file);
+	}
+	region->start = region->is.start - code;
+	region->end = region->is.end - code;
+	return region->executable ? 0 : -ENOENT;
 }
 
 static int set_region(const void __user *argument)
@@ -77,10 +103,9 @@ static int set_region(const void __user *argument)
 		atomic64_set(&region->cycles, 0);
 		atomic64_set(&region->samples, 0);
 		atomic64_set(&region->records, 0);
-		rcu_read_lock();
-		region->executable = igrab(executable_of_current());
-		rcu_read_unlock();
-		smp_store_release(&nr_regions, nr_regions + 1);
+		error = place_region(region);
+		if (!error)
+			smp_store_release(&nr_regions, nr_regions + 1);
 	}
 	mutex_unlock(&regions_lock);
 	return error;

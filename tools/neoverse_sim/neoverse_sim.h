@@ -27,9 +27,13 @@ struct nsim_rate {
 	__u32 per_million; /* how far it advances in a million cycles; more than a million is allowed */
 };
 
-/* Behaviour of the code between two addresses of the calling program's executable (and of its forks). */
+/* Behaviour of the code between two addresses of an executable, wherever it is loaded. */
 struct nsim_region {
-	__u64 start, end;                  /* run-time addresses, end excluded */
+	/*
+	 * End excluded. Of the calling program: run-time addresses. Of another: as linked, less the address of its
+	 * first executable segment.
+	 */
+	__u64 start, end;
 	__u32 source_weight[NSIM_SOURCES]; /* relative frequencies; all zero means L1 */
 	__u32 source_cycles[NSIM_SOURCES]; /* total latency of an access served from there */
 	__u32 issue_cycles;                /* issue latency of every operation */
@@ -39,6 +43,8 @@ struct nsim_region {
 	__u32 walk_per_million;            /* accesses that walk */
 	__u32 mispredict_per_million;      /* branches mispredicted */
 	__u32 unretired_per_million;       /* operations speculated and thrown away */
+	__s32 executable;                  /* descriptor of another program's file; -1: the calling program */
+	__u32 unused;
 	__u32 nr_rates;
 	struct nsim_rate rates[NSIM_MAX_RATES];
 };

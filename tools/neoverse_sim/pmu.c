@@ -22,6 +22,10 @@ MODULE_PARM_DESC(cycle_counter, "whether the cycle counter is free (the hard-loc
 static unsigned int tick_ns = 20000;
 module_param(tick_ns, uint, 0644);
 MODULE_PARM_DESC(tick_ns, "mean distance of the looks at where the program is");
+static ushort absent[16];
+static unsigned int nr_absent;
+module_param_array(absent, ushort, &nr_absent, 0444);
+MODULE_PARM_DESC(absent, "events that the core has not: their bits in PMCEID are clear, and they count nothing");
 static unsigned int skid_ns;
 module_param(skid_ns, uint, 0644);
 MODULE_PARM_DESC(skid_ns, "time from an overflow to its interrupt");
@@ -82,6 +86,16 @@ static u64 event_code(const struct perf_event *event)
 	return event->hw.config;
 }
 
+static bool is_absent(u64 code)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr_absent; i++)
+		if (absent[i] == code)
+			return true;
+	return false;
+}
+
 /* Events in a million cycles. Code that declares nothing runs one instruction a cycle and does nothing else. */
 static u32 rate_of(u64 code, const struct nsim_region *region)
 {
@@ -89,6 +103,8 @@ static u32 rate_of(u64 code, const struct nsim_region *region)
 
 	if (code == CPU_CYCLES)
 		return MILLION;
+	if (is_absent(code))
+		return 0;
 	for (i = 0; region && i < region->nr_rates; i++)
 		if (region->rates[i].event == code)
 			return region->rates[i].per_million;
@@ -540,7 +556,7 @@ static umode_t event_visible(struct kobject *kobject, struct attribute *attribut
 	struct device_attribute *device = container_of(attribute, struct device_attribute, attr);
 	u64 code = container_of(device, struct perf_pmu_events_attr, attr)->id;
 
-	return (this_core->pmceid[code >> 14 & 1] >> (code & 63)) & 1 ? attribute->mode : 0;
+	return !is_absent(code) && (this_core->pmceid[code >> 14 & 1] >> (code & 63)) & 1 ? attribute->mode : 0;
 }
 static const struct attribute_group event_group = { .name = "events",
 	                                            .attrs = event_attributes,

@@ -12,6 +12,7 @@
 struct sim_region {
 	struct nsim_region is;
 	struct inode *executable; /* held */
+	u64 start, end;           /* from where the program's code starts: position-independent ones move */
 	atomic64_t cycles, samples, records;
 };
 
