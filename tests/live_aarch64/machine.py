@@ -5,6 +5,7 @@ import io
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ IS_COUNTED = os.environ.get("GUEST_COUNTS_INSTRUCTIONS") == "1"
 # A round of the workload's `hot` and `cold` takes 200,000 cycles. It and this period come into step only after
 # thousands of rounds, so that samples are spread evenly over a round.
 OUT_OF_STEP = 23_209
+# With counted instructions QEMU's clock is one for both CPUs: whatever the recorder does on another than the measured
+# program's is counted for that program, too. So both share one, where amounts matter and not their ratios.
+ALONE = ("taskset", "-c", "0")
+# Only what hangs takes so long, on whatever machine, and then the whole lane need not wait.
+HANGS_S = 900
 
 
 def run_tdprof(
@@ -24,11 +30,28 @@ def run_tdprof(
     """The real command in its own process, as root or as another user; ``before``: what runs it."""
     command = [*before, "setpriv", "--reuid", user, "--regid", user, "--init-groups"] if user else list(before)
     done = subprocess.run(
-        [*command, "tdprof", *map(str, words)], capture_output=True, text=True, check=False, timeout=300
+        [*command, "tdprof", *map(str, words)], capture_output=True, text=True, check=False, timeout=HANGS_S
     )
     if check:
         assert done.returncode == 0, done.stderr
     return done
+
+
+def wait_for_cpu_time(pid: int, seconds: float, process: subprocess.Popen[Any] | None = None) -> None:
+    """Until a process has had so much time of a CPU, however long that takes; ``process``: what must not end before."""
+    while int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) < seconds * 1e9:
+        assert process is None or process.poll() is None
+        time.sleep(0.02)
+
+
+def wait_for_child(process: subprocess.Popen[Any], command: str) -> int:
+    """Until a process has a child that executes this command; the child."""
+    while process.poll() is None:
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            if Path(f"/proc/{child}/comm").read_text().strip() == command:
+                return int(child)
+        time.sleep(0.02)
+    raise AssertionError(f"it ended with {process.returncode} and without a {command}")
 
 
 def report(capture: Path) -> dict[str, Any]:

@@ -69,8 +69,10 @@ def test_ordinary_user(paranoid: Callable[[int], None], workload: Path) -> None:
     paranoid(2)
     rung, _ = doctor("user")
     assert rung == "ring-buffer"
-    # Half a round of the workload, or nearly, would let all samples fall on one side of its borders.
-    run_tdprof("record", "-c", OUT_OF_STEP, "-o", folder / "b", "--", workload, "-w", "hc", "-n", 60, user="user")
+    # Half a round of the workload, or nearly, would let all samples fall on one side of its borders. 1,700 of them:
+    # seven standard deviations, even if they fell at random.
+    run_tdprof("record", "--call-graph", "fp", "-c", OUT_OF_STEP, "-o", folder / "b", "--", workload, "-w", "hc",
+               "-n", 200, user="user")  # fmt: skip
     found = report(folder / "b")
     counts = self_counts(found, found["events"][0]["name"])
     assert found["rung"] == "ring-buffer"

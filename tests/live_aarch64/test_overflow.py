@@ -1,6 +1,5 @@
 """Sampling on real PMU overflows of QEMU's armv8_pmuv3: where the samples fall and what they add up to."""
 
-import os
 import signal
 import subprocess
 import time
@@ -8,20 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from live_aarch64.machine import IS_COUNTED, OUT_OF_STEP, report, run_tdprof, self_counts
+from live_aarch64.machine import (
+    ALONE,
+    HANGS_S,
+    IS_COUNTED,
+    OUT_OF_STEP,
+    report,
+    run_tdprof,
+    self_counts,
+    wait_for_child,
+    wait_for_cpu_time,
+)
 
 # Of one round of the workload's `hot` and `cold`: turns of two instructions, and a few around them.
 HOT, COLD = 150_000, 50_000
 # Four samples fall into each round of 200,000: three in `hot`, one in `cold`. They drift by 436 a round, so that each
 # passes the border between the two within a round or two, whatever some interrupts add. Tried for every place to begin
-# at, with each sample moved by up to 500 at random: the counts are never further than four from the truth.
+# at, with each sample moved by up to 500 at random: the counts are never further than four from the truth. Each time
+# that the recorder takes the CPU may add one.
 IN_STEP = 49_891
 # Spreads samples as OUT_OF_STEP does, and leaves the emulator time for something else than samples of a program that
 # never ends.
 SLOW_OUT_OF_STEP = 123_607
-# With counted instructions QEMU's clock is one for both CPUs: whatever the recorder does on another than the sampled
-# program's is counted for that program, too. So both share one, and the recorder has no questions to answer.
-ALONE = ("taskset", "-c", "0")
+# The recorder has no questions to answer, which would be time of the CPU that it shares with the program.
 SILENT = ("--call-graph", "fp")
 
 
@@ -40,7 +48,7 @@ def test_split_is_exact(rung: str, workload: Path, tmp_path: Path) -> None:
     if IS_COUNTED:
         # One instruction is one cycle and exactly every 49,891st is sampled. At random they would scatter by 24 and 14.
         for name, cycles in (("hot", HOT), ("cold", COLD)):
-            assert counts[name] / IN_STEP == pytest.approx(rounds * cycles / IN_STEP, abs=5), name
+            assert counts[name] / IN_STEP == pytest.approx(rounds * cycles / IN_STEP, abs=8), name
         assert counts["hot"] + counts["cold"] == pytest.approx(rounds * (HOT + COLD), rel=0.01)
     else:
         assert counts["hot"] / (counts["hot"] + counts["cold"]) == pytest.approx(0.75, abs=0.03)
@@ -79,17 +87,17 @@ def test_attach_and_system_wide(how: str, workload: Path, tmp_path: Path) -> Non
             assert recorder.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGCONT)
-        time.sleep(0.6)
+        wait_for_cpu_time(process.pid, 0.4, recorder)
         process.send_signal(signal.SIGSTOP)
         recorder.send_signal(signal.SIGINT)
-        recorder.wait(60)
+        recorder.wait(HANGS_S)
     finally:
         process.kill()
         recorder.kill()
     counts = self_counts(report(capture), "cycles:u")
-    # More than 1,500 samples: five standard deviations, even if they fell at random.
-    assert counts["hot"] + counts["cold"] > 1500 * SLOW_OUT_OF_STEP
-    assert counts["hot"] / (counts["hot"] + counts["cold"]) == pytest.approx(0.75, abs=0.06)
+    # Of 3,200 samples more than half: six standard deviations, even if they fell at random.
+    assert counts["hot"] + counts["cold"] > 1600 * SLOW_OUT_OF_STEP
+    assert counts["hot"] / (counts["hot"] + counts["cold"]) == pytest.approx(0.75, abs=0.07)
 
 
 @pytest.mark.needs_perf
@@ -113,10 +121,10 @@ def test_interrupted_recording_keeps_what_there_is(workload: Path, tmp_path: Pat
             "1000000",
         ]
     )
-    deadline = time.monotonic() + 60
-    while not (capture / "capture.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.3)
-    os.kill(process.pid, signal.SIGINT)
-    process.wait(60)
+    try:
+        wait_for_cpu_time(wait_for_child(process, workload.name), 0.1, process)
+        process.send_signal(signal.SIGINT)
+        process.wait(HANGS_S)
+    finally:
+        process.kill()
     assert self_counts(report(capture), "cycles:u")["hot"] > 0

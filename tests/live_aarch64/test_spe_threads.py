@@ -14,7 +14,7 @@ import pytest
 
 from live_aarch64.conftest import build_workload, symbols_of
 from live_aarch64.machine import run_tdprof
-from live_aarch64.neoverse_sim import DEVICE, Region, Simulation, write_regions
+from live_aarch64.neoverse_sim import DEVICE, Region, Simulation, start_of, write_regions
 from tdprof.cli import main as tdprof_main
 
 Simulate = Callable[..., Simulation]
@@ -134,6 +134,40 @@ def test_locked_memory_that_is_short_makes_smaller_buffers(
     assert done.returncode == 0, done.stderr
     assert "locked memory is short" in done.stderr
     assert operations(spe_report(folder / "capture"))["hot"] == simulation.truth(symbols["hot"]).records > 1_000
+
+
+@pytest.mark.needs_spe
+def test_a_rate_holds_by_standing_still(
+    simulate: Simulate, workload: Path, symbols: dict[str, int], tmp_path: Path
+) -> None:
+    """A megabyte a second where twenty come: most of the time SPE stands still, says so, and loses nothing else."""
+    rounds, period = 8000, 4096
+    simulation = simulate()
+    regions = write_regions(tmp_path / "regions", [Region()])
+    options = ("--no-bpf", "-e", "page-faults:u", f"--spe=period={period},rate=1M,u", "-o", tmp_path / "capture")
+    run_tdprof("record", *options, "--", workload, "-r", regions, "-w", "h", "-n", rounds)
+    found = spe_report(tmp_path / "capture")
+    written = simulation.truth(symbols["hot"]).records
+    assert operations(found)["hot"] == written > 1_000
+    # `hot` executes 150,000 instructions a round. Sampling goes on for what little time a drain takes.
+    assert written < 0.75 * rounds * 150_000 / period
+    manifest = json.loads((tmp_path / "capture/capture.json").read_text())
+    assert any("SPE stood still" in note for note in manifest["notes"]), manifest["notes"]
+
+
+@pytest.mark.needs_spe
+def test_a_position_independent_program(
+    simulate: Simulate, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """Its addresses are others in each run; what is declared of its file holds in all."""
+    simulation = simulate()
+    program = build_workload(tmp_path_factory.mktemp("independent"), "-pie", "-fPIE")
+    simulation.declare(program, {"hot": Region(), "cold": Region()})
+    run_tdprof("record", *OPTIONS, "-o", tmp_path / "capture", "--", program, "-w", "hc", "-n", 100)
+    by_function = operations(spe_report(tmp_path / "capture"))
+    for name in ("hot", "cold"):
+        written = simulation.truth(start_of(program, name)).records
+        assert by_function[name] == written > 1_000
 
 
 def wait_for_threads(pid: int, threads: int) -> None:

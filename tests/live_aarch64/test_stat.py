@@ -1,7 +1,9 @@
 """`tdprof stat` on the simulated Neoverse: groups, counters and metrics against declared rates."""
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,7 @@ TRUTH = {
     "dtlb_walk_ratio": 0.004,
     "backend_stalled_cycles": 30.0,
 }
+EVERY = {V1.events[name].code: 0.1 for metric in V1.metrics.values() for name in metric.events}
 LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
 
 
@@ -51,10 +54,14 @@ LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
 def stat(tmp_path: Path, workload: Path, simulate: Callable[..., Any]) -> Callable[..., Any]:
     """`tdprof stat --json` of the workload; what it wrote and what it told."""
     codes = {V1.events[name].code: rate for name, rate in RATES.items()}
-    regions = neoverse_sim.write_regions(tmp_path / "regions", [neoverse_sim.Region(rates=codes)] * 5)
 
-    def run(*options: str, rounds: int = 1000, **parameters: object) -> tuple[dict[str, Any], str]:
-        simulate(core="v1", spe=0, **parameters)
+    def run(
+        *options: str, rounds: int = 3000, rates: dict[int, float] = codes, **parameters: object
+    ) -> tuple[dict[str, Any], str]:
+        regions = neoverse_sim.write_regions(tmp_path / "regions", [neoverse_sim.Region(rates=rates)] * 5)
+        simulation = simulate(core="v1", spe=0, **parameters)
+        # tdprof's trials of what nothing reports shall find what is there.
+        simulation.declare_all(Path(os.path.realpath(sys.executable)), neoverse_sim.Region(rates=EVERY))
         # Regions belong to the executable, so every later run of it behaves that way; there is room for sixteen.
         subprocess.run([workload, "-r", regions, "-n", "0"], check=True)
         out = tmp_path / "stat.json"
@@ -105,7 +112,7 @@ def test_all_metrics_take_turns_in_seven_groups(stat: Callable[..., Any]) -> Non
 
 @pytest.mark.needs_perf
 def test_passes_count_every_group_all_the_time(stat: Callable[..., Any]) -> None:
-    found, _ = stat("--passes", rounds=400)
+    found, _ = stat("--passes", rounds=1200)
     check(found, tuple(TRUTH), within=0.05)
     assert all("running_percent" not in found["metrics"][name] for name in TRUTH)
 
@@ -116,3 +123,23 @@ def test_few_counters_are_noticed_and_metrics_still_hold(stat: Callable[..., Any
     assert "Topdown_L1 does not fit the counters" in told
     assert "too few counters for bad_speculation" in told
     check(found, (*LEVEL_1, "ipc"), within=0.1)
+
+
+@pytest.mark.needs_perf
+def test_only_metrics_of_an_absent_event_are_lost(stat: Callable[..., Any]) -> None:
+    """No metric needs MEMORY_ERROR; some need DTLB_WALK. What nothing reports, such as LD_SPEC, counts in a trial."""
+    absent = ("MEMORY_ERROR", "DTLB_WALK")
+    found, told = stat(
+        "--passes", rounds=50, rates=EVERY, absent=",".join(str(V1.events[name].code) for name in absent)
+    )
+    lost = {name for name in V1.metrics if found["metrics"].get(name, {}).get("value") is None}
+    assert lost == {name for name, metric in V1.metrics.items() if "DTLB_WALK" in metric.events}
+    assert "does not offer DTLB_WALK:" in told
+    assert "counts nothing" not in told
+
+
+@pytest.mark.needs_perf
+def test_an_absent_event_that_no_metric_needs_is_not_missed(stat: Callable[..., Any]) -> None:
+    found, told = stat("--passes", rounds=50, rates=EVERY, absent=str(V1.events["MEMORY_ERROR"].code))
+    assert [name for name in V1.metrics if found["metrics"].get(name, {}).get("value") is None] == []
+    assert "does not offer" not in told
