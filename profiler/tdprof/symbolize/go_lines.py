@@ -15,9 +15,10 @@ from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
 from tdprof.symbolize.symbol_table import EMPTY_TABLE, SymbolTable, make_table
 
 _NO_TREES = 2**64 - 1
-_FIRST_ROOM = 1 << 12
 # A function's values are read once, and again for each call that is inlined into it.
 _STEPS_TO_BYTES, _SPARE_STEPS = 64, 1 << 20
+# A place takes two bytes of a table at least, but functions may share one.
+_FIRST_ROWS, _BYTES_TO_ROW, _SPARE_ROWS = 1 << 12, 2, 1 << 16
 
 
 def open_go_lines(elf: Elf) -> "GoLines | None":
@@ -94,20 +95,21 @@ class GoLines:
             quantum=module.quantum,
         )
         steps = _STEPS_TO_BYTES * len(data) + _SPARE_STEPS
-        ranges = nodes = _FIRST_ROOM
+        rows, most = _FIRST_ROWS, len(data) // _BYTES_TO_ROW + _SPARE_ROWS
         while True:
-            arrays = _arrays(ranges, nodes)
-            columns = GoColumns(range_room=ranges, node_room=nodes, steps=steps)
+            arrays = _arrays(rows)
+            columns = GoColumns(range_room=rows, node_room=rows, steps=steps)
             for name, array in arrays.items():
                 setattr(columns, name, array.ctypes.data)
-            failed = library.tdprof_go_lines(
+            is_full = library.tdprof_go_lines(
                 ctypes.byref(table), wanted.ctypes.data or 1, len(wanted), ctypes.byref(columns)
             )
-            if not failed:
+            if not is_full or rows == most:
                 break
-            # Each row took a step, so that this ends.
-            ranges, nodes = 4 * ranges, 4 * nodes
-        self.is_spent = self.is_spent or not columns.steps
+            rows = min(4 * rows, most)
+        if is_full and columns.ranges:  # what follows the last place is not known
+            arrays["range_node"][columns.ranges - 1] = arrays["range_file"][columns.ranges - 1] = NO_ID
+        self.is_spent = self.is_spent or not columns.steps or bool(is_full)
         columns_read = {name: array[: columns.ranges] for name, array in arrays.items() if name in RANGE_COLUMNS}
         columns_read |= {name: array[: columns.nodes] for name, array in arrays.items() if name in NODE_COLUMNS}
         return self._make_index(columns_read)
@@ -136,10 +138,9 @@ class GoLines:
         return index if len(names) and len(files) else EMPTY_INDEX
 
 
-def _arrays(ranges: int, nodes: int) -> dict[str, Any]:
+def _arrays(rows: int) -> dict[str, Any]:
     kinds: dict[str, Any] = {"range_start": np.uint64, "node_tree": np.int32}
-    found = {name: np.empty(ranges, kinds.get(name, np.uint32)) for name in RANGE_COLUMNS}
-    return found | {name: np.empty(nodes, kinds.get(name, np.uint32)) for name in NODE_COLUMNS}
+    return {name: np.empty(rows, kinds.get(name, np.uint32)) for name in RANGE_COLUMNS + NODE_COLUMNS}
 
 
 def _number(columns: list[U32]) -> tuple[U64, U32]:
