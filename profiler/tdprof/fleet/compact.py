@@ -48,34 +48,35 @@ def compact_store(store: Store, progress: Callable[[str], None] = lambda words: 
     Raises:
         TdprofError: a roll-up is missing or damaged, or the store cannot be written to.
     """
-    joined = 0
+    joined, written, there = 0, 0, store.sums()
     by_day = _by_day(store)
-    there = store.sums()
-    planned = plan_spans({day: [stem.path for stem in stems] for day, stems in by_day.items()})
     for day, stems in sorted(by_day.items()):
-        if (Span(day, 1), planned[Span(day, 1)].digest) not in there:
-            progress(f"{Span(day, 1).name.partition('+')[0]}: putting its recordings together")
-            joined += _join_day(store, stems)
-    by_day = _by_day(store)
-    planned = plan_spans({day: [stem.path for stem in stems] for day, stems in by_day.items()})
-    there, written = store.sums(), 0
-    for span, sources in planned.items():
-        if (span, sources.digest) in there:
+        span = Span(day, 1)
+        if (span, _digest_of(span, stems)) in there:
             continue
-        progress(f"{span.name}: adding up")
-        parts = [(part, planned[part].digest) for part in sources.parts]
-        if not there.issuperset(parts):
-            continue  # it adds up to more than can be kept
-        is_kept = (
-            join_sums(store, span, sources.digest, parts)
-            if parts
-            else _add_day(store, span, sources.digest, by_day[span.first])
-        )
-        if is_kept:
-            there.add((span, sources.digest))
+        progress(f"{span.name.partition('+')[0]}: putting its recordings together")
+        # A day at a time, so that what was stopped goes on where it was.
+        by_day[day], recordings = _join_day(store, stems)
+        joined += len(set(stems) - set(by_day[day]))
+        name = _digest_of(span, by_day[day])
+        if (span, name) not in there and _add_day(store, span, name, by_day[day], recordings):
+            there.add((span, name))
             written += 1
+    planned = plan_spans({day: [stem.path for stem in stems] for day, stems in by_day.items()})
+    for span, sources in planned.items():
+        parts = [(part, planned[part].digest) for part in sources.parts]
+        # What adds up to more than can be kept has no sums, nor has what it is a part of.
+        if (span, sources.digest) not in there and parts and there.issuperset(parts):
+            progress(f"{span.name}: adding up")
+            if join_sums(store, span, sources.digest, parts):
+                there.add((span, sources.digest))
+                written += 1
     removed = store.remove_sums({(span, sources.digest) for span, sources in planned.items()})
     return Compacted(joined, written, len(removed))
+
+
+def _digest_of(day: Span, stems: Sequence[Stem]) -> str:
+    return plan_spans({day.first: [stem.path for stem in stems]})[day].digest
 
 
 def _by_day(store: Store) -> dict[int, list[Stem]]:
@@ -88,19 +89,21 @@ def _by_day(store: Store) -> dict[int, list[Stem]]:
     return found
 
 
-def _join_day(store: Store, stems: Sequence[Stem]) -> int:
-    """Make one file of each host's recordings of a day; a recording's identity holds the moment of its start."""
+def _join_day(store: Store, stems: Sequence[Stem]) -> tuple[list[Stem], list[Recording]]:
+    """Make one file of each host's recordings of a day, and return the files and what is in them.
+
+    Of a recording that is there twice the better one stays; both are of one day, as its identity holds when it began.
+    """
     recordings = best_of(each for stem in stems for each in recordings_in(store, stem))
     by_folder: dict[str, list[Recording]] = {}
     for each in recordings:
         by_folder.setdefault(each.stem.folder, []).append(each)
-    kept = set()
-    for mine in by_folder.values():
-        kept.add(_join(store, mine))
-    gone = [stem for stem in stems if stem not in kept]
-    for stem in gone:
+    kept = sorted(_join(store, mine) for mine in by_folder.values())
+    for stem in set(stems) - set(kept):
         store.remove(stem)
-    return len(gone)
+    if not set(kept) - set(stems):
+        return kept, recordings
+    return kept, [each for stem in kept for each in recordings_in(store, stem)]
 
 
 def _join(store: Store, recordings: Sequence[Recording]) -> Stem:
@@ -124,9 +127,8 @@ def _join(store: Store, recordings: Sequence[Recording]) -> Stem:
     return name
 
 
-def _add_day(store: Store, span: Span, name: str, stems: Sequence[Stem]) -> bool:
-    """Write a day's sums, of files that have each recording once; returns whether they can be kept."""
-    recordings = [each for stem in stems for each in recordings_in(store, stem)]
+def _add_day(store: Store, span: Span, name: str, stems: Sequence[Stem], recordings: Sequence[Recording]) -> bool:
+    """Write a day's sums, of files that have these recordings, each once; returns whether they can be kept."""
     group_of = {each.recording: _group(each) for each in recordings}
     counts = add_event_counts((group_of[each.recording], counts) for each in recordings for counts in each.counts())
     if is_too_much(counts.values()):
