@@ -39,6 +39,9 @@ enum unwind_cfa {
 	UNWIND_FP_RECORD,   /* code known to keep frame pointers (Go) */
 	UNWIND_FP_GUESS,    /* code without unwind information that probably keeps frame pointers */
 	UNWIND_UNSUPPORTED, /* there is a rule, of a form that is not followed */
+	/* x86-64, back to the stack that Go has left; the caller's sp is below or above. */
+	UNWIND_GO_SWITCH,    /* to where r14's thread keeps the sp of another goroutine, plus (offset & 0xffff) */
+	UNWIND_GO_CALL_OF_C, /* the sp is as far from a goroutine's stack's end as the stack says */
 	/* x86-64: + DWARF number of the register that the CFA is relative to; known in the topmost frame, else a guess.
 	 */
 	UNWIND_CFA_REGISTER = 32,
@@ -112,10 +115,11 @@ enum unwind_method {
 };
 
 /* unwind_state.flags */
-#define UNWIND_EXACT     1 /* pc is where the thread stands: topmost frame, or interrupted by a signal; lr holds */
-#define UNWIND_REGISTERS 2 /* `leaf` is of the topmost frame, and no signal frame lies between */
-#define UNWIND_GUESSED   4 /* some frame above was found by a guess */
-#define UNWIND_TRY_FP    8 /* the frame's rule led nowhere: once more, along frame pointers */
+#define UNWIND_EXACT     1  /* pc is where the thread stands: topmost frame, or interrupted by a signal; lr holds */
+#define UNWIND_REGISTERS 2  /* `leaf` is of the topmost frame, and no signal frame lies between */
+#define UNWIND_GUESSED   4  /* some frame above was found by a guess */
+#define UNWIND_TRY_FP    8  /* the frame's rule led nowhere: once more, along frame pointers */
+#define UNWIND_SWITCHED  16 /* and twice that: r14 has led back by UNWIND_GO_SWITCH, which it does once each way */
 
 /* A frame on its way to the bottom. */
 struct unwind_state {
@@ -132,7 +136,7 @@ struct unwind_state {
 /* --- A table on disk: header, segments, rules, buckets, rows, each without a gap after the other. --- */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       5
+#define UNWIND_VERSION       6
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */

@@ -274,6 +274,56 @@ UNWIND_INLINE int unwind_signal(struct unwind_memory *memory, struct unwind_stat
 	return unwind_read(memory, frame + UNWIND_X86_64_SIGNAL_RSP, &places->cfa);
 }
 
+/*
+ * Back from Go's stacks, by fields of its structures g and m (runtime/runtime2.go): g begins with the two ends of its
+ * stack, has its m at 48, and at 56 and 64 the sp and the pc that it left its stack with; m begins with its own g, on
+ * whose stack schedulers and C run.
+ */
+#define UNWIND_GO_G_END 8
+#define UNWIND_GO_G_M   48
+#define UNWIND_GO_G_SP  56
+#define UNWIND_GO_G_PC  64
+
+UNWIND_INLINE int unwind_go(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
+                            struct unwind_places *places)
+{
+	__u64 *cfa = &places->cfa;
+	__u32 offset = rule->offset, flag = UNWIND_SWITCHED;
+	__u64 g = 0, m = 0, word = 0;
+	int end;
+
+	if (rule->cfa == UNWIND_GO_CALL_OF_C) {
+		end = unwind_read(memory, state->sp + (offset >> 8), &g);
+		if (!end)
+			end = unwind_read(memory, g + UNWIND_GO_G_END, cfa);
+		if (!end)
+			end = unwind_read(memory, state->sp + (offset & 0xff), &word);
+		*cfa += 8 - word;
+		places->pc_at = *cfa - 8;
+		return end;
+	}
+	if (offset >> 16)
+		flag <<= 1;
+	if (!(state->flags & UNWIND_REGISTERS) || state->flags & flag)
+		return UNWIND_END_UNSUPPORTED_RULE;
+	state->flags |= flag;
+	g = state->leaf[14];
+	if (unwind_read(memory, g + UNWIND_GO_G_M, &m) || unwind_read(memory, m, &word))
+		return UNWIND_END_UNSUPPORTED_RULE;
+	/* r14 is a goroutine of this m if that is its own or its current one; in C's code it may be anything. */
+	if (word != g && (unwind_read(memory, m + rule->fp, &word) || word != g))
+		return UNWIND_END_UNSUPPORTED_RULE;
+	end = unwind_read(memory, m + (offset >> 16), &g);
+	if (end)
+		return end;
+	if (!g)
+		return UNWIND_END_COMPLETE; /* the scheduler between two goroutines */
+	end = unwind_read(memory, g + UNWIND_GO_G_SP, cfa);
+	*cfa += offset & 0xffff;
+	places->pc_at = rule->ra == UNWIND_RA_SLOT ? g + UNWIND_GO_G_PC : *cfa - 8;
+	return end;
+}
+
 /* Where the caller's registers are, by any rule; not 0 is the end. */
 UNWIND_INLINE int unwind_find(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
                               struct unwind_places *places)
@@ -281,7 +331,11 @@ UNWIND_INLINE int unwind_find(struct unwind_memory *memory, struct unwind_state 
 	__u32 kind = rule->cfa & ~UNWIND_INFERRED;
 	int end;
 
-	if (kind < UNWIND_NONE || kind > UNWIND_UNSUPPORTED) {
+	if (UNWIND_MACHINE == UNWIND_X86_64 && (kind == UNWIND_GO_SWITCH || kind == UNWIND_GO_CALL_OF_C)) {
+		end = unwind_go(memory, state, rule, places);
+		return end ? end : places->cfa & 7 ? UNWIND_END_BAD_SP : 0;
+	}
+	if (kind < UNWIND_NONE || kind > UNWIND_GO_CALL_OF_C) {
 		end = unwind_cfa(memory, state, rule, &places->cfa);
 		return end ? end : unwind_saved(memory, state, rule, places);
 	}
@@ -289,7 +343,7 @@ UNWIND_INLINE int unwind_find(struct unwind_memory *memory, struct unwind_state 
 		return UNWIND_END_COMPLETE;
 	if (kind == UNWIND_SIGNAL)
 		return unwind_signal(memory, state, places);
-	if (kind == UNWIND_UNSUPPORTED)
+	if (kind >= UNWIND_UNSUPPORTED)
 		return UNWIND_END_UNSUPPORTED_RULE;
 	if (kind == UNWIND_NONE)
 		return UNWIND_END_NO_UNWIND_INFO;
@@ -300,7 +354,7 @@ UNWIND_INLINE int unwind_find(struct unwind_memory *memory, struct unwind_state 
 UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state *state, const struct unwind_rule *rule,
                                const struct unwind_places *places)
 {
-	__u32 kind = rule->cfa & ~UNWIND_INFERRED, kept = UNWIND_GUESSED | UNWIND_REGISTERS;
+	__u32 kind = rule->cfa & ~UNWIND_INFERRED, kept = UNWIND_GUESSED | UNWIND_REGISTERS | 3 * UNWIND_SWITCHED;
 	int is_old = unwind_is_old(state, rule);
 	int is_guess = rule->cfa & UNWIND_INFERRED || kind == UNWIND_FP_GUESS || is_old;
 	__u64 fp = state->fp, pc = places->pc;

@@ -7,6 +7,7 @@
  *   unwind_epilogue.c    what these leave out of aarch64's prologues and epilogues
  *   unwind_expression.c  the expressions that are recognised
  *   unwind_go.c          Go's table of stack depths to rows
+ *   unwind_go_switch.c   where Go's functions change to another stack
  *   unwind_code.c        code without any of these to rows, by its instructions; unwind_code_state.c what these do
  *   unwind_table.c       rows in order, rules numbered, gaps, the file's bytes
  *   unwind_build.c       the exported functions
@@ -59,6 +60,7 @@ struct unwind_table {
 	const struct unwind_input *input;
 	VECTOR(struct symbol) functions; /* by address; read when they are first asked for */
 	bool has_functions;
+	uint32_t go_current;                 /* of struct go_parts, from function to function */
 	VECTOR(struct placed_rule) function; /* rows of the one that is being read, on aarch64 */
 	uint8_t *code;                       /* of a segment, once it was asked for */
 	uint32_t code_segment;
@@ -68,6 +70,8 @@ struct unwind_table {
 bool open_table(struct unwind_table *table, const struct unwind_input *input);
 /* The place of an ELF address; false if it is in no executable segment. */
 bool find_place(const struct unwind_table *table, uint64_t address, place_t *place);
+/* The ELF address of a place in the segment that rows are being added to. */
+uint64_t elf_address(const struct unwind_table *table, place_t place);
 /* Where the segment of a place ends. */
 place_t segment_end(const struct unwind_table *table, place_t place);
 /* From here to `end`, which is in the same segment, rows will be added; what lies before is filled. Places ascend. */
@@ -115,8 +119,9 @@ struct cie {
 	struct frame_row initial;
 };
 
-/* Whose rows hold where entries of several kinds overlap: the first. */
-enum entry_kind { ENTRY_EH_FRAME, ENTRY_DEBUG_FRAME, ENTRY_GO };
+/* Whose rows hold where entries of several kinds overlap: the first. Go's linker writes .debug_frame, too, which does
+ * not say where stacks change. */
+enum entry_kind { ENTRY_EH_FRAME, ENTRY_GO, ENTRY_DEBUG_FRAME, ENTRY_KINDS };
 
 struct fde {
 	place_t start, end;

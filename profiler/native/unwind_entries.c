@@ -286,7 +286,7 @@ void sort_entries(struct entries *entries)
 {
 	struct fde *fdes = entries->fdes.items;
 	uint32_t kept = 0;
-	place_t covered[ENTRY_GO + 1] = { 0 }; /* up to where, by entries of each kind */
+	place_t covered[ENTRY_KINDS] = { 0 }; /* up to where, by entries of each kind */
 
 	bool is_sorted = true;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Go's .gopclntab, of Go 1.18 and later: for each function, how many bytes its frame has at each instruction.
  * Format: pcHeader, functab, _func and step() in runtime/symtab.go and runtime/runtime2.go. */
-#include "unwind_build.h"
+#include "unwind_go.h"
 
 enum {
 	/* words of pcHeader behind its first 8 bytes */
@@ -25,7 +25,7 @@ enum {
 #define MAGIC_1_20 0xfffffff1U
 
 /* How a function is unwound, in fde.cie. */
-enum { GO_COUNTED, GO_OUTERMOST, GO_SWITCH, GO_SIGNAL };
+enum { GO_COUNTED, GO_OUTERMOST, GO_SWITCH, GO_SIGNAL, GO_KNOWN_SWITCH };
 
 struct go_table {
 	const struct unwind_section *section;
@@ -79,13 +79,17 @@ static const char *go_name(const struct go_table *go, uint32_t name)
 static uint32_t kind_of(const struct go_table *go, uint8_t flags, uint32_t name_at)
 {
 	static const char SIGNAL_RETURN[] = "runtime.sigreturn"; /* with suffixes that versions differ in */
+	const char *name = go_name(go, name_at);
+	enum go_switch known = go_switch_named(name);
 
 	if (flags & FLAG_TOP_FRAME)
 		return GO_OUTERMOST;
+	if (known)
+		return GO_KNOWN_SWITCH + known;
 	/* mcall leaves its caller's stack for good. */
 	if (flags & FLAG_WRITES_SP)
-		return strcmp(go_name(go, name_at), "runtime.mcall") == 0 ? GO_OUTERMOST : GO_SWITCH;
-	return strncmp(go_name(go, name_at), SIGNAL_RETURN, sizeof(SIGNAL_RETURN) - 1) == 0 ? GO_SIGNAL : GO_COUNTED;
+		return strcmp(name, "runtime.mcall") == 0 ? GO_OUTERMOST : GO_SWITCH;
+	return strncmp(name, SIGNAL_RETURN, sizeof(SIGNAL_RETURN) - 1) == 0 ? GO_SIGNAL : GO_COUNTED;
 }
 
 static void read_go_function(struct entries *entries, const struct unwind_table *table, const struct go_table *go,
@@ -111,7 +115,7 @@ static void read_go_function(struct entries *entries, const struct unwind_table 
 	fde.program = go_cursor(go, go->pctab, pcsp_at);
 	fde.cie = kind_of(go, flag, name_at);
 	/* Its first address is a return address that no call left: it is looked up one byte before, as all are. */
-	if (fde.cie == GO_SIGNAL && fde.start > 0)
+	if (fde.start > 0 && (fde.cie == GO_SIGNAL || strcmp(go_name(go, name_at), "runtime.systemstack_switch") == 0))
 		fde.start--;
 	PUSH(entries->fdes, &entries->budget, fde);
 }
@@ -150,13 +154,52 @@ static packed_rule go_rule(int32_t bytes, uint16_t machine)
 	return pack_rule(UNWIND_CFA_SP, UNWIND_RA_SLOT, UNWIND_FP_BY_SP, bytes);
 }
 
+/* The parts of a function that changes stacks; false if they are not known. */
+static bool read_parts(struct unwind_table *table, const struct fde *fde, uint16_t machine, struct go_parts *parts)
+{
+	uint8_t code[1024];
+	uint32_t size = fde->end - fde->start;
+
+	if (machine != MACHINE_X86_64 || !table->input->read_code || size > sizeof(code) ||
+	    table->input->read_code(elf_address(table, fde->start), code, size))
+		return false;
+	parts->current = table->go_current;
+
+	bool is_found = find_go_parts((enum go_switch)(fde->cie - GO_KNOWN_SWITCH), code, size, parts);
+
+	table->go_current = parts->current;
+	return is_found;
+}
+
+/* Rows from a place to where the frame has another size. */
+static void add_counted(struct unwind_table *table, const struct go_parts *parts, place_t start, uint64_t place,
+                        uint64_t end, int32_t bytes, uint16_t machine)
+{
+	uint64_t from = place;
+
+	for (unsigned i = 0; i < parts->count; i++) {
+		const struct go_part *part = &parts->part[i];
+		uint64_t first = start + part->start, last = start + part->end;
+
+		if (last <= from || first >= end)
+			continue;
+		if (first > from)
+			add_row(table, (place_t)from, go_rule(bytes, machine));
+		add_row(table, (place_t)(first > from ? first : from), go_part_rule(part, bytes));
+		from = last;
+	}
+	if (from < end)
+		add_row(table, (place_t)from, go_rule(bytes, machine));
+}
+
 bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)
 {
 	struct cursor c = fde->program;
 	uint32_t bytes = UINT32_MAX; /* counts from -1 */
 	uint64_t place = fde->start;
+	struct go_parts parts = { .count = 0 };
 
-	if (fde->cie != GO_COUNTED) {
+	if (fde->cie > GO_KNOWN_SWITCH ? !read_parts(table, fde, machine, &parts) : fde->cie != GO_COUNTED) {
 		add_row(table, fde->start,
 		        fde->cie == GO_OUTERMOST ? (packed_rule)UNWIND_STOP
 		        : fde->cie == GO_SIGNAL  ? (packed_rule)UNWIND_SIGNAL
@@ -177,8 +220,12 @@ bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)
 			return false;
 		}
 		bytes += (uint32_t)(change & 1 ? ~(change >> 1) : change >> 1);
-		add_row(table, (place_t)place, go_rule((int32_t)bytes, machine));
-		place += (distance & UINT32_MAX) * (machine == MACHINE_X86_64 ? 1 : 4);
+
+		uint64_t next = place + (distance & UINT32_MAX) * (machine == MACHINE_X86_64 ? 1 : 4);
+
+		add_counted(table, &parts, fde->start, place, next < fde->end ? next : fde->end, (int32_t)bytes,
+		            machine);
+		place = next;
 	}
 	return true;
 }

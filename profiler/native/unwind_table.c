@@ -73,6 +73,13 @@ bool find_place(const struct unwind_table *table, uint64_t address, place_t *pla
 	return false;
 }
 
+uint64_t elf_address(const struct unwind_table *table, place_t place)
+{
+	const struct unwind_segment *segment = &table->segments[table->segment];
+
+	return segment->elf_address + (place - segment_start(segment));
+}
+
 place_t segment_end(const struct unwind_table *table, place_t place)
 {
 	place_t end = 0;

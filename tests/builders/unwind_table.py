@@ -19,6 +19,8 @@ CFA = {
     8: "record",
     9: "guess",
     10: "unsupported",
+    11: "switch",
+    12: "call of C",
 }
 
 

@@ -161,6 +161,19 @@ def test_the_stack_of_a_context_that_was_made_is_whole(build: Build, folder: Pat
 
 
 @pytest.mark.needs_bpf
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="Go's changes of stacks are followed on x86-64")
+def test_go_is_followed_from_the_stack_of_a_thread_to_that_of_a_goroutine(folder: Path) -> None:
+    gofmt, sources = Path("/usr/lib/go/bin/gofmt"), Path("/usr/lib/go/src/net/http")
+    if not gofmt.exists() or not sources.exists():
+        pytest.skip("no Go program at hand")
+    # The collector runs often.
+    capture = record("--", "/usr/bin/env", "GOGC=10", gofmt, "-l", sources, folder=folder)
+    on_thread = capture.count(lambda sample: sample.frames[-1] if "runtime.systemstack" in sample.frames else None)
+    assert on_thread["runtime.goexit"] >= 0.9 * on_thread.total() > 20, on_thread
+    assert "runtime.gcBgMarkWorker" in {name for sample in capture.samples for name in sample.frames}
+
+
+@pytest.mark.needs_bpf
 def test_a_running_process_is_walked_from_the_first_sample(frameless: Path, folder: Path) -> None:
     with subprocess.Popen([frameless, "60"]) as process:
         try:
