@@ -43,7 +43,7 @@ _MEANING = {
     StackEnd.UNSUPPORTED_RULE: "unwind information of a form that is not followed",
     StackEnd.LR_MID_STACK: "the return address is in a register that is not known any more",
     StackEnd.NO_UNWIND_INFO: "code without unwind information and frame pointers",
-    StackEnd.JIT: "code made at run time, without frame pointers (java keeps them with -XX:+PreserveFramePointer)",
+    StackEnd.JIT: "code made at run time, without frame pointers",
     StackEnd.NO_TABLE: "the program's unwind table was not there yet",
     StackEnd.TOO_DEEP: "more frames than are taken",
     StackEnd.NO_MAPPING: "a caller in no known mapping",

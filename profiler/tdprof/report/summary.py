@@ -12,6 +12,7 @@ from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.model.off_cpu import TimeSpent
 from tdprof.model.profile import Profile, StackWalks, TimeWindow
+from tdprof.model.runtimes import RUNTIMES
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.profile.runtimes import hidden_languages, runtimes_without_map
@@ -59,7 +60,7 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
         *([] if profile.window is None else [("time", describe_window(profile.window))]),
         ("sampled", f"{plural(len(distinct(pid)), 'process', 'es')}, {plural(len(distinct(tid)), 'thread', 's')}"),
         ("rung", rung),
-        *([] if profile.walks is None else [("stacks", stack_quality(profile.walks))]),
+        *([] if profile.walks is None else [("stacks", stack_quality(profile, profile.walks))]),
         *([] if profile.time_spent is None else _time_spent(profile.time_spent)),
     ]
 
@@ -97,14 +98,25 @@ def describe_window(window: TimeWindow) -> str:
     )
 
 
-def stack_quality(walks: StackWalks) -> str:
+def meaning_of_end(end: StackEnd, profile: Profile) -> str:
+    """Why stacks end there, and what keeps those whole of the runtimes that were seen."""
+    seen = {language for languages in profile.runtimes.values() for language in languages}
+    ways = [
+        f"{runtime.language} keeps them with {runtime.to_start}"
+        for runtime in RUNTIMES
+        if end is StackEnd.JIT and runtime.to_start and runtime.language in seen
+    ]
+    return end.meaning + (f" ({'; '.join(ways)})" if ways else "")
+
+
+def stack_quality(profile: Profile, walks: StackWalks) -> str:
     """How many samples have their whole user call stack, and the commonest reasons why others have not."""
     if list(walks.ends) == [StackEnd.FRAME_POINTERS_ONLY]:
         return "frame pointers only: callers may be missing, and which is not known"
     total = walks.total
     parts = [f"{_share(walks.ends.get(StackEnd.COMPLETE, 0), total)} of samples have complete user stacks"]
     others = [(end, count) for end, count in walks.ends.items() if end is not StackEnd.COMPLETE]
-    reasons = [f"{_share(count, total)} {end.word}: {end.meaning}" for end, count in others[:2]]
+    reasons = [f"{_share(count, total)} {end.word}: {meaning_of_end(end, profile)}" for end, count in others[:2]]
     if rest := sum(count for _, count in others[2:]):
         reasons.append(f"{_share(rest, total)} for other reasons")
     if reasons:

@@ -39,17 +39,26 @@ def test_as_many_bytes_as_a_record_has_room_for(text: str) -> None:
         parse_call_graph(text)
 
 
-def said(ends: dict[StackEnd, int], guessed: int = 0) -> str | None:
-    return dict(facts(replace(example(), walks=StackWalks(ends, guessed)))).get("stacks")
+def said(ends: dict[StackEnd, int], guessed: int = 0, language: str = "") -> str | None:
+    profile = replace(example(), walks=StackWalks(ends, guessed), runtimes={7: [language]} if language else {})
+    return dict(facts(profile)).get("stacks")
 
 
 def test_the_share_of_complete_stacks_and_the_reasons() -> None:
     ends = {StackEnd.COMPLETE: 9781, StackEnd.JIT: 110, StackEnd.NO_TABLE: 80, StackEnd.BAD_SP: 29}
     assert said(ends, guessed=3) == (
-        "97.8% of samples have complete user stacks (1.1% jit: code made at run time, without frame pointers "
-        "(java keeps them with -XX:+PreserveFramePointer); "
+        "97.8% of samples have complete user stacks (1.1% jit: code made at run time, without frame pointers; "
         "0.8% no-table: the program's unwind table was not there yet; 0.3% for other reasons); "
         "in <0.1% some callers are guessed (their names say so)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("language", "way"), [("Java", " (Java keeps them with -XX:+PreserveFramePointer)"), ("JavaScript", ""), ("", "")]
+)
+def test_advice_is_that_of_the_runtime_that_was_seen(language: str, way: str) -> None:
+    assert said({StackEnd.JIT: 5}, language=language) == (
+        f"0.0% of samples have complete user stacks (100.0% jit: code made at run time, without frame pointers{way})"
     )
 
 

@@ -24,7 +24,7 @@ from tdprof.profile.statistics import Z_95
 from tdprof.report.page.change import change_columns
 from tdprof.report.page.functions import Processes, find_processes, functions_header
 from tdprof.report.page.times import MOST_BINS, SampledPlaces, find_places, phases_header, time_bins, time_columns
-from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, stack_quality
+from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, meaning_of_end, stack_quality
 from tdprof.text import printable
 
 COMPRESSION_LEVEL = 6
@@ -143,11 +143,12 @@ def _stacks(profile: Profile) -> Header | None:
     if profile.walks is None:
         return None
     return {
-        "text": f"Call stacks: {stack_quality(profile.walks)}.",
+        "text": f"Call stacks: {stack_quality(profile, profile.walks)}.",
         "samples": profile.walks.total,
         "guessed": profile.walks.guessed,
         "ends": [
-            {"word": end.word, "meaning": end.meaning, "samples": count} for end, count in profile.walks.ends.items()
+            {"word": end.word, "meaning": meaning_of_end(end, profile), "samples": count}
+            for end, count in profile.walks.ends.items()
         ],
     }
 
