@@ -25,6 +25,7 @@ from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTa
 from tdprof.model.stack_ends import StackEnd
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import group_of_row, group_rows
+from tdprof.profile.idle import mark_idle
 from tdprof.profile.languages import without_trampolines
 from tdprof.profile.naming import limit_inlining, mark_guesses, name_locations
 from tdprof.profile.reliability import (
@@ -82,7 +83,7 @@ def load_profile(capture: OpenCapture) -> Profile:
         thread_names,
         left_out=attributed.left_out,
     )
-    profile = without_trampolines(profile)
+    profile = mark_idle(without_trampolines(profile))
     profile = replace(profile, cgroups=cgroups, topdown=manifest.topdown, walks=_walks(attributed, columns["count"]))
     total = profile.total_samples().tolist()
     doubt_events = group_doubt if profile.topdown else event_doubts

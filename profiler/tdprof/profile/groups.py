@@ -14,10 +14,13 @@ from tdprof.profile.cgroups import cgroup_name
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, leaf_locations, module_names
 from tdprof.profile.hotspots import share_half_width
+from tdprof.profile.idle import is_idle
 from tdprof.profile.intervals import seconds_of_samples
 from tdprof.profile.languages import sample_languages
 from tdprof.profile.phases import Change, find_phases
 from tdprof.text import printable
+
+IDLE_WORDS = "asleep, with nothing to do"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,9 @@ def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32 | I64 | U8
     if kind is GroupKind.CGROUP:
         return [*map(cgroup_name, (*profile.cgroups, None))], samples.cgroup
     if kind is GroupKind.STATE:
-        return [state.words for state in ThreadState], samples.state
+        return [*(state.words for state in ThreadState), IDLE_WORDS], np.where(
+            is_idle(profile), np.uint8(len(ThreadState)), samples.state
+        )
     if kind is GroupKind.LANGUAGE:
         return sample_languages(profile)
     if kind is not GroupKind.MODULE:

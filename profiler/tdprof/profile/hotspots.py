@@ -12,6 +12,7 @@ from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.choices import Order
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
+from tdprof.profile.idle import IDLE
 from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.profile.statistics import wilson_95
 
@@ -161,7 +162,8 @@ def _order(profile: Profile, rows: CodeRows, sort_event: int, order: Order) -> I
     own, inclusive = _event_sums(profile, rows, leading, profile.samples.weight)
     most = np.iinfo(np.uint64).max  # descending
     values = (most - inclusive, most - own) if order is Order.SELF else (most - own, most - inclusive)
-    return np.lexsort((rows.line, rank_of_name[rows.function], *values))
+    is_idle = np.array([name == IDLE for name in names])[rows.function]
+    return np.lexsort((rows.line, rank_of_name[rows.function], *values, is_idle))
 
 
 def _hottest_lines(profile: Profile, functions: I32, sort_event: int) -> U32:

@@ -15,6 +15,7 @@ from tdprof.model.profile import Profile, StackWalks, TimeWindow
 from tdprof.model.runtimes import RUNTIMES
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.hotspots import UnknownSamples
+from tdprof.profile.idle import IDLE, idle_ns
 from tdprof.profile.runtimes import hidden_languages, runtimes_without_map
 from tdprof.text import format_seconds, plural, printable
 
@@ -62,7 +63,13 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
         ("rung", rung),
         *([] if profile.walks is None else [("stacks", stack_quality(profile, profile.walks))]),
         *([] if profile.time_spent is None else _time_spent(profile.time_spent)),
+        *_idle(profile),
     ]
+
+
+def _idle(profile: Profile) -> Iterator[tuple[str, str]]:
+    if idle := idle_ns(profile):
+        yield "idle", f"{format_value(idle, Unit.NANOSECONDS)} of threads with nothing to do, {IDLE} in call stacks"
 
 
 def _time_spent(time: TimeSpent) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,123 @@
+"""Waits of threads that have nothing to do, which are most of a server's and none of its hotspots.
+
+A wait is told to be idle by where the thread waits, since no kernel says what for:
+
+- in a call that takes whatever comes next, as a server's loop does: epoll_wait, accept, io_uring, sigwait;
+- or in one that waits for a condition, a semaphore, a message or any of some files, where another thread of the process
+  waits at the same place, with the same callers: then they are a pool, of which one is as good as another.
+
+A lock is never idle, nor is a sleep or what waits for a device, a CPU, a thread or a process.
+"""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.model.addresses import Unknown
+from tdprof.model.events import OFF_CPU
+from tdprof.model.off_cpu import ThreadState
+from tdprof.model.profile import FunctionTable, KeptStacks, LocationTable, Profile, StackTable
+from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, merge_stacks
+
+IDLE = "[idle]"
+# The kernel's functions and the C library's; its own have underscores before and sizes behind.
+_TAKES_ANYTHING = re.compile(
+    r"_*(do_epoll_wait|ep_poll|epoll_p?wait2?|inet_csk_accept|accept4?|io_cqring_wait|do_sigtimedwait)"
+)
+_WAITS_FOR_ITS_TURN = re.compile(
+    r"_*(pthread_cond_(timed|clock)?wait|new_sem_(timed|clock)?wait(_slow)?|sem_(timed|clock)?wait|do_sys_poll|do_poll|do_select|"
+    r"core_sys_select|do_msgrcv|wq_sleep)(64)?( \[\w+\])*"
+)
+
+
+def mark_idle(profile: Profile) -> Profile:
+    """The profile with `IDLE` as the innermost frame of waits that are idle."""
+    events = [each.name for each in profile.events]
+    if OFF_CPU not in events:
+        return profile
+    samples = profile.samples
+    is_asleep = (samples.event == events.index(OFF_CPU)) & (samples.state == ThreadState.INTERRUPTIBLE)
+    is_idle = is_asleep & (
+        _has(profile, _TAKES_ANYTHING) | (_has(profile, _WAITS_FOR_ITS_TURN) & _is_of_pool(profile, is_asleep))
+    )
+    if not is_idle.any():
+        return profile
+    chosen, which = np.unique(samples.stack[is_idle], return_inverse=True)
+    stack = samples.stack.copy()
+    stack[is_idle] = len(profile.stacks.start) - 1 + which
+    functions, locations = profile.functions, profile.locations
+    return replace(
+        profile,
+        functions=FunctionTable(
+            [*functions.name, IDLE],
+            [*functions.linkage_name, IDLE],
+            [*functions.file, ""],
+            np.append(functions.mapped_file, np.int32(-1)),
+            np.append(functions.is_inlined, np.uint8(0)),
+        ),
+        locations=LocationTable(
+            np.append(locations.mapped_file, np.int32(-1)),
+            np.append(locations.address, np.uint64(0)),
+            np.append(locations.reason, np.uint8(Unknown.KNOWN)),
+            np.append(locations.frame_start, locations.frame_start[-1] + np.uint32(1)),
+            np.append(locations.frame_function, np.int32(len(functions.name))),
+            np.append(locations.frame_line, np.uint32(0)),
+        ),
+        stacks=_with_leaf(profile.stacks, chosen, len(locations.address)),
+        samples=replace(samples, stack=stack),
+        kept_stacks=KeptStacks(),
+    )
+
+
+def is_idle(profile: Profile) -> NDArray[np.bool_]:
+    """bool[samples]: which are idle, of a profile where they are marked."""
+    if IDLE not in profile.functions.name:
+        return np.zeros(len(profile.samples.stack), bool)
+    stacks = frame_stacks(profile)
+    is_marked = stacks.function[stacks.start[:-1]] == profile.functions.name.index(IDLE)
+    return np.asarray(is_marked[profile.samples.stack])
+
+
+def idle_ns(profile: Profile) -> int:
+    """How long threads were idle, by samples of time off a CPU."""
+    return int(profile.samples.weight[is_idle(profile)].sum())
+
+
+def _with_leaf(stacks: StackTable, chosen: NDArray[np.integer], location: int) -> StackTable:
+    """The stacks, and behind them some of them again with one more location innermost."""
+    start = stacks.start.astype(np.int64)
+    lengths = (start[1:] - start[:-1])[chosen] + 1
+    ends = np.cumsum(lengths)
+    index = np.repeat(start[:-1][chosen] - 1 - (ends - lengths), lengths) + np.arange(lengths.sum())
+    more = stacks.location[np.maximum(index, 0)] if len(stacks.location) else np.zeros(len(index), np.int32)
+    more[ends - lengths] = location
+    return StackTable(
+        np.concatenate([stacks.start, stacks.start[-1] + ends.astype(np.uint32)]),
+        np.concatenate([stacks.location, more]),
+    )
+
+
+def _has(profile: Profile, names: re.Pattern[str]) -> NDArray[np.bool_]:
+    """bool[samples]: which have such a function in their call stack."""
+    of_name = np.array([*(bool(names.fullmatch(name.partition("@")[0])) for name in profile.functions.name), False])
+    stacks = frame_stacks(profile)
+    if not len(stacks.function):
+        return np.zeros(len(profile.samples.stack), bool)
+    return np.asarray(np.logical_or.reduceat(of_name[stacks.function], stacks.start[:-1])[profile.samples.stack])
+
+
+def _is_of_pool(profile: Profile, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool[samples]: of those chosen, with call stacks that other threads of the process have as well."""
+    samples = profile.samples
+    place = merge_stacks(frame_stacks(profile))[0][samples.stack]
+    rows = np.flatnonzero(chosen)
+    found = np.zeros(len(chosen), bool)
+    pid, tid, place = samples.pid[rows], samples.tid[rows], place[rows]
+    order, start = group_rows(pid, place, tid)
+    first = order[start]
+    places, begins = group_rows(pid[first], place[first])
+    threads = np.diff(begins, append=len(first))[group_of_row(places, begins)]
+    found[rows] = (threads > 1)[group_of_row(order, start)]
+    return found

@@ -1,0 +1,86 @@
+"""Waits of threads with nothing to do are told from those that hold work up."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from builders.profiles import CLOCK, ProfileBuilder
+from tdprof.model.choices import GroupKind
+from tdprof.model.events import OFF_CPU, EventInfo, Unit
+from tdprof.model.off_cpu import ThreadState
+from tdprof.model.profile import Profile
+from tdprof.profile.frames import frame_stacks
+from tdprof.profile.groups import group_samples
+from tdprof.profile.hotspots import find_hotspots
+from tdprof.profile.idle import IDLE, idle_ns, is_idle, mark_idle
+from tdprof.report.summary import facts
+
+EVENTS = (CLOCK, EventInfo(OFF_CPU, Unit.NANOSECONDS, 1_000_000))
+CONDITION = ("pthread_cond_wait@@GLIBC_2.3.2", "__futex_wait")
+
+
+def waiting(*rows: tuple[int, ThreadState, Sequence[str]]) -> Profile:
+    """Each row's thread waits there for as many milliseconds as its place in order."""
+    builder = ProfileBuilder(EVENTS).add("main", "work", weight=5)
+    for number, (tid, state, stack) in enumerate(rows):
+        builder.add("main", *stack, event=1, weight=(number + 1) * 1_000_000, tid=tid, state=state)
+    return mark_idle(builder.build())
+
+
+ASLEEP = ThreadState.INTERRUPTIBLE
+
+
+@pytest.mark.parametrize(
+    ("rows", "idle"),
+    [
+        ([(1, ASLEEP, ("serve", "epoll_wait", "do_epoll_wait"))], [True]),
+        ([(1, ASLEEP, ("serve", "accept4", "inet_csk_accept"))], [True]),
+        ([(1, ASLEEP, ("works", *CONDITION)), (2, ASLEEP, ("works", *CONDITION))], [True, True]),
+        # Alone, from another place, or the same thread again: what comes then may be what all wait for.
+        ([(1, ASLEEP, ("works", *CONDITION)), (2, ASLEEP, ("result", *CONDITION))], [False, False]),
+        ([(1, ASLEEP, ("works", *CONDITION)), (1, ASLEEP, ("works", *CONDITION))], [False, False]),
+        # Locks, sleeps, devices and CPUs are waited for in pools as well.
+        ([(tid, ASLEEP, ("works", "pthread_mutex_lock", "futex_wait")) for tid in (1, 2)], [False, False]),
+        ([(tid, ASLEEP, ("works", "clock_nanosleep")) for tid in (1, 2)], [False, False]),
+        ([(1, ThreadState.UNINTERRUPTIBLE, ("serve", "do_epoll_wait", "page_fault"))], [False]),
+        ([(1, ThreadState.RUNNABLE, ("serve", "do_epoll_wait"))], [False]),
+        ([(1, ASLEEP, ("my_epoll_waiter",))], [False]),
+    ],
+)
+def test_idle_is_told_by_where_threads_wait(
+    rows: Sequence[tuple[int, ThreadState, Sequence[str]]], idle: Sequence[bool]
+) -> None:
+    assert is_idle(waiting(*rows)).tolist() == [False, *idle]
+
+
+def test_idle_is_the_innermost_frame_and_the_last_row() -> None:
+    profile = waiting(
+        (1, ASLEEP, ("works", *CONDITION)),
+        (2, ASLEEP, ("works", *CONDITION)),
+        (3, ASLEEP, ("main_loop", "do_epoll_wait")),
+        (4, ASLEEP, ("save", "fsync")),
+    )
+    hotspots = find_hotspots(profile, sort_event=1)
+    names = [profile.functions.name[each] for each in hotspots.function]
+    assert (names[0], names[-1]) == ("fsync", IDLE)
+    assert hotspots.self_weight[-1].tolist() == [0, 6_000_000]
+    assert hotspots.self_weight[:, 1].sum() == 10_000_000 == profile.total_weight()[1]
+    stacks = frame_stacks(profile)
+    last = slice(*stacks.start[profile.samples.stack[1] :][:2])
+    assert [profile.functions.name[each] for each in stacks.function[last]] == [
+        IDLE, "__futex_wait", "pthread_cond_wait@@GLIBC_2.3.2", "works", "main",
+    ]  # fmt: skip
+    groups = group_samples(profile, GroupKind.STATE, 1)
+    assert dict(zip(groups.name, groups.weight[:, 1].tolist(), strict=True)) == {
+        "asleep, with nothing to do": 6_000_000, "asleep": 4_000_000, "on a CPU": 0,
+    }  # fmt: skip
+    assert idle_ns(profile) == 6_000_000
+    assert ("idle", "6.000 ms of threads with nothing to do, [idle] in call stacks") in facts(profile)
+
+
+def test_other_profiles_stay_as_they_are() -> None:
+    profile = ProfileBuilder().add("serve", "do_epoll_wait").build()
+    assert mark_idle(profile) is profile
+    assert np.count_nonzero(is_idle(profile)) == idle_ns(profile) == 0
+    assert mark_idle(waiting((1, ASLEEP, ("nap",)))).functions.name == ["work", "main", "nap"]
