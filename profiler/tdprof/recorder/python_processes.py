@@ -61,7 +61,7 @@ class PythonProcesses:
     def __init__(self, frames: PythonWalk) -> None:
         self._frames = frames
         self._waiting: queue.Queue[tuple[int, PythonMapping, int] | None] = queue.Queue(_MOST_WAITING)
-        self._refused: dict[str, int] = {}
+        self._refused: dict[str, set[int]] = {}  # by reason; a process is looked at again whenever it maps a file
         self._others: set[tuple[str, str]] = set()  # files that hold no CPython
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -94,8 +94,8 @@ class PythonProcesses:
 
     def notes(self) -> Iterator[str]:
         """What the user should know in the end."""
-        for reason, count in self._refused.items():
-            of = f"{count} processes" if count > 1 else "a process"
+        for reason, pids in self._refused.items():
+            of = f"{len(pids)} processes" if len(pids) > 1 else "a process"
             yield f"the Python frames of {of} are not walked: {reason}"
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class PythonProcesses:
                 continue
             except UnknownLayoutError as error:
                 reason = f"{error} ({printable(PurePath(mapping.path).name)})"
-                self._refused[reason] = self._refused.get(reason, 0) + 1
+                self._refused.setdefault(reason, set()).add(pid)
 
     def _inspect(self, pid: int, mapping: PythonMapping, elf: Elf) -> None:
         found = find_python(elf)

@@ -1,5 +1,6 @@
 """Which files hold CPython, and where in them its state and its evaluation loop are."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tdprof.linux.elf import open_elf
-from tdprof.recorder.python_processes import find_python, may_hold_python
+from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, find_python, may_hold_python
 
 SOURCE = """
 const unsigned Py_Version = 0x030b02f0;
@@ -69,3 +70,33 @@ def test_parts_that_the_compiler_set_aside_belong_to_the_loop(program: Path) -> 
 
 def test_other_programs_hold_none() -> None:
     assert find_python(open_elf("/bin/true")) is None
+
+
+class NoRoom:
+    """A kernel's side that takes no process."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def start(self) -> bool:
+        return True
+
+    def add(self, pid: int, runtime: object, line: bytes) -> bool:
+        self.asked.append(pid)
+        return False
+
+
+def test_a_process_that_is_looked_at_again_is_one_process() -> None:
+    frames = NoRoom()
+    processes = PythonProcesses(frames)  # type: ignore[arg-type]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights, offset, _, _, *path = line.split()
+        if "x" in rights and path and may_hold_python(path[0]) and find_python(open_elf(path[0])):
+            mapping = PythonMapping(int(place.split("-")[0], 16), int(offset, 16), path[0], ("", path[0]))
+            for _ in range(3):
+                processes.look(os.getpid(), [(mapping, os.open(path[0], os.O_PATH))])
+    processes.close()
+    processes._thread.join(60)
+    assert frames.asked == [os.getpid()] * 3
+    (note,) = processes.notes()
+    assert note.startswith("the Python frames of a process are not walked: there are more of them")
