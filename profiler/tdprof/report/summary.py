@@ -56,7 +56,7 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
             measured += f" from {started:%Y-%m-%d %H:%M:%S} UTC"
     rung = f"{profile.rung} ({profile.rung_reason})" if profile.rung_reason else profile.rung
     return [
-        _what_was_recorded(profile),
+        what_was_recorded(profile),
         ("measured", measured),
         *([] if profile.window is None else [("time", describe_window(profile.window))]),
         ("sampled", f"{plural(len(distinct(pid)), 'process', 'es')}, {plural(len(distinct(tid)), 'thread', 's')}"),
@@ -87,7 +87,8 @@ def _time_spent(time: TimeSpent) -> Iterator[tuple[str, str]]:
         yield "no sample", f"{waited} of it: {threads} still waited when the recording ended"
 
 
-def _what_was_recorded(profile: Profile) -> tuple[str, str]:
+def what_was_recorded(profile: Profile) -> tuple[str, str]:
+    """A word for it, and the command, or the processes, control groups or machine."""
     if profile.command or not profile.target:
         return "command", printable(shlex.join(profile.command)) or "(not known)"
     return "recorded", profile.target

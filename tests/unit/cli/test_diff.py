@@ -69,6 +69,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         "shares": replace(a, is_whole_run=False, notes=["<b>[red]note[/red]"]),
         "damaged": replace(a, losses=Losses(bytes_damaged=7)),
         "other-core": a,
+        "attached": replace(a, command=[], target="process 4711"),
         "other-program": other_program(),
         "interrupted": a,
         "stripped": stripped("/usr/lib/liblzma.so.5.4", "/bin/xz"),
@@ -107,6 +108,12 @@ def test_the_table_leads_with_what_changed(run: Run) -> None:
     assert not any("more" in line or "less" in line for line in lines[1:])
     assert "what each whole run took" in out
     assert "4 functions in both, 0 only in A, 0 only in B" in out
+
+
+def test_what_is_no_command_is_told_by_what_it_is(run: Run) -> None:
+    status, out, err = run("attached", "same")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[0].endswith("process 4711")
 
 
 def test_different_programs_are_said_to_be_that_first(run: Run) -> None:

@@ -15,7 +15,7 @@ from tdprof.profile.compare import Changes, Comparison, Match
 from tdprof.profile.compare.conditions import Breach
 from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers, prose
 from tdprof.report.comparison.rows import order_functions
-from tdprof.report.summary import doubts, facts, format_value
+from tdprof.report.summary import doubts, facts, format_value, what_was_recorded
 from tdprof.text import plural, printable
 
 WIDE_COLUMNS = 100
@@ -65,8 +65,14 @@ def render_text(
 def _header(sides: Sequence[tuple[str, Profile]], width: int) -> list[Text]:
     rows: list[list[str | Text]] = []
     for label, (name, profile) in zip("AB", sides, strict=True):
-        told = dict(facts(profile))
-        rows.append([Text(label, style="bold"), printable(name), told["measured"], told["command"]])
+        rows.append(
+            [
+                Text(label, style="bold"),
+                printable(name),
+                dict(facts(profile))["measured"],
+                what_was_recorded(profile)[1],
+            ]
+        )
     return format_table([Column(), *names("", "", "")], rows, width)[1:]
 
 
