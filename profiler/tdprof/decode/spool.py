@@ -93,17 +93,10 @@ def write_tables(
     # What samples copied is walked by what had been mapped, which is known once all side-band is read.
     has_copies = any(layout.has_copies for layout in layouts)
     decoder = open_record_stream(layouts, skip_samples=has_copies)
-    side_band, switches = [], []
-    for ring_samples, ring_side_band, _ in _ring_batches(rings, decoder):
-        switches.append(switch_rows(ring_side_band.rows))
-        side_band.append(without_switches(ring_side_band))
-        if len(ring_samples):
-            writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
+    side_band = _write_rings(rings, decoder, writer, samples, len(manifest.events))
     if not has_copies:
         stacks.add_chains(decoder.chains(), samples)
     writer.write("spe_spans", _spe_spans(spool, layouts[-1:]))
-    if found := switches_of(switches):
-        writer.write("switches", switches_table(found))
     if manifest.followed:
         side_band = of_processes(side_band, manifest.followed)
     lived = _write_side_band(spool, manifest, writer, side_band)
@@ -134,6 +127,21 @@ def write_tables(
     notes = list(python.notes()) if python else []
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns)
+
+
+def _write_rings(
+    rings: list[Path], decoder: RecordStream, writer: TableWriter, samples: SampleRows, events: int
+) -> list[SideBand]:
+    """Write the samples in the rings, and the context switches; returns the rest of their side-band."""
+    side_band, switches = [], []
+    for ring_samples, ring_side_band, _ in _ring_batches(rings, decoder):
+        switches.append(switch_rows(ring_side_band.rows))
+        side_band.append(without_switches(ring_side_band))
+        if len(ring_samples):
+            writer.write("samples", samples.of_ring(ring_samples, events))
+    if found := switches_of(switches):
+        writer.write("switches", switches_table(found))
+    return side_band
 
 
 def _sample_rows(manifest: Manifest) -> SampleRows:
