@@ -8,9 +8,10 @@ from rich.text import Text
 
 from tdprof.model.arrays import F64
 from tdprof.model.profile import Profile
+from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.groups import Groups
-from tdprof.profile.intervals import seconds_of_samples
+from tdprof.profile.intervals import sample_times, seconds_of_samples
 from tdprof.profile.over_time import FunctionsOverTime, functions_over_time, rates
 from tdprof.report.columns import format_table, names, numbers
 from tdprof.report.profile.text import percent
@@ -20,6 +21,7 @@ MOST_FUNCTIONS = 12
 MOST_FUNCTIONS_IN_JSON = 40
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _MOST_BINS = 60
+_PARTS = 25  # of a second, 40 ms each
 
 
 def functions_lines(profile: Profile, groups: Groups, width: int) -> list[Text]:
@@ -52,6 +54,22 @@ def sparkline(rate: F64) -> str:
         return " " * len(rate)
     height = np.where(rate > 0, np.maximum(1, np.rint(rate / most * (len(_BLOCKS) - 1))), 0).astype(int)
     return "".join(_BLOCKS[each] for each in height.tolist())
+
+
+def within_seconds(profile: Profile, groups: Groups) -> list[str]:
+    """A line of blocks for each second, of how much was in each of its 25 parts, all on one scale: a map of heat by
+    second and by time within it, of a profile whose samples have their own times; else empty."""
+    if not profile.has_sample_times or not len(groups):
+        return []
+    chosen = profile.samples.event == groups.event
+    begin_ns = np.array([begin_ns for begin_ns, _ in groups.seconds])
+    at = sample_times(profile)[chosen]
+    second = np.searchsorted(begin_ns, at, side="right") - 1
+    part = np.clip((at - begin_ns[second]) * _PARTS // NS_PER_S, 0, _PARTS - 1)
+    weight = profile.samples.weight[chosen]
+    heat = np.bincount(second * _PARTS + part, weight, len(groups) * _PARTS)
+    line = sparkline(heat.astype(np.float64))
+    return [line[first : first + _PARTS] for first in range(0, len(line), _PARTS)]
 
 
 def functions_json(profile: Profile, groups: Groups) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from tdprof.profile.groups import Groups
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers
 from tdprof.report.groups.phases import phase_lines
-from tdprof.report.groups.seconds import functions_lines
+from tdprof.report.groups.seconds import functions_lines, within_seconds
 from tdprof.report.profile.text import header_lines, is_folded, percent
 from tdprof.report.summary import format_value
 from tdprof.text import format_seconds, printable
@@ -42,12 +42,18 @@ def render_text(
         shown = min(shown, int(np.count_nonzero(~is_folded(groups.share))))
     function = function_names(profile)
     rows = [[*_cells(profile, groups, row, is_wide=is_wide), _hottest(groups, row, function)] for row in range(shown)]
+    heat = within_seconds(profile, groups) if groups.kind is GroupKind.SECOND else []
+    for row, line in zip(rows, heat, strict=False):
+        row.insert(-1, line)
     lines = header_lines(profile, unknown, width)
     if is_time:
         lines += [*functions_lines(profile, groups, width), Text()]
     if groups.kind is GroupKind.PHASE:
         lines += [*phase_lines(profile, groups, width), Text()]
-    lines += format_table(_columns(profile, groups, is_wide=is_wide), rows, width)
+    columns = _columns(profile, groups, is_wide=is_wide)
+    if heat:
+        columns[-1:-1] = names("each 40 ms of it")
+    lines += format_table(columns, rows, width)
     lines += left_out(len(groups) - shown, "row", width)
     return as_text(console, lines)
 

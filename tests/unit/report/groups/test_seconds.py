@@ -14,7 +14,7 @@ from tdprof.model.profile import Profile
 from tdprof.profile.groups import group_samples
 from tdprof.report.groups.csv import render_csv
 from tdprof.report.groups.json import render_json
-from tdprof.report.groups.seconds import sparkline
+from tdprof.report.groups.seconds import sparkline, within_seconds
 from tdprof.report.groups.text import render_text
 
 S = 1_000_000_000
@@ -73,6 +73,19 @@ def test_phases_are_told_with_what_changes_and_how_to_see_one_alone() -> None:
     assert [(row["begin_ns"], row["end_ns"]) for row in document["rows"]] == [(0, 12 * S), (12 * S, 24 * S)]
     rows = list(csv.DictReader(io.StringIO("".join(render_csv(profile, groups)))))
     assert [row["hottest"] for row in rows] == ["parse", "sort"]
+
+
+def test_where_samples_have_times_a_row_shows_the_heat_within_its_second() -> None:
+    builder = ProfileBuilder()
+    for at_ms, count in ((0, 8), (39, 8), (500, 4), (1999, 16)):
+        builder.add("main", weight=count, count=count, time_ns=at_ms * 1_000_000)
+    profile = builder.build(duration_ns=2 * S, has_sample_times=True)
+    groups = group_samples(profile, GroupKind.SECOND)
+    assert within_seconds(profile, groups) == ["█" + " " * 11 + "▂" + " " * 12, " " * 24 + "█"]
+    text = render_text(profile, groups, [], Console(width=120), limit=None, usual=2)
+    assert "each 40 ms of it" in text
+    assert "█" + " " * 11 + "▂" in text
+    assert within_seconds(phases(), group_samples(phases(), GroupKind.SECOND)) == []
 
 
 @pytest.mark.parametrize(
