@@ -84,7 +84,10 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Sequence["str | Text"]
         line.append(plain)
         end = row[last]
         if columns[last].wraps:
-            first, *more = flow([*_styled(end).split(" ")], width - beside, separator=" ")
+            if isinstance(end, str):
+                first, *more = prose(end, width - beside)
+            else:
+                first, *more = flow([*end.split(" ")], width - beside, separator=" ")
             yield line.append_text(first)
             yield from (Text(" " * beside).append_text(each) for each in more)
             continue
@@ -237,9 +240,21 @@ def labelled(pairs: Iterable[tuple[str, str]], width: int) -> list["Text"]:
 
 def prose(text: str, width: int, *, style: str = "", indent: int = 0) -> list["Text"]:
     """A sentence on as many lines as the width asks for."""
+    # As `flow` of the words does, for a hundredth of the time: a stranger's note may have a hundred thousand of them.
+    from rich.cells import cell_len
     from rich.text import Text  # slow to load, and plain columns do without
 
-    return flow([Text(word, style) for word in text.split(" ")], width, indent=indent, separator=" ")
+    lines: list[str] = []
+    taken = width
+    for word in text.split(" "):
+        length = len(word) if word.isascii() else cell_len(word)
+        if indent + length <= width and taken + 1 + length <= width:
+            lines[-1] += f" {word}"
+            taken += 1 + length
+        else:
+            lines.append(word)
+            taken = indent + length
+    return [Text(" " * indent).append(line, style) for line in lines]
 
 
 def left_out(count: int, what: str, width: int, *, hint: str = "--limit 0 shows all") -> list["Text"]:

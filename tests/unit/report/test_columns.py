@@ -3,10 +3,12 @@
 import io
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from tdprof.report.columns import as_text, format_table, names
+from tdprof.report.columns import as_text, flow, format_table, names, prose
 
 
 def test_plain_lines_are_what_the_console_makes_of_them() -> None:
@@ -45,3 +47,10 @@ def test_names_that_do_not_fit_keep_what_tells_them_apart(name: str, shown: str)
     (_, line) = format_table(names("function"), [[Text(name)]], 25)
     assert line.plain == shown
     assert line.cell_len <= 25
+
+
+@given(st.lists(st.text("abé日.", max_size=9), max_size=20), st.integers(1, 12), st.integers(0, 4))
+def test_plain_words_wrap_as_styled_ones_do(words: list[str], width: int, indent: int) -> None:
+    text = " ".join(words)
+    expected = flow([Text(word) for word in text.split(" ")], width, indent=indent, separator=" ")
+    assert [line.plain for line in prose(text, width, indent=indent)] == [line.plain for line in expected]
