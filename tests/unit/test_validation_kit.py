@@ -89,10 +89,12 @@ def test_wrong_numbers_do_not():
     assert verdict(found, "all", "no mapping") is False
 
 
-def test_a_source_that_is_not_known_is_not_measured():
+def test_what_is_not_known_well_enough_is_not_measured():
     found = measured()
     found.spe["loads_of_l1"]["loads_by_level"] = {"unknown": 1600}
     assert verdict(found, "loads_of_l1", "share of loads from l1") is None
+    found.topdown["branches_foreseen"]["branch_misprediction_ratio"]["at_most"] = 0.4
+    assert verdict(found, "branches_foreseen", "branch_misprediction_ratio from") is None
 
 
 def test_nothing_measured_is_no_check_passed():

@@ -6,7 +6,7 @@ benchmarks need no bound. Where a thing was not measured the check says so; it n
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from measure import COUNTED, EVENTS, LINE_BYTES, Json, Measured
 
@@ -14,6 +14,8 @@ LEVEL_1 = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
 CHASES = ("loads_of_l1", "loads_of_l2", "loads_of_llc", "loads_of_dram")
 # Of each load of a chase the loop has two instructions for sixteen.
 LOADS_OF_A_CHASE = 16 / 18
+# Share of loads without a known source beyond which shares of sources say nothing.
+MOST_UNKNOWN = 0.05
 
 
 @dataclass(frozen=True)
@@ -54,15 +56,19 @@ def _ordered(about: str, what: str, values: Sequence[tuple[str, float | None]]) 
     return Check(about, must, " < ".join(f"{value:.4g}" for value in known), known == sorted(set(known)))
 
 
-def _most(about: str, what: str, values: dict[str, float | None]) -> Check:
-    """More than in every other benchmark."""
-    must = f"{what}: the most of all benchmarks"
-    own = values.get(about)
-    others = {name: value for name, value in values.items() if value is not None and name != about}
+def _most(found: Measured, about: str, metric: str) -> Check:
+    """More than in every other benchmark; of what is too rare to be seen, more than it can be at most."""
+    must = f"{metric}: the most of all benchmarks"
+    own = _metric(found, about, metric)
+    others = {
+        name: bound for name in found.topdown if name != about and (bound := _bound(found, name, metric)) is not None
+    }
     if own is None or not others:
         return Check(about, must, "not measured", None)
     next_one = max(others, key=others.__getitem__)
-    return Check(about, must, f"{own:.4g}; {next_one} {others[next_one]:.4g}", own > others[next_one])
+    says = f"{own:.4g}; {next_one} {others[next_one]:.4g}"
+    is_known = _metric(found, next_one, metric) is not None
+    return Check(about, must, says, own > others[next_one] or (False if is_known else None))
 
 
 def _counts(found: Measured) -> Iterator[Check]:
@@ -80,10 +86,20 @@ def _counts(found: Measured) -> Iterator[Check]:
 def _metric(found: Measured, benchmark: str, metric: str, key: str = "value") -> float | None:
     entry: Json = found.topdown.get(benchmark, {}).get(metric, {})
     value: float | None = entry.get(key)
-    if value is None and key == "value":
-        # Too rare to be seen even once: no more than that.
-        value = entry.get("at_most")
     return value
+
+
+def _bound(found: Measured, benchmark: str, metric: str) -> float | None:
+    """Its value, or what it is at most where it is too rare to be seen even once."""
+    value = _metric(found, benchmark, metric)
+    return _metric(found, benchmark, metric, "at_most") if value is None else value
+
+
+def _little(found: Measured, benchmark: str, metric: str, high: float) -> Check:
+    """No more than that."""
+    check = _between(benchmark, metric, _bound(found, benchmark, metric), 0, high)
+    # A bound that is not low enough says nothing.
+    return check if check.holds or _metric(found, benchmark, metric) is not None else replace(check, holds=None)
 
 
 def _levels(found: Measured) -> Iterator[Check]:
@@ -111,7 +127,7 @@ def _levels(found: Measured) -> Iterator[Check]:
         says = "not measured" if own is None else f"{own:.1f} %; {most[0]} {most[1] or 0:.1f} %"
         yield Check(benchmark, f"{metric} is its bottleneck", says, None if own is None else own > (most[1] or 0))
     for benchmark, metric in {"branches_at_random": "bad_speculation", "fetches": "frontend_bound"}.items():
-        yield _most(benchmark, metric, {name: _metric(found, name, metric) for name in found.topdown})
+        yield _most(found, benchmark, metric)
     foreseen, random = (_metric(found, name, "bad_speculation") for name in ("branches_foreseen", "branches_at_random"))
     yield _ordered("branches_at_random", "bad speculation", [("foreseen", foreseen), ("at random", random)])
 
@@ -119,11 +135,7 @@ def _levels(found: Measured) -> Iterator[Check]:
 def _stalls(found: Measured) -> Iterator[Check]:
     for benchmark, metric in {"loads_of_dram": "backend_stalled_cycles", "fetches": "frontend_stalled_cycles"}.items():
         yield _between(benchmark, f"{metric} in %", _metric(found, benchmark, metric), 50, 100)
-    yield _most(
-        "fetches",
-        "frontend_stalled_cycles",
-        {name: _metric(found, name, "frontend_stalled_cycles") for name in found.topdown},
-    )
+    yield _most(found, "fetches", "frontend_stalled_cycles")
 
 
 def _metrics(found: Measured) -> Iterator[Check]:
@@ -133,21 +145,19 @@ def _metrics(found: Measured) -> Iterator[Check]:
         return _metric(found, benchmark, metric)
 
     # Of each turn's two branches nobody can foretell the one, of which half go wrong.
-    random, foreseen = (
-        value(name, "branch_misprediction_ratio") for name in ("branches_at_random", "branches_foreseen")
-    )
+    random = value("branches_at_random", "branch_misprediction_ratio")
     yield _between("branches_at_random", "branch_misprediction_ratio", random, 0.15, 0.35)
-    yield _between("branches_foreseen", "branch_misprediction_ratio", foreseen, 0, 0.01)
-    yield _most("retires", "ipc", {name: value(name, "ipc") for name in found.topdown})
-    yield _between("loads_of_l1", "l1d_cache_mpki", value("loads_of_l1", "l1d_cache_mpki"), 0, 20)
+    yield _little(found, "branches_foreseen", "branch_misprediction_ratio", 0.01)
+    yield _most(found, "retires", "ipc")
+    yield _little(found, "loads_of_l1", "l1d_cache_mpki", 20)
     # 889 loads in a thousand instructions, each in a line of its own.
     yield _between("loads_of_l2", "l1d_cache_mpki", value("loads_of_l2", "l1d_cache_mpki"), 300, 2000)
     yield _between("loads_of_dram", "l2_cache_mpki", value("loads_of_dram", "l2_cache_mpki"), 300, 2000)
-    yield _between("loads_of_l1", "l2_cache_mpki", value("loads_of_l1", "l2_cache_mpki"), 0, 20)
+    yield _little(found, "loads_of_l1", "l2_cache_mpki", 20)
     yield _between("fetches", "l1i_cache_mpki", value("fetches", "l1i_cache_mpki"), 50, 2000)
-    yield _most("fetches", "l1i_cache_mpki", {name: value(name, "l1i_cache_mpki") for name in found.topdown})
+    yield _most(found, "fetches", "l1i_cache_mpki")
     yield _between("walks", "dtlb_walk_ratio", value("walks", "dtlb_walk_ratio"), 0.2, 1.5)
-    yield _between("loads_of_l1", "dtlb_walk_ratio", value("loads_of_l1", "dtlb_walk_ratio"), 0, 0.01)
+    yield _little(found, "loads_of_l1", "dtlb_walk_ratio", 0.01)
     yield _ordered(
         "loads_of_dram",
         "instructions a cycle",
@@ -196,12 +206,14 @@ def _both(found: Measured) -> Iterator[Check]:
         ("loads_of_l2", "l1d_cache_miss_ratio", 0.15),
         ("walks", "dtlb_walk_ratio", 0.25),
     ):
-        by_pmu, by_spe = _metric(found, benchmark, metric), _ratio(found, benchmark, metric)
+        by_pmu, by_spe = _bound(found, benchmark, metric), _ratio(found, benchmark, metric)
         must = f"{metric}: SPE within {margin:g} of the PMU"
         if by_pmu is None or by_spe is None:
             yield Check(benchmark, must, "not measured", None)
         else:
-            yield Check(benchmark, must, f"SPE {by_spe:.4g}, PMU {by_pmu:.4g}", abs(by_spe - by_pmu) <= margin)
+            least = by_pmu if _metric(found, benchmark, metric) is not None else 0
+            holds = least - margin <= by_spe <= by_pmu + margin
+            yield Check(benchmark, must, f"SPE {by_spe:.4g}, PMU {by_pmu:.4g}", holds)
 
 
 def _share(found: Measured, benchmark: str, part: str, whole: str) -> float | None:
@@ -210,10 +222,12 @@ def _share(found: Measured, benchmark: str, part: str, whole: str) -> float | No
 
 
 def _level_share(found: Measured, benchmark: str, levels: Sequence[str]) -> float | None:
-    """Of loads whose source is known; None where the core's encoding is not."""
+    """None where the core's encoding is not known, and events tell the source of some loads only."""
     by_level: Json = found.spe.get(benchmark, {}).get("loads_by_level", {})
-    known = sum(loads for level, loads in by_level.items() if level != "unknown")
-    return sum(by_level.get(level, 0) for level in levels) / known if known else None
+    all_loads = sum(by_level.values())
+    if not all_loads or by_level.get("unknown", 0) > MOST_UNKNOWN * all_loads:
+        return None
+    return sum(by_level.get(level, 0) for level in levels) / all_loads
 
 
 def _latency(found: Measured, benchmark: str) -> float | None:

@@ -267,7 +267,7 @@ static void make_chain_of(const struct chain *chain)
 {
 	/* Neoverses have half a mebibyte to two of L2 for each core, and a system cache that the kernel often does not
 	 * see. */
-	size_t l2 = cache_bytes(2) ?: MIB / 2, llc = cache_bytes(3) ?: 32 * MIB;
+	size_t l2 = cache_bytes(2) ?: MIB / 2, llc = cache_bytes(3) ?: 32 * MIB, page = sysconf(_SC_PAGESIZE);
 
 	if (chain == &in_l1)
 		make_chain(&in_l1, 16384 / LINE_BYTES, LINE_BYTES, 0);
@@ -280,7 +280,7 @@ static void make_chain_of(const struct chain *chain)
 	else
 		/* More pages than the second-level TLB has entries, of which a line each fits the second-level cache.
 		 */
-		make_chain(&over_pages, 4096, sysconf(_SC_PAGESIZE), 0);
+		make_chain(&over_pages, at_most_memory(4096 * page) / page, page, 0);
 }
 
 struct run {
