@@ -1,5 +1,6 @@
 """What a question is about, read back and added up by host, event and function: sums where a store has them."""
 
+import functools
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,16 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tdprof.errors import TdprofError
-from tdprof.fleet.counts import FUNCTION_KEYS, VALUES, FunctionKey, KeyedRows, add_keyed, add_rows, read_keyed
+from tdprof.fleet.counts import (
+    FUNCTION_KEYS,
+    VALUES,
+    FunctionKey,
+    FunctionRows,
+    KeyedRows,
+    add_keyed,
+    add_rows,
+    read_keyed,
+)
 from tdprof.fleet.recordings import EventCounts, Recording, best_of, only, recordings_in
 from tdprof.fleet.selection import Chosen
 from tdprof.fleet.spans import Span, cover_days, day_of, plan_spans
@@ -58,24 +68,24 @@ def read_parts(store: Store, chosen: Chosen, *, each_recording: bool = False) ->
     Raises:
         TdprofError: a roll-up is missing or damaged.
     """
-    stems = [stem for stem in store.stems() if chosen.may_take(stem)]
-    spans = [] if each_recording or chosen.has_builds else _usable_spans(store, chosen)
+    stems = list(store.stems())
+    spans = [] if each_recording or chosen.has_builds else _usable_spans(store, stems, chosen)
     summed = {day for span in spans for day in range(span[0].first, span[0].first + span[0].days)}
-    left = [stem for stem in stems if _day(stem) not in summed]
+    left = [stem for stem in stems if chosen.may_take(stem) and _day(stem.date) not in summed]
     best = best_of(each for stem in left for each in recordings_in(store, stem))
     kept = [each for each in best if chosen.takes(each.stem, each.events[0])]
     recordings = sorted(kept, key=lambda each: (each.stem, each.recording))
     return Parts(recordings, [choose_sums(store, span, name, chosen) for span, name in spans])
 
 
-def _usable_spans(store: Store, chosen: Chosen) -> list[tuple[Span, str]]:
+def _usable_spans(store: Store, stems: Sequence[Stem], chosen: Chosen) -> list[tuple[Span, str]]:
     """Spans whose sums are those of what the store has now, and that are meant as a whole."""
     there = store.sums()
     if not there:
         return []
     files: dict[int, list[str]] = {}
-    for stem in store.stems():
-        if (day := _day(stem)) is not None:
+    for stem in stems:
+        if (day := _day(stem.date)) is not None:
             files.setdefault(day, []).append(stem.path)
     planned = {span: sources.digest for span, sources in plan_spans(files).items()}
     usable = {span for span, name in there if planned.get(span) == name}
@@ -83,9 +93,10 @@ def _usable_spans(store: Store, chosen: Chosen) -> list[tuple[Span, str]]:
     return [(span, planned[span]) for span in cover_days(wanted, files, usable)]
 
 
-def _day(stem: Stem) -> int | None:
+@functools.cache
+def _day(date: str) -> int | None:
     try:
-        return day_of(stem.date)
+        return day_of(date)
     except ValueError:
         return None
 
@@ -182,9 +193,7 @@ def _counts(parts: Sequence[KeyedRows], stratum: Stratum) -> FunctionCounts:
         numbers = np.array([number[each] for each in names[at : at + len(part.keys)]], np.int64)
         at += len(part.keys)
         rows.append((numbers[part.rows.function], part.rows.group, part.rows.values))
-    nothing = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(VALUES), 0), np.int64))
-    columns = zip(*(rows or [nothing]), strict=True)
-    added = add_rows(*(np.concatenate(column, axis=-1) if len(rows) > 1 else column[0] for column in columns))
+    added = _added(rows)
     values = dict(zip(VALUES, added.values, strict=True))
     return FunctionCounts(
         functions=distinct,
@@ -195,6 +204,17 @@ def _counts(parts: Sequence[KeyedRows], stratum: Stratum) -> FunctionCounts:
         self_samples=values["self_samples"],
         total_samples=values["total_samples"],
     )
+
+
+def _added(rows: Sequence[tuple[I64, I64, I64]]) -> FunctionRows:
+    if not rows:
+        nothing = np.zeros(0, np.int64)
+        return FunctionRows(nothing, nothing, np.zeros((len(VALUES), 0), np.int64))
+    if len(rows) == 1:
+        function, group = np.diff(rows[0][0]), np.diff(rows[0][1])
+        if np.all((function > 0) | ((function == 0) & (group > 0))):
+            return FunctionRows(*rows[0])  # in order already, which spares copies of millions of rows
+    return add_rows(*(np.concatenate(column, axis=-1) for column in zip(*rows, strict=True)))
 
 
 def fleet_functions(keys: Sequence[FunctionKey]) -> list[FleetFunction]:

@@ -107,11 +107,17 @@ def _joined(keys: Sequence[FunctionKey], parts: Sequence[FunctionRows]) -> Keyed
     if not parts:
         nothing = np.zeros(0, np.int64)
         return KeyedRows(keys, FunctionRows(nothing, nothing, np.zeros((4, 0), np.int64)))
+    rows = concatenated(parts)
+    is_first = np.diff(rows.function, prepend=-1) != 0
+    used = rows.function[is_first].tolist()
+    return KeyedRows([keys[row] for row in used], FunctionRows(np.cumsum(is_first) - 1, rows.group, rows.values))
+
+
+def concatenated(parts: Sequence[FunctionRows]) -> FunctionRows:
+    """Rows one after the other."""
     function = np.concatenate([part.function for part in parts])
     group = np.concatenate([part.group for part in parts])
-    values = np.concatenate([part.values for part in parts], axis=1)
-    used, number = np.unique(function, return_inverse=True)
-    return KeyedRows([keys[row] for row in used.tolist()], FunctionRows(number, group, values))
+    return FunctionRows(function, group, np.concatenate([part.values for part in parts], axis=1))
 
 
 def _read_names(store: Store, sums: ChosenSums) -> list[FunctionKey]:
@@ -178,7 +184,7 @@ class SumsWriter:
     def write_event(self, event: str, rows: Iterable[FunctionRows]) -> None:
         """The functions of an event, in order."""
         first = self._rows
-        for part in rows:
+        for part in _in_large_pieces(rows):
             columns = [part.function.astype(np.int32), part.group.astype(np.int32), *part.values]
             table = pa.table([pa.array(column) for column in columns], schema=FUNCTION_SUMS)
             self._writer.write_table(table, row_group_size=_ROWS)
@@ -206,6 +212,18 @@ class SumsWriter:
         self._store.write_sums("names", self._span, self._name, to_parquet(names_table))
         self._store.write_sums("functions", self._span, self._name, self._sink.getvalue().to_pybytes())
         self._store.write_sums("hosts", self._span, self._name, to_parquet(hosts))
+
+
+def _in_large_pieces(rows: Iterable[FunctionRows]) -> Iterator[FunctionRows]:
+    """The same rows, in as few pieces as a row group is large: each costs who reads it some time."""
+    waiting: list[FunctionRows] = []
+    for part in rows:
+        waiting.append(part)
+        if sum(map(len, waiting)) >= _ROWS:
+            yield concatenated(waiting)
+            waiting = []
+    if waiting:
+        yield concatenated(waiting)
 
 
 def add_event_counts(rows: Iterable[tuple[Group, EventCounts]]) -> dict[tuple[Group, str], EventCounts]:
