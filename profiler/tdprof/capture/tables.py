@@ -165,9 +165,15 @@ def _checked(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
     if missing:
         raise TdprofError(f"{path} is not a capture's table: it has no column {missing[0]}")
     for item in schema:
-        if not item.nullable and table[item.name].null_count:
+        if table.column_names.count(item.name) > 1:
+            raise TdprofError(f"{path} is not a capture's table: it has several columns {item.name}")
+        if (not item.nullable and table[item.name].null_count) or _has_gaps_in_lists(table[item.name]):
             raise TdprofError(f"{path} is damaged: its column {item.name} has gaps")
     try:
         return table.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:
         raise TdprofError(f"{path} has columns of other types: {str(error).splitlines()[0]}") from error
+
+
+def _has_gaps_in_lists(column: pa.ChunkedArray) -> bool:
+    return pa.types.is_list(column.type) and any(chunk.flatten().null_count for chunk in column.chunks)

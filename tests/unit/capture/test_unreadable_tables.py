@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import cast
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from builders.captures import write_manifest
+from builders.costly_captures import write_capture
 from builders.spe_capture import write_spe_capture
 from tdprof.capture.manifest import State, read_manifest
+from tdprof.capture.tables import read_table
 from tdprof.cli.main import cli
 from tdprof.errors import TdprofError
 
@@ -137,3 +141,19 @@ def test_nothing_is_loaded_within_the_limit_of_memory(capture: Path) -> None:
         f"assert len(tables.read_table(pathlib.Path({str(capture)!r}), 'samples'))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_columns_that_no_table_has(tmp_path: Path) -> None:
+    """Gaps within a list, and a name that stands twice."""
+    write_capture(tmp_path)
+    chains = pa.array([[None, 5]], pa.list_(pa.uint64()))
+    pq.write_table(
+        pa.table({"stack": pa.array([1], pa.uint64()), "is_kernel": [False], "addresses": chains}),
+        tmp_path / "stacks.parquet",
+    )
+    with pytest.raises(TdprofError, match="its column addresses has gaps"):
+        read_table(tmp_path, "stacks")
+    samples = pq.read_table(tmp_path / "samples.parquet")
+    pq.write_table(samples.append_column("pid", samples["pid"]), tmp_path / "samples.parquet")
+    with pytest.raises(TdprofError, match="several columns pid"):
+        read_table(tmp_path, "samples")
