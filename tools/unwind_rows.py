@@ -114,7 +114,8 @@ def compare_file(path: Path, totals: Totals) -> None:
     totals.bad += table.counts[1]
     shown = 0
     kind = ".eh_frame" if elf.section(".eh_frame") else ".debug_frame"
-    for difference in differences(path, elf.machine, table, kind, totals):
+    outermost = [(s.start, s.end) for s in source.stretches if s.is_certain]
+    for difference in differences(path, elf.machine, table, kind, outermost, totals):
         totals.differing += 1
         shown += 1
         if shown <= _SHOWN:
@@ -123,16 +124,19 @@ def compare_file(path: Path, totals: Totals) -> None:
         print(f"{path}: {shown} in all")
 
 
-def differences(path: Path, machine: int, table: UnwindTable, section: str, totals: Totals) -> Iterator[str]:
-    """What readelf says of each row that the table does not."""
+def differences(
+    path: Path, machine: int, table: UnwindTable, section: str, outermost: list[tuple[int, int]], totals: Totals
+) -> Iterator[str]:
+    """What readelf says of each row that the table does not; functions within the outermost ranges have no caller."""
     addresses: list[int] = []
     expected: list[str] = []
     ends: list[tuple[int, int]] = []
     for start, end, rows in map(with_pushed, readelf_rows(path, machine, section)):
         ends.append((start, end))
+        is_outermost = any(low <= start and end <= high for low, high in outermost)
         for address, text in rows:
             addresses.append(address)
-            expected.append(text)
+            expected.append("stop" if is_outermost else text)
     places = np.array(addresses, np.uint64)
     inside = np.zeros(len(places), bool)
     for start, _, size, _ in table.segments:

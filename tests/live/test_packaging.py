@@ -95,6 +95,7 @@ def test_the_wheel_holds_what_is_needed_and_nothing_else(built: Path, bpf_refusa
         f"arm_spe/{path.relative_to(PROJECT / 'spe/arm_spe')}" for path in (PROJECT / "spe/arm_spe").rglob("*.py")
     }
     wanted |= files_below("profiler/tdprof/report/page", "tdprof/report/page/")
+    wanted |= files_below("profiler/tdprof/systemd", "tdprof/systemd/")
     wanted |= {"tdprof/py.typed", "arm_spe/py.typed", "tdprof/_native.abi3.so"}
     if any((PROJECT / "spe/native").glob("*.c")):
         wanted.add("arm_spe/_native.abi3.so")
