@@ -9,6 +9,7 @@ import pytest
 from attack.conftest import ALICE, MALLORY, User
 from builders.elf import ElfFile
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder import artefacts
 from tdprof.recorder.artefacts import MappedProgram, save_files, save_run_time_code
 from tdprof.recorder.identity import HeldProcess, Identity, call_as
 
@@ -123,6 +124,19 @@ def test_a_users_own_map_is_kept(alice: User, capture: OwnFolder, maps: Callable
         maps(process.pid)
         assert save_run_time_code(capture, [process.pid]) == []
     assert kept(capture) == {f"perf-{process.pid}.map": "1000 10 mine\n"}
+
+
+def test_maps_of_many_processes_have_one_limit_however_often_they_are_saved(
+    mallory: User, capture: OwnFolder, maps: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artefacts, "_MOST_BYTES_OF_CODE", 60)
+    notes = []
+    for _ in range(5):
+        with mallory.busy(WRITE_MAP, "/tmp/perf-PID.map") as process:
+            maps(process.pid)
+            notes += save_run_time_code(capture, [process.pid])
+    assert 0 < sum(map(len, kept(capture).values())) <= 60
+    assert len(kept(capture)) + sum("too large to be kept" in note for note in notes) == 5
 
 
 def test_a_map_that_another_user_wrote_for_a_process_is_not_used(

@@ -36,8 +36,20 @@ def save_vdso(folder: OwnFolder) -> None:
             file.write(vdso)
 
 
+def code_budget(folder: OwnFolder) -> CopyBudget:
+    """What run-time code may still take in a capture, of all processes together."""
+    kept_bytes = 0
+    with contextlib.suppress(FileNotFoundError), folder.subfolder(PERF_MAP_FOLDER) as files:
+        kept_bytes = sum(files.stat(name).st_size for name in files.names())
+    return CopyBudget(max(_MOST_BYTES_OF_CODE - kept_bytes, 0), _LARGEST_CODE_FILE)
+
+
 def save_run_time_code(
-    folder: OwnFolder, pids: Iterable[int], dumps: Iterable[tuple[int, str]] = (), until_ns: int | None = None
+    folder: OwnFolder,
+    pids: Iterable[int],
+    dumps: Iterable[tuple[int, str]] = (),
+    until_ns: int | None = None,
+    budget: CopyBudget | None = None,
 ) -> list[str]:
     """Copy ``/tmp/perf-PID.map`` of some processes, also as seen from inside their container, and their jitdumps.
 
@@ -49,12 +61,13 @@ def save_run_time_code(
         pids: the processes.
         dumps: (pid, mapped path) of all files; a process maps its ``jit-PID.dump`` to tell profilers of it.
         until_ns: the end of the recording (CLOCK_MONOTONIC); a process that began later only has the number.
+        budget: of a recording that saves more than once; None: what the capture has room for.
 
     Returns:
         What was found but is not used, a sentence each.
     """
     dump_of = {pid: path for pid, path in dumps if _JITDUMP.search(path)}
-    budget = CopyBudget(_MOST_BYTES_OF_CODE, _LARGEST_CODE_FILE)
+    budget = code_budget(folder) if budget is None else budget
     notes = []
     for pid in sorted(set(pids) | set(dump_of)):
         with _places(pid, until_ns) as (identity, inner_pid, roots):
@@ -105,7 +118,7 @@ def _open_code(root: int, path: str, owners: set[int], start: re.Pattern[bytes])
 
 def _keep(folder: OwnFolder, subfolder: str, name: str, source: FileBytes, budget: CopyBudget, uid: int) -> None:
     """Copy an open file into the capture, or raise OSError."""
-    budget.take(source, uid)
+    budget.take(source, uid, name)
     with folder.subfolder(subfolder, make=True) as files, files.replacing(name) as target:
         # Its file system may be one that answers slowly, or never.
         call_as(Identity.own(), lambda: copy_file(source, target), _COPY_PATIENCE_S)
@@ -122,9 +135,13 @@ def _keep_code(folder: OwnFolder, name: str, source: FileBytes, budget: CopyBudg
         with folder.subfolder(PERF_MAP_FOLDER) as files:
             newer = files.read(name, _LARGEST_CODE_FILE)
             lines = set(newer.splitlines())
-            gone = [line for line in older.splitlines() if line not in lines]
+            freed = b"".join(line + b"\n" for line in older.splitlines() if line not in lines)
+            room = min(_LARGEST_CODE_FILE - len(newer), budget.left_for(uid))
+            if len(freed) > room:
+                freed = freed[: freed.rfind(b"\n", 0, max(room, 0)) + 1]
+            budget.add(len(freed), uid, name)
             with files.replacing(name) as target:
-                target.write(b"".join(line + b"\n" for line in gone)[:_LARGEST_CODE_FILE] + newer)
+                target.write(freed + newer)
 
 
 def _has_code(folder: OwnFolder, name: str) -> bool:

@@ -66,8 +66,9 @@ class CopyBudget:
         self.left = most_bytes
         self.largest_bytes = largest_bytes
         self._left_of_user: dict[int, int] = {}
+        self._weight: dict[str, int] = {}
 
-    def take(self, source: FileBytes, uid: int) -> None:
+    def take(self, source: FileBytes, uid: int, name: str) -> None:
         """Count a file that is to be copied.
 
         Whoever is neither root nor our user gets half of what was left when the first of his files came, so that
@@ -76,19 +77,32 @@ class CopyBudget:
         Args:
             source: the file.
             uid: whose process names it.
+            name: of the copy; what an older one of that name took is free again.
 
         Raises:
             OSError: (EFBIG) it is too large, alone or after the others.
         """
         weight = sum(end - start for start, end in source.stretches(0, source.size))
-        left = self.left
-        if uid not in (0, os.geteuid()):
-            left = min(left, self._left_of_user.setdefault(uid, self.left // 2))
-        if source.size > self.largest_bytes or weight > left:
+        older = self._weight.get(name, 0)
+        if source.size > self.largest_bytes or weight > self.left_for(uid) + older:
             raise OSError(errno.EFBIG, "too large to be kept")
-        self.left -= weight
+        self._count(weight - older, uid, name)
+
+    def add(self, more_bytes: int, uid: int, name: str) -> None:
+        """Count what a copy has grown by, no more than there was left for the user."""
+        self._count(more_bytes, uid, name)
+
+    def left_for(self, uid: int) -> int:
+        """What files of this user may still take."""
+        if uid in (0, os.geteuid()):
+            return self.left
+        return min(self.left, self._left_of_user.setdefault(uid, self.left // 2))
+
+    def _count(self, more_bytes: int, uid: int, name: str) -> None:
+        self._weight[name] = self._weight.get(name, 0) + more_bytes
+        self.left -= more_bytes
         if uid in self._left_of_user:
-            self._left_of_user[uid] -= weight
+            self._left_of_user[uid] -= more_bytes
 
 
 def copy_file(source: FileBytes, target: BinaryIO) -> None:

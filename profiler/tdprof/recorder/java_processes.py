@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder.artefacts import save_run_time_code
+from tdprof.recorder.artefacts import code_budget, save_run_time_code
 from tdprof.recorder.java_attach import JVM_LIBRARY, NotAskedError, NotReadyError, perf_map
 from tdprof.text import plural
 
@@ -38,6 +38,7 @@ class JavaProcesses:
 
     def __init__(self, folder: OwnFolder) -> None:
         self._folder = folder
+        self._budget = code_budget(folder)
         self._waiting: queue.Queue[int | None] = queue.Queue(_MOST_PROCESSES)
         self._due: dict[int, tuple[float, float]] = {}  # when, and how long after the time before
         self._tries: dict[int, int] = defaultdict(int)
@@ -96,7 +97,7 @@ class JavaProcesses:
         _, gap = self._due.pop(pid)
         try:
             with perf_map(pid, _PATIENCE_S):
-                for note in save_run_time_code(self._folder, [pid]):
+                for note in save_run_time_code(self._folder, [pid], budget=self._budget):
                     self._reasons[note].add(pid)
             self._asked.add(pid)
         except NotReadyError as error:

@@ -105,7 +105,7 @@ def test_holes_are_not_copied_and_count_for_nothing(tmp_path: Path) -> None:
         file.write(b"end")
     source = open_file(tmp_path, "sparse")
     budget = CopyBudget(1 << 20, 100 << 20)
-    budget.take(source, 0)
+    budget.take(source, 0, "file")
     with (tmp_path / "copy").open("wb") as target:
         copy_file(source, target)
     assert (tmp_path / "copy").read_bytes() == (tmp_path / "sparse").read_bytes()
@@ -116,7 +116,7 @@ def test_holes_are_not_copied_and_count_for_nothing(tmp_path: Path) -> None:
 def test_a_file_too_large_is_not_copied(tmp_path: Path, budget: CopyBudget) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
     with pytest.raises(OSError, match="too large") as caught:
-        budget.take(open_file(tmp_path, "file"), 0)
+        budget.take(open_file(tmp_path, "file"), 0, "file")
     assert caught.value.errno == errno.EFBIG
 
 
@@ -129,12 +129,23 @@ def test_one_users_files_leave_room_for_those_of_others(tmp_path: Path) -> None:
     for uid in taken:
         with contextlib.suppress(OSError):
             while True:
-                budget.take(source, uid)
+                budget.take(source, uid, f"{uid}.{taken[uid]}")
                 taken[uid] += 1
     assert taken == {54321: 8, 54322: 4}
-    for _ in range(4):
-        budget.take(source, 0)
+    for number in range(4):
+        budget.take(source, 0, f"{number}")
     assert budget.left == 0
+
+
+def test_a_copy_that_replaces_another_takes_its_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(100))
+    source = open_file(tmp_path, "file")
+    weight = sum(end - start for start, end in source.stretches(0, source.size))
+    budget = CopyBudget(weight, 100)
+    for _ in range(3):
+        budget.take(source, 0, "file")
+    with pytest.raises(OSError, match="too large"):
+        budget.take(source, 0, "another")
 
 
 def test_elf_files_are_looked_at_before_they_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
