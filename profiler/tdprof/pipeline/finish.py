@@ -82,6 +82,7 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
     if machine not in WALK_REGISTERS and (manifest.stack_bytes or (source / SPOOL_FOLDER / COPIES_FILE).exists()):
         raise TdprofError(f"{source} copies stacks of a machine that is not known: '{printable(machine)}'")
     layouts = [_layout(manifest, ids) for ids in manifest.record_ids]
+    notes: list[str] = []
     with TableWriter(target) as writer:
         layouts.append(RecordLayout(SIDE_BAND_SAMPLE_TYPE))
         with inner_folder(source / SPOOL_FOLDER) as spool:
@@ -93,7 +94,10 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
             if manifest.spe is not None:
                 from tdprof.decode.spe.kernel_addresses import kernel_addresses_of_folder  # only SPE needs the decoder
 
-                addresses = np.union1d(addresses, kernel_addresses_of_folder(source / SPE_FOLDER))
+                try:
+                    addresses = np.union1d(addresses, kernel_addresses_of_folder(source / SPE_FOLDER))
+                except MemoryError:
+                    notes.append("kernel functions that SPE alone sampled have no names: there was too little memory")
             write_kernel_symbols(writer, read_kernel_symbols(addresses))
             save_vdso(target)
     unkept: list[str] = []
@@ -126,6 +130,7 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
         state=State.COMPLETE,
         notes=[
             *manifest.notes,
+            *notes,
             *decoded.notes,
             *unkept,
             *(held.notes() if held else ()),

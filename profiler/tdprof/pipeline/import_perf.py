@@ -12,6 +12,7 @@ import pyarrow as pa
 from tdprof import __version__
 from tdprof.capture.manifest import Manifest, Rung, State, write_manifest
 from tdprof.capture.output_folder import OutputFolder
+from tdprof.capture.spool import SPE_FOLDER
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.perf.attr import Attr
 from tdprof.decode.perf.auxtrace import ARM_SPE_AUXTRACE
@@ -45,6 +46,7 @@ _KERNEL_PATH = "[kernel.kallsyms]"
 _NT_GNU_BUILD_ID = 3
 # A row for each sample of so much data is as many as other captures have, and tells their order.
 _MOST_EXACT_BYTES = 16 << 20
+_SPE_LEFT_OUT = "SPE records are left out: reading them takes more memory than there is"
 
 
 def import_perf_data(
@@ -88,11 +90,7 @@ def import_perf_data(
                 _open_walk(data, files) if data.has_copies else None,
             )
             imported.notes += files.notes()
-            spe = _spe_of(data)
-            # A file that does not name its PMUs does not tell either which event is SPE's.
-            events = _spe_events(data) or data.attrs
-            if spe is not None and not all(attr.has_flag("exclude_kernel") for attr in events):
-                imported.kernel_addresses = np.union1d(imported.kernel_addresses, kernel_addresses(spe))
+            spe = _read_spe(data, imported)
             symbols_from = _write_kernel_symbols(writer, imported, data, kallsyms)
             manifest = _manifest(path, data, imported, symbols_from)
             manifest = replace(manifest, has_sample_times=interval_ns == EXACT_NS)
@@ -168,6 +166,20 @@ def _why_no_kernel_symbols(data: PerfData, imported: Imported) -> str:
     return "this machine does not run the recorded kernel"
 
 
+def _read_spe(data: PerfData, imported: Imported) -> SpeInput | None:
+    """The file's SPE data, whose kernel addresses join the others; None where it has none or they are too large."""
+    try:
+        spe = _spe_of(data)
+        # A file that does not name its PMUs does not tell either which event is SPE's.
+        events = _spe_events(data) or data.attrs
+        if spe is not None and not all(attr.has_flag("exclude_kernel") for attr in events):
+            imported.kernel_addresses = np.union1d(imported.kernel_addresses, kernel_addresses(spe))
+    except MemoryError:
+        imported.notes.append(_SPE_LEFT_OUT)
+        return None
+    return spe
+
+
 def _spe_of(data: PerfData) -> SpeInput | None:
     auxtrace = data.auxtrace_info
     if auxtrace is None or auxtrace.type != ARM_SPE_AUXTRACE or not data.aux_buffers:
@@ -182,9 +194,13 @@ def _spe_events(data: PerfData) -> list[Attr]:
 def _with_spe(manifest: Manifest, folder: OwnFolder, data: PerfData, spe: SpeInput, writer: TableWriter) -> Manifest:
     """Copy the file's SPE data into the capture; what the kernel said was lost of it joins the losses."""
     event = next(iter(_spe_events(data)), None)
-    info = store_spe(
-        folder, spe, writer, period=event.sample_period if event else 0, event=event.name if event else "arm_spe"
-    )
+    try:
+        info = store_spe(
+            folder, spe, writer, period=event.sample_period if event else 0, event=event.name if event else "arm_spe"
+        )
+    except MemoryError:
+        folder.remove_tree(SPE_FOLDER)
+        return replace(manifest, notes=[*manifest.notes, _SPE_LEFT_OUT])
     # Metadata of version 1 names no core for each CPU; the spans know it all the same.
     midr = {str(span.cpu): f"{span.midr:#018x}" for span in spe.spans if span.cpu is not None and span.midr is not None}
     host = replace(manifest.host, midr_el1=manifest.host.midr_el1 | midr)

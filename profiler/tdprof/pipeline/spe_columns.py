@@ -16,7 +16,7 @@ from tdprof.model.findings import NO_DIAGNOSIS, Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.model.spe import FunctionOperations
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines
+from tdprof.pipeline.spe_lines import NOT_COUNTED, SpeLines, within_memory
 from tdprof.pipeline.spe_masked import view_of_masked_code
 from tdprof.pipeline.spe_report import lane_counts, make_report
 from tdprof.profile.frames import first_alike, function_identities, function_names
@@ -57,6 +57,7 @@ class LineCounts:
     counts: Mapping[str, NDArray[np.uint64]]
 
 
+@within_memory()
 def join_spe(findings: Findings | None, capture: OpenCapture, profile: Profile) -> Findings | None:
     """Findings with a column for each metric that SPE measures, named by source, if the capture has SPE records.
 
@@ -91,6 +92,7 @@ def count_lines(lines: SpeLines, profile: Profile) -> LineCounts:
     )
 
 
+@within_memory()
 def count_functions(capture: OpenCapture, profile: Profile) -> FunctionOperations | None:
     """A capture's SPE records by function, with their latencies and sources; None if it has none.
 

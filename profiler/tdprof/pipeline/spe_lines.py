@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from tdprof.decode.spe.data_sources import caveats_of, unknown_encodings
 from tdprof.decode.spe.losses import aux_losses, decode_losses
 from tdprof.decode.spe.samples import AddedUp, SampleSums
 from tdprof.decode.spe.spans import SpeInput
+from tdprof.errors import TdprofError
 from tdprof.metrics.spe import grouped_quantiles
 from tdprof.model.arrays import F64, I64, U64
 from tdprof.model.spe import QUANTILES
@@ -22,6 +24,18 @@ from tdprof.pipeline.spe_rows import MAX_ROWS, OTHERS_NAME, CodeDetail, Placemen
 
 NOT_COUNTED = NO_ROW
 """Group of rows that no sum is wanted of, for `Tallied.grouped`."""
+
+
+TOO_MUCH_MEMORY = "reading them takes more memory than there is"
+
+
+@contextlib.contextmanager
+def within_memory() -> Iterator[None]:
+    """Within the block, or function, too little memory is a TdprofError: who can do without SPE's records notes it."""
+    try:
+        yield
+    except MemoryError as error:
+        raise TdprofError(TOO_MUCH_MEMORY) from error
 
 
 @dataclass(frozen=True, slots=True)

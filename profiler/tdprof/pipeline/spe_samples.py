@@ -9,8 +9,10 @@ from tdprof.model.profile import NO_ID, SampleTable, StackTable
 from tdprof.model.spe import RECORDS, SampledOperations
 from tdprof.pipeline.load import make_profile, name_addresses, name_threads
 from tdprof.pipeline.opened import OpenCapture
+from tdprof.pipeline.spe_lines import within_memory
 
 
+@within_memory()
 def load_operations(capture: OpenCapture) -> SampledOperations | None:
     """A capture's SPE records, alike ones added up; None if it has none.
 

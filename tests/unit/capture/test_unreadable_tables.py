@@ -14,13 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from builders import spe
 from builders.captures import write_manifest
 from builders.costly_captures import write_capture
-from builders.spe_capture import write_spe_capture
+from builders.spe_capture import records, write_spe_capture
+from builders.spe_perf_data import perf_data
 from tdprof.capture.manifest import State, read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.cli.main import cli
 from tdprof.errors import TdprofError
+from tdprof.pipeline import import_perf, spe_lines
 
 UNKNOWN = {
     "stacks": "no sample has a function or callers",
@@ -102,6 +105,41 @@ def test_spe_records_that_no_table_places_are_left_out_once(capture: Path, lose:
         assert exported.stderr.splitlines().count(f"tdprof: {told}") == 1
     with pytest.raises(TdprofError, match=r"spe_spans\.parquet: it is"):
         run("report", "--spe", capture)
+
+
+def test_spe_records_that_memory_does_not_suffice_for_are_left_out(
+    capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count_records(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(spe_lines, "count_records", count_records)
+    told = "SPE records are left out: reading them takes more memory than there is"
+    text = run("report", capture).stdout
+    assert text.splitlines().count(told) == 1
+    assert "400.0 ms" in text
+    assert f"note: {told}" in run("annotate", capture, "work").stdout.splitlines()
+    for form in ("pprof", "html"):
+        exported = run("export", capture, "--to", form, "-o", capture / "out")
+        assert exported.stderr.splitlines().count(f"tdprof: {told}") == 1
+
+
+@pytest.mark.parametrize("step", ["spe_input_of", "kernel_addresses", "store_spe"])
+def test_perf_data_whose_spe_records_memory_does_not_suffice_for_is_imported_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    stream, _ = spe.write_stream(records(), spe.packed_record)
+    source = perf_data(tmp_path / "perf.data", [(0, stream)], [0x410FD400])
+    monkeypatch.setattr(import_perf, step, fail)
+    imported = tmp_path / "imported"
+    assert run("import", source, "-o", imported).exit_code == 0
+    manifest = read_manifest(imported)
+    assert manifest.spe is None
+    assert manifest.notes.count("SPE records are left out: reading them takes more memory than there is") == 1
+    assert not (imported / "spe").exists()
 
 
 def test_spe_bytes_that_are_gone_are_not_called_none(capture: Path) -> None:

@@ -6,13 +6,14 @@ import numpy as np
 
 from tdprof.model.annotation import Latency
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.pipeline.spe_lines import NOT_COUNTED, latency_quantiles
+from tdprof.pipeline.spe_lines import NOT_COUNTED, latency_quantiles, within_memory
 from tdprof.pipeline.spe_report import lane_counts
 from tdprof.profile.choice import ChosenFunction
 
 SourcePlace = tuple[str, int]
 
 
+@within_memory()
 def line_latencies(capture: OpenCapture, function: ChosenFunction) -> Mapping[SourcePlace, Latency]:
     """Latencies by source file and line, if the capture has SPE records.
 
