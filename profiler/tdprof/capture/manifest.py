@@ -15,6 +15,7 @@ from tdprof.capture.files import MANIFEST_FILE
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.model.duty import DutyInfo
 from tdprof.model.events import MOST_EVENTS, EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 
@@ -113,6 +114,7 @@ class Manifest:
     notes: list[str] = field(default_factory=list)  # what the user should know about this recording
     spe: SpeInfo | None = None
     topdown: TopdownInfo | None = None
+    duty: list[DutyInfo] = field(default_factory=list)  # of what was not on all the time
     exit_status: int | None = None  # the command's, as a shell gives it
     ran_to_end: bool = False  # the command ended before the recording did
     has_sample_times: bool = False  # of an import: not added up within intervals

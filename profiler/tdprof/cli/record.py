@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tdprof.cli.output import CAPTURE_HELP, DEFAULT_OUTPUT, waiting
+from tdprof.cli.record_duty import check_duty, duty_option, with_duty
 from tdprof.cli.record_segments import SegmentOptions, segment_options
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.cli.record_topdown import TopdownOptions, plan_topdown, show_pass, topdown_options
@@ -130,6 +131,7 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
 @click.option("--off-cpu", "off_cpu", is_flag=False, flag_value=DEFAULT_OFF_CPU, metavar="[=PERIOD]", help=OFF_CPU_HELP)
 @topdown_options
 @segment_options
+@duty_option
 @click.option("--call-graph", metavar="auto|fp|dwarf[,BYTES]|no", help=CALL_GRAPH_HELP)
 @click.option(
     "--no-interpreters",
@@ -159,6 +161,7 @@ def command(
     output: Path | None,
     spe_text: str | None,
     off_cpu: str | None,
+    duty: str | None,
     call_graph: str | None,
     no_interpreters: bool,
     has_perf_maps: bool,
@@ -185,9 +188,15 @@ def command(
     """
     segments = SegmentOptions.taken_from(about_more)
     topdown = TopdownOptions(**about_more)
+    duties = check_duty(
+        duty,
+        topdown,
+        is_system_wide=is_system_wide and not (words or pids or cgroups),
+        is_cut=segments.is_wanted,
+    )
     topdown.check(
         has_command=bool(words),
-        has_events=events is not None,
+        has_events=events is not None and duties is None,
         has_duration=duration_s is not None,
         has_spe=spe_text is not None,
     )
@@ -221,7 +230,7 @@ def command(
         raise TdprofError(
             "time off a CPU is not sampled beside counter groups", hint="record twice: with each of them", status=2
         )
-    plan = plan_topdown(topdown) if topdown.is_wanted else None
+    plan = plan_topdown(topdown) if topdown.is_wanted and not duties else None
     variables = with_perf_maps(os.environ, has_python=no_bpf or no_interpreters) if has_perf_maps else {}
     way, stack_bytes = (CallGraph.AUTO, 0) if call_graph is None else parse_call_graph(call_graph)
     is_planned = plan is not None and plan.topdown is not None
@@ -246,11 +255,13 @@ def command(
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )
     segments.check(
-        has_spe=spe_text is not None,
+        has_spe=spe_text is not None and not (duties and duties.spe),
         has_off_cpu=off_cpu is not None,
         has_passes=is_planned and len(options.passes) > 1,
         with_symbols=with_symbols,
     )
+    if duties:
+        options = with_duty(options, duties, topdown, spe_text)
     return _record(options, segments, output, with_symbols=with_symbols, quiet=quiet)
 
 

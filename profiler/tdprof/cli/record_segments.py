@@ -53,6 +53,7 @@ class SegmentOptions:
         for is_given, what in with_whole:
             if is_given:
                 hint = f"record {what} without --switch-output"
+                hint += ", or for a part of the time: --duty spe=1s/10m" if what == "SPE" else ""
                 raise TdprofError(f"{what} cannot be cut into segments", hint=hint, status=2)
         self.length()
 

@@ -1,7 +1,7 @@
 """What `tdprof record --topdown` samples: from its options and this machine to events in groups."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +13,7 @@ from tdprof.errors import TdprofError
 
 if TYPE_CHECKING:
     from tdprof.pipeline.plan import SamplingPlan
+    from tdprof.recorder.events import Event
     from tdprof.recorder.pmu import CorePmu, Counters
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -108,8 +109,11 @@ def topdown_options(command: Command) -> Command:
     return command
 
 
-def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
+def plan_topdown(options: TopdownOptions, beside: "Sequence[Event]" = ()) -> "SamplingPlan":
     """What to sample here; without groups where this machine cannot count them, and then a note says why.
+
+    Args:
+        beside: events that have counters all the time.
 
     Raises:
         TdprofError: an unknown core or metric, more counters than there are, or no permission.
@@ -127,7 +131,7 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
     )
     from tdprof.recorder.events import Event
     from tdprof.recorder.permitted import can_open
-    from tdprof.recorder.pmu import counts_anything, find_arm_pmu, probe_counters
+    from tdprof.recorder.pmu import counters_beside, counts_anything, find_arm_pmu, probe_counters
 
     def is_refused(event: Event) -> bool:
         return not can_open(event, sampling=True) and not can_open(event.user_only(), sampling=True)
@@ -143,7 +147,7 @@ def plan_topdown(options: TopdownOptions) -> "SamplingPlan":
     counters = probe_counters(pmu) if pmu else None
     if pmu is None or counters is None:
         return SamplingPlan((), None, (_without(why_not_countable(pmu)),))
-    counters = _chosen_counters(options, pmu, counters)
+    counters = _chosen_counters(options, pmu, counters_beside(counters, beside))
     planned = plan_groups(choice, metrics, pmu, counters, is_refused, lambda event: counts_anything(event, pmu.cpus))
     own = read_catalog(options.catalog_file) if options.catalog_file else ""
     core = choice.catalog.name if own else name_of(choice.catalog, options.cpu, cores)

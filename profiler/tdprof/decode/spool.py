@@ -35,6 +35,7 @@ from tdprof.decode.spooled_rows import SampleRows, StackRows
 from tdprof.decode.thread_times import read_thread_times, sampled_off_cpu_ns
 from tdprof.linux.file_bytes import open_own
 from tdprof.model.arrays import U64
+from tdprof.model.duty import SPE
 from tdprof.model.events import Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
 from tdprof.text import plural
@@ -93,7 +94,7 @@ def write_tables(
     # What samples copied is walked by what had been mapped, which is known once all side-band is read.
     has_copies = any(layout.has_copies for layout in layouts)
     decoder = open_record_stream(layouts, skip_samples=has_copies)
-    side_band = _write_rings(rings, decoder, writer, samples, len(manifest.events))
+    side_band = _write_rings(rings, decoder, writer, samples, manifest)
     if not has_copies:
         stacks.add_chains(decoder.chains(), samples)
     writer.write("spe_spans", _spe_spans(spool, layouts[-1:]))
@@ -130,7 +131,7 @@ def write_tables(
 
 
 def _write_rings(
-    rings: list[Path], decoder: RecordStream, writer: TableWriter, samples: SampleRows, events: int
+    rings: list[Path], decoder: RecordStream, writer: TableWriter, samples: SampleRows, manifest: Manifest
 ) -> list[SideBand]:
     """Write the samples in the rings, and the context switches; returns the rest of their side-band."""
     side_band, switches = [], []
@@ -138,8 +139,9 @@ def _write_rings(
         switches.append(switch_rows(ring_side_band.rows))
         side_band.append(without_switches(ring_side_band))
         if len(ring_samples):
-            writer.write("samples", samples.of_ring(ring_samples, events))
-    if found := switches_of(switches):
+            writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
+    told = next((each.windows for each in manifest.duty if each.what == SPE), None)
+    if found := switches_of(switches, told):
         writer.write("switches", switches_table(found))
     return side_band
 

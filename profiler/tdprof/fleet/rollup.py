@@ -15,6 +15,7 @@ from tdprof.fleet.schema import FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS
 from tdprof.fleet.store import Stem, make_stem
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import I32, I64
+from tdprof.model.duty import TOPDOWN, recorded_ns_of
 from tdprof.model.events import EventInfo
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import load_profile
@@ -243,7 +244,6 @@ def _recordings(profile: Profile, manifest: Manifest, code: _Code, labels: Seque
     same = {
         "lost_samples": min(lost, 1 << 62),
         "start_ns": manifest.start_realtime_ns,
-        "duration_ns": manifest.duration_ns,
         "cpus": host.cpus_online,
         "machine": bounded(host.machine),
         "cpu_model": bounded(host.cpu_model),
@@ -263,9 +263,18 @@ def _recordings(profile: Profile, manifest: Manifest, code: _Code, labels: Seque
             "counted": [_counted(event, is_scaled=profile.topdown is not None) for event in profile.events],
             "effective_samples": [int(effective_samples(profile, event)) for event in range(events)],
             "known_samples": samples - unknown,
+            "duration_ns": _durations_ns(profile, manifest),
             **{name: [value] * events for name, value in same.items()},
         },
     )
+
+
+def _durations_ns(profile: Profile, manifest: Manifest) -> list[int]:
+    """For how long each event was on: what has its turns counts by these alone."""
+    groups = manifest.topdown.groups if manifest.topdown else []
+    of_topdown = {bounded(name) for group in groups for name in group.names}
+    on_ns = max(recorded_ns_of(TOPDOWN, manifest.duty, manifest.duration_ns), 1)
+    return [on_ns if event.name in of_topdown else manifest.duration_ns for event in profile.events]
 
 
 def _counted(event: EventInfo, *, is_scaled: bool) -> int | None:

@@ -12,24 +12,29 @@ from tdprof.model.profile import Profile, SampleTable
 def calibrated(profile: Profile) -> Profile:
     """A Topdown profile with each event once, its weights scaled to what was counted; any other profile unchanged.
 
-    An event that several groups sampled is pooled: its samples of all groups stand together for the event's total,
-    scaled from the time in which a counter ran to the time in which it could have.
+    Events of no group come first, as they are. An event that several groups sampled is pooled: its samples of all
+    groups stand together for the event's total, scaled from the time in which a counter ran to the time in which it
+    could have.
     """
     if profile.topdown is None:
         return profile
+    grouped = {row for group in profile.topdown.groups for row in group.events}
+    alone = [row for row in range(len(profile.events)) if row not in grouped]
     names: dict[str, int] = {}
-    number = np.arange(len(profile.events), dtype=np.uint32)
+    number = np.zeros(len(profile.events), dtype=np.uint32)
+    number[alone] = np.arange(len(alone))
     rows: list[list[int]] = []
     for group in profile.topdown.groups:
         for row, name in zip(group.events, group.names, strict=True):
             if name not in names:
                 names[name] = len(names)
                 rows.append([])
-            number[row] = names[name]
+            number[row] = len(alone) + names[name]
             rows[names[name]].append(row)
     weights = profile.total_weight().astype(np.float64)
     scale = np.zeros(len(profile.events))
-    events = []
+    scale[alone] = 1
+    events = [profile.events[row] for row in alone]
     for name, index in names.items():
         members = [profile.events[row] for row in rows[index]]
         total = scaled_total(members, is_each_whole=profile.topdown.is_pass_per_group)

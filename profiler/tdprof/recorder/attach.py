@@ -4,14 +4,14 @@ import contextlib
 import errno
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tdprof.capture.spool import RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.chain_source import BY_FRAME_POINTERS, ChainSource
-from tdprof.recorder.event_attrs import clock_attr, counting_attr, inherited, sampling_attr, side_band_attr
+from tdprof.recorder.event_attrs import clock_attr, counting_attr, inherited, sampling_attr, side_band_attr, switch_attr
 from tdprof.recorder.event_group import open_group, open_whole_group
 from tdprof.recorder.events import Event
 from tdprof.recorder.host import perf_event_paranoid
@@ -49,6 +49,8 @@ class AttachedEvents:
         has_switches: bool = False,
         has_cgroups: bool = False,
         call_graph: ChainSource = BY_FRAME_POINTERS,
+        by_turns: Container[int] = (),
+        has_switches_by_turns: bool = False,
     ) -> None:
         """Open everything, stopped.
 
@@ -64,6 +66,8 @@ class AttachedEvents:
             has_switches: let the side-band tell every context switch of the target.
             has_cgroups: let the side-band tell the control groups that are made.
             call_graph: what samples in the ring buffers say of their callers.
+            by_turns: events that stay stopped until `switch`; of a group all or none.
+            has_switches_by_turns: context switches are told, but not before `tell_switches`; of recordings of CPUs.
 
         Raises:
             RingRefusedError: there is no memory to lock for the last buffers.
@@ -78,6 +82,11 @@ class AttachedEvents:
         self._has_switches = has_switches
         self._has_cgroups = has_cgroups
         self._call_graph = call_graph
+        self._by_turns = by_turns
+        self._turning: list[int] = []  # leaders of such
+        self._is_on = False
+        self._switch_events: list[int] = []
+        self._has_switches_by_turns, self._tells_switches = has_switches_by_turns, False
         self.rings: dict[int, PerfRing] = {}
         self.sampling: list[list[int]] = [[] for _ in events]
         self._leaders: list[int] = []
@@ -146,6 +155,10 @@ class AttachedEvents:
                 raise open_error("side-band records", error, self._target.scope) from error
         self.side_band.append(fd)
         self._give_ring(fd, cpu)
+        if self._has_switches_by_turns:
+            telling = self._open(switch_attr(), task, cpu)
+            self._switch_events.append(telling)
+            pe.set_output(telling, self.rings[cpu].fd)
 
     def _has_gone(self, cpu: int, error: OSError) -> bool:
         """Whether a CPU has gone offline, and is opened when it is back.
@@ -236,7 +249,7 @@ class AttachedEvents:
                         continue
                     break
                 if not index:
-                    self._leaders.append(fd)
+                    (self._turning if row in self._by_turns else self._leaders).append(fd)
                 self.sampling[row].append(fd)
                 if cpu in self.rings:
                     pe.set_output(fd, self.rings[cpu].fd)
@@ -277,6 +290,7 @@ class AttachedEvents:
             TdprofError: the CPU is gone again.
         """
         side_band, leaders = len(self.side_band), len(self._leaders)
+        turning, switch_events = len(self._turning), len(self._switch_events)
         counting = {fd for fds in self._counting for fd in fds}
         before = self.rings.pop(cpu, None)
         try:
@@ -293,6 +307,10 @@ class AttachedEvents:
         if before:
             before.close()
         fresh = [fd for fds in self._counting for fd in fds if fd not in counting]
+        if self._is_on:
+            fresh += self._turning[turning:]
+        if self._tells_switches:
+            fresh += self._switch_events[switch_events:]
         for fd in (*self.side_band[side_band:], *self._leaders[leaders:], *fresh):
             pe.enable(fd)
 
@@ -313,9 +331,28 @@ class AttachedEvents:
             for fd in (*itertools.chain(*self._counting), *self._clocks):
                 pe.enable(fd)
 
+    def switch(self, *, is_on: bool) -> None:
+        """Start or stop the events that take turns."""
+        self._is_on = is_on
+        for fd in self._turning:
+            (pe.enable if is_on else pe.disable)(fd)
+
+    def tell_switches(self, *, is_on: bool) -> None:
+        """Begin or stop to tell context switches."""
+        self._tells_switches = is_on
+        for fd in self._switch_events:
+            (pe.enable if is_on else pe.disable)(fd)
+
     def disable(self) -> None:
         """Stop sampling; side-band first lets nothing be sampled whose mapping is unknown."""
-        for fd in (*self._clocks, *self._leaders, *itertools.chain(*self._counting), *self.side_band):
+        for fd in (
+            *self._clocks,
+            *self._leaders,
+            *self._turning,
+            *self._switch_events,
+            *itertools.chain(*self._counting),
+            *self.side_band,
+        ):
             pe.disable(fd)
 
     def counts(self) -> Iterator[pe.Count | None]:

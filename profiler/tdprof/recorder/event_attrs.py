@@ -41,6 +41,20 @@ def side_band_attr(sizes: RingSizes, *, has_switches: bool, has_cgroups: bool, h
     )
 
 
+def switch_attr() -> pe.PerfEventAttr:
+    """Of an event that tells context switches into another's ring, and nothing else."""
+    return pe.PerfEventAttr(
+        type=pe.PERF_TYPE_SOFTWARE,
+        config=pe.PERF_COUNT_SW_DUMMY,
+        sample_period=1,
+        sample_type=SIDE_BAND_SAMPLE_TYPE,
+        exclude_kernel=1,
+        exclude_hv=1,
+        context_switch=1,
+        watermark=1,
+    )
+
+
 def clock_attr() -> pe.PerfEventAttr:
     """A counter of nothing that runs whenever its task does: its running time is the others' enabled time."""
     return pe.PerfEventAttr(

@@ -8,7 +8,7 @@ from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, fit, locked_memory_budget, shrunk_note
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.sampling import Sampling
-from tdprof.recorder.spe import SpeEvents, find_spe_pmus
+from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
 from tdprof.recorder.targets import MOST_LOOKS, SamplingTarget
 
 _KEEP_STARTING = "threads kept starting while their process was attached to: what some of them did may be missing"
@@ -63,9 +63,11 @@ class Opener:
             sizes=sizes,
             # Who ran when, for SPE records that no context packet names the thread of: the kernel swaps the events of
             # tasks that inherited the same ones instead of stopping them, so a buffer's records may be of many tasks.
-            has_switches=self.options.spe is not None,
+            has_switches=self.options.spe is not None and self.options.duty.spe is None,
             has_cgroups=self.sampling.cgroups.is_told,
             call_graph=self.sampling.chains,
+            by_turns=self.options.duty.topdown_rows,
+            has_switches_by_turns=self.options.duty.spe is not None,
         )
 
     def open_settled(
@@ -119,8 +121,13 @@ class Opener:
             attached = opening.enter_context(self.attach(target, self.options.passes[0], sizes))
             spe = None
             if self.options.spe:
-                has_counters = self.options.topdown is None
-                pmus = find_spe_pmus()
-                spe = SpeEvents(pmus, self.options.spe, target, self.cpus, sizes, has_counters=has_counters)
+                spe = self.open_spe(self.options.spe, target, sizes)
             opening.pop_all()
         return attached, spe
+
+    def open_spe(self, asked: SpeOptions, target: SamplingTarget, sizes: RingSizes, first_number: int = 0) -> SpeEvents:
+        """Open SPE's events, stopped. Raises as `SpeEvents` does."""
+        has_counters = self.options.topdown is None
+        return SpeEvents(
+            find_spe_pmus(), asked, target, self.cpus, sizes, has_counters=has_counters, first_number=first_number
+        )

@@ -8,6 +8,7 @@ from tdprof.errors import TdprofError
 from tdprof.model.events import TopdownInfo
 from tdprof.model.time_range import parse_span_ns
 from tdprof.recorder.call_graph import CallGraph
+from tdprof.recorder.duty import Duties
 from tdprof.recorder.events import Event
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.rotation import Segments
@@ -37,6 +38,7 @@ class RecordOptions:
         notes: what the user should know of the plan, kept in the capture.
         segments: how to cut the recording, which then goes into several captures.
         asked_interval_ns: how long, at most, the BPF rungs add samples up before they note the time.
+        duty: what is on for a part of the time only.
         on_pass: told the number, from 1, of each run of the command, and how many there will be.
     """
 
@@ -59,11 +61,12 @@ class RecordOptions:
     notes: Sequence[str] = ()
     on_pass: Callable[[int, int], None] = lambda _number, _total: None
     segments: Segments | None = None
+    duty: Duties = field(default_factory=Duties)
 
     @property
     def interval_ns(self) -> int:
         """The same, shorter where groups take turns, and where segments are to be cut in time."""
-        takes_turns = any(groups and len(groups) > 1 for groups in self.passes)
+        takes_turns = self.duty.topdown is None and any(groups and len(groups) > 1 for groups in self.passes)
         most_ns = TURNS_INTERVAL_NS if takes_turns else USUAL_INTERVAL_NS if self.segments else MOST_INTERVAL_NS
         return min(self.asked_interval_ns, most_ns)
 
@@ -73,6 +76,8 @@ class RecordOptions:
         if self.topdown is None:
             return [None]
         groups = [group.events for group in self.topdown.groups]
+        grouped = {row for group in groups for row in group}
+        groups = [*([row] for row in range(len(self.events)) if row not in grouped), *groups]
         return [[group] for group in groups] if self.topdown.is_pass_per_group else [groups]
 
 

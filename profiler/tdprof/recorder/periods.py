@@ -33,14 +33,15 @@ class PeriodControl:
     """The periods of a recording's events.
 
     Args:
-        names: of each event, as the catalog has them.
+        names: of each event, as the catalog has them; None of one that is none of Topdown's.
         frequency_hz: samples a second that each should give while it is counted on a CPU.
     """
 
-    def __init__(self, names: Sequence[str], frequency_hz: int) -> None:
+    def __init__(self, names: Sequence[str | None], frequency_hz: int) -> None:
         self._hz = frequency_hz
         self._taken: set[int] = set()
-        self.periods = [self._unlike_others(self._guess(name)) for name in names]
+        self.periods = [0 if name is None else self._unlike_others(self._guess(name)) for name in names]
+        """Of each event; 0: it has a rate of its own."""
         self._least = [round(period * _LEAST_SHARE) for period in self.periods]
         self._wait_ns = _FIRST_CHECK_NS
 
@@ -69,7 +70,7 @@ class PeriodControl:
         """
         changed = {}
         for row, count in enumerate(counts):
-            if count is None or not count.running_ns:
+            if count is None or not count.running_ns or not self.periods[row]:
                 continue
             wanted = max(count.value * 1e9 / count.running_ns / self._hz, self._least[row], 1)
             if not 1 / _TOLERANCE < wanted / self.periods[row] < _TOLERANCE:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.event_group import open_whole_group
-from tdprof.recorder.events import SYSFS_PMUS, Event, core_pmus
+from tdprof.recorder.events import HARDWARE_EVENTS, SYSFS_PMUS, Event, core_pmus
 from tdprof.recorder.host import parse_cpu_list, read_text
 from tdprof.recorder.refusals import Scope, not_permitted
 
@@ -123,6 +123,17 @@ def free_counters(filler: Event, cycles: Event, cpus: Collection[int]) -> Counte
         if not programmable:
             return None
         return Counters(programmable, group_runs([filler] * programmable + [cycles]))
+
+
+def counters_beside(free: Counters, events: Sequence[Event]) -> Counters:
+    """What is left of the counters while these events count, too."""
+    of_pmu = [event for event in events if not event.is_software]
+    takes_own = free.has_cycle_counter and any(
+        event.config == (HARDWARE_EVENTS["cycles"] if event.type == pe.PERF_TYPE_HARDWARE else CPU_CYCLES_CODE)
+        for event in of_pmu
+    )
+    left = max(free.programmable - len(of_pmu) + takes_own, 0)
+    return Counters(left, free.has_cycle_counter and not takes_own)
 
 
 def counts_anything(event: Event, cpus: Collection[int] = ()) -> bool:

@@ -12,13 +12,14 @@ from tdprof.capture.manifest import Manifest, write_manifest
 from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.model.duty import duty_notes
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.cgroups import CgroupNames, ChosenCgroups
 from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.java_processes import JavaProcesses
 from tdprof.recorder.mapping_watch import MappingWatch
-from tdprof.recorder.options import Outcome, RecordOptions
+from tdprof.recorder.options import TURNS_INTERVAL_NS, USUAL_INTERVAL_NS, Outcome, RecordOptions
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.ring_walk import RingWalker
@@ -28,6 +29,7 @@ from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import SamplingTarget
 from tdprof.recorder.totals import RunningCounts, with_clock_pair, with_losses, with_totals
+from tdprof.recorder.turns import Turns
 from tdprof.recorder.unwinding import Unwinding
 from tdprof.recorder.workload import Workload
 
@@ -48,7 +50,7 @@ class Run:
     manifest: Manifest
     attached: AttachedEvents
     sampler: BpfSampler | None
-    spe: SpeEvents | None
+    whole_spe: SpeEvents | None  # that does not take turns
     spool: SpoolWriter
     workload: Workload | None
     signals: StopSignals
@@ -58,6 +60,7 @@ class Run:
     cgroup_names: CgroupNames
     cgroups: ChosenCgroups | None
     rotation: Rotation | None
+    turns: Turns | None
     cpus: CpuFollower | None = None
     is_stopping: bool = False
     snapshot: SnapshotThread | None = None
@@ -76,6 +79,11 @@ class Run:
             self.manifest.followed, needs_replaced=self.sampler is not None, found_java=self._found_java
         )
 
+    @property
+    def spe(self) -> SpeEvents | None:
+        """SPE's events, while they record."""
+        return self.turns.spe if self.turns else self.whole_spe
+
     def _java_in(self, folder: OwnFolder) -> JavaProcesses | None:
         return JavaProcesses(folder) if self.options.has_interpreted else None
 
@@ -90,8 +98,7 @@ class Run:
             TdprofError: the command could not be executed, or the folder could not be written.
         """
         try:
-            if self.spe:
-                self.folder.subfolder(SPE_FOLDER, make=True).close()
+            self._make_spe_folder()
             self._note_clock()
             self.cgroup_names.look(self.spool)
             if self.workload:
@@ -120,6 +127,10 @@ class Run:
             hint = _CURES.get(error.errno or 0, "name another folder with -o")
             raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}", hint=hint) from error
 
+    def _make_spe_folder(self) -> None:
+        if self.manifest.spe:
+            self.folder.subfolder(SPE_FOLDER, make=True).close()
+
     def _time_threads(self) -> None:
         if self.sampler and self.sampler.off_cpu:
             self.sampler.off_cpu.begin()
@@ -133,8 +144,11 @@ class Run:
 
     def _watch_cpus(self) -> None:
         if self.target.is_per_cpu:
-            open_spe = self.spe.open_again if self.spe else None
+            open_spe = self._open_spe_again if self.manifest.spe else None
             self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns, open_spe=open_spe)
+
+    def _open_spe_again(self, cpu: int) -> bool:
+        return self.spe.open_again(cpu) if self.spe else True  # its next turn has all CPUs
 
     def again(self, workload: Workload, attached: AttachedEvents, control: PeriodControl | None) -> Outcome:
         """Another run of the command, with other events, into the same capture."""
@@ -151,6 +165,8 @@ class Run:
         failure: TdprofError | None = None
         try:
             self._loop()
+            if self.turns:
+                self.turns.stop(self.spool)
         except OSError as error:
             failure = self._write_failure(error)
         except TdprofError as error:
@@ -167,8 +183,8 @@ class Run:
             self.workload.terminate()
         totals = list(self.attached.counts())
         totals += [None] * (len(self.manifest.events) - len(totals))
-        if self.spe and self.manifest.spe:
-            sampling = self.spe.sampling_counts()
+        if self.whole_spe and self.manifest.spe:
+            sampling = self.whole_spe.sampling_counts()
             self.manifest = replace(self.manifest, spe=replace(self.manifest.spe, sampling=sampling))
         if failure is None:
             try:
@@ -223,16 +239,19 @@ class Run:
             *(self.cpus.notes() if self.cpus else []),
         ]
         manifest = with_totals(self.manifest, now, self.before)
-        return replace(manifest, notes=[*manifest.notes, *(note for note in notes if note not in self.said)])
+        notes = [note for note in notes if note not in self.said]
+        of_turns = [*self.turns.notes, *duty_notes(manifest.duty, manifest.duration_ns)] if self.turns else []
+        return replace(manifest, notes=[*manifest.notes, *notes, *of_turns])
 
-    def _rotate(self) -> None:
+    def _rotate(self, poller: select.poll) -> None:
         """Right after a drain: prepare the next segment if it is time, and begin it once that is done."""
         if self.rotation is None or self.sampler is None:
             return
         if self.leaving and not self.leaving.is_alive():
             self._leave(self.rotation)
         if self.rotation.is_ready:
-            self._begin_segment(self.rotation, self.sampler)
+            with self.turns.between_captures(self.spool, poller) if self.turns else contextlib.nullcontext():
+                self._begin_segment(self.rotation, self.sampler)
         elif not self.leaving and self.rotation.is_due((time.monotonic_ns() - self.manifest.start_monotonic_ns) / 1e9):
             self.cgroup_names = self.cgroup_names.anew()
             running = self.cgroups.processes() if self.cgroups else self._processes()
@@ -242,6 +261,7 @@ class Run:
         """Right after a drain."""
         now, losses = self._counted(list(self.attached.counts())), self.manifest.losses
         cut_ns = self.manifest.end_monotonic_ns
+        self._note_clock()
         # The programs go on counting: of the table at rest counts what it held, and what had no room.
         samples = sampler.drained - self.before.drained + losses.samples_map_full + losses.samples_outside_namespace
         self.manifest = replace(self.manifest, samples_counted=samples)
@@ -252,6 +272,9 @@ class Run:
         self.leaving = LeavingSegment(self.folder, ended, self.java)
         output, self.spool, self.snapshot = rotation.switch(self.spool)
         self.folder, self.java = output.folder, self._java_in(output.folder)
+        self._make_spe_folder()
+        if self.turns:
+            self.turns.begin_capture(cut_ns)
         for pid in self.leaving.java_processes():
             self._found_java(pid)
         before = self.before.by_programs.get("samples", 0)
@@ -277,7 +300,7 @@ class Run:
         interval_ns = self.options.interval_ns
         next_drain = time.monotonic_ns() + interval_ns
         next_look = time.monotonic_ns() + LOOK_INTERVAL_NS
-        next_check = time.monotonic_ns() + self.control.next_check_ns() if self.control else None
+        next_check = None if self.turns or not self.control else time.monotonic_ns() + self.control.next_check_ns()
         with self._poller() as (poller, ending):
             rings = {ring.fd for ring in self.attached.rings.values()}
             while self.signals.received is None and ending and not (self.cgroups and self.cgroups.are_gone()):
@@ -286,6 +309,13 @@ class Run:
                     timeout_ms = min(timeout_ms, (deadline - time.monotonic()) * 1000)
                     if timeout_ms <= 0:
                         return
+                if self.turns:
+                    if self.turns.switch_due(self.spool, poller) and self.control:
+                        next_check = time.monotonic_ns() + self.control.next_check_ns()
+                    has_topdown = self.turns.has_topdown
+                    next_check = next_check if has_topdown else None
+                    interval_ns = min(self.options.interval_ns, TURNS_INTERVAL_NS if has_topdown else USUAL_INTERVAL_NS)
+                    timeout_ms = min(timeout_ms, self.turns.wait_ns() / 1e6)
                 if self.control and next_check is not None:
                     if time.monotonic_ns() >= next_check:
                         self.attached.set_periods(self.control.correct(list(self.attached.counts())))
@@ -315,7 +345,7 @@ class Run:
                     self._drain()
                     if is_due or interval_ns >= LOOK_INTERVAL_NS or self.options.segments:
                         self._look(poller)
-                        self._rotate()
+                        self._rotate(poller)
                         write_manifest(self.folder, self.manifest)
                         next_look = time.monotonic_ns() + LOOK_INTERVAL_NS
                 elif is_due:
@@ -393,6 +423,8 @@ class Run:
 
     def _note_clock(self) -> None:
         self.manifest = with_clock_pair(self.manifest, self.spe.clock_pair() if self.spe else None)
+        if self.turns:
+            self.manifest = self.turns.told(self.manifest)
 
     def _write_failure(self, error: OSError) -> TdprofError:
         cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)

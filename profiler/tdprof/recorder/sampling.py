@@ -127,7 +127,8 @@ def start_sampling(
         stack.enter_context(sampler)
     cgroups = cgroups.on_rung(has_bpf=sampler is not None)
     walker = RingWalker() if sampler is None and can_walk(options.call_graph, together, options.rate) else None
-    rates = [Rate(period=period) for period in control.periods] if control else [options.rate] * len(choice.events)
+    periods = control.periods if control else [0] * len(choice.events)
+    rates = [Rate(period=period) if period else options.rate for period in periods]
     suitable = options.stack_bytes or copied_bytes(rates[0], together)
     is_leaf_only = options.call_graph is CallGraph.NONE
     chains = ChainSource(suitable if walker else 0, is_leaf_only=is_leaf_only, has_cgroups=cgroups.is_told)

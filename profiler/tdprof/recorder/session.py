@@ -13,6 +13,7 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.recorder.cgroups import CgroupNaming, ChosenCgroups, chosen_cgroups
+from tdprof.recorder.duty import start_timers
 from tdprof.recorder.following import choose_target, privilege_notes, with_newer_threads
 from tdprof.recorder.host import (
     MAX_SAMPLE_RATE,
@@ -32,6 +33,7 @@ from tdprof.recorder.sampling import Sampling, begin_load, events_together, star
 from tdprof.recorder.spe import SpeEvents, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import Rate, SamplingTarget, processes_of, threads_of
+from tdprof.recorder.turns import Turns
 from tdprof.recorder.workload import Workload
 
 
@@ -73,8 +75,9 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         first.enter_context(opened.attached)
         if opened.spe:
             stack.enter_context(opened.spe)
+        turns = _turns(options, opener, target, opened, stack)
         spool = stack.enter_context(_open_spool(folder))
-        manifest = _first_manifest(options, host, sampling, target, chosen, opened)
+        manifest = _first_manifest(options, host, sampling, target, chosen, opened, turns)
         if signals.received is not None:
             raise TdprofError("interrupted before recording began", status=128 + signals.received)
         run = Run(
@@ -84,7 +87,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             manifest,
             opened.attached,
             sampling.sampler,
-            opened.spe,
+            None if options.duty.spe else opened.spe,
             spool,
             workload,
             signals,
@@ -94,6 +97,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             sampling.cgroups.names(),
             chosen,
             _rotation(options, sampling, stack),
+            turns,
         )
         stack.callback(lambda: run.spool.close())
         options.on_pass(1, len(options.passes))
@@ -109,6 +113,25 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         outcome = run.until_stopped()
         first.close()
         return _run_again(run, outcome, opener, opened.sizes)
+
+
+def _turns(
+    options: RecordOptions, opener: Opener, target: SamplingTarget, opened: OpenedEvents, stack: contextlib.ExitStack
+) -> Turns | None:
+    """What takes turns, all of it off; SPE, which was opened to see that it can be, is closed."""
+    timers = start_timers(options.duty, time.monotonic_ns(), time.time_ns())
+    if not timers:
+        return None
+    if options.duty.spe and opened.spe:
+        opened.spe.close()
+
+    def open_spe(first_number: int) -> SpeEvents:
+        assert options.spe
+        return opener.open_spe(options.spe, target, opened.sizes, first_number)
+
+    turns = Turns(timers, opened.attached, open_spe)
+    stack.callback(turns.close)
+    return turns
 
 
 def _rotation(options: RecordOptions, sampling: Sampling, stack: contextlib.ExitStack) -> Rotation | None:
@@ -147,6 +170,7 @@ def _first_manifest(
     target: SamplingTarget,
     chosen: ChosenCgroups | None,
     opened: OpenedEvents,
+    turns: Turns | None,
 ) -> Manifest:
     """What the capture says of itself before anything has counted."""
     choice, sampler, spe = sampling.choice, sampling.sampler, opened.spe
@@ -159,7 +183,10 @@ def _first_manifest(
         has_cgroups=sampling.cgroups.is_told,
         cgroups=list(chosen.paths) if chosen else [],
         events=[
-            EventInfo(event.name, event.unit, options.rate.period, options.rate.frequency_hz) for event in choice.events
+            EventInfo(event.name, event.unit, 0, options.duty.topdown_hz)
+            if row in options.duty.topdown_rows
+            else EventInfo(event.name, event.unit, options.rate.period, options.rate.frequency_hz)
+            for row, event in enumerate(choice.events)
         ]
         + ([EventInfo(OFF_CPU, Unit.NANOSECONDS, options.off_cpu_period_ns)] if options.off_cpu_period_ns else []),
         rung=sampling.rung,
@@ -184,6 +211,7 @@ def _first_manifest(
         ],
         spe=_spe_info(spe) if spe else None,
         topdown=options.topdown,
+        duty=[timer.info(0) for timer in turns.timers] if turns else [],
         interval_ns=options.interval_ns,
         tdprof_version=__version__,
     )
@@ -220,7 +248,8 @@ def _spe_info(spe: SpeEvents) -> SpeInfo:
 
 def _period_control(options: RecordOptions) -> PeriodControl | None:
     """For a Topdown recording at a frequency: each event's own period."""
-    if options.topdown is None or not options.rate.frequency_hz:
+    frequency_hz = options.duty.topdown_hz or options.rate.frequency_hz
+    if options.topdown is None or not frequency_hz:
         return None
     names = {row: name for group in options.topdown.groups for row, name in zip(group.events, group.names, strict=True)}
-    return PeriodControl([names[row] for row in range(len(options.events))], options.rate.frequency_hz)
+    return PeriodControl([names.get(row) for row in range(len(options.events))], frequency_hz)

@@ -168,6 +168,7 @@ class SpeEvents:
         sizes: RingSizes,
         *,
         has_counters: bool = True,
+        first_number: int = 0,
     ) -> None:
         """Open everything, stopped.
 
@@ -178,6 +179,7 @@ class SpeEvents:
             cpus: CPUs that are up.
             sizes: of the buffers.
             has_counters: the core PMU's counters may count SPE's sampling: nothing else takes turns on them.
+            first_number: of each CPU's files in the spool; `next_number` is free after these.
 
         Raises:
             RingRefusedError: there is no memory to lock for the last buffers.
@@ -194,6 +196,7 @@ class SpeEvents:
         self._event_of: dict[int, Event] = {}  # each CPU's
         self.rings: dict[int, AuxRing] = {}
         self._fds: dict[int, list[int]] = {}
+        self._first_number = first_number
         self._number: dict[int, int] = {}  # of a CPU's files: AUX offsets begin anew where it was opened again
         self.notes: list[str] = []
         self.period = options.period
@@ -297,12 +300,17 @@ class SpeEvents:
             return False
         if ring:
             ring.close()
-            self._number[cpu] = self._number.get(cpu, 0) + 1
+            self._number[cpu] = self._number.get(cpu, self._first_number) + 1
         with contextlib.suppress(TdprofError):  # gone again
             self._counters.count_cpu(cpu)
         if self._budget is None or self._budget.still_since_ns is None:
             self.enable(cpu)
         return True
+
+    @property
+    def next_number(self) -> int:
+        """That no file of these events has."""
+        return max(self._number.values(), default=self._first_number) + 1
 
     def sampling_counts(self) -> dict[str, list[int]]:
         """[count, enabled ns, running ns] of each event that counts SPE's sampling and that this PMU has."""
@@ -336,7 +344,7 @@ class SpeEvents:
         stopped, written = set(), 0
         for cpu, ring in self.rings.items():
             records = ring.look()
-            number = self._number.get(cpu, 0)
+            number = self._number.get(cpu, self._first_number)
             ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=number)))
             written += ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=number)))
             if records and self._says_stopped(records):

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tdprof.capture import manifest, schema
+from tdprof.model.duty import DutyInfo
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
 
@@ -78,6 +79,7 @@ def test_no_table_is_described_that_is_not_written() -> None:
         ("`losses`", Losses),
         ("`spe`", manifest.SpeInfo),
         ("`topdown`", TopdownInfo),
+        ("`duty[]`", DutyInfo),
     ],
 )
 def test_every_key_is_described(heading: str, kind: Any) -> None:

@@ -19,6 +19,7 @@ from tdprof.model.spe import NO_TID
 _LOSSES = (RecordType.LOST, RecordType.LOST_SAMPLES)
 _SWITCHES = (RecordType.SWITCH, RecordType.SWITCH_CPU_WIDE)
 _TYPES = (*_SWITCHES, *_LOSSES)
+_MOST_ADDED = 1 << 23
 _FIELDS = ("time_ns", "type", "cpu", "tid", "ptid", "misc")
 _ROW = np.dtype([(name, "u8" if name == "time_ns" else "u4") for name in _FIELDS])
 
@@ -103,7 +104,7 @@ def without_switches(batch: SideBand) -> SideBand:
     return SideBand(batch.rows[~np.isin(batch.rows["type"], _SWITCHES)], batch.names)
 
 
-def switches_of(batches: Sequence[Table]) -> SwitchesByCpu:
+def switches_of(batches: Sequence[Table], windows: Sequence[Sequence[int]] | None = None) -> SwitchesByCpu:
     """The switches of each CPU that has any.
 
     A record of a switch names both threads if a CPU was recorded, the recorded thread alone if that was (then nobody is
@@ -111,6 +112,7 @@ def switches_of(batches: Sequence[Table]) -> SwitchesByCpu:
 
     Args:
         batches: of `switch_rows`; those of a CPU in time order.
+        windows: [from, to] of the times in which switches were told, in order; outside nobody is known. None: always.
     """
     rows = np.concatenate([np.empty(0, _ROW), *batches])
     has_switch = np.unique(rows["cpu"][np.isin(rows["type"], _SWITCHES)])
@@ -127,13 +129,39 @@ def switches_of(batches: Sequence[Table]) -> SwitchesByCpu:
     # The records just before a loss do not tell who ran until it: other switches may be what was lost.
     is_followed = rows["cpu"][:-1] == rows["cpu"][1:]
     after[:-1][is_followed & is_lost[1:]] = NO_TID
-    found = SwitchesByCpu.of_rows(
-        rows["cpu"].astype(np.uint32), rows["time_ns"].astype(np.uint64), after, np.zeros(len(rows), bool)
-    )
+    cpu, time = rows["cpu"].astype(np.uint32), rows["time_ns"].astype(np.uint64)
+    if windows is not None:
+        cpu, time, before, after = _within(windows, cpu, time, before, after)
+    found = SwitchesByCpu.of_rows(cpu, time, after, np.zeros(len(cpu), bool))
     found.before[:] = before[found.start[:-1]]
     for tid in (found.before, found.tid):
         tid[tid == NOT_RECORDED] = NO_TID
     return found
+
+
+def _within(
+    windows: Sequence[Sequence[int]], cpu: U32, time: U64, before: U64, after: U64
+) -> tuple[U32, U64, U64, U64]:
+    """The switches with two more for each CPU and window: to who runs first in it, and to nobody known at its end.
+
+    Nothing is left of more of them than a recording has.
+    """
+    cpus = np.unique(cpu)
+    whole = [window for window in windows if len(window) == 2 and min(window) >= 0]
+    bounds = np.array(whole, np.uint64).reshape(-1, 2)
+    if len(bounds) * len(cpus) > _MOST_ADDED:
+        return cpu[:0], time[:0], before[:0], after[:0]
+    count = len(bounds) * len(cpus)
+    of_cpu, of_window = np.repeat(cpus, len(bounds)), np.tile(bounds, (len(cpus), 1))
+    nobody = np.full(count, NO_TID, np.uint64)
+    kind = np.repeat([1, 0, 2], [len(cpu), count, count])  # of one time a window's begin is first, its end last
+    cpu, time = np.concatenate([cpu, of_cpu, of_cpu]), np.concatenate([time, of_window[:, 0], of_window[:, 1]])
+    before, after = np.concatenate([before, nobody, nobody]), np.concatenate([after, nobody, nobody])
+    order = np.lexsort((kind, time, cpu))
+    cpu, time, before, after, kind = cpu[order], time[order], before[order], after[order], kind[order]
+    begins = np.flatnonzero((kind[:-1] == 0) & (kind[1:] == 1))  # what follows is a switch in it
+    after[begins] = before[begins + 1]
+    return cpu, time, before, after
 
 
 def switches_table(switches: SwitchesByCpu) -> pa.Table:

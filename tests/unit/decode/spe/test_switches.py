@@ -64,6 +64,16 @@ def test_nobody_is_known_around_a_loss() -> None:
     assert switches_of([rows(lost)]) == switches_of([]) == {}
 
 
+def test_outside_the_windows_in_which_switches_are_told_nobody_is_known() -> None:
+    told = [wide(110, OUT, 1, 2), wide(190, OUT, 2, 3), wide(520, OUT, 4, 5), wide(150, OUT, 8, 9, cpu=1)]
+    found = switches_of([rows(*told)], [[100, 200], [500, 600], [800, 900]])
+    assert threads(found[0], 99, 100, 110, 190, 199, 200) == [NO_TID, 1, 2, 3, 3, NO_TID]
+    assert threads(found[0], 499, 500, 520, 599, 600, 850) == [NO_TID, 4, 5, 5, NO_TID, NO_TID]
+    assert threads(found[1], 100, 150, 199, 550) == [8, 9, 9, NO_TID]
+    assert switches_of([rows(*told)], [[-1, 5], [7]])[0].tid.tolist() == [1, 2, 3, 5]
+    assert switches_of([], [[100, 200]]) == {}
+
+
 def test_what_names_no_cpu_or_thread_tells_nothing() -> None:
     found = switches_of([rows(wide(10, IN, NOT_RECORDED, 4), wide(10, IN, 1, 2, cpu=NOT_RECORDED))])
     assert list(found) == [0]
