@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tdprof.capture.schema import OPTIONAL_COLUMNS, OPTIONAL_TABLES, TABLES, table_file
-from tdprof.capture.table_size import stated_bytes, text_bytes
+from tdprof.capture.table_checks import FOOTER_LIMITS, checked_columns, stated_bytes, text_bytes
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.memory_limit import memory_limit
@@ -21,7 +21,6 @@ COPY_AGAIN = "copy the capture again, whole"
 # stands still takes a tenth in the file of what it takes in memory; no table of a recording shrinks further.
 _TABLE_TO_FILE, _SPARE_TABLE_BYTES = 16, 32 << 20
 _SPARE_READING_BYTES = 128 << 20
-_FOOTER_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_limit": 1 << 20}
 _SCHEMAS = TABLES | OPTIONAL_TABLES
 # What is not known of a capture that has lost one of these tables; without another there is nothing to show.
 _UNKNOWN_WITHOUT = {
@@ -110,7 +109,10 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
     schema = _with_columns(name, optional)
     for column in set(optional).difference(table.column_names):
         table = table.append_column(schema.field(column), pa.nulls(len(table), schema.field(column).type))
-    return _checked(path, table, schema)
+    try:
+        return checked_columns(table, schema)
+    except ValueError as error:
+        raise TdprofError(f"{path} is not a capture's table, or damaged: {error}") from error
 
 
 def _read_up_to(path: str, most: int) -> pa.Table:
@@ -125,10 +127,10 @@ def _read_up_to(path: str, most: int) -> pa.Table:
 
 def _open(path: str) -> pq.ParquetFile:
     """The file, with text columns as they are stored: each text once; but not within lists, which Arrow cannot join."""
-    file = pq.ParquetFile(path, **_FOOTER_LIMITS)
+    file = pq.ParquetFile(path, **FOOTER_LIMITS)
     columns = [file.schema.column(i) for i in range(len(file.schema))]
     text = [each.path for each in columns if each.physical_type == "BYTE_ARRAY" and not each.max_repetition_level]
-    return pq.ParquetFile(path, metadata=file.metadata, read_dictionary=text, **_FOOTER_LIMITS) if text else file
+    return pq.ParquetFile(path, metadata=file.metadata, read_dictionary=text, **FOOTER_LIMITS) if text else file
 
 
 def read_side_table(folder: Path, name: str, optional: Sequence[str] = ()) -> tuple[pa.Table, str]:
@@ -158,22 +160,3 @@ def _with_columns(name: str, columns: Sequence[str]) -> pa.Schema:
     """A table's schema, with those of its optional columns that are named."""
     optional = [item for item in OPTIONAL_COLUMNS.get(name, ()) if item.name in columns]
     return pa.schema([*_SCHEMAS[name], *optional])
-
-
-def _checked(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
-    missing = [name for name in schema.names if name not in table.column_names]
-    if missing:
-        raise TdprofError(f"{path} is not a capture's table: it has no column {missing[0]}")
-    for item in schema:
-        if table.column_names.count(item.name) > 1:
-            raise TdprofError(f"{path} is not a capture's table: it has several columns {item.name}")
-        if (not item.nullable and table[item.name].null_count) or _has_gaps_in_lists(table[item.name]):
-            raise TdprofError(f"{path} is damaged: its column {item.name} has gaps")
-    try:
-        return table.select(schema.names).cast(schema)
-    except (pa.ArrowException, ValueError) as error:
-        raise TdprofError(f"{path} has columns of other types: {str(error).splitlines()[0]}") from error
-
-
-def _has_gaps_in_lists(column: pa.ChunkedArray) -> bool:
-    return pa.types.is_list(column.type) and any(chunk.flatten().null_count for chunk in column.chunks)

@@ -156,11 +156,16 @@ class RowStream:
         return FunctionRows(nothing, nothing, np.zeros((len(VALUES), 0), np.int64))
 
 
+def damaged_sums() -> TdprofError:
+    """For sums that are not what is written as such."""
+    return TdprofError("sums of the store are damaged", hint="remove its folder 'sums', then tdprof fleet compact")
+
+
 def _looked_up(numbers: I64, column: pa.Array) -> I64:
     """Raises TdprofError for rows that name what the file has not."""
     rows = column.to_numpy()
     if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(numbers):
-        raise TdprofError("sums of the store are damaged", hint="remove its folder 'sums', then tdprof fleet compact")
+        raise damaged_sums()
     return np.asarray(numbers[rows])
 
 

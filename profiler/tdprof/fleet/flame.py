@@ -65,10 +65,28 @@ def fleet_profile(store: Store, found: Found) -> Profile:
     return _profile(store, found, stratum, functions, _read_paths(store, mine, stratum, number))
 
 
+@dataclass(frozen=True, slots=True)
+class _Numbering:
+    """The numbers of a recording's functions: ``number[i]`` of what it knows as ``ids[i]``, which are in order."""
+
+    ids: I64
+    number: I32
+    others: int
+
+    def of(self, frames: I32) -> I32:
+        """What a recording has no function for is one of many others. Raises ValueError for what cannot be an id."""
+        if len(frames) and not 0 <= int(frames.min()) <= int(frames.max()) <= int(self.ids.max(initial=-1)):
+            raise ValueError
+        if not len(frames):
+            return np.zeros(0, np.int32)
+        at = np.searchsorted(self.ids, frames)
+        return np.where(self.ids[at] == frames, self.number[at], np.int32(self.others))
+
+
 def _number_functions(
     store: Store, recordings: Sequence[Recording], event: str
-) -> tuple[list[FleetFunction], list[I32]]:
-    """The functions of all recordings, and for each recording int32[ids]: the number of each of its functions."""
+) -> tuple[list[FleetFunction], list[_Numbering]]:
+    """The functions of all recordings, and for each recording their numbers."""
     keys, rows = [], []
     for recording in recordings:
         table = store.read("functions", recording.stem, ["recording", "event", "id", *FUNCTION_KEYS])
@@ -82,31 +100,35 @@ def _number_functions(
     number = {function: row for row, function in enumerate(distinct)}
     numbers, at = [], 0
     for ids in rows:
-        of_id = np.full(int(ids.max(initial=-1)) + 1, number[_OTHERS], np.int32)
-        of_id[ids] = [number[each] for each in named[at : at + len(ids)]]
+        order = np.argsort(ids, kind="stable")
+        own = np.array([number[each] for each in named[at : at + len(ids)]], np.int32)
         at += len(ids)
-        numbers.append(of_id)
+        numbers.append(_Numbering(ids[order].astype(np.int64), own[order], number[_OTHERS]))
     return distinct, numbers
 
 
-def _read_paths(store: Store, recordings: Sequence[Recording], stratum: Stratum, numbers: Sequence[I32]) -> _Paths:
+def _read_paths(
+    store: Store, recordings: Sequence[Recording], stratum: Stratum, numbers: Sequence[_Numbering]
+) -> _Paths:
     seconds = dict(zip(stratum.hosts, stratum.seconds.tolist(), strict=True))
     parts: list[_Paths] = []
-    for recording, of_id in zip(recordings, numbers, strict=True):
+    for recording, numbering in zip(recordings, numbers, strict=True):
         table = store.read("paths", recording.stem, ["recording", "event", "frames", "samples", "weight"])
         table = only(table, [recording.recording])
         table = table.filter(pa.compute.equal(table["event"].cast(pa.string()), stratum.event))
         frames = table["frames"].combine_chunks()
         flat, lengths = frames.flatten().to_numpy(), pa.compute.list_value_length(frames).to_numpy()
-        if len(flat) and not 0 <= int(flat.min()) <= int(flat.max()) < len(of_id):
+        try:
+            function = numbering.of(flat)
+        except ValueError as error:
             raise TdprofError(
                 f"the call paths of {recording.stem.host_name} name functions that it has not",
                 hint=f"tdprof fleet check {store.place}",
-            )
+            ) from error
         parts.append(
             _Paths(
                 np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-                of_id[flat],
+                function,
                 table["weight"].to_numpy() / seconds[recording.stem.host_name],
                 table["samples"].to_numpy(),
             )

@@ -18,6 +18,7 @@ from tdprof.errors import TdprofError
 from tdprof.fleet.naming import digest, name_of_part, path_part
 from tdprof.fleet.schema import KINDS, ROLLUP_VERSION, SUMS
 from tdprof.fleet.spans import Span, parse_span
+from tdprof.fleet.stored_table import StoredTable, first_words
 
 STORE_VERSION = 1
 _ROLLUP, _SUMS, _REJECTED = "rollup", "sums", "rejected"
@@ -181,24 +182,19 @@ class Store:
         """
         path = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}", stem.folder, stem.file)
         schema = KINDS[kind]
-        text = [field.name for field in schema if field.type == pa.string()]
-        with self._reading(path), self._opened(path, read_dictionary=text) as parquet:
-            return parquet.read(columns or schema.names, use_threads=False)
+        columns = columns or schema.names
+        with self._opened(path, pa.schema([_each_text_once(schema.field(name)) for name in columns])) as stored:
+            return stored.read()
 
     @contextlib.contextmanager
-    def _opened(self, path: str, **options: Any) -> Iterator[pq.ParquetFile]:
-        with self._files.open_input_file(path) as file, pq.ParquetFile(file, **options) as parquet:
-            yield parquet
-
-    @contextlib.contextmanager
-    def _reading(self, path: str) -> Iterator[None]:
+    def _opened(self, path: str, schema: pa.Schema) -> Iterator[StoredTable]:
+        hint = f"tdprof fleet check {self.place} says what is missing"
         try:
-            yield
+            file = self._files.open_input_file(path)
         except (OSError, pa.ArrowException) as error:
-            words = (getattr(error, "strerror", None) or str(error)).splitlines()[0]
-            raise TdprofError(
-                f"cannot read {path}: {words}", hint=f"tdprof fleet check {self.place} says what is missing"
-            ) from error
+            raise TdprofError(f"cannot read {path}: {first_words(error)}", hint=hint) from error
+        with file:
+            yield StoredTable(file, path, hint, schema)
 
     def sums(self) -> set[tuple[Span, str]]:
         """The spans of days whose sums are whole, and the digests of what they add up."""
@@ -211,15 +207,14 @@ class Store:
             _put(self._files, self._sums_path(kind, span, name), content)
 
     @contextlib.contextmanager
-    def open_sums(self, kind: str, span: Span, name: str) -> Iterator[pq.ParquetFile]:
+    def open_sums(self, kind: str, span: Span, name: str) -> Iterator[StoredTable]:
         """One kind of a span's sums, to be read.
 
         Raises:
             TdprofError: it is missing or damaged, also while it is read.
         """
-        path = self._sums_path(kind, span, name)
-        with self._reading(path), self._opened(path, page_checksum_verification=True) as parquet:
-            yield parquet
+        with self._opened(self._sums_path(kind, span, name), SUMS[kind]) as stored:
+            yield stored
 
     def remove_sums(self, kept: Collection[tuple[Span, str]]) -> list[str]:
         """Take out all sums but some, and return their paths."""
@@ -272,6 +267,11 @@ class Store:
         return posixpath.join(self._root, *parts)
 
 
+def _each_text_once(column: pa.Field) -> pa.Field:
+    is_text = column.type == pa.string()
+    return column.with_type(pa.dictionary(pa.int32(), pa.string())) if is_text else column
+
+
 def _rejection(text: bytes, path: str) -> Rejection:
     try:
         told = json.loads(text)
@@ -321,8 +321,9 @@ def _naming(place: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        words = (error.strerror or str(error)).splitlines()[0]
-        raise TdprofError(f"cannot use the store {place}: {words}", hint="check its permissions") from error
+        raise TdprofError(
+            f"cannot use the store {place}: {first_words(error)}", hint="check its permissions"
+        ) from error
 
 
 def _sum(path: str) -> Iterator[tuple[Span, str, str]]:

@@ -15,6 +15,7 @@ from tdprof.fleet.counts import (
     KeyedRows,
     RowStream,
     add_streams,
+    damaged_sums,
     renumber,
 )
 from tdprof.fleet.recordings import EventCounts
@@ -22,6 +23,7 @@ from tdprof.fleet.schema import FUNCTION_NAMES, FUNCTION_SUMS, HOST_SUMS
 from tdprof.fleet.selection import Chosen
 from tdprof.fleet.spans import Span
 from tdprof.fleet.store import Store, to_parquet
+from tdprof.fleet.stored_table import StoredTable
 from tdprof.model.fleet import Stratum
 
 _ROWS = 1 << 16  # of a row group, and at once in memory
@@ -69,8 +71,8 @@ def choose_sums(store: Store, span: Span, name: str, chosen: Chosen) -> ChosenSu
     Raises:
         TdprofError: it is missing or damaged.
     """
-    with store.open_sums("hosts", span, name) as parquet:
-        table = parquet.read()
+    with store.open_sums("hosts", span, name) as stored:
+        table = stored.read()
     groups: dict[int, Group] = {}
     rows = []
     for row in table.to_pylist():
@@ -80,9 +82,18 @@ def choose_sums(store: Store, span: Span, name: str, chosen: Chosen) -> ChosenSu
         groups[row["group"]] = group
         counts = {name: row[name] for name in _COUNTS}
         rows.append((row["group"], EventCounts(**{**counts, "squares": int(counts["squares"])})))
-    ranges = json.loads((table.schema.metadata or {}).get(_RANGES, b"{}"))
     size = 1 + max(table["group"].to_pylist(), default=-1)
-    return ChosenSums(span, name, groups, size, rows, {event: (start, end) for event, (start, end) in ranges.items()})
+    if size > len(table):
+        raise damaged_sums()
+    return ChosenSums(span, name, groups, size, rows, _ranges_of(table.schema.metadata or {}))
+
+
+def _ranges_of(metadata: Mapping[bytes, bytes]) -> dict[str, tuple[int, int]]:
+    try:
+        told = json.loads(metadata[_RANGES])
+        return {str(event): (int(start), int(end)) for event, (start, end) in told.items()}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise damaged_sums() from error
 
 
 def add_chosen(store: Store, sums: Sequence[ChosenSums], stratum: Stratum) -> KeyedRows:
@@ -121,8 +132,8 @@ def concatenated(parts: Sequence[FunctionRows]) -> FunctionRows:
 
 
 def _read_names(store: Store, sums: ChosenSums) -> list[FunctionKey]:
-    with store.open_sums("names", sums.span, sums.name) as parquet:
-        table = parquet.read()
+    with store.open_sums("names", sums.span, sums.name) as stored:
+        table = stored.read()
     return list(zip(*(table[name].to_pylist() for name in FUNCTION_NAMES.names), strict=True))
 
 
@@ -148,18 +159,17 @@ def _add_event(
             (function,) = renumber([_read_names(store, each)], keys)
             group = np.full(each.size, -1, np.int64)
             group[list(column)] = list(column.values())
-            parquet = stack.enter_context(store.open_sums("functions", each.span, each.name))
-            streams.append(RowStream(_batches(parquet, *each.ranges[event]), function, group))
+            stored = stack.enter_context(store.open_sums("functions", each.span, each.name))
+            streams.append(RowStream(_batches(stored, *each.ranges[event]), function, group))
         add_streams(streams, note)
 
 
-def _batches(parquet: pq.ParquetFile, start: int, end: int) -> Iterator[pa.RecordBatch]:
+def _batches(stored: StoredTable, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """Some rows of a file, a row group at a time."""
     first = 0
-    for number in range(parquet.num_row_groups):
-        rows = parquet.metadata.row_group(number).num_rows
+    for number, rows in enumerate(stored.group_rows()):
         if first < end and first + rows > start:
-            table = parquet.read_row_group(number, use_threads=False)
+            table = stored.read_group(number)
             yield from table.slice(max(start - first, 0), end - max(first, start)).to_batches()
         first += rows
 

@@ -1,4 +1,4 @@
-"""How much memory a Parquet table takes, told before it is taken."""
+"""Parquet tables that others may have made: what they take, told before it is taken, and whether they are as agreed."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,6 +6,8 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12, "BYTE_ARRAY": 4}
+# For pq.ParquetFile.
+FOOTER_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_limit": 1 << 20}
 _WIDEST = 1 << 10  # of a FIXED_LEN_BYTE_ARRAY, which no table of ours has
 
 
@@ -32,3 +34,25 @@ def text_bytes(table: pa.Table) -> int:
             uses = np.bincount(array.indices.drop_null().to_numpy(), minlength=len(lengths))
             total += int(uses @ lengths)
     return total
+
+
+def checked_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, with its types.
+
+    Raises:
+        ValueError: with words for users: one is missing, is there twice, has gaps where none may be, or another type.
+    """
+    for item in schema:
+        times = table.column_names.count(item.name)
+        if times != 1:
+            raise ValueError(f"it has {'several columns' if times else 'no column'} {item.name}")
+        if (not item.nullable and table[item.name].null_count) or _has_gaps_in_lists(table[item.name]):
+            raise ValueError(f"its column {item.name} has gaps")
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise ValueError(f"it has columns of other types: {str(error).splitlines()[0]}") from error
+
+
+def _has_gaps_in_lists(column: pa.ChunkedArray) -> bool:
+    return pa.types.is_list(column.type) and any(chunk.flatten().null_count for chunk in column.chunks)
