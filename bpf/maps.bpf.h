@@ -61,6 +61,9 @@ BPF_RINGBUF_OUTPUT(ended, 1);
 /* When time began to be recorded, CLOCK_MONOTONIC; 0: not yet, or no more. */
 BPF_TABLE("array", __u32, __u64, times_since, 1);
 BPF_TABLE("percpu_array", __u32, struct last_switch, last_switches, 1);
+/* Who woke threads whose sleep has a sample, by the address that the kernel keeps each at; until it is taken. */
+BPF_TABLE("hash", __u64, struct last_waker, last_wakers, 1);
+BPF_RINGBUF_OUTPUT(wakings, 1);
 
 /* Control groups that samples are taken of: those of version 2 by descriptor, of version 1 by id. */
 BPF_CGROUP_ARRAY(chosen_v2, MOST_CGROUPS);

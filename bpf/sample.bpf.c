@@ -28,6 +28,7 @@
 #include "stacks.bpf.h"
 #include "tasks.bpf.h"
 #include "python.bpf.h"
+#include "wakers.bpf.h"
 
 /* Beside the event's index: whether its kernel call chain is taken. */
 #define WITH_KERNEL (1U << 31)
@@ -64,14 +65,21 @@ static __always_inline void add_row(const struct sample_key *key, __u64 samples,
 /* The last step: adds the sample up; of time off a CPU, those of each state. */
 static __always_inline int add_sample(struct walk *walk)
 {
-	if (!SETTING(SETTING_AT_SWITCH)) {
+	if (SETTING(SETTING_SAMPLED_AT) == AT_OVERFLOW) {
 		add_row(&walk->key, 1, walk->period);
+		return 0;
+	}
+	if (SETTING(SETTING_SAMPLED_AT) == AT_WAKING) {
+		keep_waker(walk);
 		return 0;
 	}
 	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
 		if (!walk->due[state])
 			continue;
 		walk->key.event = SETTING(SETTING_OFF_CPU_EVENT) | state << THREAD_STATE_SHIFT;
+		/* The states are in this order: nobody ends the wait for a CPU. */
+		if (SETTING(SETTING_WAKERS) && state != THREAD_RUNNABLE && walk->waking)
+			walk->key.kernel_stack = walk->waking;
 		add_row(&walk->key, walk->due[state], SETTING(SETTING_OFF_CPU_PERIOD));
 	}
 	return 0;

@@ -31,6 +31,29 @@ struct sample_value {
 	__u64 weight; /* sum of the overflows' periods */
 };
 
+/* Who woke a thread. */
+struct waker {
+	__u64 identity;     /* hash of all that follows */
+	__u64 user_stack;   /* as in sample_key; 0 also of threads that are not recorded */
+	__u64 kernel_stack; /* from what the scheduler was called by on */
+	__u32 pid;          /* 0: not a thread that the recorder's pid namespace sees, or none: the CPU was idle */
+	__u32 tid;
+	char comm[16];
+};
+
+/* To user space: a sleep and who ended it, which sample_key knows as one. */
+struct waking {
+	__u64 identity;     /* what sample_key has as its kernel_stack */
+	__u64 kernel_stack; /* that of the sleep */
+	struct waker waker;
+};
+
+/* Whoever woke a thread last. */
+struct last_waker {
+	__u64 left_ns; /* of thread_times, when the thread began to sleep */
+	struct waker waker;
+};
+
 /*
  * A call chain on its way to user space, leaf first; sent once and again only after its cache slot was taken. All but
  * `hash` enters the hash.
@@ -144,6 +167,7 @@ enum counter {
 	COUNTER_THREADS_NOT_FOLLOWED, /* no room for them: their samples and their children's are missing */
 	COUNTER_WAITS_NOT_SAMPLED,    /* samples of time off a CPU, of threads that never came back to one */
 	COUNTER_THREADS_NOT_TIMED,    /* no room for where their time went */
+	COUNTER_WAKERS_NOT_KEPT,      /* no room for them: samples of sleep that do not say who ended it */
 	COUNTERS
 };
 

@@ -31,14 +31,23 @@ enum setting {
 	SETTING_CGROUP_KERNFS,
 	SETTING_KERNFS_ID,
 	/* Of time off a CPU. */
-	SETTING_AT_SWITCH,      /* 1: the program runs in kernel code, when a thread has come back to a CPU */
+	SETTING_SAMPLED_AT,     /* enum sampled_at */
 	SETTING_OFF_CPU_PERIOD, /* nanoseconds, below 2^32 */
 	SETTING_OFF_CPU_EVENT,
 	SETTING_TASK_STATE, /* where the kernel's structure of a thread has what follows */
 	SETTING_TASK_PID,   /* and after it the thread group's */
-	SETTING_SCHEDULE,   /* address and size of the scheduler's functions that every wait ends in; 0: not known */
+	SETTING_SCHEDULE,   /* address and size of the scheduler's functions that every such call chain begins in;
+	                       0: not known */
 	SETTING_SCHEDULE_BYTES,
+	SETTING_WAKERS, /* 1: samples of sleep say who ended it */
 	SETTINGS
+};
+
+/* When a program takes a call chain. */
+enum sampled_at {
+	AT_OVERFLOW, /* of an event */
+	AT_SWITCH,   /* in kernel code, when the thread has come back to a CPU */
+	AT_WAKING    /* in kernel code, when the thread wakes another that has slept until a sample was due */
 };
 
 /* Until it is filled in, a setting is a 64-bit constant with this above and its number below. */

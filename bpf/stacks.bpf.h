@@ -90,7 +90,7 @@ static __always_inline void begin_stack(struct stack_record *stack, __u32 is_ker
 	stack->by_lr = 0;
 }
 
-/* Where a thread waits every call chain begins alike; returns how many addresses that are. */
+/* Where a thread waits, or wakes another, every call chain begins alike; returns how many addresses that are. */
 static __always_inline __u32 scheduler_depth(struct bpf_perf_event_data *ctx, struct stack_record *stack)
 {
 	long bytes = bpf_get_stack(ctx, stack->address, MOST_SCHEDULER_DEPTH * sizeof(__u64), 0);
@@ -111,7 +111,13 @@ static __always_inline __u32 scheduler_depth(struct bpf_perf_event_data *ctx, st
 static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct stack_record *stack, __u32 end)
 {
 	__u32 most = SETTING(SETTING_LEAF_ONLY) ? 1 : MAX_KERNEL_WALK_DEPTH;
-	__u64 flags = end ? BPF_F_USER_STACK : SETTING(SETTING_AT_SWITCH) ? scheduler_depth(ctx, stack) : 0;
+	__u64 flags = 0;
+
+	if (end)
+		flags = BPF_F_USER_STACK;
+	else if (SETTING(SETTING_SAMPLED_AT) != AT_OVERFLOW)
+		flags = scheduler_depth(ctx, stack);
+
 	long bytes = bpf_get_stack(ctx, stack->address, most * sizeof(__u64), flags);
 
 	if (bytes < 0) {

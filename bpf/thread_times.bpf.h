@@ -79,6 +79,8 @@ static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
 		if (ended.ringbuf_output(thread, sizeof(*thread), BPF_RB_NO_WAKEUP))
 			count(COUNTER_THREADS_NOT_TIMED);
 		times.delete(&task);
+		if (SETTING(SETTING_WAKERS))
+			last_wakers.delete(&task);
 	}
 }
 
@@ -187,5 +189,42 @@ int end_wait(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	walk->key.kernel_stack = take_stack(ctx, &walk->stack, 0);
+	if (SETTING(SETTING_WAKERS))
+		walk->waking = take_waking(task, thread->left_ns, walk->key.kernel_stack);
 	return take_user_stack(ctx, walk);
+}
+
+/*
+ * At the tracepoint sched_waking, in whoever wakes a thread: its call chains, if a sample is due of the sleep that this
+ * ends. sched_wakeup comes later, and mostly on the CPU of the woken.
+ */
+int take_waker(struct bpf_perf_event_data *ctx)
+{
+	__u64 task = ((struct bpf_raw_tracepoint_args *)ctx)->args[0];
+	struct thread_times *thread = times.lookup(&task);
+	__u32 zero = 0;
+
+	if (!thread || thread->state < THREAD_INTERRUPTIBLE)
+		return 0;
+	pass_time(thread, bpf_ktime_get_ns());
+	if (!thread->due[THREAD_INTERRUPTIBLE] && !thread->due[THREAD_UNINTERRUPTIBLE])
+		return 0;
+	struct walk *walk = walks.lookup(&zero);
+
+	if (!walk)
+		return 0;
+	walk->woken = task;
+	walk->waker.left_ns = thread->left_ns;
+	if (name_sample(&walk->key)) {
+		walk->key.pid = 0;
+		walk->key.tid = 0;
+		bpf_get_current_comm(walk->key.comm, sizeof(walk->key.comm));
+	}
+	walk->key.kernel_stack = take_stack(ctx, &walk->stack, 0);
+	/* Of others nobody knows the mappings. */
+	if (is_timed())
+		return take_user_stack(ctx, walk);
+	walk->key.user_stack = 0;
+	keep_waker(walk);
+	return 0;
 }

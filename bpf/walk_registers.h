@@ -52,7 +52,7 @@ enum walk_start {
 /* Set the state to the thread's user registers. */
 static __always_inline enum walk_start begin_walk(struct bpf_perf_event_data *ctx, struct walk *walk)
 {
-	if (!SETTING(SETTING_AT_SWITCH) && IS_USER_MODE(&ctx->regs)) {
+	if (SETTING(SETTING_SAMPLED_AT) == AT_OVERFLOW && IS_USER_MODE(&ctx->regs)) {
 		if (!IS_64_BIT(&ctx->regs))
 			return WALK_BY_KERNEL;
 		BEGIN_WITH(&walk->state, &ctx->regs);

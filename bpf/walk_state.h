@@ -55,7 +55,10 @@ struct walk {
 	__u32 python_calls;       /* programs that have walked these */
 	__u32 due[THREAD_STATES]; /* of time off a CPU: samples to be stored, by state */
 	__u32 reserved;
-	__u64 period; /* what a sample stands for */
+	__u64 period;            /* what a sample stands for */
+	__u64 waking;            /* of a sleep: identity of the struct waking; 0: it is not known who ended it */
+	__u64 woken;             /* the thread that is being woken, by the address that the kernel keeps it at */
+	struct last_waker waker; /* of that */
 	struct unwind_tables tables;
 	struct unwind_memory memory;
 	struct stack_record stack;

@@ -106,17 +106,21 @@ def test_room_for_tables_is_made_up_to_a_bound(cached: Path, monkeypatch: pytest
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_time_off_a_cpu_is_of_the_same_object_and_leaves_nothing_open(cached: Path, no_compiler: None) -> None:
+@pytest.mark.parametrize("has_wakers", [False, True])
+def test_time_off_a_cpu_is_of_the_same_object_and_leaves_nothing_open(
+    cached: Path, no_compiler: None, has_wakers: bool
+) -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
-    attempt = BpfLoad([True], SIZES, off_cpu=OffCpuPlan.make(1, 10_000_000))
+    attempt = BpfLoad([True], SIZES, off_cpu=OffCpuPlan.make(1, 10_000_000, has_wakers=has_wakers))
     with attempt.finish() as sampler:
         assert sampler.off_cpu
         sampler.await_walk()
         assert not sampler.notes
-        assert {"walk", "copy", "store"} == set(sampler.off_cpu.steps.programs)
+        assert len(sampler.off_cpu.steps) == 1 + has_wakers
+        assert all({"walk", "copy", "store"} == set(steps.programs) for steps in sampler.off_cpu.steps)
         assert sampler.python
         assert sampler.python.start()
-        assert "python" in sampler.off_cpu.steps.programs
+        assert all("python" in steps.programs for steps in sampler.off_cpu.steps)
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 

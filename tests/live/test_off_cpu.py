@@ -2,15 +2,17 @@
 
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
 
-from live.recording import Capture, record, run_record
+from live.recording import TDPROF, Capture, record, run_record
 from tdprof.capture.tables import read_table
 from tdprof.model.off_cpu import ThreadState, TimeSpent
+from tdprof.profile.wakers import INTERRUPT, WOKEN_BY, sample_wakers
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
 
@@ -62,6 +64,29 @@ def test_waiting_for_a_cpu_is_as_long_as_the_kernel_says(build: Build, folder: P
     waited_ns = sum(times[tid]["runnable_ns"] for tid, *_ in told)
     # Of four that need 150 ms each, they wait for the others' turns for 900 ms in all; some begin later.
     assert waited_ns > 450_000_000
+
+
+@pytest.mark.needs_bpf
+def test_who_ends_sleeps(build: Build, folder: Path) -> None:
+    capture = record("--off-cpu=1ms", "--wakers", "--", build("waits.c"), "wakers", "64", folder=folder)
+    profile = capture.profile
+    names, number = sample_wakers(profile)
+    ended: Counter[str] = Counter()
+    for row, sample in enumerate(capture.samples):
+        if "wait_for_signal" in sample.frames and profile.samples.state[row] == ThreadState.INTERRUPTIBLE:
+            ended[names[number[row]].partition(" of ")[0]] += sample.count
+    by_signals = ended["signal_often"] + ended["signal_rarely"]
+    assert by_signals > 350  # of 512 at least, but for the first wait, whose beginning may not be seen
+    assert by_signals >= 0.9 * ended.total()
+    assert 0.6 < ended["signal_often"] / by_signals < 0.88
+    # The first thread sleeps until a timer's interrupt.
+    naps = {names[number[row]] for row, sample in enumerate(capture.samples) if "nap" in sample.frames}
+    assert any(name.endswith(f" of {INTERRUPT}") for name in naps)
+    exported = subprocess.run(
+        [*TDPROF, "export", folder, "--to", "folded", "--event", "off-cpu"], capture_output=True, text=True, check=True
+    )
+    woken = [line.split(f";{WOKEN_BY};") for line in exported.stdout.splitlines() if WOKEN_BY in line]
+    assert any("wait_for_signal" in sleep and "signal_often" in waker for sleep, waker in woken)
 
 
 @pytest.mark.needs_bpf

@@ -25,6 +25,8 @@ SAMPLES = pa.schema(
 SAMPLE_CGROUP = pa.field("cgroup", pa.uint64())
 # One that only recordings of time off a CPU have: in which `ThreadState` of tdprof.model.off_cpu the thread was.
 SAMPLE_STATE = pa.field("state", pa.uint8())
+# One that only recordings with wakers have: `waker` of wakers.parquet, who ended the sleep; null: not known, or none.
+SAMPLE_WAKER = pa.field("waker", pa.uint64())
 
 STACKS = pa.schema(
     [
@@ -153,6 +155,18 @@ THREAD_TIMES = pa.schema(
     ]
 )
 
+# Only of recordings with wakers: who woke threads whose sleep has a sample.
+WAKERS = pa.schema(
+    [
+        pa.field("waker", pa.uint64(), nullable=False),  # an opaque identity
+        pa.field("pid", pa.uint32(), nullable=False),  # 0: no thread that the recorder's pid namespace sees
+        pa.field("tid", pa.uint32(), nullable=False),
+        pa.field("thread_name", _TEXT, nullable=False),  # in an interrupt that of whom it interrupted
+        pa.field("user_stack", pa.uint64()),  # `stack` of stacks.parquet; null: none was taken, as of other processes
+        pa.field("kernel_stack", pa.uint64()),  # from what called the scheduler on
+    ]
+)
+
 # Only of recordings with namespaces: those of each thread from a time on.
 NAMESPACES = pa.schema(
     [
@@ -212,10 +226,15 @@ OPTIONAL_TABLES = {
     "branches": BRANCHES,
     "cgroups": CGROUPS,
     "thread_times": THREAD_TIMES,
+    "wakers": WAKERS,
     "namespaces": NAMESPACES,
 }
 # Columns that not every capture has, of tables that it has.
-OPTIONAL_COLUMNS = {"samples": (SAMPLE_CGROUP, SAMPLE_STATE), "stacks": STACK_WALK, "symbols": SYMBOL_EXTENT}
+OPTIONAL_COLUMNS = {
+    "samples": (SAMPLE_CGROUP, SAMPLE_STATE, SAMPLE_WAKER),
+    "stacks": STACK_WALK,
+    "symbols": SYMBOL_EXTENT,
+}
 
 
 def table_file(name: str) -> str:

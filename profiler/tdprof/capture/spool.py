@@ -11,6 +11,7 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/codes.bpf       the same, each a ``struct python_code``
     spool/ended.bpf       the same, each a ``struct thread_times`` of bpf/sample.h
     spool/alive.bpf       when the recording ended, 64 bits, and a ``struct thread_times`` of each thread that still was
+    spool/wakings.bpf     the same, each a ``struct waking``
     spool/python.jsonl    one JSON object for each process that was found to run CPython
     spool/initial.jsonl   one JSON object for each process that ran before the recording began
     spool/cgroups.jsonl   one JSON object for each control group: its id, as samples name it, and its path
@@ -31,6 +32,7 @@ PYTHON_STACKS_FILE = "python_stacks.bpf"
 CODES_FILE = "codes.bpf"
 ENDED_FILE = "ended.bpf"
 ALIVE_FILE = "alive.bpf"
+WAKINGS_FILE = "wakings.bpf"
 PYTHON_FILE = "python.jsonl"
 ROWS_FILE = "rows.bpf"
 INITIAL_FILE = "initial.jsonl"

@@ -31,6 +31,7 @@ _UNKNOWN_WITHOUT = {
     "symbols": "its own symbols are not used, only those of this machine's files",
     "interpreted": "functions of interpreted languages have no names",
     "thread_times": "where threads' time went is not known but from samples",
+    "wakers": "who ended sleeps is not known",
     "namespaces": "files of containers are not told from this machine's",
 }
 

@@ -212,10 +212,11 @@ def _prepare(capture: "OpenCapture", shown: Path, target: Format, event: str | N
     """Load what a format writes."""
     from tdprof.cli.loading import find_event, load_with_findings, with_function_operations
     from tdprof.profile.categories import with_categories
+    from tdprof.profile.wakers import with_waker_stacks
 
     profile, findings = load_with_findings(capture, shown, with_spe=target.has_spe, selection=selection)
     if not target.is_page:
-        profile = with_categories(profile, findings)
+        profile = with_waker_stacks(with_categories(profile, findings))
     index = find_event(profile, event)
     if event is not None:
         profile = profile.only_event(index)

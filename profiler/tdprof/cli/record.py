@@ -44,6 +44,10 @@ SPE_HELP = (
     "inv_event=MASK, pa, u or k, joined by commas; without options every kind of operation, as often as 64 MB a second "
     "(rate=64M) allow."
 )
+WAKERS_HELP = (
+    "Of each sample of sleep also who woke the thread, with its call stack: report --by waker, and exports have both. "
+    "Implies --off-cpu."
+)
 OFF_CPU_HELP = (
     "Also sample the time in which threads are on no CPU: one sample for each PERIOD of it that a thread adds up, such "
     f"as 500us, 10ms or 1s ({DEFAULT_OFF_CPU}). As root, where BPF works."
@@ -129,6 +133,7 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help=CAPTURE_HELP)
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @click.option("--off-cpu", "off_cpu", is_flag=False, flag_value=DEFAULT_OFF_CPU, metavar="[=PERIOD]", help=OFF_CPU_HELP)
+@click.option("--wakers", "has_wakers", is_flag=True, help=WAKERS_HELP)
 @topdown_options
 @segment_options
 @duty_option
@@ -161,6 +166,7 @@ def command(
     output: Path | None,
     spe_text: str | None,
     off_cpu: str | None,
+    has_wakers: bool,
     duty: str | None,
     call_graph: str | None,
     no_interpreters: bool,
@@ -180,6 +186,7 @@ def command(
     tdprof record --cgroup system.slice/nginx.service --duration 10
     tdprof record -a -F 99 --switch-output=5m --max-size 2G    on and on
     tdprof record --off-cpu -- ./app           and what it waits for
+    tdprof record --off-cpu --wakers -- ./app  and who ends its waits
     tdprof record --topdown -- ./app           and why each function is slow (Arm Neoverse)
     tdprof record --topdown=2 --passes -- ./app
     tdprof record --metrics Branch_Effectiveness -p 1234
@@ -226,6 +233,8 @@ def command(
             hint="record -a with them; report --where cgroup=NAME shows the samples of one",
             status=2,
         )
+    if has_wakers and off_cpu is None:
+        off_cpu = DEFAULT_OFF_CPU
     if off_cpu is not None and topdown.is_wanted:
         raise TdprofError(
             "time off a CPU is not sampled beside counter groups", hint="record twice: with each of them", status=2
@@ -252,6 +261,7 @@ def command(
         has_interpreted=not no_interpreters,
         stack_bytes=stack_bytes,
         off_cpu_period_ns=_off_cpu_period(off_cpu) if off_cpu is not None else 0,
+        has_wakers=has_wakers,
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )
     segments.check(

@@ -102,6 +102,7 @@ def command(
     tdprof report my.capture --by second   when, and the hottest functions over time
     tdprof report my.capture --by phase    where the profile changes, and what
     tdprof report my.capture --by state --sort off-cpu   waiting for a CPU, or asleep
+    tdprof report my.capture --by waker    of record --wakers: who ends sleeps; with --function those of one
     tdprof report my.capture --time 10s-20s   since the start; -5s- is the last 5 s
     tdprof report my.capture --no-native   the program's own functions, with all that they call
     """
@@ -153,7 +154,7 @@ def _check_rows(by: str | None, *, is_spe: bool, is_branches: bool) -> None:
         raise TdprofError(
             f"rows by {by} are those of an SPE report",
             hint="add --spe; or --branches with --by function; or alone: --lines, or --by process, thread, command, "
-            "module, cgroup, language, second, phase or state",
+            "module, cgroup, language, second, phase, state or waker",
             status=2,
         )
 
@@ -185,6 +186,7 @@ def _report(
     from tdprof.catalog.entries import CPU_CYCLES
     from tdprof.cli.loading import find_event, load_with_findings, open_input
     from tdprof.cli.report_views import View, print_view
+    from tdprof.model.events import OFF_CPU
     from tdprof.profile.selection import select
 
     with open_input(capture, symbols) as opened:
@@ -196,6 +198,8 @@ def _report(
             f"the samples of {capture} tell no control group",
             hint="tdprof record -a or --cgroup keeps them; of perf: perf record --all-cgroups, then tdprof import",
         )
+    if asked.group is GroupKind.WAKER and profile.wakers is None:
+        raise TdprofError(f"{capture} does not tell who woke threads", hint="tdprof record --wakers keeps it")
     if (
         function is not None
         and not asked.has_tree
@@ -204,7 +208,8 @@ def _report(
         # Nothing that is known of this function alone is to be shown: it chooses samples.
         profile, findings, function = select(profile, selection), None, None
     names = [event.name for event in profile.events]
-    events = [word for word in asked.sort if word not in [*Order]] or [name for name in names if name == CPU_CYCLES]
+    usual = OFF_CPU if asked.group is GroupKind.WAKER else CPU_CYCLES
+    events = [word for word in asked.sort if word not in [*Order]] or [name for name in names if name == usual]
     order = next((Order(word) for word in asked.sort if word in [*Order]), Order.SELF)
     event = find_event(profile, events[0] if events else None)
     view = View(asked.by_line, function, asked.has_tree, asked.group, order, event)

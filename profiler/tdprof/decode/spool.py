@@ -33,6 +33,7 @@ from tdprof.decode.side_band import SideBandTables, initial_tables, of_processes
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.spooled_rows import SampleRows, StackRows
 from tdprof.decode.thread_times import read_thread_times, sampled_off_cpu_ns
+from tdprof.decode.wakers import Wakings
 from tdprof.linux.file_bytes import open_own
 from tdprof.model.arrays import U64
 from tdprof.model.duty import SPE
@@ -87,7 +88,8 @@ def write_tables(
     """
     damage = SpoolDamage()
     python = PythonFrames(spool, damage) if (spool / PYTHON_FILE).exists() else None
-    stacks, samples = StackRows(writer, python), _sample_rows(manifest)
+    wakings = Wakings(spool, damage) if manifest.has_wakers else None
+    stacks, samples = StackRows(writer, python), _sample_rows(manifest, wakings)
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):
         stacks.add_bpf(stack_batch)
     rings = sorted(spool.glob("ring.*.perf"))
@@ -122,6 +124,8 @@ def write_tables(
         times = read_thread_times(spool, damage)
         writer.write("thread_times", times)
         off_cpu_ns = sampled_off_cpu_ns(times)
+    if wakings:
+        writer.write("wakers", wakings.table(stacks.known))
     for row_batch in read_rows(spool / ROWS_FILE, damage):
         writer.write("samples", samples.of_rows(row_batch, stacks))
     losses = _losses(manifest, samples, lived.recorded, damage, decoder.losses)
@@ -146,8 +150,8 @@ def _write_rings(
     return side_band
 
 
-def _sample_rows(manifest: Manifest) -> SampleRows:
-    return SampleRows(has_cgroups=manifest.has_cgroups, has_states=manifest.has_thread_times)
+def _sample_rows(manifest: Manifest, wakings: Wakings | None) -> SampleRows:
+    return SampleRows(has_cgroups=manifest.has_cgroups, has_states=manifest.has_thread_times, wakings=wakings)
 
 
 def _spe_spans(spool: Path, layouts: list[RecordLayout]) -> pa.Table:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLE_STATE, SAMPLES, STACKS
+from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLE_STATE, SAMPLE_WAKER, SAMPLES, STACKS
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import STATE_SHIFT, RowBatch, StackBatch
 from tdprof.decode.perf.columns import NO_CHAIN, Chains, Samples
@@ -15,6 +15,7 @@ from tdprof.decode.perf.used_stacks import stack_identities
 from tdprof.decode.perf.walked import FIRST_WALKED, WalkedStacks, walks_of
 from tdprof.decode.python.merged import PythonFrames
 from tdprof.decode.stack_walks import WALK, walk_columns
+from tdprof.decode.wakers import Wakings
 from tdprof.model.arrays import U64, distinct
 from tdprof.model.stack_ends import StackEnd
 
@@ -22,8 +23,9 @@ from tdprof.model.stack_ends import StackEnd
 class SampleRows:
     """Rows of samples.parquet, and what is to be known of them all."""
 
-    def __init__(self, *, has_cgroups: bool, has_states: bool) -> None:
+    def __init__(self, *, has_cgroups: bool, has_states: bool, wakings: Wakings | None = None) -> None:
         self._has_cgroups = has_cgroups
+        self._wakings = wakings
         self._has_states = has_states
         self.count = 0
         self.end_ns = 0
@@ -43,14 +45,17 @@ class SampleRows:
         event = keys["event"] & np.uint32((1 << STATE_SHIFT) - 1) if self._has_states else keys["event"]
         for number in distinct(event).tolist():
             self.of_event[number] += int(counts[event == number].sum())
+        kernel_stack, waker = (
+            self._wakings.split(keys["kernel_stack"]) if self._wakings else (keys["kernel_stack"], None)
+        )
         missing, ambiguous = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
         columns = {}
-        for name in ("user_stack", "kernel_stack"):
-            absent, collided = keys[name] == 0, stacks.is_ambiguous(keys[name])
-            unsent = ~absent & ~stacks.has(keys[name])
+        for name, identity in (("user_stack", keys["user_stack"]), ("kernel_stack", kernel_stack)):
+            absent, collided = identity == 0, stacks.is_ambiguous(identity)
+            unsent = ~absent & ~stacks.has(identity)
             missing |= unsent
             ambiguous |= collided
-            columns[name] = pa.array(keys[name], mask=absent | unsent | collided)
+            columns[name] = pa.array(identity, mask=absent | unsent | collided)
         self.without_sent_stack += int(counts[missing].sum())
         self.ambiguous += int(counts[ambiguous].sum())
         names, which = np.unique(keys["comm"], return_inverse=True)
@@ -69,7 +74,8 @@ class SampleRows:
         if not self._has_states:
             return table
         state = keys["event"] >> STATE_SHIFT
-        return table.append_column(SAMPLE_STATE, pa.array(state.astype(np.uint8), mask=state == 0))
+        table = table.append_column(SAMPLE_STATE, pa.array(state.astype(np.uint8), mask=state == 0))
+        return table if waker is None else table.append_column(SAMPLE_WAKER, pa.array(waker, mask=waker == 0))
 
     def of_ring(self, samples: Samples, events: int) -> pa.Table:
         """Single samples of the ring-buffer rung; a chain's number plus one is its stack's identity."""
@@ -125,6 +131,11 @@ class StackRows:
         self._content = np.empty(0, np.uint64)  # a second hash of each known stack
         self._collided = np.empty(0, np.uint64)
         self._kernel: list[U64] = []
+
+    @property
+    def known(self) -> U64:
+        """uint64, sorted: the identities of the stacks that the programs sent."""
+        return self._known
 
     def has(self, identities: U64) -> NDArray[np.bool_]:
         """bool[n]: which stacks are written."""

@@ -24,6 +24,7 @@ class GroupKind(StrEnum):
     SECOND = "second"
     PHASE = "phase"
     STATE = "state"
+    WAKER = "waker"
 
 
 # Their rows are stretches of time, in order.

@@ -9,6 +9,7 @@ NOT_FOLLOWED = "threads that were started when too many ran, of which and of who
 
 NOT_TIMED = "threads of which it is not known where their time went, for want of room"
 WAITS_NOT_SAMPLED = "samples of time that new threads waited for their first CPU"
+WAKERS_NOT_KEPT = "sleeps of which it is not known who ended them, for want of room"
 
 
 @dataclass(frozen=True, slots=True)

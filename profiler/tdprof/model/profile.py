@@ -85,6 +85,7 @@ class SampleTable:
         weight: uint64, sum of the samples' periods, in the event's unit.
         cgroup: int32, index into ``Profile.cgroups``, -1 where the recording does not tell.
         state: uint8, the `ThreadState` that time off a CPU was spent in; 0 of all else.
+        waker: int32, row in ``Profile.wakers``, who ended the sleep; -1 where that is not known, and of all else.
     """
 
     time_ns: U64
@@ -97,6 +98,20 @@ class SampleTable:
     weight: U64
     cgroup: I32
     state: U8
+    waker: I32
+
+
+@dataclass(frozen=True, slots=True)
+class WakerTable:
+    """Who ended sleeps.
+
+    Attributes:
+        thread_name: of each; of interrupts what tells that they are none.
+        stack: int32, row in ``Profile.stacks``: from what called the scheduler on; of an interrupt no more than that.
+    """
+
+    thread_name: Sequence[str]
+    stack: I32
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +209,7 @@ class Profile:
     interval_ns: int = 1_000_000_000  # that samples were to be added up over, where they have no times of their own
     window: TimeWindow | None = None  # None: samples are of the whole recording
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read
+    wakers: WakerTable | None = None  # None: nobody asked for them
     kept_stacks: KeptStacks = field(default_factory=KeptStacks, repr=False, compare=False)
 
     def without(self, reason: str) -> "Profile":

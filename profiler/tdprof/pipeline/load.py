@@ -24,6 +24,7 @@ from tdprof.model.off_cpu import ThreadState, TimeSpent
 from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable, StackWalks
 from tdprof.model.stack_ends import StackEnd
 from tdprof.pipeline.opened import OpenCapture
+from tdprof.pipeline.wakers import read_wakers, with_wakers
 from tdprof.profile.frames import group_of_row, group_rows
 from tdprof.profile.idle import mark_idle
 from tdprof.profile.languages import without_trampolines
@@ -51,10 +52,11 @@ def load_profile(capture: OpenCapture) -> Profile:
         TdprofError: damaged beyond reading.
     """
     manifest = capture.manifest
-    samples = read_table(capture.tables, "samples", ("cgroup", "state"))
+    samples = read_table(capture.tables, "samples", ("cgroup", "state", "waker"))
     _check_samples(capture.folder, samples, manifest)
     stacks, no_stacks = read_side_table(capture.tables, "stacks", ("end", "guessed_from"))
-    attributed = attribute_stacks(samples, stacks, capture.mapped_files, capture.spaces)
+    wakers = read_wakers(capture, samples)
+    attributed = wakers.without_rows(attribute_stacks(wakers.rows, stacks, capture.mapped_files, capture.spaces))
     del stacks  # their addresses can be most of the memory
     functions, locations = name_locations(
         attributed.mapped_files,
@@ -79,11 +81,13 @@ def load_profile(capture: OpenCapture) -> Profile:
         manifest.events,
         NamedCode(attributed.mapped_files, attributed.ranges, functions, locations),
         StackTable(attributed.stack_start, stack_location),
-        SampleTable(thread_name=thread_name, stack=attributed.sample_stack, cgroup=cgroup, **columns),
+        SampleTable(
+            thread_name=thread_name, stack=attributed.sample_stack, cgroup=cgroup, waker=wakers.of_sample, **columns
+        ),
         thread_names,
         left_out=attributed.left_out,
     )
-    profile = mark_idle(without_trampolines(profile))
+    profile = mark_idle(without_trampolines(with_wakers(profile, wakers)))
     profile = replace(profile, cgroups=cgroups, topdown=manifest.topdown, walks=_walks(attributed, columns["count"]))
     total = profile.total_samples().tolist()
     doubt_events = group_doubt if profile.topdown else event_doubts
@@ -99,7 +103,7 @@ def load_profile(capture: OpenCapture) -> Profile:
     doubts += filter(None, [cut_inlining])
     time_spent, no_times = _time_spent(capture)
     profile = replace(profile, notes=[*profile.notes, *doubts], time_spent=time_spent)
-    for reason in filter(None, (no_times, no_stacks)):
+    for reason in filter(None, (no_times, no_stacks, wakers.unreadable)):
         profile = profile.without(reason)
     return profile
 

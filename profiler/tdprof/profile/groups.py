@@ -1,4 +1,4 @@
-"""A profile's samples by process, thread, command, module, control group, language, second, phase or state."""
+"""A profile's samples by process, thread, command, module, control group, language, second, phase, state or waker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from tdprof.profile.idle import is_idle
 from tdprof.profile.intervals import seconds_of_samples
 from tdprof.profile.languages import sample_languages
 from tdprof.profile.phases import Change, find_phases
+from tdprof.profile.wakers import sample_wakers
 from tdprof.text import printable
 
 IDLE_WORDS = "asleep, with nothing to do"
@@ -78,6 +79,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         GroupKind.CGROUP: (number,),
         GroupKind.LANGUAGE: (number,),
         GroupKind.STATE: (number,),
+        GroupKind.WAKER: (number,),
     }[kind]
     order, start = group_rows(*keys)
     first, group = order[start], group_of_row(order, start)
@@ -150,6 +152,8 @@ def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32 | I64 | U8
         )
     if kind is GroupKind.LANGUAGE:
         return sample_languages(profile)
+    if kind is GroupKind.WAKER:
+        return sample_wakers(profile)
     if kind is not GroupKind.MODULE:
         return command_names(profile)
     paths: dict[str, int] = {}

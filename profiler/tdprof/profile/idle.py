@@ -15,11 +15,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.addresses import Unknown
 from tdprof.model.events import OFF_CPU
 from tdprof.model.off_cpu import ThreadState
-from tdprof.model.profile import FunctionTable, KeptStacks, LocationTable, Profile, StackTable
+from tdprof.model.profile import KeptStacks, Profile, StackTable
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, merge_stacks
+from tdprof.profile.markers import with_markers
 
 IDLE = "[idle]"
 # The kernel's functions and the C library's; its own have underscores before and sizes behind.
@@ -47,25 +47,9 @@ def mark_idle(profile: Profile) -> Profile:
     chosen, which = np.unique(samples.stack[is_idle], return_inverse=True)
     stack = samples.stack.copy()
     stack[is_idle] = len(profile.stacks.start) - 1 + which
-    functions, locations = profile.functions, profile.locations
     return replace(
-        profile,
-        functions=FunctionTable(
-            [*functions.name, IDLE],
-            [*functions.linkage_name, IDLE],
-            [*functions.file, ""],
-            np.append(functions.mapped_file, np.int32(-1)),
-            np.append(functions.is_inlined, np.uint8(0)),
-        ),
-        locations=LocationTable(
-            np.append(locations.mapped_file, np.int32(-1)),
-            np.append(locations.address, np.uint64(0)),
-            np.append(locations.reason, np.uint8(Unknown.KNOWN)),
-            np.append(locations.frame_start, locations.frame_start[-1] + np.uint32(1)),
-            np.append(locations.frame_function, np.int32(len(functions.name))),
-            np.append(locations.frame_line, np.uint32(0)),
-        ),
-        stacks=_with_leaf(profile.stacks, chosen, len(locations.address)),
+        with_markers(profile, [IDLE]),
+        stacks=_with_leaf(profile.stacks, chosen, len(profile.locations.address)),
         samples=replace(samples, stack=stack),
         kept_stacks=KeptStacks(),
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.errors import TdprofError
-from tdprof.model.arrays import distinct
+from tdprof.model.arrays import I32, distinct
 from tdprof.model.choices import Selection
 from tdprof.model.profile import KeptStacks, Profile, SampleTable, StackTable, TimeWindow
 from tdprof.profile.cgroups import NOT_TOLD, cgroup_name, is_named, of_cgroups
@@ -46,7 +46,10 @@ def select(profile: Profile, selection: Selection) -> Profile:
         )
     whole, part = int(count.sum()), int(count[kept].sum())
     samples = SampleTable(**{each.name: getattr(profile.samples, each.name)[kept] for each in fields(SampleTable)})
-    stacks, used = _used_stacks(profile.stacks, samples)
+    wakers = profile.wakers
+    stacks, (used, wakers_used) = _used_stacks(
+        profile.stacks, samples.stack, wakers.stack if wakers else samples.stack[:0]
+    )
     share = f" ({part / whole:.1%})" if whole else ""
     note = f"only samples of {selection.words}: {part:,} of {plural(whole, 'sample', 's')}{share}; shares are of these"
     if profile.topdown is not None:
@@ -62,6 +65,7 @@ def select(profile: Profile, selection: Selection) -> Profile:
         time_spent=None,
         kept_stacks=KeptStacks(),
         window=window,
+        wakers=replace(wakers, stack=wakers_used) if wakers else None,
         is_whole_run=profile.is_whole_run and window is None,
     )
 
@@ -144,12 +148,12 @@ def _check(wanted: Iterable[str], known: Iterable[str], option: str) -> None:
             )
 
 
-def _used_stacks(stacks: StackTable, samples: SampleTable) -> tuple[StackTable, NDArray[np.int32]]:
-    """Only the stacks that samples have, and the number of each sample's stack among them."""
-    used = distinct(samples.stack)
+def _used_stacks(stacks: StackTable, *numbers: I32) -> tuple[StackTable, list[I32]]:
+    """Only the stacks of these numbers, and their numbers among them."""
+    used = distinct(np.concatenate(numbers))
     starts = stacks.start.astype(np.int64)
     lengths = np.diff(starts)[used]
     start = np.concatenate(([0], np.cumsum(lengths)))
     index = np.arange(start[-1]) + np.repeat(starts[used] - start[:-1], lengths)
     table = StackTable(start.astype(np.uint32), stacks.location[index])
-    return table, np.searchsorted(used, samples.stack).astype(np.int32)
+    return table, [np.searchsorted(used, each).astype(np.int32) for each in numbers]

@@ -92,7 +92,9 @@ def begin_load(
         sizes = replace(sizes, arrays=OF_A_MACHINE)
     elif options.topdown is None:
         sizes = replace(sizes, named_threads=SPARE_THREADS + 2 * named_threads)
-    off_cpu = OffCpuPlan.make(len(choice.events), options.off_cpu_period_ns) if options.off_cpu_period_ns else None
+    off_cpu = None
+    if options.off_cpu_period_ns:
+        off_cpu = OffCpuPlan.make(len(choice.events), options.off_cpu_period_ns, has_wakers=options.has_wakers)
     return BpfAttempt(choice.events, sizes, options.call_graph, cgroups.settings, off_cpu, is_wanted=options.use_bpf)
 
 

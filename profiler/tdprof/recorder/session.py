@@ -197,6 +197,7 @@ def _first_manifest(
         losses=Losses(),
         record_ids=opened.attached.record_ids(),
         has_thread_times=options.off_cpu_period_ns > 0,
+        has_wakers=options.has_wakers,
         stack_bytes=sampling.chains.stack_bytes,
         notes=[
             *options.notes,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tdprof.capture.manifest import Manifest
 from tdprof.model.events import TopdownInfo
-from tdprof.model.losses import NOT_FOLLOWED, NOT_TIMED, WAITS_NOT_SAMPLED
+from tdprof.model.losses import NOT_FOLLOWED, NOT_TIMED, WAITS_NOT_SAMPLED, WAKERS_NOT_KEPT
 from tdprof.recorder.perf_event import Count
 
 MAX_CLOCK_PAIRS = 512
@@ -13,6 +13,7 @@ _OTHER_LOSSES = {
     "threads_not_followed": NOT_FOLLOWED,
     "waits_not_sampled": WAITS_NOT_SAMPLED,
     "threads_not_timed": NOT_TIMED,
+    "wakers_not_kept": WAKERS_NOT_KEPT,
 }
 
 

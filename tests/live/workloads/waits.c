@@ -3,6 +3,8 @@
  * waits sleep TIMES   sleeps so often, three times as long in long_wait() as in short_wait()
  * waits queue MS      four threads on one CPU, each until it has had that much of it; says of each: its id, and what
  *                     the kernel added up of it on the CPU and waiting for it, in nanoseconds
+ * waits wakers TIMES  a thread waits in wait_for_signal() so often, each time as long; of four times signal_often() of
+ *                     the first thread ends three, signal_rarely() one
  */
 #include "work.h"
 
@@ -67,10 +69,70 @@ static void queue(void)
 		pthread_join(threads[i], NULL);
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int signals, times;
+
+KEEP void wait_for_signal(void)
+{
+	pthread_mutex_lock(&lock);
+	while (!signals)
+		pthread_cond_wait(&changed, &lock);
+	signals--;
+	pthread_mutex_unlock(&lock);
+	__asm__ volatile("");
+}
+
+KEEP void signal_often(void)
+{
+	pthread_mutex_lock(&lock);
+	signals++;
+	pthread_mutex_unlock(&lock);
+	pthread_cond_signal(&changed);
+	__asm__ volatile("");
+}
+
+KEEP void signal_rarely(void)
+{
+	pthread_mutex_lock(&lock);
+	signals++;
+	pthread_mutex_unlock(&lock);
+	pthread_cond_signal(&changed);
+	__asm__ volatile("");
+}
+
+static void *wait_often(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < times; i++)
+		wait_for_signal();
+	return NULL;
+}
+
+static void wake_often(void)
+{
+	pthread_t waiter;
+
+	pthread_create(&waiter, NULL, wait_often, NULL);
+	for (int i = 0; i < times; i++) {
+		nap(8000000);
+		if (i % 4)
+			signal_often();
+		else
+			signal_rarely();
+	}
+	pthread_join(waiter, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 3)
 		return 2;
+	if (!strcmp(argv[1], "wakers")) {
+		times = atoi(argv[2]);
+		wake_often();
+		return 0;
+	}
 	if (!strcmp(argv[1], "queue")) {
 		seconds = atof(argv[2]) / 1000;
 		queue();

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.decode import bpf_aggregates, bpf_copies, thread_times
+from tdprof.decode import bpf_aggregates, bpf_copies, thread_times, wakers
 from tdprof.model.off_cpu import ThreadState
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf import off_cpu, unwind_arrays
@@ -23,11 +23,14 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     stacks = [f"stack_record.{name}" for name in ("hash", *bpf_aggregates.WALK.names, "address")]
     stacks += [f"stack_copy.{name}" for name in ("identity", "time_ns", "pid", "registers", "stack")]
     stacks += [f"thread_times.{name}" for name in thread_times.RECORD.names or ()]
+    stacks += [f"waker.{name}" for name in wakers.WAKER.names or ()]
+    stacks += [f"waking.{name}" for name in wakers.RECORD.names or ()]
     lines = [
         f'printf("{item} %zu\\n", offsetof(struct {item.split(".")[0]}, {item.split(".")[1]}));' for item in stacks
     ]
     lines += [
-        f'printf("{name} %zu\\n", sizeof(struct {name}));' for name in ("sample_key", "sample_value", "thread_times")
+        f'printf("{name} %zu\\n", sizeof(struct {name}));'
+        for name in ("sample_key", "sample_value", "thread_times", "waking")
     ]
     lines += [f'printf("{name} %d\\n", {name});' for name in ("MOST_COPIED_BYTES", "MOST_COPIES", "COPIED_REGISTERS")]
     lines += [f'printf("{name} %d\\n", {name});' for name in ("THREAD_STATES", "THREAD_STATE_SHIFT")]
@@ -55,6 +58,14 @@ def test_times_of_threads(layout: dict[str, int]) -> None:
     assert enumerators
     assert enumerators[1].split(", ") == [f"THREAD_{state.name}" for state in ThreadState]
     assert layout["THREAD_STATES"] == len(ThreadState)
+
+
+def test_wakers(layout: dict[str, int]) -> None:
+    for struct, mirror in (("waker", wakers.WAKER), ("waking", wakers.RECORD)):
+        assert mirror.fields is not None
+        for name, (_, offset, *_) in mirror.fields.items():
+            assert layout[f"{struct}.{name}"] == offset
+    assert layout["waking"] == wakers.RECORD.itemsize
 
 
 def test_stacks(layout: dict[str, int]) -> None:

@@ -12,12 +12,15 @@ from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import read_table
+from tdprof.decode import wakers
+from tdprof.decode.bpf_aggregates import STATE_SHIFT
 from tdprof.decode.perf.columns import Copies
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
 from tdprof.model.arrays import U32, U64
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
+from tdprof.model.off_cpu import ThreadState
 from tdprof.model.stack_ends import StackEnd
 from tdprof.unwind.walk import Walked
 
@@ -74,6 +77,39 @@ def test_copied_stacks_are_walked_and_stand_under_their_identity(tmp_path: Path)
 
 def row(user: int, kernel: int, count: int = 1) -> tuple:
     return (user, kernel, 7, 8, 0, b"name", count, count * 10)
+
+
+def test_rows_of_sleeps_have_who_ended_them(tmp_path: Path) -> None:
+    def waking(identity: int, waker: int, user: int) -> bytes:
+        record = np.array((identity, 9, (waker, user, 4, 70, 71, b"feeder")), wakers.RECORD).tobytes()
+        return in_ring(record)
+
+    (tmp_path / "spool").mkdir()
+    told = waking(50, 500, 3) + waking(51, 501, 33) + waking(50, 500, 3) + in_ring(b"short")
+    (tmp_path / "spool" / "wakings.bpf").write_bytes(told)
+    stacks = b"".join(stack_record(each, [each]) for each in (3, 5))
+    stacks += b"".join(stack_record(each, [each], is_kernel=True) for each in (4, 9))
+    decoded = decode(
+        tmp_path,
+        stacks,
+        rows_frame(50, [asleep(5, 50), asleep(5, 9), asleep(5, 51), asleep(0, 52)]),
+        events=[EventInfo("cpu-clock", Unit.NANOSECONDS), EventInfo("off-cpu", Unit.NANOSECONDS)],
+        has_thread_times=True,
+        has_wakers=True,
+    )
+    samples = read_table(tmp_path, "samples", ("state", "waker"))
+    assert samples["kernel_stack"].to_pylist() == [9, 9, 9, None]
+    assert samples["waker"].to_pylist() == [500, None, 501, None]
+    assert read_table(tmp_path, "wakers").to_pylist() == [
+        {"waker": 500, "pid": 70, "tid": 71, "thread_name": "feeder", "user_stack": 3, "kernel_stack": 4},
+        {"waker": 501, "pid": 70, "tid": 71, "thread_name": "feeder", "user_stack": None, "kernel_stack": 4},
+    ]
+    assert decoded.losses.by_reason == {"samples whose call stack never reached the capture": 1}
+    assert decoded.losses.bytes_damaged == wakers.RECORD.itemsize
+
+
+def asleep(user: int, kernel: int) -> tuple:
+    return (user, kernel, 7, 8, 1 | ThreadState.INTERRUPTIBLE << STATE_SHIFT, b"name", 1, 10)
 
 
 def test_a_stack_sent_twice_is_written_once(tmp_path: Path) -> None:

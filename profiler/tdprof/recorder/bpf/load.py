@@ -19,8 +19,8 @@ from tdprof.recorder.bpf.object_file import (
     close_all,
     load_object,
 )
-from tdprof.recorder.bpf.off_cpu import MOST_TIMED, RING_BYTES, OffCpu, OffCpuPlan
 from tdprof.recorder.bpf.off_cpu import PROGRAMS as OFF_CPU_PROGRAMS
+from tdprof.recorder.bpf.off_cpu import OffCpu, OffCpuPlan
 from tdprof.recorder.bpf.sampler import QUESTIONS_BYTES, TRACEPOINTS, BpfSampler, TableSizes
 from tdprof.recorder.bpf.settings import NO_CGROUPS, NO_OFF_CPU, WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
@@ -106,7 +106,7 @@ class BpfLoad:
         if self._sizes.named_threads:
             sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED, "ending": len(self._with_kernel)}
         if self._off_cpu:
-            sizes |= {"times": MOST_TIMED, "ended": RING_BYTES}
+            sizes |= self._off_cpu.maps()
         types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
         settings = _settings(self._call_graph) | NO_CGROUPS | self._cgroups | NO_OFF_CPU
         if self._off_cpu:
@@ -120,9 +120,11 @@ class BpfLoad:
         taken_s = time.monotonic() - began
         off_cpu = None
         if self._off_cpu:
-            at_switch = _with_settings(found, settings | {Setting.AT_SWITCH: 1}, [])
+            plan = self._off_cpu
+            at_switch = _with_settings(found, settings | plan.at_switch, [])
+            at_waking = _with_settings(found, settings | plan.at_waking, []) if plan.has_wakers else None
             try:
-                off_cpu = OffCpu(programs, at_switch, loaded.maps, self._off_cpu.scheduler)
+                off_cpu = OffCpu(programs, at_switch, at_waking, loaded.maps, plan.scheduler)
             except (LoadError, OSError) as error:
                 close_all([*loaded.maps.values(), *loaded.programs.values()])
                 raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error

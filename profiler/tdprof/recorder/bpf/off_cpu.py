@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 
-from tdprof.capture.spool import ALIVE_FILE, ENDED_FILE, SpoolWriter
+from tdprof.capture.spool import ALIVE_FILE, ENDED_FILE, WAKINGS_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.btf import read_kernel_types
 from tdprof.recorder import perf_event as pe
@@ -30,7 +30,7 @@ from tdprof.recorder.bpf.object_file import (
     create_maps,
     load_one,
 )
-from tdprof.recorder.bpf.settings import Setting
+from tdprof.recorder.bpf.settings import SampledAt, Setting
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
 from tdprof.recorder.host import KALLSYMS, read_text
 from tdprof.recorder.ring import BpfRing, write_all
@@ -39,12 +39,13 @@ THREAD_TIMES = struct.Struct("<7Q10I16s")  # struct thread_times
 _TID = 8  # among its numbers
 # The programs, and where the kernel runs them; `end_wait` where it can.
 ACCOUNTANTS = {"switch_threads": "sched_switch", "wake_thread": "sched_wakeup", "start_thread": "sched_wakeup_new"}
-PROGRAMS = (*ACCOUNTANTS, "end_wait")
+PROGRAMS = (*ACCOUNTANTS, "end_wait", "take_waker")
 MOST_TIMED = 1 << 16  # threads at a time, in 13 MB
-RING_BYTES = 1 << 20  # of threads that have ended
+RING_BYTES = 1 << 20  # of threads that have ended, and of sleeps with who ended them
 # Per-CPU places that the same steps of other samples use: some of those interrupt these.
 _OWN_MAPS = {"steps": len(STEPS), "walks": 1, "python_walks": 1, "python_codes": 1}
 _AFTER_SWITCH, _SWITCH_FUNCTION = "sched_exit_tp", "finish_task_switch"
+_WAKING, _WAKE_FUNCTION = "sched_waking", "try_to_wake_up"
 _KPROBE_TYPE = Path("/sys/bus/event_source/devices/kprobe/type")
 # enum thread_state, of what /proc says; a thread that was never seen to leave its CPU has not waited for one.
 _STATES, _INTERRUPTIBLE = {"R": 0, "D": 3}, 2
@@ -60,12 +61,15 @@ class Scheduler:
         address, size: of the functions that each wait's call chain ends in; zeros where the kernel hides them.
         has_tracepoint: whether there is one after every switch.
         switch_functions: the names that the compiler left to what every switch returns to.
+        wake_address, wake_size: of the function that wakes a thread, as the other two.
     """
 
     address: int
     size: int
     has_tracepoint: bool
     switch_functions: tuple[str, ...]
+    wake_address: int = 0
+    wake_size: int = 0
 
 
 def read_scheduler(kallsyms: Path = KALLSYMS) -> Scheduler:
@@ -80,8 +84,10 @@ def read_scheduler(kallsyms: Path = KALLSYMS) -> Scheduler:
                 continue
             borders.append(int(line[:16], 16))
             name = line[19:].rstrip()
+            if name.endswith(".cold"):  # what the compiler put elsewhere, of no call chain
+                continue
             plain = name.partition(".")[0]  # finish_task_switch.isra.0
-            if plain in ("__schedule", "schedule", f"__traceiter_{_AFTER_SWITCH}"):
+            if plain in ("__schedule", "schedule", _WAKE_FUNCTION, f"__traceiter_{_AFTER_SWITCH}"):
                 found.setdefault(plain, borders[-1])
             elif plain == _SWITCH_FUNCTION:
                 functions.append(name)
@@ -89,8 +95,19 @@ def read_scheduler(kallsyms: Path = KALLSYMS) -> Scheduler:
     last = found.get("schedule", begin)
     if not begin <= last < begin + _MOST_SCHEDULER_BYTES:
         last = begin
-    end = min((border for border in borders if border > last), default=last) if begin else 0
-    return Scheduler(begin, end - begin, f"__traceiter_{_AFTER_SWITCH}" in found, tuple(functions))
+    wake = found.get(_WAKE_FUNCTION, 0)
+    return Scheduler(
+        begin,
+        _next_border(borders, last) - begin if begin else 0,
+        f"__traceiter_{_AFTER_SWITCH}" in found,
+        tuple(functions),
+        wake,
+        _next_border(borders, wake) - wake if wake else 0,
+    )
+
+
+def _next_border(borders: Sequence[int], address: int) -> int:
+    return min((border for border in borders if border > address), default=address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +117,15 @@ class OffCpuPlan:
     Attributes:
         settings: what the programs are told.
         scheduler: this kernel's.
+        has_wakers: whether samples of sleep say who ended it.
     """
 
     settings: dict[Setting, int]
     scheduler: Scheduler
+    has_wakers: bool = False
 
     @classmethod
-    def make(cls, event: int, period_ns: int) -> "OffCpuPlan":
+    def make(cls, event: int, period_ns: int, *, has_wakers: bool = False) -> "OffCpuPlan":
         """As the event of this number, with a sample for each period of a thread.
 
         Raises:
@@ -118,15 +137,35 @@ class OffCpuPlan:
         if state is None or ("task_struct", "pid") not in offsets:
             raise TdprofError("the kernel does not tell where it keeps the states of threads")
         settings = {
-            Setting.AT_SWITCH: 0,
+            Setting.SAMPLED_AT: SampledAt.OVERFLOW,
             Setting.OFF_CPU_PERIOD: period_ns,
             Setting.OFF_CPU_EVENT: event,
             Setting.TASK_STATE: state,
             Setting.TASK_PID: offsets["task_struct", "pid"],
             Setting.SCHEDULE: scheduler.address,
             Setting.SCHEDULE_BYTES: scheduler.size,
+            Setting.WAKERS: int(has_wakers),
         }
-        return cls(settings, scheduler)
+        return cls(settings, scheduler, has_wakers)
+
+    @property
+    def at_switch(self) -> dict[Setting, int]:
+        """What programs are told that run when a thread has come back to a CPU."""
+        return self.settings | {Setting.SAMPLED_AT: SampledAt.SWITCH}
+
+    @property
+    def at_waking(self) -> dict[Setting, int]:
+        """The same of those that run when a thread is woken: their call chains begin in another function."""
+        return self.settings | {
+            Setting.SAMPLED_AT: SampledAt.WAKING,
+            Setting.SCHEDULE: self.scheduler.wake_address,
+            Setting.SCHEDULE_BYTES: self.scheduler.wake_size,
+        }
+
+    def maps(self) -> dict[str, int]:
+        """Sizes of the maps that are used by nothing else."""
+        of_wakers = {"last_wakers": MOST_TIMED, "wakings": RING_BYTES} if self.has_wakers else {}
+        return {"times": MOST_TIMED, "ended": RING_BYTES} | of_wakers
 
 
 class OffCpu:
@@ -135,33 +174,44 @@ class OffCpu:
     Args:
         plain: instructions for tracepoints.
         at_switch: the same for what runs when a thread has come back to a CPU.
+        at_waking: the same for what runs when a thread is woken; None: nobody asks who wakes threads.
         maps: descriptors by name, shared with other samples.
         scheduler: this kernel's.
 
     Attributes:
-        steps: what its samples go through; without a walk.
+        steps: what its samples go through, and those that take who wakes threads; without a walk.
 
     Raises:
         LoadError, OSError: the kernel refuses a part; nothing stays open.
     """
 
-    def __init__(self, plain: BpfObject, at_switch: BpfObject, maps: Mapping[str, int], scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        plain: BpfObject,
+        at_switch: BpfObject,
+        at_waking: BpfObject | None,
+        maps: Mapping[str, int],
+        scheduler: Scheduler,
+    ) -> None:
         self._maps = maps
         self._begin_ns = 0
         kind = BPF_PROG_TYPE_RAW_TRACEPOINT if scheduler.has_tracepoint else BPF_PROG_TYPE_KPROBE
         with contextlib.ExitStack() as on_failure:
-            own = create_maps(at_switch, _OWN_MAPS | {"copy_scratch": bpf_maps.possible_cpus()})
-            on_failure.callback(close_all, own.values())
-            self.steps = StepPrograms(at_switch, own, kind)
-            on_failure.callback(lambda: close_all(self.steps.programs.values()))
-            self._ring = on_failure.enter_context(BpfRing(maps["ended"], RING_BYTES))
-            for name in ("copy", "store"):
-                self.steps.use(name, self.steps.load(maps, name))
+            # By file of the spool.
+            self._rings = {ENDED_FILE: on_failure.enter_context(BpfRing(maps["ended"], RING_BYTES))}
+            after_switch = _load_steps(at_switch, maps, kind, on_failure)
+            self.steps = [after_switch]
+            if at_waking:
+                self._rings[WAKINGS_FILE] = on_failure.enter_context(BpfRing(maps["wakings"], RING_BYTES))
+                self.steps.append(_load_steps(at_waking, maps, BPF_PROG_TYPE_RAW_TRACEPOINT, on_failure))
             self._attached = on_failure.enter_context(contextlib.ExitStack())
-            first = self._attached_program(self.steps.load(maps, "end_wait"))
+            first = self._attached_program(after_switch.load(maps, "end_wait"))
             attach = attach_tracepoint if scheduler.has_tracepoint else _attach_probe
             names = [_AFTER_SWITCH] if scheduler.has_tracepoint else scheduler.switch_functions
             self._attached.callback(os.close, _attach_to_any(attach, names, first))
+            for steps in self.steps[1:]:
+                taker = self._attached_program(steps.load(maps, "take_waker"))
+                self._attached.callback(os.close, attach_tracepoint(_WAKING, taker))
             for name, tracepoint in ACCOUNTANTS.items():
                 program = self._attached_program(load_one(plain, maps, name, BPF_PROG_TYPE_RAW_TRACEPOINT))
                 self._attached.callback(os.close, attach_tracepoint(tracepoint, program))
@@ -182,18 +232,19 @@ class OffCpu:
         )
 
     def is_filling(self) -> bool:
-        """Whether half of the ring of threads that have ended is taken."""
-        return self._ring.pending > self._ring.data_bytes // 2
+        """Whether half of a ring is taken: of threads that have ended, or of who wakes threads."""
+        return any(ring.pending > ring.data_bytes // 2 for ring in self._rings.values())
 
     @property
-    def produced(self) -> int:
-        """How far the programs have written of threads that ended; once they are done, `drain` may go so far."""
-        return self._ring.produced
+    def produced(self) -> dict[str, int]:
+        """How far the programs have written, by file of the spool; once they are done, `drain` may go so far."""
+        return {name: ring.produced for name, ring in self._rings.items()}
 
-    def drain(self, spool: SpoolWriter, up_to: int) -> None:
-        """Append the threads that have ended."""
-        if up_to:
-            self._ring.drain(spool.descriptor(ENDED_FILE), up_to)
+    def drain(self, spool: SpoolWriter, up_to: Mapping[str, int]) -> None:
+        """Append the threads that have ended, and who woke threads."""
+        for name, position in up_to.items():
+            if position:
+                self._rings[name].drain(spool.descriptor(name), position)
 
     def end(self, spool: SpoolWriter, processes: Iterable[int]) -> None:
         """Stop, and append the threads that still are; of some processes those as well that never were on a CPU."""
@@ -214,6 +265,17 @@ class OffCpu:
     def close(self) -> None:
         """Detach the programs and give their memory back."""
         self._closing.close()
+
+
+def _load_steps(found: BpfObject, maps: Mapping[str, int], kind: int, on_failure: contextlib.ExitStack) -> StepPrograms:
+    """Programs of this kind that samples go through, but for the walk; what is opened is closed with the stack."""
+    own = create_maps(found, _OWN_MAPS | {"copy_scratch": bpf_maps.possible_cpus()})
+    on_failure.callback(close_all, own.values())
+    steps = StepPrograms(found, own, kind)
+    on_failure.callback(lambda: close_all(steps.programs.values()))
+    for name in ("copy", "store"):
+        steps.use(name, steps.load(maps, name))
+    return steps
 
 
 def _standing_threads(pid: int, known: Collection[int], since_ns: int) -> Iterator[bytes]:

@@ -46,6 +46,7 @@ COUNTERS = (
     "threads_not_followed",
     "waits_not_sampled",
     "threads_not_timed",
+    "wakers_not_kept",
 )
 # enum active of bpf/sample.h
 ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 4, 5
@@ -146,7 +147,7 @@ class BpfSampler:
         self._steps = [overflows]
         if off_cpu:
             self._closing.callback(off_cpu.close)
-            self._steps.append(off_cpu.steps)
+            self._steps += off_cpu.steps
         self._stacks = self._closing.enter_context(BpfRing(maps["stacks"], sizes.ring_bytes))
         self._copies = self._closing.enter_context(BpfRing(maps["copies"], sizes.copies_bytes))
         if wants_walk:
@@ -307,13 +308,13 @@ class BpfSampler:
         time_ns = time.monotonic_ns()
         produced, copied = self._stacks.produced, self._copies.produced
         of_python = self.python.produced() if self.python else {}
-        ended = self.off_cpu.produced if self.off_cpu else 0
+        of_threads = self.off_cpu.produced if self.off_cpu else {}
         wait_for_running_programs()
         self._stacks.drain(spool.descriptor(STACKS_FILE), produced)
         if self.python:
             self.python.drain(spool, of_python)
         if self.off_cpu:
-            self.off_cpu.drain(spool, ended)
+            self.off_cpu.drain(spool, of_threads)
         if copied > self._copied_bytes:
             self._copies.drain(spool.descriptor(COPIES_FILE), copied)
             self._copied_bytes = copied

@@ -18,6 +18,14 @@ class Cgroups(IntEnum):
     V2_ELSE_V1 = 3
 
 
+class SampledAt(IntEnum):
+    """``enum sampled_at`` of bpf/settings.h: when a program takes a call chain."""
+
+    OVERFLOW = 0
+    SWITCH = 1
+    WAKING = 2
+
+
 class Setting(IntEnum):
     """``enum setting`` of bpf/settings.h."""
 
@@ -33,19 +41,20 @@ class Setting(IntEnum):
     CSS_PARENT = 9
     CGROUP_KERNFS = 10
     KERNFS_ID = 11
-    AT_SWITCH = 12
+    SAMPLED_AT = 12
     OFF_CPU_PERIOD = 13
     OFF_CPU_EVENT = 14
     TASK_STATE = 15
     TASK_PID = 16
     SCHEDULE = 17
     SCHEDULE_BYTES = 18
+    WAKERS = 19
 
 
 # Where control groups do not matter.
-NO_CGROUPS = {setting: 0 for setting in Setting if Setting.CGROUPS <= setting < Setting.AT_SWITCH}
+NO_CGROUPS = {setting: 0 for setting in Setting if Setting.CGROUPS <= setting < Setting.SAMPLED_AT}
 # Where no time off a CPU is sampled.
-NO_OFF_CPU = {setting: 0 for setting in Setting if setting >= Setting.AT_SWITCH}
+NO_OFF_CPU = {setting: 0 for setting in Setting if setting >= Setting.SAMPLED_AT}
 
 
 def settings_in(code: bytes) -> Iterator[tuple[int, int]]:

@@ -62,6 +62,8 @@ def _identity(groups: Groups, row: int) -> dict[str, Any]:
             return {"language": name}
         case GroupKind.STATE:
             return {"state": name}
+        case GroupKind.WAKER:
+            return {"waker": name}
         case GroupKind.SECOND | GroupKind.PHASE:
             begin_ns, end_ns = groups.seconds[row]
             return {"begin_ns": begin_ns, "end_ns": end_ns}

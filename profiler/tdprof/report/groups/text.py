@@ -74,6 +74,8 @@ def _columns(profile: Profile, groups: Groups, *, is_wide: bool) -> list[Column]
             columns += names("language")
         case GroupKind.STATE:
             columns += names("state")
+        case GroupKind.WAKER:
+            columns += names("woken by")
         case GroupKind.SECOND | GroupKind.PHASE:
             columns += numbers(f"{event}/s", "from", "to")
         case GroupKind.CGROUP:
@@ -98,6 +100,7 @@ def _cells(profile: Profile, groups: Groups, row: int, *, is_wide: bool) -> list
         GroupKind.CGROUP: (),
         GroupKind.LANGUAGE: (),
         GroupKind.STATE: (),
+        GroupKind.WAKER: (),
     }.get(groups.kind, ())
     if groups.kind in TIME_KINDS:
         return [*cells, *_second(profile, groups, row)]

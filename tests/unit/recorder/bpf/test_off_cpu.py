@@ -73,6 +73,9 @@ def test_each_period_has_one_sample_and_waits_have_their_share(tmp_path: Path, l
 KALLSYMS = """\
 ffffffff81000000 T _stext
 ffffffff81000100 T __traceiter_sched_exit_tp
+ffffffff81001000 t try_to_wake_up.cold
+ffffffff81001100 T try_to_wake_up
+ffffffff81001900 T wake_up_process
 ffffffff81002200 t finish_task_switch.isra.0
 ffffffff81002900 t __pfx___schedule
 ffffffff81003000 t __schedule
@@ -85,11 +88,13 @@ ffffffffa0000000 t schedule\t[other]
 def test_the_scheduler_is_read_of_the_symbols(tmp_path: Path) -> None:
     path = tmp_path / "kallsyms"
     path.write_text(KALLSYMS)
-    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0x1000, True, ("finish_task_switch.isra.0",))
+    wakes = (0xFFFFFFFF81001100, 0x800)
+    switches = ("finish_task_switch.isra.0",)
+    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0x1000, True, switches, *wakes)
     path.write_text(
         KALLSYMS.replace("__traceiter_sched_exit_tp", "other").replace("3f60 T schedule", "3f60 T reschedule")
     )
-    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0xF60, False, ("finish_task_switch.isra.0",))
+    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0xF60, False, switches, *wakes)
 
 
 def test_hidden_addresses_tell_no_scheduler(tmp_path: Path) -> None:
