@@ -27,8 +27,9 @@ from tdprof.errors import TdprofError
 from tdprof.linux.elf import SHT_SYMTAB, open_elf
 from tdprof.model.addresses import MappedFile
 from tdprof.model.arrays import U64
-from tdprof.symbolize import SymbolCache, Symbolizer
+from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.symbol_table import read_elf_symbols
+from tdprof.symbolize.symbolizer import Symbolizer
 
 IN_ACCESS, IN_MODIFY, IN_OPEN, IN_CREATE = 0x1, 0x2, 0x20, 0x100  # linux/inotify.h
 EVENT = struct.Struct("<iIII")

@@ -13,7 +13,7 @@ from tdprof.linux.elf import open_elf
 from tdprof.model.addresses import MappedFile
 from tdprof.pipeline.annotate.source_files import SourceFiles
 from tdprof.recorder.identity import Identity
-from tdprof.symbolize import Symbolizer
+from tdprof.symbolize.symbolizer import Symbolizer
 
 SECRET = "root:secret-hash\n" * 60
 PROGRAM = """

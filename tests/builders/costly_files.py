@@ -24,7 +24,8 @@ import sys
 import numpy as np
 from pathlib import Path
 from tdprof.model.addresses import MappedFile
-from tdprof.symbolize import Symbolizer, demangle
+from tdprof.symbolize.symbolizer import Symbolizer
+from tdprof.symbolize.demangling import demangle
 offsets = np.arange(0x1000, 0x2000, 4, dtype=np.uint64)
 with Symbolizer(debug_dirs=[Path(sys.argv[1]).parent]) as symbolizer:
     found = symbolizer.locate(MappedFile(sys.argv[1]), offsets)
@@ -37,7 +38,7 @@ import sys
 import numpy as np
 from pathlib import Path
 from tdprof.model.addresses import FileKind, MappedFile
-from tdprof.symbolize import Symbolizer
+from tdprof.symbolize.symbolizer import Symbolizer
 with Symbolizer(perf_map_dir=Path(sys.argv[1])) as symbolizer:
     file = MappedFile("[anon]", kind=FileKind.ANONYMOUS, pid=42)
     found = symbolizer.locate(file, np.arange(0x1000, 0x2000, dtype=np.uint64))

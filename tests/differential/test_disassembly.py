@@ -11,10 +11,10 @@ import pytest
 from builders.programs import C_SOURCE
 from tdprof.linux.elf import SHT_SYMTAB, open_elf
 from tdprof.model.addresses import FileKind, MappedFile
-from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.disassembly import disassemble
 from tdprof.symbolize.elf_symbols import ElfSymbols
 from tdprof.symbolize.symbol_table import read_elf_symbols
+from tdprof.symbolize.symbolizer import Symbolizer
 
 # "    1139:\tcallq  1030 <puts@plt>"
 _LINE = re.compile(r"^\s*([0-9a-f]+):\t(\S+)(?:[^<\n]*)(?:<([^>]+)>)?", re.MULTILINE)

@@ -14,7 +14,7 @@ from builders.programs import need
 from tdprof.linux.elf import PF_X, PT_LOAD, open_elf
 from tdprof.model.addresses import MappedFile
 from tdprof.native.library import load_native
-from tdprof.symbolize import Symbolizer
+from tdprof.symbolize.symbolizer import Symbolizer
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
 

@@ -14,8 +14,8 @@ from builders.pyelftools_symbolizer import pyelftools_stacks
 from tdprof.linux.elf import PF_X, PT_LOAD, SHT_DYNSYM, SHT_SYMTAB, open_elf, read_build_id
 from tdprof.model.addresses import MappedFile
 from tdprof.native.library import load_native
-from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.symbol_table import read_elf_symbols
+from tdprof.symbolize.symbolizer import Symbolizer
 
 MOST_ADDRESSES = 1000
 

@@ -13,9 +13,9 @@ from builders.programs import compile_program, need
 from tdprof.linux.elf import PF_X, PT_LOAD, SHT_SYMTAB, open_elf, read_build_id
 from tdprof.model.addresses import Locations, MappedFile
 from tdprof.native.library import load_native
-from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.code_extents import read_extents
 from tdprof.symbolize.symbol_table import read_elf_symbols
+from tdprof.symbolize.symbolizer import Symbolizer
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
 

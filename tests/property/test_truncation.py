@@ -35,8 +35,8 @@ from tdprof.native.library import load_native
 from tdprof.recorder.bpf.cache import BpfCache
 from tdprof.recorder.bpf.object_file import BpfObject, Compiler, MapSpec, Program
 from tdprof.recorder.kallsyms import read_kernel_symbols
-from tdprof.symbolize import SymbolCache, Symbolizer
-from tdprof.symbolize.cache import CachedSymbols
+from tdprof.symbolize.cache import CachedSymbols, SymbolCache
+from tdprof.symbolize.symbolizer import Symbolizer
 from tdprof.unwind.tables import build_file_table
 from unit.symbolize.test_jitdump import DUMP
 from unit.unwind.test_tables import TEXT, frames

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from tdprof.model.addresses import MappedFile
-from tdprof.symbolize import SymbolCache, Symbolizer
+from tdprof.symbolize.cache import SymbolCache
+from tdprof.symbolize.symbolizer import Symbolizer
 
 mode, program, addresses = sys.argv[1:]
 cache = SymbolCache(Path(addresses).parent / "cache") if mode == "cached" else None

@@ -50,7 +50,7 @@ def command(keep: str | None, output: Output) -> None:
     kept_bytes = _size(keep) if keep is not None else None
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.report.csv_lines import write_rows
-    from tdprof.symbolize import SymbolCache
+    from tdprof.symbolize.cache import SymbolCache
 
     cache = SymbolCache.default()
     removed = cache.prune(kept_bytes) if kept_bytes is not None else []

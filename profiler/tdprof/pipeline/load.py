@@ -39,7 +39,7 @@ from tdprof.profile.reliability import (
     masked_doubt,
 )
 from tdprof.profile.runtimes import process_runtimes
-from tdprof.symbolize import demangle
+from tdprof.symbolize.demangling import demangle
 from tdprof.text import plural, printable
 
 _LONGEST_INTERVAL_NS = 1 << 60  # of what damage makes of it

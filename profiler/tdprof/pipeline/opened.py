@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # few captures have SPE data, and what reads it is slow to lo
     from tdprof.decode.spe.spans import SpeInput
     from tdprof.model.spe import Stages
     from tdprof.pipeline.spe_lines import SpeLines
-    from tdprof.symbolize import Symbolizer
+    from tdprof.symbolize.symbolizer import Symbolizer
 
 
 class OpenCapture:

@@ -20,7 +20,7 @@ from tdprof.model.profile import NO_ID
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import FunctionIdentity, group_of_row, group_rows
 from tdprof.profile.naming import name_locations
-from tdprof.symbolize import demangle
+from tdprof.symbolize.demangling import demangle
 from tdprof.text import plural
 
 MAX_ROWS = 1 << 19

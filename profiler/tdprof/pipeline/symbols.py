@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.tables import has_table, read_side_table
 from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
-from tdprof.symbolize import KernelSymbols, SymbolCache, Symbolizer
+from tdprof.symbolize.cache import SymbolCache
+from tdprof.symbolize.kernel_symbols import KernelSymbols
 from tdprof.symbolize.saved import SavedSymbols
+from tdprof.symbolize.symbolizer import Symbolizer
 
 if TYPE_CHECKING:
     from tdprof.symbolize.debuginfod import Debuginfod

@@ -15,8 +15,7 @@ from tdprof.linux.elf import ElfError, open_elf
 from tdprof.model.addresses import DELETED, FileKind, MappedFile
 from tdprof.model.arrays import I64, U32, U64
 from tdprof.recorder.host import own_vdso
-from tdprof.symbolize.debug_files import programs_by_build_id, under
-from tdprof.symbolize.symbolizer import PERF_STORE
+from tdprof.symbolize.debug_files import PERF_STORE, programs_by_build_id, under
 from tdprof.unwind.tables import TableCache, TableWorker, read_identity
 from tdprof.unwind.walk import MAPPING, CopiedStacks, MappingKind, Walked, World, walk_stacks, words_of
 

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
-from tdprof.model.arrays import I32, I64, U32
+from tdprof.model.arrays import I32, I64, U32, distinct
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.native.library import load_native
-from tdprof.profile.frames import frame_stacks
+from tdprof.profile.frames import as_column, frame_stacks
 
 _FRAMES_AT_ONCE = 1 << 20
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
@@ -62,14 +61,14 @@ def _source_lines(stacks: FrameStacks) -> tuple[I32, U32, I32]:
     for begin in range(0, len(stacks.function), _FRAMES_AT_ONCE):
         piece = slice(begin, begin + _FRAMES_AT_ONCE)
         key = (stacks.function[piece] + np.int64(1)).astype(np.uint64) << _HALF | stacks.line[piece]
-        encoded.append(pa.array(key).dictionary_encode())
+        encoded.append(as_column(key).dictionary_encode())
     known = [each.dictionary.to_numpy() for each in encoded]
-    distinct = np.unique(np.concatenate([np.zeros(0, np.uint64), *known]))
+    keys = distinct(np.concatenate([np.zeros(0, np.uint64), *known]))
     row = np.empty(len(stacks.function), np.int32)
     for number, each in enumerate(encoded):
         piece = slice(number * _FRAMES_AT_ONCE, (number + 1) * _FRAMES_AT_ONCE)
-        row[piece] = np.searchsorted(distinct, known[number]).astype(np.int32)[each.indices.to_numpy()]
-    return (distinct >> _HALF).astype(np.int32) - np.int32(1), (distinct & _LOWER).astype(np.uint32), row
+        row[piece] = np.searchsorted(keys, known[number]).astype(np.int32)[each.indices.to_numpy()]
+    return (keys >> _HALF).astype(np.int32) - np.int32(1), (keys & _LOWER).astype(np.uint32), row
 
 
 def rows_in_stacks(row_of_frame: I32, start: I64, rows: int) -> tuple[I64, I64]:

@@ -12,6 +12,7 @@ from tdprof.model.arrays import I64, U8, U64, distinct
 from tdprof.recorder.host import KALLSYMS
 
 _DIGITS, _TYPE_AT = 16, 17
+_LINES_AT_ONCE = 512
 _IS_CODE = np.isin(np.arange(256), [*b"tTwW"])
 _VALUE = np.array([int(chr(c), 16) if chr(c) in string.hexdigits else 255 for c in range(256)], np.uint8)
 
@@ -73,8 +74,12 @@ def _code_lines(text: U8) -> tuple[I64, U64]:
     line = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
     line = line[ends - line > _TYPE_AT]
     line = line[_IS_CODE[text[line + _TYPE_AT]]]
-    digit = _VALUE[text[line[:, None] + np.arange(_DIGITS)]]
-    is_address = (digit <= 15).all(axis=1)
-    line, digit = line[is_address], digit[is_address]
-    address = (digit[:, ::2] << 4 | digit[:, 1::2]).view(">u8")[:, 0].astype(np.uint64)
-    return line, address
+    address = np.empty(len(line), np.uint64)
+    is_address = np.empty(len(line), bool)
+    # Some lines at a time: the digits of all take hundreds of times the cache, in memory that is new at each step.
+    for begin in range(0, len(line), _LINES_AT_ONCE):
+        some = slice(begin, begin + _LINES_AT_ONCE)
+        digit = _VALUE[text[line[some, None] + np.arange(_DIGITS)]]
+        is_address[some] = (digit <= 15).all(axis=1)
+        address[some] = (digit[:, ::2] << 4 | digit[:, 1::2]).view(">u8")[:, 0]
+    return line[is_address], address[is_address]

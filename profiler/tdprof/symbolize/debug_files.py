@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # slow to load, and few need it
     from tdprof.symbolize.debuginfod import Debuginfod
 
 SYSTEM_DEBUG_DIR = Path("/usr/lib/debug")
+PERF_STORE = Path("~/.debug")  # what `perf buildid-cache` or `perf archive` kept of another machine
 _CHECKSUM_BYTES = 1 << 20  # at a time
 # Mini debug info, uncompressed: the file's size times this, and something for small ones; real ones are smaller
 # than the file. So much memory unpacking may take: what xz -9 asks for.

@@ -17,7 +17,7 @@ from tdprof.model.addresses import DELETED, FileKind, Locations, MappedFile, Unk
 from tdprof.model.arrays import U64
 from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
-from tdprof.symbolize.debug_files import DebugDirs, programs_by_build_id, under
+from tdprof.symbolize.debug_files import PERF_STORE, DebugDirs, programs_by_build_id, under
 from tdprof.symbolize.elf_symbols import NOT_COMPILED, ElfSymbols
 from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
 from tdprof.symbolize.locations import combine_locations, find_locations, unknown_locations
@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # slow to load, and few need them
     from tdprof.symbolize.jitdump import RunTimeCode
     from tdprof.symbolize.saved import SavedSymbols
 
-PERF_STORE = Path("~/.debug")  # what `perf buildid-cache` or `perf archive` kept of another machine
 _RUN_TIME_CODE = re.compile(r"perf-([0-9]{1,10})\.map|jit-([0-9]{1,10})\.dump")
 
 

@@ -123,6 +123,11 @@ def test_a_group_by_itself_is_its_help(typed: tuple[str, ...]) -> None:
         ("tdprof.pipeline.load", {"urllib.request", "http.client", "rich", "tdprof.recorder", "tdprof.decode"}),
         ("tdprof.pipeline.load", {"subprocess", "zipfile", "tdprof.catalog.load", "tdprof.symbolize.debuginfod"}),
         ("tdprof.pipeline.spe_columns", {"tdprof.decode.perf.data", "tdprof.metrics.attribution"}),
+        ("tdprof.pipeline.walk_copies", {"tdprof.symbolize.symbolizer", "tdprof.symbolize.elf_symbols", "rich"}),
+        (
+            "tdprof.cli.report_views",
+            {"tdprof.profile.groups", "tdprof.report.calls.text", "tdprof.catalog.tree"},
+        ),
         ("tdprof.cli.main", {"difflib", "traceback", "shutil", "dataclasses", "tdprof.linux.output_file"}),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_sparse_section_takes_no_memory(tmp_path: Path) -> None:
 import sys
 import numpy as np
 from tdprof.model.addresses import MappedFile, Unknown
-from tdprof.symbolize import Symbolizer
+from tdprof.symbolize.symbolizer import Symbolizer
 with Symbolizer() as symbolizer:
     found = symbolizer.locate(MappedFile(sys.argv[1], "ab" * 20), np.array([0x1001], np.uint64))
 print(Unknown(found.reason[0]).name)

@@ -12,7 +12,9 @@ from builders.programs import compile_program
 from tdprof.linux.elf import PF_X, open_elf, read_build_id
 from tdprof.model.addresses import MappedFile
 from tdprof.native.library import load_native
-from tdprof.symbolize import SymbolCache, Symbolizer, dwarf
+from tdprof.symbolize import dwarf
+from tdprof.symbolize.cache import SymbolCache
+from tdprof.symbolize.symbolizer import Symbolizer
 
 needs_native = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
 

@@ -9,7 +9,7 @@ import pytest
 from builders.programs import compile_program
 from tdprof.linux.elf import ElfError, parse_elf, read_build_id
 from tdprof.model.addresses import MappedFile, Unknown
-from tdprof.symbolize import Symbolizer
+from tdprof.symbolize.symbolizer import Symbolizer
 
 COPIES = 200
 SPAN_BYTES = 0x400  # of code that is looked up in each copy

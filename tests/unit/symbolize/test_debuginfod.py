@@ -14,8 +14,8 @@ from builders.elf import EM_AARCH64, EM_X86_64, ElfFile, Symbol
 from builders.llvm_symbolizer import our_stacks
 from tdprof.linux.elf import read_build_id
 from tdprof.model.addresses import MappedFile, Unknown
-from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.debuginfod import Debuginfod
+from tdprof.symbolize.symbolizer import Symbolizer
 
 
 class Server:

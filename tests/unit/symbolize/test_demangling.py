@@ -1,7 +1,6 @@
 import pytest
 
-from tdprof.symbolize import demangle
-from tdprof.symbolize.demangling import split_clone_tags
+from tdprof.symbolize.demangling import demangle, split_clone_tags
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from builders.go_table import GoCode, GoFunction, go_program
 from tdprof.linux.elf import parse_elf
 from tdprof.model.addresses import Locations, MappedFile, Unknown
 from tdprof.native.library import load_native
-from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.go_lines import open_go_lines
+from tdprof.symbolize.symbolizer import Symbolizer
 
 pytestmark = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
 

@@ -8,8 +8,8 @@ from builders.llvm_symbolizer import our_stacks
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.recorder.artefacts import save_run_time_code
-from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.jitdump import parse_jitdump
+from tdprof.symbolize.symbolizer import Symbolizer
 
 HEADER = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 0)
 

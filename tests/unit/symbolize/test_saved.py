@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdprof.model.addresses import NO_BEGIN, FileKind, Locations, MappedFile, Unknown
-from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.locations import combine_locations
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
+from tdprof.symbolize.symbolizer import Symbolizer
 
 FRAMES = st.lists(
     st.tuples(st.sampled_from("fgh"), st.sampled_from(["", "a.c", "b.h"]), st.integers(0, 99)), max_size=3

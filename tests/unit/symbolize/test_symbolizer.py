@@ -13,8 +13,9 @@ from builders.elf import ElfFile, Symbol
 from builders.programs import compile_program
 from tdprof.linux.elf import SHT_SYMTAB, open_elf, read_build_id
 from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
-from tdprof.symbolize import KernelSymbols, Symbolizer
+from tdprof.symbolize.kernel_symbols import KernelSymbols
 from tdprof.symbolize.symbol_table import read_elf_symbols
+from tdprof.symbolize.symbolizer import Symbolizer
 
 
 def offsets(*values: int) -> np.ndarray:

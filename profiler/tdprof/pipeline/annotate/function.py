@@ -20,8 +20,8 @@ from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.choice import ChosenFunction
 from tdprof.recorder.identity import Identity
 from tdprof.report.summary import REASONS
-from tdprof.symbolize import Symbolizer
 from tdprof.symbolize.elf_symbols import ElfSymbols
+from tdprof.symbolize.symbolizer import Symbolizer
 
 # Shown above the first and below the last line with code, so that the function's head is seen.
 _CONTEXT_LINES = 2

@@ -16,8 +16,9 @@ from tdprof.profile.choice import ChosenFunction
 from tdprof.profile.frames import module_names
 from tdprof.profile.naming import base_name
 from tdprof.report.summary import REASONS
-from tdprof.symbolize import Symbolizer, demangle
+from tdprof.symbolize.demangling import demangle
 from tdprof.symbolize.elf_symbols import ElfSymbols
+from tdprof.symbolize.symbolizer import Symbolizer
 from tdprof.text import printable
 
 _MOST_INSTRUCTIONS = 1 << 14  # of a piece of code that are listed whether they have samples or not
