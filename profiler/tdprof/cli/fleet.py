@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("fleet_report", "functions with 95 % intervals over hosts, by kind of core"),
     "diff": ("fleet_diff", "what differs between two parts of a fleet, and whether a release should fail"),
     "hosts": ("fleet_hosts", "hosts that differ from the hosts like them"),
+    "spe": ("fleet_spe", "latencies of operations that SPE sampled, with 95 % intervals over hosts"),
     "plan": ("fleet_plan", "how many hosts and samples it takes, from simulated fleets"),
     "check": ("fleet_check", "what a store has, and what is missing, set aside or old"),
 }

@@ -8,7 +8,7 @@ import pyarrow as pa
 from tdprof.errors import TdprofError
 from tdprof.fleet.recordings import content_of_members, identities, members_of, only, superseded
 from tdprof.fleet.rollup import content_of
-from tdprof.fleet.schema import KINDS
+from tdprof.fleet.schema import KINDS, OPTIONAL
 from tdprof.fleet.store import MANY, Rejection, Stem, Store
 
 
@@ -61,7 +61,8 @@ def check_store(store: Store, *, prune: bool = False, before: str = "") -> Store
             store.remove(stem)
         removed += len(old)
     damaged = [f"{kind} of {_words(stem)} are missing" for kind, stem in store.missing()]
-    problems = {stem: _problem(store, stem) for stem in store.stems()}
+    more = {kind: store.stems_with(kind) for kind in OPTIONAL}
+    problems = {stem: _problem(store, stem, [kind for kind in more if stem in more[kind]]) for stem in store.stems()}
     damaged += filter(None, problems.values())
     unfinished, orphans = store.unfinished(), store.orphans()
     doubles = [] if damaged else superseded(store)
@@ -92,10 +93,10 @@ def check_store(store: Store, *, prune: bool = False, before: str = "") -> Store
     )
 
 
-def _problem(store: Store, stem: Stem) -> str:
-    """Why a recording's roll-ups are not what was written; "" if they are."""
+def _problem(store: Store, stem: Stem, more: Sequence[str]) -> str:
+    """Why a recording's roll-ups are not what was written; "" if they are. ``more``: the kinds that not all have."""
     try:
-        tables = {kind: store.read(kind, stem) for kind in KINDS}
+        tables = {kind: store.read(kind, stem) for kind in (*KINDS, *more)}
     except TdprofError as error:
         return error.message
     if not _is_as_written(tables, stem):

@@ -20,7 +20,7 @@ from tdprof.fleet.recordings import (
     recordings_in,
     with_members,
 )
-from tdprof.fleet.schema import KINDS
+from tdprof.fleet.schema import KINDS, OPTIONAL
 from tdprof.fleet.spans import Span, day_of, plan_spans
 from tdprof.fleet.store import MANY, Stem, Store
 from tdprof.fleet.sums import Group, SumsWriter, add_event_counts, is_too_much, join_sums
@@ -50,13 +50,14 @@ def compact_store(store: Store, progress: Callable[[str], None] = lambda words: 
     """
     joined, written, there = 0, 0, store.sums()
     by_day = _by_day(store)
+    more = {kind: store.stems_with(kind) for kind in OPTIONAL}
     for day, stems in sorted(by_day.items()):
         span = Span(day, 1)
         if (span, _digest_of(span, stems)) in there:
             continue
         progress(f"{span.name.partition('+')[0]}: putting its recordings together")
         # A day at a time, so that what was stopped goes on where it was.
-        by_day[day], recordings = _join_day(store, stems)
+        by_day[day], recordings = _join_day(store, stems, more)
         joined += len(set(stems) - set(by_day[day]))
         name = _digest_of(span, by_day[day])
         if (span, name) not in there and _add_day(store, span, name, by_day[day], recordings):
@@ -89,7 +90,7 @@ def _by_day(store: Store) -> dict[int, list[Stem]]:
     return found
 
 
-def _join_day(store: Store, stems: Sequence[Stem]) -> tuple[list[Stem], list[Recording]]:
+def _join_day(store: Store, stems: Sequence[Stem], more: Mapping[str, set[Stem]]) -> tuple[list[Stem], list[Recording]]:
     """Make one file of each host's recordings of a day, and return the files and what is in them.
 
     Of a recording that is there twice the better one stays; both are of one day, as its identity holds when it began.
@@ -98,7 +99,7 @@ def _join_day(store: Store, stems: Sequence[Stem]) -> tuple[list[Stem], list[Rec
     by_folder: dict[str, list[Recording]] = {}
     for each in recordings:
         by_folder.setdefault(each.stem.folder, []).append(each)
-    kept = sorted(_join(store, mine) for mine in by_folder.values())
+    kept = sorted(_join(store, mine, more) for mine in by_folder.values())
     for stem in set(stems) - set(kept):
         store.remove(stem)
     if not set(kept) - set(stems):
@@ -106,8 +107,12 @@ def _join_day(store: Store, stems: Sequence[Stem]) -> tuple[list[Stem], list[Rec
     return kept, [each for stem in kept for each in recordings_in(store, stem)]
 
 
-def _join(store: Store, recordings: Sequence[Recording]) -> Stem:
-    """The file of some recordings of one host and day, written if it is not there."""
+def _join(store: Store, recordings: Sequence[Recording], more: Mapping[str, set[Stem]]) -> Stem:
+    """The file of some recordings of one host and day, written if it is not there.
+
+    Args:
+        more: of each kind that not all have, the files that have it.
+    """
     stems = {each.stem for each in recordings}
     whole = {each.recording: each.content for each in recordings}
     content = content_of_members(whole)
@@ -117,10 +122,15 @@ def _join(store: Store, recordings: Sequence[Recording]) -> Stem:
     if name in stems:
         return name
     tables = {}
+    ordered = sorted(recordings, key=lambda each: each.recording)
     for kind, schema in KINDS.items():
         of_stem = {stem: store.read(kind, stem).cast(schema) for stem in stems}
-        ordered = sorted(recordings, key=lambda each: each.recording)
         tables[kind] = pa.concat_tables([only(of_stem[each.stem], [each.recording]) for each in ordered])
+    for kind, schema in OPTIONAL.items():
+        of_stem = {stem: store.read(kind, stem).cast(schema) for stem in stems & more[kind]}
+        if of_stem:
+            has_any = [each for each in ordered if each.stem in of_stem]
+            tables[kind] = pa.concat_tables([only(of_stem[each.stem], [each.recording]) for each in has_any])
     if name.recording == MANY:
         tables["recordings"] = with_members(tables["recordings"], whole)
     store.write(name, tables)

@@ -84,11 +84,11 @@ def read_keyed(table: pa.Table, group: I64) -> KeyedRows:
         table: with ``FUNCTION_KEYS``, of which texts are dictionaries, and ``VALUES``.
         group: int64[rows].
     """
-    keys, function = _number_keys(table)
+    keys, function = number_keys(table)
     return KeyedRows(keys, add_rows(function, group, np.stack([_numbers(table[name]) for name in VALUES])))
 
 
-def _number_keys(table: pa.Table) -> tuple[list[FunctionKey], I64]:
+def number_keys(table: pa.Table) -> tuple[list[FunctionKey], I64]:
     """The names of functions, in order, and for each row the number of its own."""
     columns: list[tuple[list[Any], I64]] = []
     for name in FUNCTION_KEYS:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
 from tdprof.fleet.naming import bounded, core_kind, digest, recorded_date, recording_id
-from tdprof.fleet.schema import FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS
+from tdprof.fleet.schema import ALL_KINDS, FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS
+from tdprof.fleet.spe_rollup import spe_latencies
 from tdprof.fleet.store import Stem, make_stem
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import I32, I64
@@ -69,6 +70,8 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
         "functions": functions,
         "paths": paths,
     }
+    if capture.has_spe and len(latencies := spe_latencies(capture)):
+        tables["spe_latency"] = latencies
     tables = {kind: _with_recording(table, recording) for kind, table in tables.items()}
     host = manifest.host
     stem = make_stem(recorded_date(manifest), core_kind(host), host.hostname, recording, content_of(tables))
@@ -77,7 +80,7 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
 
 def content_of(tables: Mapping[str, pa.Table]) -> str:
     """What tells one roll-up of a recording from another: a digest of all that is in it, labels as well."""
-    plain = {kind: table.cast(KINDS[kind]) for kind, table in tables.items()}
+    plain = {kind: table.cast(ALL_KINDS[kind]) for kind, table in tables.items() if kind in KINDS or len(table)}
     return digest(*(_bytes_of(plain[kind]) for kind in sorted(plain)))
 
 

@@ -67,6 +67,29 @@ PATHS = pa.schema(
 
 KINDS = {"recordings": RECORDINGS, "functions": FUNCTIONS, "paths": PATHS}
 
+# A row for each function and latency of a recording that has SPE records; recordings without have no such file.
+SPE_LATENCY = pa.schema(
+    [
+        pa.field("recording", pa.string(), nullable=False),
+        pa.field("module", pa.string(), nullable=False),  # this and what follows up to the latency as in FUNCTIONS
+        pa.field("build_id", pa.string(), nullable=False),
+        pa.field("function", pa.string(), nullable=False),
+        pa.field("linkage_name", pa.string(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("is_kernel", pa.bool_(), nullable=False),
+        pa.field("is_ambiguous", pa.bool_(), nullable=False),
+        pa.field("latency", pa.string(), nullable=False),  # total_latency, issue_latency or translation_latency
+        pa.field("cycles", pa.int32(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),  # that had it
+        pa.field("period", pa.int64(), nullable=False),  # operations between two samples, as asked for
+        pa.field("duration_ns", pa.int64(), nullable=False),  # for which SPE was on
+    ]
+)
+
+# Kinds that a recording may have besides.
+OPTIONAL = {"spe_latency": SPE_LATENCY}
+ALL_KINDS = {**KINDS, **OPTIONAL}
+
 # Sums over all recordings of some days, from which reports are made where they are to be had; made by `fleet compact`.
 # A row for each event of a group: the recordings of one host that conditions cannot tell apart.
 HOST_SUMS = pa.schema(

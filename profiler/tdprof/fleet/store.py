@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tdprof.capture.files import STORE_MARKER
 from tdprof.errors import TdprofError
 from tdprof.fleet.naming import digest, name_of_part, path_part
-from tdprof.fleet.schema import KINDS, ROLLUP_VERSION, SUMS
+from tdprof.fleet.schema import ALL_KINDS, KINDS, ROLLUP_VERSION, SUMS
 from tdprof.fleet.spans import Span, parse_span
 from tdprof.fleet.stored_table import StoredTable, first_words
 
@@ -155,8 +155,12 @@ class Store:
     def orphans(self) -> list[tuple[str, Stem]]:
         """Roll-ups of a kind without the file that says they are whole: what a killed writer had done."""
         whole = set(self._stems_of("recordings"))
-        kinds = [kind for kind in KINDS if kind != "recordings"]
+        kinds = [kind for kind in ALL_KINDS if kind != "recordings"]
         return sorted((kind, stem) for kind in kinds for stem in set(self._stems_of(kind)) - whole)
+
+    def stems_with(self, kind: str) -> set[Stem]:
+        """The recordings that have a kind of roll-up which not all have."""
+        return set(self._stems_of(kind))
 
     def missing(self) -> list[tuple[str, Stem]]:
         """Kinds that a recording lacks whose roll-ups should be whole: somebody removed them."""
@@ -181,7 +185,7 @@ class Store:
             TdprofError: it is missing or damaged.
         """
         path = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}", stem.folder, stem.file)
-        schema = KINDS[kind]
+        schema = ALL_KINDS[kind]
         columns = columns or schema.names
         with self._opened(path, pa.schema([_each_text_once(schema.field(name)) for name in columns])) as stored:
             return stored.read()
@@ -229,7 +233,7 @@ class Store:
 
     def remove(self, stem: Stem) -> None:
         """Take a recording's roll-ups out, first what makes them count."""
-        for kind in sorted(KINDS, key=lambda kind: kind != "recordings"):
+        for kind in sorted(ALL_KINDS, key=lambda kind: kind != "recordings"):
             self.remove_kind(kind, stem)
 
     def remove_kind(self, kind: str, stem: Stem) -> None:

@@ -141,6 +141,41 @@ class FleetMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetLatencies:
+    """Quantiles of one latency of the operations that SPE sampled, on all hosts of one kind of core.
+
+    Attributes:
+        latency: its name.
+        hosts: names of those that recorded it; ``recordings``: how many.
+        shares: which quantiles.
+        functions: the n rows, those with the most operations first.
+        operations: float64[n], share of all operations that have this latency.
+        records: int64[n]; ``hosts_seen``: int64[n], on how many hosts.
+        value: float64[n, quantiles], cycles, exactly that of all records, each host by its operations a second.
+        low, high: float64[n, quantiles], the 95 % interval; NaN where it is not known, infinite where it has no end.
+        design_effect: float64[n, quantiles]; NaN where hosts are too few to tell.
+        is_between: bool[n], whether intervals hold what differs between hosts.
+        saturated_cycles: where the hardware's counters stop: that or more; infinite where none did.
+    """
+
+    core: str
+    latency: str
+    hosts: Sequence[str]
+    recordings: int
+    shares: Sequence[float]
+    functions: Sequence[FleetFunction]
+    operations: F64
+    records: I64
+    hosts_seen: I64
+    value: F64
+    low: F64
+    high: F64
+    design_effect: F64
+    is_between: NDArray[np.bool_]
+    saturated_cycles: float
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """What a store's answers do not hold, as sentences."""
 
