@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -182,13 +181,12 @@ class SymbolizedRows:
     def __init__(self, capture: OpenCapture, detail: CodeDetail) -> None:
         self._capture = capture
         self._detail = detail
-        self._numbers: dict[SampledFunction, int] = {}
+        self.functions: list[SampledFunction] = []
+        # Files have numbers here, too: to compare them takes a hundred times as long.
+        self._files: dict[MappedFile | None, int] = {}
+        self._numbers: dict[tuple[str, str, str, int], int] = {}
         self._rows = GroupTable()
         self.unknown_processes = 0
-
-    @property
-    def functions(self) -> Sequence[SampledFunction]:
-        return list(self._numbers)
 
     def place(self, first: U64, second: U64) -> I64:
         """First key: address of the instruction; second: thread and stage."""
@@ -207,15 +205,14 @@ class SymbolizedRows:
         innermost = locations.frame_start[:-1]
         used, which = np.unique(locations.frame_function[innermost], return_inverse=True)
         numbers = []
-        for row in used.tolist():
-            at = functions.mapped_file[row]
-            function = SampledFunction(
-                functions.name[row],
-                functions.linkage_name[row],
-                functions.file[row],
-                files[at] if at >= 0 else None,
-            )
-            numbers.append(self._numbers.setdefault(function, len(self._numbers)))
+        file_of_row = functions.mapped_file[used].tolist()
+        mapped = {at: files[at] if at >= 0 else None for at in {*file_of_row}}
+        same = {at: self._files.setdefault(each, len(self._files)) for at, each in mapped.items()}
+        for row, at in zip(used.tolist(), file_of_row, strict=True):
+            key = functions.name[row], functions.linkage_name[row], functions.file[row], same[at]
+            numbers.append(self._numbers.setdefault(key, len(self.functions)))
+            if numbers[-1] == len(self.functions):
+                self.functions.append(SampledFunction(*key[:3], mapped[at]))
         function_of = np.array(numbers, np.int64)[which.reshape(-1)]
         number = function_of.astype(np.uint64)
         keys = {
