@@ -182,6 +182,8 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	key->event = *event & ~WITH_KERNEL;
+	if (SETTING(SETTING_WITH_CPU))
+		key->event |= (bpf_get_smp_processor_id() + 1) << SAMPLE_CPU_SHIFT;
 	walk->period = ctx->sample_period;
 	key->kernel_stack = *event & WITH_KERNEL ? take_stack(ctx, &walk->stack, 0) : 0;
 	return take_user_stack(ctx, walk);

@@ -21,7 +21,7 @@ struct sample_key {
 	__u64 kernel_stack; /* hash of the kernel call chain, 0: none */
 	__u32 pid;          /* thread group, as the recorder's pid namespace numbers it */
 	__u32 tid;
-	__u32 event;   /* index in the order of -e; of time off a CPU THREAD_STATE_SHIFT says more */
+	__u32 event;   /* index in the order of -e; SAMPLE_CPU_SHIFT and THREAD_STATE_SHIFT say what is above it */
 	__u32 cgroup;  /* low bits of its id, which no other that exists has; CGROUP_OF_V1; 0: not asked for */
 	char comm[16]; /* thread name when sampled: tells apart what ran before and after an exec */
 };
@@ -119,7 +119,10 @@ struct missing_mapping {
 /* Where a thread is. */
 enum thread_state { THREAD_RUNNING, THREAD_RUNNABLE, THREAD_INTERRUPTIBLE, THREAD_UNINTERRUPTIBLE, THREAD_STATES };
 
-/* Above an event's index: in which state the thread was; 0 of what it did on a CPU. */
+/* Above an event's index, where it is asked for: the CPU's number and one; 0 of time off a CPU. */
+#define SAMPLE_CPU_SHIFT 10
+
+/* And above that: in which state the thread was; 0 of what it did on a CPU. */
 #define THREAD_STATE_SHIFT 24
 
 /* Where a thread's time went while it was recorded. To user space when it ends, or when the recording does. */

@@ -22,6 +22,7 @@ enum setting {
 	SETTING_LEAF_ONLY,          /* 1: no call chains, only where the sample was taken */
 	SETTING_HAS_TASK_REGISTERS, /* 1: the kernel tells a thread's user registers while it runs kernel code
 	                               (Linux 5.15) */
+	SETTING_WITH_CPU,           /* 1: a row is of one CPU */
 	SETTING_CGROUPS,            /* enum cgroups */
 	/* Of a hierarchy of version 1: where the kernel's structures have what leads to a thread's control group. */
 	SETTING_TASK_CSS_SET,

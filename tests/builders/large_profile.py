@@ -155,6 +155,7 @@ def _samples(random: np.random.Generator, stacks: int, events: list[EventInfo]) 
         weight=(count * period[event_column]).astype(np.uint64),
         cgroup=np.full(n, -1, np.int32),
         state=np.zeros(n, np.uint8),
+        cpu=np.full(n, -1, np.int32),
         waker=np.full(n, -1, np.int32),
     )
 

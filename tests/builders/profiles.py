@@ -125,6 +125,7 @@ class ProfileBuilder:
                 weight=np.array(weight, np.uint64),
                 cgroup=np.array([row[8] for row in self.rows], np.int32),
                 state=np.array([row[9] for row in self.rows], np.uint8),
+                cpu=np.full(len(self.rows), -1, np.int32),
                 waker=np.full(len(self.rows), -1, np.int32),
             ),
             thread_names=list(threads),

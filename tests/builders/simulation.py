@@ -272,6 +272,7 @@ def _profile(
         weight=np.rint(np.bincount(place, weight, n)).astype(np.uint64),
         cgroup=np.full(n, -1, np.int32),
         state=np.zeros(n, np.uint8),
+        cpu=np.full(n, -1, np.int32),
         waker=np.full(n, -1, np.int32),
     )
     return replace(template, samples=samples)

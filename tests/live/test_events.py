@@ -1,11 +1,15 @@
 """Which events are sampled, and that samples stand for exactly what was counted."""
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from live.recording import Capture, assert_share, record, user_function
+from tdprof.model.choices import GroupKind
+from tdprof.profile.groups import group_samples
 
 pytestmark = pytest.mark.needs_perf
 
@@ -73,3 +77,30 @@ def test_user_only_sees_user_code(build: Build, folder: Path) -> None:
     samples = capture.self_samples()
     assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)
     assert kernel_share(capture)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--sample-cpu"], id="bpf", marks=pytest.mark.needs_bpf),
+        pytest.param(["--no-bpf"], id="ring-buffer"),
+    ],
+)
+def test_samples_say_on_which_cpu_they_were_taken(options: list[str], folder: Path) -> None:
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    program = (
+        "import os, time\n"
+        f"for cpu, seconds in (({first}, 0.45), ({last}, 0.15)):\n"
+        "    os.sched_setaffinity(0, [cpu])\n"
+        "    end = time.process_time() + seconds\n"
+        "    while time.process_time() < end: pass\n"
+    )
+    capture = record(*options, "-e", "cpu-clock", "-F", "1999", "--", sys.executable, "-c", program, folder=folder)
+    groups = group_samples(capture.profile, GroupKind.CPU)
+    weight = dict(zip(map(int, groups.name), groups.weight[:, 0].tolist(), strict=True))
+    assert set(weight) <= os.sched_getaffinity(0)
+    assert sum(weight.values()) == capture.weight(0)
+    # Whatever the interpreter does before, and wherever.
+    assert weight[first] > 300_000_000
+    if first != last:
+        assert 60_000_000 < weight[last] < weight[first]

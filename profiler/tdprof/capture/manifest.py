@@ -106,6 +106,7 @@ class Manifest:
     losses: Losses
     has_cgroups: bool = False  # samples tell their control groups
     has_thread_times: bool = False  # its last event is time off a CPU; thread_times.parquet says where time went
+    has_cpus: bool = False  # samples say on which CPU they were taken
     has_wakers: bool = False  # samples of sleep say who ended it
     cgroups: list[str] = field(default_factory=list)  # given with --cgroup: nothing else was recorded
     followed: list[int] = field(default_factory=list)  # with all they start; then the spool's side-band has others, too

@@ -25,6 +25,8 @@ SAMPLES = pa.schema(
 SAMPLE_CGROUP = pa.field("cgroup", pa.uint64())
 # One that only recordings of time off a CPU have: in which `ThreadState` of tdprof.model.off_cpu the thread was.
 SAMPLE_STATE = pa.field("state", pa.uint8())
+# One that only recordings with CPUs have: on which the sample was taken; null: on none.
+SAMPLE_CPU = pa.field("cpu", pa.uint32())
 # One that only recordings with wakers have: `waker` of wakers.parquet, who ended the sleep; null: not known, or none.
 SAMPLE_WAKER = pa.field("waker", pa.uint64())
 
@@ -231,7 +233,7 @@ OPTIONAL_TABLES = {
 }
 # Columns that not every capture has, of tables that it has.
 OPTIONAL_COLUMNS = {
-    "samples": (SAMPLE_CGROUP, SAMPLE_STATE, SAMPLE_WAKER),
+    "samples": (SAMPLE_CGROUP, SAMPLE_CPU, SAMPLE_STATE, SAMPLE_WAKER),
     "stacks": STACK_WALK,
     "symbols": SYMBOL_EXTENT,
 }

@@ -134,6 +134,13 @@ def _rate(frequency_hz: int | None, period: int | None, default_hz: int) -> "Rat
 @click.option("--spe", "spe_text", is_flag=False, flag_value="", metavar="[=OPTION,…]", help=SPE_HELP)
 @click.option("--off-cpu", "off_cpu", is_flag=False, flag_value=DEFAULT_OFF_CPU, metavar="[=PERIOD]", help=OFF_CPU_HELP)
 @click.option("--wakers", "has_wakers", is_flag=True, help=WAKERS_HELP)
+@click.option(
+    "--sample-cpu",
+    "has_cpus",
+    is_flag=True,
+    help="Samples say on which CPU they were taken: report --by cpu. The kernel's sums are then of one CPU each, and "
+    "the capture is larger; without BPF samples always say it.",
+)
 @topdown_options
 @segment_options
 @duty_option
@@ -167,6 +174,7 @@ def command(
     spe_text: str | None,
     off_cpu: str | None,
     has_wakers: bool,
+    has_cpus: bool,
     duty: str | None,
     call_graph: str | None,
     no_interpreters: bool,
@@ -262,6 +270,7 @@ def command(
         stack_bytes=stack_bytes,
         off_cpu_period_ns=_off_cpu_period(off_cpu) if off_cpu is not None else 0,
         has_wakers=has_wakers,
+        has_cpus=has_cpus,
         spe=None if spe_text is None else parse_spe_options(spe_text),
     )
     segments.check(

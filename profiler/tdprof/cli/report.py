@@ -44,10 +44,10 @@ class _Asked:
 @click.option(
     "--by",
     type=click.Choice(
-        [*(each.value for each in GroupKind), "cpu", "function", "line", "instruction", "source", "address", "page"]
+        [*(each.value for each in GroupKind), "function", "line", "instruction", "source", "address", "page"]
     ),
-    help="What a row is: process, thread, command, module, cgroup, language, second, phase or state. With --spe: "
-    "function without it, or line and what follows. With --branches: function, not each branch.",
+    help="What a row is: process, thread, command, module, cgroup, language, second, phase, cpu, state or waker. With "
+    "--spe: function without it, or line and what follows. With --branches: function, not each branch.",
 )
 @click.option(
     "--sort",
@@ -102,6 +102,7 @@ def command(
     tdprof report my.capture --by second   when, and the hottest functions over time
     tdprof report my.capture --by phase    where the profile changes, and what
     tdprof report my.capture --by state --sort off-cpu   waiting for a CPU, or asleep
+    tdprof report my.capture --by cpu      of record --sample-cpu, or without BPF: the CPU of the sample
     tdprof report my.capture --by waker    of record --wakers: who ends sleeps; with --function those of one
     tdprof report my.capture --time 10s-20s   since the start; -5s- is the last 5 s
     tdprof report my.capture --no-native   the program's own functions, with all that they call
@@ -140,12 +141,6 @@ def _check_rows(by: str | None, *, is_spe: bool, is_branches: bool) -> None:
     if by is None:
         return
     is_group = by in [*GroupKind]
-    if by == "cpu":
-        raise TdprofError(
-            "captures do not keep the CPU of a sample: it would divide every sum by their number",
-            hint="--by thread; of perf.data: perf report --sort cpu",
-            status=2,
-        )
     if is_spe and is_group:
         raise TdprofError(f"--spe has no rows by {by}", hint=f"--spe --by function, or --by {by} alone", status=2)
     if is_branches and by != "function":
@@ -154,7 +149,7 @@ def _check_rows(by: str | None, *, is_spe: bool, is_branches: bool) -> None:
         raise TdprofError(
             f"rows by {by} are those of an SPE report",
             hint="add --spe; or --branches with --by function; or alone: --lines, or --by process, thread, command, "
-            "module, cgroup, language, second, phase, state or waker",
+            "module, cgroup, language, second, phase, cpu, state or waker",
             status=2,
         )
 
@@ -197,6 +192,11 @@ def _report(
         raise TdprofError(
             f"the samples of {capture} tell no control group",
             hint="tdprof record -a or --cgroup keeps them; of perf: perf record --all-cgroups, then tdprof import",
+        )
+    if asked.group is GroupKind.CPU and len(profile.samples.pid) and profile.samples.cpu.max() < 0:
+        raise TdprofError(
+            f"the samples of {capture} do not tell their CPU",
+            hint="tdprof record --sample-cpu keeps it; of perf.data: perf report --sort cpu",
         )
     if asked.group is GroupKind.WAKER and profile.wakers is None:
         raise TdprofError(f"{capture} does not tell who woke threads", hint="tdprof record --wakers keeps it")

@@ -32,12 +32,12 @@ KEY = np.dtype(
         ("kernel_stack", "<u8"),
         ("pid", "<u4"),
         ("tid", "<u4"),
-        ("event", "<u4"),  # below STATE_SHIFT; above it a `ThreadState`
+        ("event", "<u4"),  # below CPU_SHIFT; above it a CPU's number and one, above STATE_SHIFT a `ThreadState`
         ("cgroup", "<u4"),
         ("comm", "S16"),
     ]
 )
-STATE_SHIFT = 24
+CPU_SHIFT, STATE_SHIFT = 10, 24
 VALUE = np.dtype([("count", "<u8"), ("weight", "<u8")])
 
 

@@ -151,7 +151,12 @@ def _write_rings(
 
 
 def _sample_rows(manifest: Manifest, wakings: Wakings | None) -> SampleRows:
-    return SampleRows(has_cgroups=manifest.has_cgroups, has_states=manifest.has_thread_times, wakings=wakings)
+    return SampleRows(
+        has_cgroups=manifest.has_cgroups,
+        has_states=manifest.has_thread_times,
+        has_cpus=manifest.has_cpus,
+        wakings=wakings,
+    )
 
 
 def _spe_spans(spool: Path, layouts: list[RecordLayout]) -> pa.Table:

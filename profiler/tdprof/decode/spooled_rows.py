@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLE_STATE, SAMPLE_WAKER, SAMPLES, STACKS
+from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLE_CPU, SAMPLE_STATE, SAMPLE_WAKER, SAMPLES, STACKS
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.bpf_aggregates import STATE_SHIFT, RowBatch, StackBatch
-from tdprof.decode.perf.columns import NO_CHAIN, Chains, Samples
+from tdprof.decode.bpf_aggregates import CPU_SHIFT, STATE_SHIFT, RowBatch, StackBatch
+from tdprof.decode.perf.columns import NO_CHAIN, NOT_RECORDED, Chains, Samples
 from tdprof.decode.perf.containers import CGROUP_ID_BITS
 from tdprof.decode.perf.used_stacks import stack_identities
 from tdprof.decode.perf.walked import FIRST_WALKED, WalkedStacks, walks_of
@@ -23,8 +23,11 @@ from tdprof.model.stack_ends import StackEnd
 class SampleRows:
     """Rows of samples.parquet, and what is to be known of them all."""
 
-    def __init__(self, *, has_cgroups: bool, has_states: bool, wakings: Wakings | None = None) -> None:
+    def __init__(
+        self, *, has_cgroups: bool, has_states: bool, has_cpus: bool = False, wakings: Wakings | None = None
+    ) -> None:
         self._has_cgroups = has_cgroups
+        self._has_cpus = has_cpus
         self._wakings = wakings
         self._has_states = has_states
         self.count = 0
@@ -42,7 +45,10 @@ class SampleRows:
         self.count += int(counts.sum())
         self.end_ns = max(self.end_ns, int(batch.time_ns.max(initial=0)))
         self.tids.update(distinct(keys["tid"]).tolist())
-        event = keys["event"] & np.uint32((1 << STATE_SHIFT) - 1) if self._has_states else keys["event"]
+        state, event = np.divmod(keys["event"], np.uint32(1 << STATE_SHIFT))
+        cpu = np.zeros_like(event)
+        if self._has_cpus:
+            cpu, event = np.divmod(event, np.uint32(1 << CPU_SHIFT))
         for number in distinct(event).tolist():
             self.of_event[number] += int(counts[event == number].sum())
         kernel_stack, waker = (
@@ -62,6 +68,7 @@ class SampleRows:
         text = pa.array([name.decode(errors="replace") for name in names.tolist()], pa.string())
         table = self._table(
             keys["cgroup"],
+            pa.array(cpu - np.uint32(1), mask=cpu == 0),
             time_ns=batch.time_ns,
             event=event,
             pid=keys["pid"],
@@ -73,7 +80,6 @@ class SampleRows:
         )
         if not self._has_states:
             return table
-        state = keys["event"] >> STATE_SHIFT
         table = table.append_column(SAMPLE_STATE, pa.array(state.astype(np.uint8), mask=state == 0))
         return table if waker is None else table.append_column(SAMPLE_WAKER, pa.array(waker, mask=waker == 0))
 
@@ -92,6 +98,7 @@ class SampleRows:
         rows = int(kept.sum())
         return self._table(
             samples.cgroup[kept] & np.uint64(CGROUP_ID_BITS),
+            pa.array(samples.cpu[kept], mask=samples.cpu[kept] == NOT_RECORDED),
             time_ns=samples.time_ns[kept],
             event=samples.event[kept],
             pid=samples.pid[kept],
@@ -102,8 +109,10 @@ class SampleRows:
             **stacks,
         )
 
-    def _table(self, cgroup: NDArray[np.integer], **columns: object) -> pa.Table:
+    def _table(self, cgroup: NDArray[np.integer], cpu: pa.Array, **columns: object) -> pa.Table:
         table = pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names).cast(SAMPLES)
+        if self._has_cpus:
+            table = table.append_column(SAMPLE_CPU, cpu)
         if not self._has_cgroups:
             return table
         return table.append_column(SAMPLE_CGROUP, pa.array(cgroup.astype(np.uint64), mask=cgroup == 0))

@@ -213,6 +213,7 @@ def _profile(
             weight=np.rint(paths.rate * seconds).astype(np.uint64),
             cgroup=np.full(rows, -1, np.int32),
             state=np.zeros(rows, np.uint8),
+            cpu=np.full(rows, -1, np.int32),
             waker=np.full(rows, -1, np.int32),
         ),
         thread_names=[hosts],

@@ -23,6 +23,7 @@ class GroupKind(StrEnum):
     LANGUAGE = "language"
     SECOND = "second"
     PHASE = "phase"
+    CPU = "cpu"
     STATE = "state"
     WAKER = "waker"
 

@@ -85,6 +85,7 @@ class SampleTable:
         weight: uint64, sum of the samples' periods, in the event's unit.
         cgroup: int32, index into ``Profile.cgroups``, -1 where the recording does not tell.
         state: uint8, the `ThreadState` that time off a CPU was spent in; 0 of all else.
+        cpu: int32, where they were taken; -1 where that is not told, and of time off a CPU.
         waker: int32, row in ``Profile.wakers``, who ended the sleep; -1 where that is not known, and of all else.
     """
 
@@ -98,6 +99,7 @@ class SampleTable:
     weight: U64
     cgroup: I32
     state: U8
+    cpu: I32
     waker: I32
 
 

@@ -42,6 +42,7 @@ from tdprof.profile.runtimes import process_runtimes
 from tdprof.symbolize.demangling import demangle
 from tdprof.text import plural, printable
 
+_MOST_CPUS = 1 << 20
 _LONGEST_INTERVAL_NS = 1 << 60  # of what damage makes of it
 
 
@@ -52,7 +53,7 @@ def load_profile(capture: OpenCapture) -> Profile:
         TdprofError: damaged beyond reading.
     """
     manifest = capture.manifest
-    samples = read_table(capture.tables, "samples", ("cgroup", "state", "waker"))
+    samples = read_table(capture.tables, "samples", ("cgroup", "cpu", "state", "waker"))
     _check_samples(capture.folder, samples, manifest)
     stacks, no_stacks = read_side_table(capture.tables, "stacks", ("end", "guessed_from"))
     wakers = read_wakers(capture, samples)
@@ -72,6 +73,7 @@ def load_profile(capture: OpenCapture) -> Profile:
     locations, cut_inlining = limit_inlining(locations, stack_location, table_bytes(capture.tables))
     columns = {name: samples[name].to_numpy() for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
     columns["state"] = samples["state"].fill_null(0).to_numpy()
+    columns["cpu"] = _cpus(samples["cpu"])
     cgroup, cgroups = _cgroups(capture, samples["cgroup"])
     thread_name, thread_names = name_threads(
         samples["thread_name"].combine_chunks(), columns["tid"], columns["time_ns"], capture.spaces
@@ -124,6 +126,14 @@ def _time_spent(capture: OpenCapture) -> tuple[TimeSpent | None, str]:
         int(np.count_nonzero(columns["unsampled_ns"])),
     )
     return time, ""
+
+
+def _cpus(column: pa.ChunkedArray) -> I32:
+    """int32[samples], -1 where it is not told; CPUs that no kernel has are damage, and not told."""
+    if column.null_count == len(column):
+        return np.broadcast_to(np.int32(-1), len(column))
+    cpu = column.fill_null(_MOST_CPUS).to_numpy()
+    return np.where(cpu < _MOST_CPUS, cpu, -1).astype(np.int32)
 
 
 def _cgroups(capture: OpenCapture, column: pa.ChunkedArray) -> tuple[I32, list[Cgroup]]:

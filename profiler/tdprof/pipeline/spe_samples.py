@@ -55,6 +55,7 @@ def load_operations(capture: OpenCapture) -> SampledOperations | None:
                 weight=records,
                 cgroup=np.full(len(table), -1, np.int32),
                 state=np.zeros(len(table), np.uint8),
+                cpu=np.full(len(table), -1, np.int32),
                 waker=np.full(len(table), -1, np.int32),
             ),
             thread_names,

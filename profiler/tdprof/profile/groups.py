@@ -1,11 +1,11 @@
-"""A profile's samples by process, thread, command, module, control group, language, second, phase, state or waker."""
+"""A profile's samples by process, thread, command, module, control group, language, time, CPU, state or waker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tdprof.model.arrays import F64, I32, I64, U8, U64
+from tdprof.model.arrays import F64, I32, I64, U8, U64, distinct
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import TIME_KINDS, GroupKind
 from tdprof.model.off_cpu import ThreadState
@@ -78,6 +78,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         GroupKind.MODULE: (number,),
         GroupKind.CGROUP: (number,),
         GroupKind.LANGUAGE: (number,),
+        GroupKind.CPU: (number,),
         GroupKind.STATE: (number,),
         GroupKind.WAKER: (number,),
     }[kind]
@@ -146,6 +147,9 @@ def _names(profile: Profile, kind: GroupKind) -> tuple[list[str], I32 | I64 | U8
         return [printable(name) for name in profile.thread_names], samples.thread_name
     if kind is GroupKind.CGROUP:
         return [*map(cgroup_name, (*profile.cgroups, None))], samples.cgroup
+    if kind is GroupKind.CPU:
+        known = distinct(samples.cpu)
+        return ["" if cpu < 0 else str(cpu) for cpu in known.tolist()], np.searchsorted(known, samples.cpu)
     if kind is GroupKind.STATE:
         return [*(state.words for state in ThreadState), IDLE_WORDS], np.where(
             is_idle(profile), np.uint8(len(ThreadState)), samples.state

@@ -53,6 +53,7 @@ class BpfAttempt:
         call_graph: how user stacks are taken.
         cgroups: how samples name their control groups.
         off_cpu: how time off a CPU is sampled, if it is.
+        has_cpus: whether samples say on which CPU they were taken.
         is_wanted: whether the user lets us.
     """
 
@@ -64,6 +65,7 @@ class BpfAttempt:
         cgroups: dict[Setting, int] = NO_CGROUPS,
         off_cpu: OffCpuPlan | None = None,
         *,
+        has_cpus: bool = False,
         is_wanted: bool,
     ) -> None:
         self._load: BpfLoad | None = None
@@ -73,7 +75,8 @@ class BpfAttempt:
         elif not may_load_bpf():
             self._reason = "loading BPF programs needs root, or CAP_BPF and CAP_PERFMON"
         else:
-            self._load = BpfLoad([not event.exclude_kernel for event in events], sizes, call_graph, cgroups, off_cpu)
+            with_kernel = [not event.exclude_kernel for event in events]
+            self._load = BpfLoad(with_kernel, sizes, call_graph, cgroups, off_cpu, has_cpus=has_cpus)
 
     def finish(self, choice: Choice) -> tuple[BpfSampler | None, Rung, str]:
         """The loaded sampler or None, the rung, and why it is this one."""

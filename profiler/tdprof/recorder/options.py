@@ -34,6 +34,7 @@ class RecordOptions:
         has_interpreted: walk the frames of interpreters, too.
         off_cpu_period_ns: of a thread's time off a CPU, each with a sample; 0: none is sampled.
         has_wakers: say of these samples who ended the sleep.
+        has_cpus: samples say on which CPU they were taken; without BPF they always do.
         stack_bytes: of each user stack, where they are copied; 0: as many as suit the rate.
         variables: of the command's environment, beside our own.
         notes: what the user should know of the plan, kept in the capture.
@@ -57,6 +58,7 @@ class RecordOptions:
     has_interpreted: bool = True
     off_cpu_period_ns: int = 0
     has_wakers: bool = False
+    has_cpus: bool = False
     stack_bytes: int = 0
     spe: SpeOptions | None = None
     topdown: TopdownInfo | None = None

@@ -95,7 +95,15 @@ def begin_load(
     off_cpu = None
     if options.off_cpu_period_ns:
         off_cpu = OffCpuPlan.make(len(choice.events), options.off_cpu_period_ns, has_wakers=options.has_wakers)
-    return BpfAttempt(choice.events, sizes, options.call_graph, cgroups.settings, off_cpu, is_wanted=options.use_bpf)
+    return BpfAttempt(
+        choice.events,
+        sizes,
+        options.call_graph,
+        cgroups.settings,
+        off_cpu,
+        has_cpus=options.has_cpus,
+        is_wanted=options.use_bpf,
+    )
 
 
 def start_sampling(

@@ -198,6 +198,7 @@ def _first_manifest(
         record_ids=opened.attached.record_ids(),
         has_thread_times=options.off_cpu_period_ns > 0,
         has_wakers=options.has_wakers,
+        has_cpus=options.has_cpus or sampler is None,
         stack_bytes=sampling.chains.stack_bytes,
         notes=[
             *options.notes,

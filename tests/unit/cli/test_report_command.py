@@ -76,10 +76,10 @@ def test_contradictions_are_refused(options: tuple[str, str]) -> None:
         run(*options)
 
 
-def test_rows_by_cpu_are_refused_with_the_reason() -> None:
-    with pytest.raises(TdprofError, match="do not keep the CPU of a sample") as caught:
+def test_rows_by_cpu_are_refused_where_samples_do_not_tell_it() -> None:
+    with pytest.raises(TdprofError, match="do not tell their CPU") as caught:
         run("--by", "cpu")
-    assert "--by thread" in caught.value.hint
+    assert "tdprof record --sample-cpu" in caught.value.hint
 
 
 def plain() -> Profile:

@@ -33,7 +33,9 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
         for name in ("sample_key", "sample_value", "thread_times", "waking")
     ]
     lines += [f'printf("{name} %d\\n", {name});' for name in ("MOST_COPIED_BYTES", "MOST_COPIES", "COPIED_REGISTERS")]
-    lines += [f'printf("{name} %d\\n", {name});' for name in ("THREAD_STATES", "THREAD_STATE_SHIFT")]
+    lines += [
+        f'printf("{name} %d\\n", {name});' for name in ("THREAD_STATES", "THREAD_STATE_SHIFT", "SAMPLE_CPU_SHIFT")
+    ]
     lines += ['printf("MAX_STACK_DEPTH %d\\n", MAX_STACK_DEPTH);', 'printf("COUNTERS %d\\n", COUNTERS);']
     folder = tmp_path_factory.mktemp("layout")
     source = "#include <stddef.h>\n#include <stdio.h>\n#include <linux/types.h>\n"
@@ -54,6 +56,7 @@ def test_times_of_threads(layout: dict[str, int]) -> None:
         assert layout[f"thread_times.{name}"] == offset
     assert layout["thread_times"] == thread_times.RECORD.itemsize == off_cpu.THREAD_TIMES.size
     assert layout["THREAD_STATE_SHIFT"] == bpf_aggregates.STATE_SHIFT
+    assert layout["SAMPLE_CPU_SHIFT"] == bpf_aggregates.CPU_SHIFT
     enumerators = re.search(r"^enum thread_state { (.*), THREAD_STATES }", HEADER.read_text(), re.MULTILINE)
     assert enumerators
     assert enumerators[1].split(", ") == [f"THREAD_{state.name}" for state in ThreadState]

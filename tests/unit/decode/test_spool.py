@@ -13,7 +13,7 @@ from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import read_table
 from tdprof.decode import wakers
-from tdprof.decode.bpf_aggregates import STATE_SHIFT
+from tdprof.decode.bpf_aggregates import CPU_SHIFT, STATE_SHIFT
 from tdprof.decode.perf.columns import Copies
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
@@ -106,6 +106,17 @@ def test_rows_of_sleeps_have_who_ended_them(tmp_path: Path) -> None:
     ]
     assert decoded.losses.by_reason == {"samples whose call stack never reached the capture": 1}
     assert decoded.losses.bytes_damaged == wakers.RECORD.itemsize
+
+
+def test_rows_have_their_cpu_where_it_was_asked_for(tmp_path: Path) -> None:
+    on_cpus = [(1, 0, 7, 8, event | (cpu + 1) << CPU_SHIFT, b"name", 1, 10) for event, cpu in ((0, 0), (2, 191))]
+    events = [EventInfo(name, Unit.COUNT) for name in ("a", "b", "c", "off-cpu")]
+    rows = rows_frame(50, [*on_cpus, (1, 0, 7, 8, 3 | ThreadState.RUNNABLE << STATE_SHIFT, b"name", 1, 10)])
+    decode(tmp_path, stack_record(1, [11]), rows, events=events, has_thread_times=True, has_cpus=True)
+    samples = read_table(tmp_path, "samples", ("cpu", "state"))
+    assert samples["event"].to_pylist() == [0, 2, 3]
+    assert samples["cpu"].to_pylist() == [0, 191, None]
+    assert samples["state"].to_pylist() == [None, None, ThreadState.RUNNABLE]
 
 
 def asleep(user: int, kernel: int) -> tuple:

@@ -46,6 +46,8 @@ class BpfLoad:
         call_graph: CallGraph = CallGraph.AUTO,
         cgroups: dict[Setting, int] = NO_CGROUPS,
         off_cpu: OffCpuPlan | None = None,
+        *,
+        has_cpus: bool = False,
     ) -> None:
         """Begin.
 
@@ -55,9 +57,11 @@ class BpfLoad:
             call_graph: how user stacks are taken.
             cgroups: how samples name their control groups.
             off_cpu: how time off a CPU is sampled; None: not at all.
+            has_cpus: whether rows say on which CPU they were sampled.
         """
         self._cgroups = cgroups
         self._off_cpu = off_cpu
+        self._has_cpus = has_cpus
         self._sizes = sizes
         self._call_graph = call_graph
         self._with_kernel = with_kernel
@@ -108,7 +112,7 @@ class BpfLoad:
         if self._off_cpu:
             sizes |= self._off_cpu.maps()
         types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
-        settings = _settings(self._call_graph) | NO_CGROUPS | self._cgroups | NO_OFF_CPU
+        settings = _settings(self._call_graph, has_cpus=self._has_cpus) | NO_CGROUPS | self._cgroups | NO_OFF_CPU
         if self._off_cpu:
             settings |= self._off_cpu.settings
         programs = _with_settings(found, settings, self._with_kernel)
@@ -163,7 +167,7 @@ class BpfLoad:
             self._compiler = None
 
 
-def _settings(call_graph: CallGraph) -> dict[Setting, int]:
+def _settings(call_graph: CallGraph, *, has_cpus: bool) -> dict[Setting, int]:
     """What the programs are told of this machine and this recording."""
     namespace = os.stat("/proc/self/ns/pid")
     return {
@@ -171,6 +175,7 @@ def _settings(call_graph: CallGraph) -> dict[Setting, int]:
         Setting.PIDNS_INODE: 0 if is_in_initial_pid_namespace() else namespace.st_ino,
         Setting.LEAF_ONLY: int(call_graph is CallGraph.NONE),
         Setting.HAS_TASK_REGISTERS: int(has_task_registers()),
+        Setting.WITH_CPU: int(has_cpus),
     }
 
 

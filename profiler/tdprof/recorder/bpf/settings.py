@@ -34,21 +34,22 @@ class Setting(IntEnum):
     PIDNS_INODE = 2
     LEAF_ONLY = 3
     HAS_TASK_REGISTERS = 4
-    CGROUPS = 5
-    TASK_CSS_SET = 6
-    CSS_SET_SUBSYS = 7
-    CSS_CGROUP = 8
-    CSS_PARENT = 9
-    CGROUP_KERNFS = 10
-    KERNFS_ID = 11
-    SAMPLED_AT = 12
-    OFF_CPU_PERIOD = 13
-    OFF_CPU_EVENT = 14
-    TASK_STATE = 15
-    TASK_PID = 16
-    SCHEDULE = 17
-    SCHEDULE_BYTES = 18
-    WAKERS = 19
+    WITH_CPU = 5
+    CGROUPS = 6
+    TASK_CSS_SET = 7
+    CSS_SET_SUBSYS = 8
+    CSS_CGROUP = 9
+    CSS_PARENT = 10
+    CGROUP_KERNFS = 11
+    KERNFS_ID = 12
+    SAMPLED_AT = 13
+    OFF_CPU_PERIOD = 14
+    OFF_CPU_EVENT = 15
+    TASK_STATE = 16
+    TASK_PID = 17
+    SCHEDULE = 18
+    SCHEDULE_BYTES = 19
+    WAKERS = 20
 
 
 # Where control groups do not matter.

@@ -60,6 +60,8 @@ def _identity(groups: Groups, row: int) -> dict[str, Any]:
             return {"module": name}
         case GroupKind.LANGUAGE:
             return {"language": name}
+        case GroupKind.CPU:
+            return {"cpu": None if name is None else int(name)}
         case GroupKind.STATE:
             return {"state": name}
         case GroupKind.WAKER:

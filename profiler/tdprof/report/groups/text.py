@@ -22,7 +22,7 @@ from tdprof.text import format_seconds, printable
 
 # Narrower tables leave the event's own unit out, and keep names.
 _WIDE_COLUMNS = 100
-_NO_NAME = {GroupKind.MODULE: "[no module known]", GroupKind.THREAD: "[unnamed thread]"}
+_NO_NAME = {GroupKind.MODULE: "[no module known]", GroupKind.THREAD: "[unnamed thread]", GroupKind.CPU: "none"}
 
 
 def render_text(
@@ -72,6 +72,8 @@ def _columns(profile: Profile, groups: Groups, *, is_wide: bool) -> list[Column]
             columns += names("module")
         case GroupKind.LANGUAGE:
             columns += names("language")
+        case GroupKind.CPU:
+            columns += numbers("cpu")
         case GroupKind.STATE:
             columns += names("state")
         case GroupKind.WAKER:
@@ -99,6 +101,7 @@ def _cells(profile: Profile, groups: Groups, row: int, *, is_wide: bool) -> list
         GroupKind.MODULE: (),
         GroupKind.CGROUP: (),
         GroupKind.LANGUAGE: (),
+        GroupKind.CPU: (),
         GroupKind.STATE: (),
         GroupKind.WAKER: (),
     }.get(groups.kind, ())
