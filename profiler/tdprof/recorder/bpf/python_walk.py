@@ -54,17 +54,17 @@ class PythonWalk:
         self._maps = maps
         self._load = load
         self._rings: dict[str, BpfRing] | None = None
-        self._is_refused = False
-        self._lock = threading.Lock()  # threads start it, the recording's own drains it
+        self._is_over = False  # the kernel has refused it, or it is closed
+        self._lock = threading.Lock()  # threads start it, the recording's own drains and closes it
         self._lines: deque[bytes] = deque()
         self._told: dict[int, bytes] = {}
 
     def start(self) -> bool:
-        """Have the programs ready; False where the kernel refuses them. May take a tenth of a second."""
+        """Have the programs ready; False where the kernel refuses them, or at the end. May take a tenth of a second."""
         with self._lock:
-            if self._rings is None and not self._is_refused:
+            if self._rings is None and not self._is_over:
                 made = self._load(RINGS)
-                self._is_refused = made is None
+                self._is_over = made is None
                 if made is not None:
                     self._rings = {name: BpfRing(made[name], size) for name, size in RINGS.items()}
             return self._rings is not None
@@ -74,10 +74,12 @@ class PythonWalk:
         self._lines.append(line)
         self._told[pid] = line
         key = ctypes.c_uint32(pid)
-        try:
-            map_element(BPF_MAP_UPDATE_ELEM, self._maps["python_runtimes"], key, runtime)
-        except OSError:
-            return False
+        with self._lock:
+            try:
+                if not self._is_over:
+                    map_element(BPF_MAP_UPDATE_ELEM, self._maps["python_runtimes"], key, runtime)
+            except OSError:
+                return False
         return True
 
     def has(self, pid: int) -> bool:
@@ -113,6 +115,8 @@ class PythonWalk:
                 self._rings[name].drain(spool.descriptor(files[name]), end)
 
     def close(self) -> None:
-        """Give the rings' memory back."""
-        for ring in (self._rings or {}).values():
-            ring.__exit__()
+        """Give the rings' memory back, once a thread has loaded what it is at: that replaces what is closed next."""
+        with self._lock:
+            self._is_over = True
+            for ring in (self._rings or {}).values():
+                ring.__exit__()
