@@ -1,5 +1,6 @@
 """Raw call chains into stacks of locations: each address becomes a mapped file and an offset in it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -94,19 +95,9 @@ def attribute_stacks(samples: pa.Table, stacks: pa.Table, files: CodeFiles, spac
     chain_rows[fitting:] = -1
     is_left_out |= sample_stack >= fitting
     ends = np.append(_ends(stacks)[user_rows], np.uint8(0))
-    markers = [end for end in StackEnd if end not in _WHOLE and (ends == end).any()]
-    marked = with_single_places(places, len(markers))
-    marker_rows = np.full(len(chain_rows), -1, np.int64)
     user_chain = np.where(chain_rows[:, 1] < 0, -1, chain_rows[:, 1] - len(kernel_rows))
-    for number, end in enumerate(markers):
-        marker_rows[ends[user_chain] == end] = len(lengths) + number
-    stack_start, stack_location = gather_numbered(
-        marked,
-        np.concatenate([lengths, np.ones(len(markers), np.int64)]),
-        np.concatenate([location, len(first) + np.arange(len(markers), dtype=np.int32)]),
-        np.column_stack([chain_rows, marker_rows]),
-    )
-
+    markers = [end for end in StackEnd if end not in _WHOLE and (ends == end).any()]
+    stack_start, stack_location = _with_markers(places, lengths, location, chain_rows, ends[user_chain], markers)
     guessed_from = np.append(_guessed_from(stacks)[user_rows], _NO_GUESS)
     is_guess = _guesses(stack_start, np.append(lengths, 0)[chain_rows], guessed_from[user_chain])
     is_cut = np.append((lengths < np.diff(places.start))[len(kernel_rows) :], False)
@@ -125,6 +116,29 @@ def attribute_stacks(samples: pa.Table, stacks: pa.Table, files: CodeFiles, spac
         guessed_from[user_of] < _NO_GUESS,
         [end.marker for end in markers],
         int(samples["count"].to_numpy()[is_left_out].sum()),
+    )
+
+
+def _with_markers(
+    places: Places, lengths: I64, location: I32, chain_rows: I64, chain_ends: U8, markers: Sequence[StackEnd]
+) -> tuple[U32, I32]:
+    """Where each stack's locations begin, and the locations, the last of them the marker of why the stack ended there.
+
+    Args:
+        places, lengths, location: entries of chains, how many of each chain are taken, and the location of each.
+        chain_rows: int64[stacks, 2]: the kernel's and the user's chain of each stack, -1 for none.
+        chain_ends: uint8[stacks].
+        markers: the ends that have one; as locations they come behind all others.
+    """
+    marker_rows = np.full(len(chain_rows), -1, np.int64)
+    for number, end in enumerate(markers):
+        marker_rows[chain_ends == end] = len(lengths) + number
+    first_marker = int(location.max(initial=-1)) + 1
+    return gather_numbered(
+        with_single_places(places, len(markers)),
+        np.concatenate([lengths, np.ones(len(markers), np.int64)]),
+        np.concatenate([location, first_marker + np.arange(len(markers), dtype=np.int32)]),
+        np.column_stack([chain_rows, marker_rows]),
     )
 
 

@@ -216,6 +216,15 @@ def command(
         has_spe=spe_text is not None,
     )
     _check_target(words, pids, cgroups, is_system_wide=is_system_wide)
+    if has_wakers and off_cpu is None:
+        off_cpu = DEFAULT_OFF_CPU
+    _refuse_contradictions(topdown, cgroups, off_cpu, has_spe=spe_text is not None)
+    if has_perf_maps and not words:
+        raise TdprofError(
+            "--perf-maps sets the environment of a command; processes that run have theirs",
+            hint="tdprof record --perf-maps -- CMD",
+            status=2,
+        )
     if duration_s is not None and not math.isfinite(duration_s):
         raise TdprofError(f"--duration takes a number of seconds, not {duration_s}", hint="--duration 10", status=2)
     # Only now, and the rest of the recorder after that: help, and what is typed wrong, are said at once.
@@ -229,24 +238,6 @@ def command(
     from tdprof.recorder.runtime_options import perf_maps_note, with_perf_maps
     from tdprof.recorder.spe import parse_spe_options
 
-    if has_perf_maps and not words:
-        raise TdprofError(
-            "--perf-maps sets the environment of a command; processes that run have theirs",
-            hint="tdprof record --perf-maps -- CMD",
-            status=2,
-        )
-    if cgroups and (topdown.is_wanted or spe_text is not None):
-        raise TdprofError(
-            "neither counter groups nor SPE can be of control groups alone",
-            hint="record -a with them; report --where cgroup=NAME shows the samples of one",
-            status=2,
-        )
-    if has_wakers and off_cpu is None:
-        off_cpu = DEFAULT_OFF_CPU
-    if off_cpu is not None and topdown.is_wanted:
-        raise TdprofError(
-            "time off a CPU is not sampled beside counter groups", hint="record twice: with each of them", status=2
-        )
     plan = plan_topdown(topdown) if topdown.is_wanted and not duties else None
     variables = with_perf_maps(os.environ, has_python=no_bpf or no_interpreters) if has_perf_maps else {}
     way, stack_bytes = (CallGraph.AUTO, 0) if call_graph is None else parse_call_graph(call_graph)
@@ -290,6 +281,21 @@ def _check_target(words: Sequence[str], pids: str, cgroups: Sequence[str], *, is
     is_missing = not (words or pids or is_system_wide or cgroups)
     what = "nothing to record" if is_missing else "a command, -p and -a or --cgroup exclude each other"
     raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
+
+
+def _refuse_contradictions(
+    topdown: TopdownOptions, cgroups: Sequence[str], off_cpu: str | None, *, has_spe: bool
+) -> None:
+    if cgroups and (topdown.is_wanted or has_spe):
+        raise TdprofError(
+            "neither counter groups nor SPE can be of control groups alone",
+            hint="record -a with them; report --where cgroup=NAME shows the samples of one",
+            status=2,
+        )
+    if off_cpu is not None and topdown.is_wanted:
+        raise TdprofError(
+            "time off a CPU is not sampled beside counter groups", hint="record twice: with each of them", status=2
+        )
 
 
 def _record(

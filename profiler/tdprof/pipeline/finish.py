@@ -100,43 +100,53 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
                     notes.append("kernel functions that SPE alone sampled have no names: there was too little memory")
             write_kernel_symbols(writer, read_kernel_symbols(addresses))
             save_vdso(target)
-    unkept: list[str] = []
+    end_ns = max(manifest.end_monotonic_ns, decoded.end_ns)
     mapped: list[MappedProgram] = []
     if is_same_boot:
         mappings = read_table(target.path, "mappings")
         lists = (mappings[name].to_pylist() for name in MappedProgram._fields)
         mapped = [MappedProgram(*row) for row in zip(*lists, strict=True)]
-        pids = {program.pid for program in mapped}
-        dumps = ((program.pid, program.path) for program in mapped)
-        unkept = save_run_time_code(target, pids, dumps, max(manifest.end_monotonic_ns, decoded.end_ns))
-        elsewhere = set(filter(sees_other_files, pids))
-        build_id_here = functools.cache(read_build_id)
-
-        def is_unseen(program: MappedProgram) -> bool:
-            if program.pid in elsewhere or program.path.endswith(DELETED):
-                return True
-            is_held = held is not None and program.build_id is not None and program.build_id in held
-            return is_held and build_id_here(program.path) != program.build_id
-
-        unseen = list(filter(is_unseen, mapped))
-        unkept += _save_files(target, manifest, mappings, mapped, unseen, held) if unseen else []
+        notes += _save_code(target, manifest, mappings, mapped, end_ns, held)
     return replace(
         manifest,
         losses=decoded.losses,
         # A recorder that was killed has drained samples that it could not note any more.
         events=_with_off_cpu(manifest.events, decoded.off_cpu_ns),
         samples_counted=None if manifest.samples_counted is None else max(manifest.samples_counted, decoded.samples),
-        end_monotonic_ns=max(manifest.end_monotonic_ns, decoded.end_ns),
+        end_monotonic_ns=end_ns,
         state=State.COMPLETE,
         notes=[
             *manifest.notes,
-            *notes,
             *decoded.notes,
-            *unkept,
+            *notes,
             *(held.notes() if held else ()),
             *_no_python(manifest, mapped),
         ],
     )
+
+
+def _save_code(
+    target: OwnFolder,
+    manifest: Manifest,
+    mappings: pa.Table,
+    mapped: list[MappedProgram],
+    end_ns: int,
+    held: HeldPrograms | None,
+) -> list[str]:
+    """Save run-time code, and programs that no path leads to; returns what is not kept though it is there."""
+    pids = {program.pid for program in mapped}
+    notes = save_run_time_code(target, pids, ((program.pid, program.path) for program in mapped), end_ns)
+    elsewhere = set(filter(sees_other_files, pids))
+    build_id_here = functools.cache(read_build_id)
+
+    def is_unseen(program: MappedProgram) -> bool:
+        if program.pid in elsewhere or program.path.endswith(DELETED):
+            return True
+        is_held = held is not None and program.build_id is not None and program.build_id in held
+        return is_held and build_id_here(program.path) != program.build_id
+
+    unseen = list(filter(is_unseen, mapped))
+    return notes + (_save_files(target, manifest, mappings, mapped, unseen, held) if unseen else [])
 
 
 def _with_off_cpu(events: list[EventInfo], total_ns: int | None) -> list[EventInfo]:

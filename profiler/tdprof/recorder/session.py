@@ -64,12 +64,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         control = _period_control(options)
         sampling = start_sampling(options, choice, attempt, cgroups, control, stack)
         target = choose_target(options, workload, sampling.sampler, choice.events, chosen)
-        if options.off_cpu_period_ns and not target.is_per_cpu:
-            raise TdprofError(
-                "time off a CPU cannot be sampled of these processes alone: the PMU has no counters left to tell them "
-                "from others",
-                hint="sample fewer events (-e cpu-clock), or record -a",
-            )
+        _check_off_cpu(options, target)
         opener = Opener(options, sampling, cpus)
         target, opened = opener.open_settled(target, lambda target: with_newer_threads(target, options.pids))
         first.enter_context(opened.attached)
@@ -105,11 +100,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         sampling.await_walk(rate_hz, is_command=bool(options.command))
         run.start()
         attempt.close()
-        try:
-            output.publish()
-        except TdprofError as error:  # the command runs: what it does is not repeated for a name
-            kept = f"{error.message}: this capture is {output.keep_name()}"
-            run.manifest = replace(run.manifest, notes=[*run.manifest.notes, kept])
+        _publish(output, run)
         outcome = run.until_stopped()
         first.close()
         return _run_again(run, outcome, opener, opened.sizes)
@@ -132,6 +123,24 @@ def _turns(
     turns = Turns(timers, opened.attached, open_spe)
     stack.callback(turns.close)
     return turns
+
+
+def _check_off_cpu(options: RecordOptions, target: SamplingTarget) -> None:
+    if options.off_cpu_period_ns and not target.is_per_cpu:
+        raise TdprofError(
+            "time off a CPU cannot be sampled of these processes alone: the PMU has no counters left to tell them "
+            "from others",
+            hint="sample fewer events (-e cpu-clock), or record -a",
+        )
+
+
+def _publish(output: OutputFolder, run: Run) -> None:
+    """Give the capture its name; where that fails the recording goes on under the one that it was made with."""
+    try:
+        output.publish()
+    except TdprofError as error:  # the command runs: what it does is not repeated for a name
+        kept = f"{error.message}: this capture is {output.keep_name()}"
+        run.manifest = replace(run.manifest, notes=[*run.manifest.notes, kept])
 
 
 def _rotation(options: RecordOptions, sampling: Sampling, stack: contextlib.ExitStack) -> Rotation | None:
