@@ -1,5 +1,6 @@
 """The `tdprof` command: finds the subcommand's module only when it is asked for."""
 
+import atexit
 import contextlib
 import errno
 import gc
@@ -82,6 +83,8 @@ def _run() -> object:
 def main() -> None:
     """Entry point: every TdprofError becomes one line, its hint and an exit status."""
     gc.set_threshold(_OBJECTS_AT_ONCE)
+    # At the end the system takes everything back at once; to look for garbage in it is a sixth of a short report.
+    atexit.register(gc.freeze)
     open_standard_streams()
     if refused := avoid_temporary_folders_of_others():
         say(f"tdprof: temporary files go to /tmp: {refused}")
