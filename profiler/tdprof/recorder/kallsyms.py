@@ -12,7 +12,7 @@ from tdprof.model.arrays import I64, U8, U64, distinct
 from tdprof.recorder.host import KALLSYMS
 
 _DIGITS, _TYPE_AT = 16, 17
-_LINES_AT_ONCE = 512
+_PIECE_BYTES = 1 << 15
 _IS_CODE = np.isin(np.arange(256), [*b"tTwW"])
 _VALUE = np.array([int(chr(c), 16) if chr(c) in string.hexdigits else 255 for c in range(256)], np.uint8)
 
@@ -49,7 +49,7 @@ def read_kernel_symbols(addresses: U64, path: Path = KALLSYMS) -> KernelSymbolTa
             text = file.read()
     except OSError:
         return _NONE
-    line, start = _code_lines(np.frombuffer(text, np.uint8))
+    line, start = _code_lines(text)
     if not start.any():
         return _NONE
     order = np.argsort(start, kind="stable")
@@ -68,18 +68,27 @@ def read_kernel_symbols(addresses: U64, path: Path = KALLSYMS) -> KernelSymbolTa
     return KernelSymbolTable(start[used], end - start[used], names, modules)
 
 
-def _code_lines(text: U8) -> tuple[I64, U64]:
+def _code_lines(text: bytes) -> tuple[I64, U64]:
     """Where the lines of code symbols begin, and the address of each: "address type name [module]", in 16 digits."""
+    lines, addresses = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
+    begin, length = 0, text.rfind(b"\n") + 1
+    while begin < length:
+        # A piece at a time: what is made of all lines together takes many times the cache, in memory that is new.
+        end = text.rfind(b"\n", begin, begin + _PIECE_BYTES) + 1 or text.index(b"\n", begin) + 1
+        line, address = _code_lines_of_piece(np.frombuffer(text, np.uint8, end - begin, begin))
+        lines.append(line + begin)
+        addresses.append(address)
+        begin = end
+    return np.concatenate(lines), np.concatenate(addresses)
+
+
+def _code_lines_of_piece(text: U8) -> tuple[I64, U64]:
+    """The same of whole lines."""
     ends = np.flatnonzero(text == ord("\n"))
-    line = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
+    line = np.concatenate([[0], ends[:-1] + 1])
     line = line[ends - line > _TYPE_AT]
     line = line[_IS_CODE[text[line + _TYPE_AT]]]
-    address = np.empty(len(line), np.uint64)
-    is_address = np.empty(len(line), bool)
-    # Some lines at a time: the digits of all take hundreds of times the cache, in memory that is new at each step.
-    for begin in range(0, len(line), _LINES_AT_ONCE):
-        some = slice(begin, begin + _LINES_AT_ONCE)
-        digit = _VALUE[text[line[some, None] + np.arange(_DIGITS)]]
-        is_address[some] = (digit <= 15).all(axis=1)
-        address[some] = (digit[:, ::2] << 4 | digit[:, 1::2]).view(">u8")[:, 0]
-    return line[is_address], address[is_address]
+    digit = _VALUE[text[line[:, None] + np.arange(_DIGITS)]]
+    is_address = (digit <= 15).all(axis=1)
+    line, digit = line[is_address], digit[is_address]
+    return line, (digit[:, ::2] << 4 | digit[:, 1::2]).view(">u8")[:, 0].astype(np.uint64)

@@ -50,6 +50,19 @@ def test_kernel_symbols_cover_what_was_asked_for(tmp_path: Path) -> None:
     assert read_kernel_symbols(np.empty(0, np.uint64), kallsyms).name == []
 
 
+@pytest.mark.parametrize("piece_bytes", [1, 25, 26, 27, 60, 1 << 10])
+def test_kernel_symbols_are_read_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    names = [f"f{number}" * (number % 7) for number in range(40)]
+    lines = [f"{0x1000 * (number + 1):016x} {'tTd'[number % 3]} {name}\n" for number, name in enumerate(names)]
+    (tmp_path / "kallsyms").write_text("\n".join(lines))  # with empty lines between
+    monkeypatch.setattr("tdprof.recorder.kallsyms._PIECE_BYTES", piece_bytes)
+    table = read_kernel_symbols(np.arange(0x1001, 0x1000 * 42, 0x1000, dtype=np.uint64), tmp_path / "kallsyms")
+    assert table.name == [name for number, name in enumerate(names) if number % 3 < 2]
+    assert table.address.tolist() == [0x1000 * (number + 1) for number in range(40) if number % 3 < 2]
+
+
 ADDRESS = "FFFFffff81000000"
 
 
