@@ -34,6 +34,8 @@ BPF_F_TABLE("array", __u32, struct rule_page, unwind_rules, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", __u32, struct sample_mapping, mappings, 1, BPF_F_MMAPABLE);
 /* By process. */
 BPF_TABLE("hash", __u32, struct address_space, spaces, 1);
+/* By the low bits of a process's number: how often one of them has taken memory where something was known to be. */
+BPF_TABLE("array", __u32, __u32, retaken, RETAKEN_SLOTS);
 BPF_RINGBUF_OUTPUT(missing, 1);
 
 /* Processes that run CPython, by number, and its threads: where each has its own structure. */

@@ -122,8 +122,10 @@ static __always_inline enum walk_start prepare_walk(struct bpf_perf_event_data *
 	walk->space.count = 0;
 	if (start == WALK_BEGUN) {
 		const struct address_space *space = spaces.lookup(&walk->key.pid);
+		__u32 slot = walk->key.pid & (RETAKEN_SLOTS - 1);
+		const __u32 *taken = retaken.lookup(&slot);
 
-		if (space)
+		if (space && taken && *taken == space->retaken)
 			walk->space = *space;
 		if (!walk->space.count)
 			ask_for_mappings(walk->key.pid);
@@ -299,6 +301,48 @@ int forget_mappings(struct bpf_raw_tracepoint_args *ctx)
 		spaces.delete(&pid);
 		python_runtimes.delete(&pid);
 	}
+	return 0;
+}
+
+/*
+ * A process takes memory for a new mapping, which was free: what was known to be there is not any more, and may be
+ * something else in a moment. (What is mapped over a mapping, by MAP_FIXED, user space learns later.)
+ */
+int retake(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 start = ctx->args[0], bytes = 0;
+	__u32 pid, tid;
+
+	if (start & PAGE_OFFSET_MASK || current_thread(&pid, &tid)) /* nothing was free: the address is an error */
+		return 0;
+	const struct address_space *space = spaces.lookup(&pid);
+
+	if (!space || !space->count)
+		return 0;
+	/* `length` of struct vm_unmapped_area_info, behind its flags. */
+	bpf_probe_read_kernel(&bytes, sizeof(bytes), (void *)(ctx->args[1] + 8));
+	/* The first mapping that ends behind `start`; as many steps as in find_mapping(). */
+	__u32 first = space->first, behind = first + space->count, end = behind;
+
+	for (int step = 0; step < 13; step++) {
+		if (first >= end)
+			break;
+		__u32 middle = first + ((end - first) >> 1);
+		const struct sample_mapping *candidate = mapping_at(middle);
+
+		if (!candidate)
+			return 0;
+		if (candidate->start + candidate->bytes > start)
+			end = middle;
+		else
+			first = middle + 1;
+	}
+	const struct sample_mapping *found = mapping_at(first);
+	__u32 slot = pid & (RETAKEN_SLOTS - 1);
+	__u32 *taken = retaken.lookup(&slot);
+
+	if (first < behind && found && taken && found->start < start + bytes)
+		__sync_fetch_and_add(taken, 1);
 	return 0;
 }
 

@@ -104,8 +104,11 @@ struct address_space {
 	__u32 is_asked;    /* user space was told that a mapping is missing, and has not answered */
 	__u32 copies_left; /* stacks that may be copied until user space has something new to say of the process */
 	__u32 generation;  /* another number, not 0, whenever any process's mappings or their tables change */
-	__u32 reserved;    /* always 0 */
+	__u32 retaken;     /* as `retaken` had it before the mappings were read; they hold until that changes */
 };
+
+/* Of the array `retaken`; a power of two. */
+#define RETAKEN_SLOTS 1024
 
 /* To user space, which then reads the process's mappings again. */
 struct missing_mapping {

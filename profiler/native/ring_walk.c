@@ -10,6 +10,7 @@
 
 #define EXPORT         __attribute__((visibility("default")))
 #define HEADER_BYTES   8
+#define EXECUTABLE     4         /* PROT_EXEC */
 #define MISC_COMM_EXEC (1 << 13) /* PERF_RECORD_MISC_COMM_EXEC */
 
 /* A sample: identifier, ip, pid and tid, time, cpu, period; chain; user registers; user stack; what else was asked for.
@@ -50,6 +51,26 @@ static void ask(struct ring_walk *walk, struct ring_space *space, uint32_t pid)
 		walk->asked[walk->asked_count++] = pid;
 }
 
+/*
+ * Whether a PERF_RECORD_MMAP2 puts something else where a file was known to be. From its header on: pid, tid, address,
+ * length, file offset, 24 bytes that name the file, protection; the path, and what all records end with.
+ */
+static bool replaces_file(const struct ring_space *space, const uint8_t *record, uint64_t bytes)
+{
+	if (bytes < HEADER_BYTES + 64 + 24 || !(load32(record + HEADER_BYTES + 56, false) & EXECUTABLE))
+		return false;
+	uint64_t start = load64(record + HEADER_BYTES + 8, false);
+	uint64_t end = start + load64(record + HEADER_BYTES + 16, false);
+
+	for (uint32_t i = 0; i < space->mapping_count; i++) {
+		const struct unwind_mapping *mapping = &space->mappings[i];
+
+		if (mapping->kind == UNWIND_MAPPING_TABLE && mapping->start < end && start < mapping->end)
+			return true;
+	}
+	return false;
+}
+
 EXPORT void tdprof_ring_forget(struct ring_walk *walk, const uint8_t *data, uint64_t size)
 {
 	for (uint64_t at = 0; size - at >= HEADER_BYTES;) {
@@ -57,17 +78,19 @@ EXPORT void tdprof_ring_forget(struct ring_walk *walk, const uint8_t *data, uint
 		uint32_t type = load32(record, false);
 		uint64_t bytes = load16(record + 6, false);
 		bool is_exec = type == PERF_RECORD_COMM && load16(record + 4, false) & MISC_COMM_EXEC;
+		bool is_mapped = type == PERF_RECORD_MMAP2;
 
 		if (bytes < HEADER_BYTES || bytes > size - at)
 			return;
 		at += bytes;
-		if ((!is_exec && type != PERF_RECORD_EXIT) || bytes < HEADER_BYTES + 24)
+		if ((!is_exec && !is_mapped && type != PERF_RECORD_EXIT) || bytes < HEADER_BYTES + 24)
 			continue;
 		/* pid first in both. An exit: pid, ppid, tid, ptid, time; what all end with: …, time, cpu, identifier.
 		 */
 		struct ring_space *space = find_space(walk, load32(record + 8, false));
 
-		if (space == NULL || (!is_exec && load32(record + 16, false) != space->pid))
+		if (space == NULL || (type == PERF_RECORD_EXIT && load32(record + 16, false) != space->pid) ||
+		    (is_mapped && !replaces_file(space, record, bytes)))
 			continue;
 		uint64_t time_ns = load64(record + bytes - 24, false);
 

@@ -9,7 +9,7 @@
 
 /* What a process has mapped, as far as it is known. */
 struct ring_space {
-	uint64_t begin_ns; /* of what it executes: what was sampled before had mapped something else */
+	uint64_t begin_ns; /* of what it has mapped: what was sampled before had something else */
 	const struct unwind_mapping *mappings;
 	uint32_t pid;
 	uint32_t mapping_count; /* 0: nothing is known */
@@ -32,7 +32,8 @@ struct ring_walk {
 };
 
 /*
- * Forget what processes had mapped that a stretch of records says have executed something else, or ended. To be called
+ * Forget what processes had mapped that a stretch of records says have executed something else, have something else
+ * where a file was mapped, or ended. To be called
  * with the records of all rings before any is walked: the one that says so may be in another ring than the samples.
  */
 void tdprof_ring_forget(struct ring_walk *walk, const uint8_t *data, uint64_t size);

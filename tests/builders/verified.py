@@ -22,6 +22,7 @@ MOST_INSTRUCTIONS = {
     "copy": 12_000,
     "store": 10_000,
     "forget_mappings": 1_000,
+    "retake": 20_000,
     "follow_new": 1_000,
     "follow_exec": 1_000,
     "follow_exit": 1_000,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.call_paths import ROUND_ITERATIONS, build_program, judge, make_program, read_folded
+from builders.library_turns import build_turns
 from live.recording import TDPROF, assert_share, record
 
 
@@ -67,3 +68,22 @@ def test_paths_through_code_without_call_frame_information_are_true_and_said_to_
     assert found.exact >= 0.97 * found.total, found
     assert found.wrong <= 0.01 * found.total, found
     assert judge(program, read_folded(folded.stdout)).incomplete >= 0.99 * found.total
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param((), id="bpf", marks=pytest.mark.needs_bpf),
+        pytest.param(("--no-bpf",), id="ring-buffer", marks=pytest.mark.needs_perf),
+    ],
+)
+def test_libraries_that_take_each_others_place_have_no_wrong_callers(
+    more: tuple[str, ...], folder: Path, tmp_path: Path
+) -> None:
+    """Many times a second. How many stacks are whole is up to how soon the recorder runs."""
+    turns = build_turns((1, 2), tmp_path / "program", seconds=0.5, rounds=4)
+    record("-e", "cpu-clock:u", "-F", "1999", *more, "--", *turns.command, folder=folder)
+    folded = subprocess.run([*TDPROF, "export", "--to", "folded", folder], capture_output=True, text=True, check=True)
+    found = judge(turns.program, read_folded(folded.stdout))
+    assert found.exact >= 0.1 * found.total > 0, found
+    assert found.wrong <= 0.003 * found.total, found

@@ -173,6 +173,10 @@ class AddressSpaces:
         order, start = group_rows(pid, time_ns)
         return pid[order[start]], time_ns[order[start]]
 
+    def beginnings(self, spaces: I64) -> U64:
+        """uint64[n]: when each of some spaces began, by a fork or an exec; 0 where nothing is known of it."""
+        return np.append(self._history.start_ns, np.uint64(0))[spaces]
+
     def time_of_most(self, space: int, interval_start: U64, interval_end: U64) -> U64:
         """uint64[n]: a time within each interval at which the addresses of a space mean what they meant for most of it.
 

@@ -19,6 +19,7 @@ from tdprof.profile.frames import number_values
 # The outermost frame was reached; or how the kernel walks, which does not tell.
 _WHOLE = (StackEnd.COMPLETE, StackEnd.FRAME_POINTERS_ONLY)
 _LONGEST_NS = np.uint64(1_000_000_000)  # intervals that a recording has no samples of are not known
+_NOT_TOLD = 2**64 - 1
 _KERNEL_CONTEXT = 2**32 - 1  # of kernel addresses, which mean the same everywhere
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 _PLACES_EACH, _SPARE_PLACES = 8, 2 << 20
@@ -238,6 +239,11 @@ def _contexts(samples: pa.Table, spaces: AddressSpaces) -> _Contexts:
     if depends.any():
         if aggregated is not None:
             time_ns = _times_in_intervals(spaces, space.view(np.int64), in_space, depends, time_ns)
+            if "mapped_ns" in samples.column_names:
+                mapped_ns = samples["mapped_ns"].fill_null(_NOT_TOLD).to_numpy()
+                # What was there before an exec, or in the parent before a fork, is not meant.
+                mapped_ns = np.maximum(mapped_ns, spaces.beginnings(space.view(np.int64)[in_space]))
+                time_ns = np.where(mapped_ns == _NOT_TOLD, time_ns, mapped_ns)
         when, at = number_values(np.where(depends[in_space], time_ns, np.uint64(ANY_TIME)))
     pairs, of_sample = number_values(in_space.astype(np.uint64) << _HALF | at.astype(np.uint64))
     return _Contexts(

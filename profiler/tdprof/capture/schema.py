@@ -29,6 +29,9 @@ SAMPLE_STATE = pa.field("state", pa.uint8())
 SAMPLE_CPU = pa.field("cpu", pa.uint32())
 # One that only recordings with wakers have: `waker` of wakers.parquet, who ended the sleep; null: not known, or none.
 SAMPLE_WAKER = pa.field("waker", pa.uint64())
+# One that only recordings have in which files took each other's addresses: when was mapped what the user stack leads
+# through; null where the interval says enough.
+SAMPLE_MAPPED = pa.field("mapped_ns", pa.uint64())
 
 STACKS = pa.schema(
     [
@@ -233,7 +236,7 @@ OPTIONAL_TABLES = {
 }
 # Columns that not every capture has, of tables that it has.
 OPTIONAL_COLUMNS = {
-    "samples": (SAMPLE_CGROUP, SAMPLE_CPU, SAMPLE_STATE, SAMPLE_WAKER),
+    "samples": (SAMPLE_CGROUP, SAMPLE_CPU, SAMPLE_STATE, SAMPLE_WAKER, SAMPLE_MAPPED),
     "stacks": STACK_WALK,
     "symbols": SYMBOL_EXTENT,
 }

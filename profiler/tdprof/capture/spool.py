@@ -15,6 +15,7 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/python.jsonl    one JSON object for each process that was found to run CPython
     spool/initial.jsonl   one JSON object for each process that ran before the recording began
     spool/cgroups.jsonl   one JSON object for each control group: its id, as samples name it, and its path
+    spool/replaced.bpf    a process and a time, 64 bits each: rows of later intervals are of what it had mapped then
     spool/rows.bpf        frames: FRAME_HEADER, then zlib of keys and values as arrays
 """
 
@@ -28,6 +29,7 @@ SPOOL_FOLDER = "spool"
 SPE_FOLDER = "spe"  # of the capture, not of the spool: raw AUX bytes are kept
 STACKS_FILE = "stacks.bpf"
 COPIES_FILE = "copies.bpf"
+REPLACED_FILE = "replaced.bpf"
 PYTHON_STACKS_FILE = "python_stacks.bpf"
 CODES_FILE = "codes.bpf"
 ENDED_FILE = "ended.bpf"
@@ -50,6 +52,7 @@ SPE_RING_FILE = "spe.{cpu}.{number}.perf"
 FRAME_HEADER = struct.Struct("<4sIQII")
 FRAME_MAGIC = b"TDR1"
 CRC_OFFSET = 20
+REPLACED = struct.Struct("<QQ")  # pid, CLOCK_MONOTONIC ns
 MAX_FRAME_ROWS = 1 << 16  # a writer never comes near; a reader need not believe more
 
 
@@ -107,6 +110,10 @@ class SpoolWriter:
         fd = self.descriptor(ROWS_FILE)
         while data:
             data = data[os.write(fd, data) :]
+
+    def append_replaced(self, pid: int, time_ns: int) -> None:
+        """Note that rows of a process that fall into later intervals than ``time_ns`` are of what was mapped then."""
+        os.write(self.descriptor(REPLACED_FILE), REPLACED.pack(pid, time_ns))
 
     def __enter__(self) -> "SpoolWriter":
         return self

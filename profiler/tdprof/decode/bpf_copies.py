@@ -10,6 +10,7 @@ import numpy as np
 from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, read_ring_file
 from tdprof.decode.perf.columns import Copies
 from tdprof.decode.perf.walked import Walk
+from tdprof.decode.replaced_files import ReplacedFiles
 from tdprof.decode.stack_walks import WALK
 from tdprof.model.arrays import U32, U64
 from tdprof.native.bpf_stacks import BpfCopies, BpfStacksResult
@@ -39,15 +40,17 @@ class CopyBatch:
     copies: Copies
 
 
-def walk_spooled(path: Path, damage: SpoolDamage, walk: Walk) -> Iterator[StackBatch]:
+def walk_spooled(path: Path, damage: SpoolDamage, walk: Walk, replaced: ReplacedFiles) -> Iterator[StackBatch]:
     """The stacks of a spool's copies, a chunk of the file at a time, under the identities that rows know them by.
 
     Args:
         path: the file; there need be none.
         damage: counts what cannot be read.
         walk: how a copy is walked.
+        replaced: told when each was made.
     """
     for batch in read_ring_file(path, damage, decode_copies, _CHUNK_BYTES):
+        replaced.add_copies(batch.identity, batch.time_ns)
         yield _stacks(batch.identity, walk(batch.pid, batch.time_ns, batch.copies))
 
 

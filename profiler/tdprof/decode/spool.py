@@ -16,6 +16,7 @@ from tdprof.capture.spool import (
     COPIES_FILE,
     INITIAL_FILE,
     PYTHON_FILE,
+    REPLACED_FILE,
     ROWS_FILE,
     SPE_RING_FILE,
     STACKS_FILE,
@@ -29,6 +30,7 @@ from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.perf.walked import Walk, WalkedStacks
 from tdprof.decode.python.merged import PythonFrames
+from tdprof.decode.replaced_files import ReplacedFiles
 from tdprof.decode.side_band import SideBandTables, initial_tables, of_processes, side_band_tables, spe_spans
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
 from tdprof.decode.spooled_rows import SampleRows, StackRows
@@ -89,7 +91,8 @@ def write_tables(
     damage = SpoolDamage()
     python = PythonFrames(spool, damage) if (spool / PYTHON_FILE).exists() else None
     wakings = Wakings(spool, damage) if manifest.has_wakers else None
-    stacks, samples = StackRows(writer, python), _sample_rows(manifest, wakings)
+    replaced = ReplacedFiles(spool / REPLACED_FILE, damage)
+    stacks, samples = StackRows(writer, python), _sample_rows(manifest, replaced, wakings)
     for stack_batch in read_stacks(spool / STACKS_FILE, damage):
         stacks.add_bpf(stack_batch)
     rings = sorted(spool.glob("ring.*.perf"))
@@ -109,7 +112,7 @@ def write_tables(
         writer.write("interpreted", python.symbols())
     if has_copies or (spool / COPIES_FILE).exists():
         walk = open_walk(lived.mappings(), lived.processes())
-        for copied_batch in walk_spooled(spool / COPIES_FILE, damage, walk):
+        for copied_batch in walk_spooled(spool / COPIES_FILE, damage, walk, replaced):
             stacks.add_bpf(copied_batch)
         if has_copies:
             decoder = open_record_stream(layouts, keep_copies=True)
@@ -150,8 +153,9 @@ def _write_rings(
     return side_band
 
 
-def _sample_rows(manifest: Manifest, wakings: Wakings | None) -> SampleRows:
+def _sample_rows(manifest: Manifest, replaced: ReplacedFiles, wakings: Wakings | None) -> SampleRows:
     return SampleRows(
+        replaced,
         has_cgroups=manifest.has_cgroups,
         has_states=manifest.has_thread_times,
         has_cpus=manifest.has_cpus,

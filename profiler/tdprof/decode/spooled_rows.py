@@ -6,7 +6,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.capture.schema import SAMPLE_CGROUP, SAMPLE_CPU, SAMPLE_STATE, SAMPLE_WAKER, SAMPLES, STACKS
+from tdprof.capture.schema import (
+    SAMPLE_CGROUP,
+    SAMPLE_CPU,
+    SAMPLE_MAPPED,
+    SAMPLE_STATE,
+    SAMPLE_WAKER,
+    SAMPLES,
+    STACKS,
+)
 from tdprof.capture.tables import TableWriter
 from tdprof.decode.bpf_aggregates import CPU_SHIFT, STATE_SHIFT, RowBatch, StackBatch
 from tdprof.decode.perf.columns import NO_CHAIN, NOT_RECORDED, Chains, Samples
@@ -14,6 +22,7 @@ from tdprof.decode.perf.containers import CGROUP_ID_BITS
 from tdprof.decode.perf.used_stacks import stack_identities
 from tdprof.decode.perf.walked import FIRST_WALKED, WalkedStacks, walks_of
 from tdprof.decode.python.merged import PythonFrames
+from tdprof.decode.replaced_files import ReplacedFiles
 from tdprof.decode.stack_walks import WALK, walk_columns
 from tdprof.decode.wakers import Wakings
 from tdprof.model.arrays import U64, distinct
@@ -24,8 +33,15 @@ class SampleRows:
     """Rows of samples.parquet, and what is to be known of them all."""
 
     def __init__(
-        self, *, has_cgroups: bool, has_states: bool, has_cpus: bool = False, wakings: Wakings | None = None
+        self,
+        replaced: ReplacedFiles,
+        *,
+        has_cgroups: bool,
+        has_states: bool,
+        has_cpus: bool = False,
+        wakings: Wakings | None = None,
     ) -> None:
+        self._replaced = replaced
         self._has_cgroups = has_cgroups
         self._has_cpus = has_cpus
         self._wakings = wakings
@@ -78,6 +94,8 @@ class SampleRows:
             weight=batch.values["weight"],
             **columns,
         )
+        if self._replaced:
+            table = table.append_column(SAMPLE_MAPPED, self._replaced.mapped_ns(batch))
         if not self._has_states:
             return table
         table = table.append_column(SAMPLE_STATE, pa.array(state.astype(np.uint8), mask=state == 0))

@@ -50,7 +50,7 @@ def archive_symbols(
 
 def _sampled_addresses(capture: OpenCapture) -> Iterator[tuple[MappedFile, U64]]:
     """The distinct file offsets that a capture has of each file that it does not carry the symbols of already."""
-    samples, stacks = (read_table(capture.tables, name) for name in ("samples", "stacks"))
+    samples, stacks = read_table(capture.tables, "samples", ("mapped_ns",)), read_table(capture.tables, "stacks")
     attributed = attribute_stacks(samples, stacks, capture.mapped_files, capture.spaces)
     recorded: list[tuple[Sequence[MappedFile], I32, U64]] = [
         (attributed.mapped_files, attributed.location_file, attributed.location_address)

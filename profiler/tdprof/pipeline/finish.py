@@ -211,7 +211,8 @@ def _save_files(
     from tdprof.attribute.code_files import CodeFiles
     from tdprof.attribute.stacks import attribute_stacks
 
-    samples, stacks, processes = (read_table(target.path, name) for name in ("samples", "stacks", "processes"))
+    samples = read_table(target.path, "samples", ("mapped_ns",))
+    stacks, processes = (read_table(target.path, name) for name in ("stacks", "processes"))
     attributed = attribute_stacks(samples, stacks, CodeFiles(mappings), AddressSpaces(mappings, processes))
     sampled = {(file.path, file.build_id) for file in attributed.mapped_files}
     # Where SPE sampled is not known before its records are decoded.

@@ -53,7 +53,7 @@ def load_profile(capture: OpenCapture) -> Profile:
         TdprofError: damaged beyond reading.
     """
     manifest = capture.manifest
-    samples = read_table(capture.tables, "samples", ("cgroup", "cpu", "state", "waker"))
+    samples = read_table(capture.tables, "samples", ("cgroup", "cpu", "state", "waker", "mapped_ns"))
     _check_samples(capture.folder, samples, manifest)
     stacks, no_stacks = read_side_table(capture.tables, "stacks", ("end", "guessed_from"))
     wakers = read_wakers(capture, samples)

@@ -102,6 +102,11 @@ class RingWalker:
         """The whole mapping."""
         return Extent(start, end - start, place, 0, file_offset)
 
+    def look(self, pid: int) -> bool:
+        """Never: samples have times of their own, and are walked by what was mapped then."""
+        del pid
+        return False
+
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
         """Say what a process has mapped from now on."""
         mappings = (RingMapping * len(extents))()

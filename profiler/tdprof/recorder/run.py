@@ -75,6 +75,8 @@ class Run:
     def __post_init__(self) -> None:
         self.first = self.manifest
         self.java = self._java_in(self.folder)
+        if self.unwinding and self.sampler:
+            self.unwinding.end_interval = self._end_interval
         self.mappings = MappingWatch(
             self.manifest.followed, needs_replaced=self.sampler is not None, found_java=self._found_java
         )
@@ -337,10 +339,11 @@ class Run:
                 if self.unwinding:
                     if self.unwinding.fd in ready:
                         self.unwinding.answer()
-                    self.unwinding.add_processes(replaced)
+                    self.unwinding.add_processes(replaced, are_replaced=True)
                     self.unwinding.tick()
                 is_due = time.monotonic_ns() >= next_look
-                if replaced or time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
+                is_new = replaced and not self.unwinding  # else it has ended the interval where need be
+                if is_new or time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
                     next_drain = max(next_drain, time.monotonic_ns()) + interval_ns
                     self._drain()
                     if is_due or interval_ns >= LOOK_INTERVAL_NS or self.options.segments:
@@ -402,6 +405,11 @@ class Run:
             counters = {name: count - before.get(name, 0) for name, count in self.by_programs.items()}
             self.manifest = with_losses(self.manifest, counters)
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
+
+    def _end_interval(self, pid: int) -> None:
+        """Addresses in a process mean something else from now on."""
+        self._drain()
+        self.spool.append_replaced(pid, self.manifest.end_monotonic_ns)
 
     def _drain_rings(self) -> None:
         self.mappings.see(self.attached.look())

@@ -78,6 +78,9 @@ class Walker(Protocol):
     def extent(self, table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent | None:
         """The part of a mapping that a table, of which the beginning is given, covers."""
 
+    def look(self, pid: int) -> bool:
+        """Before a process's mappings are read: whether it has taken memory where it was said to have mapped a file."""
+
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
         """Say what a process has mapped from now on (sorted, without overlap); False if there is no room for it."""
 
@@ -131,12 +134,16 @@ class Unwinding:
 
     Attributes:
         without_room: tables and processes for which the walker had no room.
+        end_interval: called before a process is published in which addresses have come to mean something else. What is
+            sampled afterwards is of what was mapped when this is called.
     """
 
     def __init__(
         self, walker: Walker, questions_fd: int | None, cache: TableCache, python: PythonProcesses | None = None
     ) -> None:
         self.without_room = 0
+        self.end_interval: Callable[[int], None] = lambda _: None
+        self._changing: set[int] = set()  # processes of which it was called
         self._python = python
         self._ready = select.epoll()
         if questions_fd is not None:
@@ -179,10 +186,13 @@ class Unwinding:
         for pid in told:
             self._refresh(pid)
 
-    def add_processes(self, pids: Iterable[int]) -> None:
-        """Publish what processes have mapped now; those that end meanwhile are left out."""
+    def add_processes(self, pids: Iterable[int], *, are_replaced: bool = False) -> None:
+        """Publish what processes have mapped now; those that end meanwhile are left out.
+
+        ``are_replaced``: in each a file was mapped where another was.
+        """
         for pid in pids:
-            self._refresh(pid)
+            self._refresh(pid, is_replaced=are_replaced)
         self._start_batch()
 
     def answer(self) -> None:
@@ -283,14 +293,19 @@ class Unwinding:
 
     def _forget(self, pid: int) -> None:
         self._known.pop(pid, None)
+        self._changing.discard(pid)
         self._walker.release(pid)
 
-    def _refresh(self, pid: int) -> bool:
+    def _refresh(self, pid: int, *, is_replaced: bool = False) -> bool:
         """Whether there was something new to publish."""
+        if self._walker.look(pid) or is_replaced:
+            self._changing.add(pid)
         extents = self._extents(pid)
         # The programs forget a process at exec; then even what is known is new to them.
         if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
             return False
+        if pid in self._changing:
+            self.end_interval(pid)
         if not self._walker.publish(pid, extents):
             self.without_room += 1
             return False

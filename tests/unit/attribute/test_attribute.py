@@ -205,6 +205,15 @@ def test_an_interval_is_of_the_file_that_was_mapped_for_most_of_it(replaced_ns: 
     assert found == [[(file, 0x100)] for file in (APP, APP, expected, LIB)]
 
 
+def test_samples_that_say_when_their_files_were_mapped_are_of_those() -> None:
+    taken = samples(*[(4_000_000_000, 0, 7, 7, "a", 1, None, 1, 1)] * 4)
+    told = pa.array([2_000_000_000, 3_600_000_000, 0, None], pa.uint64())
+    maps = mappings((1_500_000_000, 7, 0x1000, 0x1000, 0, APP, None), (3_500_000_000, 7, 0x1000, 0x1000, 0, LIB, None))
+    taken, chains = taken.append_column("mapped_ns", told), stacks((1, False, [0x1100]))
+    result = attribute_stacks(taken, chains, CodeFiles(maps), AddressSpaces(maps, processes()))
+    assert [places(result, sample)[0][0] for sample in range(4)] == [APP, LIB, APP, LIB]
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "shown"),
     [

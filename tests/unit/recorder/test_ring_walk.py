@@ -208,3 +208,28 @@ def test_as_much_is_copied_as_the_rate_leaves_room_for() -> None:
 )
 def test_ways_that_need_a_walk(way: str, events: int, rate: Rate, walks: bool) -> None:
     assert can_walk(CallGraph(way), events, rate) is walks
+
+
+def mapped(time_ns: int, start: int, *, prot: int = 5) -> bytes:
+    return WRITER.mmap2(PID, start, 0x1000, 0, b"/lib/other", prot=prot, trailer=trailer(time_ns))
+
+
+@pytest.mark.parametrize(
+    ("record", "is_known"),
+    [
+        pytest.param(mapped(150, CODE), False, id="there"),
+        pytest.param(mapped(150, CODE + 0x1000), True, id="behind it"),
+        pytest.param(mapped(150, CODE, prot=1), True, id="data"),
+    ],
+)
+def test_a_file_at_the_addresses_of_another_ends_what_is_known(record: bytes, is_known: bool) -> None:
+    """Samples before are walked at the end, by what was mapped then; those after as soon as that is known."""
+    walker = RingWalker()
+    assert walker.publish(PID, [Extent(CODE, 0x1000, 0, 0)])
+    before, after = sample(100, chain=[2**63 + 5]), sample(200, chain=[2**63 + 5])
+    assert (walked(walker, before + after, record) == before + after) is not is_known
+    assert walker.has(PID) is is_known
+    # Another look at the same record does not take back what was said since.
+    assert walker.publish(PID, [Extent(CODE, 0x1000, 0, 0)])
+    assert walked(walker, b"", record) == b""
+    assert walker.has(PID)

@@ -26,6 +26,7 @@ class Arrays:
         self.placed: list[bytes] = []
         self.published: list[int] = []
         self.answered: list[int] = []
+        self.retaken: set[int] = set()
 
     def has_table(self, file: Path) -> bool:
         """A table of the file, and no other of it."""
@@ -39,12 +40,15 @@ class Arrays:
     def take_questions(self) -> set[int]:
         return set()
 
+    def look(self, pid: int) -> bool:
+        return pid in self.retaken
+
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
         self.published.append(pid)
         return True
 
     def has(self, pid: int) -> bool:
-        return pid in self.published
+        return pid in self.published and pid not in self.retaken
 
     def answer(self, pid: int, *, is_waiting: bool) -> None:
         self.answered.append(pid)
@@ -137,3 +141,17 @@ def test_a_process_that_has_executed_something_is_told_of_anew_not_as_it_was(
     recorder._unanswered[pid] = 0.0
     recorder.tick()
     assert (arrays.published, arrays.answered) == ([pid], [pid])
+
+
+def test_an_interval_ends_before_addresses_that_mean_something_else_are_told(
+    recorder: unwinding.Unwinding, arrays: Arrays
+) -> None:
+    pid = os.getpid()
+    ended: list[tuple[int, list[int]]] = []
+    recorder.end_interval = lambda pid: ended.append((pid, list(arrays.published)))
+    recorder.add_processes([pid])
+    recorder.add_processes([pid], are_replaced=True)  # that is known already
+    assert (arrays.published, ended) == ([pid], [])
+    arrays.retaken.add(pid)
+    recorder.add_processes([pid])
+    assert (arrays.published, ended) == ([pid, pid], [(pid, [pid])])

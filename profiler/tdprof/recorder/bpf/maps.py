@@ -48,6 +48,13 @@ def update_u32(map_fd: int, index: int, value: int) -> None:
     map_element(BPF_MAP_UPDATE_ELEM, map_fd, ctypes.c_uint32(index), ctypes.c_uint32(value))
 
 
+def read_u32(map_fd: int, index: int) -> int:
+    """Element ``index`` of an array of uint32."""
+    value = ctypes.c_uint32()
+    map_element(BPF_MAP_LOOKUP_ELEM, map_fd, ctypes.c_uint32(index), value)
+    return value.value
+
+
 def possible_cpus() -> int:
     """How many values a per-CPU map holds for each key: one for each CPU the kernel could ever bring up.
 

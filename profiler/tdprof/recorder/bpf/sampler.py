@@ -51,7 +51,8 @@ COUNTERS = (
 # enum active of bpf/sample.h
 ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 4, 5
 # Programs of other types than perf events', and where the kernel runs them.
-TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit")}
+TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit"), "retake": ("vm_unmapped_area",)}
+_CAN_BE_MISSED = ("retake", *FOLLOWERS)
 QUESTIONS_BYTES = 64 << 10
 _COPY_BYTES = 16 << 10  # of most stacks; the deepest take 64 KiB
 # The verifier goes through six times as many instructions of the walk as of all else; twice that on a busy machine.
@@ -84,6 +85,12 @@ class TableSizes:
         while rows < 2 * samples_per_second and rows < 1 << 18:
             rows *= 2
         return cls(rows, ring_bytes=max(rows * 256, mmap.PAGESIZE))
+
+
+_WITHOUT_RETAKE = (
+    "stacks: where a library takes another's addresses callers may be wrong for some milliseconds (the kernel does not "
+    "tell of it: tracepoint vm_unmapped_area)"
+)
 
 
 def _without_tables(reason: str) -> str:
@@ -155,7 +162,7 @@ class BpfSampler:
 
     def _walk(self, programs: dict[str, int], refused: dict[str, str]) -> None:
         """Let the programs walk by tables, unless something of it is missing."""
-        reason = next((why for name, why in refused.items() if name not in FOLLOWERS), "")
+        reason = next((why for name, why in refused.items() if name not in _CAN_BE_MISSED), "")
         if not reason and not load_native():
             reason = "tdprof was built without its C library"
         tracepoints = [(name, program) for program, names in TRACEPOINTS.items() for name in names]
@@ -163,8 +170,11 @@ class BpfSampler:
             for name, program in tracepoints if not reason else ():
                 try:
                     on_failure.callback(os.close, attach_tracepoint(name, programs[program]))
-                except OSError as error:
-                    reason = f"the kernel's tracepoint {name}: {error.strerror}"
+                except (KeyError, OSError) as error:
+                    if program in _CAN_BE_MISSED:
+                        self.notes.append(_WITHOUT_RETAKE)
+                    else:
+                        reason = f"the kernel's tracepoint {name}: {error}"
             if reason:
                 self.notes.append(_without_tables(reason))
                 return

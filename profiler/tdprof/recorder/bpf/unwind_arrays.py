@@ -19,6 +19,7 @@ from tdprof.recorder.ring import BpfRing
 PAGE_BYTES = 4096  # of an element of the three arrays
 _MOST_RULES = 65536
 RULE_PAGES = _MOST_RULES * 8 // PAGE_BYTES
+_RETAKEN_SLOTS = 1024
 _MAPPING = struct.Struct("<QQII")  # struct sample_mapping
 _SPACE = struct.Struct("<IIIIII")  # struct address_space
 _QUESTION = struct.Struct("<IIII")  # the ring's header, struct missing_mapping
@@ -86,6 +87,14 @@ def covered(table: bytes, start: int, end: int, file_offset: int) -> tuple[int, 
     return found.start, found.end, found.bucket
 
 
+class _Said(NamedTuple):
+    """What the programs were told of a process."""
+
+    first: int  # of its mappings
+    mappings: int
+    retaken: int  # its slot, while they hold
+
+
 class Enlarge(Protocol):
     """Puts larger maps in the place of those that hold tables."""
 
@@ -119,7 +128,8 @@ class UnwindArrays:
             row_capacity=sizes.row_pages * PAGE_BYTES // 4,
         )
         self._extents = _Extents(sizes.mappings)
-        self._of_process: dict[int, tuple[int, int]] = {}
+        self._of_process: dict[int, _Said] = {}
+        self._looked = -1, 0  # the process of which mappings are read, and its slot of `retaken` before that
         self._generation = 0
 
     def place(self, table: bytes) -> int | None:
@@ -195,6 +205,14 @@ class UnwindArrays:
             finally:
                 del first  # else the area cannot be unmapped
 
+    def look(self, pid: int) -> bool:
+        """Before its mappings are read: whether it has taken memory where it was said to have mapped something."""
+        self._looked = pid, self._retaken(pid)
+        return pid in self._of_process and self._of_process[pid].retaken != self._looked[1]
+
+    def _retaken(self, pid: int) -> int:
+        return bpf_map.read_u32(self._maps["retaken"], pid % _RETAKEN_SLOTS)
+
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
         """Say what a process has mapped from now on; False if there is no room for it.
 
@@ -210,20 +228,21 @@ class UnwindArrays:
         at = first * _MAPPING.size
         with self._mapped("mappings", at, len(data)) as mappings:
             ctypes.memmove(mappings + at, data, len(data))
+        said = _Said(first, len(extents), self._looked[1] if self._looked[0] == pid else self._retaken(pid))
         try:
-            self._update(pid, first, len(extents), copies_left=MOST_COPIES)
+            self._update(pid, said, copies_left=MOST_COPIES)
         except OSError:
-            self._extents.give_back(first, len(extents))
+            self._extents.give_back(said.first, said.mappings)
             return False
         self.release(pid)
-        self._of_process[pid] = first, len(extents)
+        self._of_process[pid] = said
         return True
 
     def answer(self, pid: int, *, is_waiting: bool) -> None:
         """Let the programs ask again about a process of which nothing new was found."""
-        first, count = self._of_process.get(pid, (0, 0))
+        said = self._of_process.get(pid, _Said(0, 0, 0))
         with contextlib.suppress(OSError):
-            self._update(pid, first, count, copies_left=copies_after_nothing_new(is_waiting=is_waiting))
+            self._update(pid, said, copies_left=copies_after_nothing_new(is_waiting=is_waiting))
 
     def has(self, pid: int) -> bool:
         """Whether the programs know mappings of a process; they forget it at exec."""
@@ -233,18 +252,21 @@ class UnwindArrays:
             bpf_map.bpf(bpf_map.BPF_MAP_LOOKUP_ELEM, bytearray(attr))
         except OSError:
             return False
-        return bool(_SPACE.unpack(value)[1])
+        space = _SPACE.unpack(value)
+        return bool(space[1]) and space[5] == self._retaken(pid)
 
     def release(self, pid: int) -> None:
         """A process has ended, or has other mappings now: what told of the old ones is free."""
         if pid in self._of_process:
-            self._extents.give_back(*self._of_process.pop(pid))
+            said = self._of_process.pop(pid)
+            self._extents.give_back(said.first, said.mappings)
 
-    def _update(self, pid: int, first: int, count: int, *, copies_left: int) -> None:
+    def _update(self, pid: int, said: "_Said", *, copies_left: int) -> None:
         key = ctypes.c_uint32(pid)
         # What the programs remember of addresses holds for one generation; 0 is none.
         self._generation = self._generation % 0xFFFFFFFF + 1
-        value = ctypes.create_string_buffer(_SPACE.pack(first, count, 0, copies_left, self._generation, 0), _SPACE.size)
+        numbers = (said.first, said.mappings, 0, copies_left, self._generation, said.retaken)
+        value = ctypes.create_string_buffer(_SPACE.pack(*numbers), _SPACE.size)
         attr = struct.pack("=IIQQQ", self._maps["spaces"], 0, ctypes.addressof(key), ctypes.addressof(value), 0)
         bpf_map.bpf(bpf_map.BPF_MAP_UPDATE_ELEM, bytearray(attr))
 
