@@ -68,6 +68,8 @@ def command(
     detects    the least change of that function, relative, that 4 of 5 comparisons of two such fleets find
     found      how many of the changed functions fleet diff marks, and which part of all it marks is false
     outlier    how often fleet hosts lists a host whose function takes twice as much, and the false part of its lists
+    p50, p99   of how many intervals of a latency's quantile (fleet spe) hold the truth, where hosts' latencies differ
+               as much; ± p99 is relative
 
     How much hosts differ is in a store: the design effects of fleet report.
     """
@@ -102,11 +104,13 @@ def _text(found: "Sequence[Simulated]") -> Iterator[str]:
     from tdprof.report.columns import format_columns
 
     rows = [["hosts", "coverage", "± 95 %", "detects", "found", "of them false", "outlier", "of them false"]]
+    rows[0] += ["p50 held", "p99 held", "± p99"]
     rows += [
         [
             f"{each.hosts:,}",
             *(f"{value:.1%}" for value in (each.coverage, each.half_width, each.least_change, each.found)),
             *(f"{value:.1%}" for value in (each.false_discoveries, each.outlier_found, each.false_outliers)),
+            *(f"{value:.1%}" for value in (each.median_coverage, each.p99_coverage, each.p99_half_width)),
         ]
         for each in found
     ]

@@ -4,6 +4,7 @@ The same estimators that answer for a store are given hosts that are drawn: each
 declared one times a factor of its own, its speed another, and its samples are drawn from that share.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from tdprof.fleet.changes import SideCounts, compare_sides, with_discoveries
 from tdprof.fleet.outliers import find_outliers
+from tdprof.fleet.quantiles import HostParts, Pooled, estimate_intervals, find_quantiles
 from tdprof.fleet.report import shares_in
 from tdprof.model.arrays import F64
 from tdprof.model.fleet import FleetFunction, FunctionCounts, Stratum
@@ -19,6 +21,9 @@ from tdprof.profile.statistics import Z_95
 FUNCTIONS = 40  # of which each simulated fleet runs
 _SPEEDS = 0.5  # deviation of the logarithm of hosts' events a second
 _Z_80_ONE_SIDED = 0.841621  # one-sided 80 % of the normal distribution
+_MEDIAN_CYCLES, _CYCLES_DEVIATION = 200, 0.5  # of latencies, and the deviation of their logarithm on one host
+_NORMAL_AT = np.linspace(-8, 8, 4001)
+_NORMAL_BELOW = np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in _NORMAL_AT.tolist()])
 _CHANGED = 0.1  # part of the functions that changed, where some did
 
 
@@ -55,6 +60,8 @@ class Simulated:
         least_change: of that function, relative, what is found with 80 % power in one test at 5 %.
         false_outliers: the mean part of the listed outliers that are none; all hosts but one are alike.
         outlier_found: how often that one, whose function takes twice as much, is listed.
+        median_coverage, p99_coverage: of how many intervals of a latency's quantile hold the truth.
+        p99_half_width: half of the median one, relative to the quantile.
     """
 
     hosts: int
@@ -65,6 +72,9 @@ class Simulated:
     least_change: float
     false_outliers: float
     outlier_found: float
+    median_coverage: float
+    p99_coverage: float
+    p99_half_width: float
 
 
 def simulate(plan: FleetPlan, host_counts: Sequence[int]) -> Iterator[Simulated]:
@@ -102,6 +112,7 @@ def _simulate_hosts(plan: FleetPlan, hosts: int) -> Simulated:
         false_outliers.append((~is_it).sum() / max(len(is_it), 1))
         outlier_found.append(bool(is_it.any()))
     width = float(np.nanmedian(widths))
+    median, p99, p99_width = simulate_latencies(plan, hosts)
     return Simulated(
         hosts=hosts,
         coverage=float(np.mean(np.concatenate(held))),
@@ -111,6 +122,9 @@ def _simulate_hosts(plan: FleetPlan, hosts: int) -> Simulated:
         least_change=_least_change(width),
         false_outliers=float(np.mean(false_outliers)),
         outlier_found=float(np.mean(outlier_found)),
+        median_coverage=median,
+        p99_coverage=p99,
+        p99_half_width=p99_width,
     )
 
 
@@ -118,6 +132,41 @@ def _least_change(half_width: float) -> float:
     """Relative: of two sides with such intervals, what exceeds their difference's error often enough."""
     # Both errors count; so many deviations to be called, and more of them for four of five to be.
     return float(np.sqrt(2) * half_width * (1 + _Z_80_ONE_SIDED / Z_95))
+
+
+def simulate_latencies(plan: FleetPlan, hosts: int) -> tuple[float, float, float]:
+    """Of how many intervals of the median and of the 99th percentile hold the truth, and how wide the latter are.
+
+    A host's latencies are lognormal, and its median is the declared one times a factor of its own, which differs
+    between hosts as shares do. Of each host there are as many records as samples.
+    """
+    rng = np.random.default_rng([plan.seed, hosts, 1])
+    deviation = float(np.sqrt(np.log1p(plan.scatter**2)))
+    shares = (0.5, 0.99)
+    # Half a percent apart, or a cycle.
+    values = np.unique(np.round(np.exp(np.arange(np.log(20), np.log(6000), 0.005)))).astype(np.int64)
+    cycles = np.log(values / _MEDIAN_CYCLES)
+    truth = values[np.searchsorted(_normal(cycles / np.hypot(_CYCLES_DEVIATION, deviation)), shares)]
+    rows, held, widths = np.zeros(hosts, np.int64), np.zeros((plan.rounds, 2)), []
+    for fleet in range(plan.rounds):
+        own = rng.normal(0, deviation, hosts)
+        below = _normal((cycles - own[:, None]) / _CYCLES_DEVIATION)
+        counts = rng.poisson(plan.samples * np.diff(below, axis=1, prepend=0)).astype(np.int64)
+        weight = counts * rng.lognormal(0, _SPEEDS, hosts)[:, None]
+        seen = np.flatnonzero(counts.sum(axis=0))
+        pooled = Pooled(np.zeros(len(seen), np.int64), values[seen], weight.sum(axis=0)[seen])
+        found = [float(find_quantiles(pooled, np.array([share]))[0]) for share in shares]
+        at_or_below = np.stack([(weight * (values <= each)).sum(axis=1) for each in found], axis=1)
+        parts = HostParts(rows, np.arange(hosts), weight.sum(axis=1), counts.sum(axis=1), at_or_below)
+        known = estimate_intervals(pooled, parts, shares, 1)
+        held[fleet] = (known.low[0] <= truth) & (truth <= known.high[0])
+        widths.append((known.high[0, 1] - known.low[0, 1]) / 2 / truth[1])
+    return float(held[:, 0].mean()), float(held[:, 1].mean()), float(np.median(widths))
+
+
+def _normal(z: F64) -> F64:
+    """The normal distribution's share below, read off a table as fine as is of any matter."""
+    return np.asarray(np.interp(z, _NORMAL_AT, _NORMAL_BELOW))
 
 
 def draw_fleet(
