@@ -39,11 +39,12 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 def command(
     captures: Sequence[Path], target: str, labels: Sequence[str], tenant: str | None, symbols: SymbolOptions
 ) -> None:
-    """Send captures, one profile each, to Pyroscope or Parca.
+    """Send captures, one profile each, to Pyroscope or Parca, or to what takes OTLP's profiles (experimental).
 
     \b
     tdprof push my.capture --to pyroscope+http://localhost:4040 --label service_name=web
     tdprof push my.capture --to parca+https://parca.example:443
+    tdprof push my.capture --to otlp+http://localhost:4318
 
     A profile has all events and functions with their names; its labels are what --label says, service_name (the host's
     name, unless given) and instance (the host). Metrics and intervals do not go with it: these servers keep counts.
@@ -60,6 +61,8 @@ def command(
     for capture in captures:
         with waiting(f"sending {capture}"):
             _send(kind, address, _request(kind, capture, given, symbols), headers)
+    if kind.is_experimental:
+        say("tdprof: note: OTLP's profiles are no stable protocol yet: look whether the server has what was sent")
     say(f"tdprof: {plural(len(captures), 'profile', 's')} sent to {printable(address)}")
 
 

@@ -2,9 +2,11 @@
 
 Pyroscope: the Connect call ``push.v1.PusherService/Push`` of Grafana Pyroscope's server API, as JSON. Parca: the gRPC
 call ``parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw``, framed as gRPC-Web, which goes over HTTP/1.1.
+OTLP: see `tdprof.export.otlp`.
 """
 
 import base64
+import gzip
 import json
 import uuid
 from collections.abc import Mapping
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tdprof.errors import TdprofError
+from tdprof.export import otlp, pprof_pb2
+from tdprof.export.wire import field, text
 
 # Pyroscope's usual limit on a profile (max_profile_size_bytes), before compression.
 MOST_BYTES = 4 << 20
@@ -33,6 +37,8 @@ class PushRequest:
 class PushTarget(Protocol):
     """A kind of server."""
 
+    is_experimental: bool
+
     def request(self, pprof: bytes, labels: Mapping[str, str]) -> PushRequest:
         """The request for one profile, with its labels; the same for the same profile."""
 
@@ -42,6 +48,8 @@ class PushTarget(Protocol):
 
 class Pyroscope:
     """Grafana Pyroscope, or what takes its API."""
+
+    is_experimental = False
 
     def request(self, pprof: bytes, labels: Mapping[str, str]) -> PushRequest:
         # Of its content: who sends it again sends the same.
@@ -60,11 +68,13 @@ class Pyroscope:
 class Parca:
     """Parca, or what takes its API."""
 
+    is_experimental = False
+
     def request(self, pprof: bytes, labels: Mapping[str, str]) -> PushRequest:
-        pairs = [_text(1, name) + _text(2, value) for name, value in sorted(labels.items())]
-        label_set = b"".join(_field(1, pair) for pair in pairs)
-        series = _field(1, label_set) + _field(2, _field(1, pprof))
-        message = _field(2, series)
+        pairs = [text(1, name) + text(2, value) for name, value in sorted(labels.items())]
+        label_set = b"".join(field(1, pair) for pair in pairs)
+        series = field(1, label_set) + field(2, field(1, pprof))
+        message = field(2, series)
         headers = {"Content-Type": "application/grpc-web+proto", "X-Grpc-Web": "1", "TE": "trailers"}
         return PushRequest(_WRITE_RAW, headers, b"\0" + len(message).to_bytes(4, "big") + message)
 
@@ -76,21 +86,17 @@ class Parca:
         return told.get("grpc-message") or (f"gRPC status {status}" if status else "the answer is no gRPC-Web answer")
 
 
-def _field(number: int, content: bytes) -> bytes:
-    """A field of a protobuf message that has a length."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+class Otlp:
+    """Whatever takes OTLP's profiles over HTTP."""
 
+    is_experimental = True
 
-def _text(number: int, text: str) -> bytes:
-    return _field(number, text.encode())
+    def request(self, pprof: bytes, labels: Mapping[str, str]) -> PushRequest:
+        message = otlp.make_request(pprof_pb2.Profile.FromString(gzip.decompress(pprof)), labels)
+        return PushRequest(otlp.PATH, {"Content-Type": "application/x-protobuf"}, message)
 
-
-def _varint(value: int) -> bytes:
-    groups = bytearray()
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*groups, value])
+    def failure(self, headers: Mapping[str, str], body: bytes) -> str:
+        return otlp.failure_in(body)
 
 
 def _trailers(body: bytes) -> dict[str, str]:
@@ -104,20 +110,20 @@ def _trailers(body: bytes) -> dict[str, str]:
     return {}
 
 
-_TARGETS: Mapping[str, PushTarget] = {"pyroscope": Pyroscope(), "parca": Parca()}
+_TARGETS: Mapping[str, PushTarget] = {"pyroscope": Pyroscope(), "parca": Parca(), "otlp": Otlp()}
 
 
-def parse_target(text: str) -> tuple[PushTarget, str]:
+def parse_target(typed: str) -> tuple[PushTarget, str]:
     """Read ``pyroscope+http://HOST:PORT`` and the like: what is spoken, and to whom.
 
     Raises:
         TdprofError: it is no such address.
     """
-    kind, _, address = text.partition("+")
+    kind, _, address = typed.partition("+")
     if kind not in _TARGETS or not address.startswith(("http://", "https://")):
         raise TdprofError(
-            f"'{text}' is nothing to push to",
-            hint="--to pyroscope+http://HOST:4040 or parca+http://HOST:7070 (or https)",
+            f"'{typed}' is nothing to push to",
+            hint="--to pyroscope+http://HOST:4040 parca+http://HOST:7070 or otlp+http://HOST:4318 (or https)",
             status=2,
         )
     return _TARGETS[kind], address.rstrip("/")

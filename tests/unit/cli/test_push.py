@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from hypothesis import given
+from hypothesis import strategies as st
 
-from builders.fleet import make_host_capture, tdprof
+from builders.fleet import PERIOD, START_NS, make_host_capture, tdprof
 from tdprof.cli import push
 from tdprof.export import pprof_pb2
+from tdprof.export.otlp import failure_in
 from tdprof.export.push import Parca, parse_target
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -97,6 +100,13 @@ def write_raw_request() -> Callable[[], Any]:
     return made_class
 
 
+@pytest.fixture(scope="module")
+def published() -> Any:
+    """OTLP's messages as OpenTelemetry publishes them, which share no code with what writes ours."""
+    name = "opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2"
+    return pytest.importorskip(name, reason="opentelemetry-proto is not installed: tools/setup test")
+
+
 def functions(pprof: bytes) -> dict[str, int]:
     """Samples by the function at the leaf."""
     profile = pprof_pb2.Profile.FromString(gzip.decompress(pprof))
@@ -139,6 +149,79 @@ def test_parca_gets_a_grpc_web_message(server: Server, capture: Path, write_raw_
     labels = {each.name: each.value for each in series.labels.labels}
     assert labels == {"__name__": "process_cpu", "service_name": "web-1", "instance": "web-1"}
     assert functions(series.samples[0].raw_profile) == {"work": 60, "rest": 40}
+
+
+def test_otlp_gets_a_profile_of_each_event(server: Server, tmp_path: Path, published: Any) -> None:
+    events = {"cpu-clock": 1.0, "cycles": 2.0}
+    capture = make_host_capture(tmp_path / "a.capture", "web-1", {"work": 60, "rest": 40}, events=events)
+    server.answers = [(200, {}, b"")]
+    for _ in range(2):
+        to = f"otlp+http://127.0.0.1:{server.port}"
+        assert tdprof("push", capture, "--to", to, "--label", "team=a").status == 0
+    assert server.requests[0] == server.requests[1]
+    path, headers, body = server.requests[0]
+    assert path == "/v1development/profiles"
+    assert headers["content-type"] == "application/x-protobuf"
+    request = published.ExportProfilesServiceRequest.FromString(body)
+    ((resource,), tables) = request.resource_profiles, request.dictionary
+    told = {each.key: each.value.string_value for each in resource.resource.attributes}
+    assert told == {"service.name": "web-1", "host.name": "web-1", "team": "a"}
+    for table in ("mapping", "location", "function", "link", "attribute", "stack"):
+        assert not getattr(tables, f"{table}_table")[0].ByteSize()
+    text = tables.string_table
+    assert text[0] == ""
+    assert len(set(text)) == len(text)
+    (scope,) = resource.scope_profiles
+    found = {}
+    for profile in scope.profiles:
+        assert len(profile.profile_id) == 16
+        assert profile.time_unix_nano == START_NS
+        assert profile.duration_nano == 10 * 10**9
+        counts: dict[tuple[str, ...], int] = {}
+        for sample in profile.samples:
+            stack = tables.stack_table[sample.stack_index].location_indices
+            lines = [line for each in stack for line in tables.location_table[each].lines]
+            names = tuple(text[tables.function_table[line.function_index].name_strindex] for line in lines)
+            counts[names] = counts.get(names, 0) + sum(sample.values)
+            attributes = [tables.attribute_table[row] for row in sample.attribute_indices]
+            known = {text[each.key_strindex]: each.value for each in attributes}
+            assert (known["process.pid"].int_value, known["thread.name"].string_value) == (100, "app")
+        found[text[profile.sample_type.type_strindex], text[profile.sample_type.unit_strindex]] = counts
+    work, rest = ("work", "main"), ("rest", "main")
+    assert found == {
+        ("samples", "count"): {work: 180, rest: 120},
+        ("cpu-clock", "nanoseconds"): {work: 60 * PERIOD, rest: 40 * PERIOD},
+        ("cycles", "count"): {work: 120 * PERIOD, rest: 80 * PERIOD},
+    }
+    [mapping] = {tables.location_table[1].mapping_index}
+    assert text[tables.mapping_table[mapping].filename_strindex] == "/srv/app"
+    (build_id,) = (tables.attribute_table[row] for row in tables.mapping_table[mapping].attribute_indices)
+    assert (text[build_id.key_strindex], build_id.value.string_value) == (
+        "process.executable.build_id.gnu",
+        "ab" * 20,
+    )
+
+
+def test_what_an_otlp_server_does_not_take_is_told(server: Server, capture: Path, published: Any) -> None:
+    to = f"otlp+http://127.0.0.1:{server.port}"
+
+    def answer_of(partial: Any) -> bytes:
+        message: bytes = published.ExportProfilesServiceResponse(partial_success=partial).SerializeToString()
+        return message
+
+    partial = published.ExportProfilesPartialSuccess(rejected_profiles=2, error_message="no profiles here")
+    server.answers = [(200, {}, answer_of(partial))]
+    ran = tdprof("push", capture, "--to", to)
+    assert ran.error is not None
+    assert "no profiles here" in ran.error.message
+    warning = published.ExportProfilesPartialSuccess(error_message="all is well")
+    server.answers = [(200, {}, answer_of(warning))]
+    assert tdprof("push", capture, "--to", to).status == 0
+
+
+@given(st.binary(max_size=200))
+def test_whatever_a_server_answers_is_no_traceback(answer: bytes) -> None:
+    assert isinstance(failure_in(answer), str)
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 3_000_000])
@@ -196,7 +279,7 @@ def test_nothing_follows_a_redirect_and_a_token_goes_nowhere_else(
 
 
 def test_what_is_typed_wrong_and_who_is_not_there(server: Server, capture: Path, tmp_path: Path) -> None:
-    for wrong in ("http://x", "pyroscope+ftp://x", "otlp+http://x", "parca", ""):
+    for wrong in ("http://x", "pyroscope+ftp://x", "otlp+grpc://x", "parca", ""):
         assert tdprof("push", capture, "--to", wrong).status == 2
     for label in ("a-b=c", "=x", "x=", "x=\n"):
         assert tdprof("push", capture, "--to", "parca+http://x", "--label", label).status == 2
