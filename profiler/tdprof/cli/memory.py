@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec
 import pyarrow as pa
 
 _M_MMAP_THRESHOLD = -3  # malloc.h
-_MAPPED_FROM_BYTES = 128 << 10  # as glibc begins with
+_GLIBCS_BYTES = 128 << 10  # as glibc begins with
 
 
 class _WithoutPandas(importlib.abc.MetaPathFinder):
@@ -25,11 +25,15 @@ def take_memory_from_the_system() -> None:
     pa.set_memory_pool(pa.system_memory_pool())
 
 
-def keep_process_small() -> None:
-    """For this process: columns that are freed go back to the system at once, and pandas stays out."""
+def keep_process_small(mapped_from_bytes: int = _GLIBCS_BYTES) -> None:
+    """For this process: columns that are freed go back to the system at once, and pandas stays out.
+
+    Args:
+        mapped_from_bytes: memory of smaller columns is used again, which saves clearing it, and stays.
+    """
     take_memory_from_the_system()
     # glibc raises this limit with every large block that is freed, and then keeps blocks of that size for itself.
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
-        mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, mapped_from_bytes)
     if not any(isinstance(finder, _WithoutPandas) for finder in sys.meta_path):
         sys.meta_path.insert(0, _WithoutPandas())

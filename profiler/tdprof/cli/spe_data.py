@@ -25,6 +25,9 @@ from tdprof.report.spe.csv import render_csv
 from tdprof.report.spe.json import render_json
 from tdprof.report.spe.text import render_text
 
+# Columns of the addresses that are placed together are made anew at each step: the system would clear each one.
+_KEPT_BYTES = 4 << 20
+
 
 def is_capture(path: str) -> bool:
     """Whether a path names a capture's folder, not a perf.data file or directory."""
@@ -80,7 +83,7 @@ def print_report(
     if not is_raw and is_capture(file):
         _report_capture(Path(file), by, output, symbols, jobs=jobs)
         return
-    keep_process_small()
+    keep_process_small(_KEPT_BYTES)
     with open_records(file, is_raw=is_raw, midr=midr) as source, contextlib.ExitStack() as stack:
         code: OpenCapture | None = None
         if not is_raw and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
@@ -91,7 +94,7 @@ def print_report(
 
 
 def _report_capture(capture: Path, by: By, output: Output, symbols: SymbolOptions, *, jobs: int | None) -> None:
-    keep_process_small()
+    keep_process_small(_KEPT_BYTES)
     with OpenCapture(capture, symbols) as opened:
         workers = jobs or opened.workers
         result = analyse(
