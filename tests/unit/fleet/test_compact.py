@@ -73,6 +73,21 @@ def expected(whole: Path) -> list[str]:
     return answers(whole)
 
 
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory, whole: Path) -> Path:
+    """All of them put together, as ``compact`` leaves them."""
+    place = tmp_path_factory.mktemp("together") / "store"
+    shutil.copytree(whole, place)
+    assert compact(place)["joined"] == JOINED
+    return place
+
+
+@pytest.fixture
+def compacted(tmp_path: Path, together: Path) -> Path:
+    shutil.copytree(together, tmp_path / "compacted")
+    return tmp_path / "compacted"
+
+
 @pytest.fixture
 def store(tmp_path: Path, whole: Path) -> Path:
     shutil.copytree(whole, tmp_path / "store")
@@ -87,40 +102,37 @@ def compact(store: Path) -> dict[str, int]:
 
 
 def test_answers_stay_the_same_to_the_last_digit_from_fewer_files(
-    whole: Path, store: Path, expected: list[str]
+    whole: Path, together: Path, expected: list[str]
 ) -> None:
-    assert compact(store)["joined"] == JOINED
-    assert len(list(store.glob("rollup/recordings/**/*.parquet"))) == len(HOSTS) * len(DAYS)
+    assert len(list(together.glob("rollup/recordings/**/*.parquet"))) == len(HOSTS) * len(DAYS)
     words = ("--to", "folded", "--recordings", "core=neoverse-v1")
-    assert tdprof("export", store, *words).stdout == tdprof("export", whole, *words).stdout
+    assert tdprof("export", together, *words).stdout == tdprof("export", whole, *words).stdout
     # Six days, three pairs of days, four and eight days.
-    assert len(list(store.glob("sums/v=1/*"))) == len(DAYS) + 3 + 1 + 1
-    assert answers(store) == expected
-    assert json.loads(tdprof("fleet", "check", store, "--json").stdout)["recordings"] == len(ALL)
-    assert tdprof("fleet", "check", store).status == 0
-    assert compact(store) == {"joined": 0, "spans": 0, "removed": 0}
+    assert len(list(together.glob("sums/v=1/*"))) == len(DAYS) + 3 + 1 + 1
+    assert answers(together) == expected
+    checked = tdprof("fleet", "check", together, "--json")
+    assert (json.loads(checked.stdout)["recordings"], checked.status) == (len(ALL), 0)
+    assert compact(together) == {"joined": 0, "spans": 0, "removed": 0}
 
 
-def test_reports_come_from_sums_where_they_can(store: Path, expected: list[str]) -> None:
-    compact(store)
-    for path in store.glob("rollup/functions/**/*.parquet"):
+def test_reports_come_from_sums_where_they_can(compacted: Path, expected: list[str]) -> None:
+    for path in compacted.glob("rollup/functions/**/*.parquet"):
         path.write_bytes(b"nobody reads this")
     for words, told in zip(QUESTIONS[:2], expected, strict=False):
-        assert tdprof("fleet", "report", store, "--json", *words).stdout == told
-    assert tdprof("fleet", "report", store, *QUESTIONS[2]).status == 1
+        assert tdprof("fleet", "report", compacted, "--json", *words).stdout == told
+    assert tdprof("fleet", "report", compacted, *QUESTIONS[2]).status == 1
 
 
-def test_the_same_bytes_in_whatever_order_and_pieces(tmp_path: Path, store: Path) -> None:
-    compact(store)
+def test_the_same_bytes_in_whatever_order_and_pieces(tmp_path: Path, together: Path) -> None:
     mixed = list(ALL)
     random.Random(3).shuffle(mixed)
     for start, end in itertools.pairwise((0, 11, 40, len(mixed))):
         add(tmp_path / "other", mixed[start:end])
         compact(tmp_path / "other")
-    assert contents(tmp_path / "other") == contents(store)
+    assert contents(tmp_path / "other") == contents(together)
     add(tmp_path / "other", ALL)
     compact(tmp_path / "other")
-    assert contents(tmp_path / "other") == contents(store)
+    assert contents(tmp_path / "other") == contents(together)
 
 
 def test_what_comes_later_counts_beside_the_sums(tmp_path: Path, expected: list[str]) -> None:
@@ -151,30 +163,27 @@ def test_a_capture_in_a_day_that_was_put_together_is_known(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("survives", ["all", "rollups", "sums without hosts"])
 def test_nothing_counts_twice_where_it_was_killed(
-    tmp_path: Path, store: Path, expected: list[str], survives: str
+    whole: Path, compacted: Path, expected: list[str], survives: str
 ) -> None:
-    before = contents(store)
-    compact(store)
-    after = contents(store)
+    before, after = contents(whole), contents(compacted)
     if survives != "sums without hosts":
         for name, content in before.items():
             if survives == "all" or "/recordings/" not in name:  # what is taken out first
-                (store / name).write_bytes(content)
+                (compacted / name).write_bytes(content)
     else:
-        for path in store.rglob("*-hosts.parquet"):
+        for path in compacted.rglob("*-hosts.parquet"):
             path.unlink()
     report = expected[0]
-    assert tdprof("fleet", "report", store, "--json").stdout == report
-    compact(store)
-    assert tdprof("fleet", "report", store, "--json").stdout == report
-    assert tdprof("fleet", "check", store, "--prune").status == 0
-    assert contents(store) == after
+    assert tdprof("fleet", "report", compacted, "--json").stdout == report
+    compact(compacted)
+    assert tdprof("fleet", "report", compacted, "--json").stdout == report
+    assert tdprof("fleet", "check", compacted, "--prune").status == 0
+    assert contents(compacted) == after
 
 
-def test_a_better_copy_takes_the_place_of_a_part_of_a_day(store: Path) -> None:
-    compact(store)
+def test_a_better_copy_takes_the_place_of_a_part_of_a_day(compacted: Path) -> None:
     write_recording(
-        Store(str(store)),
+        Store(str(compacted)),
         "a",
         {"work": 5000},
         date="2026-11-27",
@@ -182,12 +191,12 @@ def test_a_better_copy_takes_the_place_of_a_part_of_a_day(store: Path) -> None:
         events={"cpu-clock": 1, "cycles": 2},
         labels=["version=1"],
     )
-    told = tdprof("fleet", "report", store, "--json").stdout
+    told = tdprof("fleet", "report", compacted, "--json").stdout
     work = next(row for row in json.loads(told)["strata"][1]["functions"] if row["name"] == "work")
     assert work["self"]["samples"] > 5000
-    compact(store)
-    assert tdprof("fleet", "report", store, "--json").stdout == told
-    assert json.loads(tdprof("fleet", "check", store, "--json").stdout)["recordings"] == len(ALL)
+    compact(compacted)
+    assert tdprof("fleet", "report", compacted, "--json").stdout == told
+    assert json.loads(tdprof("fleet", "check", compacted, "--json").stdout)["recordings"] == len(ALL)
 
 
 def test_what_adds_up_to_too_much_has_no_sums(
@@ -199,13 +208,12 @@ def test_what_adds_up_to_too_much_has_no_sums(
     assert tdprof("fleet", "report", store, "--json").stdout == expected[0]
 
 
-def test_damaged_sums_are_told(store: Path) -> None:
-    compact(store)
-    for path in store.rglob("sums/**/*-functions.parquet"):
+def test_damaged_sums_are_told(compacted: Path) -> None:
+    for path in compacted.rglob("sums/**/*-functions.parquet"):
         content = bytearray(path.read_bytes())
         content[40] ^= 1
         path.write_bytes(content)
-    ran = tdprof("fleet", "report", store)
+    ran = tdprof("fleet", "report", compacted)
     assert ran.status == 1
     assert "fleet check" in ran.error.hint
 
