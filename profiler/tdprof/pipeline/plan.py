@@ -69,6 +69,10 @@ def plan_groups(
 
 ABSENT, SILENT, REFUSED = "does not offer", "counts nothing for", "refuses"
 _WHY_MISSING = (ABSENT, SILENT, REFUSED)
+# Common events that PMCEID has no bit for: loads, stores, integer operations, immediate branches, returns.
+_IN_ANY_PROGRAM = frozenset({0x70, 0x71, 0x73, 0x78, 0x79})
+# What they are a part of, which PMCEID0_EL0 reports.
+_OPERATIONS = ("INST_SPEC", 0x1B)
 
 
 def missing_events(
@@ -83,7 +87,8 @@ def missing_events(
     An event that a PMU does not implement counts zero instead of failing, so it must not be counted at all. Linux lists
     what PMCEID0/1_EL0 report, as far as its driver has a name for it. If one of these is missing that does not count
     in a trial either, somebody (a hypervisor, an emulator) leaves events out, and codes that nothing reports are
-    believed only if they count in a trial: rare ones are lost then, but none is wrong.
+    believed only if they count in a trial: rare ones are lost then, but none is wrong. While none is missing, that is
+    asked only of what every program does, if the trial counts operations at all.
     """
     events = {name: pmu.event(name, catalog.events[name].code) for name in needed}
     missing = {
@@ -91,10 +96,12 @@ def missing_events(
         for name, event in events.items()
         if is_reported(event.config) and event.config not in pmu.codes and not counts_here(event)
     }
-    if missing:
-        missing |= {
-            name: SILENT for name, event in events.items() if not is_reported(event.config) and not counts_here(event)
-        }
+    doubtful = {name: event for name, event in events.items() if not is_reported(event.config)}
+    if not missing:
+        doubtful = {name: event for name, event in doubtful.items() if event.config in _IN_ANY_PROGRAM}
+        if doubtful and not counts_here(pmu.event(*_OPERATIONS)):
+            doubtful = {}
+    missing |= {name: SILENT for name, event in doubtful.items() if not counts_here(event)}
     missing |= {name: REFUSED for name, event in events.items() if name not in missing and is_refused(event)}
     return {name: missing[name] for name in events if name in missing}
 

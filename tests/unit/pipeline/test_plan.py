@@ -135,6 +135,25 @@ def test_an_absent_event_costs_the_metrics_that_need_it(catalog: Catalog, is_tri
         assert {name for name, why in found.items() if why == SILENT} == beyond
 
 
+def test_what_every_program_does_is_missed_where_it_alone_counts_nothing() -> None:
+    needed = sorted({name for metric in V1.metrics.values() for name in metric.events})
+    codes = {name: V1.events[name].code for name in needed}
+    loads, rare = codes["LD_SPEC"], codes["ASE_SPEC"]
+    tried: set[int] = set()
+
+    def counts_here(event: Event) -> bool:
+        tried.add(event.config)
+        return event.config not in (loads, rare)
+
+    assert missing_events(V1, needed, PMU, lambda _: False, counts_here) == {"LD_SPEC": SILENT}
+    assert rare not in tried
+    # A trial that counts no operations at all says nothing of loads.
+    assert (
+        missing_events(V1, needed, PMU, lambda _: False, lambda event: event.config != 0x1B and event.config != loads)
+        == {}
+    )
+
+
 def test_a_driver_without_a_name_for_an_event_does_not_hide_it() -> None:
     """Older kernels list fewer of the events that PMCEID reports: one that counts is there."""
     codes = frozenset(code for code in EVERYTHING if code < 0x4000)
