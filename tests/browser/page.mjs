@@ -340,6 +340,8 @@ async function phases() {
   await page.locator("#functions tbody .name.link", { hasText: "sort" }).click();
   await ready(page);
   result.ofSort = await page.locator("#details").innerText();
+  result.spark = await page.locator("#details .spark svg").getAttribute("aria-label");
+  result.sparkPath = await page.locator("#details .spark path").getAttribute("d");
   await page.mouse.click(x + 5, y + 20);
   await ready(page);
   result.clicked = await chosen();
@@ -364,6 +366,19 @@ async function phases() {
   result.linked = { chosen: await linked.locator("#time-chosen").innerText(), details: await linked.locator("#details").innerText() };
   await linked.context().close();
   const metrics = await open("topdown.html", { hash: "#t=0-3&c=backend_bound&f=chase" });
+  // The last row of the strip: the colours of its column in the middle, from below, without text.
+  result.levelOne = await metrics.evaluate(() => {
+    const canvas = /** @type {HTMLCanvasElement} */ (document.getElementById("strip-canvas"));
+    const { height, width } = canvas;
+    const { data } = canvas.getContext("2d").getImageData(Math.round(width * 0.8), 0, 1, height);
+    const ratio = window.devicePixelRatio || 1;
+    const found = [];
+    for (let y = height - 2; y > height - 28 * ratio; y--) {
+      const colour = data[4 * y + 3] ? `rgb(${data[4 * y]} ${data[4 * y + 1]} ${data[4 * y + 2]})` : "none";
+      if (colour !== found[found.length - 1]) found.push(colour);
+    }
+    return found;
+  });
   result.metrics = {
     note: await metrics.locator("#time-note").innerText(), colour: await metrics.locator("#colour").inputValue(),
     overview: await metrics.locator("#overview").isVisible(), details: await metrics.locator("#details").innerText(),

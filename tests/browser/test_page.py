@@ -44,7 +44,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
     for name, make in PROFILES.items():
         with (folder / f"{name}.html").open("wb") as file:
             profile = make()
-            write_html(Page(calibrated(profile), find_findings(profile)), file)
+            write_html(Page(calibrated(profile), find_findings(profile, by_time=True)), file)
     capture = write_spe_capture(folder / "spe.capture", is_topdown=True)
     with OpenCapture(capture) as opened:
         profile, found = load_with_findings(opened, capture)
@@ -471,6 +471,23 @@ def test_a_dragged_stretch_of_time_is_what_the_report_has_of_it(seen: Any) -> No
     assert_same(found["second"]["rows"], of_time(profile, "5s-10s"))
     assert re.search(r"\n7\t\n\t43\.1 %\n8\t\n\t43\.1 %", found["ofSort"])  # its lines, of 4,645 samples
     assert found["problems"] == found["chosenProblems"] == []
+
+
+def test_a_function_has_a_line_of_when_it_ran(seen: Any) -> None:
+    found = seen["phases"]
+    assert found["spark"] == "Over time: at most 800.0 ms a second, from 5.000 s to 5.500 s"
+    # From the left edge to the middle nothing, from there on its whole height, in twenty intervals.
+    steps = re.findall(r"V30H([\d.]+)V([\d.]+)H([\d.]+)", found["sparkPath"])
+    assert [float(y) for _, y, _ in steps] == [30.0] * 10 + [0.0] * 10
+    assert [float(x) for x, *_ in steps] == pytest.approx([30 * number for number in range(20)], abs=0.1)
+    assert "With all it calls, at most 800" in found["ofSort"]
+
+
+def test_the_strip_has_level_1_of_the_program(seen: Any) -> None:
+    found = seen["phases"]
+    # From below each metric in the colour of its bar; the fourth, bad speculation, is less than a pixel.
+    colours = ["rgb(86 180 233)", "rgb(230 159 0)", "rgb(60 190 145)"]
+    assert [colour for colour in found["levelOne"] if colour in colours] == colours
 
 
 def test_the_phases_of_a_profile_are_offered(seen: Any) -> None:

@@ -214,7 +214,9 @@ def _prepare(capture: "OpenCapture", shown: Path, target: Format, event: str | N
     from tdprof.profile.categories import with_categories
     from tdprof.profile.wakers import with_waker_stacks
 
-    profile, findings = load_with_findings(capture, shown, with_spe=target.has_spe, selection=selection)
+    profile, findings = load_with_findings(
+        capture, shown, with_spe=target.has_spe, selection=selection, by_time=target.is_page
+    )
     if not target.is_page:
         profile = with_waker_stacks(with_categories(profile, findings))
     index = find_event(profile, event)

@@ -66,7 +66,12 @@ def open_input(
 
 
 def load_with_findings(
-    capture: OpenCapture, shown: Path, *, with_spe: bool = True, selection: Selection = EVERYTHING
+    capture: OpenCapture,
+    shown: Path,
+    *,
+    with_spe: bool = True,
+    selection: Selection = EVERYTHING,
+    by_time: bool = False,
 ) -> tuple[Profile, Findings | None]:
     """A capture's profile ready to be shown: each event once, calibrated, and the metrics of its code.
 
@@ -78,6 +83,7 @@ def load_with_findings(
         shown: its name for the user.
         with_spe: False where nobody looks at what SPE measured, which saves reading it.
         selection: which samples are wanted; of some alone there are neither metrics nor what SPE measured.
+        by_time: also the program's level 1 over time.
     """
     with waiting(f"reading {shown}") as capture.progress:
         profile = load_profile(capture)
@@ -90,7 +96,7 @@ def load_with_findings(
     if profile.topdown is None and not with_spe:
         return profile, None
     with waiting("adding up metrics") as capture.progress:
-        findings = find_findings(profile)
+        findings = find_findings(profile, by_time=by_time)
         if with_spe:
             # Only now: SPE's part of the program is not needed for anything else.
             from tdprof.pipeline.spe_columns import join_spe

@@ -67,7 +67,7 @@ def command(
     from tdprof.report.page.data import Page
 
     with open_input(capture, symbols) as opened_capture:
-        profile, findings = load_with_findings(opened_capture, capture, selection=selection)
+        profile, findings = load_with_findings(opened_capture, capture, selection=selection, by_time=True)
         profile, operations = with_function_operations(opened_capture, profile, selection)
     documents = _documents(Page(profile, findings, operations), release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)

@@ -18,9 +18,10 @@ from tdprof.metrics.observations import CodeSamples, Entries, EventSums, sample_
 from tdprof.model.arrays import F64, I64, U64
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.findings import CallPaths, Findings, MetricTable
-from tdprof.model.profile import Profile
+from tdprof.model.profile import Profile, StackTable
 from tdprof.profile.calibrate import calibrated, scaled_total
 from tdprof.profile.frames import frame_stacks, merge_stacks
+from tdprof.profile.intervals import Intervals
 from tdprof.profile.rows import CodeRows, code_rows
 from tdprof.profile.statistics import MIN_SAMPLES, UNSEEN_SAMPLES, Z_95, satterthwaite, student_95, variance_between
 
@@ -138,6 +139,18 @@ def attribute_metrics(profile: Profile, catalog: Catalog) -> Findings:
         lines=_table_of_some(plans, entries, lines.leaf, kept, len(lines)),
         call_paths=_call_paths(profile, plans, entries, cycles),
     )
+
+
+def level_1_over_time(profile: Profile, catalog: Catalog, bins: Intervals) -> MetricTable:
+    """The catalog's first metrics of the whole program, a row for each stretch of time; doubt is of sampling alone."""
+    n = len(bins.end)
+    stacks = StackTable(np.zeros(n + 1, np.uint32), np.empty(0, np.int32))
+    by_bin = replace(profile, stacks=stacks, samples=replace(profile.samples, stack=bins.number.astype(np.int32)))
+    entries, row = sample_entries(by_bin), np.arange(n)
+    assert profile.topdown
+    plans = _plans(profile, profile.topdown, catalog, entries)
+    roots = [replace(plan, seen=1.0) for plan in plans if plan.metric.name in catalog.roots]
+    return _table(roots, CodeSamples(entries, row, row, n))
 
 
 def _call_paths(profile: Profile, plans: Sequence[_Plan], entries: Entries, cycles: F64) -> CallPaths:

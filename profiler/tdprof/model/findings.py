@@ -130,6 +130,20 @@ class CallPaths:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricTimes:
+    """Metrics of the whole program in stretches of time; their doubt is that of sampling alone.
+
+    Attributes:
+        begin, end: int64[n], nanoseconds since the recording's start.
+        metrics: n rows.
+    """
+
+    begin: I64
+    end: I64
+    metrics: MetricTable
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """Metrics of a whole profile. Rows of ``functions`` and ``inclusive`` go with ``function``.
 
@@ -144,6 +158,7 @@ class Findings:
         line_function, line: int32[m], uint32[m]: source lines, highest self share first; ``lines`` has their metrics.
         disagreements: metrics that PMU and SPE put apart by more than their errors, a sentence each.
         call_paths: of a Topdown recording.
+        times: its level 1 over time, for who asked for it.
     """
 
     catalog: Catalog
@@ -158,6 +173,7 @@ class Findings:
     lines: MetricTable
     disagreements: Sequence[str] = ()
     call_paths: CallPaths | None = None
+    times: MetricTimes | None = None
 
     @property
     def has_topdown(self) -> bool:

@@ -19,7 +19,7 @@ from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import EventInfo
-from tdprof.model.findings import Findings
+from tdprof.model.findings import Findings, MetricTimes
 from tdprof.model.off_cpu import ThreadState, TimeSpent
 from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable, StackWalks
 from tdprof.model.stack_ends import StackEnd
@@ -27,6 +27,7 @@ from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.wakers import read_wakers, with_wakers
 from tdprof.profile.frames import group_of_row, group_rows
 from tdprof.profile.idle import mark_idle
+from tdprof.profile.intervals import time_bins
 from tdprof.profile.languages import without_trampolines
 from tdprof.profile.naming import limit_inlining, mark_guesses, name_locations
 from tdprof.profile.reliability import (
@@ -43,6 +44,7 @@ from tdprof.symbolize.demangling import demangle
 from tdprof.text import plural, printable
 
 _MOST_CPUS = 1 << 20
+_MOST_METRIC_BINS = 120  # each with enough samples, if the recording has
 _LONGEST_INTERVAL_NS = 1 << 60  # of what damage makes of it
 
 
@@ -258,8 +260,10 @@ def _container_doubts(
     )
 
 
-def find_findings(profile: Profile) -> Findings | None:
+def find_findings(profile: Profile, *, by_time: bool = False) -> Findings | None:
     """Metrics of a Topdown profile, as `load_profile` gives it; None for any other.
+
+    ``by_time``: with level 1 over time.
 
     Raises:
         TdprofError: the recording names a core that this version has no catalog for, or its own catalog is damaged.
@@ -269,11 +273,16 @@ def find_findings(profile: Profile) -> Findings | None:
     # Only now: most recordings are of one event.
     from tdprof.catalog.choose import find_by_name
     from tdprof.catalog.load import parse_catalog
-    from tdprof.metrics.attribution import attribute_metrics
+    from tdprof.metrics.attribution import attribute_metrics, level_1_over_time
 
-    if profile.topdown.catalog:
-        return attribute_metrics(profile, parse_catalog(profile.topdown.catalog, Path("of the capture")))
-    return attribute_metrics(profile, find_by_name(profile.topdown.core))
+    own = profile.topdown.catalog
+    catalog = parse_catalog(own, Path("of the capture")) if own else find_by_name(profile.topdown.core)
+    findings = attribute_metrics(profile, catalog)
+    bins = time_bins(profile, _MOST_METRIC_BINS)
+    if not by_time or len(bins.end) < 2:
+        return findings
+    times = MetricTimes(bins.begin, bins.end, level_1_over_time(profile, catalog, bins))
+    return replace(findings, times=times)
 
 
 def _check_samples(folder: Path, samples: pa.Table, manifest: Manifest) -> None:

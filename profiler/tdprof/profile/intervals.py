@@ -84,6 +84,11 @@ def equal_bins(profile: Profile, most: int) -> Intervals:
     return Intervals(edges[:-1], edges[1:], number.astype(np.int64))
 
 
+def time_bins(profile: Profile, most: int) -> Intervals:
+    """At most so many stretches of time: of whole intervals, or of equal length where samples have their own times."""
+    return equal_bins(profile, most) if profile.has_sample_times else joined(find_intervals(profile), most)
+
+
 def joined(found: Intervals, most: int) -> Intervals:
     """At most so many stretches, each of as many neighbours."""
     together = -(-len(found.end) // most) or 1

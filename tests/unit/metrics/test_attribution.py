@@ -106,6 +106,41 @@ def test_inclusive_is_of_a_function_with_all_that_it_calls() -> None:
     assert everything["ipc"].value == pytest.approx(true_metrics(EXAMPLE)["ipc"], rel=1e-6)
 
 
+def test_level_1_is_told_over_time() -> None:
+    slow, fast = Code("f", 50, MEMORY_BOUND.events), Code("g", 50)
+    first, then = (topdown_profile([code], samples=40_000, metrics=LEVEL_1, seconds=4) for code in (slow, fast))
+    later = replace(then.samples, time_ns=then.samples.time_ns + np.uint64(4_000_000_000))
+    columns = {
+        name: np.concatenate([getattr(first.samples, name), getattr(later, name)]) for name in SampleTable.__slots__
+    }
+    events = [
+        replace(one, total=(one.total or 0) + (other.total or 0))
+        for one, other in zip(first.events, then.events, strict=True)
+    ]
+    both = replace(first, events=events, samples=SampleTable(**columns), duration_ns=8_000_000_000)
+    times = find_findings(both, by_time=True)
+    assert times
+    assert times.times
+    n = len(times.times.begin)
+    assert n >= 8
+    assert times.times.end[-1] == 8_000_000_000
+    table = times.times.metrics
+    assert set(table.metrics) == set(LEVEL_1)
+    truths = true_metrics([slow]), true_metrics([fast])
+    hits = [
+        abs(table.value[row, column] - truths[row >= n // 2][name]) <= table.half_width[row, column]
+        for row in range(n)
+        for column, name in enumerate(table.metrics)
+    ]
+    # Of so many of 95 % intervals; both halves' values differ by far more.
+    assert np.mean(hits) > 0.8
+    assert abs(truths[0]["backend_bound"] - truths[1]["backend_bound"]) > 20
+
+
+def test_level_1_over_time_is_for_who_asks() -> None:
+    assert findings_of(topdown_profile()).times is None
+
+
 def test_lines_have_metrics_of_their_own() -> None:
     slow, fast = Code("f", 50, MEMORY_BOUND.events, line=3), Code("f", 50, line=9)
     profile = topdown_profile([slow, fast])

@@ -13,17 +13,19 @@ from numpy.typing import NDArray
 from tdprof import __version__
 from tdprof.catalog.entries import CPU_CYCLES, Catalog
 from tdprof.model.arrays import I64
-from tdprof.model.findings import Diagnosis, Findings, MetricTable
+from tdprof.model.findings import Diagnosis, Findings, MetricTable, MetricTimes
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.model.spe import LATENCIES, QUANTILES, FunctionOperations, mean_latency
+from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.call_tree import CallTree, call_tree, with_roots
 from tdprof.profile.compare import Comparison
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows
 from tdprof.profile.hotspots import effective_samples, unknown_samples
+from tdprof.profile.intervals import time_bins
 from tdprof.profile.statistics import Z_95
 from tdprof.report.page.change import change_columns
 from tdprof.report.page.functions import Processes, find_processes, functions_header
-from tdprof.report.page.times import MOST_BINS, SampledPlaces, find_places, phases_header, time_bins, time_columns
+from tdprof.report.page.times import MOST_BINS, SampledPlaces, find_places, phases_header, time_columns
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, meaning_of_end, stack_quality
 from tdprof.text import printable
 
@@ -255,8 +257,22 @@ def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
         "diagnoses": [{"path": path, "groups": groups, "advice": advice} for path, groups, advice in diagnoses],
         "programDiagnosis": program,
         "disagreements": [printable(each) for each in findings.disagreements],
+        "times": None if findings.times is None else _metric_times(findings.times),
     }
     return header, columns
+
+
+def _metric_times(times: MetricTimes) -> Header:
+    """Level 1 over time: of each metric a value for each stretch, null where it is not known well enough."""
+    value = np.where(times.metrics.is_significant, times.metrics.value, np.nan)
+    return {
+        "begin": [each / NS_PER_S for each in times.begin.tolist()],
+        "end": [each / NS_PER_S for each in times.end.tolist()],
+        "values": {
+            name: [None if np.isnan(each) else round(each, 2) for each in value[:, column].tolist()]
+            for column, name in enumerate(times.metrics.metrics)
+        },
+    }
 
 
 def _operations(operations: FunctionOperations, row_of: I64) -> Header:

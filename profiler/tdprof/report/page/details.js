@@ -3,7 +3,7 @@
 function drawDetails(model, f, on) {
   const { findings } = model;
   if (f >= model.functionCount) {
-    byId("details").replaceChildren(...partDetails(model, f, on));
+    byId("details").replaceChildren(...partDetails(model, f, on).filter(Boolean));
     return;
   }
   const sections = f < 0 ? programDetails(model, on) : functionDetails(model, f, on);
@@ -11,7 +11,7 @@ function drawDetails(model, f, on) {
   if (f >= 0) {
     const spe = model.spe ? speDetails(model, f) : null;
     const changed = model.change ? changeDetails(model, f) : null;
-    sections.splice(2, 0, changed);
+    sections.splice(3, 0, changed);
     sections.push(spe, linesOf(model, f), neighboursOf(model, f, on), eventsOf(model, f));
   }
   if (f < 0 && model.change) sections.push(goneDetails(model));
@@ -25,6 +25,7 @@ function partDetails(model, id, on) {
   return [
     headOf(model, id, on),
     sharesOf(model, id),
+    sparkline(model, id),
     el("section", { "aria-label": "Hot functions" },
       el("h3", {}, isProcess ? "Its hot functions" : `Its ${plural(model.groups[id - model.firstGroup].members.length, "place")} without a name`),
       most.length ? functionList(model, most, on.select, 20) : el("p", { class: "muted" }, "no samples of this event")),
@@ -68,7 +69,7 @@ function programDetails(model, on) {
 
 function functionDetails(model, f, on) {
   const { findings } = model;
-  const sections = [headOf(model, f, on), sharesOf(model, f)];
+  const sections = [headOf(model, f, on), sharesOf(model, f), sparkline(model, f)];
   if (!findings) return sections;
   const diagnosis = findings.rowOf[f] < 0 ? null : findings.diagnosis(f);
   if (!findings.roots.length) return sections;

@@ -270,16 +270,25 @@ class Model {
       for (let f = 0; f < this.ids; f++) if (this.functions.self[f] && (this.shownAs[f] ?? f) === f) found.set(f, this.functions.self[f]);
       return mostFirst(found);
     }
-    const isWithin = new Uint8Array(this.nodes);
+    const isWithin = this.within(id);
     for (let node = 1; node < this.nodes; node++) {
       const f = this.functionOf[node];
-      isWithin[node] = isWithin[this.parent[node]] || f === id || this.shownAs[f] === id ? 1 : 0;
       const isCounted = id >= this.firstGroup ? this.shownAs[f] === id : isWithin[node];
       if (!isCounted || !this.self[node]) continue;
       const key = id >= this.firstGroup ? f : this.shownAs[f];
       found.set(key, (found.get(key) ?? 0) + this.self[node]);
     }
     return mostFirst(found);
+  }
+
+  // 1 for each node of a function, a process or unknown code that no node of the same calls, and of what they call.
+  within(id) {
+    const isWithin = new Uint8Array(this.nodes);
+    for (let node = 1; node < this.nodes; node++) {
+      const f = this.functionOf[node];
+      isWithin[node] = isWithin[this.parent[node]] || f === id || this.shownAs[f] === id ? 1 : 0;
+    }
+    return isWithin;
   }
 
   // A function's own share of each event.
@@ -335,13 +344,14 @@ class Model {
 class Metrics {
   constructor(model) {
     const { columns, header } = model;
-    const { core, metrics, catalog, diagnoses, programDiagnosis, disagreements } = header.findings;
+    const { core, metrics, catalog, diagnoses, programDiagnosis, disagreements, times } = header.findings;
     this.core = core;
     this.metrics = metrics;
     this.catalog = catalog;
     this.diagnoses = diagnoses;
     this.programDiagnosis = programDiagnosis;
     this.disagreements = disagreements;
+    this.times = times;
     this.columns = columns;
     this.rows = columns.metricFunction.length;
     this.rowOf = new Int32Array(model.functionCount).fill(-1);
@@ -393,6 +403,11 @@ class Metrics {
   diagnosis(f) {
     const number = f < 0 ? this.programDiagnosis : this.columns.diagnosis[this.rowOf[f]];
     return this.diagnoses[number] ?? null;
+  }
+
+  // The program's level 1 over time: {begin, end, values by metric}; null where there is none.
+  levelOneTimes() {
+    return this.roots.length ? this.times : null;
   }
 
   // What level 1 divides: "slots", or "cycles" on cores that do not count slots.

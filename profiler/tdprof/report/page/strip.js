@@ -2,6 +2,7 @@
 
 const STRIP_ROW = 34;
 const MOST_STRIP_ROWS = 4;
+const LEVEL_1_ROW = 44;
 const CLICK = 3; // pixels that are no drag
 
 class Strip {
@@ -146,7 +147,9 @@ class Strip {
     const rows = this.rows();
     const ratio = window.devicePixelRatio || 1;
     const width = this.box.clientWidth;
-    const height = rows.length * STRIP_ROW;
+    const { findings } = this.model.ofWhole;
+    const level1 = findings?.levelOneTimes();
+    const height = rows.length * STRIP_ROW + (level1 ? LEVEL_1_ROW : 0);
     this.box.style.height = `${height}px`;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
@@ -170,5 +173,28 @@ class Strip {
         c.fillRect(Math.round(((begin - this.begin) / this.seconds) * width), row * STRIP_ROW, 1, STRIP_ROW);
       c.fillText(`${this.model.events[event].name}, at most ${showAmount(most, this.model.events[event].unit)} a second`, 2, row * STRIP_ROW + 10);
     });
+    if (level1) this.drawLevelOne(findings, level1, rows.length * STRIP_ROW, width, style);
+  }
+
+  // The program's level 1 in each stretch, its parts above each other as in its bar; nothing where it is not known well.
+  drawLevelOne(findings, { begin, end, values }, top, width, style) {
+    const { context: c } = this;
+    const { roots } = findings;
+    const tall = LEVEL_1_ROW - 14;
+    const at = (seconds) => ((seconds - this.begin) / this.seconds) * width;
+    begin.forEach((from, bin) => {
+      const parts = roots.map((metric) => values[metric.name]?.[bin] ?? NaN);
+      if (parts.some(Number.isNaN)) return;
+      const sum = Math.max(100, parts.reduce((all, part) => all + Math.max(0, part), 0));
+      let bottom = top + LEVEL_1_ROW - 1;
+      parts.forEach((part, row) => {
+        const height = (Math.max(0, part) / sum) * tall;
+        bottom -= height;
+        c.fillStyle = levelOneColour(roots[row].name, roots).fill;
+        c.fillRect(at(from), bottom, Math.max(1, at(end[bin]) - at(from)), height);
+      });
+    });
+    c.fillStyle = style.getPropertyValue("--muted");
+    c.fillText(`Stage 1, of all ${findings.divided}: ${roots.map((metric) => rootTitle(findings, metric)).join(", ")}, from below`, 2, top + 10);
   }
 }

@@ -18,6 +18,7 @@ class Times {
     }
     this.span = null; // {first, last}: the chosen bins, the last one not among them; null is all
     this.rates = new Map();
+    this.ratesWithin = new Map();
   }
 
   has(event) {
@@ -39,16 +40,26 @@ class Times {
 
   // What an event has a second in each bin.
   rate(event) {
-    if (!this.rates.has(event)) {
-      const rate = new Float64Array(this.bins);
-      const weightOf = this.model.weightsOf(event);
-      this.visit(event, { first: 0, last: this.bins }, (place, count, bin) => {
-        rate[bin] += count * weightOf[this.node[place]];
-      });
-      for (let bin = 0; bin < this.bins; bin++) rate[bin] /= Math.max(this.end[bin] - this.begin[bin], 1e-9);
-      this.rates.set(event, rate);
-    }
+    if (!this.rates.has(event)) this.rates.set(event, this.rateWhere(event, null));
     return this.rates.get(event);
+  }
+
+  // The same of a function with all it calls, of a process or of unknown code.
+  rateWithin(event, id) {
+    const key = `${event} ${id}`;
+    if (!this.ratesWithin.has(key)) this.ratesWithin.set(key, this.rateWhere(event, this.model.within(id)));
+    return this.ratesWithin.get(key);
+  }
+
+  rateWhere(event, isCounted) {
+    const rate = new Float64Array(this.bins);
+    const weightOf = this.model.weightsOf(event);
+    this.visit(event, { first: 0, last: this.bins }, (place, count, bin) => {
+      const node = this.node[place];
+      if (!isCounted || isCounted[node]) rate[bin] += count * weightOf[node];
+    });
+    for (let bin = 0; bin < this.bins; bin++) rate[bin] /= Math.max(this.end[bin] - this.begin[bin], 1e-9);
+    return rate;
   }
 
   // The bins whose middle is between two moments; the one that holds them where there is none; null for all of them.
@@ -83,3 +94,28 @@ class Times {
 }
 
 const showSeconds = (seconds) => `${seconds.toFixed(seconds < 10 ? 3 : 2)} s`;
+
+// When a function, a process or unknown code had how much of the event that gives the width; null where that is not known.
+function sparkline(model, id) {
+  const { times, event, unit } = model;
+  if (!times?.has(event)) return null;
+  const rate = times.rateWithin(event, id);
+  const most = rate.reduce((a, b) => Math.max(a, b), 0);
+  if (!most) return null;
+  const whole = times.end[times.bins - 1] - times.begin[0] || 1;
+  const across = (seconds) => (((seconds - times.begin[0]) / whole) * 600).toFixed(1);
+  const steps = Array.from(rate, (value, bin) => {
+    const y = (30 - (30 * value) / most).toFixed(1);
+    return `V30H${across(times.begin[bin])}V${y}H${across(times.end[bin])}`;
+  });
+  const at = rate.indexOf(most);
+  const said = `at most ${showAmount(most, unit)} a second, from ${showSeconds(times.begin[at])} to ${showSeconds(times.end[at])}`;
+  const make = (name, properties) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(properties)) node.setAttribute(key, value);
+    return node;
+  };
+  const picture = make("svg", { viewBox: "0 0 600 30", preserveAspectRatio: "none", role: "img", "aria-label": `Over time: ${said}` });
+  picture.append(make("path", { d: `M0 30${steps.join("")}V30Z` }));
+  return el("figure", { class: "spark" }, picture, el("figcaption", { class: "muted" }, `With all it calls, ${said}`));
+}

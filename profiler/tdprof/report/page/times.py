@@ -13,7 +13,7 @@ from tdprof.model.profile import Profile
 from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.frames import function_names, number_values
 from tdprof.profile.groups import group_samples
-from tdprof.profile.intervals import Intervals, equal_bins, find_intervals, joined
+from tdprof.profile.intervals import Intervals
 
 MOST_BINS = 600
 
@@ -38,11 +38,6 @@ def find_places(node: I64, line: I64) -> SampledPlaces:
     return SampledPlaces(
         (keys >> np.uint64(32)).astype(np.int64), (keys & np.uint64(0xFFFF_FFFF)).astype(np.int64), of_sample
     )
-
-
-def time_bins(profile: Profile, most: int = MOST_BINS) -> Intervals:
-    """At most so many stretches of time: of whole intervals, or of equal length where samples have their own times."""
-    return equal_bins(profile, most) if profile.has_sample_times else joined(find_intervals(profile), most)
 
 
 def phases_header(profile: Profile, event: int) -> list[dict[str, Any]]:

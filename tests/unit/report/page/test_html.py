@@ -25,10 +25,11 @@ from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import compare
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots
+from tdprof.profile.intervals import time_bins
 from tdprof.profile.statistics import Z_95
 from tdprof.report.page.data import Page, page_document
 from tdprof.report.page.html import write_html
-from tdprof.report.page.times import time_bins
+from tdprof.report.page.times import MOST_BINS
 
 TYPES = {"Uint8Array": "u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Float32Array": "<f4", "Float64Array": "<f8"}
 
@@ -159,7 +160,7 @@ def sums_over_time(header: Any, columns: dict[str, np.ndarray[Any, Any]]) -> dic
 def test_bins_of_time_have_every_sample_once(profile: Profile) -> None:
     header, columns = unpack(page_document(Page(profile)))
     if "time" not in header:
-        assert len(time_bins(profile).end) < 2
+        assert len(time_bins(profile, MOST_BINS).end) < 2
         return
     found = sums_over_time(header, columns)
     for name, part in (("node", 1), ("line", 2)):
@@ -179,7 +180,7 @@ def test_intervals_beyond_what_a_page_shows_are_joined_whole() -> None:
     builder = ProfileBuilder()
     for number in range(1300):
         builder.add("main", time_ns=(number + 1) * 1_000_000_000)
-    bins = time_bins(builder.build())
+    bins = time_bins(builder.build(), MOST_BINS)
     assert len(bins.end) == 434
     assert bins.end[:2].tolist() == [3_000_000_000, 6_000_000_000]
     assert np.bincount(bins.number).tolist() == [3] * 433 + [1]
