@@ -6,6 +6,7 @@ cannot become long is demangled here; all others by a child with limits, whose d
 """
 
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,19 +21,21 @@ _GROWTH_BITS_HERE = 20  # a name may become at most 2^20 bytes in this process
 _LONGEST_IN_CHILD = 1 << 16
 _LONGEST_SHOWN = 1 << 16
 _BATCH_BYTES = 1 << 20  # of names that one child gets
-_DEATHS = 2  # of children, after which the other names of a batch stay as they are
+# Children that die, after which all other names stay as they are; a capture can hold names in a tenth of their bytes.
+_DEATHS, _BYTES_A_DEATH = 2, 4 << 20
 _CHILD_MEMORY_BYTES = 64 << 20
 _CHILD_SECONDS = 1
 _CHILD = """
 import resource, sys
-directory, longest, memory, seconds = sys.argv[1], *map(int, sys.argv[2:])
+directory, longest, left, memory, seconds = sys.argv[1], *map(int, sys.argv[2:])
 resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 sys.path.append(directory)
 import pydemumble
 for name in sys.stdin.buffer.read().decode("utf-8", "replace").splitlines():
-    shown = pydemumble.demangle(name) or ""
+    shown = left > 0 and pydemumble.demangle(name) or ""
+    left -= len(shown)
     sys.stdout.buffer.write((shown if len(shown) <= longest else "").encode("utf-8", "replace") + b"\\n")
     sys.stdout.buffer.flush()
 """
@@ -53,9 +56,8 @@ def demangle_all(names: Sequence[str]) -> list[str]:
             meant = pydemumble.demangle(name)
             budget -= len(meant)
             shown[number] = meant if 0 < len(meant) <= _LONGEST_SHOWN else name
-    for number, meant in zip(costly, _demangle_apart([names[number] for number in costly]), strict=True):
-        budget -= len(meant)
-        shown[number] = meant if meant and budget > 0 else names[number]
+    for number, meant in zip(costly, _demangle_apart([names[number] for number in costly], budget), strict=True):
+        shown[number] = meant or names[number]
     return shown
 
 
@@ -68,36 +70,42 @@ def _is_cheap(name: str) -> bool:
     return bits <= _GROWTH_BITS_HERE
 
 
-def _demangle_apart(names: Sequence[str]) -> list[str]:
-    """The same by children, "" for what they could not do."""
+def _demangle_apart(names: Sequence[str], budget: int) -> list[str]:
+    """The same by children, "" for what they could not do; all together of at most ``budget`` letters."""
     found = [""] * len(names)
-    batch: list[int] = []
-    batch_bytes = 0
-    for number, name in enumerate(names):
-        if len(name) > _LONGEST_IN_CHILD or len(name.splitlines()) != 1:
-            continue
-        if batch_bytes + len(name) > _BATCH_BYTES:
-            _demangle_batch(names, batch, found)
-            batch, batch_bytes = [], 0
-        batch.append(number)
-        batch_bytes += len(name)
-    _demangle_batch(names, batch, found)
+    deaths = _DEATHS + sum(map(len, names)) // _BYTES_A_DEATH
+    waiting = [number for number, name in enumerate(names) if _is_for_child(name)]
+    while waiting and budget > 0 and deaths > 0:
+        batch = _first_batch(names, waiting)
+        lines, is_late = _run_child([names[number] for number in batch], budget)
+        for number, line in zip(batch, lines, strict=False):
+            found[number] = line
+        budget -= sum(map(len, lines))
+        if len(lines) < len(batch):
+            deaths -= 2 if is_late else 1
+        waiting = waiting[len(lines) + 1 if len(lines) < len(batch) else len(batch) :]  # without what it died of
     return found
 
 
-def _demangle_batch(names: Sequence[str], batch: list[int], found: list[str]) -> None:
-    for _ in range(_DEATHS):
-        if not batch:
-            return
-        lines = _run_child([names[number] for number in batch])
-        for number, line in zip(batch, lines, strict=False):
-            found[number] = line
-        batch = batch[len(lines) + 1 :]  # the first without an answer is what it died of
+def _is_for_child(name: str) -> bool:
+    return len(name) <= _LONGEST_IN_CHILD and len(name.splitlines()) == 1
 
 
-def _run_child(names: Sequence[str]) -> list[str]:
-    """The answers of one child, fewer than there are names if it died."""
-    limits = map(str, (_LONGEST_SHOWN, _CHILD_MEMORY_BYTES, _CHILD_SECONDS))
+def _first_batch(names: Sequence[str], waiting: Sequence[int]) -> list[int]:
+    """As many of the waiting names, by number, as one child gets."""
+    batch: list[int] = []
+    batch_bytes = 0
+    for number in waiting:
+        batch_bytes += len(names[number])
+        if batch and batch_bytes > _BATCH_BYTES:
+            break
+        batch.append(number)
+    return batch
+
+
+def _run_child(names: Sequence[str], budget: int) -> tuple[list[str], bool]:
+    """The answers of one child, of which there are fewer than names if it died, and whether that was for its time."""
+    limits = map(str, (_LONGEST_SHOWN, budget, _CHILD_MEMORY_BYTES, _CHILD_SECONDS))
     command = [sys.executable, "-I", "-S", "-c", _CHILD, str(Path(pydemumble.__file__).parents[1]), *limits]
     import subprocess  # only now: hardly any name needs it
 
@@ -106,5 +114,5 @@ def _run_child(names: Sequence[str]) -> list[str]:
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:
             output, _ = child.communicate("\n".join(names).encode("utf-8", "replace"))
     except OSError:
-        return []
-    return output.decode("utf-8", "replace").split("\n")[:-1]
+        return [], False
+    return output.decode("utf-8", "replace").split("\n")[:-1], child.returncode == -signal.SIGXCPU

@@ -1,5 +1,6 @@
 import pytest
 
+from tdprof.symbolize import demangler
 from tdprof.symbolize.demangling import demangle, split_clone_tags
 
 
@@ -28,3 +29,16 @@ def test_shown_name(name, shown):
 
 def test_clone_tags_never_leave_an_empty_name():
     assert split_clone_tags(".cold") == (".cold", "")
+
+
+def test_names_that_end_their_children_are_given_up(monkeypatch):
+    tried = []
+
+    def run_child(names, budget):
+        tried.append(names)
+        return [], False
+
+    monkeypatch.setattr(demangler, "_run_child", run_child)
+    names = [f"_Z{number}" + "S_" * 500 for number in range(3000)]  # in three batches
+    assert demangle(names) == names
+    assert len(tried) == 2
