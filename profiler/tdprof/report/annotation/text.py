@@ -15,6 +15,7 @@ from tdprof.text import plural, printable
 # Of the function's samples of an event, in percent; as `perf annotate` colours.
 _HOT, _WARM = 5.0, 0.5
 _MOST_METRICS = 4
+_MOST_LETTERS = 4  # of a source line for each column: some have no width; to measure them all takes much memory
 
 
 def render_text(annotation: Annotation, console: Console, *, event: int) -> str:
@@ -24,8 +25,9 @@ def render_text(annotation: Annotation, console: Console, *, event: int) -> str:
         event: whose samples lead; the other events' shares stand beside it.
     """
     lines = [*_header(annotation, event)]
-    parts = [_code(annotation, part, event) for part in annotation.code]
-    for part in parts or [_source(annotation, source, event) for source in annotation.sources]:
+    most = _MOST_LETTERS * console.width
+    parts = [_code(annotation, part, event, most) for part in annotation.code]
+    for part in parts or [_source(annotation, source, event, most) for source in annotation.sources]:
         lines += [Text(), *part]
     lines = [_cut(line, console.width) for line in lines]
     if not parts and any(_metric_names(source.lines) for source in annotation.sources):
@@ -107,7 +109,7 @@ class _Columns:
         return "bold red" if percent >= _HOT else "yellow" if percent >= _WARM else ""
 
 
-def _source(annotation: Annotation, source: SourcePart, event: int) -> Iterator[Text]:
+def _source(annotation: Annotation, source: SourcePart, event: int, most: int) -> Iterator[Text]:
     columns = _Columns(annotation, event)
     has_inlined = any(line.cost is not None and line.cost.inlined_samples[event] for line in source.lines)
     has_latency = any(line.latency for line in source.lines)
@@ -130,7 +132,7 @@ def _source(annotation: Annotation, source: SourcePart, event: int) -> Iterator[
         if has_latency:
             text.append(_latency(line))
         text.append(f"{line.line or '?':>7}", style="dim")
-        text.append(f"  {'(no line)' if not line.line else '' if line.text is None else line.text}")
+        text.append(f"  {'(no line)' if not line.line else '' if line.text is None else line.text[:most]}")
         yield text
 
 
@@ -166,7 +168,7 @@ def _latency(line: SourceLine) -> str:
     return f"  {latency.mean:>6.1f}  {latency.p99:>5.0f}  {latency.operations:>3,}" if latency else " " * 20
 
 
-def _code(annotation: Annotation, part: Code, event: int) -> Iterator[Text]:
+def _code(annotation: Annotation, part: Code, event: int, most: int) -> Iterator[Text]:
     columns = _Columns(annotation, event)
     yield Text(f"{part.name or '(code not at hand)'} in {PurePath(part.module).name or '?'}", style="bold")
     yield Text(columns.heading() + "   address", style="bold")
@@ -176,7 +178,7 @@ def _code(annotation: Annotation, part: Code, event: int) -> Iterator[Text]:
         frames = tuple(line.frames)
         if frames != stands and frames:
             stands = frames
-            yield Text(f"{blank}   {_place(annotation, frames)}", style="cyan")
+            yield Text(f"{blank}   {_place(annotation, frames)[:most]}", style="cyan")
         yield columns.cells(line.cost).append_text(_instruction(line))
 
 
