@@ -1,5 +1,6 @@
 """Programs whose split of time is known: the recording must find it within the error of sampling."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,6 +136,23 @@ def test_run_time_code(
     finally:
         for map_file in folder.glob("perf-maps/*"):
             Path("/tmp", map_file.name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("rung", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
+def test_replaced_run_time_code(build: Build, folder: Path, tmp_path: Path, rung: list[str]) -> None:
+    """A dump has times: each sample is of what stood there when it was taken, or of either where that is not known."""
+    program = build("run_time_code.c")
+    capture = record("-F", "1999", *rung, "--", program, "0.3", "another", tmp_path, folder=folder)
+    samples = capture.user_samples()
+    first, second = samples["compiled_loop"], samples["another"]
+    either = samples["another [or what it replaced: compiled_loop]"]
+    total = first + second + either
+    assert total >= 0.95 * samples.total() >= 300
+    error = 4 * math.sqrt(0.25 * 0.75 / total) + 0.03
+    assert first <= (0.25 + error) * total
+    assert second <= (0.75 + error) * total
+    if rung:
+        assert not either
 
 
 def test_a_command_without_samples_is_a_capture(folder: Path) -> None:

@@ -153,6 +153,13 @@ class AddressSpaces:
         first, end = np.searchsorted(self._owner[self._by_owner], [space, space + 1])
         return distinct(self._time[self._by_owner[first:end]])
 
+    def processes(self, spaces: I32 | I64) -> U32:
+        """The process of each of some spaces; 0 of none (-1)."""
+        pid_of = np.zeros(self._history.space_count + 1, np.uint32)
+        pid_of[self._history.space] = self._history.pid
+        found: U32 = pid_of[spaces]
+        return found
+
     def turns(self) -> tuple[U32, U64]:
         """uint32[n], uint64[n]: processes, and when addresses in each begin to mean something else; each pair once.
 
@@ -161,13 +168,11 @@ class AddressSpaces:
         history, cut = self._history, self._segments
         is_later = np.zeros(len(history.pid), bool)
         is_later[1:] = history.pid[1:] == history.pid[:-1]
-        pid_of = np.zeros(history.space_count, np.uint32)
-        pid_of[history.space] = history.pid
         candidate = np.zeros(len(cut.when), bool)
         candidate[1:] = cut.when[1:] >> _HALF == cut.when[:-1] >> _HALF
         when = cut.when[candidate]
         space = (cut.border[(when >> _HALF).astype(np.int64)] >> _HALF).astype(np.int64)
-        pid = np.concatenate([history.pid[is_later], pid_of[space]])
+        pid = np.concatenate([history.pid[is_later], self.processes(space)])
         replaced_ns = cut.time_ns[(when & _LOWER).astype(np.int64) - 1]
         time_ns = np.concatenate([history.start_ns[history.space[is_later]], replaced_ns])
         order, start = group_rows(pid, time_ns)

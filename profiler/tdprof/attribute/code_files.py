@@ -9,7 +9,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from tdprof.model.addresses import PYTHON, FileKind, MappedFile
-from tdprof.model.arrays import I32, I64, U64, distinct
+from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.profile.frames import number_values
 
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
@@ -85,6 +85,13 @@ class CodeFiles(Sequence[MappedFile]):
             return MappedFile(path, "", FileKind.ANONYMOUS, int(self._pid[row]))
         build_id = "" if self._build[row] == _NONE else self._builds[self._build[row]].as_py()
         return MappedFile(path, build_id, _KINDS.get(path, FileKind.ELF))
+
+    def owners(self, file: I32) -> U32:
+        """The process of each of some files that are one's own code made at run time; 0: no such, or no file (-1)."""
+        owners = np.append(self._pid[self._first], np.zeros(2, np.uint32))
+        owners[~np.append(self._is_anonymous, False)] = 0
+        found: U32 = owners[file]
+        return found
 
     def of_mappings(self, rows: I64) -> I32:
         """File number of each row of the mapping table."""

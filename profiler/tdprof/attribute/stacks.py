@@ -1,8 +1,9 @@
 """Raw call chains into stacks of locations: each address becomes a mapped file and an offset in it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from tdprof.attribute.address_space import ANY_TIME, AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
 from tdprof.attribute.places import Places, cut_chains, gather_numbered, number_places, with_single_places
 from tdprof.model.addresses import MappedFile
-from tdprof.model.arrays import I32, I64, U8, U32, U64
+from tdprof.model.arrays import I32, I64, U8, U32, U64, distinct
 from tdprof.model.stack_ends import StackEnd
 from tdprof.profile.frames import number_values
 
@@ -64,16 +65,33 @@ class AttributedStacks:
     left_out: int = 0
 
 
-def attribute_stacks(samples: pa.Table, stacks: pa.Table, files: CodeFiles, spaces: AddressSpaces) -> AttributedStacks:
+class CodeInTime(Protocol):
+    """Run-time code of a process, of which some took other code's place."""
+
+    def places_of(self, addresses: U64, since_ns: U64, until_ns: U64) -> U64:
+        """Where its symbols are looked up of what was sampled within each interval."""
+
+
+_NEVER_REPLACED: Mapping[int, CodeInTime] = MappingProxyType({})
+
+
+def attribute_stacks(
+    samples: pa.Table,
+    stacks: pa.Table,
+    files: CodeFiles,
+    spaces: AddressSpaces,
+    replaced: Mapping[int, CodeInTime] = _NEVER_REPLACED,
+) -> AttributedStacks:
     """Attribute every sample's call chain.
 
     Args:
         samples, stacks: the capture's tables.
         files, spaces: made of its mappings and processes.
+        replaced: of processes that replaced run-time code, what stood where.
     """
     lists = _in_one(stacks["addresses"])
     kernel_of, kernel_rows = _chains_of(samples["kernel_stack"], stacks, is_kernel=True)
-    contexts = _contexts(samples, spaces)
+    contexts = _contexts(samples, spaces, replaced)
     user_of, user_rows, context = _by_context(_chains_of(samples["user_stack"], stacks, is_kernel=False), contexts)
     fitting = _fitting(np.diff(lists.offsets.to_numpy().astype(np.int64))[user_rows], len(lists.values))
     is_left_out = user_of >= fitting
@@ -85,6 +103,7 @@ def attribute_stacks(samples: pa.Table, stacks: pa.Table, files: CodeFiles, spac
         np.concatenate([np.full(len(kernel_rows), _KERNEL_CONTEXT, np.uint32), context]),
     )
     file, address = _attribute(places, contexts, spaces, files)
+    _tell_versions(places, contexts, spaces, files.owners(file), address, replaced)
     lengths, used = cut_chains(places, file < 0)
     location, first = _distinct(file, address, used)
 
@@ -218,37 +237,46 @@ class _Contexts(NamedTuple):
     Attributes:
         of_sample: uint32[n].
         space: int32[contexts], -1 for a process nothing is known of.
-        when: uint64[contexts]; where time does not matter ``ANY_TIME``: every mapping counts.
+        when: uint64[contexts], which mappings count; where time does not matter ``ANY_TIME``: every one.
+        since, until: uint64[contexts], when the samples were taken, where run-time code was replaced.
     """
 
     of_sample: U32
     space: I32
     when: U64
+    since: U64
+    until: U64
 
 
-def _contexts(samples: pa.Table, spaces: AddressSpaces) -> _Contexts:
+def _contexts(samples: pa.Table, spaces: AddressSpaces, replaced: Mapping[int, CodeInTime]) -> _Contexts:
     time_ns = samples["time_ns"].to_numpy()
     names = samples["thread_name"]
     aggregated = None if names.null_count else _texts(_in_one(names))
     space, in_space = number_values(
         spaces.space_of_samples(samples["pid"].to_numpy(), time_ns, aggregated).astype(np.int64).view(np.uint64)
     )
-    depends = spaces.are_time_dependent(space.view(np.int64).astype(np.int32))
+    known = space.view(np.int64).astype(np.int32)
+    depends, in_replaced = spaces.are_time_dependent(known), np.isin(spaces.processes(known), list(replaced))
     # Where time does not matter one look-up serves all samples of a stack.
     when, at = np.full(1, ANY_TIME, np.uint64), np.zeros(len(in_space), np.int32)
     if depends.any():
+        mapped_at = time_ns
         if aggregated is not None:
-            time_ns = _times_in_intervals(spaces, space.view(np.int64), in_space, depends, time_ns)
+            mapped_at = _times_in_intervals(spaces, space.view(np.int64), in_space, depends, time_ns)
             if "mapped_ns" in samples.column_names:
                 mapped_ns = samples["mapped_ns"].fill_null(_NOT_TOLD).to_numpy()
                 # What was there before an exec, or in the parent before a fork, is not meant.
                 mapped_ns = np.maximum(mapped_ns, spaces.beginnings(space.view(np.int64)[in_space]))
-                time_ns = np.where(mapped_ns == _NOT_TOLD, time_ns, mapped_ns)
-        when, at = number_values(np.where(depends[in_space], time_ns, np.uint64(ANY_TIME)))
+                mapped_at = np.where(mapped_ns == _NOT_TOLD, mapped_at, mapped_ns)
+        when, at = number_values(np.where(depends[in_space], mapped_at, np.uint64(ANY_TIME)))
     pairs, of_sample = number_values(in_space.astype(np.uint64) << _HALF | at.astype(np.uint64))
-    return _Contexts(
-        of_sample.astype(np.uint32), space.view(np.int64)[pairs >> _HALF].astype(np.int32), when[pairs & _LOWER]
-    )
+    until = np.full(len(pairs), ANY_TIME, np.uint64)
+    if in_replaced.any():
+        ends, ended = number_values(np.where(in_replaced[in_space], time_ns, np.uint64(ANY_TIME)))
+        parts, of_sample = number_values(of_sample.astype(np.uint64) << _HALF | ended.astype(np.uint64))
+        pairs, until = pairs[parts >> _HALF], ends[parts & _LOWER]
+    since = until if aggregated is None else _interval_starts(distinct(time_ns), until)
+    return _Contexts(of_sample.astype(np.uint32), known[pairs >> _HALF], when[pairs & _LOWER], since, until)
 
 
 def _times_in_intervals(
@@ -256,13 +284,20 @@ def _times_in_intervals(
 ) -> U64:
     """When to look at the mappings for samples that were added up over intervals, given by their ends."""
     ends, which = np.unique(time_ns, return_inverse=True)
-    starts = np.maximum(np.concatenate([np.zeros(1, np.uint64), ends[:-1]]), ends - np.minimum(ends, _LONGEST_NS))
+    starts = _interval_starts(ends, ends)
     found = time_ns.copy()
     for number in np.flatnonzero(depends).tolist():
         rows = np.flatnonzero(in_space == number)
         mine, at = np.unique(which[rows], return_inverse=True)
         found[rows] = spaces.time_of_most(int(space[number]), starts[mine], ends[mine])[at]
     return found
+
+
+def _interval_starts(ends: U64, until: U64) -> U64:
+    """When the intervals began that ended at some of the times, sorted, at which any ended."""
+    before = np.searchsorted(ends, until) - 1
+    earlier = np.append(ends, np.uint64(0))[before]
+    return np.maximum(earlier, until - np.minimum(until, _LONGEST_NS))
 
 
 def _by_context(chains: tuple[I64, I64], contexts: _Contexts) -> tuple[I64, I64, U32]:
@@ -284,6 +319,25 @@ def _attribute(places: Places, contexts: _Contexts, spaces: AddressSpaces, files
     file, address = files.place(mapping, places.address)
     file[places.context == _KERNEL_CONTEXT] = files.kernel
     return file, address
+
+
+def _tell_versions(
+    places: Places,
+    contexts: _Contexts,
+    spaces: AddressSpaces,
+    owner: U32,
+    address: U64,
+    replaced: Mapping[int, CodeInTime],
+) -> None:
+    """Give addresses in run-time code that was replaced the place of what stood there when they were sampled.
+
+    Not those of forked children: what their parent replaced later still stands in them.
+    """
+    for pid, code in replaced.items():
+        rows = np.flatnonzero((owner == pid) & (places.context != _KERNEL_CONTEXT))
+        rows = rows[spaces.processes(contexts.space[places.context[rows]]) == pid]
+        context = places.context[rows]
+        address[rows] = code.places_of(address[rows], contexts.since[context], contexts.until[context])
 
 
 def _distinct(file: I32, address: U64, used: NDArray[np.bool_]) -> tuple[I32, I64]:

@@ -59,7 +59,9 @@ def load_profile(capture: OpenCapture) -> Profile:
     _check_samples(capture.folder, samples, manifest)
     stacks, no_stacks = read_side_table(capture.tables, "stacks", ("end", "guessed_from"))
     wakers = read_wakers(capture, samples)
-    attributed = wakers.without_rows(attribute_stacks(wakers.rows, stacks, capture.mapped_files, capture.spaces))
+    attributed = wakers.without_rows(
+        attribute_stacks(wakers.rows, stacks, capture.mapped_files, capture.spaces, capture.replaced_code)
+    )
     del stacks  # their addresses can be most of the memory
     functions, locations = name_locations(
         attributed.mapped_files,

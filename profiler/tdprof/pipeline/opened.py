@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # few captures have SPE data, and what reads it is slow to lo
     from tdprof.decode.spe.spans import SpeInput
     from tdprof.model.spe import Stages
     from tdprof.pipeline.spe_lines import SpeLines
+    from tdprof.symbolize.code_versions import CodeVersions
     from tdprof.symbolize.symbolizer import Symbolizer
 
 
@@ -137,6 +138,11 @@ class OpenCapture:
     def mapped_files(self) -> CodeFiles:
         """The files of the mappings, numbered."""
         return CodeFiles(self.mappings)
+
+    @functools.cached_property
+    def replaced_code(self) -> dict[int, CodeVersions]:
+        """Of processes that replaced run-time code and told when, what stood where."""
+        return self.symbolizer.code_versions(self.manifest.end_monotonic_ns)
 
     @functools.cached_property
     def owners(self) -> ThreadOwners:

@@ -13,9 +13,11 @@ import numpy as np
 
 from tdprof.linux.file_bytes import open_inside
 from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
+from tdprof.symbolize.code_versions import CodeVersions, find_versions
 from tdprof.symbolize.symbol_table import (
     SymbolTable,
     names_with_replaced,
+    or_replaced,
     pack_names,
     paint_ranges,
     read_name,
@@ -23,6 +25,8 @@ from tdprof.symbolize.symbol_table import (
 
 _MAGIC = 0x4A695444
 _FILE_HEADER = struct.Struct("<IIII")  # magic, version, size of the header, machine
+_FLAGS = struct.Struct("<24xQQ")  # behind these and the process: when the dump was begun, and flags
+_ARCH_TIMESTAMP = 1  # times are not CLOCK_MONOTONIC, but in units of the machine
 _RECORD = struct.Struct("<IIQ")  # kind, size with this header, time
 _LOAD = struct.Struct("<IIQQQQ")  # pid, tid, vma, address of the code, its size, index; then name, code
 _MOVE = struct.Struct("<IIQQQQQ")  # pid, tid, vma, old address, new address, size, index
@@ -39,12 +43,15 @@ _LINES_TO_DUMP, _SPARE_LINES = 8, 1 << 16
 class RunTimeCode:
     """The functions of one process's run-time code, and where their lines are known, those.
 
-    ``note`` says what was too much to be read, or nothing.
+    Attributes:
+        note: says what was too much to be read, or nothing.
+        versions: of functions that took each other's place, if times tell them apart.
     """
 
     table: SymbolTable
     index: CodeIndex
     note: str = ""
+    versions: CodeVersions | None = None
 
 
 @dataclass(slots=True)
@@ -53,7 +60,13 @@ class _Function:
     size: int
     name: str
     lines: list[tuple[int, int, str]]  # address, line, file: as the code first stood
+    time_ns: int  # when it came to stand there
     moved: int = 0  # by how many bytes since
+
+    def at(self, address: int, name: str) -> "_Function":
+        """The same elsewhere, under another name."""
+        moved = self.moved + address - self.address
+        return _Function(address, self.size, name, self.lines, self.time_ns, moved)
 
 
 def read_jitdump(folder: Path, pid: int) -> RunTimeCode | None:
@@ -68,8 +81,8 @@ def read_jitdump(folder: Path, pid: int) -> RunTimeCode | None:
 def parse_jitdump(data: bytes) -> RunTimeCode:
     """Read a dump. A record that is cut off ends it.
 
-    Where functions overlap the later one holds, and names the earlier: samples are added up over intervals, within
-    which code comes and goes.
+    Where functions overlap the later one holds at their address, and names the earlier. For who knows when an address
+    was sampled, each stands at a place of its own besides (``RunTimeCode.versions``).
 
     Raises:
         ValueError: it is no dump of a little-endian machine.
@@ -79,14 +92,28 @@ def parse_jitdump(data: bytes) -> RunTimeCode:
     functions = list(_read_functions(data, _FILE_HEADER.unpack_from(data)[2]))
     start = np.array([function.address for function in functions], np.uint64)
     size = np.array([function.size for function in functions], np.uint64)
-    names = names_with_replaced(start, size, [function.name for function in functions])
-    for function, name in zip(functions, names, strict=True):
+    time_ns = np.array([function.time_ns for function in functions], np.uint64)
+    plain = [function.name for function in functions]
+    has_times = len(data) >= _FLAGS.size and not _FLAGS.unpack_from(data)[1] & _ARCH_TIMESTAMP
+    versions = find_versions(start, size, time_ns, plain) if has_times else None
+    for function, name in zip(functions, names_with_replaced(start, size, plain), strict=True):
         function.name = name
-    table = paint_ranges(start, size, names)
+    if versions:
+        functions += list(_placed(functions, plain, versions))
+        start = np.array([function.address for function in functions], np.uint64)
+        size = np.array([function.size for function in functions], np.uint64)
+    table = paint_ranges(start, size, [function.name for function in functions])
     with_lines = _within_budget(functions)
     left = len(functions) - len(with_lines)
     note = f"{left} functions that were moved have no lines, since the dump is too complex" if left else ""
-    return RunTimeCode(table, _line_index(functions, with_lines), note)
+    return RunTimeCode(table, _line_index(functions, with_lines), note, versions)
+
+
+def _placed(functions: list[_Function], names: list[str], versions: CodeVersions) -> Iterator[_Function]:
+    """Each version where it is looked up."""
+    for row, place, replaced in zip(versions.row.tolist(), versions.place.tolist(), versions.replaced, strict=True):
+        yield functions[row].at(place, names[row])
+        yield functions[row].at(place + functions[row].size, or_replaced(names[row], replaced))
 
 
 def _read_functions(data: bytes, position: int) -> Iterator[_Function]:
@@ -94,21 +121,22 @@ def _read_functions(data: bytes, position: int) -> Iterator[_Function]:
     lines: dict[int, list[tuple[int, int, str]]] = {}  # of the function that is loaded next at an address
     loaded: dict[int, _Function] = {}  # by code index
     while position + _RECORD.size <= len(data):
-        kind, size, _ = _RECORD.unpack_from(data, position)
+        kind, size, time_ns = _RECORD.unpack_from(data, position)
         body = view[position + _RECORD.size : position + size]
         if size < _RECORD.size or position + size > len(data):
             return
         position += size
         if kind == _JIT_CODE_LOAD and len(body) >= _LOAD.size:
             _, _, _, address, code_size, number = _LOAD.unpack_from(body)
-            function = _Function(address, code_size, read_name(body, _LOAD.size), lines.pop(address, []))
+            function = _Function(address, code_size, read_name(body, _LOAD.size), lines.pop(address, []), time_ns)
             loaded[number] = function
             yield function
         elif kind == _JIT_CODE_MOVE and len(body) >= _MOVE.size:
             *_, old, new, code_size, number = _MOVE.unpack_from(body)
             if number in loaded:
                 before = loaded[number]
-                loaded[number] = _Function(new, code_size, before.name, before.lines, before.moved + new - old)
+                moved = before.moved + new - old
+                loaded[number] = _Function(new, code_size, before.name, before.lines, time_ns, moved)
                 yield loaded[number]
         elif kind == _JIT_CODE_DEBUG_INFO and len(body) >= _DEBUG.size:
             address, count = _DEBUG.unpack_from(body)

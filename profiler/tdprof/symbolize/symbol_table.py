@@ -180,7 +180,7 @@ def make_table(
 
 def paint_ranges(start: U64, size: U64, names: Sequence[str]) -> SymbolTable:
     """A table of ranges given in time order, where a later one replaces what it overlaps (reused code memory)."""
-    cells = _Cells(start, size)
+    cells = Cells(start, size)
     if not len(cells.edges):
         return EMPTY_TABLE
     owner = cells.owner()
@@ -195,7 +195,7 @@ def names_with_replaced(start: U64, size: U64, names: Sequence[str]) -> list[str
 
     Who does not know when a range was replaced cannot tell whose a sample there is.
     """
-    shown, cells = list(names), _Cells(start, size)
+    shown, cells = list(names), Cells(start, size)
     if not len(cells.edges):
         return shown
     number = {name: at for at, name in enumerate(dict.fromkeys(names))}
@@ -207,23 +207,29 @@ def names_with_replaced(start: U64, size: U64, names: Sequence[str]) -> list[str
     other = np.where(highest[shared] == own, lowest[shared], highest[shared])
     rows, first = np.unique(cells.row[owner[shared]], return_index=True)
     for row, before in zip(rows.tolist(), other[first].tolist(), strict=True):
-        shown[row] = f"{names[row]} [or what it replaced: {known[before]}]"
+        shown[row] = or_replaced(names[row], known[before])
     return shown
 
 
-class _Cells:
+def or_replaced(name: str, replaced: str) -> str:
+    """What is shown of a function where a sample may be of what it replaced."""
+    return f"{name} [or what it replaced: {replaced}]"
+
+
+class Cells:
     """The pieces that ranges of addresses cut each other to; empty ranges and those that wrap are left out.
 
     Attributes:
         row: int64[n], the ranges that are kept.
         edges: uint64, sorted: where pieces begin, and the end of the last.
+        low, high: int64[n], of the ranges that are kept: the first of the pieces of each, and one past its last.
     """
 
     def __init__(self, start: U64, size: U64) -> None:
         self.row = np.flatnonzero((size > 0) & (start + size > start))
         first, end = start[self.row], (start + size)[self.row]
         self.edges = distinct(np.concatenate([first, end]))
-        self._low, self._high = np.searchsorted(self.edges, first), np.searchsorted(self.edges, end)
+        self.low, self.high = np.searchsorted(self.edges, first), np.searchsorted(self.edges, end)
 
     def owner(self) -> I64:
         """int64[edges]: the number in ``row`` of the last range that covers what begins at each edge, or -1."""
@@ -234,11 +240,11 @@ class _Cells:
 
         Each range is noted as two blocks of 2^k pieces that overlap, and blocks are handed down to halves of them.
         """
-        length = (self._high - self._low).astype(np.float64)
+        length = (self.high - self.low).astype(np.float64)
         level = np.frexp(length)[1] - 1  # the largest k with 2^k <= length
         found = np.full(len(self.edges), -1, np.int64)
         for k in range(int(level.max(initial=0)), -1, -1):
-            for first in (self._low, self._high - (1 << k)):
+            for first in (self.low, self.high - (1 << k)):
                 rows = np.flatnonzero(level == k)
                 np.maximum.at(found, first[rows], value[rows])
             if k:

@@ -24,10 +24,12 @@ from tdprof.symbolize.locations import combine_locations, find_locations, unknow
 from tdprof.symbolize.symbol_table import SymbolTable
 
 if TYPE_CHECKING:  # slow to load, and few need them
+    from tdprof.symbolize.code_versions import CodeVersions
     from tdprof.symbolize.debuginfod import Debuginfod
     from tdprof.symbolize.jitdump import RunTimeCode
     from tdprof.symbolize.saved import SavedSymbols
 
+_LATE_NS = 600_000_000_000  # a dump may have grown on until it was saved
 _RUN_TIME_CODE = re.compile(r"perf-([0-9]{1,10})\.map|jit-([0-9]{1,10})\.dump")
 
 
@@ -160,10 +162,23 @@ class Symbolizer:
         missing = Unknown.NO_SYMBOL if len(self._kernel_table) else Unknown.HIDDEN_KERNEL
         return find_locations(self._kernel_table, EMPTY_INDEX, addresses, missing)
 
-    def _locate_run_time_code(self, pid: int, addresses: U64) -> Locations:
+    def code_versions(self, until_ns: int) -> "dict[int, CodeVersions]":
+        """Of processes that replaced run-time code and told when, what stood where.
+
+        Args:
+            until_ns: when the recording ended (CLOCK_MONOTONIC). A dump with times far beyond has another clock.
+        """
+        found = {pid: code.versions for pid in self._pids_with_code if (code := self._run_time_code_of(pid))}
+        latest_ns = until_ns + _LATE_NS
+        return {pid: each for pid, each in found.items() if each and each.latest_ns <= latest_ns}
+
+    def _run_time_code_of(self, pid: int) -> "RunTimeCode | None":
         if pid not in self._run_time_code:
             self._run_time_code[pid] = self._read_run_time_code(pid)
-        code = self._run_time_code[pid]
+        return self._run_time_code[pid]
+
+    def _locate_run_time_code(self, pid: int, addresses: U64) -> Locations:
+        code = self._run_time_code_of(pid)
         if code is None:
             return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
         return find_locations(code.table, code.index, addresses, Unknown.NO_SYMBOL)

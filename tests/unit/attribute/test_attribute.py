@@ -153,6 +153,29 @@ def attribute(sample_rows: list[tuple], stack_rows: list[tuple], maps: list[tupl
     return attribute_stacks(samples(*sample_rows), stacks(*stack_rows), CodeFiles(mappings(*maps)), spaces)
 
 
+class Shifted:
+    """Run-time code that stands elsewhere for each second of its interval's end, and for each that this lasted."""
+
+    def places_of(self, addresses: np.ndarray, since_ns: np.ndarray, until_ns: np.ndarray) -> np.ndarray:
+        return addresses + until_ns // 10**9 * 1000 + (until_ns - since_ns) // 10**9 * 10**6
+
+
+def test_run_time_code_is_looked_up_where_it_stood_in_the_interval() -> None:
+    maps = mappings((1, 7, 0x1000, 0x1000, 0, "//anon", None), (1, 8, 0x1000, 0x1000, 0, "//anon", None))
+    spaces = AddressSpaces(maps, processes((5 * 10**9, "fork", 9, 9, 7, 7, None)))
+    rows = [(at * 10**9, 0, pid, pid, thread, 1, None, 1, 1)
+            for thread in ("app", None) for pid in (7, 8, 9) for at in (6, 7)]  # fmt: skip
+    for part in (rows[:6], rows[6:]):
+        taken = samples(*part)
+        result = attribute_stacks(taken, stacks((1, False, [0x1100, 0x1200])), CodeFiles(maps), spaces, {7: Shifted()})
+        lasts = 10**6 if part[0][4] else 0  # without names of threads times are exact
+        assert [[address for _, address in places(result, row)] for row in range(6)] == [
+            [0x1100 + 6000 + lasts, 0x11FF + 6000 + lasts],
+            [0x1100 + 7000 + lasts, 0x11FF + 7000 + lasts],
+            *[[0x1100, 0x11FF]] * 4,  # another process; and a child, in which stays what its parent replaced
+        ]
+
+
 def places(result: AttributedStacks, sample: int) -> list[tuple[str, int]]:
     stack = int(result.sample_stack[sample])
     locations = result.stack_location[result.stack_start[stack] : result.stack_start[stack + 1]]

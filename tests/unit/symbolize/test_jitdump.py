@@ -1,4 +1,5 @@
 import struct
+from pathlib import Path
 
 import numpy as np
 from hypothesis import given, settings
@@ -14,17 +15,17 @@ from tdprof.symbolize.symbolizer import Symbolizer
 HEADER = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 0)
 
 
-def record(kind: int, body: bytes) -> bytes:
-    return struct.pack("<IIQ", kind, 16 + len(body), 0) + body
+def record(kind: int, body: bytes, time_ns: int = 0) -> bytes:
+    return struct.pack("<IIQ", kind, 16 + len(body), time_ns) + body
 
 
-def load(address: int, size: int, name: str, number: int) -> bytes:
+def load(address: int, size: int, name: str, number: int, time_ns: int = 0) -> bytes:
     body = struct.pack("<IIQQQQ", 42, 42, address, address, size, number) + name.encode() + b"\0" + bytes(size)
-    return record(0, body)
+    return record(0, body, time_ns)
 
 
-def move(old: int, new: int, size: int, number: int) -> bytes:
-    return record(1, struct.pack("<IIQQQQQ", 42, 42, new, old, new, size, number))
+def move(old: int, new: int, size: int, number: int, time_ns: int = 0) -> bytes:
+    return record(1, struct.pack("<IIQQQQQ", 42, 42, new, old, new, size, number), time_ns)
 
 
 def debug(address: int, *lines: tuple[int, int, bytes]) -> bytes:
@@ -65,6 +66,45 @@ def test_names_and_lines(tmp_path):
         ("py::moving", "lib.py:5"),
         ("py::moving", "lib.py:5"),
     ]
+
+
+TIMED = (
+    HEADER
+    + debug(0x1000, (0x1000, 10, b"app.py"), (0x1010, 11, b"app.py"))
+    + load(0x1000, 0x20, "first", 1, 100)
+    + load(0x3000, 0x20, "moving", 2, 150)
+    + debug(0x1000, (0x1000, 20, b"lib.py"))
+    + load(0x1000, 0x20, "second", 3, 200)
+    + move(0x3000, 0x1000, 0x20, 2, 300)
+)
+
+
+def at_times(folder: Path, address: int, *intervals: tuple[int, int]) -> list[tuple[str, str]]:
+    """What stands at an address where it was sampled within each interval."""
+    with Symbolizer(perf_map_dir=folder) as symbolizer:
+        versions = symbolizer.code_versions(1000)[42]
+    since, until = np.array(intervals, np.uint64).T
+    return stacks_at(folder, *versions.places_of(np.full(len(intervals), address, np.uint64), since, until).tolist())
+
+
+def test_of_what_was_replaced_each_has_its_name_and_lines(tmp_path: Path) -> None:
+    (tmp_path / "jit-42.dump").write_bytes(TIMED)
+    assert at_times(tmp_path, 0x1010, (150, 150), (250, 250), (350, 350), (150, 250), (110, 199)) == [
+        ("first", "app.py:11"),
+        ("second", "lib.py:20"),
+        ("moving", "??:0"),
+        ("second [or what it replaced: first]", "lib.py:20"),
+        ("first", "app.py:11"),
+    ]
+
+
+def test_times_of_another_clock_tell_nothing(tmp_path: Path) -> None:
+    arch_timestamp = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 1)
+    since_1970 = load(0x1000, 0x20, "first", 1, 1 << 60) + load(0x1000, 0x20, "second", 2, 1 << 61)
+    for dump in (arch_timestamp + TIMED[len(HEADER) :], HEADER + since_1970):
+        (tmp_path / "jit-42.dump").write_bytes(dump)
+        with Symbolizer(perf_map_dir=tmp_path) as symbolizer:
+            assert symbolizer.code_versions(1000) == {}
 
 
 def test_a_dump_that_is_cut_off_keeps_what_stands_before(tmp_path):
