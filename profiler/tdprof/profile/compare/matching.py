@@ -1,5 +1,6 @@
 """Which function of one profile is which of another, as far as names, build-ids and source lines tell."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def match_functions(a: Profile, b: Profile, stacks_a: FrameStacks, stacks_b: Fra
     """Match the functions of two profiles.
 
     A key that several functions of a side share decides nothing. Code without a name is the same only at the same
-    offset of a file with the same build-id.
+    offset of a file with the same build-id, but for what is added up whatever its place (`[no mapping]`).
     """
     side_a, side_b = _side(a, stacks_a), _side(b, stacks_b)
     pairs: dict[int, int] = {}  # of ids, A to B
@@ -171,6 +172,7 @@ def _line_ranges(stacks: FrameStacks, functions: int) -> list[tuple[int, int]]:
 
 
 _Key = Callable[[_Side, int], Hashable]
+_PLACE = re.compile(r"\+0x[0-9a-f]+(-0x[0-9a-f]+)?$")  # how the name of a place without a function ends
 
 
 def _by_file(side: _Side, id_: int) -> Hashable:
@@ -183,6 +185,12 @@ def _by_module(side: _Side, id_: int) -> Hashable:
 
 def _by_build_id(side: _Side, id_: int) -> Hashable:
     return (side.names[id_], side.files[id_], side.build_ids[id_]) if side.build_ids[id_] else None
+
+
+def _by_reason(side: _Side, id_: int) -> Hashable:
+    """What is no place but all that has no name for one reason."""
+    is_place = side.is_known[id_] or _PLACE.search(side.names[id_])
+    return None if is_place else (side.names[id_], side.modules[id_])
 
 
 def _by_base_name(side: _Side, id_: int) -> Hashable:
@@ -198,6 +206,7 @@ _KEYS: Sequence[tuple[Match, _Key]] = (
     (Match.SAME, _by_file),
     (Match.SAME, _by_build_id),
     (Match.SAME, _by_module),
+    (Match.SAME, _by_reason),
     (Match.CLONE, _by_base_name),
     (Match.MOVED, _by_name),
 )

@@ -101,6 +101,16 @@ def test_nameless_code_is_the_same_only_in_the_same_file() -> None:
     assert Match.ONLY_A in compare(stripped("aa"), stripped("bb")).functions.match
 
 
+def test_what_is_unknown_for_one_reason_is_one_row() -> None:
+    unknown = [
+        Call((Frame("[no mapping]", module=""),), 0x10, Unknown.NO_MAPPING),
+        Call((Frame("[incomplete: jit without frame pointers]", module=""),), 0x20),
+        Call((Frame("[no perf map] [anon] of process 7", module="[anon]"),), 0x30, Unknown.NO_PERF_MAP),
+    ]
+    elsewhere = [replace(call, address=call.address + 0x1000) for call in unknown]
+    assert set(compare(profile_of(*unknown), profile_of(*elsewhere)).functions.match) == {Match.SAME}
+
+
 def test_function_ids_lead_to_rows_also_without_a_stack() -> None:
     a, b = ProfileBuilder().add().add("f").build(), ProfileBuilder().add("g").add("f").add().build()
     comparison = compare(a, b)
