@@ -151,6 +151,7 @@ def test_replaced_run_time_code(build: Build, folder: Path, tmp_path: Path, rung
     error = 4 * math.sqrt(0.25 * 0.75 / total) + 0.03
     assert first <= (0.25 + error) * total
     assert second <= (0.75 + error) * total
+    assert second >= 0.2 * total  # also where the interval of the change is not ended soon after it
     if rung:
         assert not either
 

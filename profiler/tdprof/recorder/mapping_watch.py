@@ -1,8 +1,9 @@
-"""What is done about mappings, while what was mapped is still there: programs are held, replaced libraries and JVMs
-noticed."""
+"""What is done about mappings, while what was mapped is still there: programs are held, replaced libraries,
+dumps of run-time code and JVMs noticed."""
 
 from collections.abc import Callable, Iterable, Sequence
 
+from tdprof.recorder.code_dumps import CodeDumps, dumps_mapped
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.java_processes import java_mapped
 from tdprof.recorder.replaced_mappings import ReplacedMappings
@@ -13,12 +14,13 @@ class MappingWatch:
 
     Args:
         followed: as of `HeldPrograms`.
-        needs_replaced: whether samples are added up over intervals, which then end where a library is replaced.
+        needs_replaced: whether samples are added up over intervals, which then end where a library or code is replaced.
         found_java: told of processes of the recording that have mapped a JVM.
 
     Attributes:
         held: programs that were mapped.
         replaced: processes in which a library took another's place, until `take_replaced`.
+        dumps: of code made at run time, where intervals end when it is replaced.
     """
 
     def __init__(
@@ -28,12 +30,17 @@ class MappingWatch:
         self.replaced: set[int] = set()
         self._found_java = found_java
         self._mapped = ReplacedMappings() if needs_replaced else None
+        self.dumps = CodeDumps() if needs_replaced else None
 
     def see(self, rings: Sequence[bytes]) -> None:
         """Of each ring, the records since the last time."""
         self.held.look(rings)
         if self._mapped:
             self.replaced |= self._mapped.look(b"".join(rings))
+        if self.dumps:
+            for pid, path in dumps_mapped(b"".join(rings)):
+                if self.held.follows(pid):
+                    self.dumps.found(pid, path)
         if self._found_java:
             for pid in filter(self.held.follows, java_mapped(b"".join(rings))):
                 self._found_java(pid)

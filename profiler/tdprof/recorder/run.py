@@ -207,6 +207,8 @@ class Run:
             exit_status=self.manifest.exit_status or exit_status,
             ran_to_end=ran_to_end and not self.before.events,
         )
+        if self.mappings.dumps:
+            self.mappings.dumps.finish()
         of_java = self.java.finish() if self.java else []
         self.manifest = replace(
             self.manifest, notes=[*self.manifest.notes, *of_java, *([failure.message] if failure else [])]
@@ -342,7 +344,8 @@ class Run:
                     self.unwinding.add_processes(replaced, are_replaced=True)
                     self.unwinding.tick()
                 is_due = time.monotonic_ns() >= next_look
-                is_new = replaced and not self.unwinding  # else it has ended the interval where need be
+                is_new = bool(replaced) and not self.unwinding  # else it has ended the interval where need be
+                is_new = is_new or (self.mappings.dumps is not None and self.mappings.dumps.take_replaced())
                 if is_new or time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
                     next_drain = max(next_drain, time.monotonic_ns()) + interval_ns
                     self._drain()
@@ -372,6 +375,8 @@ class Run:
         """What can wake the loop, and the descriptors whose readiness ends it once all have been ready."""
         poller = select.poll()
         poller.register(self.signals, select.POLLIN)
+        if self.mappings.dumps:
+            poller.register(self.mappings.dumps.fd, select.POLLIN)
         if self.unwinding:
             poller.register(self.unwinding.fd, select.POLLIN)
         for ring in self.attached.rings.values():
