@@ -6,9 +6,11 @@ Layout: struct bpf_prog_info in the kernel's include/uapi/linux/bpf.h.
 import ctypes
 import platform
 import struct
+from dataclasses import replace
+from pathlib import Path
 
 from tdprof.recorder.bpf.load import BpfLoad
-from tdprof.recorder.bpf.maps import bpf
+from tdprof.recorder.bpf.maps import bpf, possible_cpus
 from tdprof.recorder.bpf.sampler import TableSizes
 
 _BPF_OBJ_GET_INFO_BY_FD = 15
@@ -28,6 +30,20 @@ MOST_INSTRUCTIONS = {
     "follow_exit": 1_000,
     "follow_no_more": 1_000,
 }
+
+
+# Of the maps, for one tree of processes at 2000 samples a second; docs/unwinding.md has what was measured.
+MOST_KERNEL_BYTES = 15_000_000 + 500_000 * possible_cpus()
+
+
+def kernel_bytes() -> dict[str, int]:
+    """What each map takes of the kernel's memory when the processes of one tree are recorded."""
+    sizes = replace(TableSizes.for_rate(2000), named_threads=1024)
+    attempt = BpfLoad([True], sizes)
+    with attempt.finish() as sampler:
+        attempt.close()
+        infos = {name: Path(f"/proc/self/fdinfo/{fd}").read_text() for name, fd in sampler._maps.items()}
+    return {name: int(text.partition("memlock:")[2].split()[0]) for name, text in infos.items()}
 
 
 def verified_instructions() -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from builders.verified import MOST_INSTRUCTIONS, verified_instructions
+from builders.verified import MOST_INSTRUCTIONS, MOST_KERNEL_BYTES, kernel_bytes, verified_instructions
 from tdprof.recorder.bpf import compiler_process, step_programs, unwind_arrays
 from tdprof.recorder.bpf.load import BpfLoad
 from tdprof.recorder.bpf.object_file import LoadError, load_program
@@ -157,6 +157,11 @@ def test_the_verifier_has_not_much_to_do() -> None:
     verified = verified_instructions()
     assert verified.keys() == MOST_INSTRUCTIONS.keys()
     assert {name for name, count in verified.items() if not 0 < count <= MOST_INSTRUCTIONS[name]} == set(), verified
+
+
+def test_the_maps_take_little_of_the_kernels_memory() -> None:
+    taken = kernel_bytes()
+    assert 0 < sum(taken.values()) <= MOST_KERNEL_BYTES, taken
 
 
 def test_a_recording_begins_while_the_walk_is_verified(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from tdprof.recorder.bpf.off_cpu import OffCpu, OffCpuPlan
 from tdprof.recorder.bpf.sampler import QUESTIONS_BYTES, TRACEPOINTS, BpfSampler, TableSizes
 from tdprof.recorder.bpf.settings import NO_CGROUPS, NO_OFF_CPU, WITH_KERNEL, Setting, filled_in
 from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_sources, shipped_object
-from tdprof.recorder.bpf.task_filter import FOLLOWERS, MOST_FOLLOWED
+from tdprof.recorder.bpf.task_filter import FOLLOWERS, most_followed
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import is_in_initial_pid_namespace
 
@@ -108,7 +108,7 @@ class BpfLoad:
         sizes |= {"copies": self._sizes.copies_bytes, "copy_scratch": bpf_maps.possible_cpus()}
         sizes |= {"missing": QUESTIONS_BYTES} | self._sizes.arrays.entries()
         if self._sizes.named_threads:
-            sizes |= {"named": self._sizes.named_threads, "followed": MOST_FOLLOWED, "ending": len(self._with_kernel)}
+            sizes |= {"named": self._sizes.named_threads, "followed": most_followed(), "ending": len(self._with_kernel)}
         if self._off_cpu:
             sizes |= self._off_cpu.maps()
         types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)

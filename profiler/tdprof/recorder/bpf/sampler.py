@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import itertools
-import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,6 +53,7 @@ ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit"), "retake": ("vm_unmapped_area",)}
 _CAN_BE_MISSED = ("retake", *FOLLOWERS)
 QUESTIONS_BYTES = 64 << 10
+_LEAST_RING_BYTES = 2 << 20  # a thousand of the deepest stacks
 _COPY_BYTES = 16 << 10  # of most stacks; the deepest take 64 KiB
 # The verifier goes through six times as many instructions of the walk as of all else; twice that on a busy machine.
 _WALK_TAKES_TIMES = 12
@@ -80,11 +80,11 @@ class TableSizes:
 
     @classmethod
     def for_rate(cls, samples_per_second: int) -> "TableSizes":
-        """Room for two seconds of samples, no two alike, between 16 Ki rows and 256 Ki (56 MB of kernel memory)."""
-        rows = 1 << 14
+        """Room for two seconds of samples, no two alike, between 4 Ki rows and 256 Ki (56 MB of kernel memory)."""
+        rows = 1 << 12
         while rows < 2 * samples_per_second and rows < 1 << 18:
             rows *= 2
-        return cls(rows, ring_bytes=max(rows * 256, mmap.PAGESIZE))
+        return cls(rows, ring_bytes=max(rows * 256, _LEAST_RING_BYTES))
 
 
 _WITHOUT_RETAKE = (

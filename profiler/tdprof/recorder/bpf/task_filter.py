@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element, update_u32
+from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element, possible_cpus, update_u32
 from tdprof.recorder.bpf.object_file import attach_tracepoint
 
 ACTIVE_FOLLOW = 3  # enum active of bpf/sample.h
@@ -22,7 +22,12 @@ FOLLOWERS = {
     "follow_exit": "sched_process_exit",
     "follow_no_more": "sched_process_free",
 }
-MOST_FOLLOWED = 1 << 16  # threads at a time, in 4 MB
+_FOLLOWED_PER_CPU, _LEAST_FOLLOWED, _MOST_FOLLOWED = 4096, 1 << 14, 1 << 16
+
+
+def most_followed() -> int:
+    """Threads that can be followed at a time, at 80 bytes each: large machines run programs of more."""
+    return min(max(_FOLLOWED_PER_CPU * possible_cpus(), _LEAST_FOLLOWED), _MOST_FOLLOWED)
 
 
 class Follow(IntEnum):

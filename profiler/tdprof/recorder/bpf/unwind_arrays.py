@@ -42,7 +42,7 @@ def copies_after_nothing_new(*, is_waiting: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ArraySizes:
-    """How much fits. By default what one tree of processes needs, in 7 MB; ``OF_A_MACHINE`` takes 46 MB.
+    """How much fits. By default what most trees of processes need, in 5 MB; ``OF_A_MACHINE`` takes 46 MB.
 
     Attributes:
         row_pages, bucket_pages: of ``PAGE_BYTES``.
@@ -50,8 +50,8 @@ class ArraySizes:
         spaces: processes.
     """
 
-    row_pages: int = 1280
-    bucket_pages: int = 320
+    row_pages: int = 640
+    bucket_pages: int = 160
     mappings: int = 1 << 14
     spaces: int = 1 << 12
 
