@@ -5,6 +5,8 @@ Introduction to Variance Estimation, chapter 4, on the jackknife): samples of on
 firmware, so that a million of them say little more of the fleet than a thousand.
 """
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +19,7 @@ from tdprof.profile.statistics import student_95, wilson_95
 FEWEST_HOSTS = 5
 # With fewer a share's error is too skewed for an interval of so simple a form.
 FEWEST_SAMPLES = 30
+_ROWS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class HostSums:
     """What n functions have on h hosts, where they have anything: rows of function, host and value.
 
     Attributes:
-        function, host: int64[rows].
+        function, host: int64[rows], the former ascending.
         value: float64[rows], in the unit of the hosts' totals.
         samples: int64[rows].
         n: how many functions.
@@ -71,13 +74,25 @@ def jackknife_variance(sums: HostSums, total: F64) -> F64:
     ratio = _sum(sums, sums.value) / whole
     # Without host i the ratio is larger by (ratio * total_i - value_i) / (whole - total_i): most functions are on few
     # hosts, and the sums over the hosts without them are the same for all.
+    first, second = np.empty(sums.n), np.empty(sums.n)
     with np.errstate(divide="ignore", invalid="ignore"):  # one host alone has all there is: nothing is known then
         share = total / (whole - total)
-        mine = np.where(sums.value > 0, sums.value / total[sums.host], 0)
-        weight = share[sums.host]
-        first = ratio * share.sum() - _sum(sums, weight * mine)
-        second = ratio**2 * np.sum(share**2) - _sum(sums, weight**2 * mine * (2 * ratio[sums.function] - mine))
+        for functions, rows in _pieces(sums):
+            part, value, host = sums.function[rows] - functions.start, sums.value[rows], sums.host[rows]
+            mine = np.where(value > 0, value / total[host], 0)
+            weight, own = share[host], ratio[functions]
+            known = [weight * mine, weight**2 * mine * (2 * own[part] - mine)]
+            first[functions], second[functions] = (np.bincount(part, each, len(own)) for each in known)
+        first = ratio * share.sum() - first
+        second = ratio**2 * np.sum(share**2) - second
     return np.asarray((hosts - 1) / hosts * np.maximum(second - first**2 / hosts, 0))
+
+
+def _pieces(sums: HostSums) -> Iterator[tuple[slice, slice]]:
+    """Functions and their rows, some at a time: what is worked out on the way would take more memory than the rows."""
+    edges = sorted({0, *sums.function[::_ROWS_AT_ONCE].tolist(), sums.n})
+    for first, end in itertools.pairwise(edges):
+        yield slice(first, end), slice(*np.searchsorted(sums.function, [first, end]).tolist())
 
 
 def freedom_of(total: F64) -> float:

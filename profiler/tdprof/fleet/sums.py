@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tdprof.fleet.counts import (
+    VALUES,
     FunctionKey,
     FunctionRows,
     KeyedRows,
@@ -113,22 +114,31 @@ def add_chosen(store: Store, sums: Sequence[ChosenSums], stratum: Stratum) -> Ke
     return _joined(keys, parts)
 
 
-def _joined(keys: Sequence[FunctionKey], parts: Sequence[FunctionRows]) -> KeyedRows:
+def _joined(keys: Sequence[FunctionKey], parts: list[FunctionRows]) -> KeyedRows:
     """The rows with the names of those functions that have any."""
     if not parts:
         nothing = np.zeros(0, np.int64)
         return KeyedRows(keys, FunctionRows(nothing, nothing, np.zeros((4, 0), np.int64)))
     rows = concatenated(parts)
-    is_first = np.diff(rows.function, prepend=-1) != 0
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = rows.function[1:] != rows.function[:-1]
     used = rows.function[is_first].tolist()
     return KeyedRows([keys[row] for row in used], FunctionRows(np.cumsum(is_first) - 1, rows.group, rows.values))
 
 
-def concatenated(parts: Sequence[FunctionRows]) -> FunctionRows:
-    """Rows one after the other."""
-    function = np.concatenate([part.function for part in parts])
-    group = np.concatenate([part.group for part in parts])
-    return FunctionRows(function, group, np.concatenate([part.values for part in parts], axis=1))
+def concatenated(parts: list[FunctionRows]) -> FunctionRows:
+    """Rows one after the other. The list is empty then: parts go as they are copied, so that nothing is held twice."""
+    rows = sum(map(len, parts))
+    function, group = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    values = np.empty((len(VALUES), rows), np.int64)
+    parts.reverse()
+    at = 0
+    while parts:
+        part = parts.pop()
+        mine = slice(at, at + len(part))
+        function[mine], group[mine], values[:, mine] = part.function, part.group, part.values
+        at = mine.stop
+    return FunctionRows(function, group, values)
 
 
 def _read_names(store: Store, sums: ChosenSums) -> list[FunctionKey]:
