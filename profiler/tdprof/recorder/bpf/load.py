@@ -27,6 +27,7 @@ from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_s
 from tdprof.recorder.bpf.task_filter import FOLLOWERS, most_followed
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import is_in_initial_pid_namespace
+from tdprof.recorder.limits import unlimited_locked_memory
 
 if TYPE_CHECKING:
     from tdprof.recorder.bpf.compiler_process import CompilerProcess
@@ -128,7 +129,8 @@ class BpfLoad:
             at_switch = _with_settings(found, settings | plan.at_switch, [])
             at_waking = _with_settings(found, settings | plan.at_waking, []) if plan.has_wakers else None
             try:
-                off_cpu = OffCpu(programs, at_switch, at_waking, loaded.maps, plan.scheduler)
+                with unlimited_locked_memory():  # until Linux 5.11, as load_object
+                    off_cpu = OffCpu(programs, at_switch, at_waking, loaded.maps, plan.scheduler)
             except (LoadError, OSError) as error:
                 close_all([*loaded.maps.values(), *loaded.programs.values()])
                 raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error
