@@ -27,6 +27,7 @@ _ATTEMPTS = 4
 _LONGEST_WAIT_S = 60.0
 _MOST_ANSWER_BYTES = 1 << 16
 _AGAIN = (429, 502, 503, 504)
+_THIS_MACHINE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 
 
@@ -80,7 +81,7 @@ def _headers(address: str, tenant: str | None) -> dict[str, str]:
             raise TdprofError("--tenant: not a name that a header can hold", hint="--tenant team-a", status=2)
         headers["X-Scope-OrgID"] = tenant
     if token := os.environ.get(TOKEN_VARIABLE):
-        if not re.match(r"https://|http://(localhost|127\.0\.0\.1|\[::1\])([:/]|$)", address):
+        if not address.startswith("https://") and not _THIS_MACHINE.match(address):
             raise TdprofError(f"{TOKEN_VARIABLE} is not sent over a network in the clear", hint="https://…", status=2)
         headers["Authorization"] = f"Bearer {token}"
     return headers
@@ -121,7 +122,10 @@ def _send(kind: "PushTarget", address: str, request: "PushRequest", headers: Map
         def redirect_request(self, *given: object) -> None:
             return None
 
-    opener = urllib.request.build_opener(NoRedirects)
+    handlers: list[urllib.request.BaseHandler] = [NoRedirects()]
+    if _THIS_MACHINE.match(address):  # then a proxy, which may be elsewhere, has no part in it
+        handlers.append(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(*handlers)
     url = f"{address}{request.path}"
     message = urllib.request.Request(url, request.body, {**headers, **request.headers}, method="POST")
     for attempt in range(_ATTEMPTS):

@@ -119,6 +119,18 @@ def functions(pprof: bytes) -> dict[str, int]:
     return found
 
 
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy"])
+def test_a_token_for_this_machine_does_not_go_by_a_proxy(
+    server: Server, capture: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("TDPROF_PUSH_TOKEN", "secret")
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert tdprof("push", capture, "--to", f"pyroscope+http://127.0.0.1:{server.port}").status == 0
+    assert server.requests[0][1]["authorization"] == "Bearer secret"
+    assert tdprof("push", capture, "--to", "pyroscope+http://127.0.0.1:80@elsewhere.invalid").status == 2
+
+
 def test_pyroscope_gets_a_series_with_labels(server: Server, capture: Path) -> None:
     to = f"pyroscope+http://127.0.0.1:{server.port}/"
     for _ in range(2):
