@@ -1,5 +1,7 @@
 """Making ``Locations`` from what a symbol source found."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,26 @@ def unknown_locations(count: int, reason: Unknown) -> Locations:
         line=np.zeros(0, np.uint32),
         reason=np.full(count, reason, np.uint8),
         strings=(),
+    )
+
+
+def concatenate_locations(parts: Sequence[Locations]) -> Locations:
+    """The rows of several, one after the other, without where their code begins and ends."""
+    strings = list[str]()
+    shifts, first = [], [0]
+    for part in parts:
+        shifts.append(len(strings))
+        first.append(first[-1] + len(part.function))
+        strings += part.strings
+    starts = [part.frame_start[:-1] + np.uint32(at) for part, at in zip(parts, first[:-1], strict=True)]
+    numbered = [*zip(parts, map(np.int32, shifts), strict=True)]
+    return Locations(
+        frame_start=np.concatenate([*starts, np.array(first[-1:], np.uint32)]),
+        function=np.concatenate([part.function + shift for part, shift in numbered]),
+        file=np.concatenate([np.where(part.file < 0, np.int32(-1), part.file + shift) for part, shift in numbered]),
+        line=np.concatenate([part.line for part in parts]),
+        reason=np.concatenate([part.reason for part in parts]),
+        strings=strings,
     )
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdprof.model.addresses import NO_BEGIN, FileKind, Locations, MappedFile, Unknown
-from tdprof.symbolize.locations import combine_locations
+from tdprof.symbolize.locations import combine_locations, concatenate_locations
 from tdprof.symbolize.saved import SavedSymbols, make_symbol_table
 from tdprof.symbolize.symbolizer import Symbolizer
 
@@ -65,6 +65,14 @@ def test_combining_replaces_just_those_rows(first, second, data):
     for row, other in zip(rows, taken, strict=True):
         expected[row] = second[other]
     assert chains_of(combined) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(CHAINS, min_size=1, max_size=4))
+def test_one_after_the_other_has_all_rows_in_order(parts):
+    joined = concatenate_locations([*map(make, parts)])
+    assert chains_of(joined) == [chain for part in parts for chain in part]
+    assert joined.reason.tolist() == [reason for part in parts for reason in make(part).reason.tolist()]
 
 
 def test_symbolizer_takes_saved_symbols_and_says_why_others_are_missing():

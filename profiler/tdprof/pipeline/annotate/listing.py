@@ -9,6 +9,7 @@ import numpy as np
 
 from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
 from tdprof.model.annotation import Code, CodeLine
+from tdprof.model.arrays import U64
 from tdprof.model.machine_code import CodePart, Instruction
 from tdprof.model.profile import Profile
 from tdprof.pipeline.annotate.sampled_code import SampledCode, sum_cost
@@ -18,9 +19,12 @@ from tdprof.profile.naming import base_name
 from tdprof.report.summary import REASONS
 from tdprof.symbolize.demangling import demangle
 from tdprof.symbolize.elf_symbols import ElfSymbols
+from tdprof.symbolize.locations import concatenate_locations
 from tdprof.symbolize.symbolizer import Symbolizer
 from tdprof.text import printable
 
+_LOCATED_AT_ONCE = 1 << 20  # offsets
+_HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 _MOST_INSTRUCTIONS = 1 << 14  # of a piece of code that are listed whether they have samples or not
 _NEAR_BYTES = 128  # before and behind a sample, where there are more
 
@@ -57,8 +61,17 @@ def find_code(
         own = [part for part in parts if base_name(meant[part.name]) == function.name]
         for part in own or parts:
             offsets = np.arange(part.file_offset, part.file_offset + len(part.data), dtype=np.uint64)
-            found.append(FoundCode(file, symbols, part, symbolizer.locate(file, offsets)))
+            found.append(FoundCode(file, symbols, part, _located(symbolizer, file, offsets)))
     return found
+
+
+def _located(symbolizer: Symbolizer, file: MappedFile, offsets: U64) -> Locations:
+    """What stands at each offset. In pieces: to look one up takes many times what is then known of it."""
+    pieces = [
+        symbolizer.locate(file, offsets[begin : begin + _LOCATED_AT_ONCE])
+        for begin in range(0, max(len(offsets), 1), _LOCATED_AT_ONCE)
+    ]
+    return pieces[0] if len(pieces) == 1 else concatenate_locations(pieces)
 
 
 def _meanings(names: Iterable[str]) -> dict[str, str]:
@@ -105,8 +118,8 @@ def lines_with_code(found: Sequence[FoundCode], function: ChosenFunction) -> Map
         names = [base_name(meant.get(name, "")) for name in each.locations.strings]
         is_function = np.array([name == function.name for name in names], bool)
         frames = np.flatnonzero(is_function[each.locations.function] & (each.locations.file >= 0))
-        pairs = np.unique(np.stack([each.locations.file[frames], each.locations.line[frames].astype(np.int64)]), axis=1)
-        for file, line in pairs.T.tolist():
+        pairs = np.unique(each.locations.file[frames].astype(np.uint64) << _HALF | each.locations.line[frames])
+        for file, line in zip((pairs >> _HALF).tolist(), (pairs & _LOWER).tolist(), strict=True):
             if line:
                 lines[each.locations.strings[file]].add(line)
     return lines
