@@ -53,7 +53,7 @@ class TableWriter:
             schema = _with_columns(name, table.column_names)
             file = self._files.enter_context(self._folder.replacing(table_file(name)))
             self._writers[name] = pq.ParquetWriter(file, schema, compression="zstd")
-        self._writers[name].write_table(table.cast(self._writers[name].schema))
+        self._writers[name].write_table(_in_schema(table, self._writers[name].schema))
 
     def __enter__(self) -> "TableWriter":
         return self
@@ -76,7 +76,7 @@ class TableWriter:
 def replace_table(folder: OwnFolder, name: str, table: pa.Table) -> None:
     """Write one table of a finished capture, in place of an older one of that name."""
     with folder.replacing(table_file(name)) as file:
-        pq.write_table(table.cast(_with_columns(name, table.column_names)), file, compression="zstd")
+        pq.write_table(_in_schema(table, _with_columns(name, table.column_names)), file, compression="zstd")
 
 
 def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Table:
@@ -155,6 +155,11 @@ def table_bytes(folder: Path) -> int:
     """What all tables of a capture take on disk."""
     files = (folder / table_file(name) for name in _SCHEMAS)
     return sum(os.lstat(file).st_size for file in files if file.exists())
+
+
+def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same columns in the schema's order and types; one that it does not know is an error."""
+    return table.select(sorted(table.column_names, key=schema.names.index)).cast(schema)
 
 
 def _with_columns(name: str, columns: Sequence[str]) -> pa.Schema:

@@ -1,0 +1,43 @@
+"""What is written into a capture's tables is what is read."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tdprof.capture.schema import OPTIONAL_COLUMNS, TABLES
+from tdprof.capture.tables import TableWriter, read_table, replace_table
+from tdprof.linux.own_folder import OwnFolder
+
+SAMPLES = TABLES["samples"]
+OPTIONAL = OPTIONAL_COLUMNS["samples"]
+
+
+def samples(optional: tuple[pa.Field, ...]) -> pa.Table:
+    """Two rows without anything, their optional columns in this order."""
+    fields = [*SAMPLES, *optional]
+    values = [pa.array([1, 2]).cast(f.type) if pa.types.is_integer(f.type) else pa.nulls(2, f.type) for f in fields]
+    return pa.table(values, [field.name for field in fields])
+
+
+@pytest.mark.parametrize("chosen", [(), OPTIONAL, OPTIONAL[::-1], OPTIONAL[2:] + OPTIONAL[:2], OPTIONAL[3:]])
+def test_optional_columns_are_written_in_any_order(tmp_path: Path, chosen: tuple[pa.Field, ...]) -> None:
+    names = [field.name for field in chosen]
+    with OwnFolder.open(tmp_path) as folder:
+        with TableWriter(folder) as writer:
+            for _ in range(2):
+                writer.write("samples", samples(chosen))
+        read = read_table(tmp_path, "samples", names)
+        assert set(read.column_names) == {*SAMPLES.names, *names}
+        assert all(read[name].to_pylist() == [1, 2, 1, 2] for name in names)
+        replace_table(folder, "samples", samples(chosen))
+        assert len(read_table(tmp_path, "samples", names)) == 2
+
+
+def test_a_column_that_no_schema_has_is_an_error(tmp_path: Path) -> None:
+    surplus = samples(()).append_column("surplus", pa.array([1, 2]))
+    with OwnFolder.open(tmp_path) as folder, TableWriter(folder) as writer:
+        writer.write("samples", samples(()))
+        with pytest.raises(ValueError, match="surplus"):
+            writer.write("samples", surplus)
+    assert len(read_table(tmp_path, "samples")) == 2
