@@ -23,6 +23,7 @@ from tdprof.recorder.foreign_files import open_below
 from tdprof.recorder.identity import HeldProcess, call_as
 
 _MOST_DUMPS, _MOST_FUNCTIONS = 64, 1 << 16
+_MOST_RECORDS = 1 << 18  # of a dump: half a second of this thread's time, whatever a program appends
 _PAUSE_S = 0.02  # between two intervals that are ended for this
 _ENDING_S = 1.0
 _IN_MODIFY, _IN_FLAGS = 2, os.O_NONBLOCK | os.O_CLOEXEC
@@ -45,10 +46,12 @@ class DumpedCode:
     """What stands where, by the records of one dump that were read.
 
     Attributes:
-        position: in the dump, behind the last whole record; -1: it is no dump, or damaged from there on.
+        position: in the dump, behind the last whole record; -1: it is no dump, damaged from there on, or too long.
+        records: that were read.
     """
 
     position: int = 0
+    records: int = 0
     _start: list[int] = field(default_factory=list)
     _end: list[int] = field(default_factory=list)
     _name: list[bytes] = field(default_factory=list)
@@ -64,7 +67,8 @@ class DumpedCode:
             if len(record) < _RECORD.size:
                 break
             kind, length = _RECORD.unpack_from(record)
-            if length < _RECORD.size:
+            self.records += 1
+            if length < _RECORD.size or self.records > _MOST_RECORDS:
                 self.position = -1
             elif self.position + length > size:
                 break

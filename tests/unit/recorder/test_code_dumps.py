@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tdprof.recorder import code_dumps
 from tdprof.recorder.code_dumps import CodeDumps, DumpedCode, dumps_mapped
 
 HEADER = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 0)
@@ -93,3 +94,12 @@ def test_what_is_appended_is_noticed(tmp_path: Path) -> None:
         pass
     dump.appended(load(0x1000, 0x20, b"i"))
     assert not watch.take_replaced()
+
+
+def test_a_dump_that_grows_on_and_on_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_dumps, "_MOST_RECORDS", 10)
+    dump = Dump(tmp_path / "jit-42.dump")
+    assert not dump.appended(HEADER + struct.pack("<IIQ", 9, 16, 0) * 8 + load(0x1000, 8, b"f"))
+    assert dump.appended(load(0x1000, 8, b"g"))
+    assert not dump.appended(load(0x1000, 8, b"h"))
+    assert (dump.code.position, dump.code.records) == (-1, 11)
