@@ -379,6 +379,19 @@ INLINE enum perf_stop decode_records(struct perf_decoder *d, const uint8_t *cons
 				break;
 			continue;
 		}
+		if (d->spare_bytes) {
+			const enum verdict verdict =
+				d->spare_bytes > (uint64_t)(end - at)
+					? UNDECIDED
+					: is_likely_chain(at + d->spare_bytes, end, 1, swap, final);
+
+			if (verdict == UNDECIDED)
+				break;
+			d->searching = verdict == NO;
+			at += verdict == NO ? 0 : d->spare_bytes;
+			d->spare_bytes = 0;
+			continue;
+		}
 		const uint32_t type = load32(at, swap);
 		const uint16_t misc = load16(at + 4, swap), size = load16(at + 6, swap);
 		/* Only the perf tool's own records can have an odd size. */
@@ -406,7 +419,11 @@ INLINE enum perf_stop decode_records(struct perf_decoder *d, const uint8_t *cons
 			break;
 		stop = STOP_END;
 		if (outcome == PERF_MALFORMED) {
-			d->searching = is_likely_chain(at + size, end, 1, swap, final) != YES;
+			const enum verdict verdict = is_likely_chain(at + size, end, 1, swap, final);
+
+			if (verdict == UNDECIDED)
+				break;
+			d->searching = verdict == NO;
 			const uint64_t lost = d->searching ? 8 : size;
 			count_damage(&d->losses, here, lost);
 			at += lost;
@@ -415,12 +432,10 @@ INLINE enum perf_stop decode_records(struct perf_decoder *d, const uint8_t *cons
 		d->losses.by_type[type]++;
 		d->losses.unknown_types += outcome == PERF_UNKNOWN_TYPE;
 		d->losses.unknown_ids += outcome == PERF_NO_LAYOUT;
-		/* A whole sample with bytes to spare has a wrong size, if nothing good follows where that size points.
-		 */
-		const bool wrong_size = type == PERF_RECORD_SAMPLE && outcome == PERF_TAKEN && left(&c) > 0 &&
-		                        is_likely_chain(at + size, end, 1, swap, final) == NO;
-		d->searching = wrong_size;
-		at += wrong_size ? ((uint64_t)(c.at - at) + 7) & ~7ULL : size;
+		const bool is_whole_sample = type == PERF_RECORD_SAMPLE && outcome == PERF_TAKEN;
+		const uint64_t used = is_whole_sample ? ((uint64_t)(c.at - at) + 7) & ~7ULL : size;
+		d->spare_bytes = size - used;
+		at += used;
 	}
 	perf_finish_lookups(&d->chains, &lookups);
 	*consumed = (uint64_t)(at - data);

@@ -1,5 +1,6 @@
 """Compiled and Python decoders of perf records agree on all inputs, valid or not."""
 
+import struct
 from typing import Literal
 
 import numpy as np
@@ -186,3 +187,31 @@ def test_chunks_do_not_matter(
     assert everything(CompiledRecordDecoder(layouts, byteorder), chunks) == everything(
         CompiledRecordDecoder(layouts, byteorder), [whole]
     )
+
+
+@given(streams(), st.integers(1, 64), st.data())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_chunks_do_not_matter_to_damage(
+    stream: tuple[list[RecordLayout], Literal["little", "big"], list[bytes]], size: int, data: st.DataObject
+) -> None:
+    layouts, byteorder, records = stream
+    whole = bytearray(b"".join(record for record in records if int.from_bytes(record[:4], byteorder) < 64))
+    for _ in range(data.draw(st.integers(0, 3)) if whole else 0):
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    chunks = [bytes(whole[at : at + size]) for at in range(0, len(whole), size)] or [b""]
+    assert everything(CompiledRecordDecoder(layouts, byteorder), chunks) == everything(
+        CompiledRecordDecoder(layouts, byteorder), [bytes(whole)]
+    )
+
+
+def test_what_follows_damage_is_waited_for() -> None:
+    """A sample behind a record that is none was lost where the first chunk ended between them; so was a wrong size."""
+    layouts = [RecordLayout(sample_type=SampleType.IDENTIFIER, ids=(1,))]
+    good = struct.pack("<IHHQ", RecordType.SAMPLE, 0, 16, 1)
+    damaged = struct.pack("<IHH", RecordType.MMAP2, 0, 16) + bytes(8)
+    too_long = struct.pack("<IHHQ", RecordType.SAMPLE, 0, 24, 1)
+    for whole, taken in ((damaged + good + good, 2), (too_long + good + good + good, 4)):
+        for at in range(0, len(whole), 8):
+            decoder = CompiledRecordDecoder(layouts)
+            assert len(everything(decoder, [whole[:at], whole[at:]])[0]) == taken  # type: ignore[arg-type]
+            assert decoder.losses.malformed_bytes == (16 if whole.startswith(damaged) else 0)

@@ -134,6 +134,7 @@ class PerfDecoder(ctypes.Structure):
         ("keep_branches", _u32),
         ("searching", _u32),
         ("skip_samples", _u32),
+        ("spare_bytes", _u64),
         ("samples", PerfSamples),
         ("copies", PerfCopies),
         ("reads", _pointer),

@@ -78,6 +78,7 @@ class PythonRecordDecoder:
         self._copies: list[tuple[int, list[int], bytes]] = []
         self._offset = 0
         self._searching = False
+        self._spare_bytes = 0  # as in C
         self._tool_record = False
         self._rows: list[tuple[int, ...]] = []
         self._reads: list[tuple[int, ...]] = []
@@ -105,6 +106,15 @@ class PythonRecordDecoder:
                 if self._searching:
                     break
                 continue
+            if self._spare_bytes:
+                is_there = self._spare_bytes <= end - at
+                verdict = self._likely_chain(view, at + self._spare_bytes, 1, final) if is_there else None
+                if verdict is None:
+                    break
+                self._searching = not verdict
+                at += self._spare_bytes if verdict else 0
+                self._spare_bytes = 0
+                continue
             type_, misc, size = self._header(view, at)
             if size < 8 or not 0 < type_ < _CREDIBLE_TYPES or (type_ < _FIRST_TOOL_TYPE and size % 8):
                 self._count_damage(at, 8)
@@ -123,22 +133,18 @@ class PythonRecordDecoder:
             try:
                 taken = self._take_record(type_, misc, cursor)
             except Malformed:
-                self._searching = self._likely_chain(view, at + size, 1, final) is not True
-                lost = 8 if self._searching else size
+                verdict = self._likely_chain(view, at + size, 1, final)
+                if verdict is None:
+                    break
+                self._searching = not verdict
+                lost = size if verdict else 8
                 self._count_damage(at, lost)
                 at += lost
                 continue
             self._by_type[type_] = self._by_type.get(type_, 0) + 1
-            if (
-                taken
-                and type_ == RecordType.SAMPLE
-                and cursor.left
-                and self._likely_chain(view, at + size, 1, final) is False
-            ):
-                self._searching = True
-                at += (8 + cursor.at + 7) & ~7
-            else:
-                at += size
+            used = (8 + cursor.at + 7) & ~7 if taken and type_ == RecordType.SAMPLE else size
+            self._spare_bytes = size - used
+            at += used
         self._offset += at
         return at
 
