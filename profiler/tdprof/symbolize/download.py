@@ -66,6 +66,10 @@ def download(url: str, out: IO[bytes], limits: Limits, progress: Callable[[int, 
         except (OSError, ValueError, http.client.HTTPException) as error:
             if watch.reason:  # a connection that we ended fails in ways that do not say so
                 raise DownloadError(watch.reason) from error
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError) and reason.errno is None:  # the socket's, not the network's
+                why = f"timed out: nothing came in {limits.timeout_s:g} s (DEBUGINFOD_TIMEOUT)"
+                raise DownloadError(why) from error
             raise
     if watch.reason:
         raise DownloadError(watch.reason)

@@ -284,3 +284,10 @@ def test_symbolizer_fetches_debug_data_and_executables(server, client, tmp_path)
         assert our_stacks(symbolizer.locate(gone, place)) == [[("beta", "??:0")]]
         lying = MappedFile("/no/such/other", "33" * 20)
         assert symbolizer.locate(lying, place).reason.tolist() == [Unknown.NO_FILE]
+
+
+def test_a_server_that_says_nothing_is_given_up(client):
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # connections wait there for ever
+        client.urls, client.timeout_s = [f"http://127.0.0.1:{listener.getsockname()[1]}"], 0.2
+        assert client.find("abcd", "debuginfo") is None
+    assert "in 0.2 s (DEBUGINFOD_TIMEOUT)" in client.failures[client.urls[0]]
