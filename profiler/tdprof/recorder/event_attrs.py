@@ -19,13 +19,7 @@ def side_band_attr(sizes: RingSizes, *, has_switches: bool, has_cgroups: bool, h
         has_cgroups: and the control groups that are made.
         has_samples: whether samples come through the same ring.
     """
-    return pe.PerfEventAttr(
-        type=pe.PERF_TYPE_SOFTWARE,
-        config=pe.PERF_COUNT_SW_DUMMY,
-        sample_period=1,
-        sample_type=SIDE_BAND_SAMPLE_TYPE,
-        exclude_kernel=1,
-        exclude_hv=1,
+    return _telling_attr(
         read_format=ReadFormat.TOTAL_TIME_ENABLED | ReadFormat.TOTAL_TIME_RUNNING,
         mmap=1,
         mmap2=1,
@@ -35,7 +29,6 @@ def side_band_attr(sizes: RingSizes, *, has_switches: bool, has_cgroups: bool, h
         context_switch=has_switches,
         cgroup=has_cgroups,
         build_id=1,
-        watermark=1,
         # Where samples have no time, mappings that change are to be known at once.
         wakeup_watermark=sizes.side_band // 4 if has_samples else 1,
     )
@@ -43,6 +36,11 @@ def side_band_attr(sizes: RingSizes, *, has_switches: bool, has_cgroups: bool, h
 
 def switch_attr() -> pe.PerfEventAttr:
     """Of an event that tells context switches into another's ring, and nothing else."""
+    return _telling_attr(context_switch=1)
+
+
+def _telling_attr(**more: int) -> pe.PerfEventAttr:
+    """Of an event that counts nothing and writes records into a ring."""
     return pe.PerfEventAttr(
         type=pe.PERF_TYPE_SOFTWARE,
         config=pe.PERF_COUNT_SW_DUMMY,
@@ -50,8 +48,8 @@ def switch_attr() -> pe.PerfEventAttr:
         sample_type=SIDE_BAND_SAMPLE_TYPE,
         exclude_kernel=1,
         exclude_hv=1,
-        context_switch=1,
         watermark=1,
+        **more,
     )
 
 

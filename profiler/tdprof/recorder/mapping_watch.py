@@ -35,14 +35,15 @@ class MappingWatch:
     def see(self, rings: Sequence[bytes]) -> None:
         """Of each ring, the records since the last time."""
         self.held.look(rings)
+        records = b"".join(rings)
         if self._mapped:
-            self.replaced |= self._mapped.look(b"".join(rings))
+            self.replaced |= self._mapped.look(records)
         if self.dumps:
-            for pid, path in dumps_mapped(b"".join(rings)):
+            for pid, path in dumps_mapped(records):
                 if self.held.follows(pid):
                     self.dumps.found(pid, path)
         if self._found_java:
-            for pid in filter(self.held.follows, java_mapped(b"".join(rings))):
+            for pid in filter(self.held.follows, java_mapped(records)):
                 self._found_java(pid)
 
     def take_replaced(self) -> set[int]:
