@@ -28,3 +28,8 @@ _CONTROLS = dict.fromkeys((*range(32), *range(127, 160), *range(0x2028, 0x202F),
 def printable(text: str) -> str:
     """Text for any terminal, JSON reader or UTF-8 file: no controls or overrides of direction, no undecodable bytes."""
     return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
+
+
+def first_words(error: Exception) -> str:
+    """The first line of what an exception of Arrow's or the system's says."""
+    return str(getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]

@@ -15,6 +15,7 @@ from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.memory_limit import memory_limit
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.text import first_words
 
 COPY_AGAIN = "copy the capture again, whole"
 # How large a table may be in memory: its file times this, and something for small ones. A sample of a program that
@@ -104,7 +105,7 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
     except MemoryError as error:
         raise TdprofError(f"{path} is not read: it would become more than {most >> 20} MiB", hint=COPY_AGAIN) from error
     except (OSError, pa.ArrowException) as error:
-        words = (getattr(error, "strerror", None) or str(error)).splitlines()[0].split(". ")[0].rstrip(".")
+        words = first_words(error).split(". ")[0].rstrip(".")
         cause = f"it is damaged ({words})" if path.exists() else "it is missing"
         raise TdprofError(f"cannot read {path}: {cause}", hint=COPY_AGAIN) from error
     schema = _with_columns(name, optional)

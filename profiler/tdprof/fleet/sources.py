@@ -18,6 +18,7 @@ from tdprof.capture.manifest import Manifest, read_manifest
 from tdprof.capture.spool import SPOOL_FOLDER
 from tdprof.errors import TdprofError
 from tdprof.fleet.store import open_file_system
+from tdprof.text import first_words
 
 _CHUNK_BYTES = 1 << 20
 # Of one capture: a recording of days has a few hundred files of some hundred megabytes.
@@ -157,7 +158,7 @@ def _fetch(files: Any, path: str, target: Path, most: int, source: str) -> int:
 
 
 def _unreadable(place: str, error: Exception) -> TdprofError:
-    words = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
+    words = first_words(error)
     return UnreachableError(
         f"cannot read {place.partition('?')[0]}: {words}", hint="run it again: what is done is kept"
     )

@@ -18,7 +18,8 @@ from tdprof.errors import TdprofError
 from tdprof.fleet.naming import digest, name_of_part, path_part
 from tdprof.fleet.schema import ALL_KINDS, KINDS, ROLLUP_VERSION, SUMS
 from tdprof.fleet.spans import Span, parse_span
-from tdprof.fleet.stored_table import StoredTable, first_words
+from tdprof.fleet.stored_table import StoredTable
+from tdprof.text import first_words
 
 STORE_VERSION = 1
 _ROLLUP, _SUMS, _REJECTED = "rollup", "sums", "rejected"

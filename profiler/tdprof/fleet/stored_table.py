@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from tdprof.capture.table_checks import FOOTER_LIMITS, checked_columns, stated_bytes
 from tdprof.errors import TdprofError
 from tdprof.linux.memory_limit import memory_limit
+from tdprof.text import first_words
 
 # What a table may take in memory: its file times this, and something for small ones.
 _TABLE_TO_FILE, _SPARE_BYTES = 50, 128 << 20
@@ -71,8 +72,3 @@ class StoredTable:
             raise TdprofError(f"{self._path} is not read: {words}", hint=self._hint) from error
         except (OSError, ValueError) as error:  # Arrow's exceptions are among them
             raise TdprofError(f"cannot read {self._path}: {first_words(error)}", hint=self._hint) from error
-
-
-def first_words(error: Exception) -> str:
-    """The first line of what an exception of Arrow's or the system's says."""
-    return str(getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
