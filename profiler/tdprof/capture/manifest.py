@@ -21,7 +21,7 @@ from tdprof.model.losses import Losses
 
 # Raised whenever an older reader would misread a newer capture; added columns and keys do not raise it.
 SCHEMA_VERSION = 1
-_MOST_BYTES = 16 << 20  # notes, counts by CPU, and events of real recordings fill some kilobytes
+MOST_MANIFEST_BYTES = 16 << 20  # notes, counts by CPU, and events of real recordings fill some kilobytes
 
 _LONGEST_NS = 1 << 62  # 146 years
 
@@ -146,9 +146,9 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST_FILE
     try:
         with open_own(path) as file:
-            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
-                raise TdprofError(f"{path} is not read: it is larger than {_MOST_BYTES >> 20} MiB")
-            data = json.loads(file.read(_MOST_BYTES))
+            if os.fstat(file.fileno()).st_size > MOST_MANIFEST_BYTES:
+                raise TdprofError(f"{path} is not read: it is larger than {MOST_MANIFEST_BYTES >> 20} MiB")
+            data = json.loads(file.read(MOST_MANIFEST_BYTES))
     except (FileNotFoundError, NotADirectoryError) as error:
         hint = "tdprof record -o DIR -- CMD makes one"
         if not folder.exists():

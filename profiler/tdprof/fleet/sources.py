@@ -7,17 +7,15 @@ import posixpath
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.fs
 
 from tdprof.capture.files import MANIFEST_FILE
-from tdprof.capture.manifest import Manifest, read_manifest
+from tdprof.capture.manifest import MOST_MANIFEST_BYTES, Manifest, read_manifest
 from tdprof.capture.spool import SPOOL_FOLDER
 from tdprof.errors import TdprofError
-from tdprof.fleet.store import open_file_system
+from tdprof.fleet.places import Files, open_place
 from tdprof.text import first_words
 
 _CHUNK_BYTES = 1 << 20
@@ -71,8 +69,8 @@ def _is_recorders(folder: Path) -> bool:
 
 
 def _captures_below(uri: str) -> list[str]:
-    files, root = open_file_system(uri)
-    names = {path[len(root) :].strip("/") for path in _listed(files, root, uri)}
+    files = open_place(uri)
+    names = {path[len(files.root) :].strip("/") for path in _listed(files, uri)}
     inner = sorted(name.removesuffix(MANIFEST_FILE).rstrip("/") for name in names if _is_manifest(name))
     address, _, options = uri.partition("?")
     below = [f"{address.rstrip('/')}/{quote(name)}" if name else address for name in inner]
@@ -84,12 +82,11 @@ def _is_manifest(name: str) -> bool:
     return name == MANIFEST_FILE or (name.count("/") == 1 and name.endswith(f"/{MANIFEST_FILE}"))
 
 
-def _listed(files: Any, root: str, uri: str) -> list[str]:
+def _listed(files: Files, uri: str) -> list[str]:
     try:
-        found = files.get_file_info(pa.fs.FileSelector(root, allow_not_found=True, recursive=True))
+        return files.below(files.root)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(uri, error) from error
-    return [info.path for info in found if info.type is pa.fs.FileType.File]
 
 
 def read_source_manifest(source: str) -> Manifest:
@@ -100,10 +97,11 @@ def read_source_manifest(source: str) -> Manifest:
     """
     if not is_remote(source):
         return read_manifest(Path(source))
-    files, root = open_file_system(source)
+    files = open_place(source)
     with tempfile.TemporaryDirectory(prefix="tdprof-capture-") as folder:
         with contextlib.suppress(FileNotFoundError):
-            _fetch(files, posixpath.join(root, MANIFEST_FILE), Path(folder) / MANIFEST_FILE, _MOST_BYTES, source)
+            path = posixpath.join(files.root, MANIFEST_FILE)
+            _fetch(files, path, Path(folder) / MANIFEST_FILE, MOST_MANIFEST_BYTES + 1, source)
         return read_manifest(Path(folder))
 
 
@@ -118,8 +116,8 @@ def brought_here(source: str) -> Iterator[Path]:
     if not is_remote(source):
         yield Path(source)
         return
-    files, root = open_file_system(source)
-    paths = _listed(files, root, source)
+    files = open_place(source)
+    paths = _listed(files, source)
     if not paths:
         raise TdprofError(f"no capture at {source.partition('?')[0]}")
     if len(paths) > _MOST_FILES:
@@ -127,7 +125,7 @@ def brought_here(source: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tdprof-capture-") as folder:
         left = _MOST_BYTES
         for path in paths:
-            parts = path.removeprefix(f"{root}/").split("/")
+            parts = path.removeprefix(f"{files.root}/").split("/")
             # Names of objects may be anything: one that leads elsewhere is no capture's file.
             if any(part in ("", ".", "..") or "\0" in part or len(part.encode()) > 255 for part in parts):
                 continue
@@ -140,20 +138,21 @@ def brought_here(source: str) -> Iterator[Path]:
             raise TdprofError(error.message.replace(folder, source.partition("?")[0]), hint=error.hint) from error
 
 
-def _fetch(files: Any, path: str, target: Path, most: int, source: str) -> int:
+def _fetch(files: Files, path: str, target: Path, most: int, source: str) -> int:
     """Copy an object, and return its bytes."""
     done = 0
-    try:
-        with files.open_input_stream(path) as stream, target.open("xb") as file:
-            while chunk := stream.read(_CHUNK_BYTES):
-                done += len(chunk)
-                if done > most:
-                    raise TdprofError(f"it has more than {_MOST_BYTES >> 30} GiB: no capture has that much")
-                file.write(chunk)
-    except FileNotFoundError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(source, error) from error
+    with target.open("xb") as file:
+        try:
+            with files.open(path) as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    done += len(chunk)
+                    if done > most:
+                        raise TdprofError("it is larger than any capture is")
+                    file.write(chunk)
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(source, error) from error
     return done
 
 

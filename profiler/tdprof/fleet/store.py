@@ -2,20 +2,18 @@
 
 import contextlib
 import json
-import os
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
-import pyarrow.fs
 import pyarrow.parquet as pq
 
 from tdprof.capture.files import STORE_MARKER
 from tdprof.errors import TdprofError
 from tdprof.fleet.naming import digest, name_of_part, path_part
+from tdprof.fleet.places import UNFINISHED, Files, open_place
 from tdprof.fleet.schema import ALL_KINDS, KINDS, ROLLUP_VERSION, SUMS
 from tdprof.fleet.spans import Span, parse_span
 from tdprof.fleet.stored_table import StoredTable
@@ -26,7 +24,6 @@ _ROLLUP, _SUMS, _REJECTED = "rollup", "sums", "rejected"
 # In a file's name the place of a recording's identity, where it holds all of a host's day.
 MANY = "day"
 _MOST_MARKER_BYTES = 1 << 20
-_UNFINISHED = ".unfinished-"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,26 +88,25 @@ class Store:
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self._files, self._root = open_file_system(place)
+        self._files = open_place(place)
         self._check_marker()
 
     @classmethod
     def create(cls, place: str) -> Self:
         """The store at that place, made if nothing is there yet."""
-        files, root = open_file_system(place)
+        files = open_place(place)
         with _naming(place):
-            if _kind_of(files, root) is not pa.fs.FileType.NotFound and not _is_empty(files, root):
-                return cls(place)
-            files.create_dir(root, recursive=True)
-            text = json.dumps({"store_version": STORE_VERSION}, indent=1) + "\n"
-            _put(files, posixpath.join(root, STORE_MARKER), text.encode())
+            if files.is_empty():
+                files.make()
+                text = json.dumps({"store_version": STORE_VERSION}, indent=1) + "\n"
+                files.write(posixpath.join(files.root, STORE_MARKER), text.encode())
         return cls(place)
 
     def _check_marker(self) -> None:
         hint = f"tdprof fleet add {self.place} CAPTURE… makes one"
         try:
             with _naming(self.place):
-                text = _get(self._files, posixpath.join(self._root, STORE_MARKER))
+                text = _start_of(self._files, self._path(STORE_MARKER))
         except FileNotFoundError as error:
             raise TdprofError(f"{self.place} is no store: it has no {STORE_MARKER}", hint=hint, status=2) from error
         try:
@@ -133,9 +129,8 @@ class Store:
     def _stems_of(self, kind: str) -> Iterator[Stem]:
         base = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}")
         with _naming(self.place):
-            selector = pa.fs.FileSelector(base, allow_not_found=True, recursive=True)
-            for info in self._files.get_file_info(selector):
-                if info.type is pa.fs.FileType.File and (stem := _stem(info.path[len(base) + 1 :])):
+            for path in self._files.below(base):
+                if stem := _stem(path[len(base) + 1 :]):
                     yield stem
 
     def unfinished(self) -> list[str]:
@@ -144,14 +139,12 @@ class Store:
             path
             for folder in (_ROLLUP, _SUMS)
             for path in self._paths_below(folder)
-            if posixpath.basename(path).startswith(_UNFINISHED)
+            if posixpath.basename(path).startswith(UNFINISHED)
         ]
 
     def _paths_below(self, folder: str) -> list[str]:
         with _naming(self.place):
-            selector = pa.fs.FileSelector(self._path(folder), allow_not_found=True, recursive=True)
-            found = self._files.get_file_info(selector)
-        return sorted(info.path for info in found if info.type is pa.fs.FileType.File)
+            return self._files.below(self._path(folder))
 
     def orphans(self) -> list[tuple[str, Stem]]:
         """Roll-ups of a kind without the file that says they are whole: what a killed writer had done."""
@@ -177,7 +170,7 @@ class Store:
         with _naming(self.place):
             for kind in sorted(tables, key=lambda kind: kind == "recordings"):
                 path = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}", stem.folder, stem.file)
-                _put(self._files, path, to_parquet(tables[kind]))
+                self._files.write(path, to_parquet(tables[kind]))
 
     def read(self, kind: str, stem: Stem, columns: list[str] | None = None) -> pa.Table:
         """One roll-up of a recording, with text columns as they are stored: each text once.
@@ -194,11 +187,11 @@ class Store:
     @contextlib.contextmanager
     def _opened(self, path: str, schema: pa.Schema) -> Iterator[StoredTable]:
         hint = f"tdprof fleet check {self.place} says what is missing"
-        try:
-            file = self._files.open_input_file(path)
-        except (OSError, pa.ArrowException) as error:
-            raise TdprofError(f"cannot read {path}: {first_words(error)}", hint=hint) from error
-        with file:
+        with contextlib.ExitStack() as opened:
+            try:
+                file = opened.enter_context(self._files.open(path))
+            except (OSError, pa.ArrowException) as error:
+                raise TdprofError(f"cannot read {path}: {first_words(error)}", hint=hint) from error
             yield StoredTable(file, path, hint, schema)
 
     def sums(self) -> set[tuple[Span, str]]:
@@ -209,7 +202,7 @@ class Store:
     def write_sums(self, kind: str, span: Span, name: str, content: bytes) -> None:
         """Put one kind of a span's sums, a Parquet file."""
         with _naming(self.place):
-            _put(self._files, self._sums_path(kind, span, name), content)
+            self._files.write(self._sums_path(kind, span, name), content)
 
     @contextlib.contextmanager
     def open_sums(self, kind: str, span: Span, name: str) -> Iterator[StoredTable]:
@@ -244,14 +237,13 @@ class Store:
     def remove_file(self, path: str) -> None:
         """Take out one of the store's files, by its whole path, if it is there."""
         with _naming(self.place):
-            if _kind_of(self._files, path) is not pa.fs.FileType.NotFound:
-                self._files.delete_file(path)
+            self._files.remove(path)
 
     def reject(self, rejection: Rejection) -> None:
         """Note that a capture was set aside."""
         text = json.dumps({"source": rejection.source, "reason": rejection.reason}, indent=1) + "\n"
         with _naming(self.place):
-            _put(self._files, self._rejected_path(rejection.source), text.encode())
+            self._files.write(self._rejected_path(rejection.source), text.encode())
 
     def accept(self, source: str) -> None:
         """Take back that a capture was set aside, now that it is in."""
@@ -260,16 +252,15 @@ class Store:
     def rejections(self) -> list[Rejection]:
         """The captures that were set aside, by name."""
         with _naming(self.place):
-            selector = pa.fs.FileSelector(self._path(_REJECTED), allow_not_found=True)
-            paths = [info.path for info in self._files.get_file_info(selector) if info.path.endswith(".json")]
-            found = [_rejection(_get(self._files, path), path) for path in paths]
+            paths = [path for path in self._files.below(self._path(_REJECTED)) if path.endswith(".json")]
+            found = [_rejection(_start_of(self._files, path), path) for path in paths]
         return sorted(found, key=lambda each: each.source)
 
     def _rejected_path(self, source: str) -> str:
         return self._path(_REJECTED, f"{digest(source.encode('utf-8', 'surrogateescape'))}.json")
 
     def _path(self, *parts: str) -> str:
-        return posixpath.join(self._root, *parts)
+        return posixpath.join(self._files.root, *parts)
 
 
 def _each_text_once(column: pa.Field) -> pa.Field:
@@ -303,21 +294,6 @@ def _stem(path: str) -> Stem | None:
     return Stem(date, core, host, recording, content)
 
 
-def open_file_system(place: str) -> tuple[Any, str]:
-    """pyarrow's file system of a place, and the path within it."""
-    if "://" not in place:
-        return pa.fs.LocalFileSystem(), str(Path(place).absolute())
-    try:
-        files, root = pa.fs.FileSystem.from_uri(place)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise TdprofError(
-            f"no store can be at {place}: {str(error).splitlines()[0]}",
-            hint="a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX",
-            status=2,
-        ) from error
-    return files, root.rstrip("/")
-
-
 @contextlib.contextmanager
 def _naming(place: str) -> Iterator[None]:
     """Failures of the file system within, as ours: they name the place. That a file is not there stays as it is."""
@@ -340,36 +316,10 @@ def _sum(path: str) -> Iterator[tuple[Span, str, str]]:
         yield span, name, kind
 
 
-def _kind_of(files: Any, path: str) -> Any:
-    return files.get_file_info(path).type
-
-
-def _is_empty(files: Any, root: str) -> bool:
-    return _kind_of(files, root) is pa.fs.FileType.Directory and not files.get_file_info(pa.fs.FileSelector(root))
-
-
-def _get(files: Any, path: str) -> bytes:
-    with files.open_input_stream(path) as stream:
-        text: bytes = stream.read(_MOST_MARKER_BYTES)
+def _start_of(files: Files, path: str) -> bytes:
+    with files.open(path) as file:
+        text: bytes = file.read(_MOST_MARKER_BYTES)
     return text
-
-
-def _put(files: Any, path: str, content: bytes) -> None:
-    """Write a file that appears when it is whole. Objects of an object store do so by themselves."""
-    if not isinstance(files, pa.fs.LocalFileSystem):
-        with files.open_output_stream(path) as stream:
-            stream.write(content)
-        return
-    folder, name = posixpath.split(path)
-    files.create_dir(folder, recursive=True)
-    unfinished = posixpath.join(folder, f"{_UNFINISHED}{os.urandom(6).hex()}-{name[:60]}")
-    try:
-        with files.open_output_stream(unfinished) as stream:
-            stream.write(content)
-        Path(unfinished).replace(path)
-    except BaseException:  # Ctrl-C as well must not leave a part behind
-        Path(unfinished).unlink(missing_ok=True)
-        raise
 
 
 def to_parquet(table: pa.Table) -> bytes:

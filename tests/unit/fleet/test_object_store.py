@@ -119,10 +119,14 @@ class _Objects:
             f"caps/one/{path.relative_to(folder)}": path.read_bytes() for path in folder.rglob("*") if path.is_file()
         } | {f"caps/one/{name}": b"no" for name in more}
 
-    def get_file_info(self, selector: fs.FileSelector) -> list[SimpleNamespace]:
-        return [SimpleNamespace(path=path, type=fs.FileType.File) for path in self._content]
+    root = "caps/one"
 
-    def open_input_stream(self, path: str) -> io.BytesIO:
+    def below(self, folder: str) -> list[str]:
+        return list(self._content)
+
+    def open(self, path: str) -> io.BytesIO:
+        if path not in self._content:
+            raise FileNotFoundError
         return io.BytesIO(self._content[path])
 
 
@@ -131,15 +135,38 @@ def test_names_of_objects_lead_nowhere(tmp_path: Path, captures: Path, monkeypat
     (tmp_path / "deep" / "er").mkdir(parents=True)
     names = ["../../outside", "../outside", "files//x", "a/./b", "n" * 300, "nul\0", f"{tmp_path}/absolute"]
     objects = _Objects(captures / "a.capture", [*names, "files/one"])
-    monkeypatch.setattr(sources, "open_file_system", lambda place: (objects, "caps/one"))
+    monkeypatch.setattr(sources, "open_place", lambda place: objects)
     with sources.brought_here("s3://caps/one") as folder:
         found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
         assert found == {*(path.name for path in (captures / "a.capture").iterdir()), "files/one"}
         assert {path for path in tmp_path.rglob("*") if path.is_file()} == {folder / name for name in found}
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     monkeypatch.setattr(sources, "_MOST_BYTES", 1000)
-    with pytest.raises(TdprofError, match="no capture has that much"), sources.brought_here("s3://caps/one"):
+    with pytest.raises(TdprofError, match="larger than any capture"), sources.brought_here("s3://caps/one"):
         pass
+
+
+@pytest.mark.parametrize("names", [[f"{'/'.join(['x' * 200] * 40)}/y"], ["files/one", "files"]], ids=["deep", "both"])
+def test_a_capture_that_no_folder_can_hold_is_set_aside_and_the_others_go_on(
+    tmp_path: Path, captures: Path, monkeypatch: pytest.MonkeyPatch, names: Sequence[str]
+) -> None:
+    objects = _Objects(captures / "a.capture", names)
+    monkeypatch.setattr(sources, "open_place", lambda place: objects)
+    store = Store.create(str(tmp_path / "store"))
+    given = ["s3://caps/one", str(captures / "b.capture")]
+    added = add_captures(store, given, WorkOptions(store.place), lambda _: InProcessEngine())
+    assert added.added == 1
+    assert [each.source for each in added.rejected] == given[:1]
+
+
+def test_of_a_manifest_no_more_is_fetched_than_one_may_have(
+    captures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = _Objects(captures / "a.capture", [])
+    monkeypatch.setattr(sources, "open_place", lambda place: objects)
+    monkeypatch.setattr(sources, "MOST_MANIFEST_BYTES", 100)
+    with pytest.raises(TdprofError, match="larger than any capture"):
+        sources.read_source_manifest("s3://caps/one")
 
 
 def test_where_nothing_is_and_what_does_not_answer(
@@ -152,7 +179,7 @@ def test_where_nothing_is_and_what_does_not_answer(
     def down(*given: object) -> int:
         raise OSError("timed out")
 
-    monkeypatch.setattr(sources, "open_file_system", lambda place: (SimpleNamespace(open_input_stream=down), "x"))
+    monkeypatch.setattr(sources, "open_place", lambda place: SimpleNamespace(open=down, root="x"))
     with pytest.raises(TdprofError, match="cannot read s3://"):
         add_captures(
             Store(str(tmp_path / "store")),
