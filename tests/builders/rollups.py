@@ -52,6 +52,7 @@ def write_recording(
                 "catalog": "",
                 "builds": list(builds),
                 "labels": sorted(labels),
+                "lacks_spe": False,
             }
         )
         for number, (name, count) in enumerate([("main", 0), *samples.items()]):

@@ -48,7 +48,10 @@ _FEW_NAMES = 0.8  # of the samples: with a smaller part in functions with names,
 )
 @click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Processes of --engine local (a CPU each).")
 @click.option("--insecure", is_flag=True, help="Speak to a scheduler on another machine without TLS.")
-@output_options(json="Print one JSON object.", csv="Print comma-separated values: a row for each capture set aside.")
+@output_options(
+    json="Print one JSON object.",
+    csv="Print comma-separated values: a row for each capture set aside, or a part of it.",
+)
 @symbol_options
 def command(
     store: str,
@@ -71,7 +74,8 @@ def command(
     tdprof fleet add /shared/prod /shared/captures --engine tls://scheduler:8786   by the workers of a cluster
 
     What is added is added up by function and call path; the captures stay where they are. A recording counts once,
-    however often it is added. A capture that cannot be read is set aside and named; the others go on. No file is opened
+    however often it is added. A capture that cannot be read is set aside and named; the others go on. Where only SPE's
+    records cannot be read, the rest is added, and that is said. No file is opened
     because a capture names its path: symbols come from the capture (tdprof archive puts them there), from --debug-dir
     and debuginfod by build-id, or with --symfs from a folder with the hosts' files (--symfs / for those of this one).
 
@@ -108,7 +112,7 @@ def command(
     print_plain(
         output.form,
         json=lambda: [_json(store, added)],
-        csv=lambda: write_rows(("source", "reason"), [(each.source, each.reason) for each in added.rejected]),
+        csv=lambda: write_rows(("source", "what", "reason"), _rows(added)),
         text=lambda: _text(store, added, sources),
     )
     return 0 if added.added or added.known else 1
@@ -153,16 +157,23 @@ def _json(store: str, added: "Added") -> str:
         "samples": added.samples,
         "known_samples": added.known_samples,
         "rejected": [{"source": each.source, "reason": each.reason} for each in added.rejected],
+        "without_spe": [{"source": each.source, "reason": each.reason} for each in added.no_spe],
     }
     return json.dumps(told, indent=1) + "\n"
+
+
+def _rows(added: "Added") -> Iterator[tuple[str, str, str]]:
+    yield from ((each.source, "capture", each.reason) for each in added.rejected)
+    yield from ((each.source, "SPE data", each.reason) for each in added.no_spe)
 
 
 def _text(store: str, added: "Added", sources: Sequence[str]) -> Iterator[str]:
     there = f", {added.known:,} already there" if added.known else ""
     yield f"{plural(added.added, 'capture', 's')} added to {printable(store)}{there}\n"
-    if added.rejected:
-        yield f"{len(added.rejected)} of {plural(len(sources), 'capture', 's')} set aside:\n"
-        for each in added.rejected:
+    for left_out, what in ((added.rejected, "set aside"), (added.no_spe, "added without SPE data")):
+        if left_out:
+            yield f"{len(left_out)} of {plural(len(sources), 'capture', 's')} {what}:\n"
+        for each in left_out:
             yield f"  {printable(each.source)}: {printable(each.reason)}\n"
     if added.samples and added.known_samples < _FEW_NAMES * added.samples:
         share = added.known_samples / added.samples

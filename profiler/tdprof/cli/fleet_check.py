@@ -56,6 +56,7 @@ def command(store: str, prune: bool, keep: str | None, output: Output) -> int:
 def _rows(state: "StoreState") -> Iterator[tuple[str, str, str]]:
     yield from (("set aside", each.source, each.reason) for each in state.rejected)
     yield from (("damaged", each, "") for each in state.damaged)
+    yield from (("without its SPE data", each, "") for each in state.no_spe)
     yield from (("left over", each, "") for each in state.left_over)
 
 
@@ -66,6 +67,7 @@ def _json(state: "StoreState") -> str:
         "silent": sorted(state.silent),
         "rejected": [{"source": each.source, "reason": each.reason} for each in state.rejected],
         "damaged": list(state.damaged),
+        "without_spe": list(state.no_spe),
         "left_over": list(state.left_over),
         "removed": state.removed,
     }

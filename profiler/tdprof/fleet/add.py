@@ -24,12 +24,14 @@ class Added:
         added: how many are in the store now that were not.
         known: how many were there already, as the same recording.
         rejected: what was set aside.
+        no_spe: captures that were added without their SPE data, which could not be read, and why.
         samples, known_samples: of what was added; the latter are in functions with names.
     """
 
     added: int = 0
     known: int = 0
     rejected: tuple[Rejection, ...] = ()
+    no_spe: tuple[Rejection, ...] = ()
     samples: int = 0
     known_samples: int = 0
 
@@ -69,7 +71,7 @@ def add_captures(
             done += len(each.sources)
             progress(done)
     _keep_one_of_each(store)
-    return replace(total, rejected=tuple(sorted(total.rejected, key=lambda each: each.source)))
+    return replace(total, rejected=tuple(sorted(total.rejected)), no_spe=tuple(sorted(total.no_spe)))
 
 
 def _with(total: Added, store: Store, done: Done) -> Added:
@@ -85,6 +87,7 @@ def _with(total: Added, store: Store, done: Done) -> Added:
                 added=total.added + 1,
                 samples=total.samples + row["samples"],
                 known_samples=total.known_samples + row["known_samples"],
+                no_spe=(*total.no_spe, *([Rejection(row["source"], row["no_spe"])] if row["no_spe"] else [])),
             )
         else:
             rejection = Rejection(row["source"], row["reason"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tdprof.errors import TdprofError
-from tdprof.fleet.recordings import content_of_members, identities, members_of, only, superseded
+from tdprof.fleet.recordings import content_of_members, members_of, only, recordings_in, superseded
 from tdprof.fleet.rollup import content_of
 from tdprof.fleet.schema import KINDS, OPTIONAL
 from tdprof.fleet.store import MANY, Rejection, Stem, Store
@@ -21,6 +21,7 @@ class StoreState:
         hosts: their names, and the last day of each.
         rejected: captures that were set aside.
         damaged: what of the recordings cannot be read, or is not what was written, a sentence each.
+        no_spe: recordings that lack their SPE data, which could not be read.
         left_over: files that nothing reads: of killed writers, and of recordings that were rolled up anew.
         removed: how many files and recordings were taken out.
     """
@@ -29,13 +30,14 @@ class StoreState:
     hosts: dict[str, str]
     rejected: Sequence[Rejection]
     damaged: Sequence[str]
+    no_spe: Sequence[str]
     left_over: Sequence[str]
     removed: int = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether every answer holds all that was added."""
-        return not self.rejected and not self.damaged
+        return not (self.rejected or self.damaged or self.no_spe)
 
     @property
     def silent(self) -> dict[str, str]:
@@ -83,11 +85,13 @@ def check_store(store: Store, *, prune: bool = False, before: str = "") -> Store
     hosts: dict[str, str] = {}
     for stem in stems:
         hosts[stem.host_name] = max(stem.date, hosts.get(stem.host_name, ""))
+    sound = [each for stem in stems if not problems.get(stem) for each in recordings_in(store, stem)]
     return StoreState(
-        recordings=len(identities(store, [stem for stem in stems if not problems.get(stem)])),
+        recordings=len({each.recording for each in sound}),
         hosts=dict(sorted(hosts.items())),
         rejected=store.rejections(),
         damaged=damaged,
+        no_spe=[f"{each.stem.host_name} of {each.stem.date} ({each.recording})" for each in sound if each.lacks_spe],
         left_over=[] if prune else left_over,
         removed=removed,
     )

@@ -5,7 +5,7 @@ twice, once for the histograms of all hosts together, once for what each host ha
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from tdprof.fleet.store import Stem, Store
 from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import FleetFunction, FleetLatencies, SetAside
 from tdprof.model.spe import QUANTILES
+from tdprof.text import plural
 
 _FILES_AT_ONCE = 64
 _CYCLES_BITS = 16
@@ -79,13 +80,17 @@ def find_latencies(store: Store, chosen: Chosen, latency: str) -> tuple[list[Fle
     for each in parts.recordings:
         if each.stem in stems:
             by_core.setdefault(each.stem.core_name, []).append(each)
+    lacking = sum(each.lacks_spe for each in parts.recordings)
+    left_out = f"SPE data of {plural(lacking, 'recording', 's')} could not be read, and is not counted here"
     if not by_core:
         raise TdprofError(
-            f"{store.place} has no SPE records of what was asked for",
+            f"{store.place} has no SPE records of what was asked for{f'; {left_out}' if lacking else ''}",
             hint="tdprof record --spe -- CMD, then tdprof fleet add --again",
         )
     found = [_Latencies(store, core, by_core[core], latency).find() for core in sorted(by_core)]
-    return [each for each in found if each], what_is_missing(store, parts)
+    missing = what_is_missing(store, parts)
+    notes = [*missing.notes, *([left_out] if lacking else [])]
+    return [each for each in found if each], replace(missing, notes=notes)
 
 
 class _Latencies:

@@ -50,10 +50,15 @@ class Recording:
     events: Sequence[dict[str, object]]
 
     @property
-    def quality(self) -> tuple[int, int, str, bool]:
+    def lacks_spe(self) -> bool:
+        """Whether it has SPE data that could not be read."""
+        return bool(self.events[0]["lacks_spe"])
+
+    @property
+    def quality(self) -> tuple[int, int, bool, str, bool]:
         """Of two roll-ups of one recording the one where this is greater is used, whatever came first."""
         samples, known = (sum(_int(row[name]) for row in self.events) for name in ("samples", "known_samples"))
-        return samples, known, self.content, self.stem.recording == MANY
+        return samples, known, not self.lacks_spe, self.content, self.stem.recording == MANY
 
     def counts(self) -> Iterator[EventCounts]:
         """What it has of each event."""

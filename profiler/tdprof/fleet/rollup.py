@@ -11,7 +11,7 @@ import pyarrow as pa
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
 from tdprof.fleet.naming import bounded, core_kind, digest, recorded_date, recording_id
-from tdprof.fleet.schema import ALL_KINDS, FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS
+from tdprof.fleet.schema import ALL_KINDS, FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS, SPE_LATENCY
 from tdprof.fleet.spe_rollup import spe_latencies
 from tdprof.fleet.store import Stem, make_stem
 from tdprof.model.addresses import FileKind
@@ -37,10 +37,12 @@ class Rollup:
 
     Attributes:
         tables: by kind, as `tdprof.fleet.schema` has them.
+        no_spe: why its SPE data could not be read; "" if it could, or there is none.
     """
 
     stem: Stem
     tables: dict[str, pa.Table]
+    no_spe: str = ""
 
     @property
     def samples(self) -> int:
@@ -49,7 +51,7 @@ class Rollup:
 
 
 def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
-    """Add a capture up.
+    """Add a capture up. Where its SPE data cannot be read, the rest is.
 
     Args:
         labels: NAME=VALUE each, kept beside it.
@@ -65,17 +67,26 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
     paths = _paths(profile, number_of)
     content = digest(*(_bytes_of(functions.drop_columns("recording")), _bytes_of(paths.drop_columns("recording"))))
     recording = recording_id(manifest, content.encode())
+    latencies, no_spe = _latencies(capture)
     tables = {
-        "recordings": _recordings(profile, manifest, code, labels),
+        "recordings": _recordings(profile, manifest, code, labels, lacks_spe=bool(no_spe)),
         "functions": functions,
         "paths": paths,
     }
-    if capture.has_spe and len(latencies := spe_latencies(capture)):
+    if len(latencies):
         tables["spe_latency"] = latencies
     tables = {kind: _with_recording(table, recording) for kind, table in tables.items()}
     host = manifest.host
     stem = make_stem(recorded_date(manifest), core_kind(host), host.hostname, recording, content_of(tables))
-    return Rollup(stem, tables)
+    return Rollup(stem, tables, no_spe)
+
+
+def _latencies(capture: OpenCapture) -> tuple[pa.Table, str]:
+    """SPE's, no rows where it has none; and why its SPE data cannot be read, "" if it can."""
+    try:
+        return spe_latencies(capture) if capture.has_spe else SPE_LATENCY.empty_table(), ""
+    except TdprofError as error:
+        return SPE_LATENCY.empty_table(), error.message
 
 
 def content_of(tables: Mapping[str, pa.Table]) -> str:
@@ -235,7 +246,9 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
     return pa.concat_tables(parts).combine_chunks()
 
 
-def _recordings(profile: Profile, manifest: Manifest, code: _Code, labels: Sequence[str]) -> pa.Table:
+def _recordings(
+    profile: Profile, manifest: Manifest, code: _Code, labels: Sequence[str], *, lacks_spe: bool
+) -> pa.Table:
     """A row for each event; the recording is filled in later."""
     host, losses, events = manifest.host, manifest.losses, len(profile.events)
     samples, weight = profile.total_samples().astype(np.int64), profile.total_weight().astype(np.int64)
@@ -255,6 +268,7 @@ def _recordings(profile: Profile, manifest: Manifest, code: _Code, labels: Seque
         "catalog": "" if manifest.topdown is None or manifest.topdown.catalog else bounded(manifest.topdown.core),
         "builds": builds,
         "labels": sorted(labels),
+        "lacks_spe": lacks_spe,
     }
     return _table(
         RECORDINGS,

@@ -31,6 +31,7 @@ RECORDINGS = pa.schema(
         pa.field("catalog", pa.string(), nullable=False),  # of a recording for metrics; else empty
         pa.field("builds", pa.list_(pa.string()), nullable=False),  # build-ids of all code with samples
         pa.field("labels", pa.list_(pa.string()), nullable=False),  # NAME=VALUE, as given when it was added
+        pa.field("lacks_spe", pa.bool_(), nullable=False),  # it has SPE data which could not be read
     ]
 )
 

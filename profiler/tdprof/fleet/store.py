@@ -68,9 +68,9 @@ class Stem:
         return name_of_part(self.core)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Rejection:
-    """A capture that was set aside, and why."""
+    """A capture that was set aside, or a part of it, and why."""
 
     source: str
     reason: str
@@ -254,7 +254,7 @@ class Store:
         with _naming(self.place):
             paths = [path for path in self._files.below(self._path(_REJECTED)) if path.endswith(".json")]
             found = [_rejection(_start_of(self._files, path), path) for path in paths]
-        return sorted(found, key=lambda each: each.source)
+        return sorted(found)
 
     def _rejected_path(self, source: str) -> str:
         return self._path(_REJECTED, f"{digest(source.encode('utf-8', 'surrogateescape'))}.json")

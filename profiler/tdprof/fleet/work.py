@@ -26,6 +26,7 @@ OUTCOMES = pa.schema(
         pa.field("host", pa.string(), nullable=False),
         pa.field("samples", pa.int64(), nullable=False),
         pa.field("known_samples", pa.int64(), nullable=False),
+        pa.field("no_spe", pa.string(), nullable=False),  # why its SPE data was left out; "" if it was not
     ]
 )
 
@@ -114,8 +115,14 @@ def _roll_up_one(store: Store, source: str, options: WorkOptions) -> dict[str, o
         "host": made.stem.host_name,
         "samples": made.samples,
         "known_samples": known,
+        "no_spe": _words(made.no_spe),
     }
 
 
 def _rejected(source: str, reason: str) -> dict[str, object]:
-    return {"source": source, "reason": printable(reason)[:1000], "host": "", "samples": 0, "known_samples": 0}
+    nothing = {"host": "", "samples": 0, "known_samples": 0, "no_spe": ""}
+    return {"source": source, "reason": _words(reason), **nothing}
+
+
+def _words(reason: str) -> str:
+    return printable(reason)[:1000]

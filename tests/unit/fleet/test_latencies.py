@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -182,3 +183,42 @@ def test_quantiles_of_few_records_have_no_interval() -> None:
     known = estimate_intervals(pooled, parts, QUANTILES, 1)
     assert np.isnan(known.low).all()
     assert np.isnan(known.high).all()
+
+
+def test_where_spe_cannot_be_read_the_rest_is_added_whatever_the_order(captures: list[Path], tmp_path: Path) -> None:
+    damaged = host_capture(tmp_path / "damaged", 7)
+    shutil.rmtree(damaged / "spe")
+    given = [*captures, damaged]
+    stores = [tmp_path / "store", tmp_path / "other"]
+    ran = tdprof("fleet", "add", stores[0], *given, "--symfs", "/", "--workers", 1, "--json")
+    told = json.loads(ran.stdout)
+    assert (told["added"], told["rejected"]) == (HOSTS + 1, [])
+    assert [each["source"] for each in told["without_spe"]] == [str(damaged)]
+    for capture in reversed(given):
+        tdprof("fleet", "add", stores[1], capture, "--symfs", "/")
+    assert files_of(stores[0]) == files_of(stores[1])
+    report = json.loads(tdprof("fleet", "report", stores[0], "--json").stdout)
+    assert report["strata"][0]["samples"] == 400 * (HOSTS + 1)
+    for compact in (False, True):
+        if compact:
+            assert tdprof("fleet", "compact", stores[0]).status == 0
+        found = json.loads(tdprof("fleet", "spe", stores[0], "--json").stdout)
+        assert found["strata"][0]["functions"][0]["hosts"] == HOSTS
+        assert "SPE data of 1 recording could not be read, and is not counted here" in found["notes"]
+        check = tdprof("fleet", "check", stores[0])
+        assert check.status == 1
+        assert "without its SPE data: web-7" in check.stdout
+
+
+def test_with_its_spe_data_a_recording_is_better_than_without(captures: list[Path], tmp_path: Path) -> None:
+    manifest = read_manifest(captures[0])
+    damaged = host_capture(tmp_path / "damaged", 0)
+    write_manifest(damaged, manifest)
+    shutil.rmtree(damaged / "spe")
+    for order in ([damaged, captures[0]], [captures[0], damaged]):
+        store = tmp_path / f"store-{order[0].name}"
+        for capture in order:
+            ran = tdprof("fleet", "add", store, capture, "--symfs", "/", "--again")
+        assert ran.status == 0
+        assert tdprof("fleet", "check", store, "--prune").status == 0
+        assert functions_of(store)["parse"]["hosts"] == 1
