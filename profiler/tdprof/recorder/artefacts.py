@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
+from tdprof.capture.perf_maps import times_name
 from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
@@ -125,8 +126,11 @@ def _keep(folder: OwnFolder, subfolder: str, name: str, source: FileBytes, budge
 
 
 def _keep_code(folder: OwnFolder, name: str, source: FileBytes, budget: CopyBudget, uid: int) -> None:
-    """As `_keep`; of a map that was kept before, what is not in it any more stays, in front: code that was freed."""
-    older = b""
+    """As `_keep`; of a map that was kept before, what is not in it any more stays, in front: code that was freed.
+
+    What was read while it grew stays as it is, unless there is more.
+    """
+    older, has_times = b"", _has_code(folder, times_name(name))
     if name.endswith(".map") and _has_code(folder, name):
         with folder.subfolder(PERF_MAP_FOLDER) as files:
             older = files.read(name, _LARGEST_CODE_FILE)
@@ -134,8 +138,10 @@ def _keep_code(folder: OwnFolder, name: str, source: FileBytes, budget: CopyBudg
     if older:
         with folder.subfolder(PERF_MAP_FOLDER) as files:
             newer = files.read(name, _LARGEST_CODE_FILE)
-            lines = set(newer.splitlines())
-            freed = b"".join(line + b"\n" for line in older.splitlines() if line not in lines)
+            lines, known = set(newer.splitlines()), older.splitlines()
+            if has_times and lines.issubset(known):
+                newer, known = older, []
+            freed = b"".join(line + b"\n" for line in known if line not in lines)
             room = min(_LARGEST_CODE_FILE - len(newer), budget.left_for(uid))
             if len(freed) > room:
                 freed = freed[: freed.rfind(b"\n", 0, max(room, 0)) + 1]

@@ -1,33 +1,14 @@
-"""Notices when code made at run time takes other code's place, by what its program appends to its ``jit-PID.dump``.
+"""Dumps of code made at run time, ``jit-PID.dump``, read as they grow, for when code takes other code's place."""
 
-BPF rows are added up over an interval, within which an address then has two meanings. An interval that ends soon after
-such a moment keeps them apart. Dumps are read in a thread of its own: a file of the recorded program's choosing may
-never answer. What is noticed late, or never, costs an interval that is not ended.
-"""
-
-import bisect
-import contextlib
-import ctypes
-import errno
 import os
-import queue
 import re
-import select
 import struct
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tdprof.recorder.foreign_files import open_below
-from tdprof.recorder.identity import HeldProcess, call_as
+from tdprof.recorder.code_ranges import CodeRanges
 
-_MOST_DUMPS, _MOST_FUNCTIONS = 64, 1 << 16
-_MOST_RECORDS = 1 << 18  # of a dump: half a second of this thread's time, whatever a program appends
-_PAUSE_S = 0.02  # between two intervals that are ended for this
-_ENDING_S = 1.0
-_IN_MODIFY, _IN_FLAGS = 2, os.O_NONBLOCK | os.O_CLOEXEC
-_EVENT = struct.Struct("<iIII")  # struct inotify_event, which has no name for a file that is watched itself
+_MOST_RECORDS = 1 << 18  # of a dump: half a second of the reading thread's time, whatever a program appends
 # PERF_RECORD_MMAP2 of user space, with or without a build-id; its path stands behind 72 bytes, and ends it.
 _MMAP = re.compile(rb"\x0a\0\0\0\x02[\0\x20\x40\x60]", re.DOTALL)
 _SIZE_AND_PID, _PATH = struct.Struct("<HI"), 72
@@ -52,9 +33,7 @@ class DumpedCode:
 
     position: int = 0
     records: int = 0
-    _start: list[int] = field(default_factory=list)
-    _end: list[int] = field(default_factory=list)
-    _name: list[bytes] = field(default_factory=list)
+    _ranges: CodeRanges = field(default_factory=CodeRanges)
 
     def read_on(self, fd: int) -> bool:
         """Read what the file has more; returns whether code was put where other code of another name stands."""
@@ -82,109 +61,7 @@ class DumpedCode:
         """Whether a function that is loaded, or moved, covers what has another name."""
         _, second, third, fourth = _PLACED.unpack_from(body)
         start, size = (second, third) if kind == _JIT_CODE_LOAD else (third, fourth)
-        name = body[_PLACED.size :].partition(b"\0")[0]
-        first, last = bisect.bisect_right(self._end, start), bisect.bisect_left(self._start, start + size)
-        if not size or first > last:
-            return False
-        is_other = any(each != name for each in self._name[first:last])
-        if len(self._start) >= _MOST_FUNCTIONS:
-            self._start, self._end, self._name, first, last = [], [], [], 0, 0
-        self._start[first:last], self._end[first:last], self._name[first:last] = [start], [start + size], [name]
-        return is_other
-
-
-class CodeDumps:
-    """The dumps that processes have mapped, read as they grow; `finish` ends that.
-
-    Attributes:
-        fd: readable once code was replaced, until `take_replaced`.
-    """
-
-    def __init__(self) -> None:
-        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._found: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
-        self._known: set[tuple[int, str]] = set()
-        self._thread: threading.Thread | None = None
-
-    def found(self, pid: int, path: str) -> None:
-        """A process has mapped a dump of this path, as it sees it."""
-        if (pid, path) in self._known or len(self._known) >= _MOST_DUMPS:
-            return
-        self._known.add((pid, path))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
-        self._tell((pid, path))
-
-    def take_replaced(self) -> bool:
-        """Whether code was replaced since the last call."""
-        try:
-            return os.eventfd_read(self.fd) > 0
-        except BlockingIOError:
-            return False
-
-    def finish(self) -> None:
-        """Read no more."""
-        if self._thread:
-            self._tell(None)
-            self._thread.join(_ENDING_S)
-            self._thread = None
-
-    def _tell(self, message: tuple[int, str] | None) -> None:
-        self._found.put(message)
-        os.eventfd_write(self._wake, 1)
-
-    def _run(self) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        with contextlib.ExitStack() as opened:
-            watch = libc.inotify_init1(_IN_FLAGS)
-            if watch < 0:
-                return
-            opened.callback(os.close, watch)
-            poller = select.poll()
-            for fd in (watch, self._wake):
-                poller.register(fd, select.POLLIN)
-            dumps: dict[int, tuple[int, DumpedCode]] = {}  # by the number of the watch
-            while True:
-                poller.poll()
-                grown = set(_grown(watch))
-                with contextlib.suppress(BlockingIOError):
-                    for _ in range(os.eventfd_read(self._wake)):
-                        if (message := self._found.get()) is None:
-                            return
-                        with contextlib.suppress(OSError):
-                            fd = _open_dump(*message)
-                            opened.callback(os.close, fd)
-                            number = libc.inotify_add_watch(watch, f"/proc/self/fd/{fd}".encode(), _IN_MODIFY)
-                            dumps[number] = fd, DumpedCode()
-                            grown.add(number)
-                with contextlib.suppress(OSError):
-                    replaced = [code.read_on(fd) for fd, code in map(dumps.__getitem__, grown & dumps.keys())]
-                    if any(replaced):
-                        os.eventfd_write(self.fd, 1)
-                        time.sleep(_PAUSE_S)
-
-
-def _grown(watch: int) -> Iterator[int]:
-    """The watched files that have changed."""
-    with contextlib.suppress(BlockingIOError):
-        for number, _, _, _ in _EVENT.iter_unpack(os.read(watch, 64 * _EVENT.size)):
-            yield number
-
-
-def _open_dump(pid: int, path: str) -> int:
-    """A descriptor of a process's dump, opened with its rights; it has to be its own, or root's.
-
-    Raises:
-        OSError: it cannot be opened so, or is another's.
-    """
-    with HeldProcess(pid) as process:
-        fd = call_as(process.identity, lambda: open_below(process.root, path))
-        if os.fstat(fd).st_uid in (process.identity.uid, 0):
-            return fd
-    os.close(fd)
-    raise PermissionError(errno.EPERM, "it belongs to another user")
+        return self._ranges.put(start, size, body[_PLACED.size :].partition(b"\0")[0])
 
 
 def dumps_mapped(records: bytes) -> Iterator[tuple[int, str]]:

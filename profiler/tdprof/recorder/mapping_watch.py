@@ -3,7 +3,8 @@ dumps of run-time code and JVMs noticed."""
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tdprof.recorder.code_dumps import CodeDumps, dumps_mapped
+from tdprof.recorder.code_dumps import dumps_mapped
+from tdprof.recorder.code_watch import CodeWatch
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.java_processes import java_mapped
 from tdprof.recorder.replaced_mappings import ReplacedMappings
@@ -20,7 +21,7 @@ class MappingWatch:
     Attributes:
         held: programs that were mapped.
         replaced: processes in which a library took another's place, until `take_replaced`.
-        dumps: of code made at run time, where intervals end when it is replaced.
+        code: what programs tell of the code that they make.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class MappingWatch:
         self.replaced: set[int] = set()
         self._found_java = found_java
         self._mapped = ReplacedMappings() if needs_replaced else None
-        self.dumps = CodeDumps() if needs_replaced else None
+        self.code = CodeWatch(ends_intervals=needs_replaced)
 
     def see(self, rings: Sequence[bytes]) -> None:
         """Of each ring, the records since the last time."""
@@ -38,10 +39,10 @@ class MappingWatch:
         records = b"".join(rings)
         if self._mapped:
             self.replaced |= self._mapped.look(records)
-        if self.dumps:
+        if self.code.ends_intervals:
             for pid, path in dumps_mapped(records):
                 if self.held.follows(pid):
-                    self.dumps.found(pid, path)
+                    self.code.found_dump(pid, path)
         if self._found_java:
             for pid in filter(self.held.follows, java_mapped(records)):
                 self._found_java(pid)

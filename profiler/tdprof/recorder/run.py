@@ -103,6 +103,7 @@ class Run:
             self._make_spe_folder()
             self._note_clock()
             self.cgroup_names.look(self.spool)
+            self.mappings.code.start()
             if self.workload:
                 write_manifest(self.folder, self.manifest)
                 self._time_threads()
@@ -157,6 +158,7 @@ class Run:
         self.workload, self.attached, self.control, self.is_stopping = workload, attached, control, False
         ids = [new or old for new, old in zip(attached.record_ids(), self.manifest.record_ids, strict=True)]
         self.manifest = replace(self.manifest, record_ids=ids)
+        self.mappings.code.start()
         workload.start()
         if self.unwinding:
             self.unwinding.add_processes([workload.pid])
@@ -207,13 +209,13 @@ class Run:
             exit_status=self.manifest.exit_status or exit_status,
             ran_to_end=ran_to_end and not self.before.events,
         )
-        if self.mappings.dumps:
-            self.mappings.dumps.finish()
+        self.mappings.code.finish()
         of_java = self.java.finish() if self.java else []
         self.manifest = replace(
             self.manifest, notes=[*self.manifest.notes, *of_java, *([failure.message] if failure else [])]
         )
         try:
+            self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
             write_manifest(self.folder, self.manifest)
             if self.rotation and self.leaving:
                 self._leave(self.rotation)
@@ -272,6 +274,7 @@ class Run:
         ended = self._with_totals(now)
         if self.snapshot:
             ended = replace(ended, notes=[*ended.notes, *self.snapshot.finish(0)])
+        self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
         write_manifest(self.folder, ended)
         self.leaving = LeavingSegment(self.folder, ended, self.java)
         output, self.spool, self.snapshot = rotation.switch(self.spool)
@@ -345,7 +348,7 @@ class Run:
                     self.unwinding.tick()
                 is_due = time.monotonic_ns() >= next_look
                 is_new = bool(replaced) and not self.unwinding  # else it has ended the interval where need be
-                is_new = is_new or (self.mappings.dumps is not None and self.mappings.dumps.take_replaced())
+                is_new = self.mappings.code.take_replaced() or is_new
                 if is_new or time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
                     next_drain = max(next_drain, time.monotonic_ns()) + interval_ns
                     self._drain()
@@ -375,8 +378,7 @@ class Run:
         """What can wake the loop, and the descriptors whose readiness ends it once all have been ready."""
         poller = select.poll()
         poller.register(self.signals, select.POLLIN)
-        if self.mappings.dumps:
-            poller.register(self.mappings.dumps.fd, select.POLLIN)
+        poller.register(self.mappings.code.fd, select.POLLIN)
         if self.unwinding:
             poller.register(self.unwinding.fd, select.POLLIN)
         for ring in self.attached.rings.values():

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdprof.model.arrays import I64, U64, distinct
-from tdprof.symbolize.symbol_table import Cells
+from tdprof.symbolize.code_index import CodeIndex
+from tdprof.symbolize.symbol_table import Cells, SymbolTable
 
 # Each version is looked up at a place of its own; no machine that is known has memory from here on. Bounded, so that
 # places stay below the kernel's addresses whatever a dump says.
@@ -70,6 +71,21 @@ class CodeVersions:
         rank = np.searchsorted(self._times, time_ns, "right")
         at = np.searchsorted(self._key, piece * (len(self._times) + 1) + rank, "right") - 1
         return np.maximum(at, self._first[piece])
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimeCode:
+    """The functions of one process's run-time code, and where their lines are known, those.
+
+    Attributes:
+        note: says what was too much to be read, or nothing.
+        versions: of functions that took each other's place, if times tell them apart.
+    """
+
+    table: SymbolTable
+    index: CodeIndex
+    note: str = ""
+    versions: CodeVersions | None = None
 
 
 def find_versions(start: U64, size: U64, time_ns: U64, names: Sequence[str]) -> CodeVersions | None:

@@ -13,9 +13,8 @@ import numpy as np
 
 from tdprof.linux.file_bytes import open_inside
 from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
-from tdprof.symbolize.code_versions import CodeVersions, find_versions
+from tdprof.symbolize.code_versions import CodeVersions, RunTimeCode, find_versions
 from tdprof.symbolize.symbol_table import (
-    SymbolTable,
     names_with_replaced,
     or_replaced,
     pack_names,
@@ -37,21 +36,6 @@ _SAME_FILE = b"\xff"  # instead of a name: that of the entry before
 # Code that moves takes its lines along. Once all functions together have this many times the dump's, further moves
 # leave them behind: a dump may move one function with many lines any number of times.
 _LINES_TO_DUMP, _SPARE_LINES = 8, 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class RunTimeCode:
-    """The functions of one process's run-time code, and where their lines are known, those.
-
-    Attributes:
-        note: says what was too much to be read, or nothing.
-        versions: of functions that took each other's place, if times tell them apart.
-    """
-
-    table: SymbolTable
-    index: CodeIndex
-    note: str = ""
-    versions: CodeVersions | None = None
 
 
 @dataclass(slots=True)

@@ -24,9 +24,8 @@ from tdprof.symbolize.locations import combine_locations, find_locations, unknow
 from tdprof.symbolize.symbol_table import SymbolTable
 
 if TYPE_CHECKING:  # slow to load, and few need them
-    from tdprof.symbolize.code_versions import CodeVersions
+    from tdprof.symbolize.code_versions import CodeVersions, RunTimeCode
     from tdprof.symbolize.debuginfod import Debuginfod
-    from tdprof.symbolize.jitdump import RunTimeCode
     from tdprof.symbolize.saved import SavedSymbols
 
 _LATE_NS = 600_000_000_000  # a dump may have grown on until it was saved
@@ -203,7 +202,7 @@ class Symbolizer:
         if pid not in self._pids_with_code:
             return None
         assert self._perf_map_dir is not None
-        from tdprof.symbolize.jitdump import RunTimeCode, read_jitdump
+        from tdprof.symbolize.jitdump import read_jitdump
         from tdprof.symbolize.perf_map import read_perf_map
 
         dump = read_jitdump(self._perf_map_dir, pid)
@@ -211,8 +210,7 @@ class Symbolizer:
             if dump.note:
                 self._notes.append(f"run-time code of process {pid}: {dump.note}")
             return dump
-        table = read_perf_map(self._perf_map_dir, pid)
-        return RunTimeCode(table, EMPTY_INDEX) if table is not None else None
+        return read_perf_map(self._perf_map_dir, pid)
 
     def notes(self) -> list[str]:
         """What a reader of the results should know, a sentence each: files that were replaced, damaged debug data."""

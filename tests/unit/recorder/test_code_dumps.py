@@ -1,7 +1,6 @@
 """Dumps of code made at run time, of which some takes other code's place."""
 
 import os
-import select
 import struct
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tdprof.recorder import code_dumps
-from tdprof.recorder.code_dumps import CodeDumps, DumpedCode, dumps_mapped
+from tdprof.recorder.code_dumps import DumpedCode, dumps_mapped
 
 HEADER = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 0)
 
@@ -74,26 +73,6 @@ def test_records_tell_of_dumps() -> None:
     assert list(dumps_mapped(records)) == [(7, "/tmp/jit-7.dump"), (9, "/x/.debug/jit-9.dump")]
     for end in range(len(records)):
         list(dumps_mapped(records[:end]))
-
-
-def test_what_is_appended_is_noticed(tmp_path: Path) -> None:
-    dump, watch = Dump(tmp_path / "jit-42.dump"), CodeDumps()
-    try:
-        watch.found(os.getpid(), str(tmp_path / "none" / "jit-1.dump"))
-        watch.found(os.getpid(), str(dump.path))
-        dump.appended(HEADER + load(0x1000, 0x20, b"f"))
-        dump.appended(load(0x1000, 0x20, b"g"))
-        assert select.select([watch.fd], [], [], 60)[0]
-        assert watch.take_replaced()
-        # How often it was read in between is not known.
-        dump.appended(load(0x1000, 0x20, b"h"))
-        assert select.select([watch.fd], [], [], 60)[0]
-    finally:
-        watch.finish()
-    while watch.take_replaced():
-        pass
-    dump.appended(load(0x1000, 0x20, b"i"))
-    assert not watch.take_replaced()
 
 
 def test_a_dump_that_grows_on_and_on_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,111 @@
+"""Perf maps read as they grow, so that a sample is known to be of what stood there when it was taken."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tdprof.capture.files import PERF_MAP_FOLDER
+from tdprof.capture.perf_maps import MAP_LINE, MOST_STEPS, MapTimes, times_name
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.code_ranges import CodeRanges
+
+_MOST_BYTES_OF_MAPS = 64 << 20  # of all maps together; they are kept in memory
+_LONGEST_LINE = 1 << 16
+# The rest of a line that is longer in coming was in the buffer of its program, as other lines may have been.
+_LONGEST_WRITE_NS = 100_000_000
+
+
+@dataclass(slots=True)
+class MapRoom:
+    """What maps may take together."""
+
+    left_bytes: int = _MOST_BYTES_OF_MAPS
+
+
+@dataclass(slots=True)
+class MapLog:
+    """What one process wrote into its map.
+
+    Attributes:
+        room: shared by all logs.
+        file: (device, inode) of the map.
+        position: in the file, behind the last whole line; -1: it is too long to be followed.
+        text: the lines that were read.
+        steps: (bytes of ``text``, CLOCK_MONOTONIC) whenever the file had grown.
+        is_timed: whether lines were written when their code was made: not where the file was begun anew, as snapshots
+            are, nor where a buffer held lines back.
+    """
+
+    room: MapRoom
+    file: tuple[int, int] = (0, 0)
+    position: int = 0
+    text: bytearray = field(default_factory=bytearray)
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    is_timed: bool = True
+    _partial_since_ns: int | None = None
+    _ranges: CodeRanges = field(default_factory=CodeRanges)
+
+    def begin_anew(self, file: tuple[int, int]) -> None:
+        """There is a file of that name, or another one, or the same from its beginning."""
+        self.file = file
+        self.position = min(self.position, 0)
+        self.is_timed = self.is_timed and not self.text
+
+    def read_on(self, fd: int) -> bool:
+        """Read what the file has more; returns whether a line names code that stands in another's place."""
+        status = os.fstat(fd)
+        if status.st_size < self.position:
+            self.begin_anew(self.file)
+        if self.position < 0:
+            return False
+        if status.st_size - self.position > self.room.left_bytes or len(self.steps) >= MOST_STEPS:
+            self._give_up()
+            return False
+        now_ns = time.monotonic_ns()
+        more = os.pread(fd, status.st_size - self.position, self.position)
+        lines = more[: more.rfind(b"\n") + 1]
+        written_ns = now_ns - max(0, time.time_ns() - status.st_mtime_ns)
+        time_ns = max(written_ns, self.steps[-1][1] if self.steps else 1)
+        if lines:
+            if self._partial_since_ns is not None:
+                self.is_timed = self.is_timed and time_ns - self._partial_since_ns < _LONGEST_WRITE_NS
+                self._partial_since_ns = None
+            self.text += lines
+            self.room.left_bytes -= len(lines)
+            self.position += len(lines)
+            self.steps.append((len(self.text), time_ns))
+        if len(more) > len(lines) and self._partial_since_ns is None:
+            self._partial_since_ns = time_ns
+        if len(more) - len(lines) > _LONGEST_LINE:
+            self._give_up()
+        places = [(int(start, 16), int(size, 16), name) for start, size, name in MAP_LINE.findall(lines)]
+        return sum(self._ranges.put(*place) for place in places) > 0
+
+    def _give_up(self) -> None:
+        """Read no more of it, and forget it."""
+        self.room.left_bytes += len(self.text)
+        self.position, self.is_timed = -1, False
+        self.text, self.steps, self._ranges = bytearray(), [], CodeRanges()
+
+
+def save_map_logs(folder: OwnFolder, logs: dict[int, MapLog], follows: Callable[[int], bool]) -> None:
+    """Write the maps of followed processes into a capture, as far as it has none of them, and their times.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    kept = [(pid, log, list(log.steps)) for pid, log in logs.items() if log.steps and follows(pid)]
+    if not kept:
+        return
+    until_ns = time.monotonic_ns()
+    with folder.subfolder(PERF_MAP_FOLDER, make=True) as files:
+        for pid, log, steps in kept:
+            name, text = f"perf-{pid}.map", bytes(log.text[: steps[-1][0]] if steps else b"")
+            if not text or files.has(name):  # a JVM's, that was asked for it
+                continue
+            with files.replacing(name) as file:
+                file.write(text)
+            if log.is_timed:
+                with files.replacing(times_name(name)) as file:
+                    file.write(MapTimes.of(text, steps, max(until_ns, steps[-1][1])).to_bytes())

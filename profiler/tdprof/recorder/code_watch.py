@@ -1,0 +1,202 @@
+"""Reads what programs tell of the code that they make, in dumps and maps, while they run.
+
+BPF rows are added up over an interval, within which an address then has two meanings. An interval that ends soon after
+such a moment keeps them apart. And maps have no times, but lines have one for who sees them come. The files are read in
+a thread of its own: one of the recorded program's choosing may never answer. What is noticed late, or never, costs an
+interval that is not ended, or names that are not told apart.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import queue
+import re
+import select
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.code_dumps import DumpedCode
+from tdprof.recorder.code_maps import MapLog, MapRoom, save_map_logs
+from tdprof.recorder.foreign_files import open_below
+from tdprof.recorder.identity import HeldProcess, call_as
+
+_MOST_FILES = 64  # each of dumps and maps
+_PAUSE_S = 0.02  # between two intervals that are ended for this
+_READING_PAUSE_MS = 5  # lines may come by the thousand
+_ENDING_S = 1.0
+_IN_MODIFY, _IN_MOVED_TO, _IN_CREATE, _IN_FLAGS = 2, 0x80, 0x100, os.O_NONBLOCK | os.O_CLOEXEC
+_EVENT = struct.Struct("<iIII")  # struct inotify_event, behind it a name of the length it ends with
+_EVENTS_BYTES = 1 << 16
+MAPS_FOLDER = "/tmp"
+_MAP_NAME = re.compile(rb"perf-(\d{1,10})\.map")
+
+
+@dataclass(slots=True)
+class _Watched:
+    """Files by the number of their watch, each with what reads it."""
+
+    watch: int
+    opened: contextlib.ExitStack
+    files: dict[int, tuple[int, DumpedCode | MapLog]] = field(default_factory=dict)
+
+    def add(self, fd: int, reader: DumpedCode | MapLog) -> int:
+        self.opened.callback(os.close, fd)
+        number = _add_watch(self.watch, f"/proc/self/fd/{fd}", _IN_MODIFY)
+        self.files[number] = fd, reader
+        return number
+
+    def read_on(self, numbers: set[int]) -> bool:
+        """Whether any of them tells of code in other code's place."""
+        is_replaced = False
+        for fd, reader in map(self.files.__getitem__, numbers & self.files.keys()):
+            with contextlib.suppress(OSError):
+                is_replaced |= reader.read_on(fd)
+        return is_replaced
+
+
+class CodeWatch:
+    """Of one recording; `finish` ends it.
+
+    Args:
+        ends_intervals: whether samples are added up over intervals, so that dumps are read at all.
+
+    Attributes:
+        fd: readable once code was replaced, until `take_replaced`.
+    """
+
+    def __init__(self, *, ends_intervals: bool) -> None:
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.ends_intervals = ends_intervals
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._found: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
+        self._known: set[tuple[int, str]] = set()
+        self._maps: dict[int, MapLog] = {}
+        self._room = MapRoom()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Look for maps from now on; those that are there are read."""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def found_dump(self, pid: int, path: str) -> None:
+        """A process has mapped a dump of this path, as it sees it."""
+        if (pid, path) not in self._known and len(self._known) < _MOST_FILES:
+            self._known.add((pid, path))
+            self._tell((pid, path))
+
+    def take_replaced(self) -> bool:
+        """Whether code was replaced since the last call."""
+        try:
+            return os.eventfd_read(self.fd) > 0
+        except BlockingIOError:
+            return False
+
+    def save_maps(self, folder: OwnFolder, follows: Callable[[int], bool]) -> None:
+        """Write what was read of maps into a capture; see `save_map_logs`."""
+        save_map_logs(folder, dict(self._maps), follows)
+
+    def finish(self) -> None:
+        """Read everything once more, and then no more."""
+        if self._thread:
+            self._tell(None)
+            self._thread.join(_ENDING_S)
+            self._thread = None
+
+    def _tell(self, message: tuple[int, str] | None) -> None:
+        self._found.put(message)
+        os.eventfd_write(self._wake, 1)
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
+            watch = ctypes.CDLL(None, use_errno=True).inotify_init1(_IN_FLAGS)
+            if watch < 0:
+                return
+            opened.callback(os.close, watch)
+            watched = _Watched(watch, opened)
+            maps = _add_watch(watch, MAPS_FOLDER, _IN_CREATE | _IN_MOVED_TO)
+            poller = select.poll()
+            pause = select.poll()
+            for fd in (watch, self._wake):
+                poller.register(fd, select.POLLIN)
+            pause.register(self._wake, select.POLLIN)
+            grown = {
+                number for name in os.listdir(os.fsencode(MAPS_FOLDER)) for number in self._open_map(watched, name)
+            }
+            while True:
+                is_ending = False
+                with contextlib.suppress(BlockingIOError):
+                    for _ in range(os.eventfd_read(self._wake)):
+                        message = self._found.get()
+                        is_ending |= message is None
+                        grown |= self._open_dump(watched, message) if message else watched.files.keys()
+                if watched.read_on(grown) and self.ends_intervals:
+                    os.eventfd_write(self.fd, 1)
+                    time.sleep(_PAUSE_S)
+                if is_ending:
+                    return
+                pause.poll(_READING_PAUSE_MS)
+                poller.poll()
+                grown = set()
+                for number, name in _events(watch):
+                    grown |= self._open_map(watched, name) if number == maps else {number}
+
+    def _open_dump(self, watched: _Watched, place: tuple[int, str]) -> set[int]:
+        with contextlib.suppress(OSError):
+            return {watched.add(_open(*place), DumpedCode())}
+        return set()
+
+    def _open_map(self, watched: _Watched, name: bytes) -> set[int]:
+        """The number of the file of this name, if it is a process's map."""
+        found = _MAP_NAME.fullmatch(name)
+        if found is None:
+            return set()
+        with contextlib.suppress(OSError):
+            pid = int(found[1])
+            fd = _open(pid, f"{MAPS_FOLDER}/{name.decode()}")
+            status = os.fstat(fd)
+            file, log = (status.st_dev, status.st_ino), self._maps.get(pid)
+            if (log and log.file == file) or (log is None and len(self._maps) >= _MOST_FILES):
+                os.close(fd)
+                return set()
+            log = self._maps.setdefault(pid, MapLog(self._room))
+            log.begin_anew(file)
+            return {watched.add(fd, log)}
+        return set()
+
+
+def _add_watch(watch: int, path: str, mask: int) -> int:
+    number: int = ctypes.CDLL(None, use_errno=True).inotify_add_watch(watch, path.encode(), mask)
+    if number < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return number
+
+
+def _events(watch: int) -> Iterator[tuple[int, bytes]]:
+    """The watched files that have changed, and the names of what is new in a watched folder."""
+    with contextlib.suppress(BlockingIOError):
+        events = os.read(watch, _EVENTS_BYTES)
+        at = 0
+        while at + _EVENT.size <= len(events):
+            number, _, _, length = _EVENT.unpack_from(events, at)
+            at += _EVENT.size + length
+            yield number, events[at - length : at].partition(b"\0")[0]
+
+
+def _open(pid: int, path: str) -> int:
+    """A descriptor of a process's file, opened with its rights; it has to be its own, or root's.
+
+    Raises:
+        OSError: it cannot be opened so, or is another's.
+    """
+    with HeldProcess(pid) as process:
+        fd = call_as(process.identity, lambda: open_below(process.root, path))
+        if os.fstat(fd).st_uid in (process.identity.uid, 0):
+            return fd
+    os.close(fd)
+    raise PermissionError(errno.EPERM, "it belongs to another user")

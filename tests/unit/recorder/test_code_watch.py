@@ -1,0 +1,161 @@
+"""Dumps and maps of run-time code, read as they grow: what replaced what, and when lines of maps were written."""
+
+import os
+import select
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tdprof.capture.files import PERF_MAP_FOLDER
+from tdprof.capture.perf_maps import MapTimes
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder import code_maps, code_watch
+from tdprof.recorder.code_maps import MapLog, MapRoom
+from tdprof.recorder.code_watch import CodeWatch
+
+HEADER = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 0)
+
+
+def load(name: bytes) -> bytes:
+    body = struct.pack("<IIQQQQ", 42, 42, 0x1000, 0x1000, 0x20, 1) + name + b"\0" + bytes(0x20)
+    return struct.pack("<IIQ", 0, 16 + len(body), 5) + body
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CodeWatch]:
+    monkeypatch.setattr(code_watch, "MAPS_FOLDER", str(tmp_path))
+    watch = CodeWatch(ends_intervals=True)
+    yield watch
+    watch.finish()
+
+
+def is_replaced(watch: CodeWatch) -> bool:
+    return bool(select.select([watch.fd], [], [], 60)[0]) and watch.take_replaced()
+
+
+def test_what_is_appended_to_a_dump_is_noticed(tmp_path: Path, watch: CodeWatch) -> None:
+    dump = tmp_path / "jit-42.dump"
+    dump.touch()
+    watch.start()
+    watch.found_dump(os.getpid(), str(tmp_path / "none" / "jit-1.dump"))
+    watch.found_dump(os.getpid(), str(dump))
+    append(dump, HEADER + load(b"f"))
+    append(dump, load(b"g"))
+    assert is_replaced(watch)
+    # How often it was read in between is not known.
+    append(dump, load(b"h"))
+    assert select.select([watch.fd], [], [], 60)[0]
+    watch.finish()
+    watch.take_replaced()
+    append(dump, load(b"i"))
+    assert not watch.take_replaced()
+
+
+def saved(watch: CodeWatch, tmp_path: Path) -> tuple[bytes, MapTimes | None]:
+    """The map of this process as a capture has it, and its times."""
+    capture = tmp_path / "capture"
+    capture.mkdir()
+    with OwnFolder.open(capture) as folder:
+        watch.save_maps(folder, lambda pid: pid == os.getpid())
+    maps = capture / PERF_MAP_FOLDER
+    text, times = maps / f"perf-{os.getpid()}.map", maps / f"perf-{os.getpid()}.times"
+    found = text.read_bytes()
+    return found, MapTimes.from_bytes(times.read_bytes(), found) if times.exists() else None
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_lines_of_a_map_get_times(tmp_path: Path, watch: CodeWatch, is_early: bool) -> None:
+    path = tmp_path / f"perf-{os.getpid()}.map"
+    if is_early:
+        append(path, b"1000 20 f\n")
+        watch.start()
+    else:
+        watch.start()
+        append(path, b"1000 20 f\n")
+    (tmp_path / "perf-0.map").write_bytes(b"1000 20 of no process\n")
+    append(path, b"2000 20 g\n")
+    before_ns = time.monotonic_ns()
+    time.sleep(0.02)  # the clock of files stands still for up to a hundredth of a second
+    append(path, b"1010 8 h\n1010 9 unfin")
+    assert is_replaced(watch)
+    watch.finish()
+    text, times = saved(watch, tmp_path)
+    assert text == b"1000 20 f\n2000 20 g\n1010 8 h\n"
+    assert times
+    assert times.end[-1] == len(text) == times.seen_bytes
+    assert times.end[-2] == text.index(b"1010")
+    assert times.time_ns[-2] <= before_ns < times.time_ns[-1] <= times.until_ns <= time.monotonic_ns()
+
+
+def test_a_map_that_is_written_anew_has_no_times_but_all_lines(tmp_path: Path, watch: CodeWatch) -> None:
+    path = tmp_path / f"perf-{os.getpid()}.map"
+    append(path, b"1000 20 f\n")
+    watch.start()
+    append(path, b"1000 20 g\n")
+    assert is_replaced(watch)
+    new = tmp_path / "new"
+    append(new, b"1000 20 h\n")
+    new.rename(path)
+    assert is_replaced(watch)
+    assert saved(watch, tmp_path) == (b"1000 20 f\n1000 20 g\n1000 20 h\n", None)
+
+
+def read_steps(path: Path, *pieces: bytes, pause_s: float = 0.0) -> MapLog:
+    """What a log has after it was read on behind each piece."""
+    log = MapLog(MapRoom())
+    with path.open("wb", buffering=0) as file, path.open("rb") as reader:
+        for piece in pieces:
+            file.write(piece)
+            log.read_on(reader.fileno())
+            time.sleep(pause_s)
+    return log
+
+
+def test_a_line_that_is_long_in_coming_was_held_in_a_buffer(tmp_path: Path) -> None:
+    assert not read_steps(tmp_path / "map", b"1000 20 f\n10", b"00 20 g\n", pause_s=0.15).is_timed
+    assert read_steps(tmp_path / "map", b"1000 20 f\n", b"1000 20 g\n", pause_s=0.15).is_timed
+
+
+def test_a_map_that_gets_shorter_is_read_anew(tmp_path: Path) -> None:
+    log, path = MapLog(MapRoom()), tmp_path / "map"
+    for text in (b"1000 20 a long name\n", b"1000 20 g\n"):
+        path.write_bytes(text)
+        with path.open("rb") as file:
+            log.read_on(file.fileno())
+    assert (bytes(log.text), log.is_timed) == (b"1000 20 a long name\n1000 20 g\n", False)
+
+
+@pytest.mark.parametrize("limit", ["_LONGEST_LINE", "room", "MOST_STEPS"])
+def test_a_map_that_grows_on_and_on_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    room = MapRoom(20 if limit == "room" else 1 << 20)
+    if limit != "room":
+        monkeypatch.setattr(code_maps, limit, 1)
+    log, path = MapLog(room), tmp_path / "map"
+    for _ in range(3):
+        append(path, b"1000 20 f\nlonger than allowed")
+        with path.open("rb") as file:
+            log.read_on(file.fileno())
+    assert (log.position, log.text, log.steps, log.is_timed) == (-1, b"", [], False)
+    assert room.left_bytes in (20, 1 << 20)
+
+
+def test_times_of_another_map_or_damaged_ones_are_none() -> None:
+    text = b"1000 20 f\n1000 20 g\n"
+    data = MapTimes.of(text, [(10, 5), (20, 7)], 9).to_bytes()
+    times = MapTimes.from_bytes(data, text + b"1000 20 h\n")
+    assert times
+    assert (list(times.end), list(times.time_ns), times.until_ns) == ([10, 20], [5, 7], 9)
+    assert MapTimes.from_bytes(data, text.replace(b"g", b"h")) is None
+    assert MapTimes.from_bytes(data, text[:-1]) is None
+    for end in range(len(data)):
+        assert MapTimes.from_bytes(data[:end], text) is None
+    for steps, until_ns in (([(20, 5), (10, 7)], 9), ([(10, 7), (20, 5)], 9), ([(10, 5), (20, 7)], 6), ([(10, 0)], 9)):
+        assert MapTimes.from_bytes(MapTimes.of(text[: steps[-1][0]], steps, until_ns).to_bytes(), text) is None
