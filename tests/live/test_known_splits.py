@@ -41,6 +41,13 @@ def test_three_to_one(build: Build, folder: Path, options: list[str]) -> None:
     assert 0.6 * capture.total() <= capture.weight() <= (1 + more) * capture.total()
 
 
+def test_a_recorder_that_gets_no_processor_loses_nothing(build: Build, folder: Path) -> None:
+    """It is stopped for a tenth of a second of work at a time: 1.7 MB of copied stacks."""
+    split = build("split.c")
+    script = f'for i in 1 2 3; do kill -STOP $PPID; "{split}" 0.1; kill -CONT $PPID; "{split}" 0.05; done'
+    assert_three_to_one(record("-F", "1999", "--no-bpf", "--", "sh", "-c", script, folder=folder))
+
+
 def test_threads_and_children(build: Build, folder: Path) -> None:
     result_capture = record("-F", "1999", "--", build("family.c"), "0.15", folder=folder)
     threads = result_capture.count(lambda sample: sample.thread if "in_thread" in sample.frames else None)

@@ -30,7 +30,7 @@ def side_band_attr(sizes: RingSizes, *, has_switches: bool, has_cgroups: bool, h
         cgroup=has_cgroups,
         build_id=1,
         # Where samples have no time, mappings that change are to be known at once.
-        wakeup_watermark=sizes.side_band // 4 if has_samples else 1,
+        wakeup_watermark=sizes.wakeup_bytes if has_samples else 1,
     )
 
 
@@ -85,7 +85,7 @@ def sampling_attr(event: Event, rate: Rate, sizes: RingSizes, call_graph: ChainS
     if call_graph and pe.knows_lost_format():
         attr.read_format |= ReadFormat.LOST
     attr.watermark = 1
-    attr.wakeup_watermark = sizes.side_band // 4
+    attr.wakeup_watermark = sizes.wakeup_bytes
     return attr
 
 

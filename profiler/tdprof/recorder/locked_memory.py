@@ -14,6 +14,9 @@ from tdprof.recorder.host import perf_event_paranoid, read_setting
 from tdprof.text import plural
 
 MLOCK_KB = "/proc/sys/kernel/perf_event_mlock_kb"
+_SIDE_BAND_BYTES = 512 << 10
+# What a CPU's ring takes of samples with copied stacks in half a second, and what all of them may lock.
+_MOST_SAMPLES_BYTES, _MOST_SAMPLES_BYTES_IN_ALL = 8 << 20, 64 << 20
 
 
 class RingRefusedError(TdprofError):
@@ -38,12 +41,31 @@ class RingSizes:
     @classmethod
     def wanted(cls, *, has_spe: bool) -> "RingSizes":
         """What loses nothing on a busy machine: SPE's is enough for a tenth of a second of dense sampling."""
-        return cls(aux=4 << 20 if has_spe else 0, side_band=512 << 10, spe=128 << 10 if has_spe else 0)
+        return cls(aux=4 << 20 if has_spe else 0, side_band=_SIDE_BAND_BYTES, spe=128 << 10 if has_spe else 0)
+
+    @property
+    def wakeup_bytes(self) -> int:
+        """How much of a ring of samples is filled when it is drained; the rest is for a reader who comes late."""
+        return min(self.side_band, _SIDE_BAND_BYTES) // 4
 
     @property
     def locked_bytes(self) -> int:
         """What a CPU's buffers lock; each ring of records has a header page."""
         return self.aux + sum(size + mmap.PAGESIZE for size in (self.side_band, self.spe) if size)
+
+    def with_room_for_samples(self, cpus: int, budget: int | None) -> "RingSizes":
+        """With more of the side-band ring, as far as the buffers of so many CPUs fit.
+
+        A copied stack is some kilobytes: what is plenty for side-band holds a few dozen, and a reader that waits for a
+        processor as long as those take loses the next.
+        """
+        sizes = self
+        while sizes.side_band < min(_MOST_SAMPLES_BYTES, _MOST_SAMPLES_BYTES_IN_ALL // cpus):
+            larger = replace(sizes, side_band=2 * sizes.side_band)
+            if budget is not None and larger.locked_bytes * cpus > budget:
+                break
+            sizes = larger
+        return sizes
 
     def smaller(self) -> "RingSizes | None":
         """With the largest of them halved; None if all are as small as can be."""
@@ -90,8 +112,8 @@ def fit(sizes: RingSizes, cpus: int, budget: int | None) -> RingSizes:
 
 
 def shrunk_note(wanted: RingSizes, got: RingSizes, cpus: int) -> str:
-    """What to say of buffers that are smaller than wanted; empty if they are not."""
-    if got == wanted:
+    """What to say of buffers that are smaller than wanted; empty if none is."""
+    if all(getattr(got, field.name) >= getattr(wanted, field.name) for field in fields(wanted)):
         return ""
     return (
         f"locked memory is short: {got.locked_bytes >> 10} kB of ring buffers on each of {plural(cpus, 'CPU', 's')} "

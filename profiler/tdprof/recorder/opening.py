@@ -103,7 +103,10 @@ class Opener:
             TdprofError: the kernel refuses an event, or the smallest buffers.
         """
         wanted = RingSizes.wanted(has_spe=self.options.spe is not None)
-        sizes = fit(wanted, len(self.cpus), locked_memory_budget(len(self.cpus)))
+        budget = locked_memory_budget(len(self.cpus))
+        sizes = fit(wanted, len(self.cpus), budget)
+        if self.sampling.sampler is None and sizes == wanted:
+            sizes = wanted.with_room_for_samples(len(self.cpus), budget)
         while True:
             try:
                 attached, spe = self._open_all(target, sizes)

@@ -40,3 +40,24 @@ def test_nothing_gets_smaller_than_a_page_and_is_said() -> None:
     assert sizes.locked_bytes == SMALLEST_BYTES
     assert sizes.smaller() is None
     assert f"{SMALLEST_BYTES >> 10} kB of ring buffers on each of 8 CPUs" in shrunk_note(wanted, sizes, 8)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memlock_bytes", "side_band"),
+    [
+        (2, None, 8 << 20),
+        (64, None, 1 << 20),
+        (192, None, 512 << 10),
+        (2, 8 << 20, 4 << 20),
+        (4, 8 << 20, 2 << 20),
+        (4, 0, 512 << 10),
+        (64, 8 << 20, 512 << 10),
+    ],
+)
+def test_room_for_samples_is_what_is_left(cpus: int, memlock_bytes: int | None, side_band: int) -> None:
+    budget = None if memlock_bytes is None else budget_bytes(cpus, 512 + PAGE_KB, memlock_bytes, is_free=False)
+    wanted = RingSizes.wanted(has_spe=False)
+    assert fit(wanted, cpus, budget) == wanted
+    sizes = wanted.with_room_for_samples(cpus, budget)
+    assert sizes.side_band == side_band
+    assert shrunk_note(wanted, sizes, cpus) == ""
