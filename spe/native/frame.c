@@ -180,7 +180,7 @@ int spe_is_doubtful_close(const struct spe_sync *sync, uint8_t close, uint64_t t
 		return 0;
 	if (sync->close != close)
 		return 1;
-	return close == SPE_TS && timestamp - sync->timestamp + (1ull << 32) > 1ull << 33;
+	return close == SPE_TS && spe_is_far(sync->timestamp, timestamp);
 }
 
 void spe_note_record(struct spe_sync *sync, const struct spe_record *r)

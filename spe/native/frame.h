@@ -60,6 +60,12 @@ struct spe_sync {
 	uint8_t pad;
 };
 
+/* Whether two times in a row are further apart than records are: 2^32 ticks, at least four seconds. */
+static inline int spe_is_far(uint64_t before, uint64_t now)
+{
+	return now - before + (1ull << 32) > 1ull << 33;
+}
+
 enum spe_status spe_parse(const uint8_t *buf, size_t len, size_t start, enum spe_mode mode, struct spe_record *r);
 enum spe_piece spe_next_piece(const uint8_t *buf, size_t len, struct spe_sync *sync, struct spe_record *r);
 void spe_note_record(struct spe_sync *sync, const struct spe_record *r);

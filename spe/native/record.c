@@ -3,8 +3,7 @@
  * packets for any other record without peculiarities, and frame.c for all else. */
 #include "record.h"
 
-/* Bytes that the fast paths may look at without asking where the input ends. */
-#define LONGEST_PACKET 9
+#include "slot.h"
 
 static void clear_columns(const struct spe_columns *c)
 {
@@ -95,7 +94,7 @@ static inline int take_clean(struct cursor *at, const uint8_t *start, const uint
 	uint64_t length = (uint64_t)(p - start);
 
 	if ((present & SPE_REQUIRED) != SPE_REQUIRED || sync->close != close ||
-	    timestamp - sync->timestamp + (1ull << 32) > 1ull << 33 || length > SPE_MAX_RECORD ||
+	    spe_is_far(sync->timestamp, timestamp) || length > SPE_MAX_RECORD ||
 	    (sync->slot_run == SPE_SLOT_RUN && length != SPE_SLOT))
 		return 0;
 	at->c->present[at->row] = present;
@@ -111,65 +110,40 @@ static inline int take_clean(struct cursor *at, const uint8_t *start, const uint
 	return 1;
 }
 
-/* A slot of a field that may be absent: `keep` is all ones if its header stands there, else 0; `*bad` gathers the bits
- * of a header that is neither the expected one nor padding, and of a payload behind padding. */
-static inline uint64_t optional(uint8_t header, uint8_t expected, uint64_t payload, uint64_t *bad)
-{
-	uint64_t keep = (uint64_t)0 - (header == expected);
-
-	*bad |= ~keep & (header | payload);
-	return keep;
-}
-
-/* One 64-byte slot as Neoverse cores write it; `events_bytes` is 2 (N1) or 4 (V1, V2). Returns 0 if it is not one.
- * No branch depends on which optional packets there are: in a sampled stream that is as good as random. */
+/* One 64-byte slot, into the columns. Returns 0 if it is not one, or what surrounds it calls for a closer look. */
 static inline __attribute__((always_inline)) int take_slot(struct cursor *at, const uint8_t *p, unsigned events_bytes)
 {
 	const struct spe_columns *c = at->c;
-	const uint8_t *q = p + 22 + events_bytes;
-	uint64_t row = at->row, bad = 0;
-	uint64_t pc = spe_load(p + 1, 8), address = spe_load(q + 7, 8), pa = spe_load(q + 19, 8);
-	uint64_t closing = spe_load(p + 56, 8), context_el1 = spe_load(p + 10, 4), context_el2 = spe_load(p + 15, 4);
-	uint64_t xlat = spe_load(q + 16, 2), source = q[28];
-	uint64_t is_tgt = (uint64_t)0 - (q[6] == 0xb1), is_va = (uint64_t)0 - (q[6] == 0xb2);
-	uint64_t is_ctx1 = optional(p[9], 0x64, context_el1, &bad), is_ctx2 = optional(p[14], 0x65, context_el2, &bad);
-	uint64_t is_xlat = optional(q[15], 0x9a, xlat, &bad), is_pa = optional(q[18], 0xb3, pa, &bad);
-	uint64_t is_source = optional(q[27], 0x43, source, &bad);
-	uint64_t is_ts = (uint64_t)0 - (p[55] == 0x71);
-	uint64_t present = SPE_REQUIRED | 1u << SPE_ISSUE | (is_tgt & 1u << SPE_TGT) | (is_va & 1u << SPE_VA) |
-	                   (is_ctx1 & 1u << SPE_CTX1) | (is_ctx2 & 1u << SPE_CTX2) | (is_xlat & 1u << SPE_XLAT) |
-	                   (is_pa & 1u << SPE_PA) | (is_source & 1u << SPE_SOURCE) | (is_ts & 1u << SPE_TS);
+	uint64_t row = at->row;
+	struct spe_slot s;
+	int is_ts;
 
-	bad |= ~(is_tgt | is_va) & (q[6] | address);
-	bad |= ~is_ts & (p[55] | (closing ^ 1ull << 56));
-	bad |= (uint64_t)(p[0] ^ 0xb0) | (q[0] ^ 0x99) | (q[3] ^ 0x98);
-	bad |= (p[19] & 0xfc) ^ 0x48;
-	bad |= (uint64_t)(p[19] == 0x4b);
-	for (const uint8_t *gap = q + 29; gap < p + 55; gap++)
-		bad |= *gap;
-	if (bad || !take_clean(at, p, p + SPE_SLOT, (uint32_t)present, is_ts ? SPE_TS : SPE_END,
-	                       is_ts ? closing : at->sync.timestamp))
+	if (!spe_read_slot(p, events_bytes, &s))
 		return 0;
-	c->pc[row] = spe_canonical(pc);
-	c->va[row] = spe_canonical(address & is_va);
-	c->events[row] = spe_load(p + 22, events_bytes);
-	c->timestamp[row] = closing & is_ts;
-	c->context_el1[row] = (uint32_t)context_el1;
-	c->context_el2[row] = (uint32_t)context_el2;
-	c->total_latency[row] = (uint16_t)spe_load(q + 4, 2);
-	c->issue_latency[row] = (uint16_t)spe_load(q + 1, 2);
-	c->translation_latency[row] = (uint16_t)xlat;
-	c->data_source[row] = (uint16_t)source;
-	c->op_class[row] = p[19] & 3;
-	c->op[row] = p[20];
+	is_ts = s.present >> SPE_TS & 1;
+	if (!take_clean(at, p, p + SPE_SLOT, s.present, is_ts ? SPE_TS : SPE_END,
+	                is_ts ? s.timestamp : at->sync.timestamp))
+		return 0;
+	c->pc[row] = spe_canonical(s.pc);
+	c->va[row] = spe_canonical(s.va);
+	c->events[row] = s.events;
+	c->timestamp[row] = s.timestamp;
+	c->context_el1[row] = s.context_el1;
+	c->context_el2[row] = s.context_el2;
+	c->total_latency[row] = s.latency[0];
+	c->issue_latency[row] = s.latency[1];
+	c->translation_latency[row] = s.latency[2];
+	c->data_source[row] = s.data_source;
+	c->op_class[row] = s.op_class;
+	c->op[row] = s.op;
 	if (c->is_lean)
 		return 1;
-	c->pc_top[row] = (uint8_t)(pc >> 56);
-	c->branch_target[row] = spe_canonical(address & is_tgt);
-	c->branch_target_top[row] = (uint8_t)((address & is_tgt) >> 56);
-	c->va_top[row] = (uint8_t)((address & is_va) >> 56);
-	c->pa[row] = pa << 8 >> 8;
-	c->pa_top[row] = (uint8_t)(pa >> 56);
+	c->pc_top[row] = (uint8_t)(s.pc >> 56);
+	c->branch_target[row] = spe_canonical(s.target);
+	c->branch_target_top[row] = (uint8_t)(s.target >> 56);
+	c->va_top[row] = (uint8_t)(s.va >> 56);
+	c->pa[row] = s.pa << 8 >> 8;
+	c->pa_top[row] = (uint8_t)(s.pa >> 56);
 	return 1;
 }
 
@@ -287,12 +261,12 @@ SPE_EXPORT uint64_t spe_decode(const uint8_t *buf, uint64_t len, struct spe_deco
 
 		d->padding_bytes += (uint64_t)(start - p);
 		p = start;
-		if (end - p >= SPE_SLOT + LONGEST_PACKET) {
+		if (end - p >= SPE_SLOT + SPE_LONGEST_PACKET) {
 			if ((p[21] == 0x52 && take_slot(&at, p, 2)) || (p[21] == 0x62 && take_slot(&at, p, 4))) {
 				p += SPE_SLOT;
 				continue;
 			}
-			next = walk_record(&at, p, end - LONGEST_PACKET);
+			next = walk_record(&at, p, end - SPE_LONGEST_PACKET);
 			if (next) {
 				p = next;
 				continue;

@@ -4,6 +4,8 @@
  * records wait. */
 #include "tally.h"
 
+#include "slot.h"
+
 /* Lanes that are copied from the events packet. */
 #define EVENT_LANES                                                                                                    \
 	(1u << LANE_L1D_ACCESS | 1u << LANE_L1D_REFILL | 1u << LANE_TLB_ACCESS | 1u << LANE_TLB_WALK |                 \
@@ -26,41 +28,49 @@ struct carries {
 	} of[MOST_CARRIES];
 };
 
-static inline uint64_t thread_of(const struct spe_columns *c, uint64_t i, const uint64_t *threads,
-                                 const struct spe_rules *rules)
+/* Records on their way to their rows. */
+struct block {
+	struct spe_item items[SPE_BLOCK];
+	uint64_t first[SPE_BLOCK], second[SPE_BLOCK], slot[SPE_BLOCK]; /* keys, and where their group may stand */
+	int32_t row_of[SPE_BLOCK];
+};
+
+static inline uint64_t thread_of(const struct spe_slot *f, uint64_t thread, const struct spe_rules *rules)
 {
-	uint32_t present = rules->ignores_contexts ? 0 : c->present[i];
+	uint32_t present = rules->ignores_contexts ? 0 : f->present;
 
 	if (present >> SPE_CTX2 & 1)
-		return c->context_el2[i];
+		return f->context_el2;
 	if (present >> SPE_CTX1 & 1)
-		return c->context_el1[i];
-	return threads ? threads[i] : rules->thread;
+		return f->context_el1;
+	return thread;
 }
 
-/* Code of a load's data source: its packet where the core's encoding is known, else what its events say. */
-static inline uint32_t source_of(const struct spe_columns *c, uint64_t i, const struct spe_rules *rules)
+/* Code of a load's data source: its packet where the core's encoding is known, else what its events say. No branch
+ * depends on whether the record is a load. */
+static inline uint32_t source_of(const struct spe_slot *f, const struct spe_rules *rules)
 {
-	uint32_t events = (uint32_t)c->events[i];
+	uint32_t by_packet = rules->first_source + f->data_source;
+	uint32_t by_events =
+		rules->source_of_events[(f->events >> 2 & 3) | (f->events >> 8 & 7) << 2 | (f->events >> 19 & 31) << 5];
+	uint32_t is_known = 0u - ((f->present >> SPE_SOURCE & 1) & (f->data_source < rules->known_sources));
 
-	if (c->present[i] >> SPE_SOURCE & 1 && c->data_source[i] < rules->known_sources)
-		return rules->first_source + c->data_source[i];
-	return rules->source_of_events[(events >> 2 & 3) | (events >> 8 & 7) << 2 | (events >> 19 & 31) << 5];
+	return (by_packet & is_known) | (by_events & ~is_known);
 }
 
-static inline struct spe_item item_of(const struct spe_columns *c, uint64_t i, uint32_t own, uint32_t source,
+static inline struct spe_item item_of(const struct spe_slot *f, uint32_t own, uint32_t source,
                                       const struct spe_rules *rules)
 {
-	uint32_t events = (uint32_t)c->events[i], is_retired = 0u - (events >> 1 & 1), is_load = own >> LANE_LOADS & 1;
+	uint32_t events = f->events, is_retired = 0u - (events >> 1 & 1), is_load = own >> LANE_LOADS & 1;
 	uint8_t level = rules->level[source];
 	uint32_t lanes = events & (~DEPENDENT | events << 1) & own & EVENT_LANES;
 
 	lanes |= (own & ~EVENT_LANES) | 1u << LANE_RETIRED;
 	lanes |= is_load << (LANE_LOADS_BY_LEVEL + (level & 7)) | (is_load & level >> 7) << LANE_SNOOPED;
-	lanes |= (c->present[i] >> SPE_TOT & 7) << LANE_TOTAL_COUNT;
+	lanes |= (f->present >> SPE_TOT & 7) << LANE_TOTAL_COUNT;
 	return (struct spe_item){
 		.lanes = 1u << LANE_OPERATIONS | (lanes & is_retired),
-		.latency = { c->total_latency[i], c->issue_latency[i], c->translation_latency[i] },
+		.latency = { f->latency[0], f->latency[1], f->latency[2] },
 	};
 }
 
@@ -164,21 +174,73 @@ static inline void add_to_row(struct spe_row *row, int32_t number, const struct 
 }
 
 /* Adds items of groups that have a row, lets others wait. There is room for all that may come of them. */
-static void add_items(struct spe_tally *t, struct spe_pages *pages, const struct spe_item *items, const int32_t *row_of,
-                      uint64_t n)
+static void add_items(struct spe_tally *t, struct spe_pages *pages, const struct block *b, unsigned n)
 {
 	struct carries carries;
 
 	carries.count = 0;
-	for (uint64_t i = 0; i < n; i++) {
-		if (row_of[i] >= 0)
-			add_to_row(&t->rows[row_of[i]], row_of[i], &items[i], &carries, pages);
-		else if (row_of[i] == SPE_UNPLACED)
-			t->waiting[t->waiting_count++] = items[i];
+	for (unsigned i = 0; i < n; i++) {
+		if (b->row_of[i] >= 0)
+			add_to_row(&t->rows[b->row_of[i]], b->row_of[i], &b->items[i], &carries, pages);
+		else if (b->row_of[i] == SPE_UNPLACED)
+			t->waiting[t->waiting_count++] = b->items[i];
 		if (carries.count > MOST_CARRIES - SPE_LANES - SPE_LATENCIES)
 			count_carries(pages, &carries);
 	}
 	count_carries(pages, &carries);
+}
+
+/* The k-th record of a block; `thread` is of records that name none. */
+static inline __attribute__((always_inline)) void put(struct block *b, unsigned k, const struct spe_slot *f,
+                                                      uint64_t thread, const struct spe_rules *rules,
+                                                      const struct spe_groups *g, struct spe_tally *t)
+{
+	uint32_t own = rules->lanes[(f->op_class & 3) << 8 | f->op], source = source_of(f, rules);
+
+	t->with_context += (f->present & (1u << SPE_CTX1 | 1u << SPE_CTX2)) != 0;
+	b->items[k] = item_of(f, own, source, rules);
+	if (rules->key == SPE_KEY_SOURCE) {
+		b->first[k] = own >> LANE_LOADS & 1 ? source : UINT64_MAX;
+		b->second[k] = rules->core;
+	} else {
+		b->second[k] = thread_of(f, thread, rules);
+		b->first[k] = rules->key == SPE_KEY_CODE ? spe_canonical(f->pc)
+		              : f->present >> SPE_VA & 1 ? spe_canonical(f->va) >> rules->shift
+		                                         : UINT64_MAX;
+	}
+	b->slot[k] = spe_group_slot(g, b->first[k], b->second[k]);
+	__builtin_prefetch(&g->slot[b->slot[k]]);
+}
+
+/* Adds the n records of a block. There is room for all that may come of them. */
+static void add_block(struct block *b, unsigned n, struct spe_groups *g, struct spe_pages *pages, struct spe_tally *t)
+{
+	for (unsigned k = 0; k < n; k++) {
+		uint32_t likely = g->slot[b->slot[k]];
+
+		__builtin_prefetch(&g->pair[likely ? likely - 1 : 0]);
+		__builtin_prefetch(&t->row_of[likely ? likely - 1 : 0]);
+	}
+	for (unsigned k = 0; k < n; k++) {
+		uint32_t found = spe_find_group(g, b->slot[k], b->first[k], b->second[k]);
+
+		b->items[k].group = found ? found - 1 : (uint32_t)t->others;
+		b->row_of[k] = t->row_of[b->items[k].group];
+		if (b->row_of[k] >= 0) {
+			__builtin_prefetch(&t->rows[b->row_of[k]].lanes, 1);
+			__builtin_prefetch(&t->rows[b->row_of[k]].low[1], 1);
+		}
+	}
+	add_items(t, pages, b, n);
+}
+
+/* Whether all that may come of n records has room. */
+static inline int has_room(uint64_t n, const struct spe_groups *g, const struct spe_pages *pages,
+                           const struct spe_tally *t)
+{
+	/* One group more, so that the others can have one. */
+	return (t->others >= 0 || g->capacity - g->count > n) &&
+	       pages->capacity - pages->count >= SPE_PAGES_OF_RECORD * n && t->waiting_capacity - t->waiting_count >= n;
 }
 
 /* Adds the records from `from` on; `threads` holds the thread of each where no context packet names it (or of all), or
@@ -188,66 +250,102 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
                               const struct spe_rules *rules, struct spe_groups *g, struct spe_pages *pages,
                               struct spe_tally *t)
 {
-	struct spe_item items[SPE_BLOCK];
-	uint64_t first[SPE_BLOCK], second[SPE_BLOCK], slot[SPE_BLOCK];
-	int32_t row_of[SPE_BLOCK];
+	struct block b;
 
-	for (uint64_t block; from < n; from += block) {
-		block = n - from < SPE_BLOCK ? n - from : SPE_BLOCK;
-		/* One group more, so that the others can have one. */
-		if ((t->others < 0 && g->capacity - g->count <= block) ||
-		    pages->capacity - pages->count < SPE_PAGES_OF_RECORD * block ||
-		    t->waiting_capacity - t->waiting_count < block)
+	for (unsigned size; from < n; from += size) {
+		size = n - from < SPE_BLOCK ? (unsigned)(n - from) : SPE_BLOCK;
+		if (!has_room(size, g, pages, t))
 			return from;
-		for (uint64_t k = 0; k < block; k++) {
+		for (unsigned k = 0; k < size; k++) {
 			uint64_t i = from + k;
-			uint32_t own = rules->lanes[(c->op_class[i] & 3) << 8 | c->op[i]],
-				 source = source_of(c, i, rules);
+			const struct spe_slot f = {
+				.pc = c->pc[i],
+				.va = c->va[i],
+				.present = c->present[i],
+				.events = (uint32_t)c->events[i],
+				.context_el1 = c->context_el1[i],
+				.context_el2 = c->context_el2[i],
+				.latency = { c->total_latency[i], c->issue_latency[i], c->translation_latency[i] },
+				.data_source = c->data_source[i],
+				.op_class = c->op_class[i],
+				.op = c->op[i],
+			};
 
-			t->with_context += (c->present[i] & (1u << SPE_CTX1 | 1u << SPE_CTX2)) != 0;
-			items[k] = item_of(c, i, own, source, rules);
-			if (rules->key == SPE_KEY_SOURCE) {
-				first[k] = own >> LANE_LOADS & 1 ? source : UINT64_MAX;
-				second[k] = rules->core;
-			} else {
-				second[k] = thread_of(c, i, threads, rules);
-				first[k] = rules->key == SPE_KEY_CODE    ? c->pc[i]
-				           : c->present[i] >> SPE_VA & 1 ? c->va[i] >> rules->shift
-				                                         : UINT64_MAX;
-			}
-			slot[k] = spe_group_slot(g, first[k], second[k]);
-			__builtin_prefetch(&g->slot[slot[k]]);
+			put(&b, k, &f, threads ? threads[i] : rules->thread, rules, g, t);
 		}
-		for (uint64_t k = 0; k < block; k++) {
-			uint32_t likely = g->slot[slot[k]];
-
-			__builtin_prefetch(&g->pair[likely ? likely - 1 : 0]);
-			__builtin_prefetch(&t->row_of[likely ? likely - 1 : 0]);
-		}
-		for (uint64_t k = 0; k < block; k++) {
-			uint32_t found = spe_find_group(g, slot[k], first[k], second[k]);
-
-			items[k].group = found ? found - 1 : (uint32_t)t->others;
-			row_of[k] = t->row_of[items[k].group];
-			if (row_of[k] >= 0) {
-				__builtin_prefetch(&t->rows[row_of[k]].lanes, 1);
-				__builtin_prefetch(&t->rows[row_of[k]].low[1], 1);
-			}
-		}
-		add_items(t, pages, items, row_of, block);
+		add_block(&b, size, g, pages, t);
 	}
 	return n;
 }
 
-/* Adds the records of a span, from d->position on; `c` is where they are decoded, and t->decoded and t->added are 0
- * before the first call. Returns 1 at the end of the input; 0: as spe_tally, and to be called again with the same. */
+/* Reads slots like those before, up to a block of them, until one is anything else: spe_decode does the same of them,
+ * column by column. */
+static inline __attribute__((always_inline)) unsigned read_slots(struct block *b, const uint8_t *buf, uint64_t len,
+                                                                 struct spe_decoder *d, unsigned events_bytes,
+                                                                 const struct spe_rules *rules,
+                                                                 const struct spe_groups *g, struct spe_tally *t)
+{
+	const uint8_t *p = buf + d->position;
+	uint64_t left = len - d->position, timestamp = d->sync.timestamp;
+	uint32_t present = 0, has_ts = (uint32_t)(d->sync.close == SPE_TS) << SPE_TS;
+	unsigned n = 0;
+
+	for (; n < SPE_BLOCK && left >= SPE_SLOT + SPE_LONGEST_PACKET; n++, p += SPE_SLOT, left -= SPE_SLOT) {
+		struct spe_slot s;
+
+		if (p[21] != (events_bytes == 2 ? 0x52 : 0x62) || !spe_read_slot(p, events_bytes, &s) ||
+		    (s.present & 1u << SPE_TS) != has_ts)
+			break;
+		if (has_ts) {
+			if (spe_is_far(timestamp, s.timestamp))
+				break;
+			timestamp = s.timestamp;
+		}
+		present = s.present;
+		put(b, n, &s, rules->thread, rules, g, t);
+	}
+	if (n) {
+		d->position += (uint64_t)n * SPE_SLOT;
+		d->records += n;
+		d->record_bytes += (uint64_t)n * SPE_SLOT;
+		d->sync.last = d->position - SPE_SLOT + 1;
+		d->sync.timestamp = timestamp;
+		d->sync.present = present;
+		d->sync.required = SPE_REQUIRED;
+		d->sync.unknown_ok = 0;
+	}
+	return n;
+}
+
+/* Adds records straight from their slots, as long as they are like those before. Returns 0 if room is short, else 1. */
+static int add_slots(const uint8_t *buf, uint64_t len, struct spe_decoder *d, const struct spe_rules *rules,
+                     struct spe_groups *g, struct spe_pages *pages, struct spe_tally *t)
+{
+	struct block b;
+	unsigned n;
+
+	while (d->sync.slot_run == SPE_SLOT_RUN && len - d->position >= SPE_SLOT + SPE_LONGEST_PACKET) {
+		if (!has_room(SPE_BLOCK, g, pages, t))
+			return 0;
+		n = buf[d->position + 21] == 0x52 ? read_slots(&b, buf, len, d, 2, rules, g, t)
+		                                  : read_slots(&b, buf, len, d, 4, rules, g, t);
+		if (!n)
+			break;
+		add_block(&b, n, g, pages, t);
+	}
+	return 1;
+}
+
+/* Adds the records of a span, from d->position on; `c` is where those are decoded that are not like the ones before,
+ * and t->decoded and t->added are 0 before the first call. Returns 1 at the end of the input; 0: as spe_tally, and to
+ * be called again with the same. */
 SPE_EXPORT int spe_tally_span(const uint8_t *buf, uint64_t len, struct spe_decoder *d, const struct spe_columns *c,
                               const struct spe_rules *rules, struct spe_groups *g, struct spe_pages *pages,
                               struct spe_tally *t)
 {
 	for (uint64_t others;; t->decoded = spe_decode(buf, len, d, c, &others), t->added = 0) {
 		t->added = spe_tally(c, t->added, t->decoded, NULL, rules, g, pages, t);
-		if (t->added < t->decoded)
+		if (t->added < t->decoded || !add_slots(buf, len, d, rules, g, pages, t))
 			return 0;
 		if (d->position >= len)
 			return 1;

@@ -134,18 +134,29 @@ def test_rows_are_those_of_a_record_at_a_time(
     seed=st.integers(0, 2**32),
     count=st.integers(1, 3000),
     key=st.sampled_from(Key),
+    layout=st.sampled_from(["slots", "wide_slots", "packed"]),
+    has_timestamps=st.booleans(),
     rows=st.integers(1, 400),
-    damaged=st.integers(0, 3),
+    damage=st.lists(st.integers(0, 255), max_size=5),
     ignores_contexts=st.booleans(),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_span_is_added_up_as_its_records_are(
-    seed: int, count: int, key: Key, rows: int, damaged: int, ignores_contexts: bool
+    seed: int,
+    count: int,
+    key: Key,
+    layout: str,
+    has_timestamps: bool,
+    rows: int,
+    damage: list[int],
+    ignores_contexts: bool,
 ) -> None:
-    """Decoded and added in one call, in memory for a few records; enough of them to fill the counters of rows."""
-    data, _ = spe.write_stream(spe.program(count, seed), spe.packed_record)
-    array = np.frombuffer(data, np.uint8).copy()
-    array[np.random.default_rng(seed).integers(0, len(array), damaged)] = 0xFF
+    """Decoded and added in one call, slots without columns; enough of them to fill the counters of rows."""
+    data, starts = spe.write_stream(spe.program(count, seed, timestamps=has_timestamps), spe.LAYOUTS[layout])
+    array, rng = np.frombuffer(data, np.uint8).copy(), np.random.default_rng(seed)
+    array[rng.integers(0, len(array), len(damage))] = damage
+    for start in rng.choice(starts[:-1], min(len(damage), count)):  # headers are few, and decide most
+        array[start + rng.choice([0, 9, 14, 19, 21, 30, 39, 42, 51, 55, 63])] ^= rng.choice([1, 2, 0x10, 0xB0])
     span = array.tobytes()
     decoder = RecordDecoder(span)
     batches = list(decoder)
@@ -161,6 +172,29 @@ def test_a_span_is_added_up_as_its_records_are(
         assert getattr(found, name).tolist() == getattr(sums, name).tolist()
     if batches and not ignores_contexts:
         check(found, batches[0], keys_of(batches[0], key, N1, None), N1)
+
+
+@pytest.mark.parametrize("has_timestamps", [True, False])
+@pytest.mark.parametrize("events_bytes", [2, 4])
+def test_each_byte_of_a_slot_counts_as_in_the_columns(events_bytes: int, has_timestamps: bool) -> None:
+    """A slot of each kind among others like it, with each of its bytes changed in turn."""
+    truths = list(spe.program(40, 3, timestamps=has_timestamps))
+    slots = [spe.neoverse_slot(truth, events_bytes) for truth in truths]
+    kinds = {(truth.op_class, truth.op & 1): slot for truth, slot in zip(truths, slots, strict=True)}
+    assert len(kinds) == 6
+    rules, memory = rules_of(Key.CODE, N1), ColumnMemory(64)
+    for slot in kinds.values():
+        for at in range(64):
+            changed = slot[:at] + bytes([slot[at] ^ (0x10 if slot[at] else 0xFF)]) + slot[at + 1 :]
+            span = b"".join([*slots[:20], changed, *slots[20:]])
+            decoder = RecordDecoder(span)
+            tally, wanted = Tally(place), Tally(place)
+            for batch in decoder:
+                wanted.add(batch, rules)
+            assert tally.add_span(span, rules, memory) == decoder.counts, at
+            found, sums = Tallied.sum(tally.finish()), Tallied.sum(wanted.finish())
+            for name in Tallied.__slots__:
+                assert getattr(found, name).tolist() == getattr(sums, name).tolist(), at
 
 
 def test_little_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
