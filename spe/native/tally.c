@@ -191,9 +191,9 @@ static void add_items(struct spe_tally *t, struct spe_pages *pages, const struct
 }
 
 /* The k-th record of a block; `thread` is of records that name none. */
-static inline __attribute__((always_inline)) void put(struct block *b, unsigned k, const struct spe_slot *f,
-                                                      uint64_t thread, const struct spe_rules *rules,
-                                                      const struct spe_groups *g, struct spe_tally *t)
+static inline __attribute__((always_inline)) void put_record(struct block *b, unsigned k, const struct spe_slot *f,
+                                                             uint64_t thread, const struct spe_rules *rules,
+                                                             const struct spe_groups *g, struct spe_tally *t)
 {
 	uint32_t own = rules->lanes[(f->op_class & 3) << 8 | f->op], source = source_of(f, rules);
 
@@ -271,7 +271,7 @@ SPE_EXPORT uint64_t spe_tally(const struct spe_columns *c, uint64_t from, uint64
 				.op = c->op[i],
 			};
 
-			put(&b, k, &f, threads ? threads[i] : rules->thread, rules, g, t);
+			put_record(&b, k, &f, threads ? threads[i] : rules->thread, rules, g, t);
 		}
 		add_block(&b, size, g, pages, t);
 	}
@@ -302,7 +302,7 @@ static inline __attribute__((always_inline)) unsigned read_slots(struct block *b
 			timestamp = s.timestamp;
 		}
 		present = s.present;
-		put(b, n, &s, rules->thread, rules, g, t);
+		put_record(b, n, &s, rules->thread, rules, g, t);
 	}
 	if (n) {
 		d->position += (uint64_t)n * SPE_SLOT;
