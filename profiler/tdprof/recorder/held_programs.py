@@ -21,11 +21,14 @@ _MOST_HELD = 512
 # Of a program that is run thousands of times, some run is long enough, or none matters.
 _MOST_TRIES = 16
 _MOST_TRIED = 8 * _MOST_HELD
-# struct perf_event_header of PERF_RECORD_MMAP2: type 10; misc PERF_RECORD_MISC_USER | PERF_RECORD_MISC_MMAP_BUILD_ID.
-# Searched for rather than walked to: rings hold samples, too. What only looks like a record leads to no file.
-_HEADER = re.compile(rb"\x0a\0\0\0\x02\x40", re.DOTALL)
-# After the header: pid, tid, addr, len, pgoff; build-id size, reserved, build-id; prot, flags; then the path.
-_RECORD = struct.Struct("<HIIQQQB3x20sII")
+# struct perf_event_header of PERF_RECORD_MMAP2: type 10; misc PERF_RECORD_MISC_USER and, from Linux 5.12 on and where
+# the file has one, PERF_RECORD_MISC_MMAP_BUILD_ID. Searched for rather than walked to: rings hold samples, too. What
+# only looks like a record leads to no file.
+_HEADER = re.compile(rb"\x0a\0\0\0\x02([\0\x40])", re.DOTALL)
+# After the header: pid, tid, addr, len, pgoff; what tells the file; prot, flags; then the path.
+_RECORD = struct.Struct("<HIIQQQ24sII")
+# What tells the file: size of the build-id, reserved, build-id; or device and inode, of which 0 is no file.
+_BUILD_ID, _INODE = struct.Struct("<B3x20s"), struct.Struct("<8xQ8x")
 _PROT_EXEC = 4
 # PERF_RECORD_FORK: type 7, misc 0; then size, pid, parent's pid, tid, parent's tid, time.
 _FORK_HEADER = re.compile(rb"\x07\0\0\0\0\0", re.DOTALL)
@@ -58,8 +61,8 @@ class HeldPrograms:
             for pid, parent in _started_processes(records):
                 if parent in self._followed:
                     self._followed.add(pid)
-        for pid, address, length, build_id in mapped_programs(records):
-            if not self.follows(pid):
+        for pid, address, length, build_id, _ in mapped_files(records):
+            if not build_id or not self.follows(pid):
                 continue
             if build_id in self._held or self._tries[build_id] >= _MOST_TRIES or len(self._left_out) >= _MOST_HELD:
                 continue
@@ -125,13 +128,22 @@ class HeldPrograms:
         self._held.clear()
 
 
-def mapped_programs(records: bytes) -> Iterator[tuple[int, int, int, str]]:
-    """(pid, address, length, build-id) of the executable mappings of files among perf records."""
+def mapped_files(records: bytes) -> Iterator[tuple[int, int, int, str, bytes]]:
+    """(pid, address, length, build-id, what tells the file) of the executable mappings of files among perf records.
+
+    The build-id is empty where the kernel does not say it: before Linux 5.12, and of files without one.
+    """
     for found in _HEADER.finditer(records):
         if found.end() + _RECORD.size < len(records):
-            _, pid, _, address, length, _, size, build_id, prot, _ = _RECORD.unpack_from(records, found.end())
-            if prot & _PROT_EXEC and 0 < size <= len(build_id) and records[found.end() + _RECORD.size] == ord("/"):
-                yield pid, address, length, build_id[:size].hex()
+            _, pid, _, address, length, _, file, prot, _ = _RECORD.unpack_from(records, found.end())
+            if not prot & _PROT_EXEC or records[found.end() + _RECORD.size] != ord("/"):
+                continue
+            size, build_id = _BUILD_ID.unpack(file)
+            if found[1] == b"\0":
+                if _INODE.unpack(file) != (0,):
+                    yield pid, address, length, "", file
+            elif 0 < size <= len(build_id):
+                yield pid, address, length, build_id[:size].hex(), file
 
 
 def _started_processes(records: bytes) -> Iterator[tuple[int, int]]:

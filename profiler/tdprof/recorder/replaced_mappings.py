@@ -6,7 +6,7 @@ such a moment keeps them apart.
 
 from collections import defaultdict
 
-from tdprof.recorder.held_programs import mapped_programs
+from tdprof.recorder.held_programs import mapped_files
 
 # Of processes and of the mappings of each; beyond that all is forgotten, which costs an interval that is not ended.
 _MOST_PROCESSES, _MOST_MAPPINGS = 4096, 4096
@@ -16,22 +16,22 @@ class ReplacedMappings:
     """What is mapped where, by the records that were looked at."""
 
     def __init__(self) -> None:
-        self._mapped: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+        self._mapped: dict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
 
     def look(self, records: bytes) -> set[int]:
         """Processes of which perf records tell a mapping that covers an earlier one of another file."""
         found = set()
-        for pid, start, length, build_id in mapped_programs(records):
+        for pid, start, length, _, file in mapped_files(records):
             end = start + length
             mapped = self._mapped[pid]
             covered = [each for each in mapped if each[0] < end and start < each[1]]
-            if any(each[2] != build_id for each in covered):
+            if any(each[2] != file for each in covered):
                 found.add(pid)
             for each in covered:
                 mapped.remove(each)
             if len(mapped) >= _MOST_MAPPINGS:
                 mapped.clear()
-            mapped.append((start, end, build_id))
+            mapped.append((start, end, file))
         if len(self._mapped) > _MOST_PROCESSES:
             self._mapped.clear()
         return found

@@ -30,6 +30,21 @@ def test_what_covers_another_file_of_the_same_process_is_noticed() -> None:
     assert mapped.look(mapping(7, 0x1000, 0x2000, ONE) + mapping(8, 0x1FFF, 1, ONE)) == {7, 8}
 
 
+def mapping_of_inode(pid: int, address: int, inode: int, path: bytes = b"/lib/some.so") -> bytes:
+    """The same as kernels before Linux 5.12 write it: device, inode and its generation instead of a build-id."""
+    body = struct.pack("<IIQQQIIQQII", pid, pid, address, 0x1000, 0, 8, 1, inode, 1, 5, 2) + path + b"\0\0\0\0"
+    return struct.pack("<IHH", 10, 2, 8 + len(body)) + body
+
+
+def test_files_without_build_ids_are_told_by_their_inodes() -> None:
+    mapped = ReplacedMappings()
+    assert mapped.look(mapping_of_inode(7, 0x1000, 12)) == set()
+    assert mapped.look(mapping_of_inode(7, 0x1000, 12)) == set()
+    assert mapped.look(mapping_of_inode(7, 0x1000, 0, b"//anon")) == set()
+    assert mapped.look(mapping_of_inode(7, 0x1000, 13)) == {7}
+    assert mapped.look(mapping(7, 0x1000, 0x1000, ONE)) == {7}
+
+
 class KernelSide:
     """A file that stands for an event's ring: struct perf_event_mmap_page, then the data."""
 
