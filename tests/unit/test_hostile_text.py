@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from builders.fleet import tdprof
 from builders.spe_capture import write_spe_capture
 from tdprof.cli.main import cli
 from tdprof.cli.standard_error import say
@@ -81,6 +83,27 @@ def test_no_command_prints_controls(capture: Path, tmp_path: Path, command: list
         assert found is None, stream[max(0, found.start() - 80) :][:200]
     if "json" in str(command):
         assert not any(CONTROLS.search(text) for text in texts_of(json.loads(result.stdout)))
+
+
+def test_no_answer_of_a_fleet_has_controls(capture: Path, tmp_path: Path) -> None:
+    store, damaged = tmp_path / "store", tmp_path / f"damaged{HOSTILE}"
+    damaged.mkdir()
+    (damaged / "capture.json").write_text("{}")
+    other = tmp_path / f"other{HOSTILE}"
+    shutil.copytree(capture, other)
+    manifest = json.loads((other / "capture.json").read_text())
+    manifest["host"] |= {"hostname": f"h{HOSTILE}", "boot_id": "another"}
+    (other / "capture.json").write_text(json.dumps(manifest))
+    shutil.rmtree(other / "spe")
+    given = ["fleet", "add", str(store), *map(str, (capture, other, damaged)), "--again"]
+    asked = [["fleet", question, str(store)] for question in ("report", "hosts", "spe", "check")]
+    exported = [["export", "--to", form, str(store)] for form in ("folded", "speedscope", "html")]
+    for words in (given, *asked, *exported):
+        for form in ([], ["--json"], ["--csv"]) if words[0] == "fleet" else ([],):
+            ran = tdprof(*words, *form)
+            told = [ran.stdout] if form != ["--json"] or ran.error else texts_of(json.loads(ran.stdout))
+            for text in told:
+                assert not CONTROLS.search(text), (words[1], form, text[:400])
 
 
 def texts_of(value: Any) -> list[str]:

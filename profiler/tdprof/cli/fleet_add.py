@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tdprof.fleet.add import Added
     from tdprof.fleet.engine import Engine
 
+_PARTS = ("source", "reason")
 LOCAL = "local"
 _FEW_CAPTURES = 16  # starting processes takes longer than reading so many
 _FEW_NAMES = 0.8  # of the samples: with a smaller part in functions with names, it is said where names come from
@@ -151,20 +152,21 @@ def _absolute(store: str) -> str:
 
 def _json(store: str, added: "Added") -> str:
     told = {
-        "store": store,
+        "store": printable(store),
         "added": added.added,
         "known": added.known,
         "samples": added.samples,
         "known_samples": added.known_samples,
-        "rejected": [{"source": each.source, "reason": each.reason} for each in added.rejected],
-        "without_spe": [{"source": each.source, "reason": each.reason} for each in added.no_spe],
+        "rejected": [dict(zip(_PARTS, each.shown, strict=True)) for each in added.rejected],
+        "without_spe": [dict(zip(_PARTS, each.shown, strict=True)) for each in added.no_spe],
     }
     return json.dumps(told, indent=1) + "\n"
 
 
 def _rows(added: "Added") -> Iterator[tuple[str, str, str]]:
-    yield from ((each.source, "capture", each.reason) for each in added.rejected)
-    yield from ((each.source, "SPE data", each.reason) for each in added.no_spe)
+    for left_out, what in ((added.rejected, "capture"), (added.no_spe, "SPE data")):
+        for source, reason in (each.shown for each in left_out):
+            yield source, what, reason
 
 
 def _text(store: str, added: "Added", sources: Sequence[str]) -> Iterator[str]:
@@ -173,8 +175,8 @@ def _text(store: str, added: "Added", sources: Sequence[str]) -> Iterator[str]:
     for left_out, what in ((added.rejected, "set aside"), (added.no_spe, "added without SPE data")):
         if left_out:
             yield f"{len(left_out)} of {plural(len(sources), 'capture', 's')} {what}:\n"
-        for each in left_out:
-            yield f"  {printable(each.source)}: {printable(each.reason)}\n"
+        for source, reason in (each.shown for each in left_out):
+            yield f"  {source}: {reason}\n"
     if added.samples and added.known_samples < _FEW_NAMES * added.samples:
         share = added.known_samples / added.samples
         yield f"only {share:.0%} of the samples are in functions with names: tdprof archive CAPTURE on its host, then\n"

@@ -54,10 +54,10 @@ def command(store: str, prune: bool, keep: str | None, output: Output) -> int:
 
 
 def _rows(state: "StoreState") -> Iterator[tuple[str, str, str]]:
-    yield from (("set aside", each.source, each.reason) for each in state.rejected)
-    yield from (("damaged", each, "") for each in state.damaged)
-    yield from (("without its SPE data", each, "") for each in state.no_spe)
-    yield from (("left over", each, "") for each in state.left_over)
+    yield from (("set aside", *each.shown) for each in state.rejected)
+    yield from (("damaged", printable(each), "") for each in state.damaged)
+    yield from (("without its SPE data", printable(each), "") for each in state.no_spe)
+    yield from (("left over", printable(each), "") for each in state.left_over)
 
 
 def _json(state: "StoreState") -> str:
@@ -65,10 +65,10 @@ def _json(state: "StoreState") -> str:
         "recordings": state.recordings,
         "hosts": state.hosts,
         "silent": sorted(state.silent),
-        "rejected": [{"source": each.source, "reason": each.reason} for each in state.rejected],
-        "damaged": list(state.damaged),
-        "without_spe": list(state.no_spe),
-        "left_over": list(state.left_over),
+        "rejected": [dict(zip(("source", "reason"), each.shown, strict=True)) for each in state.rejected],
+        "damaged": [*map(printable, state.damaged)],
+        "without_spe": [*map(printable, state.no_spe)],
+        "left_over": [*map(printable, state.left_over)],
         "removed": state.removed,
     }
     return json.dumps(told, indent=1) + "\n"
@@ -82,6 +82,6 @@ def _text(state: "StoreState") -> Iterator[str]:
         last = max(state.hosts.values())
         yield f"nothing on the last day ({last}) of {plural(len(silent), 'host', 's')}: {few(sorted(silent))}\n"
     for kind, what, why in _rows(state):
-        yield f"{kind}: {printable(what)}{f': {printable(why)}' if why else ''}\n"
+        yield f"{kind}: {what}{f': {why}' if why else ''}\n"
     if state.left_over:
         yield "  try: tdprof fleet check --prune, while nothing is being added\n"

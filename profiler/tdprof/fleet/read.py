@@ -27,7 +27,7 @@ from tdprof.fleet.store import Stem, Store
 from tdprof.fleet.sums import ChosenSums, add_chosen, choose_sums
 from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import FleetFunction, FunctionCounts, SetAside, Stratum
-from tdprof.text import few, plural
+from tdprof.text import few, plural, printable
 
 _FILES_AT_ONCE = 64  # whose rows are added up together
 _LARGEST_SUM = 2**62
@@ -239,7 +239,9 @@ def what_is_missing(store: Store, parts: Parts) -> SetAside:
     notes = []
     if rejected := store.rejections():
         names = [posixpath.basename(each.source) or each.source for each in rejected]
-        notes.append(f"{plural(len(rejected), 'capture', 's')} set aside, not counted here: {few(names)}")
+        notes.append(
+            f"{plural(len(rejected), 'capture', 's')} set aside, not counted here: {few([*map(printable, names)])}"
+        )
     if lost := sum(each.lost_samples for each in parts.counts()):
         notes.append(f"{plural(lost, 'sample', 's')} were lost while recording")
     return SetAside(notes, len(rejected))

@@ -17,7 +17,7 @@ from tdprof.fleet.places import UNFINISHED, Files, open_place
 from tdprof.fleet.schema import ALL_KINDS, KINDS, ROLLUP_VERSION, SUMS
 from tdprof.fleet.spans import Span, parse_span
 from tdprof.fleet.stored_table import StoredTable
-from tdprof.text import first_words
+from tdprof.text import first_words, printable
 
 STORE_VERSION = 1
 _ROLLUP, _SUMS, _REJECTED = "rollup", "sums", "rejected"
@@ -74,6 +74,11 @@ class Rejection:
 
     source: str
     reason: str
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Both, printable: who named the capture may be anybody."""
+        return printable(self.source), printable(self.reason)
 
 
 class Store:
