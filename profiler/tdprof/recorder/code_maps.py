@@ -12,13 +12,15 @@ from tdprof.recorder.code_ranges import CodeRanges
 
 _MOST_BYTES_OF_MAPS = 64 << 20  # of all maps together; they are kept in memory
 _LONGEST_LINE = 1 << 16
+# Read and taken apart in pieces, with pauses: the interpreter is shared with the thread that drains the buffers.
+_PIECE_BYTES, _PAUSE_S = 1 << 18, 0.002
 # The rest of a line that is longer in coming was in the buffer of its program, as other lines may have been.
 _LONGEST_WRITE_NS = 100_000_000
 
 
 @dataclass(slots=True)
 class MapRoom:
-    """What maps may take together."""
+    """What may be read of all maps together, since all of it is kept."""
 
     left_bytes: int = _MOST_BYTES_OF_MAPS
 
@@ -62,10 +64,20 @@ class MapLog:
         if status.st_size - self.position > self.room.left_bytes or len(self.steps) >= MOST_STEPS:
             self._give_up()
             return False
-        now_ns = time.monotonic_ns()
-        more = os.pread(fd, status.st_size - self.position, self.position)
+        written_ns = time.monotonic_ns() - max(0, time.time_ns() - status.st_mtime_ns)
+        is_replaced = False
+        while 0 <= self.position < status.st_size:
+            more = os.pread(fd, min(_PIECE_BYTES, status.st_size - self.position), self.position)
+            is_last = len(more) < _PIECE_BYTES or self.position + len(more) == status.st_size
+            is_replaced |= self._take(more, written_ns, is_last=is_last)
+            if is_last:
+                break
+            time.sleep(_PAUSE_S)
+        return is_replaced
+
+    def _take(self, more: bytes, written_ns: int, *, is_last: bool) -> bool:
+        """What a piece of the file says; see `read_on`."""
         lines = more[: more.rfind(b"\n") + 1]
-        written_ns = now_ns - max(0, time.time_ns() - status.st_mtime_ns)
         time_ns = max(written_ns, self.steps[-1][1] if self.steps else 1)
         if lines:
             if self._partial_since_ns is not None:
@@ -75,7 +87,7 @@ class MapLog:
             self.room.left_bytes -= len(lines)
             self.position += len(lines)
             self.steps.append((len(self.text), time_ns))
-        if len(more) > len(lines) and self._partial_since_ns is None:
+        if is_last and len(more) > len(lines) and self._partial_since_ns is None:
             self._partial_since_ns = time_ns
         if len(more) - len(lines) > _LONGEST_LINE:
             self._give_up()
@@ -83,8 +95,7 @@ class MapLog:
         return sum(self._ranges.put(*place) for place in places) > 0
 
     def _give_up(self) -> None:
-        """Read no more of it, and forget it."""
-        self.room.left_bytes += len(self.text)
+        """Read no more of it, and forget it; what it took of the room bounds the time as well."""
         self.position, self.is_timed = -1, False
         self.text, self.steps, self._ranges = bytearray(), [], CodeRanges()
 
