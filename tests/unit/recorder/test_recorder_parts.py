@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -112,6 +114,28 @@ def test_a_snapshot_of_this_process_comes_back_as_tables(tmp_path: Path) -> None
     lines = {line.split()[0]: line for line in Path("/proc/self/maps").read_text().splitlines() if " r-xp " in line}
     address, length = mappings["address"].to_pylist()[0], mappings["length"].to_pylist()[0]
     assert f"{address:08x}-{address + length:08x}" in set(lines)
+
+
+def test_a_process_that_ends_while_build_ids_are_read_has_its_mappings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = "import os; os.write(1, b'.'); os.read(0, 1)"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.read(1)
+
+        def read_and_end(path: Path) -> str:
+            child.kill()
+            child.wait()
+            return read_build_id(path)
+
+        monkeypatch.setattr(snapshot, "read_build_id", read_and_end)
+        with SpoolWriter(OwnFolder.open(tmp_path)) as spool:
+            assert SnapshotThread([os.getpid(), child.pid], spool).finish() == []
+    rows = initial_tables(tmp_path / "spool" / INITIAL_FILE)[0].to_pylist()
+    assert {row["pid"] for row in rows} == {child.pid, os.getpid()}
+    mine = {row["path"]: row["build_id"] for row in rows if row["pid"] == os.getpid() and Path(row["path"]).is_file()}
+    assert mine == {path: read_build_id(path) or None for path in mine}
 
 
 def test_damaged_snapshot_lines_are_counted_and_skipped(tmp_path: Path) -> None:
