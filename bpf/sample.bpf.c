@@ -249,7 +249,8 @@ int copy(struct bpf_perf_event_data *ctx)
 		copy->time_ns = bpf_ktime_get_ns();
 		copy->pid = walk->key.pid;
 		copy_registers(copy, &walk->state);
-		__u64 size = sizeof(*copy) - sizeof(copy->stack) + copy_stack(copy, walk->state.sp);
+		copy_stack(copy, walk->state.sp);
+		__u64 size = sizeof(*copy) - sizeof(copy->stack) + copy->stack_bytes;
 
 		asm volatile("" : "+r"(size)); /* as in send_stack() */
 		if (size <= sizeof(*copy) && copies.ringbuf_output(copy, size, BPF_RB_NO_WAKEUP) == 0) {

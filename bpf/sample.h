@@ -71,22 +71,25 @@ struct stack_record {
 	__u64 address[MAX_STACK_DEPTH];
 };
 
-/* Of a user stack that is copied: as perf at most; what ends before that is copied to its end. */
+/* Of a user stack that is copied: as perf at most, out of so many pages; what ends before that is copied to its end. */
 #define MOST_COPIED_BYTES 65536
+#define MOST_COPIED_PAGES 64
+#define COPIED_PAGE       4096 /* the smallest; larger ones are whole numbers of them */
 #define COPIED_REGISTERS  17
 
 /*
  * A user stack as it lies in memory, on its way to user space, which walks it when the recording has ended: at the
- * sample the program's table or mapping was not there yet. As many bytes of `stack` are sent as could be read.
+ * sample the program's table or mapping was not there yet. Only the bytes of `stack` that are used are sent.
  */
 struct stack_copy {
 	__u64 identity;                    /* what sample_key refers to it by, instead of a hash */
 	__u64 time_ns;                     /* CLOCK_MONOTONIC */
 	__u32 pid;                         /* as in sample_key */
-	__u32 reserved;                    /* always 0 */
+	__u32 stack_bytes;                 /* used of `stack` */
+	__u64 pages;                       /* bit n: the n-th page from the stack pointer's on could be read */
 	__u64 registers[COPIED_REGISTERS]; /* as profiler/native/unwind_api.h has them; those of aarch64 come first,
 	                                      then 0 */
-	__u8 stack[MOST_COPIED_BYTES];     /* from the stack pointer on */
+	__u8 stack[MOST_COPIED_BYTES];     /* from the stack pointer on, the pages that could be read */
 };
 
 /* Executable memory of a process; an address space is a run of these, sorted, that do not overlap. */

@@ -5,7 +5,8 @@
 
 #include "walk_state.h"
 
-#define SMALLEST_PAGE 4096
+/* One after the other. */
+#define MOST_UNREAD_PAGES 32
 
 #ifdef __aarch64__
 
@@ -29,21 +30,31 @@ static __always_inline void copy_registers(struct stack_copy *copy, const struct
 
 #endif
 
-/* Page by page, since what cannot be read of one spoils only that; returns the bytes. */
-static __always_inline __u32 copy_stack(struct stack_copy *copy, __u64 sp)
+/*
+ * Page by page: most of a large frame may never have been touched, and what cannot be read of one page spoils only
+ * that. The numbers are stored and loaded again for the verifier's sake, as those of struct unwind_tables.
+ */
+static __always_inline void copy_stack(struct stack_copy *copy, __u64 sp)
 {
-	__u32 bytes = 0;
+	volatile __u64 *read = &copy->pages;
+	volatile __u32 *used = &copy->stack_bytes;
 
-	for (int page = 0; page <= MOST_COPIED_BYTES / SMALLEST_PAGE; page++) {
-		__u32 rest = SMALLEST_PAGE - ((sp + bytes) & (SMALLEST_PAGE - 1));
+	*read = 0;
+	*used = 0;
+	for (int page = 0; page < MOST_COPIED_PAGES; page++) {
+		__u64 from = page ? (sp & ~(COPIED_PAGE - 1ULL)) + page * COPIED_PAGE : sp, pages = *read;
+		__u32 rest = COPIED_PAGE - (from & (COPIED_PAGE - 1)), bytes = *used;
 
-		if (bytes > MOST_COPIED_BYTES - SMALLEST_PAGE)
+		if (bytes > MOST_COPIED_BYTES - COPIED_PAGE)
 			break;
-		if (walk_read_user(&copy->stack[bytes], rest, (void *)(sp + bytes)))
+		/* That is no frame any more, but the end of the stack; each attempt takes half a microsecond. */
+		if (page > MOST_UNREAD_PAGES && !(pages >> (page - MOST_UNREAD_PAGES)))
 			break;
-		bytes += rest;
+		if (walk_read_user(&copy->stack[bytes], rest, (void *)from))
+			continue;
+		*read = pages | 1ULL << page;
+		*used = bytes + rest;
 	}
-	return bytes;
 }
 
 #endif

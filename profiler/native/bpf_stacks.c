@@ -12,9 +12,8 @@ enum {
 	STACK_HEADER = 24,     /* struct stack_record of bpf/sample.h before its addresses */
 	OLD_STACK_HEADER = 16, /* until stacks said how they ended: u64 hash, u32 depth, u32 is_kernel */
 	MAX_DEPTH = 255,
-	COPY_HEADER =
-		24 +
-		8 * BPF_COPY_REGISTERS, /* struct stack_copy before its stack: identity, time, u32 pid, u32 reserved */
+	/* struct stack_copy before its stack: identity, time, u32 pid, u32 bytes of the stack, pages, registers */
+	COPY_HEADER = 32 + 8 * BPF_COPY_REGISTERS,
 	MAX_COPY = 65536,
 };
 
@@ -132,7 +131,8 @@ EXPORT void tdprof_bpf_copies(const uint8_t *data, uint64_t size, const struct b
 		out->identity[n] = load64(record);
 		out->time_ns[n] = load64(record + 8);
 		out->pid[n] = load32(record + 16);
-		memcpy(&out->registers[n * BPF_COPY_REGISTERS], record + 24, 8 * BPF_COPY_REGISTERS);
+		out->pages[n] = load64(record + 24);
+		memcpy(&out->registers[n * BPF_COPY_REGISTERS], record + 32, 8 * BPF_COPY_REGISTERS);
 		out->stack_start[n] = stack;
 		out->stack_bytes[n] = (uint32_t)(length - COPY_HEADER);
 		total += out->stack_bytes[n++];

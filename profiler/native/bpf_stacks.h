@@ -29,6 +29,7 @@ struct bpf_copies {
 	uint64_t *identity, *time_ns;
 	uint64_t *registers;   /* BPF_COPY_REGISTERS a row */
 	uint64_t *stack_start; /* where in the given bytes the stack's lie */
+	uint64_t *pages;       /* as unwind_samples.pages */
 	uint32_t *pid, *stack_bytes;
 	uint64_t capacity;
 };

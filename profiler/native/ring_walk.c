@@ -140,8 +140,8 @@ static uint32_t walk_sample(const struct ring_walk *walk, const struct ring_spac
 	uint32_t first_mapping[2] = { 0, space->mapping_count };
 	uint16_t methods[UNWIND_METHODS], guessed_from;
 	struct unwind_samples samples = {
-		registers, &number, &stack_start,  &stack_bytes,    sample->stack, stack_bytes,
-		1,         1,       walk->machine, RING_WALK_FRAMES
+		registers, &number, &stack_start,  &stack_bytes,     sample->stack, stack_bytes,
+		1,         1,       walk->machine, RING_WALK_FRAMES, NULL
 	};
 	struct unwind_world world = { first_mapping, space->mappings, walk->tables, 1, walk->table_count };
 	struct unwind_stacks out = { addresses, RING_WALK_FRAMES, &depth, &head->end, methods, &guessed_from };

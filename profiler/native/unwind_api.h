@@ -107,7 +107,13 @@ struct unwind_samples {
 	uint32_t is_leaf_known; /* x86-64: not 0 if all registers are given, not only rbp, rsp and rip */
 	uint16_t machine;
 	uint16_t most_frames; /* of a stack */
+	/* Bit n: the n-th page of 4 KiB, from that of sp on, was copied, as far as the copy's bytes reach; the others
+	 * are not among the bytes. UNWIND_ALL_PAGES, and all if this is NULL: whatever there is, without a gap. */
+	const uint64_t *pages;
 };
+
+#define UNWIND_ALL_PAGES UINT64_MAX
+#define UNWIND_PAGE      4096
 
 struct unwind_world {
 	const uint32_t *first_mapping;         /* of each space in `mappings`, and one more, which ends the last */

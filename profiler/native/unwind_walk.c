@@ -11,6 +11,7 @@ struct unwind_memory {
 	const uint8_t *bytes;
 	uint64_t start; /* address of the first */
 	uint64_t size;
+	uint64_t pages; /* as unwind_samples.pages */
 	int is_aarch64;
 };
 
@@ -18,12 +19,27 @@ struct unwind_tables {
 	struct table_view view;
 };
 
+/* How much of what lies between the first byte and a page is not there. */
+static inline uint64_t missing_bytes(const struct unwind_memory *memory, uint64_t page)
+{
+	uint64_t missing = ~memory->pages & ((1ULL << page) - 1);
+
+	return (uint64_t)__builtin_popcountll(missing) * UNWIND_PAGE - (missing & 1) * (memory->start % UNWIND_PAGE);
+}
+
 static inline int unwind_read(struct unwind_memory *memory, uint64_t address, __u64 *word)
 {
 	uint64_t offset = address - memory->start;
 
 	if (address < memory->start)
 		return UNWIND_END_UNREADABLE;
+	if (memory->pages != UNWIND_ALL_PAGES) {
+		uint64_t page = address / UNWIND_PAGE - memory->start / UNWIND_PAGE;
+
+		if (page > 63 || !(memory->pages >> page & 1) || address % UNWIND_PAGE > UNWIND_PAGE - 8)
+			return UNWIND_END_COPY_ENDED;
+		offset -= missing_bytes(memory, page);
+	}
 	if (memory->size < 8 || offset > memory->size - 8)
 		return UNWIND_END_COPY_ENDED;
 	memcpy(word, memory->bytes + offset, 8);
@@ -193,6 +209,7 @@ EXPORT uint64_t tdprof_unwind_walk(const struct unwind_samples *samples, const s
 			begin_x86_64(&state, &samples->registers[i * UNWIND_X86_64_WORDS], samples->is_leaf_known);
 		}
 		memory.start = state.sp;
+		memory.pages = samples->pages ? samples->pages[i] : UNWIND_ALL_PAGES;
 		if (at <= samples->stack_total && bytes <= samples->stack_total - at) {
 			memory.bytes = samples->stack + at;
 			memory.size = bytes;

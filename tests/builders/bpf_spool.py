@@ -29,10 +29,17 @@ def old_stack_record(identity: int, addresses: Sequence[int], *, is_kernel: bool
 
 
 def stack_copy(
-    identity: int, time_ns: int, pid: int, registers: Sequence[int], stack: bytes, *, flags: int = 0
+    identity: int,
+    time_ns: int,
+    pid: int,
+    registers: Sequence[int],
+    stack: bytes,
+    *,
+    flags: int = 0,
+    pages: int = (1 << 64) - 1,
 ) -> bytes:
     """A user stack that is still to be walked; 17 registers."""
-    return in_ring(struct.pack("<QQII17Q", identity, time_ns, pid, 0, *registers) + stack, flags)
+    return in_ring(struct.pack("<QQIIQ17Q", identity, time_ns, pid, len(stack), pages, *registers) + stack, flags)
 
 
 def python_stack(stack: int, pid: int, frames: Sequence[tuple[int, int, int]], *, is_cut: bool = False) -> bytes:

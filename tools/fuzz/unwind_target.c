@@ -17,7 +17,8 @@ static void walk(const uint8_t *table, uint16_t machine, const uint8_t *data, si
 	uint8_t end;
 	uint16_t methods[UNWIND_METHODS], guessed_from;
 	struct unwind_world world = { first, &mapping, &table, 1, 1 };
-	struct unwind_samples samples = { registers, &space, &start, &bytes, data, size, 1, 1, machine, MOST_FRAMES };
+	struct unwind_samples samples = { registers, &space, &start,  &bytes,      data, size,
+		                          1,         1,      machine, MOST_FRAMES, NULL };
 	struct unwind_stacks out = { addresses, MOST_FRAMES, &depth, &end, methods, &guessed_from };
 
 	memcpy(registers, data, size < sizeof(registers) ? size : sizeof(registers));

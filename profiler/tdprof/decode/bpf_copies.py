@@ -18,7 +18,7 @@ from tdprof.native.library import load_native
 from tdprof.unwind.walk import Walked
 
 REGISTERS = 17
-HEADER_BYTES = 24 + 8 * REGISTERS
+HEADER_BYTES = 32 + 8 * REGISTERS
 _RING_HEADER = 8
 _CHUNK_BYTES = 8 << 20
 
@@ -59,16 +59,16 @@ def decode_copies(data: bytes) -> tuple[CopyBatch, int, int]:
     library = load_native()
     assert library is not None, "stacks are walked in compiled code"
     capacity = len(data) // (_RING_HEADER + HEADER_BYTES) + 1
-    identity, time_ns, start = (np.empty(capacity, np.uint64) for _ in range(3))
+    identity, time_ns, start, pages = (np.empty(capacity, np.uint64) for _ in range(4))
     registers = np.empty((capacity, REGISTERS), np.uint64)
     pid, size = (np.empty(capacity, np.uint32) for _ in range(2))
-    columns = (identity, time_ns, registers, start, pid, size)
+    columns = (identity, time_ns, registers, start, pages, pid, size)
     out = BpfCopies(*(column.ctypes.data for column in columns), capacity)
     result = BpfStacksResult()
     library.tdprof_bpf_copies(data, len(data), ctypes.addressof(out), ctypes.addressof(result))
     n = result.stacks
     rows = np.arange(n, dtype=np.uint64)
-    copies = Copies(rows, registers[:n], start[:n], size[:n], np.frombuffer(data, np.uint8))
+    copies = Copies(rows, registers[:n], start[:n], size[:n], np.frombuffer(data, np.uint8), pages[:n])
     return CopyBatch(identity[:n], time_ns[:n], pid[:n], copies), result.consumed, result.damaged
 
 

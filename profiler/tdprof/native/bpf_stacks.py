@@ -19,7 +19,7 @@ class BpfCopies(ctypes.Structure):
     _fields_ = [
         *[
             (name, ctypes.c_void_p)
-            for name in ("identity", "time_ns", "registers", "stack_start", "pid", "stack_bytes")
+            for name in ("identity", "time_ns", "registers", "stack_start", "pages", "pid", "stack_bytes")
         ],
         ("capacity", ctypes.c_uint64),
     ]

@@ -114,6 +114,7 @@ class UnwindSamples(ctypes.Structure):
         ("is_leaf_known", ctypes.c_uint32),
         ("machine", ctypes.c_uint16),
         ("most_frames", ctypes.c_uint16),
+        ("pages", ctypes.c_void_p),
     )
 
 

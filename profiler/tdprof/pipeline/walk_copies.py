@@ -163,6 +163,7 @@ class CopyWalker:
                 copies.stack_bytes,
                 copies.stack,
                 self._is_leaf_known,
+                copies.stack_pages,
             ),
             World(spaces, self._files.tables),
         )

@@ -64,6 +64,8 @@ class CopiedStacks:
         stack_start: uint64[n]: where in ``stack`` the copy begins; its first word was at the stack pointer.
         stack_bytes: uint32[n].
         stack: uint8[…]: all copies.
+        stack_pages: uint64[n]: bit n: the n-th page of 4 KiB, from the stack pointer's on, is in the copy, the others
+            left out; None: no copy has a gap.
         is_leaf_known: whether x86-64's registers are all there, and not rbp, rsp and rip only.
     """
 
@@ -74,6 +76,7 @@ class CopiedStacks:
     stack_bytes: U32
     stack: U8
     is_leaf_known: bool = True
+    stack_pages: U64 | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
             (samples.stack, np.uint8),
         )
     ]
+    pages = None if samples.stack_pages is None else np.ascontiguousarray(samples.stack_pages, np.uint64)
     first = np.cumsum([0, *(len(space) for space in world.spaces)], dtype=np.uint32)
     mappings = np.concatenate([*world.spaces, np.empty(0, MAPPING)]).astype(MAPPING)
     tables = (ctypes.c_char_p * max(len(world.tables), 1))(*world.tables)
@@ -135,6 +139,7 @@ def walk_stacks(samples: CopiedStacks, world: World, most_frames: int = MOST_FRA
             samples.is_leaf_known,
             samples.machine,
             most_frames,
+            None if pages is None else pages[done:].ctypes.data,
         )
         out = unwind_api.UnwindStacks(
             chunk.ctypes.data,

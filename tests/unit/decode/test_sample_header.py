@@ -21,7 +21,9 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     if not shutil.which("gcc"):
         pytest.skip("no gcc to ask for the layout")
     stacks = [f"stack_record.{name}" for name in ("hash", *bpf_aggregates.WALK.names, "address")]
-    stacks += [f"stack_copy.{name}" for name in ("identity", "time_ns", "pid", "registers", "stack")]
+    stacks += [
+        f"stack_copy.{name}" for name in ("identity", "time_ns", "pid", "stack_bytes", "pages", "registers", "stack")
+    ]
     stacks += [f"thread_times.{name}" for name in thread_times.RECORD.names or ()]
     stacks += [f"waker.{name}" for name in wakers.WAKER.names or ()]
     stacks += [f"waking.{name}" for name in wakers.RECORD.names or ()]
@@ -80,7 +82,8 @@ def test_stacks(layout: dict[str, int]) -> None:
 
 
 def test_copies_of_stacks(layout: dict[str, int]) -> None:
-    assert [layout[f"stack_copy.{name}"] for name in ("identity", "time_ns", "pid", "registers")] == [0, 8, 16, 24]
+    members = ("identity", "time_ns", "pid", "stack_bytes", "pages", "registers")
+    assert [layout[f"stack_copy.{name}"] for name in members] == [0, 8, 16, 20, 24, 32]
     assert layout["stack_copy.stack"] == bpf_copies.HEADER_BYTES
     assert layout["COPIED_REGISTERS"] == bpf_copies.REGISTERS
     assert layout["MOST_COPIES"] == unwind_arrays.MOST_COPIES

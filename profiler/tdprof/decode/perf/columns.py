@@ -74,6 +74,7 @@ class Copies:
         stack_start: uint64[n], where in ``stack`` the copy lies.
         stack_bytes: uint32[n], how much the kernel could read.
         stack: uint8, all copies.
+        stack_pages: as of ``unwind.walk.CopiedStacks``.
     """
 
     sample: U64
@@ -81,6 +82,7 @@ class Copies:
     stack_start: U64
     stack_bytes: U32
     stack: npt.NDArray[np.uint8]
+    stack_pages: U64 | None = None
 
     def __len__(self) -> int:
         return len(self.sample)
