@@ -71,19 +71,24 @@ def test_paths_through_code_without_call_frame_information_are_true_and_said_to_
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("compiler", "level", "more"),
     [
-        pytest.param((), id="bpf", marks=pytest.mark.needs_bpf),
-        pytest.param(("--no-bpf",), id="ring-buffer", marks=pytest.mark.needs_perf),
+        pytest.param("gcc", "-O2", (), id="bpf", marks=pytest.mark.needs_bpf),
+        # By frame pointers the other library's rules lead to the bottom, too: only names are wrong then.
+        pytest.param("clang", "-O0", (), id="bpf-clang", marks=pytest.mark.needs_bpf),
+        pytest.param("gcc", "-O2", ("--no-bpf",), id="ring-buffer", marks=pytest.mark.needs_perf),
     ],
 )
 def test_libraries_that_take_each_others_place_have_no_wrong_callers(
-    more: tuple[str, ...], folder: Path, tmp_path: Path
+    compiler: str, level: str, more: tuple[str, ...], folder: Path, tmp_path: Path
 ) -> None:
-    """Many times a second. How many stacks are whole is up to how soon the recorder runs."""
-    turns = build_turns((1, 2), tmp_path / "program", seconds=0.5, rounds=4)
+    """Many times a second. Without BPF, copies end in frames of 100 kB, most of which was never touched."""
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    turns = build_turns((1, 2), tmp_path / "program", [compiler], [level], seconds=0.5, rounds=4)
     record("-e", "cpu-clock:u", "-F", "1999", *more, "--", *turns.command, folder=folder)
     folded = subprocess.run([*TDPROF, "export", "--to", "folded", folder], capture_output=True, text=True, check=True)
     found = judge(turns.program, read_folded(folded.stdout))
+    assert more or found.reasons.get("[incomplete: copy-ended]", 0) <= 0.02 * found.total, found
     assert found.exact >= 0.1 * found.total > 0, found
     assert found.wrong <= 0.003 * found.total, found

@@ -122,6 +122,9 @@ class RingWalker:
         space.copies_left, space.is_asked = MOST_COPIES, 0
         return True
 
+    def confirm(self, pid: int) -> None:
+        """Nothing: records tell when what was published holds no more."""
+
     def answer(self, pid: int, *, is_waiting: bool) -> None:
         """Let it be asked for again; ``is_waiting``: a table may be on its way."""
         if pid in self._index:

@@ -82,7 +82,10 @@ class Walker(Protocol):
         """Before a process's mappings are read: whether it has taken memory where it was said to have mapped a file."""
 
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
-        """Say what a process has mapped from now on (sorted, without overlap); False if there is no room for it."""
+        """Say what a process has mapped (sorted, without overlap), once confirmed; False if there is no room for it."""
+
+    def confirm(self, pid: int) -> None:
+        """What was published was found mapped once more, after the last look."""
 
     def answer(self, pid: int, *, is_waiting: bool) -> None:
         """Let it ask again about a process of which nothing new was found, though a table may be on its way."""
@@ -134,8 +137,8 @@ class Unwinding:
 
     Attributes:
         without_room: tables and processes for which the walker had no room.
-        end_interval: called before a process is published in which addresses have come to mean something else. What is
-            sampled afterwards is of what was mapped when this is called.
+        end_interval: called before that is used which was published of a process in which addresses have come to mean
+            something else. What is sampled afterwards is of what was mapped when this is called.
     """
 
     def __init__(
@@ -304,12 +307,16 @@ class Unwinding:
         # The programs forget a process at exec; then even what is known is new to them.
         if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
             return False
-        if pid in self._changing:
-            self.end_interval(pid)
         if not self._walker.publish(pid, extents):
             self.without_room += 1
             return False
         self._known[pid] = extents
+        # A change while it was read and published nobody has seen; from now on the walker does.
+        self._walker.look(pid)
+        if self._extents(pid) == extents:
+            if pid in self._changing:
+                self.end_interval(pid)
+            self._walker.confirm(pid)
         return True
 
     def _extents(self, pid: int) -> list[Extent]:

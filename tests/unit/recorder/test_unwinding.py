@@ -25,6 +25,7 @@ class Arrays:
     def __init__(self) -> None:
         self.placed: list[bytes] = []
         self.published: list[int] = []
+        self.confirmed: set[int] = set()
         self.answered: list[int] = []
         self.retaken: set[int] = set()
 
@@ -45,10 +46,14 @@ class Arrays:
 
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
         self.published.append(pid)
+        self.confirmed.discard(pid)
         return True
 
+    def confirm(self, pid: int) -> None:
+        self.confirmed.add(pid)
+
     def has(self, pid: int) -> bool:
-        return pid in self.published and pid not in self.retaken
+        return pid in self.confirmed and pid not in self.retaken
 
     def answer(self, pid: int, *, is_waiting: bool) -> None:
         self.answered.append(pid)
@@ -148,10 +153,25 @@ def test_an_interval_ends_before_addresses_that_mean_something_else_are_told(
 ) -> None:
     pid = os.getpid()
     ended: list[tuple[int, list[int]]] = []
-    recorder.end_interval = lambda pid: ended.append((pid, list(arrays.published)))
+    recorder.end_interval = lambda pid: ended.append((pid, sorted(arrays.confirmed)))
     recorder.add_processes([pid])
     recorder.add_processes([pid], are_replaced=True)  # that is known already
     assert (arrays.published, ended) == ([pid], [])
     arrays.retaken.add(pid)
     recorder.add_processes([pid])
-    assert (arrays.published, ended) == ([pid, pid], [(pid, [pid])])
+    assert (arrays.published, ended, arrays.confirmed) == ([pid, pid], [(pid, [])], {pid})
+
+
+def test_what_changes_while_it_is_published_is_not_used(
+    recorder: unwinding.Unwinding, arrays: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a library is unmapped and another takes its addresses: nobody was told yet that one was there."""
+    pid = os.getpid()
+    texts = ["7f0000000000-7f0000001000 r-xp 0 00:00 0 \n", "7f0000000000-7f0000003000 r-xp 0 00:00 0 \n"]
+    monkeypatch.setattr(unwinding, "read_text", lambda _: texts[min(len(arrays.published), 1)])
+    recorder.add_processes([pid])
+    assert (arrays.published, arrays.confirmed) == ([pid], set())
+    recorder.add_processes([pid])
+    assert (arrays.published, arrays.confirmed) == ([pid, pid], {pid})
+    recorder.add_processes([pid])
+    assert arrays.published == [pid, pid]

@@ -30,6 +30,7 @@ _TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<II"), 28  # buckets, rows of s
 MOST_TABLE_BYTES = 128 << 20
 # A program that has read where a process's mappings are may still read them for that long; it needs microseconds.
 _GRACE_S = 0.5
+_BPF_EXIST = 2  # of an update: only what is there
 # Stacks of a process that the programs copy for want of a table or mapping: what MOST_COPIES of bpf/sample.h says, and
 # where nothing new was found a few, since then there may never be any.
 MOST_COPIES, _COPIES_AFTER_NOTHING_NEW = 1024, 8
@@ -92,7 +93,7 @@ class _Said(NamedTuple):
 
     first: int  # of its mappings
     mappings: int
-    retaken: int  # its slot, while they hold
+    retaken: int = -1  # its slot, while they hold; -1: they are not confirmed
 
 
 class Enlarge(Protocol):
@@ -208,13 +209,15 @@ class UnwindArrays:
     def look(self, pid: int) -> bool:
         """Before its mappings are read: whether it has taken memory where it was said to have mapped something."""
         self._looked = pid, self._retaken(pid)
-        return pid in self._of_process and self._of_process[pid].retaken != self._looked[1]
+        return self._of_process.get(pid, _Said(0, 0)).retaken not in (-1, self._looked[1])
 
     def _retaken(self, pid: int) -> int:
         return bpf_map.read_u32(self._maps["retaken"], pid % _RETAKEN_SLOTS)
 
     def publish(self, pid: int, extents: Sequence[Extent]) -> bool:
-        """Say what a process has mapped from now on; False if there is no room for it.
+        """Say what a process has mapped; False if there is no room for it.
+
+        The programs watch over that from now on, and use it once it is confirmed.
 
         Args:
             pid: as the programs number it.
@@ -228,7 +231,7 @@ class UnwindArrays:
         at = first * _MAPPING.size
         with self._mapped("mappings", at, len(data)) as mappings:
             ctypes.memmove(mappings + at, data, len(data))
-        said = _Said(first, len(extents), self._looked[1] if self._looked[0] == pid else self._retaken(pid))
+        said = _Said(first, len(extents))
         try:
             self._update(pid, said, copies_left=MOST_COPIES)
         except OSError:
@@ -238,9 +241,17 @@ class UnwindArrays:
         self._of_process[pid] = said
         return True
 
+    def confirm(self, pid: int) -> None:
+        """What was published was found mapped once more, after the last look at the process."""
+        if pid in self._of_process and self._looked[0] == pid:
+            said = self._of_process[pid]._replace(retaken=self._looked[1])
+            with contextlib.suppress(OSError):  # it has executed something else
+                self._update(pid, said, copies_left=MOST_COPIES, flags=_BPF_EXIST)
+                self._of_process[pid] = said
+
     def answer(self, pid: int, *, is_waiting: bool) -> None:
         """Let the programs ask again about a process of which nothing new was found."""
-        said = self._of_process.get(pid, _Said(0, 0, 0))
+        said = self._of_process.get(pid, _Said(0, 0))
         with contextlib.suppress(OSError):
             self._update(pid, said, copies_left=copies_after_nothing_new(is_waiting=is_waiting))
 
@@ -261,13 +272,15 @@ class UnwindArrays:
             said = self._of_process.pop(pid)
             self._extents.give_back(said.first, said.mappings)
 
-    def _update(self, pid: int, said: "_Said", *, copies_left: int) -> None:
+    def _update(self, pid: int, said: "_Said", *, copies_left: int, flags: int = 0) -> None:
         key = ctypes.c_uint32(pid)
         # What the programs remember of addresses holds for one generation; 0 is none.
         self._generation = self._generation % 0xFFFFFFFF + 1
-        numbers = (said.first, said.mappings, 0, copies_left, self._generation, said.retaken)
+        # Of what is not confirmed: as it was before, so that it is not used.
+        retaken = said.retaken if said.retaken >= 0 else self._retaken(pid) - 1 & 0xFFFFFFFF
+        numbers = (said.first, said.mappings, 0, copies_left, self._generation, retaken)
         value = ctypes.create_string_buffer(_SPACE.pack(*numbers), _SPACE.size)
-        attr = struct.pack("=IIQQQ", self._maps["spaces"], 0, ctypes.addressof(key), ctypes.addressof(value), 0)
+        attr = struct.pack("=IIQQQ", self._maps["spaces"], 0, ctypes.addressof(key), ctypes.addressof(value), flags)
         bpf_map.bpf(bpf_map.BPF_MAP_UPDATE_ELEM, bytearray(attr))
 
 
