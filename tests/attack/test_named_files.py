@@ -11,6 +11,7 @@ from builders.elf import ElfFile
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import artefacts
 from tdprof.recorder.artefacts import MappedProgram, save_files, save_run_time_code
+from tdprof.recorder.code_watch import CodeWatch
 from tdprof.recorder.identity import HeldProcess, Identity, call_as
 
 TICK_NS = 10_000_000
@@ -82,40 +83,68 @@ def secret(meadow: Path) -> Path:
     return path
 
 
+Saving = Callable[[OwnFolder, int, str], list[str]]
+
+
+def save_at_the_end(capture: OwnFolder, pid: int, dump: str) -> list[str]:
+    """As when a recording ends."""
+    return save_run_time_code(capture, [pid], [(pid, dump)] if dump else [])
+
+
+def save_what_was_watched(capture: OwnFolder, pid: int, dump: str) -> list[str]:
+    """As maps and dumps are while it runs; what is not used is said in the end."""
+    watch = CodeWatch(ends_intervals=True)
+    watch.start()
+    if dump:
+        watch.found_dump(pid, dump)
+    watch.finish()
+    watch.save_maps(capture, lambda other: other == pid)
+    assert not watch.take_replaced()
+    return []
+
+
+ways = pytest.mark.parametrize("save", [save_at_the_end, save_what_was_watched], ids=lambda save: save.__name__)
+
+
 def kept(capture: OwnFolder) -> dict[str, str]:
     return {path.name: path.read_text() for path in capture.path.rglob("*.*") if path.is_file()}
 
 
+@ways
 def test_a_map_covered_with_a_file_of_roots_is_not_read(
-    mallory: User, capture: OwnFolder, secret: Path, maps: Callable[[int], Path]
+    mallory: User, capture: OwnFolder, secret: Path, maps: Callable[[int], Path], save: Saving
 ) -> None:
     with mallory.busy(COVER, secret, "/tmp/perf-PID.map") as process:
         maps(process.pid)
         assert Path(f"/proc/{process.pid}/root/tmp/perf-{process.pid}.map").read_text() == SECRET_MAP
-        notes = save_run_time_code(capture, [process.pid])
+        notes = save(capture, process.pid, "")
     assert kept(capture) == {}
-    assert f"tmp/perf-{process.pid}.map of process {process.pid} is not used: Permission denied" in notes
+    if save is save_at_the_end:
+        assert f"tmp/perf-{process.pid}.map of process {process.pid} is not used: Permission denied" in notes
 
 
+@ways
 def test_a_dump_covered_with_a_file_of_roots_is_not_read(
-    mallory: User, meadow: Path, capture: OwnFolder, secret: Path
+    mallory: User, meadow: Path, capture: OwnFolder, secret: Path, save: Saving
 ) -> None:
     secret.write_bytes(b"DTiJ" + bytes(100))
     dump = mallory.folder(meadow / "his") / "jit-1.dump"
     with mallory.busy(COVER, secret, dump) as process:
-        save_run_time_code(capture, [], [(process.pid, str(dump))])
+        save(capture, process.pid, str(dump))
     assert kept(capture) == {}
 
 
+@ways
 def test_a_map_covered_with_a_readable_file_of_roots_is_not_used(
-    mallory: User, capture: OwnFolder, secret: Path, maps: Callable[[int], Path]
+    mallory: User, capture: OwnFolder, secret: Path, maps: Callable[[int], Path], save: Saving
 ) -> None:
     secret.chmod(0o644)
     with mallory.busy(COVER, secret, "/tmp/perf-PID.map") as process:
         maps(process.pid)
-        notes = save_run_time_code(capture, [process.pid])
+        notes = save(capture, process.pid, "")
     assert kept(capture) == {}
-    assert f"tmp/perf-{process.pid}.map of process {process.pid} is not used: it belongs to another user" in notes
+    if save is save_at_the_end:
+        assert f"tmp/perf-{process.pid}.map of process {process.pid} is not used: it belongs to another user" in notes
 
 
 @pytest.mark.parametrize("program", [WRITE_MAP, WRITE_MAP_IN_NAMESPACE])

@@ -31,6 +31,7 @@ class MapLog:
 
     Attributes:
         room: shared by all logs.
+        started_ticks: when its process began, which tells it from others of its number.
         file: (device, inode) of the map.
         position: in the file, behind the last whole line; -1: it is too long to be followed.
         text: the lines that were read.
@@ -40,6 +41,7 @@ class MapLog:
     """
 
     room: MapRoom
+    started_ticks: int = 0
     file: tuple[int, int] = (0, 0)
     position: int = 0
     text: bytearray = field(default_factory=bytearray)
@@ -113,7 +115,7 @@ def save_map_logs(folder: OwnFolder, logs: dict[int, MapLog], follows: Callable[
     with folder.subfolder(PERF_MAP_FOLDER, make=True) as files:
         for pid, log, steps in kept:
             name, text = f"perf-{pid}.map", bytes(log.text[: steps[-1][0]] if steps else b"")
-            if not text or files.has(name):  # a JVM's, that was asked for it
+            if not MAP_LINE.match(text) or files.has(name):  # no map; a JVM's, that was asked for it
                 continue
             with files.replacing(name) as file:
                 file.write(text)

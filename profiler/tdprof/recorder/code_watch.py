@@ -99,7 +99,8 @@ class CodeWatch:
 
     def save_maps(self, folder: OwnFolder, follows: Callable[[int], bool]) -> None:
         """Write what was read of maps into a capture; see `save_map_logs`."""
-        save_map_logs(folder, dict(self._maps), follows)
+        logs = {pid: log for pid, log in dict(self._maps).items() if not _has_number_of_another(pid, log)}
+        save_map_logs(folder, logs, follows)
 
     def finish(self) -> None:
         """Read everything once more, and then no more."""
@@ -147,8 +148,8 @@ class CodeWatch:
                     grown |= self._open_map(watched, name) if number == maps else {number}
 
     def _open_dump(self, watched: _Watched, place: tuple[int, str]) -> set[int]:
-        with contextlib.suppress(OSError):
-            return {watched.add(_open(*place), DumpedCode())}
+        with contextlib.suppress(OSError), HeldProcess(place[0]) as process:
+            return {watched.add(_open(process, place[1]), DumpedCode())}
         return set()
 
     def _open_map(self, watched: _Watched, name: bytes) -> set[int]:
@@ -158,13 +159,17 @@ class CodeWatch:
             return set()
         with contextlib.suppress(OSError):
             pid = int(found[1])
-            fd = _open(pid, f"{MAPS_FOLDER}/{name.decode()}")
-            status = os.fstat(fd)
-            file, log = (status.st_dev, status.st_ino), self._maps.get(pid)
+            with HeldProcess(pid) as process:
+                fd = _open(process, f"{MAPS_FOLDER}/{name.decode()}")
+            status, log = os.fstat(fd), self._maps.get(pid)
+            file = (status.st_dev, status.st_ino)
+            if log and log.started_ticks != process.started_ticks:
+                del self._maps[pid]  # of a process that has ended: not a line of it is the other's
+                log = None
             if (log and log.file == file) or (log is None and len(self._maps) >= _MOST_FILES):
                 os.close(fd)
                 return set()
-            log = self._maps.setdefault(pid, MapLog(self._room))
+            log = self._maps.setdefault(pid, MapLog(self._room, process.started_ticks))
             log.begin_anew(file)
             return {watched.add(fd, log)}
         return set()
@@ -188,15 +193,23 @@ def _events(watch: int) -> Iterator[tuple[int, bytes]]:
             yield number, events[at - length : at].partition(b"\0")[0]
 
 
-def _open(pid: int, path: str) -> int:
-    """A descriptor of a process's file, opened with its rights; it has to be its own, or root's.
+def _open(process: HeldProcess, path: str) -> int:
+    """A descriptor of a process's file, opened with its rights; it has to be of its user.
 
     Raises:
-        OSError: it cannot be opened so, or is another's.
+        OSError: it cannot be opened so, or is another's: where it sees what it has mounted, anything may be there.
     """
-    with HeldProcess(pid) as process:
-        fd = call_as(process.identity, lambda: open_below(process.root, path))
-        if os.fstat(fd).st_uid in (process.identity.uid, 0):
-            return fd
+    fd = call_as(process.identity, lambda: open_below(process.root, path))
+    if os.fstat(fd).st_uid == process.identity.uid:
+        return fd
     os.close(fd)
     raise PermissionError(errno.EPERM, "it belongs to another user")
+
+
+def _has_number_of_another(pid: int, log: MapLog) -> bool:
+    """Whether the process of that number is not the one that wrote the map."""
+    try:
+        with HeldProcess(pid) as process:
+            return process.started_ticks != log.started_ticks
+    except OSError:
+        return False

@@ -15,6 +15,7 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import code_maps, code_watch
 from tdprof.recorder.code_maps import MapLog, MapRoom
 from tdprof.recorder.code_watch import CodeWatch
+from tdprof.recorder.identity import HeldProcess
 
 HEADER = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 0)
 
@@ -187,3 +188,42 @@ def test_times_of_another_map_or_damaged_ones_are_none() -> None:
         assert MapTimes.from_bytes(data[:end], text) is None
     for steps, until_ns in (([(20, 5), (10, 7)], 9), ([(10, 7), (20, 5)], 9), ([(10, 5), (20, 7)], 6), ([(10, 0)], 9)):
         assert MapTimes.from_bytes(MapTimes.of(text[: steps[-1][0]], steps, until_ns).to_bytes(), text) is None
+
+
+class LaterProcess(HeldProcess):
+    """One that has the number of another, which has ended."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(pid)
+        self.started_ticks += 1
+
+
+@pytest.mark.parametrize("is_seen_again", [True, False])
+def test_lines_of_a_process_that_ended_are_not_those_of_the_next_of_its_number(
+    tmp_path: Path, watch: CodeWatch, monkeypatch: pytest.MonkeyPatch, is_seen_again: bool
+) -> None:
+    path, capture = tmp_path / f"perf-{os.getpid()}.map", tmp_path / "capture"
+    append(path, b"1000 20 f\n1000 20 g\n")
+    watch.start()
+    assert is_replaced(watch)
+    monkeypatch.setattr(code_watch, "HeldProcess", LaterProcess)
+    if is_seen_again:
+        append(tmp_path / "new", b"2000 20 h\n2000 20 i\n")
+        (tmp_path / "new").rename(path)
+        assert is_replaced(watch)
+    watch.finish()
+    capture.mkdir()
+    with OwnFolder.open(capture) as folder:
+        watch.save_maps(folder, lambda pid: True)
+    kept = {each.read_bytes() for each in capture.rglob("*.map")}
+    assert kept == ({b"2000 20 h\n2000 20 i\n"} if is_seen_again else set())
+
+
+def test_what_is_no_map_is_not_kept(tmp_path: Path, watch: CodeWatch) -> None:
+    append(tmp_path / f"perf-{os.getpid()}.map", b"root:x:0:0\n1000 20 f\n")
+    watch.start()
+    watch.finish()
+    (tmp_path / "capture").mkdir()
+    with OwnFolder.open(tmp_path / "capture") as folder:
+        watch.save_maps(folder, lambda pid: True)
+    assert not list((tmp_path / "capture").rglob("*.map"))
