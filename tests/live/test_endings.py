@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,6 +101,12 @@ def test_duration_ends_the_recording_not_the_command(build: Build, folder: Path)
     capture = Capture(folder)
     assert capture.total() < 1.4e9  # of the command's 1.5 s, on a machine that has other work, too
     assert sum(sample.weight for sample in capture.samples) < 1.4e9
+
+
+@pytest.mark.needs_bpf
+def test_a_program_that_never_stops_remapping_does_not_end_it(build: Build, folder: Path) -> None:
+    capture = record("--duration", "1", "--", build("remap.c"), "1.5", sys.executable, folder=folder)
+    assert capture.profile.duration_ns >= 0.95e9
 
 
 @pytest.fixture

@@ -313,9 +313,10 @@ class Run:
             while self.signals.received is None and ending and not (self.cgroups and self.cgroups.are_gone()):
                 timeout_ms = 0.0 if self.mappings.replaced else float(TICK_MS)
                 if deadline is not None:
-                    timeout_ms = min(timeout_ms, (deadline - time.monotonic()) * 1000)
-                    if timeout_ms <= 0:
+                    left_ms = (deadline - time.monotonic()) * 1000
+                    if left_ms <= 0:
                         return
+                    timeout_ms = min(timeout_ms, left_ms)
                 if self.turns:
                     if self.turns.switch_due(self.spool, poller) and self.control:
                         next_check = time.monotonic_ns() + self.control.next_check_ns()
