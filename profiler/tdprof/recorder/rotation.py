@@ -125,11 +125,12 @@ class Rotation:
         self._sink = segments.sink
         self._margin_s = margin_s
         self._next: _Next | None = None
+        self._leaving: _LeavingSegment | None = None
 
     def is_due(self, seconds: float) -> bool:
         """Whether to prepare the next segment, ``seconds`` after this one began."""
         self._sink.tick()
-        if self._next:
+        if self._next or self._leaving:
             return False
         # It is cut at the next look but one.
         if self._length.seconds and seconds + 2 * self._margin_s >= self._length.seconds:
@@ -178,9 +179,16 @@ class Rotation:
         ready.output.publish()
         return ready.output, ready.spool, ready.snapshot
 
-    def ended(self, manifest: Manifest, held: HeldPrograms) -> None:
-        """Hand over the segment before the one that `switch` began."""
-        self._sink.ended(manifest, held)
+    def leave(self, folder: OwnFolder, manifest: Manifest, java: JavaProcesses | None) -> Sequence[int]:
+        """Let go of the segment that `switch` ends, as it says of itself; its JVMs are those of the next one, too."""
+        self._leaving = _LeavingSegment(folder, manifest, java)
+        return self._leaving.java_processes()
+
+    def hand_over(self, held: HeldPrograms, *, waits: bool = False) -> None:
+        """Hand over the segment that was left once all is known of it."""
+        if self._leaving and (waits or not self._leaving.is_alive()):
+            leaving, self._leaving = self._leaving, None
+            self._sink.ended(leaving.finish(), held)
 
     def close(self) -> None:
         """The recording ends: what was prepared comes to nothing."""
@@ -189,7 +197,7 @@ class Rotation:
             self._next = None
 
 
-class LeavingSegment:
+class _LeavingSegment:
     """A segment that was cut off: its JVMs are asked once more, which may take them seconds.
 
     Args:

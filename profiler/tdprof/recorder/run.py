@@ -1,11 +1,8 @@
 """A recording while it runs: its events counted, its rings drained into the spool, its end noted."""
 
 import contextlib
-import errno
-import os
-import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tdprof.capture.manifest import Manifest, write_manifest
@@ -20,23 +17,24 @@ from tdprof.recorder.hotplug import CpuFollower
 from tdprof.recorder.java_processes import JavaProcesses
 from tdprof.recorder.mapping_watch import MappingWatch
 from tdprof.recorder.options import TURNS_INTERVAL_NS, USUAL_INTERVAL_NS, Outcome, RecordOptions
+from tdprof.recorder.pace import LOOK_INTERVAL_NS, Pace
 from tdprof.recorder.perf_event import Count
 from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.ring_walk import RingWalker
-from tdprof.recorder.rotation import LeavingSegment, Rotation
+from tdprof.recorder.rotation import Rotation
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import SamplingTarget
-from tdprof.recorder.totals import RunningCounts, with_clock_pair, with_losses, with_totals
+from tdprof.recorder.totals import RunningCounts, SegmentCounts, with_clock_pair
 from tdprof.recorder.turns import Turns
 from tdprof.recorder.unwinding import Unwinding
+from tdprof.recorder.wakeups import Wakeups, open_wakeups
 from tdprof.recorder.workload import Workload
+from tdprof.recorder.write_errors import cannot_begin, stopped_early
 
-LOOK_INTERVAL_NS = 900_000_000  # how often, at least, CPUs and control groups are looked for, and the manifest written
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
 TICK_MS = 100  # how often a table that fills too fast is noticed
-_CURES = {errno.ENOSPC: "free some space", errno.EDQUOT: "free some space", errno.EMFILE: "ulimit -n 1024"}
 COPYING_TICK_MS = 20  # the same while stacks are copied, of which 64 of the deepest fill the ring
 
 
@@ -66,14 +64,11 @@ class Run:
     snapshot: SnapshotThread | None = None
     mappings: MappingWatch = field(init=False)
     java: JavaProcesses | None = field(init=False)
-    first: Manifest = field(init=False)  # as every segment begins
-    before: RunningCounts = field(default_factory=RunningCounts)  # up to this segment
-    said: frozenset[str] = frozenset()  # in the segments before, of what may have been long ago
+    segment: SegmentCounts = field(init=False)
     by_programs: dict[str, int] = field(default_factory=dict)  # at the last drain
-    leaving: LeavingSegment | None = None
 
     def __post_init__(self) -> None:
-        self.first = self.manifest
+        self.segment = SegmentCounts(self.manifest)
         self.java = self._java_in(self.folder)
         if self.unwinding and self.sampler:
             self.unwinding.end_interval = self._end_interval
@@ -115,7 +110,7 @@ class Run:
                     self.unwinding.add_processes([self.workload.pid])
                 return
             if self.unwinding:
-                self.unwinding.add_processes(self.cgroups.processes() if self.cgroups else self._processes())
+                self.unwinding.add_processes(self._recorded_processes())
                 self.unwinding.await_tables()
             self._time_threads()
             self.attached.enable()
@@ -127,8 +122,7 @@ class Run:
             self._watch_cpus()
             self.snapshot = SnapshotThread(self._processes(), self.spool, self._found_java)
         except OSError as error:
-            hint = _CURES.get(error.errno or 0, "name another folder with -o")
-            raise TdprofError(f"cannot write into {self.folder.shown}: {error.strerror}", hint=hint) from error
+            raise cannot_begin(self.folder, error) from error
 
     def _make_spe_folder(self) -> None:
         if self.manifest.spe:
@@ -141,9 +135,8 @@ class Run:
     def _processes(self) -> Sequence[int]:
         return running_pids() if self.options.is_system_wide else self.target.processes
 
-    def _processes_now(self) -> Sequence[int]:
-        """Processes whose threads may have waited since before the recording; a command's have all begun in it."""
-        return () if self.workload else self.cgroups.processes() if self.cgroups else self._processes()
+    def _recorded_processes(self) -> Sequence[int]:
+        return self.cgroups.processes() if self.cgroups else self._processes()
 
     def _watch_cpus(self) -> None:
         if self.target.is_per_cpu:
@@ -193,7 +186,9 @@ class Run:
         if failure is None:
             try:
                 if self.sampler and self.sampler.off_cpu:
-                    self.sampler.off_cpu.end(self.spool, self._processes_now())
+                    # Whose threads may have waited since before the recording; a command's have all begun in it.
+                    waiting = () if self.workload else self._recorded_processes()
+                    self.sampler.off_cpu.end(self.spool, waiting)
                 # Twice, because each drain empties one of the two tables.
                 self._drain()
                 self._drain()
@@ -207,7 +202,7 @@ class Run:
             self._with_totals(self._counted(totals)),
             # Of several runs, that of the first that went wrong.
             exit_status=self.manifest.exit_status or exit_status,
-            ran_to_end=ran_to_end and not self.before.events,
+            ran_to_end=ran_to_end and self.segment.is_first,
         )
         self.mappings.code.finish()
         of_java = self.java.finish() if self.java else []
@@ -217,8 +212,8 @@ class Run:
         try:
             self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
             write_manifest(self.folder, self.manifest)
-            if self.rotation and self.leaving:
-                self._leave(self.rotation)
+            if self.rotation:
+                self.rotation.hand_over(self.mappings.held, waits=True)
         except OSError as error:
             failure = failure or self._write_failure(error)
         return Outcome(self.manifest, failure, self.mappings.held)
@@ -244,162 +239,132 @@ class Run:
             *(self.spe.final_notes(self.manifest.start_monotonic_ns) if self.spe else ()),
             *(self.cpus.notes() if self.cpus else []),
         ]
-        manifest = with_totals(self.manifest, now, self.before)
-        notes = [note for note in notes if note not in self.said]
+        manifest = self.segment.with_totals(self.manifest, now, notes)
         of_turns = [*self.turns.notes, *duty_notes(manifest.duty, manifest.duration_ns)] if self.turns else []
-        return replace(manifest, notes=[*manifest.notes, *notes, *of_turns])
+        return replace(manifest, notes=[*manifest.notes, *of_turns])
 
-    def _rotate(self, poller: select.poll) -> None:
+    def _rotate(self, wakeups: Wakeups) -> None:
         """Right after a drain: prepare the next segment if it is time, and begin it once that is done."""
         if self.rotation is None or self.sampler is None:
             return
-        if self.leaving and not self.leaving.is_alive():
-            self._leave(self.rotation)
+        self.rotation.hand_over(self.mappings.held)
         if self.rotation.is_ready:
-            with self.turns.between_captures(self.spool, poller) if self.turns else contextlib.nullcontext():
-                self._begin_segment(self.rotation, self.sampler)
-        elif not self.leaving and self.rotation.is_due((time.monotonic_ns() - self.manifest.start_monotonic_ns) / 1e9):
+            with self.turns.between_captures(self.spool, wakeups.poller) if self.turns else contextlib.nullcontext():
+                self._begin_segment(self.rotation)
+        elif self.rotation.is_due((time.monotonic_ns() - self.manifest.start_monotonic_ns) / 1e9):
             self.cgroup_names = self.cgroup_names.anew()
-            running = self.cgroups.processes() if self.cgroups else self._processes()
-            self.rotation.prepare(self.spool, self.sampler, self.cgroup_names, running, list(self.attached.rings))
+            running, rings = self._recorded_processes(), list(self.attached.rings)
+            self.rotation.prepare(self.spool, self.sampler, self.cgroup_names, running, rings)
 
-    def _begin_segment(self, rotation: Rotation, sampler: BpfSampler) -> None:
+    def _begin_segment(self, rotation: Rotation) -> None:
         """Right after a drain."""
-        now, losses = self._counted(list(self.attached.counts())), self.manifest.losses
+        now = self._counted(list(self.attached.counts()))
         cut_ns = self.manifest.end_monotonic_ns
         self._note_clock()
-        # The programs go on counting: of the table at rest counts what it held, and what had no room.
-        samples = sampler.drained - self.before.drained + losses.samples_map_full + losses.samples_outside_namespace
-        self.manifest = replace(self.manifest, samples_counted=samples)
+        self.manifest = self.segment.cut(self.manifest, now)
         ended = self._with_totals(now)
         if self.snapshot:
             ended = replace(ended, notes=[*ended.notes, *self.snapshot.finish(0)])
         self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
         write_manifest(self.folder, ended)
-        self.leaving = LeavingSegment(self.folder, ended, self.java)
+        java_processes = rotation.leave(self.folder, ended, self.java)
         output, self.spool, self.snapshot = rotation.switch(self.spool)
         self.folder, self.java = output.folder, self._java_in(output.folder)
         self._make_spe_folder()
         if self.turns:
             self.turns.begin_capture(cut_ns)
-        for pid in self.leaving.java_processes():
+        for pid in java_processes:
             self._found_java(pid)
-        before = self.before.by_programs.get("samples", 0)
-        self.before = replace(now, by_programs=now.by_programs | {"samples": before + samples})
-        self.said = self.said.union(ended.notes).difference(self.first.notes)
-        self.manifest = replace(
-            self.first,
-            record_ids=self.manifest.record_ids,
-            start_realtime_ns=time.time_ns() - (time.monotonic_ns() - cut_ns),
-            start_monotonic_ns=cut_ns,
-            end_monotonic_ns=cut_ns,
-        )
+        self.manifest = self.segment.begin_next(ended, now)
         write_manifest(self.folder, self.manifest)
 
-    def _leave(self, rotation: Rotation) -> None:
-        """All is known of the segment before this one."""
-        assert self.leaving
-        leaving, self.leaving = self.leaving, None
-        rotation.ended(leaving.finish(), self.mappings.held)
-
     def _loop(self) -> None:
-        deadline = None if self.options.duration_s is None else time.monotonic() + self.options.duration_s
-        interval_ns = self.options.interval_ns
-        next_drain = time.monotonic_ns() + interval_ns
-        next_look = time.monotonic_ns() + LOOK_INTERVAL_NS
-        next_check = None if self.turns or not self.control else time.monotonic_ns() + self.control.next_check_ns()
-        with self._poller() as (poller, ending):
-            rings = {ring.fd for ring in self.attached.rings.values()}
-            while self.signals.received is None and ending and not (self.cgroups and self.cgroups.are_gone()):
-                timeout_ms = 0.0 if self.mappings.replaced else float(TICK_MS)
-                if deadline is not None:
-                    left_ms = (deadline - time.monotonic()) * 1000
-                    if left_ms <= 0:
-                        return
-                    timeout_ms = min(timeout_ms, left_ms)
+        pace = Pace(self.options.duration_s, self.options.interval_ns)
+        if self.control and not self.turns:
+            pace.check_in(self.control.next_check_ns())
+        with self._open_wakeups() as wakeups:
+            while not self._is_over(pace, wakeups):
                 if self.turns:
-                    if self.turns.switch_due(self.spool, poller) and self.control:
-                        next_check = time.monotonic_ns() + self.control.next_check_ns()
-                    has_topdown = self.turns.has_topdown
-                    next_check = next_check if has_topdown else None
-                    interval_ns = min(self.options.interval_ns, TURNS_INTERVAL_NS if has_topdown else USUAL_INTERVAL_NS)
-                    timeout_ms = min(timeout_ms, self.turns.wait_ns() / 1e6)
-                if self.control and next_check is not None:
-                    if time.monotonic_ns() >= next_check:
-                        self.attached.set_periods(self.control.correct(list(self.attached.counts())))
-                        next_check = time.monotonic_ns() + self.control.next_check_ns()
-                    timeout_ms = min(timeout_ms, (next_check - time.monotonic_ns()) / 1e6)
-                if self.sampler and self.sampler.is_copying:
-                    timeout_ms = min(timeout_ms, COPYING_TICK_MS)
-                timeout_ms = max(0.0, min(timeout_ms, (next_drain - time.monotonic_ns()) / 1e6))
-                ready = set()
-                for fd, mask in poller.poll(timeout_ms):
-                    ready.add(fd)
-                    # A ring hangs up when its last task has ended, and would wake us for ever.
-                    if fd in ending or mask & (select.POLLHUP | select.POLLERR):
-                        poller.unregister(fd)
-                ending -= ready
-                # First: what was mapped may be gone in a moment.
-                self.mappings.see(self.attached.look())
-                replaced = self.mappings.take_replaced()
-                if self.unwinding:
-                    if self.unwinding.fd in ready:
-                        self.unwinding.answer()
-                    self.unwinding.add_processes(replaced, are_replaced=True)
-                    self.unwinding.tick()
-                is_due = time.monotonic_ns() >= next_look
-                is_new = bool(replaced) and not self.unwinding  # else it has ended the interval where need be
-                is_new = self.mappings.code.take_replaced() or is_new
-                if is_new or time.monotonic_ns() >= next_drain or (self.sampler and self.sampler.is_filling()):
-                    next_drain = max(next_drain, time.monotonic_ns()) + interval_ns
-                    self._drain()
-                    if is_due or interval_ns >= LOOK_INTERVAL_NS or self.options.segments:
-                        self._look(poller)
-                        self._rotate(poller)
-                        write_manifest(self.folder, self.manifest)
-                        next_look = time.monotonic_ns() + LOOK_INTERVAL_NS
-                elif is_due:
-                    self._drain_rings()
-                    self._look(poller)
-                    write_manifest(self.folder, self.manifest)
-                    next_look = time.monotonic_ns() + LOOK_INTERVAL_NS
-                elif ready or self.spe:  # SPE that ran out of room stands still until it is drained
-                    self._drain_rings()
-                if ready and ready <= rings:
+                    self._take_turns(self.turns, pace, wakeups)
+                if self.control and pace.is_check_due():
+                    self.attached.set_periods(self.control.correct(list(self.attached.counts())))
+                    pace.check_in(self.control.next_check_ns())
+                ready = wakeups.wait(pace.wait_ms(self._patience_ms()))
+                ends_interval = self._see(ready)
+                self._write(pace, wakeups, ends_interval=ends_interval, is_woken=bool(ready))
+                if ready and ready <= {ring.fd for ring in self.attached.rings.values()}:
                     time.sleep(PAUSE_S)
 
-    def _look(self, poller: select.poll) -> None:
-        """Once the rings are drained, about once a second: control groups that are new, CPUs that are back."""
+    def _is_over(self, pace: Pace, wakeups: Wakeups) -> bool:
+        has_ended = not wakeups.ending or (self.cgroups is not None and self.cgroups.are_gone())
+        return self.signals.received is not None or has_ended or pace.is_over()
+
+    def _take_turns(self, turns: Turns, pace: Pace, wakeups: Wakeups) -> None:
+        begins = turns.switch_due(self.spool, wakeups.poller)
+        if not turns.has_topdown:
+            pace.check_no_more()
+        elif begins and self.control:
+            pace.check_in(self.control.next_check_ns())
+        most_ns = TURNS_INTERVAL_NS if turns.has_topdown else USUAL_INTERVAL_NS
+        pace.interval_ns = min(self.options.interval_ns, most_ns)
+
+    def _patience_ms(self) -> float:
+        """How long what is no matter of the clock can go unnoticed."""
+        if self.mappings.replaced:
+            return 0.0
+        most_ms = COPYING_TICK_MS if self.sampler and self.sampler.is_copying else TICK_MS
+        return min(most_ms, self.turns.wait_ns() / 1e6) if self.turns else most_ms
+
+    def _see(self, ready: set[int]) -> bool:
+        """Answer what the programs ask for; whether the interval is to end, since addresses change their meaning."""
+        # First: what was mapped may be gone in a moment.
+        self.mappings.see(self.attached.look())
+        replaced = self.mappings.take_replaced()
+        if self.unwinding:
+            if self.unwinding.fd in ready:
+                self.unwinding.answer()
+            self.unwinding.add_processes(replaced, are_replaced=True)  # ends the interval where need be
+            self.unwinding.tick()
+        return self.mappings.code.take_replaced() or bool(replaced and not self.unwinding)
+
+    def _write(self, pace: Pace, wakeups: Wakeups, *, ends_interval: bool, is_woken: bool) -> None:
+        """Drain what is due, and look about when it is time."""
+        looks = pace.is_look_due()
+        drains = ends_interval or pace.is_drain_due() or (self.sampler is not None and self.sampler.is_filling())
+        if drains:
+            pace.drained()
+            self._drain()
+            looks = looks or pace.interval_ns >= LOOK_INTERVAL_NS or self.options.segments is not None
+        elif looks or is_woken or self.spe:  # SPE that ran out of room stands still until it is drained
+            self._drain_rings()
+        if looks:
+            self._look(wakeups)
+            if drains:
+                self._rotate(wakeups)
+            write_manifest(self.folder, self.manifest)
+            pace.looked()
+
+    def _look(self, wakeups: Wakeups) -> None:
+        """Once all is drained: control groups that are new, CPUs that are back, whose rings wake the loop, too."""
         if self.cgroup_names.misses_new:
             self.cgroup_names.look(self.spool)
-        self._follow_cpus(poller)
+        new = self.cpus.follow(time.monotonic_ns()) if self.cpus else []
+        if new:
+            self.manifest = replace(self.manifest, record_ids=self.attached.record_ids())
+        for cpu in new:
+            wakeups.add([self.attached.rings[cpu].fd])
+            if self.spe and cpu in self.spe.rings:
+                wakeups.add([self.spe.rings[cpu].fd])
 
-    @contextlib.contextmanager
-    def _poller(self) -> Iterator[tuple[select.poll, set[int]]]:
-        """What can wake the loop, and the descriptors whose readiness ends it once all have been ready."""
-        poller = select.poll()
-        poller.register(self.signals, select.POLLIN)
-        poller.register(self.mappings.code.fd, select.POLLIN)
-        if self.unwinding:
-            poller.register(self.unwinding.fd, select.POLLIN)
-        for ring in self.attached.rings.values():
-            poller.register(ring.fd, select.POLLIN)
-        for aux_ring in self.spe.rings.values() if self.spe else ():
-            poller.register(aux_ring.fd, select.POLLIN)
-        with contextlib.ExitStack() as stack:
-            ending = set()
-            if self.workload:
-                ending.add(self.workload.pidfd)
-            for pid in self.options.pids:
-                with contextlib.suppress(ProcessLookupError):
-                    fd = os.pidfd_open(pid)
-                    stack.callback(os.close, fd)
-                    ending.add(fd)
-            for fd in ending:
-                poller.register(fd, select.POLLIN)
-            if self.options.is_system_wide:
-                ending.add(-1)  # nothing but a signal or the duration ends it
-            yield poller, ending
+    def _open_wakeups(self) -> contextlib.AbstractContextManager[Wakeups]:
+        rings = [*self.attached.rings.values(), *(self.spe.rings.values() if self.spe else ())]
+        asking = [self.unwinding.fd] if self.unwinding else []
+        return open_wakeups(
+            [self.signals.fileno(), self.mappings.code.fd, *asking, *(ring.fd for ring in rings)],
+            command=self.workload.pidfd if self.workload else None,
+            pids=self.options.pids,
+            is_endless=self.options.is_system_wide,
+        )
 
     def _drain(self) -> None:
         """Move what the kernel holds into the spool and note how far the capture reaches."""
@@ -409,9 +374,7 @@ class Run:
         if self.sampler:
             end_ns = self.sampler.drain(self.spool)
             self.by_programs = self.sampler.counters()
-            before = self.before.by_programs
-            counters = {name: count - before.get(name, 0) for name, count in self.by_programs.items()}
-            self.manifest = with_losses(self.manifest, counters)
+            self.manifest = self.segment.with_losses(self.manifest, self.by_programs)
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
 
     def _end_interval(self, pid: int) -> None:
@@ -427,26 +390,11 @@ class Run:
         if self.spe:
             self.spe.drain(self.spool, goes_on=not self.is_stopping)
 
-    def _follow_cpus(self, poller: select.poll) -> None:
-        """Once all is drained: open events on CPUs that came (back) online, and let their rings wake the loop, too."""
-        new = self.cpus.follow(time.monotonic_ns()) if self.cpus else []
-        if new:
-            self.manifest = replace(self.manifest, record_ids=self.attached.record_ids())
-        for cpu in new:
-            poller.register(self.attached.rings[cpu].fd, select.POLLIN)
-            if self.spe and cpu in self.spe.rings:
-                poller.register(self.spe.rings[cpu].fd, select.POLLIN)
-
     def _note_clock(self) -> None:
         self.manifest = with_clock_pair(self.manifest, self.spe.clock_pair() if self.spe else None)
         if self.turns:
             self.manifest = self.turns.told(self.manifest)
 
     def _write_failure(self, error: OSError) -> TdprofError:
-        cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
-        cure = _CURES.get(error.errno or 0, "")
         self.spool.release_reserve()
-        return TdprofError(
-            f"recording stopped early: cannot write into {self.folder.shown}: {cause}",
-            hint=f"{cure}; " * bool(cure) + f"tdprof report {self.folder.shown} shows what was kept",
-        )
+        return stopped_early(self.folder, error)

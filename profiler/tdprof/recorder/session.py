@@ -35,6 +35,7 @@ from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import Rate, SamplingTarget, processes_of, threads_of
 from tdprof.recorder.turns import Turns
 from tdprof.recorder.workload import Workload
+from tdprof.recorder.write_errors import cannot_begin
 
 
 def record(options: RecordOptions, output: OutputFolder) -> Outcome:
@@ -244,8 +245,7 @@ def _open_spool(folder: OwnFolder) -> SpoolWriter:
     try:
         return SpoolWriter(folder)
     except OSError as error:
-        hint = "name another folder with -o"
-        raise TdprofError(f"cannot write into {folder.shown}: {error.strerror}", hint=hint) from error
+        raise cannot_begin(folder, error) from error
 
 
 def _spe_info(spe: SpeEvents) -> SpeInfo:

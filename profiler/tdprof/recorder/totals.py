@@ -1,5 +1,6 @@
 """What a recording has counted: of each of its segments, and in the end."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -96,3 +97,54 @@ def with_losses(manifest: Manifest, counters: dict[str, int]) -> Manifest:
             by_reason={reason: counters[name] for name, reason in _OTHER_LOSSES.items() if counters[name]},
         ),
     )
+
+
+@dataclass(slots=True)
+class SegmentCounts:
+    """What belongs to one segment, of all that has counted and was noted since the recording began.
+
+    Attributes:
+        first: the manifest with which every segment begins.
+    """
+
+    first: Manifest
+    _before: RunningCounts = field(default_factory=RunningCounts)  # up to this segment
+    _said: frozenset[str] = frozenset()  # in the segments before, of what may have been long ago
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the recording was never cut."""
+        return not self._before.events
+
+    def with_losses(self, manifest: Manifest, by_programs: dict[str, int]) -> Manifest:
+        """The manifest with what the BPF programs counted since the segment began."""
+        before = self._before.by_programs
+        return with_losses(manifest, {name: count - before.get(name, 0) for name, count in by_programs.items()})
+
+    def with_totals(self, manifest: Manifest, now: RunningCounts, notes: Sequence[str]) -> Manifest:
+        """The manifest with what the events counted since the segment began, and with notes that are news."""
+        manifest = with_totals(manifest, now, self._before)
+        return replace(manifest, notes=[*manifest.notes, *(note for note in notes if note not in self._said)])
+
+    def cut(self, manifest: Manifest, now: RunningCounts) -> Manifest:
+        """The manifest of a segment that ends while the programs go on counting.
+
+        Of the samples it has those that the table at rest held, and those for which there was no room.
+        """
+        losses = manifest.losses
+        lost = losses.samples_map_full + losses.samples_outside_namespace
+        return replace(manifest, samples_counted=now.drained - self._before.drained + lost)
+
+    def begin_next(self, ended: Manifest, now: RunningCounts) -> Manifest:
+        """The manifest of the segment that follows the one that was cut, from the moment of its end on."""
+        samples = self._before.by_programs.get("samples", 0) + (ended.samples_counted or 0)
+        self._before = replace(now, by_programs=now.by_programs | {"samples": samples})
+        self._said = self._said.union(ended.notes).difference(self.first.notes)
+        cut_ns = ended.end_monotonic_ns
+        return replace(
+            self.first,
+            record_ids=ended.record_ids,
+            start_realtime_ns=time.time_ns() - (time.monotonic_ns() - cut_ns),
+            start_monotonic_ns=cut_ns,
+            end_monotonic_ns=cut_ns,
+        )
