@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +38,37 @@ def run_tdprof(
     return done
 
 
-def wait_for_cpu_time(pid: int, seconds: float, process: subprocess.Popen[Any] | None = None) -> None:
-    """Until a process has had so much time of a CPU, however long that takes; ``process``: what must not end before."""
-    while int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) < seconds * 1e9:
-        assert process is None or process.poll() is None
+def wait_until(condition: Callable[[], object], process: subprocess.Popen[Any] | None = None) -> None:
+    """Until something holds; ``process``: what must not end before.
+
+    Raises:
+        AssertionError: it ended, or nothing can take so long.
+    """
+    deadline = time.monotonic() + HANGS_S
+    while not condition():
+        assert process is None or process.poll() is None, "it ended before"
+        assert time.monotonic() < deadline, "it hangs"
         time.sleep(0.02)
+
+
+def wait_for_cpu_time(pid: int, seconds: float, process: subprocess.Popen[Any] | None = None) -> None:
+    """Until a process has had so much time of a CPU; ``process``: what must not end before."""
+    told = Path(f"/proc/{pid}/schedstat")
+    wait_until(lambda: int(told.read_text().split()[0]) >= seconds * 1e9, process)
 
 
 def wait_for_child(process: subprocess.Popen[Any], command: str) -> int:
     """Until a process has a child that executes this command; the child."""
-    while process.poll() is None:
-        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-            if Path(f"/proc/{child}/comm").read_text().strip() == command:
-                return int(child)
-        time.sleep(0.02)
-    raise AssertionError(f"it ended with {process.returncode} and without a {command}")
+    told = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    found: list[str] = []
+
+    def is_there() -> list[str]:
+        children = told.read_text().split()
+        found[:] = [child for child in children if Path(f"/proc/{child}/comm").read_text().strip() == command]
+        return found
+
+    wait_until(is_there, process)
+    return int(found[0])
 
 
 def report(capture: Path) -> dict[str, Any]:

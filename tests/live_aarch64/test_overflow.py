@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from live_aarch64.machine import (
     self_counts,
     wait_for_child,
     wait_for_cpu_time,
+    wait_until,
 )
 
 # Of one round of the workload's `hot` and `cold`: turns of two instructions, and a few around them.
@@ -83,9 +83,7 @@ def test_attach_and_system_wide(how: str, workload: Path, tmp_path: Path) -> Non
     words = [*SILENT, "-e", "cycles:u", "-c", str(SLOW_OUT_OF_STEP), "-o", str(capture), *target]
     recorder = subprocess.Popen(["tdprof", "record", *words])
     try:
-        while not (capture / "capture.json").exists():
-            assert recorder.poll() is None
-            time.sleep(0.02)
+        wait_until((capture / "capture.json").exists, recorder)
         process.send_signal(signal.SIGCONT)
         wait_for_cpu_time(process.pid, 0.4, recorder)
         process.send_signal(signal.SIGSTOP)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from live_aarch64.aux_slots import ADDRESS, BRANCH, in_function, is_load, is_store, read_slots, read_spans
-from live_aarch64.machine import ALONE, HANGS_S, run_tdprof
+from live_aarch64.machine import ALONE, HANGS_S, run_tdprof, wait_until
 from live_aarch64.neoverse_sim import (
     COLLIDE,
     DRAM,
@@ -147,19 +147,14 @@ def test_a_cpu_that_comes_back_is_sampled_again(
     words = ["-a", "--no-bpf", "-e", "page-faults:u", "--spe=period=4096,u", "-o", capture]
     recorder = subprocess.Popen(["taskset", "-c", "0", "tdprof", "record", *map(str, words)])
 
-    def wait_for(name: str) -> None:
-        while not (capture / name).exists():
-            assert recorder.poll() is None
-            time.sleep(0.05)
-
     try:
-        wait_for("capture.json")
+        wait_until((capture / "capture.json").exists, recorder)
         subprocess.run(work, check=True)
         before = simulation.truth(symbols["hot"]).records
         for state in ("0", "1"):
             switch.write_text(state)
-            time.sleep(1)
-        wait_for("spe/cpu1.1.aux")
+            time.sleep(1)  # how long it is away, not a wait for something
+        wait_until((capture / "spe/cpu1.1.aux").exists, recorder)
         for _ in range(2):
             subprocess.run(work, check=True)
         recorder.send_signal(signal.SIGINT)

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from live_aarch64.conftest import build_workload, symbols_of
-from live_aarch64.machine import run_tdprof
+from live_aarch64.machine import HANGS_S, run_tdprof, wait_until
 from live_aarch64.neoverse_sim import DEVICE, Region, Simulation, start_of, write_regions
 from tdprof.cli import main as tdprof_main
 
@@ -90,7 +89,9 @@ def test_two_programs_in_a_pid_namespace(simulate: Simulate, workload: Path, oth
     simulation = simulate()
     command = two_programs(tmp_path, workload, other)
     inside = ["unshare", "--pid", "--fork", "--mount-proc", "tdprof", "record", *OPTIONS]
-    subprocess.run([*inside, "-o", tmp_path / "capture", "--", *command], check=True, capture_output=True, timeout=300)
+    subprocess.run(
+        [*inside, "-o", tmp_path / "capture", "--", *command], check=True, capture_output=True, timeout=HANGS_S
+    )
     notes = check_both(simulation, tmp_path / "capture", workload, other)
     assert any("another PID namespace" in note for note in notes), notes
 
@@ -106,7 +107,7 @@ def test_a_process_of_many_threads_shares_a_buffer_on_each_cpu(
         ["nice", "-n", "19", workload, "-r", regions, "-w", "hc", "-t", "49", "-n", "1000000"]
     ) as running:
         try:
-            wait_for_threads(running.pid, 50)
+            wait_until(lambda: len(os.listdir(f"/proc/{running.pid}/task")) >= 50, running)
             run_tdprof("record", *OPTIONS, "-o", tmp_path / "capture", "-p", running.pid, "--duration", "0.3")
         finally:
             running.kill()
@@ -129,7 +130,7 @@ def test_locked_memory_that_is_short_makes_smaller_buffers(
     command = f"ulimit -l 64; tdprof record {' '.join(OPTIONS)} -o {folder / 'capture'} -- {program}"
     done = subprocess.run(
         ["setpriv", "--reuid", "user", "--regid", "user", "--init-groups", "sh", "-c", command],
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "locked memory is short" in done.stderr
@@ -168,9 +169,3 @@ def test_a_position_independent_program(
     for name in ("hot", "cold"):
         written = simulation.truth(start_of(program, name)).records
         assert by_function[name] == written > 1_000
-
-
-def wait_for_threads(pid: int, threads: int) -> None:
-    """Until a process has so many."""
-    while len(os.listdir(f"/proc/{pid}/task")) < threads:
-        time.sleep(0.01)

@@ -8,7 +8,6 @@ tenths of the intervals miss, where one in twenty should, takes eight of even as
 
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from builders.opened import profile_of
 from builders.topdown import FRONTEND_BOUND, MEMORY_BOUND, ORDINARY, SPECULATION_BOUND, Code
-from live_aarch64.machine import run_tdprof
+from live_aarch64.machine import HANGS_S, run_tdprof, wait_until
 from live_aarch64.neoverse_sim import Region, Simulation, write_regions
 from tdprof.catalog.choose import load_packaged
 from tdprof.catalog.entries import Catalog
@@ -209,12 +208,10 @@ def test_attached_to_a_process(declared: Callable[..., list[object]], tmp_path: 
     words = ["--topdown", "-F", HZ, "--cpu", V1.name, "-o", capture, "-p", process.pid]
     recorder = subprocess.Popen(["tdprof", "record", *map(str, words)])
     try:
-        while not (capture / "capture.json").exists():
-            assert recorder.poll() is None
-            time.sleep(0.05)
+        wait_until((capture / "capture.json").exists, recorder)
         process.send_signal(signal.SIGCONT)
-        process.wait()
-        assert recorder.wait() == 0
+        process.wait(HANGS_S)
+        assert recorder.wait(HANGS_S) == 0
     finally:
         process.kill()
         recorder.kill()
