@@ -90,6 +90,7 @@ class SegmentWriter:
         assert self._recorded
         (output, closing), self._recorded, self._next = self._recorded, self._next, None
         self._waiting.append(_Ended(output.path.name, output.folder, closing, held))
+        self._bytes.pop(output.path.name, None)  # counted while it grew
         if self._health:
             self._health.recorded(manifest)
         if not self._quiet:
@@ -118,6 +119,7 @@ class SegmentWriter:
     def _close_finished(self) -> None:
         assert self._finishing
         (ended, process), self._finishing = self._finishing, None
+        self._bytes.pop(ended.name, None)  # its raw records went
         if failure := process.result():
             say(f"tdprof: {ended.folder.shown} has no tables yet: {failure}")
             if self._health:
@@ -125,9 +127,8 @@ class SegmentWriter:
         ended.closing.close()
 
     def _prune(self) -> None:
-        """Remove the oldest segments until the others keep within the bounds."""
-        busy = {ended.name for ended in self._waiting}
-        busy |= {each[0].path.name for each in (self._recorded, self._next) if each}
+        """Remove the oldest segments until the others keep within the bounds, also such as wait for their tables."""
+        busy = {each[0].path.name for each in (self._recorded, self._next) if each}
         if self._finishing:
             busy.add(self._finishing[0].name)
         while self._is_beyond(busy):
@@ -135,6 +136,9 @@ class SegmentWriter:
             if removed is None:
                 return
             self._bytes.pop(removed, None)
+            for ended in [each for each in self._waiting if each.name == removed]:
+                self._waiting.remove(ended)
+                ended.closing.close()
             if self._health:
                 self._health.removed()
 

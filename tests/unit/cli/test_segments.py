@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tdprof.cli import segments as segments_module
 from tdprof.cli.segments import SegmentWriter
 
 
@@ -32,6 +33,35 @@ def test_the_oldest_go_so_that_all_take_no_more_than_was_said(folder: Path) -> N
         # Three quarters of the bound, for what is being written.
         assert left == [f"20260101T00{number:02}00.000Z" for number in range(10 - len(left), 10)]
         assert 4 <= len(left) <= 6
+
+
+class SlowFinishing:
+    """As on a machine that has no time for it."""
+
+    is_done = False
+
+    def __init__(self, *given: object) -> None:
+        pass
+
+    def result(self) -> None:
+        self.is_done = True
+
+
+def test_the_bound_holds_where_tables_are_made_more_slowly_than_segments(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments_module, "FinishingProcess", SlowFinishing)
+    for number in range(10):
+        segment(folder, number, 100, spool=True)
+    with SegmentWriter(folder, 800 << 10, None, quiet=True) as segments:
+        for _ in range(3):
+            segments.tick()
+            left = sorted(path.name[9:13] for path in folder.iterdir())
+            # The first is being finished; of the others the oldest went.
+            assert left[0] == "0000"
+            assert left[1:] == [f"00{number:02}" for number in range(11 - len(left), 10)]
+            assert 4 <= len(left) <= 6
+    assert len(list(folder.iterdir())) == len(left)
 
 
 def test_only_the_newest_stay_and_the_one_being_recorded_is_one(folder: Path) -> None:
