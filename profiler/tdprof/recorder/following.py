@@ -1,6 +1,5 @@
 """Whose samples a recording takes, and by which events: of CPUs where BPF programs can filter, else of each task."""
 
-import contextlib
 import os
 import shutil
 import stat
@@ -15,7 +14,7 @@ from tdprof.recorder.event_attrs import counting_attr
 from tdprof.recorder.event_group import open_whole_group
 from tdprof.recorder.events import Event
 from tdprof.recorder.options import RecordOptions
-from tdprof.recorder.targets import SamplingTarget, processes_of, threads_of
+from tdprof.recorder.targets import SamplingTarget, tasks_of
 from tdprof.recorder.workload import Workload
 
 # Each look finds fewer threads that were started before their starter was followed.
@@ -47,7 +46,7 @@ def choose_target(
         if task_filter:
             _follow(task_filter, [workload.pid], Follow.FROM_EXEC)
         return SamplingTarget([workload.pid], [workload.pid], starts_at_exec=True, is_filtered=task_filter is not None)
-    processes, tasks = _tasks_of(options.pids)
+    processes, tasks = tasks_of(options.pids)
     followed: set[int] = set()
     for _ in range(_MOST_LOOKS if task_filter else 0):
         fresh = set(tasks) - followed
@@ -56,7 +55,7 @@ def choose_target(
         assert task_filter
         _follow(task_filter, sorted(fresh), Follow.NOW)
         followed |= fresh
-        processes, tasks = _tasks_of(options.pids)
+        processes, tasks = tasks_of(options.pids)
     return SamplingTarget(tasks, processes, is_filtered=task_filter is not None)
 
 
@@ -65,7 +64,7 @@ def with_newer_threads(target: SamplingTarget, pids: Sequence[int]) -> SamplingT
     if not pids:
         return None
     try:
-        processes, tasks = _tasks_of(pids)
+        processes, tasks = tasks_of(pids)
     except TdprofError:  # one has ended: it starts nothing more
         return None
     return None if set(tasks) <= set(target.tasks) else replace(target, tasks=tasks, processes=processes)
@@ -112,16 +111,6 @@ def _follow(task_filter: TaskFilter, tids: Sequence[int], since: Follow) -> None
         task_filter.follow(tids, since)
     except OSError as error:
         raise TdprofError(f"{len(tids)} threads are more than can be followed", hint="record with --no-bpf") from error
-
-
-def _tasks_of(pids: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Processes with all that they have started, and their threads; of the former some may have ended meanwhile."""
-    processes = processes_of(pids)
-    threads = threads_of(pids)
-    for pid in processes[len(pids) :]:
-        with contextlib.suppress(TdprofError):
-            threads += threads_of([pid])
-    return processes, threads
 
 
 def _can_count_besides(events: Sequence[Event]) -> bool:

@@ -32,7 +32,7 @@ from tdprof.recorder.run import Run
 from tdprof.recorder.sampling import Sampling, begin_load, events_together, start_sampling
 from tdprof.recorder.spe import SpeEvents, find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
-from tdprof.recorder.targets import Rate, SamplingTarget, processes_of, threads_of
+from tdprof.recorder.targets import Rate, SamplingTarget, tasks_of
 from tdprof.recorder.turns import Turns
 from tdprof.recorder.workload import Workload
 from tdprof.recorder.write_errors import cannot_begin
@@ -50,7 +50,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
     """
     options = _within_rate_limit(options)
     with contextlib.ExitStack() as stack:
-        named_threads = len(threads_of(processes_of(options.pids)))
+        named_threads = len(tasks_of(options.pids)[1])
         choice = choose_events(options.events)
         signals = stack.enter_context(StopSignals())
         folder = output.make()

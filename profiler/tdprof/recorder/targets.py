@@ -1,5 +1,6 @@
 """What a recording is to follow: which tasks, from when on, and how often they are sampled."""
 
+import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -112,3 +113,18 @@ def threads_of(pids: Iterable[int]) -> list[int]:
         except OSError as error:
             raise TdprofError(f"cannot look at process {pid}: {error.strerror}", hint="run tdprof with sudo") from error
     return threads
+
+
+def tasks_of(pids: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Processes with all that they have started, and their threads; of what they started some may have ended meanwhile.
+
+    Raises:
+        TdprofError: one of those named does not exist.
+    """
+    processes = processes_of(pids)
+    named = len(set(pids))
+    threads = threads_of(processes[:named])
+    for pid in processes[named:]:
+        with contextlib.suppress(TdprofError):
+            threads += threads_of([pid])
+    return processes, threads
