@@ -51,10 +51,14 @@ def samples_all_alike(folder: Path, size: int) -> list[str]:
 
 @builder
 def samples_that_just_fit(folder: Path, size: int) -> list[str]:
-    """As many such samples as are still read."""
-    rows = (30 * MB + 15 * size) // 70
-    table = capture_tables.samples((1, 0, 42, 42, "app", 1, None, 1, 1))
-    write_capture(folder, samples=table.take(pa.repeat(0, rows)))
+    """As many rows as are still read of a file of this size, which the weights of some of them fill."""
+    rows, weights = (30 * MB + 23 * size) // 70, np.ones(size // 7, np.uint64)
+    weights[:] = np.random.default_rng(1).integers(1, 2**40, len(weights))
+    table = capture_tables.samples((1, 0, 42, 42, "app", 1, None, 1, 1)).take(pa.repeat(0, rows))
+    weight = np.concatenate([weights, np.ones(rows - len(weights), np.uint64)])
+    write_capture(
+        folder, samples=table.set_column(table.column_names.index("weight"), SAMPLES.field("weight"), [weight])
+    )
     return _report(folder)
 
 

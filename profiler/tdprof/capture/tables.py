@@ -18,9 +18,9 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.text import first_words
 
 COPY_AGAIN = "copy the capture again, whole"
-# How large a table may be in memory: its file times this, and something for small ones. A sample of a program that
-# stands still takes a tenth in the file of what it takes in memory; no table of a recording shrinks further.
-_TABLE_TO_FILE, _SPARE_TABLE_BYTES = 16, 32 << 20
+# How large a table may be in memory: its file times this, and something for small ones. What shrinks furthest are
+# samples that differ in nothing but the number of their stack, as of a process with very many: to an eighteenth.
+_TABLE_TO_FILE, _SPARE_TABLE_BYTES = 24, 32 << 20
 _SPARE_READING_BYTES = 128 << 20
 _SCHEMAS = TABLES | OPTIONAL_TABLES
 # What is not known of a capture that has lost one of these tables; without another there is nothing to show.

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+import tdprof.capture.tables
 from tdprof.capture.schema import OPTIONAL_COLUMNS, TABLES
 from tdprof.capture.tables import TableWriter, read_table, replace_table
 from tdprof.linux.own_folder import OwnFolder
@@ -41,3 +43,17 @@ def test_a_column_that_no_schema_has_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="surplus"):
             writer.write("samples", surplus)
     assert len(read_table(tmp_path, "samples")) == 2
+
+
+def test_samples_with_a_stack_each_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one thread within one interval: nothing of a recording shrinks further in a file."""
+    monkeypatch.setattr(tdprof.capture.tables, "_SPARE_TABLE_BYTES", 0)
+    rows = 1 << 18
+    same = {"time_ns": 10**9, "event": 0, "pid": 42, "tid": 42, "thread_name": "app", "count": 1, "weight": 1000}
+    columns = {name: pa.repeat(pa.scalar(value), rows) for name, value in same.items()}
+    columns |= {"user_stack": pa.array(np.arange(rows)), "kernel_stack": pa.nulls(rows)}
+    table = pa.table([columns[name] for name in SAMPLES.names], SAMPLES.names).cast(SAMPLES)
+    with OwnFolder.open(tmp_path) as folder, TableWriter(folder) as writer:
+        for start in range(0, rows, 1 << 16):
+            writer.write("samples", table.slice(start, 1 << 16))
+    assert read_table(tmp_path, "samples").equals(table)
