@@ -40,6 +40,10 @@ class ElfError(ValueError):
     """The bytes are not an ELF file that can be read; says why."""
 
 
+class PortableExecutableError(ElfError):
+    """The bytes are a program of Windows or .NET, which Wine and .NET map as others are mapped."""
+
+
 @dataclass(frozen=True, slots=True)
 class ElfSegment:
     """One program header. Addresses are ELF addresses (as linked); sizes are in bytes."""
@@ -201,6 +205,8 @@ def _read_header(content: FileBytes | MemoryBytes) -> _Header:
     ident, e_type, machine, _, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, shstrndx = _HEADER.unpack(
         data
     )
+    if ident[:2] == b"MZ":
+        raise PortableExecutableError("not an ELF file, but a portable executable")
     if ident[:4] != b"\x7fELF":
         raise ElfError("not an ELF file")
     if ident[4:6] != b"\x02\x01":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf, open_elf_inside
+from tdprof.linux.elf import Elf, ElfError, PortableExecutableError, is_build_id, open_elf, open_elf_inside
 from tdprof.linux.file_bytes import inner_folder
 from tdprof.model.addresses import DELETED, FileKind, Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
@@ -230,6 +230,9 @@ class Symbolizer:
             try:
                 elf = open_elf_inside(path.parent, path.name) if self.is_carried(path) else open_elf(path)
             except OSError:
+                continue
+            except PortableExecutableError:
+                reason = Unknown.STRIPPED
                 continue
             except ElfError as error:
                 reason, detail = Unknown.DAMAGED, f"cannot be read: {error}"

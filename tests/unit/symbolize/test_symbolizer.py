@@ -99,6 +99,8 @@ def test_reasons(tmp_path, program):
     text.write_bytes(b"hello\n" * 100)
     stripped = tmp_path / "stripped"
     stripped.write_bytes(ElfFile(dynamic_symbols=[Symbol("api", 0x401000, 4)]).to_bytes())
+    assembly = tmp_path / "Service.dll"
+    assembly.write_bytes(b"MZ" + bytes(510))
     damaged = tmp_path / "damaged"
     damaged.write_bytes(program.read_bytes()[:-1000])
     with Symbolizer() as symbolizer:
@@ -106,6 +108,7 @@ def test_reasons(tmp_path, program):
             (tmp_path / "none", ["NO_FILE"]),
             (text, ["DAMAGED"]),
             (stripped, ["api", "STRIPPED"]),
+            (assembly, ["STRIPPED"]),
             (damaged, ["DAMAGED"]),
         ):
             found = symbolizer.locate(MappedFile(str(path)), offsets(0x1000, 0x1800)[: len(names)])
