@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from builders.call_paths import ROUND_ITERATIONS, build_program, judge, make_program, read_folded
+from builders.fixed_turns import build_fixed_turns
 from builders.library_turns import build_turns
 from live.recording import TDPROF, assert_share, record
+from tdprof.capture.manifest import read_manifest
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,16 @@ def test_libraries_that_take_each_others_place_have_no_wrong_callers(
     assert more or found.reasons.get("[incomplete: copy-ended]", 0) <= 0.02 * found.total, found
     assert found.exact >= 0.1 * found.total > 0, found
     assert found.wrong <= 0.003 * found.total, found
+
+
+@pytest.mark.needs_bpf
+def test_what_was_walked_by_a_file_that_another_was_mapped_over_has_no_callers_and_counts(
+    folder: Path, tmp_path: Path
+) -> None:
+    """By MAP_FIXED, which nothing in the kernel tells at once."""
+    turns = build_fixed_turns(tmp_path / "program", seconds=0.5, rounds=200)
+    record("-e", "cpu-clock:u", "-F", "1999", "--", *turns.command, folder=folder)
+    folded = subprocess.run([*TDPROF, "export", "--to", "folded", folder], capture_output=True, text=True, check=True)
+    found = judge(turns.program, read_folded(folded.stdout))
+    assert found.wrong <= 0.003 * found.total, found
+    assert any("mapped over" in reason for reason in read_manifest(folder).losses.by_reason)

@@ -15,7 +15,8 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/python.jsonl    one JSON object for each process that was found to run CPython
     spool/initial.jsonl   one JSON object for each process that ran before the recording began
     spool/cgroups.jsonl   one JSON object for each control group: its id, as samples name it, and its path
-    spool/replaced.bpf    a process and a time, 64 bits each: rows of later intervals are of what it had mapped then
+    spool/replaced.bpf    a process and a time, 64 bits each: rows of later intervals are of what it had mapped then;
+                          with UNCERTAIN: stacks in rows of that interval may be wrong
     spool/rows.bpf        frames: FRAME_HEADER, then zlib of keys and values as arrays
 """
 
@@ -53,6 +54,7 @@ FRAME_HEADER = struct.Struct("<4sIQII")
 FRAME_MAGIC = b"TDR1"
 CRC_OFFSET = 20
 REPLACED = struct.Struct("<QQ")  # pid, CLOCK_MONOTONIC ns
+UNCERTAIN = 1 << 32  # beside the pid: the rows of the interval that ended then
 MAX_FRAME_ROWS = 1 << 16  # a writer never comes near; a reader need not believe more
 
 
@@ -114,6 +116,10 @@ class SpoolWriter:
     def append_replaced(self, pid: int, time_ns: int) -> None:
         """Note that rows of a process that fall into later intervals than ``time_ns`` are of what was mapped then."""
         os.write(self.descriptor(REPLACED_FILE), REPLACED.pack(pid, time_ns))
+
+    def append_uncertain(self, pid: int, time_ns: int) -> None:
+        """Note that stacks of a process may be wrong in rows of the interval that ended then."""
+        os.write(self.descriptor(REPLACED_FILE), REPLACED.pack(pid | UNCERTAIN, time_ns))
 
     def __enter__(self) -> "SpoolWriter":
         return self

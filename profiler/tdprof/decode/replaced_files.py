@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tdprof.capture.spool import REPLACED
+from tdprof.capture.spool import REPLACED, UNCERTAIN
 from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage
 from tdprof.linux.file_bytes import open_own
 from tdprof.model.arrays import U64, distinct
@@ -29,6 +30,11 @@ class ReplacedFiles:
                 data = file.read(_MOST_BYTES)
         damage.bytes += len(data) % REPLACED.size
         pid, time_ns = np.frombuffer(data, "<u8", len(data) // REPLACED.size * 2).reshape(-1, 2).T
+        is_uncertain = (pid & np.uint64(UNCERTAIN)) != 0
+        self._ended_ns = distinct(time_ns[is_uncertain])
+        ended = np.searchsorted(self._ended_ns, time_ns[is_uncertain]).astype(np.uint64)
+        self._uncertain = distinct(pid[is_uncertain] << _HALF | ended)  # process, and place in `_ended_ns`
+        pid, time_ns = pid[~is_uncertain], time_ns[~is_uncertain]
         self._time_ns = distinct(time_ns)
         # Process, and number of the time among those, from 1; sorted.
         self._when = distinct(pid << _HALF | np.searchsorted(self._time_ns, time_ns, "right").astype(np.uint64))
@@ -44,6 +50,16 @@ class ReplacedFiles:
             identity, time_ns = np.append(self._copy, identity), np.append(self._copied_ns, time_ns)
             order = np.argsort(identity, kind="stable")
             self._copy, self._copied_ns = identity[order], time_ns[order]
+
+    def are_uncertain(self, rows: RowBatch) -> NDArray[np.bool_]:
+        """bool[n]: whose stacks may have been walked by the tables of files that were not mapped any more."""
+        if not len(self._uncertain):
+            return np.zeros(len(rows.keys), bool)
+        at = np.minimum(np.searchsorted(self._ended_ns, rows.time_ns), len(self._ended_ns) - 1)
+        is_in = np.isin(rows.keys["pid"].astype(np.uint64) << _HALF | at.astype(np.uint64), self._uncertain)
+        is_copy = np.isin(rows.keys["user_stack"], self._copy)  # walked later, by what was mapped then
+        found: NDArray[np.bool_] = is_in & (self._ended_ns[at] == rows.time_ns) & ~is_copy
+        return found
 
     def mapped_ns(self, rows: RowBatch) -> pa.Array:
         """The column ``mapped_ns`` of some rows: null of processes of which nothing of the kind is told.

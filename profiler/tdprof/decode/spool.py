@@ -228,6 +228,10 @@ def _losses(
     by_reason |= _skipped(manifest, samples)
     if samples.without_sent_stack:
         by_reason["samples whose call stack never reached the capture"] = samples.without_sent_stack
+    if samples.uncertain:
+        by_reason["samples whose user stack led, maybe, through a file that another was just mapped over"] = (
+            samples.uncertain
+        )
     if damage.stacks:
         by_reason["call stacks that were not whole when they were read"] = damage.stacks
     if records.malformed:

@@ -50,6 +50,7 @@ class SampleRows:
         self.end_ns = 0
         self.without_sent_stack = 0
         self.ambiguous = 0
+        self.uncertain = 0
         self.kernel_chains: set[int] = set()
         self.user_chains: set[int] = set()
         self.tids: set[int] = set()
@@ -71,13 +72,16 @@ class SampleRows:
             self._wakings.split(keys["kernel_stack"]) if self._wakings else (keys["kernel_stack"], None)
         )
         missing, ambiguous = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
+        uncertain = self._replaced.are_uncertain(batch) & (keys["user_stack"] != 0)
+        self.uncertain += int(counts[uncertain].sum())
         columns = {}
         for name, identity in (("user_stack", keys["user_stack"]), ("kernel_stack", kernel_stack)):
             absent, collided = identity == 0, stacks.is_ambiguous(identity)
             unsent = ~absent & ~stacks.has(identity)
             missing |= unsent
             ambiguous |= collided
-            columns[name] = pa.array(identity, mask=absent | unsent | collided)
+            is_null = absent | unsent | collided | (uncertain if name == "user_stack" else False)
+            columns[name] = pa.array(identity, mask=is_null)
         self.without_sent_stack += int(counts[missing].sum())
         self.ambiguous += int(counts[ambiguous].sum())
         names, which = np.unique(keys["comm"], return_inverse=True)

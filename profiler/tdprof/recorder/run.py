@@ -377,10 +377,14 @@ class Run:
             self.manifest = self.segment.with_losses(self.manifest, self.by_programs)
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
 
-    def _end_interval(self, pid: int) -> None:
-        """Addresses in a process mean something else from now on."""
+    def _end_interval(self, pid: int, *, is_late: bool) -> None:
+        """Addresses in a process mean something else from now on, or have for some time."""
+        before_ns = self.manifest.end_monotonic_ns
         self._drain()
         self.spool.append_replaced(pid, self.manifest.end_monotonic_ns)
+        if is_late:  # the record that tells of it may have come right before the last drain
+            for time_ns in (before_ns, self.manifest.end_monotonic_ns):
+                self.spool.append_uncertain(pid, time_ns)
 
     def _drain_rings(self) -> None:
         self.mappings.see(self.attached.look())

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol, Self
 from tdprof.linux.readable import is_readable
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.sampler import BpfSampler
-from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent
+from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent, are_replaced
 from tdprof.recorder.host import own_vdso, read_text
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, may_hold_python
 from tdprof.unwind.tables import TableCache, TableWorker, identity_of
@@ -100,6 +100,17 @@ class Walker(Protocol):
         """Processes that it has asked for."""
 
 
+class EndInterval(Protocol):
+    """What `Unwinding` calls where addresses of a process have come to mean something else."""
+
+    def __call__(self, pid: int, *, is_late: bool) -> None:
+        """``is_late``: for some time its stacks were walked by what had been mapped before."""
+
+
+def _end_nothing(pid: int, *, is_late: bool) -> None:
+    del pid, is_late
+
+
 class _Batch:
     """Files whose tables a worker is finding or building; their descriptors are open until they are known."""
 
@@ -138,14 +149,15 @@ class Unwinding:
     Attributes:
         without_room: tables and processes for which the walker had no room.
         end_interval: called before that is used which was published of a process in which addresses have come to mean
-            something else. What is sampled afterwards is of what was mapped when this is called.
+            something else: what is sampled afterwards is of what was mapped when this is called. Before that, where the
+            walker did not notice at once.
     """
 
     def __init__(
         self, walker: Walker, questions_fd: int | None, cache: TableCache, python: PythonProcesses | None = None
     ) -> None:
         self.without_room = 0
-        self.end_interval: Callable[[int], None] = lambda _: None
+        self.end_interval: EndInterval = _end_nothing
         self._changing: set[int] = set()  # processes of which it was called
         self._python = python
         self._ready = select.epoll()
@@ -307,15 +319,20 @@ class Unwinding:
         # The programs forget a process at exec; then even what is known is new to them.
         if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
             return False
+        # It still walks by what was there.
+        is_late = self._walker.has(pid) and are_replaced(self._known.get(pid, []), extents)
         if not self._walker.publish(pid, extents):
             self.without_room += 1
             return False
+        if is_late:
+            self._changing.add(pid)
+            self.end_interval(pid, is_late=True)
         self._known[pid] = extents
         # A change while it was read and published nobody has seen; from now on the walker does.
         self._walker.look(pid)
         if self._extents(pid) == extents:
             if pid in self._changing:
-                self.end_interval(pid)
+                self.end_interval(pid, is_late=False)
             self._walker.confirm(pid)
         return True
 

@@ -12,7 +12,7 @@ import pytest
 from tdprof.linux.user_cache import cache_folder
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder import unwinding
-from tdprof.recorder.bpf.unwind_arrays import Extent
+from tdprof.recorder.bpf.unwind_arrays import Extent, are_replaced
 from tdprof.recorder.host import own_vdso
 from tdprof.unwind import tables
 
@@ -152,14 +152,14 @@ def test_an_interval_ends_before_addresses_that_mean_something_else_are_told(
     recorder: unwinding.Unwinding, arrays: Arrays
 ) -> None:
     pid = os.getpid()
-    ended: list[tuple[int, list[int]]] = []
-    recorder.end_interval = lambda pid: ended.append((pid, sorted(arrays.confirmed)))
+    ended: list[tuple[int, list[int], bool]] = []
+    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, sorted(arrays.confirmed), is_late))
     recorder.add_processes([pid])
     recorder.add_processes([pid], are_replaced=True)  # that is known already
     assert (arrays.published, ended) == ([pid], [])
     arrays.retaken.add(pid)
     recorder.add_processes([pid])
-    assert (arrays.published, ended, arrays.confirmed) == ([pid, pid], [(pid, [])], {pid})
+    assert (arrays.published, ended, arrays.confirmed) == ([pid, pid], [(pid, [], False)], {pid})
 
 
 def test_what_changes_while_it_is_published_is_not_used(
@@ -175,3 +175,34 @@ def test_what_changes_while_it_is_published_is_not_used(
     assert (arrays.published, arrays.confirmed) == ([pid, pid], {pid})
     recorder.add_processes([pid])
     assert arrays.published == [pid, pid]
+
+
+def test_a_file_that_is_mapped_over_another_is_told_of_as_late(
+    recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By MAP_FIXED: the programs saw nothing and went on by the first one's table."""
+    pid = os.getpid()
+    places = [1, 2]
+    monkeypatch.setattr(
+        recorder, "_extents", lambda _: [Extent(0x1000, 0x1000, places[0], 0), Extent(0x9000, 0x1000, 9, 0)]
+    )
+    ended: list[tuple[int, bool]] = []
+    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    recorder.add_processes([pid])
+    del places[0]
+    recorder.add_processes([pid])  # whether its record was read or it asked for something else
+    assert ended == [(pid, True), (pid, False)]
+    recorder.add_processes([pid], are_replaced=True)
+    places[0] = 3
+    arrays.retaken.add(pid)  # noticed
+    recorder.add_processes([pid], are_replaced=True)
+    assert ended == [(pid, True), (pid, False), (pid, False)]
+
+
+def test_addresses_that_mean_something_else() -> None:
+    before = [Extent(0x1000, 0x2000, 10, 0), Extent(0x8000, 0x1000, 0, StackEnd.JIT)]
+    assert not are_replaced(before, before)
+    assert not are_replaced(before, [])
+    assert not are_replaced(before, [Extent(0x2000, 0x1000, 26, 0), Extent(0x8000, 0x1000, 7, 0)])
+    assert are_replaced(before, [Extent(0x2000, 0x1000, 27, 0)])
+    assert are_replaced(before, [Extent(0x0, 0x100, 1, 0), Extent(0x2F00, 0x1000, 0, StackEnd.JIT)])

@@ -3,6 +3,7 @@
 Layouts are those of ``bpf/unwind.h``, ``bpf/sample.h`` and ``profiler/native/unwind_api.h``.
 """
 
+import bisect
 import contextlib
 import ctypes
 import mmap
@@ -17,6 +18,7 @@ from tdprof.recorder.bpf import maps as bpf_map
 from tdprof.recorder.ring import BpfRing
 
 PAGE_BYTES = 4096  # of an element of the three arrays
+_BUCKET_BYTES = 256  # of text
 _MOST_RULES = 65536
 RULE_PAGES = _MOST_RULES * 8 // PAGE_BYTES
 _RETAKEN_SLOTS = 1024
@@ -86,6 +88,20 @@ def covered(table: bytes, start: int, end: int, file_offset: int) -> tuple[int, 
     if unwind_api.library().tdprof_unwind_extent(table, start, end, file_offset, ctypes.byref(found)):
         return None
     return found.start, found.end, found.bucket
+
+
+def are_replaced(before: Sequence[Extent], now: Sequence[Extent]) -> bool:
+    """Whether an address that had a table has another now, or none; both sorted, without overlap."""
+    starts = [extent.start for extent in now]
+    for old in before:
+        first = max(bisect.bisect_right(starts, old.start) - 1, 0)
+        for new in now[first : bisect.bisect_left(starts, old.start + old.size)]:
+            is_same = (
+                not new.otherwise and new.start - _BUCKET_BYTES * new.place == old.start - _BUCKET_BYTES * old.place
+            )
+            if not old.otherwise and new.start + new.size > old.start and not is_same:
+                return True
+    return False
 
 
 class _Said(NamedTuple):
