@@ -78,7 +78,7 @@ def build(folder: Path) -> dict[str, Path]:
     programs = {}
     for way, flag in (("auto", "-fomit"), ("fp", "-fno-omit"), ("no", "-fomit")):
         programs[way] = folder / f"deep{flag}"
-        command = ["gcc", "-O2", f"{flag}-frame-pointer", "-fno-optimize-sibling-calls", "-o", programs[way]]
+        command = ["gcc", "-O2", f"{flag}-frame-pointer", "-fno-optimize-sibling-calls", "-o", str(programs[way])]
         subprocess.run([*command, folder / "deep.c"], check=True)
     return programs
 

@@ -17,8 +17,8 @@ from tdprof.capture.output_folder import OutputFolder
 from tdprof.cli.record_topdown import DEFAULT_HZ
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.pipeline.finish import finish_capture
+from tdprof.recorder import opening, session
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder import session
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.events import parse_event
 from tdprof.recorder.options import RecordOptions
@@ -56,7 +56,7 @@ class TakingTurns(AttachedEvents):
 
 def main() -> None:
     groups, output, command = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
-    session.AttachedEvents = TakingTurns  # type: ignore[misc]
+    opening.AttachedEvents = TakingTurns  # type: ignore[misc]
     names = ["cpu-clock"] * EVENTS
     rows = [list(range(EVENTS * group, EVENTS * (group + 1))) for group in range(groups)]
     options = RecordOptions(

@@ -30,8 +30,8 @@ with Simulation(core="n3", spe=0):
     regions = write_regions(out / "regions", N3.regions())
     subprocess.run([program, "-r", regions, "-n", "0"], check=True)
     capture = out / "tdprof.capture"
-    run = [program, "-w", "hcw", "-j", "-n", "7000"]
-    record = ["tdprof", "record", "--topdown=2", "-F", str(HZ), "--cpu", N3.name, "-o", capture, "--", *run]
+    run = [str(program), "-w", "hcw", "-j", "-n", "7000"]
+    record = ["tdprof", "record", "--topdown=2", "-F", str(HZ), "--cpu", N3.name, "-o", str(capture), "--", *run]
     subprocess.run(record, check=True)
 subprocess.run(["tdprof", "archive", capture], check=True)
 regions.unlink()
