@@ -142,22 +142,37 @@ def test_run_time_code(build: Build, folder: Path) -> None:
 @pytest.mark.usefixtures("no_maps_left")
 @pytest.mark.parametrize("names", ["dump", "map"])
 @pytest.mark.parametrize("rung", [pytest.param([], marks=pytest.mark.needs_bpf), ["--no-bpf"]], ids=["bpf", "ring"])
-def test_replaced_run_time_code(build: Build, folder: Path, tmp_path: Path, rung: list[str], names: str) -> None:
+def test_replaced_run_time_code(build: Build, tmp_path: Path, rung: list[str], names: str) -> None:
     """A dump has times, and a map is seen to grow: each sample is of what stood there when it was taken, or of either
     where that is not known."""
     place = [tmp_path] if names == "dump" else []
-    capture = record("-F", "1999", *rung, "--", build("run_time_code.c"), "0.3", "another", *place, folder=folder)
-    samples = capture.user_samples()
-    first, second = samples["compiled_loop"], samples["another"]
-    either = samples["another [or what it replaced: compiled_loop]"]
-    total = first + second + either
-    assert total >= 0.95 * samples.total() >= 300
-    error = 4 * math.sqrt(0.25 * 0.75 / total) + 0.03
-    assert first <= (0.25 + error) * total
-    assert second <= (0.75 + error) * total
-    assert second >= 0.2 * total  # also where the interval of the change is not ended soon after it
-    if rung and names == "dump":
-        assert not either
+    # On a machine that is busy with other work the change may be noticed when all is over: then both names are shown.
+    for attempt in range(3):
+        capture = record(
+            "-F",
+            "1999",
+            *rung,
+            "--",
+            build("run_time_code.c"),
+            "0.3",
+            "another",
+            *place,
+            folder=tmp_path / f"capture-{attempt}",
+        )
+        samples = capture.user_samples()
+        first, second = samples["compiled_loop"], samples["another"]
+        either = samples["another [or what it replaced: compiled_loop]"]
+        total = first + second + either
+        assert total >= 0.95 * samples.total() >= 300
+        error = 4 * math.sqrt(0.25 * 0.75 / total) + 0.03
+        assert first <= (0.25 + error) * total
+        assert second <= (0.75 + error) * total
+        if rung and names == "dump":
+            assert not either
+        if second >= 0.2 * total:
+            break
+    else:
+        pytest.fail(f"{second} of {total} samples of what ran after the change")
 
 
 def test_a_command_without_samples_is_a_capture(folder: Path) -> None:
