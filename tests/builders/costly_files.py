@@ -14,6 +14,7 @@ import zstandard
 
 from builders.cost import python
 from builders.elf import ElfFile, Symbol
+from tdprof.capture.perf_maps import MapTimes
 
 Builder = Callable[[Path, int], list[str]]
 BUILDERS: dict[str, Builder] = {}
@@ -162,6 +163,17 @@ def perf_map_overlaps(folder: Path, size: int) -> list[str]:
     """Functions of a perf map that all cover each other."""
     lines = (f"{0x1000 + i:x} {size:x} f\n" for i in range(size // 14))
     (folder / "perf-42.map").write_text("".join(lines))
+    return python(_READ_RUN_TIME_CODE, folder)
+
+
+@builder
+def perf_map_slides(folder: Path, size: int) -> list[str]:
+    """A perf map whose times are known, of functions that each cut those before into pieces."""
+    lines = [f"{0x1000 + i:x} 8 f{i:x}\n".encode() for i in range(size // 16)]
+    text = b"".join(lines)
+    (folder / "perf-42.map").write_bytes(text)
+    steps = [(len(text) // 2, 5), (len(text), 6)]
+    (folder / "perf-42.times").write_bytes(MapTimes.of(text, steps, 10**9).to_bytes())
     return python(_READ_RUN_TIME_CODE, folder)
 
 

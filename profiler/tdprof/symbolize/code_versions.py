@@ -13,7 +13,7 @@ from tdprof.symbolize.symbol_table import Cells, SymbolTable
 # places stay below the kernel's addresses whatever a dump says.
 _FIRST_PLACE = _MOST_BYTES = 1 << 57
 # Code cuts each other to pieces; in made-up dumps up to the square of their number.
-_PIECES_EACH, _SPARE_PIECES = 8, 1 << 16
+_PIECES_EACH, _SPARE_PIECES = 2, 1 << 16
 # Samples added up over an interval are of the code that stood there for all but this part of it, if there is such.
 _NEGLIGIBLE = 1 / 20
 
