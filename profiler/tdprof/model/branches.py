@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdprof.model.arrays import I64, U64
 from tdprof.model.spe import RatioColumn
@@ -18,6 +19,42 @@ class BranchEnd(NamedTuple):
     file: str  # source file, "" where unknown
     line: int  # 0 where unknown
     address: int | None  # in the mapped file, where the line does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class BranchEnds:
+    """The sources or targets of rows, each made when it is asked for: rows may be a million, and few are shown.
+
+    Attributes:
+        function, module, file: texts.
+        of_place: int64[places, 3], which of them each place is of.
+        line: int64[places].
+        address: of each place, in the mapped file; None where a place is a function.
+        place: int64[rows]; -1 where the hardware did not record it.
+    """
+
+    function: Sequence[str]
+    module: Sequence[str]
+    file: Sequence[str]
+    of_place: I64
+    line: I64
+    address: U64 | None
+    place: I64
+
+    def __getitem__(self, row: int) -> BranchEnd | None:
+        place = int(self.place[row])
+        if place < 0:
+            return None
+        function, module, file = self.of_place[place].tolist()
+        line = int(self.line[place])
+        address = None if line or self.address is None else int(self.address[place])
+        return BranchEnd(self.function[function], self.module[module], self.file[file], line, address)
+
+    @property
+    def is_recorded(self) -> NDArray[np.bool_]:
+        """bool[rows]."""
+        recorded: NDArray[np.bool_] = self.place >= 0
+        return recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +75,17 @@ class BranchReport:
 
     events: Sequence[str]
     event: I64
-    source: Sequence[BranchEnd | None]
-    target: Sequence[BranchEnd | None] | None
+    source: BranchEnds
+    target: BranchEnds | None
     type: Sequence[str | None]
     counts: Mapping[str, U64]
     mispredict: RatioColumn
     notes: Sequence[str]
+
+    @property
+    def is_whole(self) -> NDArray[np.bool_]:
+        """bool[n]: whether each row's ends were recorded."""
+        return self.source.is_recorded if self.target is None else self.source.is_recorded & self.target.is_recorded
 
     def order(self, limit: int = 0) -> list[int]:
         """Row numbers, most entries first, ties in the order of their places; at most ``limit`` (0: all)."""

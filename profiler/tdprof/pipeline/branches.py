@@ -1,5 +1,8 @@
 """A capture's branch stacks by what branched to where: counts, mispredictions, cycles."""
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
@@ -10,7 +13,7 @@ from tdprof.capture.tables import has_table, read_table
 from tdprof.errors import TdprofError
 from tdprof.metrics.spe import share_interval
 from tdprof.model.arrays import I64, U64
-from tdprof.model.branches import BranchEnd, BranchReport
+from tdprof.model.branches import BranchEnds, BranchReport
 from tdprof.model.spe import RatioColumn
 from tdprof.pipeline.load import NamedCode, name_addresses
 from tdprof.pipeline.opened import OpenCapture
@@ -44,7 +47,7 @@ def load_branches(capture: OpenCapture, *, by_function: bool = False) -> BranchR
         raise TdprofError(f"{capture.folder} is damaged: it has branches of an event that capture.json does not list")
     end, addresses, pids, time_ns = branch_ends(table)
     code, location = name_addresses(capture, addresses, pids, time_ns)
-    places, ends = _places(code, location, by_function=by_function)
+    places, ends_at = _places(code, location, by_function=by_function)
     # -1 finds the last.
     source, target = np.append(places, NOT_RECORDED)[end].reshape(2, -1)
     types = table["type"].combine_chunks()
@@ -62,8 +65,8 @@ def load_branches(capture: OpenCapture, *, by_function: bool = False) -> BranchR
     return BranchReport(
         events=events,
         event=event[first].astype(np.int64),
-        source=[ends[number] if number >= 0 else None for number in source[first].tolist()],
-        target=None if by_function else [ends[number] if number >= 0 else None for number in target[first].tolist()],
+        source=ends_at(source[first]),
+        target=None if by_function else ends_at(target[first]),
         type=[words[number] for number in type_[first].tolist()],
         counts=counts,
         mispredict=_mispredict(counts),
@@ -106,8 +109,8 @@ def _fewest_samples(table: pa.Table, row: I64, rows: int) -> U64:
     return samples
 
 
-def _places(code: NamedCode, location: I64, *, by_function: bool) -> tuple[I64, list[BranchEnd]]:
-    """The place of each end, and what the places are: a line of a function, or its address where none is known."""
+def _places(code: NamedCode, location: I64, *, by_function: bool) -> tuple[I64, Callable[[I64], BranchEnds]]:
+    """The place of each end: a line of a function, or its address where none is known; and ends out of places."""
     functions, locations = code.functions, code.locations
     leaf = locations.frame_start[location]
     function = first_alike(functions, code.mapped_files)[locations.frame_function[leaf]].astype(np.int64)
@@ -115,22 +118,18 @@ def _places(code: NamedCode, location: I64, *, by_function: bool) -> tuple[I64, 
     if by_function:
         line = np.zeros_like(line)
     order, start = group_rows(function, line, np.where((line > 0) | by_function, 0, location))
-    place = group_of_row(order, start)
-    modules = [*(printable(file.path) for file in code.mapped_files), ""]
-    first = order[start]
-    ends = [
-        BranchEnd(
-            printable(functions.name[f]),
-            modules[functions.mapped_file[f]],
-            printable(functions.file[f]),
-            at_line,
-            None if at_line or by_function else at,
-        )
-        for f, at_line, at in zip(
-            function[first].tolist(), line[first].tolist(), locations.address[location[first]].tolist(), strict=True
-        )
-    ]
-    return place, ends
+    place, first = group_of_row(order, start), order[start]
+    names, modules = [printable(name) for name in functions.name], [printable(file.path) for file in code.mapped_files]
+    ends_at = functools.partial(
+        BranchEnds,
+        names,
+        [*modules, ""],
+        [printable(file) for file in functions.file],
+        np.stack([function[first], functions.mapped_file[function[first]].astype(np.int64), function[first]], axis=1),
+        line[first],
+        None if by_function else locations.address[location[first]],
+    )
+    return place, ends_at
 
 
 def _mispredict(counts: dict[str, U64]) -> RatioColumn:

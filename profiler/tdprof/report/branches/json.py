@@ -22,10 +22,8 @@ def branch_notes(report: BranchReport) -> list[str]:
         "entries do not tell whether they were predicted: they are in no ratio": untold,
         "entries have as many cycles as the field holds, or more: means with ≥ are too low": sums["cycles_at_limit"],
         "entries were speculated on a wrong path and never completed": sums["wrong_path"],
-        "entries have no source or no target: it lies where the recording was not allowed": sum(
-            int(report.counts["count"][row])
-            for row, source in enumerate(report.source)
-            if source is None or (report.target is not None and report.target[row] is None)
+        "entries have no source or no target: it lies where the recording was not allowed": int(
+            report.counts["count"][~report.is_whole].sum()
         ),
     }
     return [*report.notes, *notes, *(f"{count:,} {text}" for text, count in told.items() if count)]
