@@ -5,6 +5,7 @@ Layout: struct bpf_prog_info in the kernel's include/uapi/linux/bpf.h.
 
 import ctypes
 import platform
+import re
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,14 @@ from tdprof.recorder.bpf.sampler import TableSizes
 
 _BPF_OBJ_GET_INFO_BY_FD = 15
 _INFO_BYTES, _VERIFIED_INSNS = 232, 216
+_KERNEL = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
 # The kernel gives up at a million; the walk is what comes near. docs/unwinding.md has what was measured.
 MOST_INSTRUCTIONS = {
     "sample_0": 1_000,
     "sample": 25_000,
-    "walk": 120_000 if int(platform.release().split(".")[0]) < 7 else 300_000,
-    "python": 65_000,
-    "copy": 12_000,
+    "walk": 120_000 if (6, 12) <= _KERNEL < (7, 0) else 300_000,
+    "python": 80_000,
+    "copy": 20_000,
     "store": 10_000,
     "forget_mappings": 1_000,
     "retake": 20_000,
