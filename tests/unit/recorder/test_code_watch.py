@@ -42,6 +42,14 @@ def is_replaced(watch: CodeWatch) -> bool:
     return bool(select.select([watch.fd], [], [], 60)[0]) and watch.take_replaced()
 
 
+def await_read(watch: CodeWatch, text: bytes) -> None:
+    """Until the thread, which may get no processor for long, has read so much of this process's map."""
+    end_s = time.monotonic() + 60
+    while (log := watch._maps.get(os.getpid())) is None or log.text != text:
+        assert time.monotonic() < end_s
+        time.sleep(0.001)
+
+
 def test_what_is_appended_to_a_dump_is_noticed(tmp_path: Path, watch: CodeWatch) -> None:
     dump = tmp_path / "jit-42.dump"
     dump.touch()
@@ -83,6 +91,7 @@ def test_lines_of_a_map_get_times(tmp_path: Path, watch: CodeWatch, is_early: bo
         append(path, b"1000 20 f\n")
     (tmp_path / "perf-0.map").write_bytes(b"1000 20 of no process\n")
     append(path, b"2000 20 g\n")
+    await_read(watch, b"1000 20 f\n2000 20 g\n")
     before_ns = time.monotonic_ns()
     time.sleep(0.02)  # the clock of files stands still for up to a hundredth of a second
     append(path, b"1010 8 h\n1010 9 unfin")
