@@ -3,24 +3,28 @@
 """Compare tdprof's unwind tables, row by row, with what ``readelf --debug-dump=frames-interp`` says of the same files.
 
     .venv/bin/python tools/unwind_rows.py [PATH…]      files, or folders to search; default: the whole machine
+    .venv/bin/python tools/unwind_rows.py --pyelftools [PATH…]     with what pyelftools says; ten times slower
 
 Prints every disagreement (the first few of each file) and a summary; the status is 1 if there is any. Needs binutils.
 """
 
+import own_python  # noqa: F401  # isort: skip
 import argparse
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from builders.elftools_rows import elftools_rows
 from builders.unwind_table import UnwindTable, read_table
 from tdprof.linux.elf import ElfError, open_elf
 from tdprof.native import unwind_api as binding
@@ -35,6 +39,13 @@ _ROW = re.compile(r"^[0-9a-f]{16} [a-z]")
 _CIE = re.compile(r'^([0-9a-f]+) \S+ \S+ CIE "(\w*)"')
 _FDE = re.compile(r"FDE cie=([0-9a-f]+) pc=([0-9a-f]+)\.\.([0-9a-f]+)")
 _PLACES = ("/usr", "/lib", "/bin", "/sbin", "/opt")
+
+
+class Reader(NamedTuple):
+    """Reads the rows of each FDE in a file's section: in the builders' words, or empty where it has none for a row."""
+
+    name: str
+    rows: Callable[[Path, int, str], Iterator[tuple[int, int, list[tuple[int, str]]]]]
 
 
 @dataclass
@@ -55,11 +66,14 @@ class Totals:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("paths", nargs="*", default=_PLACES)
+    parser.add_argument("--pyelftools", action="store_true", help="compare with pyelftools")
+    options = parser.parse_args()
+    reader = Reader("pyelftools", elftools_rows) if options.pyelftools else Reader("readelf", readelf_rows)
     totals = Totals()
-    for path in find_files(parser.parse_args().paths):
-        compare_file(path, totals)
+    for path in find_files(options.paths):
+        compare_file(path, reader, totals)
     print(
-        f"{totals.files} files, {totals.entries} FDEs, {totals.rows} rows of readelf compared: "
+        f"{totals.files} files, {totals.entries} FDEs, {totals.rows} rows of {reader.name} compared: "
         f"{totals.differing} differ; "
         f"{totals.unsupported_rows} have a rule that is not followed, {totals.bad} bad entries; "
         f"{totals.bytes / 1e6:.1f} MB of tables; {totals.skipped} files without unwind information"
@@ -90,7 +104,7 @@ def find_files(paths: list[str]) -> Iterator[Path]:
                     yield path
 
 
-def compare_file(path: Path, totals: Totals) -> None:
+def compare_file(path: Path, reader: Reader, totals: Totals) -> None:
     try:
         elf = open_elf(path)
     except (ElfError, OSError):
@@ -114,8 +128,10 @@ def compare_file(path: Path, totals: Totals) -> None:
     totals.bad += table.counts[1]
     shown = 0
     kind = ".eh_frame" if elf.section(".eh_frame") else ".debug_frame"
-    outermost = [(s.start, s.end) for s in source.stretches if s.is_certain]
-    for difference in differences(path, elf.machine, table, kind, outermost, totals):
+    outermost = [(s.start, s.end) for s in source.stretches if s.kind == binding.CERTAIN]
+    for difference in differences(
+        reader.name, reader.rows(path, elf.machine, kind), elf.machine, table, outermost, totals
+    ):
         totals.differing += 1
         shown += 1
         if shown <= _SHOWN:
@@ -125,13 +141,18 @@ def compare_file(path: Path, totals: Totals) -> None:
 
 
 def differences(
-    path: Path, machine: int, table: UnwindTable, section: str, outermost: list[tuple[int, int]], totals: Totals
+    name: str,
+    found: Iterator[tuple[int, int, list[tuple[int, str]]]],
+    machine: int,
+    table: UnwindTable,
+    outermost: list[tuple[int, int]],
+    totals: Totals,
 ) -> Iterator[str]:
-    """What readelf says of each row that the table does not; functions within the outermost ranges have no caller."""
+    """What a reader says of each row that the table does not; functions within the outermost ranges have no caller."""
     addresses: list[int] = []
     expected: list[str] = []
     ends: list[tuple[int, int]] = []
-    for start, end, rows in map(with_pushed, readelf_rows(path, machine, section)):
+    for start, end, rows in map(with_pushed, found):
         ends.append((start, end))
         is_outermost = any(low <= start and end <= high for low, high in outermost)
         for address, text in rows:
@@ -144,25 +165,27 @@ def differences(
     numbers = table.at(places)
     # An FDE's first rows may be those of a later one that covers the same code.
     for i in np.flatnonzero(inside):
+        if not expected[i]:
+            continue
         totals.rows += 1
         text = table.texts[numbers[i]]
         if text == "unsupported":
             totals.unsupported[expected[i]] += 1
             totals.unsupported_rows += 1
         elif not agrees(text, expected[i], machine):
-            yield f"{addresses[i]:#x}: table says {text}, readelf {expected[i]}"
-    yield from surplus(table, places, ends)
+            yield f"{addresses[i]:#x}: table says {text}, {name} {expected[i]}"
+    yield from surplus(name, table, places, ends)
 
 
-def surplus(table: UnwindTable, places: np.ndarray, ends: list[tuple[int, int]]) -> Iterator[str]:
-    """Rows inside of an FDE that readelf does not have."""
+def surplus(name: str, table: UnwindTable, places: np.ndarray, ends: list[tuple[int, int]]) -> Iterator[str]:
+    """Rows inside of an FDE that a reader does not have."""
     ranges = np.array(sorted(ends), np.uint64).reshape(-1, 2)
     if not len(ranges):
         return
     own = table.addresses[~np.isin(table.addresses, places)]
     at = np.searchsorted(ranges[:, 0], own, side="right") - 1
     for address in own[(at >= 0) & (own < ranges[at, 1])]:
-        yield f"{address:#x}: table has a row {table.text_at(int(address))}, readelf none"
+        yield f"{address:#x}: table has a row {table.text_at(int(address))}, {name} none"
 
 
 def readelf_rows(path: Path, machine: int, section: str) -> Iterator[tuple[int, int, list[tuple[int, str]]]]:

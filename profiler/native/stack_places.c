@@ -44,14 +44,7 @@ EXPORT uint64_t tdprof_number_places(struct stack_places *t, const int32_t *star
 /* Move every entry of `old` (old_count slots) into the new, zeroed slots. */
 EXPORT void tdprof_rehash_places(struct stack_places *t, const uint64_t *old, uint64_t old_count)
 {
-	for (uint64_t i = 0; i < old_count; i++) {
-		if (old[i] == 0)
-			continue;
-		uint64_t slot = (old[i] >> 32) & t->slot_mask;
-		while (t->slots[slot] != 0)
-			slot = (slot + 1) & t->slot_mask;
-		t->slots[slot] = old[i];
-	}
+	hash_move(t->slots, t->slot_mask, old, old_count);
 }
 
 /* length[i]: places of chain i in front of the first caller at one that is `outside`; those get used[place] = 1. */

@@ -19,7 +19,13 @@ struct unwind_section {
 struct unwind_stretch {
 	uint64_t start, end; /* ELF addresses */
 	struct unwind_rule rule;
-	uint64_t is_certain; /* holds for a function that lies wholly in it, whatever its FDE says */
+	uint64_t kind; /* enum unwind_stretch_kind */
+};
+
+enum unwind_stretch_kind {
+	UNWIND_STRETCH_PLAIN,
+	UNWIND_STRETCH_CERTAIN,  /* holds for a function that lies wholly in it, whatever its FDE says */
+	UNWIND_STRETCH_BUILTINS, /* V8's: rows are made of the instructions where these are known */
 };
 
 struct unwind_input {
@@ -57,11 +63,11 @@ int tdprof_unwind_check(const uint8_t *table, uint64_t size);
 
 /* Where in a session's arrays the next table goes, and how much fits. */
 struct unwind_session {
-	struct unwind_rule *rules; /* capacity UNWIND_MOST_RULES; number 0 is UNWIND_NONE */
+	struct unwind_rule *rules; /* number 0 is UNWIND_NONE */
 	uint32_t *rule_slots;      /* 2 * UNWIND_MOST_RULES of them, 0 at first: finds equal rules */
 	uint32_t *buckets, *rows;
-	uint32_t rule_count, bucket_count, row_count; /* used */
-	uint32_t bucket_capacity, row_capacity;
+	uint32_t rule_count, bucket_count, row_count;          /* used */
+	uint32_t rule_capacity, bucket_capacity, row_capacity; /* that of rules is at most UNWIND_MOST_RULES */
 };
 
 /* Append a checked table; *first_bucket is where its bucket 0 lies. -1, and nothing changed but rules added, if there

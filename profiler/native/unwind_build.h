@@ -8,9 +8,9 @@
  *   unwind_expression.c  the expressions that are recognised
  *   unwind_go.c          Go's table of stack depths to rows
  *   unwind_go_switch.c   where Go's functions change to another stack
- *   unwind_code.c        code without any of these to rows, by its instructions; unwind_code_state.c what these do
- *   unwind_table.c       rows in order, rules numbered, gaps, the file's bytes
- *   unwind_build.c       the exported functions
+ *   unwind_code.c        code without any of these to rows, by its instructions, and V8's builtins; unwind_code_state.c
+ * what these do unwind_table.c       rows in order, rules numbered, gaps, the file's bytes unwind_build.c       the
+ * exported functions
  *
  * Input is never trusted: an entry that breaks a rule is counted and left out, the others are read. */
 #ifndef TDPROF_UNWIND_BUILD_H
@@ -169,7 +169,8 @@ bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine)
 
 /* --- unwind_code.c --- */
 /* Add the rows of `size` bytes of code, of which the first is at `start` and has the ELF address `address`. */
-void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size);
+void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size,
+                bool is_builtins);
 
 #define FP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 6U : 29U)
 #define SP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 7U : 31U)

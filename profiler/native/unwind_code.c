@@ -20,14 +20,17 @@ struct analysis {
 	uint8_t *is_noted;                          /* a bit for each offset that is in there: most are not */
 	VECTOR(struct code_state) branches;
 	struct code_state state, body;
-	uint32_t function_end; /* by its symbol; 0: not known */
-	bool is_behind_call;   /* which may never have returned */
+	uint32_t function_start, function_end; /* by its symbol; 0: not known */
+	uint8_t *is_odd;     /* of builtins: a bit for each beginning of one whose ways out do not fit its way in */
+	bool is_behind_call; /* which may never have returned */
 	bool is_last_pass;
+	bool is_builtins; /* V8's, of which each beginning is known */
 };
 
 static const struct code_state ENTRY = {
 	.cfa = CODE_SP,
 	.copy = NO_COPY,
+	.ra = NO_COPY,
 	.is_called = true,
 	.fp_slot = UNWIND_FP_SAME,
 	.depth = 8,
@@ -66,10 +69,15 @@ static bool is_padding(const struct analysis *a, const struct x86_instruction *i
 	                                  (a->code[at] == 0 && a->code[at + 1] == 0));
 }
 
+static bool is_set(const uint8_t *bits, uint32_t at)
+{
+	return bits[at / 8] >> at % 8 & 1;
+}
+
 /* The number of what is noted for an offset; MAP_NOTHING. */
 static uint32_t noted_at(const struct analysis *a, uint32_t at)
 {
-	return a->is_noted[at / 8] >> at % 8 & 1 ? map_find(&a->branch_numbers, (uint64_t)at + 1) : MAP_NOTHING;
+	return is_set(a->is_noted, at) ? map_find(&a->branch_numbers, (uint64_t)at + 1) : MAP_NOTHING;
 }
 
 static void note(struct analysis *a, uint32_t at, struct code_state state)
@@ -81,6 +89,24 @@ static void note(struct analysis *a, uint32_t at, struct code_state state)
 	map_add(&a->branch_numbers, (uint64_t)at + 1, number, &a->table->budget);
 	if (!a->table->budget.exhausted)
 		a->is_noted[at / 8] |= (uint8_t)(1 << at % 8);
+}
+
+/* Whether two states that meet have their frame in different places: code that pushes in a loop. */
+static bool is_elsewhere(const struct code_state *state, const struct code_state *other)
+{
+	if (state->fp_depth != other->fp_depth || state->fp_slot != other->fp_slot)
+		return true;
+	if (state->fp_depth)
+		return false;
+	return state->cfa != other->cfa || (state->cfa == CODE_SP && state->depth != other->depth) ||
+	       (state->cfa == CODE_POPPED && state->ra != other->ra) ||
+	       (state->cfa == CODE_COPY && (state->copy != other->copy || state->copy_depth != other->copy_depth));
+}
+
+static void lose_frame(struct code_state *state)
+{
+	state->cfa = CODE_LOST;
+	state->fp_depth = 0;
 }
 
 /* Note what holds where a branch leads; what was followed stands, what was assumed does not. */
@@ -98,6 +124,9 @@ static void note_branch(struct analysis *a, const struct x86_instruction *i, uin
 		note(a, (uint32_t)target, state);
 	else if (a->branches.items[number].doubt > state.doubt)
 		a->branches.items[number] = state;
+	else if (a->is_builtins && !state.doubt && !a->branches.items[number].doubt &&
+	         is_elsewhere(&a->branches.items[number], &state))
+		lose_frame(&a->branches.items[number]);
 }
 
 static void note_call(struct analysis *a, const struct x86_instruction *i, uint32_t at)
@@ -119,6 +148,7 @@ static bool is_at_symbol(struct analysis *a, uint32_t at)
 	while (a->symbols < a->symbols_end && a->symbols->address <= a->base + at) {
 		if (a->symbols->address == a->base + at) {
 			is_found = true;
+			a->function_start = at;
 			a->function_end =
 				at + (a->symbols->size < a->size - at ? (uint32_t)a->symbols->size : a->size - at);
 		}
@@ -134,7 +164,13 @@ static void arrive(struct analysis *a, uint32_t at, bool is_behind_padding)
 	const struct code_state *noted = number == MAP_NOTHING ? NULL : &a->branches.items[number];
 
 	if (is_at_symbol(a, at) || (noted && noted->is_called && at >= a->function_end)) {
-		a->state = a->body = ENTRY;
+		a->state = ENTRY;
+		a->state.is_builtin = a->is_builtins;
+		a->state.doubt = a->is_builtins && is_set(a->is_odd, a->function_start);
+		a->body = a->state;
+	} else if (a->is_builtins && a->state.cfa != CODE_DEAD && !a->is_behind_call && noted && !noted->doubt &&
+	           !a->state.doubt && is_elsewhere(noted, &a->state)) {
+		lose_frame(&a->state);
 	} else if (a->state.cfa != CODE_DEAD &&
 	           (!noted || noted->doubt > a->state.doubt || (!a->state.doubt && !a->is_behind_call))) {
 		return;
@@ -153,7 +189,7 @@ static void arrive(struct analysis *a, uint32_t at, bool is_behind_padding)
 static void emit(struct analysis *a, uint32_t at)
 {
 	if (a->is_last_pass)
-		add_row(a->table, a->start + at, code_rule(&a->state));
+		add_row(a->table, a->start + at, a->is_builtins ? builtin_rule(&a->state) : code_rule(&a->state));
 }
 
 /* mov $15, %eax or %rax; syscall: what a signal handler returns to (__NR_rt_sigreturn). */
@@ -165,6 +201,22 @@ static bool is_signal_return(const struct analysis *a, uint32_t at)
 
 	return (left >= sizeof(LONG) && !memcmp(a->code + at, LONG, sizeof(LONG))) ||
 	       (left >= sizeof(SHORT) && !memcmp(a->code + at, SHORT, sizeof(SHORT)));
+}
+
+/* A builtin that leaves otherwise than with its return address on top of the stack was not entered so either: it goes
+ * on in a frame of another's. */
+static void check_exit(struct analysis *a, const struct x86_instruction *i, uint32_t at)
+{
+	const struct code_state *state = &a->state;
+	int64_t target = (int64_t)at + i->length + i->immediate;
+	bool is_inside = is_jump(i) && target >= a->function_start && target < a->function_end;
+	bool is_whole =
+		state->cfa == CODE_SP && state->depth == 8 && !state->fp_depth && state->fp_slot == UNWIND_FP_SAME;
+
+	if (state->doubt || state->cfa == CODE_LOST || i->opcode == 0xcc || is_inside || is_whole)
+		return;
+	if (!is_table_jump(i) || !state->fp_depth)
+		a->is_odd[a->function_start / 8] |= (uint8_t)(1 << a->function_start % 8);
 }
 
 /* One instruction; returns where the next one is. */
@@ -193,10 +245,18 @@ static uint32_t follow(struct analysis *a, uint32_t at)
 		note_call(a, &i, at);
 	if (is_table_jump(&i))
 		a->body = a->state;
-	if (is_end(&i)) {
+	/* V8 writes int3 behind calls that never return. */
+	if (is_end(&i) || (a->is_builtins && i.map == X86_ONE_BYTE && i.opcode == 0xcc)) {
+		if (a->is_builtins && i.map == X86_ONE_BYTE)
+			check_exit(a, &i, at);
 		a->state.cfa = CODE_DEAD;
 	} else {
+		bool is_popped = a->state.cfa == CODE_POPPED && !a->state.doubt;
+
 		apply_instruction(&a->state, &i);
+		/* What was popped over was no return address. */
+		if (is_popped && a->state.cfa == CODE_LOST && i.map == X86_ONE_BYTE && (i.opcode & 0xf8) == 0x58)
+			a->is_odd[a->function_start / 8] |= (uint8_t)(1 << a->function_start % 8);
 		if (a->state.cfa == CODE_SP && a->state.depth > a->body.depth)
 			a->body = a->state;
 		else if (a->state.cfa > CODE_SP)
@@ -210,7 +270,7 @@ static void run_pass(struct analysis *a, const struct symbol *symbols)
 	bool is_behind_padding = true;
 
 	a->symbols = symbols;
-	a->function_end = 0;
+	a->function_start = a->function_end = 0;
 	a->is_behind_call = false;
 	a->state = (struct code_state){ .cfa = CODE_DEAD };
 	a->body = ENTRY;
@@ -265,13 +325,15 @@ static void read_functions(struct unwind_table *table)
 		qsort(table->functions.items, table->functions.count, sizeof(struct symbol), compare_symbols);
 }
 
-void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size)
+void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size,
+                bool is_builtins)
 {
 	struct analysis a = { .table = table, .code = code, .size = size, .start = start, .base = address };
 	const struct symbol *next = NULL; /* none: the list may have no memory either */
 	uint32_t low = 0, high;
 
 	read_functions(table);
+	a.is_builtins = is_builtins;
 	high = table->functions.count;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
@@ -281,11 +343,12 @@ void infer_rows(struct unwind_table *table, place_t start, uint64_t address, con
 		else
 			high = middle;
 	}
-	a.is_noted = calloc(size / 8 + 1, 1);
+	a.is_noted = calloc(size / 8 + 1, 2);
 	if (!a.is_noted) {
 		table->budget.exhausted = true;
 		return;
 	}
+	a.is_odd = a.is_noted + size / 8 + 1;
 	if (table->functions.count) {
 		next = table->functions.items + low;
 		a.symbols_end = table->functions.items + table->functions.count;

@@ -31,6 +31,9 @@ packed_rule code_rule(const struct code_state *state)
 	case CODE_COPY:
 		return pack_rule((uint8_t)(UNWIND_INFERRED | (UNWIND_CFA_REGISTER + dwarf_number(state->copy))),
 		                 UNWIND_RA_CFA, state->fp_slot, state->copy_depth);
+	case CODE_POPPED:
+		return pack_rule(UNWIND_INFERRED | UNWIND_CFA_SP, UNWIND_RA_REGISTER + dwarf_number(state->ra),
+		                 UNWIND_FP_SAME, 0);
 	case CODE_WORD:
 		if (state->copy_depth < 0 || state->copy_depth > 0xff)
 			return INFERRED_FP;
@@ -40,17 +43,37 @@ packed_rule code_rule(const struct code_state *state)
 	}
 }
 
+packed_rule builtin_rule(const struct code_state *state)
+{
+	packed_rule rule = code_rule(state);
+
+	uint8_t kind = rule & 0x7f;
+
+	return state->doubt || (kind >= UNWIND_NONE && kind < UNWIND_CFA_REGISTER)
+	               ? rule
+	               : rule & ~(packed_rule)UNWIND_INFERRED;
+}
+
+static bool is_in_frame(int64_t bytes)
+{
+	return bytes >= -MOST_DEPTH && bytes <= MOST_DEPTH;
+}
+
 /* The stack pointer goes down by so many bytes. */
 static void grow(struct code_state *state, int64_t bytes)
 {
-	if (bytes < -MOST_DEPTH || bytes > MOST_DEPTH)
-		state->cfa = CODE_LOST;
-	else if (state->cfa == CODE_WORD)
-		state->word += (int32_t)bytes;
+	int32_t *place = state->cfa == CODE_WORD ? &state->word : &state->depth;
+	int64_t sum = *place + bytes;
+
+	if (is_in_frame(sum))
+		*place = (int32_t)sum;
 	else
-		state->depth += (int32_t)bytes;
-	if (state->depth > MOST_DEPTH || state->word > MOST_DEPTH || state->word < -MOST_DEPTH)
 		state->cfa = CODE_LOST;
+	/* Of a builtin only the instructions that `pop` knows take the return address. */
+	if (state->is_builtin && state->cfa == CODE_SP && state->depth < 8) {
+		state->cfa = CODE_LOST;
+		state->doubt = 2;
+	}
 }
 
 /* How far the stack pointer moves is not known: what else marks the frame takes over. */
@@ -63,33 +86,42 @@ static void lose_sp(struct code_state *state)
 }
 
 /* The stack pointer is `below` bytes below the CFA again. */
-static void set_depth(struct code_state *state, int32_t below)
+static void set_depth(struct code_state *state, int64_t below)
 {
-	state->cfa = CODE_SP;
-	state->depth = below;
+	state->cfa = is_in_frame(below) ? CODE_SP : CODE_LOST;
+	if (is_in_frame(below))
+		state->depth = (int32_t)below;
+}
+
+/* Of a builtin whose frame is gone, or was never there: only the return address is to be found. */
+static bool is_free_of_frame(const struct code_state *state)
+{
+	return state->is_builtin && !state->fp_depth && state->fp_slot == UNWIND_FP_SAME &&
+	       (state->cfa == CODE_SP || state->cfa == CODE_POPPED);
 }
 
 static void push(struct code_state *state, uint8_t number)
 {
+	if (is_free_of_frame(state) && number == state->ra)
+		return set_depth(state, 8);
+	/* A frame is made for who has called this. */
+	if (state->cfa == CODE_POPPED && number == RBP)
+		state->doubt = 1;
 	grow(state, 8);
 	if (number == RBP && state->cfa == CODE_SP && state->fp_slot == UNWIND_FP_SAME && !state->fp_depth &&
 	    state->depth <= -INT16_MIN)
 		state->fp_slot = (int16_t)-state->depth;
 }
 
-static void pop(struct code_state *state, uint8_t number)
+/* What held the stack pointer is written. Where V8 makes room for arguments, it has moved the return address with them
+ * to the stack's new end by then. */
+static void lose_copy(struct code_state *state)
 {
-	grow(state, -8);
-	if (number == RBP) {
-		if (state->cfa == CODE_FP)
-			state->cfa = CODE_SP;
-		state->fp_slot = UNWIND_FP_SAME;
-		state->fp_depth = 0;
+	state->cfa = CODE_LOST;
+	if (state->is_builtin && state->copy_depth == 8 && !state->fp_depth) {
+		set_depth(state, 8);
+		state->doubt = 1;
 	}
-	if (number == state->copy)
-		state->copy = NO_COPY;
-	if (number == RSP)
-		lose_sp(state);
 }
 
 /* A register is written that is not the stack pointer. */
@@ -98,6 +130,11 @@ static void lose(struct code_state *state, uint8_t number)
 	if (number == state->copy) {
 		state->copy = NO_COPY;
 		if (state->cfa == CODE_COPY)
+			lose_copy(state);
+	}
+	if (number == state->ra) {
+		state->ra = NO_COPY;
+		if (state->cfa == CODE_POPPED)
 			state->cfa = CODE_LOST;
 	}
 	if (number == RBP && state->fp_depth) {
@@ -107,6 +144,25 @@ static void lose(struct code_state *state, uint8_t number)
 	}
 }
 
+static void pop(struct code_state *state, uint8_t number)
+{
+	if (state->is_builtin && state->cfa == CODE_SP && state->depth == 8 && !state->fp_depth) {
+		state->cfa = CODE_POPPED;
+		state->ra = number;
+		return;
+	}
+	grow(state, -8);
+	if (number == RBP) {
+		if (state->cfa == CODE_FP)
+			state->cfa = CODE_SP;
+		state->fp_slot = UNWIND_FP_SAME;
+		state->fp_depth = 0;
+	}
+	lose(state, number);
+	if (number == RSP)
+		lose_sp(state);
+}
+
 /* mov to, from; both registers of 64 bits. */
 static void move(struct code_state *state, uint8_t to, uint8_t from)
 {
@@ -114,7 +170,8 @@ static void move(struct code_state *state, uint8_t to, uint8_t from)
 		if (state->cfa != CODE_SP)
 			return lose(state, to);
 		if (to == RBP) {
-			state->fp_depth = state->depth;
+			state->fp_depth = state->frame_depth = state->depth;
+			state->prologue = CODE_BEGUN;
 		} else {
 			state->copy = to;
 			state->copy_depth = state->depth;
@@ -147,6 +204,19 @@ static bool is_at_sp(const struct x86_instruction *i)
 	return i->has_modrm && i->modrm >> 6 != 3 && modrm_rm(i) == RSP && i->sib == 0x24 && !(i->rex & 3);
 }
 
+/* The operand is the word at FP + displacement. */
+static bool is_at_fp(const struct x86_instruction *i)
+{
+	return i->has_modrm && i->modrm >> 6 != 3 && i->modrm >> 6 != 0 && modrm_rm(i) == RBP;
+}
+
+/* The operand is the return address in its place. */
+static bool is_return_address(const struct code_state *state, const struct x86_instruction *i)
+{
+	return (state->cfa == CODE_SP && is_at_sp(i) && i->displacement == state->depth - 8) ||
+	       (state->fp_depth && is_at_fp(i) && i->displacement == state->fp_depth - 8);
+}
+
 /* and, add, sub, lea with the stack pointer as result. */
 static void compute_sp(struct code_state *state, const struct x86_instruction *i)
 {
@@ -156,7 +226,7 @@ static void compute_sp(struct code_state *state, const struct x86_instruction *i
 		if (is_at_sp(i))
 			grow(state, -(int64_t)i->displacement);
 		else if (modrm_rm(i) == RBP && i->modrm >> 6 != 0 && state->fp_depth)
-			set_depth(state, state->fp_depth - i->displacement);
+			set_depth(state, (int64_t)state->fp_depth - i->displacement);
 		else
 			lose_sp(state);
 	} else if (operation == 5) {
@@ -168,15 +238,49 @@ static void compute_sp(struct code_state *state, const struct x86_instruction *i
 	}
 }
 
+/* mov of the caller's FP out of its slot, while the frame's other words stay; of the return address to another place.
+ */
+static bool leave_frame(struct code_state *state, const struct x86_instruction *i)
+{
+	uint8_t number = modrm_reg(i);
+
+	if (i->opcode == 0x8b && number == RBP && state->fp_depth && is_at_fp(i) && state->fp_slot != UNWIND_FP_SAME &&
+	    i->displacement == state->fp_depth + state->fp_slot) {
+		state->fp_depth = 0;
+		state->fp_slot = UNWIND_FP_SAME;
+		if (state->is_builtin && state->ra != NO_COPY)
+			state->cfa = CODE_POPPED;
+		else if (state->is_builtin)
+			set_depth(state, state->frame_depth);
+		else if (state->cfa == CODE_FP)
+			state->cfa = CODE_LOST;
+		return true;
+	}
+	if (!state->is_builtin)
+		return false;
+	if (i->opcode == 0x8b && number != RSP && number != RBP && is_return_address(state, i)) {
+		lose(state, number);
+		state->ra = number;
+		return true;
+	}
+	if (i->opcode == 0x89 && number == state->ra && is_free_of_frame(state) && is_at_sp(i)) {
+		set_depth(state, (int64_t)i->displacement + 8);
+		return true;
+	}
+	return false;
+}
+
 /* mov between a register and memory at sp: a saved FP, a saved stack pointer. */
 static bool move_memory(struct code_state *state, const struct x86_instruction *i)
 {
 	uint8_t number = modrm_reg(i);
 
+	if (i->rex & 8 && leave_frame(state, i))
+		return true;
 	if (!is_at_sp(i) || !(i->rex & 8))
 		return false;
 	if (i->opcode == 0x89 && number == state->copy && state->cfa == CODE_COPY) {
-		state->cfa = CODE_WORD;
+		state->cfa = is_in_frame(i->displacement) ? CODE_WORD : CODE_LOST;
 		state->word = i->displacement;
 		return true;
 	}
@@ -196,6 +300,15 @@ static bool move_memory(struct code_state *state, const struct x86_instruction *
 		return true;
 	}
 	return false;
+}
+
+static void push_memory(struct code_state *state, const struct x86_instruction *i)
+{
+	/* V8 has the return address once more above arguments, and goes on elsewhere. */
+	if (is_free_of_frame(state) && is_return_address(state, i))
+		set_depth(state, 8);
+	else
+		grow(state, 8);
 }
 
 static void apply_one_byte(struct code_state *state, const struct x86_instruction *i)
@@ -245,7 +358,7 @@ static void apply_one_byte(struct code_state *state, const struct x86_instructio
 		return;
 	case 0xff:
 		if ((i->modrm >> 3 & 7) == 6)
-			grow(state, 8);
+			push_memory(state, i);
 		return;
 	default: break;
 	}
@@ -264,10 +377,27 @@ static void apply_one_byte(struct code_state *state, const struct x86_instructio
 	}
 }
 
+/* The frame's size without what is pushed for calls: a mark of its kind, or three registers, and room. */
+static void measure_frame(struct code_state *state, const struct x86_instruction *i, enum code_prologue before)
+{
+	bool is_mark = before == CODE_BEGUN && (i->opcode == 0x68 || i->opcode == 0x6a);
+	bool is_register = before == CODE_BEGUN && (i->opcode & 0xf8) == 0x50 && state->depth <= 16 + 3 * 8;
+	bool is_room = before && (i->opcode == 0x81 || i->opcode == 0x83) && i->modrm == 0xec;
+
+	if (i->map != X86_ONE_BYTE || !(is_mark || is_register || is_room))
+		return;
+	state->frame_depth = state->depth;
+	state->prologue = is_mark ? CODE_MARKED : is_register ? CODE_BEGUN : CODE_NO_PROLOGUE;
+}
+
 void apply_instruction(struct code_state *state, const struct x86_instruction *i)
 {
+	enum code_prologue before = state->prologue;
+
+	state->prologue = CODE_NO_PROLOGUE;
 	if (i->map == X86_ONE_BYTE)
 		apply_one_byte(state, i);
 	else if (i->map == X86_0F && (i->opcode & 0xf0) == 0x40) /* cmov */
 		lose(state, modrm_reg(i));
+	measure_frame(state, i, before);
 }

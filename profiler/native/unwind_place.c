@@ -92,7 +92,7 @@ static uint32_t session_rule(struct unwind_session *session, const struct unwind
 			return number;
 		if (number)
 			continue;
-		if (session->rule_count >= UNWIND_MOST_RULES)
+		if (session->rule_count >= session->rule_capacity)
 			return 1;
 		session->rules[session->rule_count] = *rule;
 		return session->rule_slots[at] = session->rule_count++;

@@ -121,7 +121,7 @@ void add_row(struct unwind_table *table, place_t place, packed_rule rule)
 }
 
 /* Rows by what the code does; false if it cannot be read, or is of a machine whose instructions are not known here. */
-static bool fill_inferred(struct unwind_table *table, place_t end)
+static bool fill_inferred(struct unwind_table *table, place_t end, bool is_builtins)
 {
 	const struct unwind_segment *segment = &table->segments[table->segment];
 	uint64_t address = table->covered - segment_start(segment) + segment->elf_address;
@@ -134,7 +134,7 @@ static bool fill_inferred(struct unwind_table *table, place_t end)
 
 	if (is_read) {
 		add_row(table, table->covered, NONE);
-		infer_rows(table, table->covered, address, code, bytes);
+		infer_rows(table, table->covered, address, code, bytes, is_builtins);
 	}
 	free(code);
 	return is_read;
@@ -149,7 +149,7 @@ static void fill_unknown(struct unwind_table *table, place_t end, bool is_end)
 	bool is_at_an_edge = table->covered == first || end == first + segment->bytes || is_end;
 	uint32_t bytes = end - table->covered;
 
-	if (bytes > MOST_PADDING && fill_inferred(table, end)) {
+	if (bytes > MOST_PADDING && fill_inferred(table, end, false)) {
 		table->header.guessed_gaps++;
 	} else if (bytes >= LEAST_GUESSED) {
 		add_row(table, table->covered, UNWIND_FP_GUESS);
@@ -183,7 +183,9 @@ static void fill_gap(struct unwind_table *table, place_t end)
 			to = end + base;
 		if (from < to) {
 			fill_unknown(table, (place_t)(from - base), stretch->rule.cfa == UNWIND_NONE);
-			add_row(table, (place_t)(from - base), stretch_rule(stretch));
+			if (stretch->kind != UNWIND_STRETCH_BUILTINS ||
+			    !fill_inferred(table, (place_t)(to - base), true))
+				add_row(table, (place_t)(from - base), stretch_rule(stretch));
 			table->covered = (place_t)(to - base);
 		}
 		if (stretch->end > end + base)
@@ -203,7 +205,7 @@ bool find_certain(const struct unwind_table *table, place_t start, place_t end, 
 
 		if (stretch->start > start + base)
 			return false;
-		if (stretch->is_certain && stretch->end >= end + base) {
+		if (stretch->kind == UNWIND_STRETCH_CERTAIN && stretch->end >= end + base) {
 			*rule = stretch_rule(stretch);
 			return true;
 		}

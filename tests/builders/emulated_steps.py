@@ -15,7 +15,7 @@ from pathlib import Path
 
 from builders.elf import EM_AARCH64, ElfFile, Symbol
 from builders.single_steps import AT_A_TIME, Stepped
-from tdprof.linux.elf import PF_X, open_elf
+from tdprof.linux.elf import PF_X, ElfError, open_elf
 
 QEMU = "qemu-aarch64-static"
 SYSTEM = Path("/usr/aarch64-linux-gnu")  # where Debian's cross compiler has its libraries
@@ -103,7 +103,7 @@ def _step(stub: Stub, memory: int, maps: str, most: int) -> Iterator[Stepped]:
     """The emulator gives the program the addresses that it has itself."""
     registers = stub.registers()
     stack_end = next(end for first, end, _, _ in _mapped(maps) if first <= registers[SP] < end)
-    found = Stepped(maps=_executable(maps))
+    found = Stepped(maps=executable_maps(maps))
     shadow: list[int] = []
     signal = ""  # one that waits to be delivered
     for number in range(1, most + 1):
@@ -153,13 +153,16 @@ def _start_of(line: str) -> int:
     return int(line.split("-")[0], 16)
 
 
-def _executable(maps: str) -> str:
+def executable_maps(maps: str) -> str:
     """What the program has mapped to execute: the emulator maps it to be read, so only the files tell."""
     lines = []
     for first, end, offset, file in _mapped(maps):
         if not file.startswith("/") or os.path.samefile(file, f"/usr/bin/{QEMU}"):
             continue
-        segments = [s for s in open_elf(Path(file)).segments if s.flags & PF_X and s.file_size]
+        try:
+            segments = [s for s in open_elf(Path(file)).segments if s.flags & PF_X and s.file_size]
+        except ElfError:  # data
+            continue
         if any(s.offset & -PAGE <= offset < s.offset + s.file_size for s in segments):
             lines.append(f"{first:x}-{end:x} r-xp {offset:x} 00:00 1 {file}\n")
     return "".join(lines)

@@ -12,10 +12,11 @@ from builders.perf_tool import NO_PERF, find_perf
 from tdprof.capture.tables import read_table
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.walked import FIRST_WALKED, WalkedStacks
+from tdprof.linux.elf import MACHINES
 from tdprof.model.stack_ends import StackEnd
 from tdprof.native import unwind_api
 from tdprof.pipeline.import_perf import import_perf_data
-from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables
+from tdprof.pipeline.walk_copies import CopyWalker, FileTables
 
 pytestmark = [
     pytest.mark.needs_perf,

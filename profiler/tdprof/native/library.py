@@ -17,6 +17,8 @@ from tdprof.native import (
     stacks,
 )
 
+_HEADERS = (aux_flags, bpf_stacks, counter, dwarf_api, go_lines, lost_pages, perf_records, ring_walk, stacks)
+
 
 @functools.cache
 def load_native() -> ctypes.CDLL | None:
@@ -33,17 +35,7 @@ def load_native() -> ctypes.CDLL | None:
         except OSError:  # built for another architecture or libc: same as not built
             continue
         try:
-            for header in (
-                aux_flags,
-                bpf_stacks,
-                counter,
-                dwarf_api,
-                go_lines,
-                lost_pages,
-                perf_records,
-                ring_walk,
-                stacks,
-            ):
+            for header in _HEADERS:
                 header.declare(library)
         except AttributeError as error:  # a checkout that went on without its library
             raise TdprofError(

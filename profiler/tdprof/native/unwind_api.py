@@ -14,6 +14,9 @@ MOST_SEGMENTS = 16
 HEADER_BYTES = 128
 
 
+PLAIN, CERTAIN, BUILTINS = 0, 1, 2  # enum unwind_stretch_kind
+
+
 class Rule(ctypes.Structure):
     """``struct unwind_rule``."""
 
@@ -72,7 +75,7 @@ class Stretch(ctypes.Structure):
         ("start", ctypes.c_uint64),
         ("end", ctypes.c_uint64),
         ("rule", Rule),
-        ("is_certain", ctypes.c_uint64),
+        ("kind", ctypes.c_uint64),
     )
 
 
@@ -154,6 +157,7 @@ class UnwindSession(ctypes.Structure):
         ("rule_count", ctypes.c_uint32),
         ("bucket_count", ctypes.c_uint32),
         ("row_count", ctypes.c_uint32),
+        ("rule_capacity", ctypes.c_uint32),
         ("bucket_capacity", ctypes.c_uint32),
         ("row_capacity", ctypes.c_uint32),
     )
@@ -260,6 +264,11 @@ def is_table(data: Buffer) -> bool:
 def read_header(data: Buffer) -> Header:
     """The header of a table that was checked."""
     return Header.from_buffer_copy(data)
+
+
+def read_segments(data: Buffer) -> list[Segment]:
+    """The executable segments of a table that was checked."""
+    return list((Segment * read_header(data).segments).from_buffer_copy(data, ctypes.sizeof(Header)))
 
 
 def end_words() -> tuple[str, ...]:

@@ -11,20 +11,35 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from tdprof.linux.elf import PF_X, SHF_COMPRESSED, SHF_EXECINSTR, SHT_DYNSYM, Elf, ElfSection
+from tdprof.linux.elf import (
+    EM_AARCH64,
+    EM_X86_64,
+    PF_X,
+    PT_LOAD,
+    SHF_COMPRESSED,
+    SHF_EXECINSTR,
+    SHT_DYNSYM,
+    Elf,
+    ElfSection,
+)
 from tdprof.linux.go_module import find_go_module
 from tdprof.native import unwind_api as binding
 
-EM_X86_64, EM_AARCH64 = 62, 183
-_PT_LOAD = 1
+if TYPE_CHECKING:
+    from tdprof.unwind.v8_builtins import Builtins
+
 _E_ENTRY = 24  # offset in the header
+_STT_FUNC = 2
 _SYMBOL = struct.Struct("<IBBHQQ")
 
 _MOST_IDENTITY_BYTES = 64  # struct unwind_header of bpf/unwind.h
+_PLACE, _LAYOUT = struct.Struct("<QQQQ"), struct.Struct("<I")
+LAYOUT_BYTES = _LAYOUT.size
 
 # bpf/unwind.h, enum unwind_cfa and enum unwind_ra
-CFA_SP, CFA_PLT, NONE, STOP, SIGNAL, FP_RECORD = 0, 4, 5, 6, 7, 8
+CFA_SP, CFA_PLT, NONE, STOP, SIGNAL, FP_RECORD, FP_GUESS = 0, 4, 5, 6, 7, 8, 9
 RA_CFA, RA_LR, RA_SLOT = 0, 1, 2
 FP_SAME = 0x7FFF
 
@@ -35,6 +50,9 @@ _START_BYTES = {EM_X86_64: 22, EM_AARCH64: 28}  # of musl's _start, which has no
 _COMPRESSION_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: type, reserved, size, alignment
 _ELFCOMPRESS_ZLIB = 1
 _DEFLATE_MOST = 1032  # no deflated byte makes more than this many
+# Of a builtin; V8 knows all by name, in stripped files too (BUILTIN_LIST_BASE in src/builtins/builtins-definitions.h).
+_V8_NAME = b"InterpreterEntryTrampoline\0"
+_MOST_CONSTANTS = 256 << 20  # bytes of a file that has V8 in it; Node's have 50 MB
 # glibc's __start_context, to which a context's function returns though nothing called it from there: its call-frame
 # information is of a function that is called. sysdeps/unix/sysv/linux/{x86_64/__start_context.S,aarch64/setcontext.S}
 _CONTEXT_START = {
@@ -70,14 +88,20 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
     stretches += _no_code(elf)
     debug_frame = elf.section(".debug_frame") or (debug.section(".debug_frame") if debug else None)
     frame_file = elf if debug_frame is elf.section(".debug_frame") else debug
-    symbols = elf.section(".symtab") or elf.section(".dynsym")
+    symbols = _section(elf, elf.section(".symtab") or elf.section(".dynsym"))
+    if builtins := _v8_builtins(elf):
+        stretches.append(
+            binding.Stretch(builtins.start, builtins.end, binding.Rule(FP_GUESS, 0, FP_SAME, 0), binding.BUILTINS)
+        )
+        if not elf.section(".symtab"):
+            symbols = binding.Section(bytes(symbols.data) + _function_rows(builtins))
     return binding.TableInput(
         machine=elf.machine,
         segments=_segments(elf),
         eh_frame=_section(elf, elf.section(".eh_frame")),
         debug_frame=_section(frame_file or elf, debug_frame),
         gopclntab=_section(elf, go),
-        symbols=_section(elf, symbols),
+        symbols=symbols,
         read_code=functools.partial(_read_code, elf),
         text_address=module.text if module else 0,
         stretches=_disjoint(stretches),
@@ -86,25 +110,51 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
 
 
 def file_identity(elf: Elf, status: os.stat_result) -> bytes:
-    """The build-id, of a file that root's or our own is; else also where it is and when it was last written.
+    """The build-id and where code lies in the file, of a file that root's or our own is; else also the file's place
+    and when it was last written.
 
-    What others can write could bear any build-id, and its table must not be taken for that of the real file.
+    What others can write could bear any build-id, and its table must not be taken for that of the real file. A stripped
+    file has the build-id of the whole one, but its code may lie elsewhere in it.
     """
-    place = struct.pack("<QQQQ", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    build_id = bytes.fromhex(elf.build_id)[: _MOST_IDENTITY_BYTES - len(place)]
+    place = _PLACE.pack(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    layout = b"".join(struct.pack("<QQ", s.elf_address, s.file_offset) for s in _segments(elf))
+    build_id = shared_identity(elf.build_id)
     is_trusted = status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return build_id if build_id and is_trusted else build_id + place
+    known = build_id + _LAYOUT.pack(zlib.crc32(layout))
+    return known if build_id and is_trusted else known + place
+
+
+def shared_identity(build_id: str) -> bytes:
+    """What the identities of all files with a build-id begin with, if nobody but root and us could have written them;
+    ``LAYOUT_BYTES`` more tell the whole from the stripped one."""
+    return bytes.fromhex(build_id)[: _MOST_IDENTITY_BYTES - _PLACE.size - LAYOUT_BYTES]
+
+
+def _v8_builtins(elf: Elf) -> "Builtins | None":
+    constants = elf.section(".rodata")
+    if not constants or constants.size > _MOST_CONSTANTS or _V8_NAME not in bytes(elf.section_data(constants)):
+        return None
+    # Loading NumPy takes as long as the tables of many files, and the recorder itself does without it.
+    from tdprof.unwind.v8_builtins import find_builtins
+
+    return find_builtins(elf)
+
+
+def _function_rows(builtins: "Builtins") -> bytes:
+    """As a symbol table has them, which a stripped file lacks."""
+    places = zip(builtins.starts.tolist(), builtins.sizes.tolist(), strict=True)
+    return b"".join(_SYMBOL.pack(0, _STT_FUNC, 0, 0, start, size) for start, size in places)
 
 
 def _segments(elf: Elf) -> list[binding.Segment]:
-    found = [s for s in elf.segments if s.type == _PT_LOAD and s.flags & PF_X and 0 < s.file_size < 1 << 32]
+    found = [s for s in elf.segments if s.type == PT_LOAD and s.flags & PF_X and 0 < s.file_size < 1 << 32]
     found.sort(key=lambda s: s.address)
     return [binding.Segment(s.address, s.offset, s.file_size, 0) for s in found[: binding.MOST_SEGMENTS]]
 
 
 def _read_code(elf: Elf, address: int, size: int) -> memoryview:
     for segment in elf.segments:
-        if segment.type == _PT_LOAD and 0 <= address - segment.address < segment.file_size:
+        if segment.type == PT_LOAD and 0 <= address - segment.address < segment.file_size:
             return elf.content.read(segment.offset + address - segment.address, size)
     return memoryview(b"")
 
@@ -175,7 +225,7 @@ def _context_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretc
         return
     if found := pattern.search(elf.section_data(text)):
         start, end = text.address + found.start() - 1, text.address + found.end()
-        yield binding.Stretch(start, end, binding.Rule(STOP, RA_CFA, FP_SAME, 0), 1)
+        yield binding.Stretch(start, end, binding.Rule(STOP, RA_CFA, FP_SAME, 0), binding.CERTAIN)
 
 
 def _data_among_code(elf: Elf) -> Iterator[binding.Stretch]:

@@ -5,6 +5,7 @@ reads more of a file than its identity.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import struct
@@ -12,15 +13,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
+from tdprof.linux.descriptors import keep_only
 from tdprof.linux.elf import Elf, ElfError, open_elf
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.linux.readable import is_readable
 from tdprof.linux.user_cache import CacheFolder, cache_folder
 from tdprof.native import unwind_api as binding
-from tdprof.unwind.sections import file_identity, table_input
+from tdprof.unwind.sections import LAYOUT_BYTES, file_identity, shared_identity, table_input
 
 MOST_FILES = 512
 MOST_BYTES = 128 << 20  # of one table; that of a program with 2.8 million rows has 15 MB
+_PATIENCE_S = 0.5
+_PAGE_BYTES = (4 << 10, 16 << 10, 64 << 10)  # of the kernels there are
 _FRAME = struct.Struct("<Iq")  # number of the file; bytes of its table that follow, or -1: it has none
+_DESCRIPTORS = Path("/proc/self/fd")
 _SYSTEM_DEBUG = Path("/usr/lib/debug/.build-id")
 
 
@@ -41,6 +47,30 @@ class TableCache:
             return None
         return data if identity_of(data) == identity else None
 
+    def load_by_build_id(self, build_id: str) -> bytes | None:
+        """The checked table of the one file with this build-id that nobody but root or we could have written.
+
+        None if there is none, or there are several: the whole file and the stripped one. The one that is there may
+        still be of another layout: see ``is_mapped_as_laid_out``.
+        """
+        begin = shared_identity(build_id)
+        try:
+            with self._folder.opened() as folder:
+                names = folder.names()
+        except OSError:
+            return None
+        length = 2 * (len(begin) + LAYOUT_BYTES)
+        found = [name for name in names if name.startswith(begin.hex()) and len(name) == length]
+        return self.load(bytes.fromhex(found[0])) if begin and len(found) == 1 else None
+
+    def size(self, identity: bytes) -> int | None:
+        """Bytes of what is kept for the file with this identity, as yet unchecked; None if nothing is."""
+        try:
+            with self._folder.opened() as folder:
+                return folder.stat(identity.hex()).st_size
+        except (OSError, ValueError):
+            return None
+
     def store(self, identity: bytes, table: bytes) -> None:
         """Keep a table; those kept longest ago go."""
         with contextlib.suppress(OSError), self._folder.opened(make=True) as folder:
@@ -55,6 +85,21 @@ def _prune(folder: OwnFolder) -> None:
         kept = [(folder.stat(name).st_mtime_ns, name) for name in names]
         for _, name in sorted(kept)[: len(kept) - MOST_FILES]:
             folder.remove(name)
+
+
+def is_mapped_as_laid_out(table: bytes, file_offset: int, size: int) -> bool:
+    """Whether a mapping of a file may be of one of the checked table's executable segments, as loaders map them.
+
+    Args:
+        table: of a file with the same build-id.
+        file_offset, size: of the mapping. A first segment may be mapped with all that follows it.
+    """
+    for page in _PAGE_BYTES:
+        for segment in binding.read_segments(table):
+            end = -(-(segment.file_offset + segment.bytes) // page) * page
+            if file_offset == segment.file_offset // page * page and file_offset + size >= end:
+                return True
+    return False
 
 
 def read_identity(path: Path) -> bytes | None:
@@ -95,10 +140,11 @@ class TableWorker:
 
     Use as a context manager: leaving it ends a child that has not finished. ``fileno`` is readable when a table has
     come. What the child cannot read has no table; if the child dies, neither has what it had not come to. Only the
-    child opens the files, so one that cannot be opened without waiting holds up nobody else.
+    child opens the files, so one that cannot be opened without waiting holds up nobody else; left behind, the child
+    holds nothing of ours but those files.
 
     Args:
-        paths: the files.
+        paths: the files; of descriptors of ours, as ``/proc/self/fd/N``.
         cache: where to keep the tables.
     """
 
@@ -107,9 +153,9 @@ class TableWorker:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         self._pid = os.fork()
         if self._pid == 0:
-            os.close(reader)
             _serve(paths, cache, writer)
         os.close(writer)
+        self._ended = os.pidfd_open(self._pid)
         # Unbuffered, so that ``fileno`` is readable while there is something to take.
         self._input = os.fdopen(reader, "rb", buffering=0)
 
@@ -146,10 +192,13 @@ class TableWorker:
         """End the child, if it has not ended."""
         self._input.close()
         if self._pid:
-            # A child that has answered all may still be keeping the last table.
+            # A child that has answered all may still be keeping the last table. Another one is ended; but not even
+            # SIGKILL ends one that is held up by a file system in user space.
             if self._left:
                 os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+            if not self._left or is_readable(self._ended, _PATIENCE_S):
+                os.waitpid(self._pid, 0)
+            os.close(self._ended)
             self._pid = 0
 
     def __enter__(self) -> Self:
@@ -162,7 +211,11 @@ class TableWorker:
 def _serve(paths: Sequence[Path], cache: TableCache, writer: int) -> None:
     """The child: never returns."""
     status = 1
+    # Of NumPy, which some files take: its threads, one for each CPU, would spin while samples are taken.
+    os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     try:
+        gc.freeze()  # garbage of the parent's would close files of ours that have its descriptors' numbers by then
+        keep_only({writer, *(int(path.name) for path in paths if path.parent == _DESCRIPTORS)})
         with os.fdopen(writer, "wb", buffering=0) as output:
             for number, path in enumerate(paths):
                 identity = read_identity(path)

@@ -8,9 +8,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from tdprof.linux.elf import EM_AARCH64
 from tdprof.native import unwind_api
 
-EM_AARCH64 = 183
 MOST_FRAMES = 255
 # A sample's registers: x86-64 by DWARF number (rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip); aarch64 x29 x30 sp pc.
 X86_64_WORDS, AARCH64_WORDS = 17, 4

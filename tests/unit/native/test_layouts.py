@@ -22,7 +22,9 @@ import tdprof
 from arm_spe import tallied, tally
 from live_aarch64 import neoverse_sim
 from tdprof.decode import bpf_aggregates
-from tdprof.decode.perf import branches, columns, groups, records
+from tdprof.decode.perf import branches, columns, groups, records, walked
+from tdprof.decode.python import records as python_records
+from tdprof.unwind import walk
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("profiler/native", "spe/native", "bpf", "tools/neoverse_sim")
@@ -33,12 +35,18 @@ ROWS = {
     "perf_side_band_row": columns.SIDE_BAND,
     "perf_group": groups.GROUP,
     "perf_branch_sum": branches.SUM,
+    "ring_walk_head": walked._HEAD,
+    "python_frame": python_records.FRAME,
+    "python_stack": python_records._STACK,
+    "python_code": python_records.CODE,
     "sample_key": bpf_aggregates.KEY,
     "sample_value": bpf_aggregates.VALUE,
     "spe_row": tallied.ROW,
     "spe_item": tally.ITEM,
     "spe_page": tallied.PAGE,
 }
+# What follows in these is of no fixed length where it is read.
+BEGINNINGS = {"python_stack": "frame", "python_code": "lines"}
 # Of the kernel's own header, which may be older than we are: its bits have no offset, and config3 came with Linux 6.3.
 UNCHECKED = {"perf_event_attr": re.compile("reserved_|config3")}
 
@@ -120,9 +128,14 @@ def test_layout(struct: str, tmp_path: Path) -> None:
         size, fields = ROWS[struct].itemsize, fields_of_row(ROWS[struct])
     unchecked = UNCHECKED.get(struct)
     fields = [field for field in fields if unchecked is None or not unchecked.match(field[0])]
-    found_size, found = compiled_layout(tmp_path, struct, [name for name, _, _ in fields])
-    assert found == fields
-    assert unchecked or found_size == size
+    rest = [BEGINNINGS[struct]] if struct in BEGINNINGS else []
+    found_size, found = compiled_layout(tmp_path, struct, [name for name, _, _ in fields] + rest)
+    assert found[: len(fields)] == fields
+    assert unchecked or (found[-1][1] if rest else found_size) == size
+
+
+def test_two_mirrors_of_one_struct() -> None:
+    assert fields_of_row(walk.MAPPING) == fields_of_mirror(MIRRORS["unwind_mapping"])
 
 
 def test_mirrors_are_found() -> None:

@@ -169,6 +169,108 @@ def test_what_ends_signal_handlers_and_begins_threads(tmp_path: Path) -> None:
     assert table.text_at(TEXT + 33) == "stop"
 
 
+def builtin_rules(code: bytes, at: int = 0) -> list[str]:
+    """Of each instruction, where the code is V8's builtins, of which a symbol names that which is ``at`` bytes in."""
+    symbol = np.array([(1, 2, 0, 1, TEXT + at, len(code) - at)], "<u4, u1, u1, <u2, <u8, <u8")
+    source = binding.TableInput(
+        sections.EM_X86_64,
+        [binding.Segment(TEXT, 0x1000, len(code), 0)],
+        symbols=binding.Section(symbol.tobytes()),
+        read_code=lambda address, size: code[address - TEXT : address - TEXT + size],
+        stretches=[binding.Stretch(TEXT, TEXT + len(code), binding.Rule(sections.FP_GUESS, 0, 0, 0), binding.BUILTINS)],
+    )
+    data = binding.build_table(source)
+    assert data
+    table = read_table(data)
+    decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    return [table.text_at(address) for address, _, _, _ in decoder.disasm_lite(code, TEXT)]
+
+
+@needs_x86_assembler
+def test_a_builtin_that_leaves_its_frame_for_another(tmp_path: Path) -> None:
+    code = assembled(
+        tmp_path,
+        """
+        push %rbp
+        mov %rsp, %rbp
+        push $6
+        sub $24, %rsp
+        push %rax
+        push %rdi
+        call *%rbx
+        mov 0(%rbp), %rbp
+        mov 40(%rsp), %r10
+        mov %r10, 32(%rsp)
+        add $32, %rsp
+        jmp *%rcx
+        """,
+    )
+    framed = "fp+16 fp=cfa-16 ra=cfa-8"
+    assert builtin_rules(code) == [
+        "sp+8 ra=cfa-8",
+        "sp+16 fp=cfa-16 ra=cfa-8",
+        *[framed] * 6,  # what is called pops what was pushed for it
+        "sp+48 ra=cfa-8",
+        "sp+48 ra=cfa-8",
+        "sp+40 ra=cfa-8",
+        "sp+8 ra=cfa-8",
+    ]
+
+
+@needs_x86_assembler
+def test_a_builtin_that_has_its_return_address_in_a_register(tmp_path: Path) -> None:
+    code = assembled(tmp_path, "pop %rcx\nlea (%rsp, %rax, 8), %rsp\npush %rdx\npush %rcx\njmp *%rbx")
+    assert builtin_rules(code) == ["sp+8 ra=cfa-8", *["sp+0 ra=r2"] * 3, "sp+8 ra=cfa-8"]
+
+
+@needs_x86_assembler
+def test_a_builtin_that_pops_over_its_return_address(tmp_path: Path) -> None:
+    code = assembled(tmp_path, "pop %rcx\npop %rdx\npop %rcx\nnop\njmp *%rbx")
+    # None that was called could return then: it goes on in another's frame, and all of it is a guess.
+    assert builtin_rules(code) == ["inferred sp+8 ra=cfa-8", *["inferred sp+0 ra=r2"] * 2, *[FP_GUESS] * 2]
+
+
+@needs_x86_assembler
+def test_what_precedes_the_first_builtin_is_odd_by_none_of_them(tmp_path: Path) -> None:
+    """Of each pass over the code: the last builtin's leaves otherwise than it came."""
+    first = assembled(tmp_path, ".p2align 4\ncall 1f\nint3\n1: push %rbx\npop %rbx\nret\n.p2align 4")
+    last = assembled(tmp_path, "push %rbx\nret")
+    code = first + last
+    assert builtin_rules(code, at=len(first))[2:5] == ["sp+8 ra=cfa-8", "sp+16 ra=cfa-8", "sp+8 ra=cfa-8"]
+
+
+@needs_x86_assembler
+def test_a_builtin_that_copies_its_return_address(tmp_path: Path) -> None:
+    code = assembled(tmp_path, "push %rcx\npush %rdi\npush 16(%rsp)\nmov %r10, 24(%rsp)\njmp *%rbx")
+    assert builtin_rules(code) == [f"sp+{depth} ra=cfa-8" for depth in (8, 16, 24, 8, 8)]
+
+
+@needs_x86_assembler
+def test_a_builtin_that_pushes_in_a_loop_is_a_guess_from_there_on(tmp_path: Path) -> None:
+    code = assembled(tmp_path, "xor %eax, %eax\n1: push (%rbx)\ninc %eax\ncmp %eax, %ecx\njne 1b\nint3\nret")
+    assert builtin_rules(code)[:2] == ["sp+8 ra=cfa-8", FP_GUESS]
+
+
+@needs_x86_assembler
+def test_builtins_that_make_room_for_arguments(tmp_path: Path) -> None:
+    code = assembled(
+        tmp_path,
+        """
+        mov %rsp, %r8
+        sub %r10, %rsp
+1:      mov (%r8, %r12, 8), %r10
+        mov %r10, (%rsp, %r12, 8)
+        inc %r12
+        cmp %rax, %r12
+        jle 1b
+        lea 8(%rsp, %rax, 8), %r8
+        mov %r11, (%r8)
+        jmp *%rbx
+        """,
+    )
+    assert builtin_rules(code) == [*["sp+8 ra=cfa-8"] * 2, *["r8+8 ra=cfa-8"] * 6, *["inferred sp+8 ra=cfa-8"] * 2]
+
+
 def test_bytes_that_are_no_code_are_followed_along_frame_pointers() -> None:
     assert inferred(b"\x06" * 64).text_at(TEXT + 32) == FP_GUESS
 
@@ -280,3 +382,21 @@ def test_data_in_a_segment_of_code_is_not_taken_for_code(tmp_path: Path) -> None
     assert symbols
     assert table.text_at(symbols.address) == "none"
     assert "none" not in {table.text_at(address) for address in range(text.address, text.address + text.size, 16)}
+
+
+def test_what_a_hostile_file_adds_to_the_stack_pointer_is_not_taken_for_a_frame() -> None:
+    down, up = b"\x48\x81\xec\0\0\x10\0", b"\x48\x81\xc4\0\0\x10\0"  # sub and add $0x100000, %rsp
+    for step in (down, up):
+        assert rules(step * 2100)[2:] == ["guess"] * 2098
+    # push %rbp; mov %rsp, %rbp; lea -0x7fffffff(%rbp), %rsp; pop %rbp; ret
+    assert rules(b"\x55\x48\x89\xe5\x48\x8d\xa5\x01\0\0\x80\x5d\xc3" + b"\xcc" * 8)[4] == "guess"
+
+
+def test_a_builtin_that_puts_its_return_address_too_far_away_is_a_guess() -> None:
+    # pop %rax; mov %rax, 0x7fffffff(%rsp); ret
+    assert builtin_rules(b"\x58\x48\x89\x84\x24\xff\xff\xff\x7f\xc3")[-1] == FP_GUESS
+
+
+def test_a_stack_pointer_that_is_kept_too_far_away_is_lost() -> None:
+    # mov %rsp, %rax; and $-16, %rsp; mov %rax, 0x7fffff00(%rsp); nop
+    assert rules(b"\x48\x89\xe0\x48\x83\xe4\xf0\x48\x89\x84\x24\0\xff\xff\x7f\x90")[-1] == "guess"

@@ -1,55 +1,23 @@
-"""Unwind tables: built from files' call-frame information, whatever it holds; gaps; the cache and its worker."""
+"""Unwind tables: built from files' call-frame information, whatever it holds; gaps."""
 
-import os
 import random
 import struct
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from builders.call_frames import CIE, SIGNAL_CIE, entry, fde, frames, uleb
 from builders.cfi_programs import compile_frames
-from builders.elf import ElfFile, Symbol
-from builders.go_table import GoCode, GoFunction, go_program
+from builders.elf import ElfFile
 from builders.unwind_table import UnwindTable, read_table
 from tdprof.linux.elf import open_elf, parse_elf
-from tdprof.linux.user_cache import CacheFolder
 from tdprof.native import unwind_api as binding
-from tdprof.unwind import sections, tables
+from tdprof.unwind import sections
 
 pytestmark = pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built")
 
 TEXT = 0x401000
 SP, FP = 7, 6  # DWARF numbers of x86-64
-
-
-def uleb(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def entry(body: bytes, length: int | None = None) -> bytes:
-    body += b"\0" * (-len(body) % 4)
-    return struct.pack("<I", len(body) if length is None else length) + body
-
-
-CIE = entry(b"\0\0\0\0\x01zR\0" + uleb(1) + b"\x78" + uleb(16) + b"\x01\x03\x0c\x07\x08\x90\x01")
-SIGNAL_CIE = CIE.replace(b"zR\0\x01\x78\x10\x01\x03\x0c", b"zRS\0\x01\x78\x10\x01\x03")  # one letter more, no program
-
-
-def fde(at: int, start: int, size: int, program: bytes, cie: int = 0) -> bytes:
-    """An FDE at this offset of .eh_frame, with absolute addresses of four bytes."""
-    return entry(struct.pack("<III", at + 4 - cie, start, size) + b"\0" + program)
-
-
-def frames(*functions: tuple[int, int, bytes]) -> bytes:
-    data = CIE
-    for start, size, program in functions:
-        data += fde(len(data), start, size, program)
-    return data + b"\0\0\0\0"
 
 
 def build(eh_frame: bytes = b"", *, size: int = 0x2000, **more) -> UnwindTable:
@@ -402,171 +370,3 @@ def test_a_program_has_a_rule_everywhere(arch, tmp_path):
     if arch == "aarch64":
         assert table.text_at(plt.address) == table.text_at(plt.address + 32) == "sp+0 ra=lr"
         assert table.text_at(plt.address + 4) == "sp+16 ra=cfa-8"
-
-
-def test_go(tmp_path):
-    go = Path("/usr/lib/go/bin/gofmt")
-    if not go.exists():
-        pytest.skip("no Go program at hand")
-    table = read_table(binding.build_table(sections.table_input(open_elf(go), None, b"x")))
-    assert table.sources & 4
-    assert table.counts[0] > 1000
-    assert table.counts[1] == 0
-    # What ends Go's signal handlers: mov $15, %rax; syscall. No call leads there, so its first address is returned to.
-    text = open_elf(go).section(".text")
-    at = bytes(open_elf(go).section_data(text)).find(bytes.fromhex("48c7c00f0000000f05"))
-    assert at > 0
-    assert table.text_at(text.address + at - 1) == "signal"
-    # runtime.systemstack, from its call to where it has gone back: call *%rdi; the goroutine; its stack pointer.
-    code = bytes(open_elf(go).section_data(text))
-    back = code.find(bytes.fromhex("488b5830488b83c0000000"))
-    call, end = code.rfind(bytes.fromhex("ffd7"), 0, back), code.find(bytes.fromhex("488b6038"), back)
-    assert table.text_at(text.address + call) == table.text_at(text.address + end) == SWITCH
-    assert table.text_at(text.address + end + 4) == table.text_at(text.address + code.rfind(b"\xcc", 0, call) + 1)
-    assert table.text_at(text.address + end + 4) == "sp+8 ra=cfa-8"
-
-
-SWITCH = "switch+12582920 fp=cfa+192 ra=cfa-8"  # 192, of struct m, where that says what goroutine it runs, and sp + 8
-
-
-def go_with_debug_frame(code: bytes, name: str) -> UnwindTable:
-    """A program of one function of eight bytes before it and of this one, of which .debug_frame says nothing else."""
-    functions = [GoFunction("main.main", 0, [GoCode(8, 0, 1)]), GoFunction(name, 8, [GoCode(len(code), 0, 1)])]
-    program = go_program(functions, ["main.go"], "1.18", text=TEXT)
-    elf = parse_elf(memoryview(program))
-    cie = entry(b"\xff\xff\xff\xff\x04\0\x08\0" + uleb(1) + b"\x78" + uleb(16) + b"\x0c\x07\x08\x90\x01")
-    counted = entry(struct.pack("<IQQ", 0, TEXT + 8, len(code)))
-
-    def read_code(address: int, size: int) -> bytes:
-        return (bytes(8) + code)[address - TEXT :][:size]
-
-    source = replace(
-        sections.table_input(elf, None, b"x"), debug_frame=binding.Section(cie + counted), read_code=read_code
-    )
-    return read_table(binding.build_table(source))
-
-
-@pytest.mark.parametrize(
-    "name", ["runtime.systemstack", "runtime.asmcgocall", "runtime.cgocallback", "runtime.morestack"]
-)
-def test_a_go_function_that_changes_stacks_in_an_unknown_way_is_not_followed(name: str) -> None:
-    table = go_with_debug_frame(b"\x90" * 64, name)
-    assert table.text_at(TEXT + 8) == table.text_at(TEXT + 40) == "unsupported"
-    assert table.text_at(TEXT + 4) == "sp+8 ra=cfa-8"
-
-
-def test_where_go_calls_c_the_goroutine_is_on_the_stack() -> None:
-    to_the_thread = bytes.fromhex("488b66384883ec4048897c2430488b7f084829d748897c2428")
-    back = bytes.fromhex("ffd04889f4c3")
-    on_it_already = bytes.fromhex("4883ec404889542428ffd04889f4c3")
-    table = go_with_debug_frame(to_the_thread + back + on_it_already, "runtime.asmcgocall")
-    start = TEXT + 8
-    assert table.text_at(start) == table.text_at(start + 3) == "sp+8 ra=cfa-8"
-    assert table.text_at(start + 4) == "unsupported"
-    called = start + len(to_the_thread)
-    assert table.text_at(called + 1) == f"call of C+{0x30 << 8 | 0x28} ra=cfa-8"
-    assert table.text_at(called + 5) == "sp+8 ra=cfa-8"
-    again = called + len(back)
-    assert table.text_at(again + 4) == "unsupported"
-    assert table.text_at(again + 10) == "[sp+40]+8 ra=cfa-8"
-
-
-@pytest.fixture
-def cache(tmp_path):
-    folder = tmp_path / "cache"
-    folder.mkdir(mode=0o700)
-    return tables.TableCache(CacheFolder(folder / "unwind"))
-
-
-@pytest.fixture
-def program(tmp_path):
-    path = tmp_path / "program"
-    path.write_bytes(ElfFile(build_id=b"\x12" * 20, sections={".eh_frame": frames((TEXT, 0x10, b""))}).to_bytes())
-    return path
-
-
-def test_the_worker_builds_and_keeps(cache, program, tmp_path):
-    broken = tmp_path / "broken"
-    broken.write_bytes(b"\x7fELF and no more")
-    with tables.TableWorker([program, broken, tmp_path / "missing"], cache) as worker:
-        found = dict(worker.results())
-    assert found[1] is None
-    assert found[2] is None
-    assert read_table(found[0]).text_at(TEXT) == "sp+8 ra=cfa-8"
-    assert tables.read_identity(program) == b"\x12" * 20
-    assert cache.load(b"\x12" * 20) == found[0]
-    assert cache.load(b"\x13" * 20) is None
-
-
-def test_a_worker_that_dies_leaves_files_without_tables(cache, program):
-    with tables.TableWorker([program] * 2000, cache) as worker:
-        results = worker.results()
-        assert next(results)[1] is not None
-        os.kill(worker._pid, 9)
-        assert len(list(results)) < 1999
-
-
-def test_the_cache_believes_no_other_file(cache, program, tmp_path):
-    with tables.TableWorker([program], cache) as worker:
-        list(worker.results())
-    kept = tmp_path / "cache/unwind" / ("12" * 20)
-    kept.rename(kept.with_name("13" * 20))
-    assert cache.load(b"\x13" * 20) is None
-    kept.write_bytes(b"not a table")
-    assert cache.load(b"\x12" * 20) is None
-
-
-def test_a_file_without_build_id_is_known_by_its_place(tmp_path):
-    path = tmp_path / "plain"
-    path.write_bytes(ElfFile().to_bytes())
-    before = tables.read_identity(path)
-    assert len(before) == 32
-    os.utime(path, ns=(1, 1))
-    assert tables.read_identity(path) != before
-    assert tables.read_identity(tmp_path) is None
-
-
-# __start_context of glibc 2.36 for x86-64, __startcontext for aarch64 with the instruction before it
-CONTEXT_STARTS = {
-    sections.EM_X86_64: "4889dc488b3c244885ff7408e80ff6feff4889c7e8a7ccfefff4",
-    sections.EM_AARCH64: "1f2003d5e00313aac0f9ffb552f5ff17",
-}
-
-
-@pytest.mark.parametrize("machine", CONTEXT_STARTS)
-@pytest.mark.parametrize("is_named", [True, False])
-def test_where_the_functions_of_contexts_return_to_is_the_bottom(machine, is_named):
-    code = bytes.fromhex(CONTEXT_STARTS[machine])
-    text = bytearray(b"\x90" * 0x1000 if machine == sections.EM_X86_64 else b"\x1f\x20\x03\xd5" * 0x400)
-    text[0x100 : 0x100 + len(code)] = code
-    # Called as any function, if the information were believed; the padding before goes on as the function before it.
-    information = frames((TEXT, 0xF8, b""), (TEXT + 0x100, len(code), b""), (TEXT + 0x100 + len(code), 0x40, b""))
-    names = [Symbol("makecontext" if is_named else "setcontext", TEXT)]
-    elf = parse_elf(memoryview(ElfFile(bytes(text), TEXT, dynamic_symbols=names, machine=machine).to_bytes()))
-    source = replace(sections.table_input(elf, None, b"x"), eh_frame=binding.Section(information))
-    table = read_table(binding.build_table(source))
-    # A return address is looked up one byte before it.
-    returned_to = TEXT + (0x100 if machine == sections.EM_X86_64 else 0x104)
-    assert (table.text_at(returned_to - 1) == "stop") == is_named
-    assert (table.text_at(returned_to) == "stop") == is_named
-    assert table.text_at(TEXT + 0x100 + len(code)) == table.text_at(TEXT) != "stop"
-
-
-def test_the_entry_of_a_program_without_information_is_the_bottom():
-    data = bytearray(ElfFile().to_bytes())
-    struct.pack_into("<Q", data, 24, TEXT + 0x100)
-    table = read_table(binding.build_table(sections.table_input(parse_elf(memoryview(data)), None, b"x")))
-    assert table.text_at(TEXT + 0x100) == "stop"
-    assert table.text_at(TEXT) == "none"
-    assert table.text_at(TEXT + 0x200) == "none"  # zeros are no code
-
-
-def test_go_code_behind_c_code_is_counted_from_where_it_begins() -> None:
-    """A program that C's linker made, to be loaded anywhere: its table does not say where, and .text begins before."""
-    function = GoFunction("main.main", 0, [GoCode(0x40, 0, 1)])
-    program = go_program([function], ["main.go"], "1.18", text=TEXT + 0x100, is_pie=True, before=bytes(64))
-    source = sections.table_input(parse_elf(memoryview(program)), None, b"x")
-    assert source.text_address == TEXT + 0x100
-    table = read_table(binding.build_table(source))
-    assert table.text_at(TEXT + 0x110) == "sp+8 ra=cfa-8"
-    assert table.text_at(TEXT + 0x90) != table.text_at(TEXT + 0x110)
