@@ -29,36 +29,75 @@ static __always_inline int has_python(void)
 	return is_there && *is_there;
 }
 
-/* Get ready for the Python frames of a thread. */
-static __always_inline void begin_python(const struct python_runtime *runtime, struct walk *walk,
+/*
+ * Get ready for the Python frames of a thread. Of one that was met before it is known where CPython has it, unless
+ * there are more interpreters by now: each has its own structures of a thread, and adds frames to its stack.
+ */
+static __always_inline void begin_python(const struct python_runtime *runtime, const struct walk *walk,
                                          struct python_walk *python)
 {
-	__u32 tid = walk->key.tid, inner_tid = tid;
-	__u64 *known = python_threads.lookup(&tid);
-	__u64 thread = known ? *known : 0, frame;
+	__u32 tid = walk->key.tid;
+	struct python_thread *known = python_threads.lookup(&tid);
 
+	python->tid = tid;
 	if (runtime->pidns_inode) {
 		struct bpf_pidns_info ids = {};
 
 		bpf_get_ns_current_pid_tgid(runtime->pidns_device, runtime->pidns_inode, &ids, sizeof(ids));
-		inner_tid = ids.pid;
+		python->tid = ids.pid;
 	}
+	python->interpreter = python_pointer(runtime->first_interpreter);
+	python->frame = 0;
 	/* Its number, since what is there may be another thread's by now. */
-	if (!thread || python_thread_id(runtime, thread) != inner_tid) {
-		thread = find_python_thread(runtime, inner_tid);
-		if (thread)
-			python_threads.update(&tid, &thread);
+	if (known && known->interpreter == python->interpreter &&
+	    python_thread_id(runtime, known->thread) == python->tid) {
+		python->interpreter = 0;
+		python->frame = python_thread_frame(runtime, known->thread);
+	} else {
+		python->thread = python_pointer(python->interpreter + runtime->first_thread);
+		python->is_alone = !python_pointer(python->interpreter + runtime->next_interpreter);
 	}
-	frame = thread ? python_pointer(thread + runtime->thread_frame) : 0;
-	if (frame && runtime->inner_frame != PYTHON_NONE)
-		frame = python_pointer(frame + runtime->inner_frame);
-	python->frame = frame;
 	python->hash = walk->key.pid;
 	python->process = mix(0, walk->key.pid);
 	python->bytes = 0;
 	python->count = 0;
+	python->subinterpreters = 0;
 	python->stack.pid = walk->key.pid;
 	python->stack.is_cut = 0;
+}
+
+/*
+ * Two subinterpreters have frames of a thread. Their list has the newest first, which does not say who called whom;
+ * only the main one, its last, is known to be the outermost. So the stack is left native: user space counts those that
+ * have no frame and are cut.
+ */
+static __always_inline void leave_python(const struct walk *walk, struct python_walk *python)
+{
+	python->frame = 0;
+	python->interpreter = 0;
+	python->count = 0;
+	python->hash = walk->key.pid;
+	python->stack.is_cut = 1;
+}
+
+/* Look for the thread where it was not looked for yet. */
+static __always_inline void search_python(const struct python_runtime *runtime, const struct walk *walk,
+                                          struct python_walk *python)
+{
+	__u32 tid = walk->key.tid;
+	struct python_thread found = { find_python_thread(runtime, python), python->interpreter };
+
+	if (!found.thread)
+		return;
+	python->frame = python_thread_frame(runtime, found.thread);
+	if (python->is_alone) {
+		python->interpreter = 0;
+		python_threads.update(&tid, &found);
+	} else if (python->frame && python_pointer(found.interpreter + runtime->next_interpreter)) {
+		python->subinterpreters += 1;
+		if (python->subinterpreters > 1)
+			leave_python(walk, python);
+	}
 }
 
 /* Some Python frames of a thread, whose user stack was walked; then itself once more, or the last step. */
@@ -77,18 +116,20 @@ int python(struct bpf_perf_event_data *ctx)
 		if (!walk->python_calls)
 			begin_python(runtime, walk, python);
 		walk->python_calls += 1;
+		if (!python->frame)
+			search_python(runtime, walk, python);
 		for (int i = 0; i < PYTHON_FRAMES_PER_PROGRAM; i++) {
 			if (!python->frame)
 				break;
 			python->frame = walk_python_frame(runtime, python, code, python->frame);
 		}
-		if (python->frame) {
+		if (python->frame || python->interpreter) {
 			/* One call is left for the last step. */
 			if (walk->stack.depth / FRAMES_PER_PROGRAM + walk->python_calls + 5 < MOST_TAIL_CALLS)
 				steps.call(ctx, STEP_PYTHON);
 			python->stack.is_cut = 1;
 		}
-		if (python->count)
+		if (python->count || python->subinterpreters > 1)
 			walk->interpreted = python->hash | 1;
 	}
 	steps.call(ctx, STEP_STORE);

@@ -7,11 +7,8 @@
 #ifndef TDPROF_PYTHON_WALK_H
 #define TDPROF_PYTHON_WALK_H
 
+#include "mix.h"
 #include "walk_state.h"
-
-/* Of a process; the newest come first. */
-#define MOST_PYTHON_THREADS      64
-#define MOST_PYTHON_INTERPRETERS 4
 
 /* Whether a code object was sent lately. */
 static __always_inline int was_sent(__u64 code);
@@ -38,20 +35,29 @@ static __always_inline __u32 python_thread_id(const struct python_runtime *runti
 	return number;
 }
 
-/* CPython's structure of the thread; 0: it has none. */
-static __always_inline __u64 find_python_thread(const struct python_runtime *runtime, __u32 tid)
+/* The innermost frame of a thread; 0: it runs none. */
+static __always_inline __u64 python_thread_frame(const struct python_runtime *runtime, __u64 thread)
 {
-	__u64 interpreter = python_pointer(runtime->first_interpreter);
+	__u64 frame = python_pointer(thread + runtime->thread_frame);
 
-	for (int i = 0; i < MOST_PYTHON_INTERPRETERS && interpreter; i++) {
-		__u64 thread = python_pointer(interpreter + runtime->first_thread);
+	return frame && runtime->inner_frame != PYTHON_NONE ? python_pointer(frame + runtime->inner_frame) : frame;
+}
 
-		for (int n = 0; n < MOST_PYTHON_THREADS && thread; n++) {
-			if (python_thread_id(runtime, thread) == tid)
-				return thread;
-			thread = python_pointer(thread + runtime->next_thread);
+/* CPython's structure of the thread among the next of them, the newest first; 0: it is none of those. */
+static __always_inline __u64 find_python_thread(const struct python_runtime *runtime, struct python_walk *python)
+{
+	for (int i = 0; i < PYTHON_THREADS_PER_PROGRAM && python->interpreter; i++) {
+		__u64 thread = python->thread;
+
+		if (!thread) {
+			python->interpreter = python_pointer(python->interpreter + runtime->next_interpreter);
+			if (python->interpreter)
+				python->thread = python_pointer(python->interpreter + runtime->first_thread);
+			continue;
 		}
-		interpreter = python_pointer(interpreter + runtime->next_interpreter);
+		python->thread = python_pointer(thread + runtime->next_thread);
+		if (python_thread_id(runtime, thread) == python->tid)
+			return thread;
 	}
 	return 0;
 }
@@ -100,11 +106,28 @@ static __always_inline __u32 read_some(__u8 *to, __u32 most, __u64 from)
 	return rest && walk_read_user(to, rest, (void *)from) == 0 ? rest : 0;
 }
 
+static __always_inline __u64 python_lines(const struct python_runtime *runtime, const struct python_walk *python)
+{
+	return python->name[runtime->has_qualified_names ? 3 : 2];
+}
+
+/*
+ * The object's place may be another's later; what it points to then is another's, too. Each is mixed by itself: objects
+ * lie at regular distances, and those of two functions alike often differ by the same bits as their names do.
+ */
+static __always_inline __u64 code_identity(const struct python_runtime *runtime, const struct python_walk *python,
+                                           __u64 object)
+{
+	__u64 hash = mix(mix(mix(python->process, object), python->name[1]), python->name[0]);
+
+	return mix(hash, python_lines(runtime, python));
+}
+
 /* Send what a code object says of itself, unless that was done. */
 static __always_inline void note_code(const struct python_runtime *runtime, struct python_walk *python,
                                       struct python_code *sent, __u64 object, __u64 identity)
 {
-	__u64 lines = python->name[3], bytes = 0;
+	__u64 lines = python_lines(runtime, python), bytes = 0;
 
 	if (was_sent(identity))
 		return;
@@ -117,8 +140,6 @@ static __always_inline void note_code(const struct python_runtime *runtime, stru
 	/* Of a frozen module, maybe, and not in memory yet: at its next sample. */
 	if (!sent->path_bytes || !sent->name_bytes)
 		return;
-	if (!runtime->has_qualified_names)
-		lines = python->name[2];
 	/* A bytes object: its length after the header of 16 bytes, its bytes after another 16. */
 	bytes = python_pointer(lines + 16);
 	sent->line_bytes = bytes > 0xffffffffULL ? 0 : bytes;
@@ -158,9 +179,7 @@ static __always_inline __u64 walk_python_frame(const struct python_runtime *runt
 	}
 	if (runtime->instruction == PYTHON_INSTRUCTION_ADDRESS)
 		instruction -= code + runtime->code_instructions;
-	/* The object's place may be another's later; what it points to then is another's, too. */
-	__u64 identity = mix(mix(python->process ^ code, python->name[1]), python->name[0] << 24 ^ python->name[3]);
-
+	__u64 identity = code_identity(runtime, python, code);
 	__u32 is_entry = runtime->entry == PYTHON_ENTRY_ALWAYS || (runtime->entry == PYTHON_ENTRY_FLAG && entry);
 
 	stack->frame[count].code = identity;

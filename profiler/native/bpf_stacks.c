@@ -5,6 +5,7 @@
  */
 #include "bpf_stacks.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 enum {
@@ -45,6 +46,28 @@ static uint64_t load64(const uint8_t *p)
 	return v;
 }
 
+struct ring_record {
+	const uint8_t *data;
+	uint64_t length;
+	uint32_t flags;
+};
+
+/* Whether a whole record stands at `*at` in data[0..size); `*at` is then behind it. */
+static bool next_record(const uint8_t *data, uint64_t size, uint64_t *at, struct ring_record *record)
+{
+	if (size - *at < RING_HEADER)
+		return false;
+	uint32_t word = load32(data + *at);
+	uint64_t length = word & ~(RING_BUSY | RING_DISCARD);
+	uint64_t whole = RING_HEADER + ((length + 7) & ~7ull);
+
+	if (whole > size - *at)
+		return false;
+	*record = (struct ring_record){ data + *at + RING_HEADER, length, word & (RING_BUSY | RING_DISCARD) };
+	*at += whole;
+	return true;
+}
+
 /* Bytes of a record before its addresses, 0 if it is none of a stack. */
 static uint64_t header_size(const uint8_t *record, uint64_t length)
 {
@@ -66,26 +89,20 @@ EXPORT void tdprof_bpf_stacks(const uint8_t *data, uint64_t size, uint64_t capac
                               struct bpf_stacks_result *result)
 {
 	uint64_t at = 0, n = 0, total = 0, damaged = 0;
+	struct ring_record next;
 
-	while (size - at >= RING_HEADER && n < capacity) {
-		uint32_t word = load32(data + at);
-		uint64_t length = word & ~(RING_BUSY | RING_DISCARD);
-		uint64_t whole = RING_HEADER + ((length + 7) & ~7ull);
+	while (n < capacity && next_record(data, size, &at, &next)) {
+		const uint8_t *record = next.data;
 
-		if (whole > size - at)
-			break;
-		const uint8_t *record = data + at + RING_HEADER;
-
-		at += whole;
-		if (word & RING_DISCARD)
+		if (next.flags & RING_DISCARD)
 			continue;
-		uint64_t header = header_size(record, length);
+		uint64_t header = header_size(record, next.length);
 
-		if (word & RING_BUSY || !header) {
+		if (next.flags & RING_BUSY || !header) {
 			damaged++;
 			continue;
 		}
-		uint64_t depth = (length - header) / 8;
+		uint64_t depth = (next.length - header) / 8;
 
 		/* A frame pointer chain may end in a return address of 0, which is no frame. */
 		while (depth > 0 && load64(record + header + 8 * (depth - 1)) == 0)
@@ -110,21 +127,14 @@ EXPORT void tdprof_bpf_copies(const uint8_t *data, uint64_t size, const struct b
                               struct bpf_stacks_result *result)
 {
 	uint64_t at = 0, n = 0, total = 0, damaged = 0;
+	struct ring_record next;
 
-	while (size - at >= RING_HEADER && n < out->capacity) {
-		uint32_t word = load32(data + at);
-		uint64_t length = word & ~(RING_BUSY | RING_DISCARD);
-		uint64_t whole = RING_HEADER + ((length + 7) & ~7ull);
+	while (n < out->capacity && next_record(data, size, &at, &next)) {
+		const uint8_t *record = next.data;
 
-		if (whole > size - at)
-			break;
-		const uint8_t *record = data + at + RING_HEADER;
-		uint64_t stack = at + RING_HEADER + COPY_HEADER;
-
-		at += whole;
-		if (word & RING_DISCARD)
+		if (next.flags & RING_DISCARD)
 			continue;
-		if (word & RING_BUSY || length < COPY_HEADER || length - COPY_HEADER > MAX_COPY) {
+		if (next.flags & RING_BUSY || next.length < COPY_HEADER || next.length - COPY_HEADER > MAX_COPY) {
 			damaged++;
 			continue;
 		}
@@ -133,8 +143,8 @@ EXPORT void tdprof_bpf_copies(const uint8_t *data, uint64_t size, const struct b
 		out->pid[n] = load32(record + 16);
 		out->pages[n] = load64(record + 24);
 		memcpy(&out->registers[n * BPF_COPY_REGISTERS], record + 32, 8 * BPF_COPY_REGISTERS);
-		out->stack_start[n] = stack;
-		out->stack_bytes[n] = (uint32_t)(length - COPY_HEADER);
+		out->stack_start[n] = (uint64_t)(record - data) + COPY_HEADER;
+		out->stack_bytes[n] = (uint32_t)(next.length - COPY_HEADER);
 		total += out->stack_bytes[n++];
 	}
 	*result = (struct bpf_stacks_result){ at, n, total, damaged };

@@ -34,4 +34,17 @@ static inline uint64_t hash_end(uint64_t hash)
 	return fold_multiply(hash ^ HASH_K2, HASH_K1) >> 32;
 }
 
+/* Move the entries of a smaller table into the zeroed slots of a larger one, of `mask` + 1. */
+static inline void hash_move(uint64_t *slots, uint64_t mask, const uint64_t *old, uint64_t old_count)
+{
+	for (uint64_t i = 0; i < old_count; i++) {
+		if (old[i] == 0)
+			continue;
+		uint64_t slot = (old[i] >> 32) & mask;
+		while (slots[slot] != 0)
+			slot = (slot + 1) & mask;
+		slots[slot] = old[i];
+	}
+}
+
 #endif

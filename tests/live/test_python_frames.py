@@ -95,6 +95,38 @@ def test_every_caller_is_a_true_one(interpreter: str, folder: Path) -> None:
     assert stacks.total() >= 0.5 * capture.count(lambda _sample: 1).total()
 
 
+def test_a_thread_is_found_among_hundreds(folder: Path) -> None:
+    capture = record("--", sys.executable, WORKLOADS / "python_threads.py", BEGINNING_S, folder=folder)
+    stacks = python_part(capture)
+    assert sum(count for names, count in stacks.items() if names[:2] == ("spin", "work")) >= 50
+    # What has no Python frame: the interpreter's own beginning, and what ran before it was found.
+    assert stacks.total() >= 0.5 * capture.count(lambda _sample: 1).total()
+
+
+def test_each_subinterpreter_adds_frames_to_a_stack(folder: Path) -> None:
+    has_them = [path for path in interpreters() if not subprocess.run([path, "-c", "import _interpreters"]).returncode]
+    if not has_them:
+        pytest.skip("no CPython 3.13 or later: before, a subinterpreter's thread is who made it")
+    capture = record("--", has_them[0], WORKLOADS / "python_interpreters.py", BEGINNING_S + 1, folder=folder)
+    stacks = python_part(capture)
+    assert stacks["beside", "main", "<module>"] >= 10
+    inner = [names for names in stacks if names[0] == "within"]
+    assert sum(stacks[names] for names in inner) >= 20
+    assert {names[1:4] for names in inner} == {("<module>", "run_one", "Thread.run")}
+
+
+def test_no_caller_is_guessed_where_subinterpreters_run_each_other(folder: Path) -> None:
+    load = ["-c", "import importlib.util as util, sys; sys.exit(not any(map(util.find_spec, sys.argv[1:])))"]
+    modules = ["_interpreters", "_xxsubinterpreters"]
+    has_them = [path for path in interpreters() if not subprocess.run([path, *load, *modules]).returncode]
+    if not has_them:
+        pytest.skip("no CPython with subinterpreters' module")
+    script = WORKLOADS / "python_nested_interpreters.py"
+    capture = record("--", has_them[0], script, BEGINNING_S + 0.5, folder=folder)
+    assert not [names for names in python_part(capture) if {"within", "around"} & set(names)]
+    assert [note for note in capture.manifest["notes"] if "several subinterpreters have some" in note]
+
+
 def test_lines_and_files_are_the_sources(folder: Path) -> None:
     script = WORKLOADS / "python_split.py"
     record("--", sys.executable, script, BEGINNING_S + 0.5, folder=folder)

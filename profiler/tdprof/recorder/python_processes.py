@@ -4,6 +4,7 @@ In a thread of its own: the files are others' and may lie in a file system that 
 """
 
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -11,14 +12,16 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePath
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Set
+from pathlib import PurePath
 from typing import NamedTuple
 
 from tdprof.linux.elf import PF_X, PT_LOAD, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError, parse_elf
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.recorder.bpf.python_walk import PythonWalk
 from tdprof.recorder.host import read_text
+from tdprof.recorder.process_memory import NoReaderError, ProcessMemory
 from tdprof.recorder.python_layouts import OFFSETS_BYTES, UnknownLayoutError, runtime_of
 from tdprof.recorder.split_code import other_parts
 from tdprof.text import printable
@@ -26,7 +29,12 @@ from tdprof.text import printable
 # Programs and libraries that hold CPython, by name.
 _NAME = re.compile(r"(?:lib)?python3(?:\.(\d+))?[a-z]?(?:\.so[.\d]*)?")
 _RUNTIME, _VERSION, _LOOP = b"_PyRuntime", b"Py_Version", b"_PyEval_EvalFrameDefault"
+# Gives a thread several native stacks (greenlet, gevent): where its code calls the loop, other frames' stack begins.
+_SWITCHER = re.compile(r"_?greenlet[-.\w]*\.so")
 _SECTION = ".PyRuntime"  # of its state, from 3.11 on: in programs, too, that have it built in under a name of their own
+# Where each instruction is a function of its own (tail calls, from 3.14 on) little is left of the loop; else it has
+# tens of kilobytes.
+_TAIL_CALLS_FROM, _LEAST_LOOP_BYTES = (3, 14), 8192
 _MOST_OTHERS = 1 << 16
 _SYMBOL = struct.Struct("<IBBHQQ")
 _MOST_SYMBOL_BYTES = 32 << 20  # of names, and of symbols; libpython with all of its own has 2 MB
@@ -61,8 +69,13 @@ class PythonProcesses:
     def __init__(self, frames: PythonWalk) -> None:
         self._frames = frames
         self._waiting: queue.Queue[tuple[int, PythonMapping, int] | None] = queue.Queue(_MOST_WAITING)
-        self._refused: dict[str, set[int]] = {}  # by reason; a process is looked at again whenever it maps a file
+        # By reason; a process is looked at again whenever it maps a file.
+        self._refused: defaultdict[str, set[int]] = defaultdict(set)
         self._others: set[tuple[str, str]] = set()  # files that hold no CPython
+        self._found: dict[int, dict[str, object]] = {}  # what the spool is told of each process
+        self._switchers: dict[int, list[tuple[int, int]]] = {}
+        self._lock = threading.Lock()  # of all these but the files
+        self._memory = ProcessMemory()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -79,6 +92,15 @@ class PythonProcesses:
                 self._waiting.put_nowait((pid, mapping, fd))
             except queue.Full:
                 os.close(fd)
+                self._refuse(pid, "too many files were to be looked into")
+
+    def see_switchers(self, pid: int, spans: list[tuple[int, int]]) -> None:
+        """Where a process has now mapped (start, end) what `is_switcher`."""
+        with self._lock:
+            if spans != self._switchers.get(pid, []):
+                self._switchers[pid] = spans
+                if pid in self._found:
+                    self._frames.tell(pid, self._line(pid))
 
     def may_hold(self, file: tuple[str, str]) -> bool:
         """Whether a file may hold CPython: all that were not looked into may, since programs have it built in."""
@@ -87,15 +109,28 @@ class PythonProcesses:
     def prepare(self) -> None:
         """Such a process is about to start: have the kernel's side ready, which takes some hundredths of a second."""
         self._frames.start()
+        with contextlib.suppress(OSError):  # the first who needs it tries again, and says so
+            self._memory.start()
 
     def wants(self, pid: int) -> bool:
         """Whether anything is to be looked at: not of a process that is known."""
         return not self._frames.has(pid)
 
+    def forget_all_but(self, running: Set[int]) -> None:
+        """Other processes have ended, and what was to be said of them is said."""
+        with self._lock:
+            for known in (self._found, self._switchers):
+                for pid in known.keys() - running:
+                    del known[pid]
+            for pids in self._refused.values():
+                pids &= running
+
     def notes(self) -> Iterator[str]:
         """What the user should know in the end."""
-        for reason, pids in self._refused.items():
-            of = f"{len(pids)} processes" if len(pids) > 1 else "a process"
+        with self._lock:
+            counts = {reason: len(pids) for reason, pids in self._refused.items() if pids}
+        for reason, count in counts.items():
+            of = f"{count} processes" if count > 1 else "a process"
             yield f"the Python frames of {of} are not walked: {reason}"
 
     def close(self) -> None:
@@ -104,8 +139,15 @@ class PythonProcesses:
             self._waiting.put_nowait(None)
 
     def _run(self) -> None:
+        with contextlib.closing(self._memory):
+            self._look_at_all()
+
+    def _look_at_all(self) -> None:
         while (item := self._waiting.get()) is not None:
             pid, mapping, fd = item
+            if mapping.file in self._others:  # known since it was asked for, as others have mapped it, too
+                os.close(fd)
+                continue
             try:
                 content = FileBytes(reopen_regular(fd))
             except OSError:
@@ -119,38 +161,67 @@ class PythonProcesses:
                         self._others.add(mapping.file)
                     continue
                 self._inspect(pid, mapping, elf)
+            except (TimeoutError, NoReaderError) as error:
+                self._refuse(pid, error.strerror or "")
             except (OSError, ElfError, struct.error):  # it has ended, or holds something else
                 continue
             except UnknownLayoutError as error:
-                reason = f"{error} ({printable(PurePath(mapping.path).name)})"
-                self._refused.setdefault(reason, set()).add(pid)
+                self._refuse(pid, f"{error} ({printable(PurePath(mapping.path).name)})")
+
+    def _refuse(self, pid: int, reason: str) -> None:
+        with self._lock:
+            if not self._frames.has(pid):  # which it forgets at exec
+                self._refused[reason].add(pid)
 
     def _inspect(self, pid: int, mapping: PythonMapping, elf: Elf) -> None:
         found = find_python(elf)
         if found is None:
             return
         shift = mapping.start - mapping.file_offset + found.bias
-        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-            version = _version(memory.fileno(), found, shift, mapping.path)
-            beginning = os.pread(memory.fileno(), OFFSETS_BYTES, shift + found.runtime)
+        version = self._version(pid, found, shift, mapping.path)
+        beginning = self._memory.read(pid, shift + found.runtime, OFFSETS_BYTES)
+        check_loop(version, found.loops)
         runtime = runtime_of(version, shift + found.runtime, beginning)
         if _is_in_other_namespace(pid):
             namespace = os.stat(f"/proc/{pid}/ns/pid")
             runtime.pidns_device, runtime.pidns_inode = namespace.st_dev, namespace.st_ino
         loops = [[shift + start, shift + end] for start, end in found.loops]
-        line = json.dumps(
-            {
+        if not self._frames.start():
+            return
+        with self._lock:  # what is told last holds
+            self._found[pid] = {
                 "pid": pid,
                 "version": version,
                 "mapped": mapping.start,
                 "time_ns": time.monotonic_ns(),
                 "loops": loops,
             }
-        ).encode()
-        if self._frames.start() and not self._frames.add(pid, runtime, line):
+            has_room = self._frames.add(pid, runtime, self._line(pid))
+            if has_room:
+                for pids in self._refused.values():
+                    pids.discard(pid)
+        if not has_room:
             raise UnknownLayoutError("there are more of them than there is room for")
 
+    def _line(self, pid: int) -> bytes:
+        return json.dumps(self._found[pid] | {"switchers": self._switchers.get(pid, [])}).encode()
 
+    def _version(self, pid: int, found: _Found, shift: int, path: str) -> tuple[int, int]:
+        if found.version is not None:
+            number = int.from_bytes(self._memory.read(pid, shift + found.version, 4), "little")
+            return number >> 24, number >> 16 & 0xFF
+        match = _NAME.fullmatch(PurePath(path).name)
+        if match is None or match[1] is None:
+            raise UnknownLayoutError("its version is not known")
+        return 3, int(match[1])
+
+
+def is_switcher(path: str) -> bool:
+    """Whether a file's name is that of a library that gives a thread several native stacks."""
+    return _SWITCHER.fullmatch(PurePath(path).name) is not None
+
+
+@functools.lru_cache(1 << 12)
 def may_hold_python(path: str) -> bool:
     """Whether a file's name is one that CPython has."""
     return _NAME.fullmatch(PurePath(path).name) is not None
@@ -180,6 +251,12 @@ def find_python(elf: Elf) -> _Found | None:
     )
 
 
+def check_loop(version: tuple[int, int], parts: Iterable[tuple[int, int]]) -> None:
+    """Raises UnknownLayoutError where an evaluation loop of these (start, end) is not what runs Python's frames."""
+    if version >= _TAIL_CALLS_FROM and sum(end - start for start, end in parts) < _LEAST_LOOP_BYTES:
+        raise UnknownLayoutError("a build whose evaluation loop is many functions (tail calls)")
+
+
 def _collect(table: bytes, names: bytes, found: dict[bytes, set[tuple[int, int]]]) -> None:
     """Add (address, size) of the symbols that matter."""
     for name in (_RUNTIME, _VERSION, _LOOP, _LOOP + b".cold"):
@@ -200,16 +277,6 @@ def _places(table: bytes, name: int) -> Iterator[int]:
         if at % _SYMBOL.size == 0 and at + _SYMBOL.size <= len(table):
             yield at
         at = table.find(wanted, at + 1)
-
-
-def _version(memory: int, found: _Found, shift: int, path: str) -> tuple[int, int]:
-    if found.version is not None:
-        number = int.from_bytes(os.pread(memory, 4, shift + found.version), "little")
-        return number >> 24, number >> 16 & 0xFF
-    match = _NAME.fullmatch(PurePath(path).name)
-    if match is None or match[1] is None:
-        raise UnknownLayoutError("its version is not known")
-    return 3, int(match[1])
 
 
 def _is_in_other_namespace(pid: int) -> bool:

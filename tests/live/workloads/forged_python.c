@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A program that says it is CPython 3.11, and has written what it likes where frames should be: a frame that is its own
- * caller, names with escape sequences, a line table of any length.
+ * caller, names with escape sequences, a line table of any length, a list of threads without end.
  */
 #include <string.h>
 #include <sys/syscall.h>
@@ -15,7 +15,7 @@ static struct {
 	char text[64];
 } name = { .length = 40, .state = 1 << 2 | 1 << 5 | 1 << 6, .text = "\033]0;owned\007\033[2Jevil" };
 static unsigned long lines[64] = { [2] = 1UL << 62 };
-static unsigned long code[32], frame[16], inner[4], thread[32], interpreter[8];
+static unsigned long code[32], frame[16], inner[4], thread[32], other[32], interpreter[8];
 unsigned long _PyRuntime[16];
 
 /* Where frames are walked. */
@@ -40,7 +40,7 @@ int main(void)
 	frame[6] = (unsigned long)frame;
 	frame[8] = ~0UL;
 	inner[1] = (unsigned long)frame;
-	thread[1] = (unsigned long)thread;
+	thread[1] = other[1] = (unsigned long)other;
 	thread[7] = (unsigned long)inner;
 	thread[20] = syscall(SYS_gettid);
 	interpreter[0] = (unsigned long)interpreter;

@@ -1,5 +1,7 @@
 """Which files hold CPython, and where in them its state and its evaluation loop are."""
 
+import errno
+import json
 import os
 import shutil
 import subprocess
@@ -8,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from tdprof.linux.elf import open_elf
-from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, find_python, may_hold_python
+from tdprof.recorder.python_layouts import UnknownLayoutError
+from tdprof.recorder.python_processes import (
+    PythonMapping,
+    PythonProcesses,
+    check_loop,
+    find_python,
+    is_switcher,
+    may_hold_python,
+)
 
 SOURCE = """
 const unsigned Py_Version = 0x030b02f0;
@@ -68,35 +78,133 @@ def test_parts_that_the_compiler_set_aside_belong_to_the_loop(program: Path) -> 
     assert len(found.loops) == 2
 
 
+def test_a_loop_of_many_functions_is_not_walked() -> None:
+    small, other = (0x1000, 0x1400), (0x9000, 0xF000)
+    check_loop((3, 14), [small, other])
+    check_loop((3, 13), [small])
+    with pytest.raises(UnknownLayoutError, match="tail calls"):
+        check_loop((3, 14), [small])
+
+
 def test_other_programs_hold_none() -> None:
     assert find_python(open_elf("/bin/true")) is None
 
 
-class NoRoom:
-    """A kernel's side that takes no process."""
+@pytest.mark.parametrize(
+    ("path", "does"),
+    [
+        ("/venv/greenlet/_greenlet.cpython-311-x86_64-linux-gnu.so", True),
+        ("/venv/greenlet.cpython-37m-x86_64-linux-gnu.so", True),
+        ("/venv/greenlets/core.so", False),
+    ],
+)
+def test_libraries_that_switch_stacks(path: str, does: bool) -> None:
+    assert is_switcher(path) == does
 
-    def __init__(self) -> None:
+
+class Kernel:
+    """A kernel's side that has room for so many processes."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
         self.asked: list[int] = []
+        self.told: list[bytes] = []
 
     def start(self) -> bool:
         return True
 
     def add(self, pid: int, runtime: object, line: bytes) -> bool:
         self.asked.append(pid)
-        return False
+        return len(self.asked) <= self.room
+
+    def has(self, pid: int) -> bool:
+        return pid in self.asked[: self.room]
+
+    def tell(self, pid: int, line: bytes) -> None:
+        self.told.append(line)
 
 
-def test_a_process_that_is_looked_at_again_is_one_process() -> None:
-    frames = NoRoom()
-    processes = PythonProcesses(frames)  # type: ignore[arg-type]
+def own_mapping() -> PythonMapping:
+    """This process's that holds CPython."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         place, rights, offset, _, _, *path = line.split()
         if "x" in rights and path and may_hold_python(path[0]) and find_python(open_elf(path[0])):
-            mapping = PythonMapping(int(place.split("-")[0], 16), int(offset, 16), path[0], ("", path[0]))
-            for _ in range(3):
-                processes.look(os.getpid(), [(mapping, os.open(path[0], os.O_PATH))])
+            return PythonMapping(int(place.split("-")[0], 16), int(offset, 16), path[0], ("", path[0]))
+    pytest.skip("this CPython has no symbols")
+
+
+def look_at_this(processes: PythonProcesses, times: int) -> None:
+    mapping = own_mapping()
+    for _ in range(times):
+        processes.look(os.getpid(), [(mapping, os.open(mapping.path, os.O_PATH))])
+
+
+def end(processes: PythonProcesses) -> None:
     processes.close()
     processes._thread.join(60)
-    assert frames.asked == [os.getpid()] * 3
+    assert not processes._thread.is_alive()
+
+
+def test_a_process_that_is_looked_at_again_is_one_process() -> None:
+    kernel = Kernel(room=0)
+    processes = PythonProcesses(kernel)  # type: ignore[arg-type]
+    look_at_this(processes, times=3)
+    processes.see_switchers(os.getpid() + 1, [(1, 2)])
+    end(processes)
+    for spans in ([(1, 2)], [(1, 2)], [], []):
+        processes.see_switchers(os.getpid(), spans)
+    assert [json.loads(line)["switchers"] for line in kernel.told] == [[[1, 2]], []]
+    assert kernel.asked == [os.getpid()] * 3
     (note,) = processes.notes()
     assert note.startswith("the Python frames of a process are not walked: there are more of them")
+
+
+def test_what_was_refused_and_is_walked_after_all_is_not_told_of() -> None:
+    kernel = Kernel(room=1)
+    processes = PythonProcesses(kernel)  # type: ignore[arg-type]
+    processes._refuse(os.getpid(), "a reason")
+    look_at_this(processes, times=1)
+    end(processes)
+    processes._refuse(os.getpid(), "a reason")
+    assert list(processes.notes()) == []
+    kernel.asked.clear()  # it has executed another program
+    processes._refuse(os.getpid(), "another")
+    assert list(processes.notes()) == ["the Python frames of a process are not walked: another"]
+
+
+def test_processes_that_have_ended_are_forgotten() -> None:
+    kernel = Kernel(room=1)
+    processes = PythonProcesses(kernel)  # type: ignore[arg-type]
+    look_at_this(processes, times=1)
+    end(processes)
+    ended, running = 2**22 + 1, 2**22 + 2
+    for pid in (ended, running):
+        processes._refuse(pid, "a reason")
+    processes.see_switchers(os.getpid(), [(1, 2)])
+    assert len(kernel.told) == 1
+    processes.forget_all_but({os.getpid(), running})
+    assert list(processes.notes()) == ["the Python frames of a process are not walked: a reason"]
+    processes.see_switchers(os.getpid(), [(3, 4)])
+    assert len(kernel.told) == 2
+    processes.forget_all_but({running})
+    processes.see_switchers(os.getpid(), [(5, 6)])  # of another process with this number, not looked at yet
+    assert len(kernel.told) == 2
+    processes.forget_all_but(set())
+    assert list(processes.notes()) == []
+    assert not processes._found
+    assert not processes._switchers
+
+
+def test_where_nothing_can_read_memory_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "posix_spawn", refuse)
+    kernel = Kernel(room=1)
+    processes = PythonProcesses(kernel)  # type: ignore[arg-type]
+    processes.prepare()
+    look_at_this(processes, times=1)
+    end(processes)
+    assert not kernel.asked
+    (note,) = processes.notes()
+    assert note.endswith("are not walked: what reads its memory could not be started")

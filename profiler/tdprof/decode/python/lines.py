@@ -27,7 +27,9 @@ class LineTable:
         read = _pairs if version < (3, 10) else _signed_pairs if version == (3, 10) else _locations
         stretches = list(read(table, first_line))
         self._ends = [end for end, _ in stretches]
-        self._lines = [line for _, line in stretches]
+        begun = next((at for at, (_, line) in enumerate(stretches) if line), 0)
+        # What readies a closure's or generator's frame has no line: it is part of the call, as what precedes it is.
+        self._lines = [first_line] * begun + [line for _, line in stretches[begun:]]
 
     def line(self, instruction: int) -> int:
         """The line of an instruction; 0 where the table does not tell.

@@ -5,7 +5,7 @@ of both are the same, so that they are counted from there; where the native stac
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tdprof.capture.schema import MAPPINGS, SYMBOLS
 from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch
 from tdprof.decode.python.lines import LineTable
-from tdprof.decode.python.records import MOST_LOOPS, PythonStacks, read_codes, read_processes, read_stacks
+from tdprof.decode.python.records import MOST_SPANS, PythonStacks, read_codes, read_processes, read_stacks
 from tdprof.model.addresses import INTERPRETED_ADDRESS, PYTHON, FileKind
 from tdprof.model.arrays import I64, U64
 from tdprof.model.stack_ends import StackEnd
@@ -36,6 +36,7 @@ class PythonFrames:
 
     Attributes:
         unplaced: stacks whose frames fit none of their loops, and were left native.
+        unordered: stacks to which several subinterpreters add frames, nobody knows in which order: left native, too.
         unnamed: frames whose code object was not read in time.
     """
 
@@ -48,6 +49,7 @@ class PythonFrames:
         self._places, number = np.unique(keys, return_inverse=True)
         self._address = INTERPRETED_ADDRESS + np.uint64(2) * number.reshape(-1).astype(np.uint64) + np.uint64(1)
         self.unplaced = 0
+        self.unordered = 0
         self.unnamed = 0
 
     def __len__(self) -> int:
@@ -68,11 +70,14 @@ class PythonFrames:
         lengths = np.diff(batch.start).astype(np.int64)
         owner = np.repeat(np.arange(stacks), lengths)
         position = np.arange(len(batch.address)) - np.repeat(batch.start[:-1].astype(np.int64), lengths)
-        loops = np.flatnonzero(self._in_loop(batch.address - (position > 0), row[owner]))
+        called_from = batch.address - (position > 0)
+        spans = {pid: process.loops for pid, process in self._processes.items()}
+        loops = np.flatnonzero(self._lies_in(spans, called_from, row[owner]))
         loop_count = np.bincount(owner[loops], minlength=stacks)
         first_loop = np.cumsum(loop_count) - loop_count
 
         frame_count = np.where(row >= 0, np.diff(self._stacks.start)[row], 0)
+        self.unordered += int(((row >= 0) & self._stacks.is_cut[row] & (frame_count == 0)).sum())
         frame_owner = np.repeat(np.arange(stacks), frame_count)
         before = np.cumsum(frame_count) - frame_count
         within = np.arange(len(frame_owner)) - before[frame_owner]
@@ -83,6 +88,9 @@ class PythonFrames:
         # The outermost ends a run even where nothing says so.
         runs = np.zeros(stacks, np.int64)
         np.maximum.at(runs, frame_owner, run + 1)
+
+        own = self._own_loops(called_from, row, owner, position, loops)
+        loop_count = np.where((own >= runs) & (own <= runs + _LONGEST_GAP), own, loop_count)
 
         is_whole = (batch.walk["end"] == StackEnd.COMPLETE) & (row >= 0) & ~self._stacks.is_cut[row]
         spare = loop_count - runs
@@ -109,13 +117,25 @@ class PythonFrames:
         start = np.concatenate([[0], np.cumsum(np.bincount(merged_owner, minlength=stacks))]).astype(np.uint64)
         return replace(batch, walk=walk, start=start, address=address)
 
-    def _in_loop(self, address: U64, row: I64) -> NDArray[np.bool_]:
-        """Whether each address, of a stack of this row, is in the evaluation loop of its process."""
-        pids = np.array(sorted(self._processes), np.int64)
-        bounds = np.zeros((len(pids) + 1, MOST_LOOPS, 2), np.uint64)  # the last: of a process that is not known
+    def _own_loops(self, called_from: U64, row: I64, owner: I64, position: I64, loops: I64) -> I64:
+        """int64[stacks]: how many loops of each stack are the running greenlet's.
+
+        Its Python frames end with it. Its native ones go on where it was started, with what others left there.
+        """
+        innermost, beyond = np.full(len(row), _LAST), np.full(len(row), _LAST)
+        np.minimum.at(innermost, owner[loops], position[loops])
+        spans = {pid: process.switchers for pid, process in self._processes.items()}
+        switches = np.flatnonzero(self._lies_in(spans, called_from, row[owner]))
+        switches = switches[position[switches] > innermost[owner[switches]]]
+        np.minimum.at(beyond, owner[switches], position[switches])
+        return np.bincount(owner[loops[position[loops] < beyond[owner[loops]]]], minlength=len(row))
+
+    def _lies_in(self, spans: Mapping[int, Sequence[tuple[int, int]]], address: U64, row: I64) -> NDArray[np.bool_]:
+        """Whether each address, of a stack of this row, is in one of the spans of its process."""
+        pids = np.array(sorted(spans), np.int64)
+        bounds = np.zeros((len(pids) + 1, MOST_SPANS, 2), np.uint64)  # the last: of a process that is not known
         for number, pid in enumerate(pids.tolist()):
-            loops = self._processes[pid].loops
-            bounds[number, : len(loops)] = np.array(loops, np.uint64).reshape(-1, 2)
+            bounds[number, : len(spans[pid])] = np.array(spans[pid], np.uint64).reshape(-1, 2)
         found = np.zeros(len(address), bool)
         rows = np.flatnonzero(row >= 0)
         of_row = self._stacks.pid[row[rows]]
@@ -159,6 +179,9 @@ class PythonFrames:
         if self.unplaced:
             stacks = plural(self.unplaced, "call stack", "s")
             yield f"{stacks} without Python frames, since they do not fit the interpreter's native ones"
+        if self.unordered:
+            stacks = plural(self.unordered, "call stack", "s")
+            yield f"{stacks} without Python frames, since several subinterpreters have some, in no known order"
         if self.unnamed:
             yield f"{plural(self.unnamed, 'place', 's')} in Python code without a name: no object of it could be read"
 

@@ -28,7 +28,7 @@ CODE = np.dtype(
 )
 MOST_FRAMES, MOST_LINE_BYTES = 192, 4096
 _CHUNK_BYTES = 8 << 20
-MOST_LOOPS = 8  # parts of the evaluation loop; a compiler makes two
+MOST_SPANS = 8  # parts of the evaluation loop; a compiler makes two
 _MOST_PROCESS_BYTES = 16 << 20
 # An object's text begins behind its header: of ASCII text and of other text, before CPython 3.12 and from then on.
 _TEXT_HEADERS, _OLD_TEXT_HEADERS = (40, 56), (48, 72)
@@ -44,12 +44,14 @@ class PythonProcess:
         mapped: where the file was mapped that has it.
         time_ns: when it was found.
         loops: parts of the evaluation loop, run-time addresses: start and end.
+        switchers: likewise, of libraries that give a thread several native stacks.
     """
 
     version: tuple[int, int]
     mapped: int
     time_ns: int
     loops: tuple[tuple[int, int], ...]
+    switchers: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +97,16 @@ def read_processes(spool: Path) -> dict[int, PythonProcess]:
         try:
             each = json.loads(line)
             major, minor = (whole_number(number, 32) for number in each["version"])
-            loops = tuple((whole_number(start), whole_number(end)) for start, end in each["loops"][:MOST_LOOPS])
+            loops, switchers = _spans(each["loops"]), _spans(each.get("switchers", []))
             mapped, time_ns = whole_number(each["mapped"]), whole_number(each["time_ns"])
-            found[whole_number(each["pid"], 32)] = PythonProcess((major, minor), mapped, time_ns, loops)
+            found[whole_number(each["pid"], 32)] = PythonProcess((major, minor), mapped, time_ns, loops, switchers)
         except NONSENSE:
             continue
     return found
+
+
+def _spans(found: list[list[int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((whole_number(start), whole_number(end)) for start, end in found[:MOST_SPANS])
 
 
 def read_stacks(spool: Path, damage: SpoolDamage) -> PythonStacks:

@@ -2,14 +2,14 @@
 
 import ctypes
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 
 from tdprof.capture.spool import CODES_FILE, PYTHON_FILE, PYTHON_STACKS_FILE, SpoolWriter
 from tdprof.recorder.bpf.maps import BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM, map_element
 from tdprof.recorder.ring import BpfRing, write_all
 
-RINGS = {"python_stacks": 1 << 20, "codes": 2 << 20}  # bytes; drained when half of one is taken
+RINGS = {"python_stacks": 1 << 20, "codes": 1 << 20}  # bytes; drained when half of one is taken
+_CODE_SLOTS = 1 << 14  # CODE_SLOTS
 NONE = 0xFFFF  # PYTHON_NONE
 
 
@@ -56,14 +56,17 @@ class PythonWalk:
         self._rings: dict[str, BpfRing] | None = None
         self._is_over = False  # the kernel has refused it, or it is closed
         self._lock = threading.Lock()  # threads start it, the recording's own drains and closes it
-        self._lines: deque[bytes] = deque()
+        self._lines: list[bytes] = []
         self._told: dict[int, bytes] = {}
+        # A process is known and told of at once, for those who forget or tell of all that are known. Not the lock
+        # above, which is held while programs are loaded.
+        self._telling = threading.Lock()
 
     def start(self) -> bool:
         """Have the programs ready; False where the kernel refuses them, or at the end. May take a tenth of a second."""
         with self._lock:
             if self._rings is None and not self._is_over:
-                made = self._load(RINGS)
+                made = self._load(RINGS | {"sent_codes": _CODE_SLOTS})
                 self._is_over = made is None
                 if made is not None:
                     self._rings = {name: BpfRing(made[name], size) for name, size in RINGS.items()}
@@ -71,16 +74,25 @@ class PythonWalk:
 
     def add(self, pid: int, runtime: PythonRuntime, line: bytes) -> bool:
         """Walk the frames of a process from now on; False if there are too many. ``line`` tells the spool of it."""
+        key = ctypes.c_uint32(pid)
+        with self._telling:
+            with self._lock:
+                try:
+                    if not self._is_over:
+                        map_element(BPF_MAP_UPDATE_ELEM, self._maps["python_runtimes"], key, runtime)
+                except OSError:
+                    return False
+            self._tell(pid, line)
+        return True
+
+    def tell(self, pid: int, line: bytes) -> None:
+        """Tell the spool of a process, in place of what it was told before."""
+        with self._telling:
+            self._tell(pid, line)
+
+    def _tell(self, pid: int, line: bytes) -> None:
         self._lines.append(line)
         self._told[pid] = line
-        key = ctypes.c_uint32(pid)
-        with self._lock:
-            try:
-                if not self._is_over:
-                    map_element(BPF_MAP_UPDATE_ELEM, self._maps["python_runtimes"], key, runtime)
-            except OSError:
-                return False
-        return True
 
     def has(self, pid: int) -> bool:
         """Whether it knows a process; it forgets those that execute another program, or end."""
@@ -92,8 +104,9 @@ class PythonWalk:
 
     def tell_again(self, spool: SpoolWriter) -> None:
         """Write the lines of all processes that are still known, into a spool that has none of them."""
-        self._told = {pid: line for pid, line in list(self._told.items()) if self.has(pid)}
-        lines = b"".join(line + b"\n" for line in self._told.values())
+        with self._telling:
+            self._told = {pid: line for pid, line in self._told.items() if self.has(pid)}
+            lines = b"".join(line + b"\n" for line in self._told.values())
         write_all(spool.descriptor(PYTHON_FILE), memoryview(lines))
 
     def is_filling(self) -> bool:
@@ -106,8 +119,11 @@ class PythonWalk:
 
     def drain(self, spool: SpoolWriter, up_to: Mapping[str, int]) -> None:
         """Append what the rings hold to the spool, up to where ``produced`` said."""
-        while self._lines:
-            write_all(spool.descriptor(PYTHON_FILE), memoryview(self._lines.popleft() + b"\n"))
+        with self._telling:  # those whose stacks are drained are told of
+            lines = b"".join(line + b"\n" for line in self._lines)
+            self._lines.clear()
+        if lines:
+            write_all(spool.descriptor(PYTHON_FILE), memoryview(lines))
         files = {"python_stacks": PYTHON_STACKS_FILE, "codes": CODES_FILE}
         for name, end in up_to.items():
             assert self._rings

@@ -19,6 +19,7 @@ from tdprof.model.stack_ends import StackEnd
 
 PID = 7
 LOOP = 0x5000  # a call within the loop returns to 0x5010
+GREENLET = 0x7000
 HERE = sys.version_info[:2]
 
 
@@ -41,7 +42,8 @@ def frames(
     identity: int = 1,
 ) -> PythonFrames:
     (tmp_path / "python_stacks.bpf").write_bytes(python_stack(identity, PID, python, is_cut=is_cut))
-    process = {"pid": PID, "version": HERE, "mapped": 0x4000, "time_ns": 5, "loops": [[LOOP, LOOP + 0x100]]}
+    process = {"pid": PID, "version": HERE, "mapped": 0x4000, "time_ns": 5}
+    process |= {"loops": [[LOOP, LOOP + 0x100]], "switchers": [[GREENLET, GREENLET + 0x100]]}
     (tmp_path / "python.jsonl").write_text(json.dumps(process) + "\n")
     path = in_memory("/srv/app.py")
     codes = [python_code(10 + at, PID, in_memory(name), path, b"", first_line=at) for at, name in enumerate(names)]
@@ -100,6 +102,19 @@ def test_what_fits_no_loop_is_left_native_and_counted(tmp_path: Path, loops: int
     assert any("without Python frames" in note for note in found.notes())
 
 
+@pytest.mark.parametrize("others", [1, 3])
+def test_a_greenlets_frames_stand_above_what_started_it(tmp_path: Path, others: int) -> None:
+    found = frames(tmp_path, [(10, 0, 1), (11, 0, 1)])
+    own, rest = [0x100, LOOP + 16, LOOP + 16, GREENLET + 8], [0x200, LOOP + 16] * others
+    assert shown(found, native([*own, *rest])) == [0x100, "leaf", "middle", GREENLET + 8, *rest]
+    assert found.unplaced == 0
+
+
+def test_what_a_greenlet_calls_to_switch_ends_none(tmp_path: Path) -> None:
+    found = frames(tmp_path, [(10, 0, 1)])
+    assert shown(found, native([GREENLET + 8, LOOP + 16, 0x300])) == [GREENLET + 8, "leaf", 0x300]
+
+
 def test_a_stack_that_is_not_whole_counts_from_the_leaf_and_has_the_rest_above(tmp_path: Path) -> None:
     found = frames(tmp_path, [(10, 0, 1), (11, 0, 0), (12, 0, 1)])
     assert shown(found, native([0x100, LOOP + 16, 0x200], StackEnd.NO_UNWIND_INFO)) == [
@@ -115,6 +130,14 @@ def test_frames_that_were_cut_are_counted_from_the_leaf(tmp_path: Path) -> None:
         *("leaf", 0x200),
         *("middle", 0x300, LOOP + 16),
     ]
+
+
+def test_frames_whose_order_nobody_knows_are_left_away_and_counted(tmp_path: Path) -> None:
+    found = frames(tmp_path, [], is_cut=True)
+    addresses = [0x100, LOOP + 16, 0x200, LOOP + 16, LOOP + 16]
+    assert shown(found, native(addresses)) == addresses
+    assert (found.unordered, found.unplaced) == (1, 0)
+    assert [note for note in found.notes() if "several subinterpreters" in note]
 
 
 def test_what_is_guessed_stays_what_it_was(tmp_path: Path) -> None:

@@ -26,8 +26,22 @@ def test_every_instruction_of_real_modules(module: types.ModuleType) -> None:
     for code in code_objects(compile(inspect.getsource(module), "name", "exec")):
         table = LineTable(HERE, code.co_linetable, code.co_firstlineno)
         found = {offset: table.line(offset) for start, end, _ in code.co_lines() for offset in range(start, end, 2)}
-        want = {offset: line or 0 for start, end, line in code.co_lines() for offset in range(start, end, 2)}
+        begins = next((start for start, _, line in code.co_lines() if line), 0)
+        want = {
+            offset: line or (code.co_firstlineno if offset < begins else 0)
+            for start, end, line in code.co_lines()
+            for offset in range(start, end, 2)
+        }
         assert found == want
+
+
+def test_what_readies_the_frame_of_a_closure_is_of_its_first_line() -> None:
+    # COPY_FREE_VARS without a location, RESUME on the first line, then the next one.
+    table = bytes([0x80 | 15 << 3, 0x80 | 10 << 3, 0, 0, 0x80 | 11 << 3, 0, 0])
+    assert [LineTable((3, 12), table, 7).line(at) for at in (0, 2, 4)] == [7, 7, 8]
+    # Up to 3.10 likewise; and what has no line at all has none.
+    assert [LineTable((3, 10), bytes([4, 128, 4, 1]), 7).line(at) for at in (0, 2)] == [7, 8]
+    assert LineTable((3, 12), bytes([0x80 | 15 << 3]), 7).line(0) == 0
 
 
 def test_before_the_first_instruction_is_the_first_line() -> None:

@@ -1,9 +1,17 @@
 """The kernel side of walking Python's frames: threads load it, whenever the recording ends."""
 
+import ctypes
+import errno
 import threading
 from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
 
-from tdprof.recorder.bpf.python_walk import PythonWalk
+import pytest
+
+from tdprof.recorder.bpf import python_walk
+from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM
+from tdprof.recorder.bpf.python_walk import PythonRuntime, PythonWalk
 
 PATIENCE_S = 60
 
@@ -34,3 +42,56 @@ def test_the_end_waits_for_what_a_thread_loads_and_admits_no_more() -> None:
     never_started.close()
     assert not never_started.start()
     assert len(loads) == 1
+
+
+class Maps:
+    """The kernel's map of processes, whose update is told of, and waits, before it takes effect."""
+
+    def __init__(self) -> None:
+        self.known: set[int] = set()
+        self.is_updating, self.may_update = threading.Event(), threading.Event()
+
+    def __call__(self, command: int, fd: int, key: ctypes.c_uint32, value: object) -> None:
+        del fd, value
+        if command == BPF_MAP_UPDATE_ELEM:
+            self.is_updating.set()
+            self.may_update.wait(PATIENCE_S)
+            self.known.add(key.value)
+        elif key.value not in self.known:
+            raise FileNotFoundError
+
+
+def test_a_process_found_while_a_segment_begins_is_told_of_in_all_later_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps = Maps()
+    monkeypatch.setattr(python_walk, "map_element", maps)
+    walk = PythonWalk({"python_runtimes": 0}, lambda _rings: None)
+    spools = [(tmp_path / name).open("wb") for name in ("first", "second")]
+    first, second = (SimpleNamespace(descriptor=lambda _name, file=file: file.fileno()) for file in spools)
+    finding = threading.Thread(target=walk.add, args=(7, PythonRuntime(), b"7"))
+    finding.start()
+    assert maps.is_updating.wait(PATIENCE_S)
+    beginning = threading.Thread(target=walk.tell_again, args=(first,))
+    beginning.start()
+    beginning.join(0.1)
+    maps.may_update.set()
+    for thread in (finding, beginning):
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    walk.tell_again(second)  # type: ignore[arg-type]
+    for spool in spools:
+        spool.close()
+    assert (tmp_path / "second").read_bytes() == b"7\n"
+
+
+def test_a_process_without_room_is_not_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.E2BIG, "no room")
+
+    monkeypatch.setattr(python_walk, "map_element", refuse)
+    walk = PythonWalk({"python_runtimes": 0}, lambda _rings: None)
+    assert not walk.add(7, PythonRuntime(), b"7")
+    with (tmp_path / "spool").open("wb") as spool:
+        walk.drain(SimpleNamespace(descriptor=lambda _name: spool.fileno()), {})  # type: ignore[arg-type]
+    assert (tmp_path / "spool").read_bytes() == b""
