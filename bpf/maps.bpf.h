@@ -40,12 +40,12 @@ BPF_RINGBUF_OUTPUT(missing, 1);
 
 /* Processes that run CPython, by number, and its threads: where each has its own structure. */
 BPF_TABLE("hash", __u32, struct python_runtime, python_runtimes, 256);
-BPF_TABLE("hash", __u32, __u64, python_threads, 4096);
+BPF_TABLE("hash", __u32, struct python_thread, python_threads, 4096);
 BPF_TABLE("percpu_array", __u32, struct python_walk, python_walks, 1);
 BPF_TABLE("percpu_array", __u32, struct python_code, python_codes, 1);
-/* Direct-mapped, as sent_stacks. */
+/* Direct-mapped, as sent_stacks; a power of two, which python_walk.py knows, too. */
 #define CODE_SLOTS (1 << 14)
-BPF_TABLE("array", __u32, __u64, sent_codes, CODE_SLOTS);
+BPF_TABLE("array", __u32, __u64, sent_codes, 1);
 BPF_RINGBUF_OUTPUT(python_stacks, 1);
 BPF_RINGBUF_OUTPUT(codes, 1);
 

@@ -17,6 +17,7 @@
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include "settings.h"
+#include "mix.h"
 #include "walk_state.h"
 #include "off_cpu.h"
 
@@ -230,6 +231,12 @@ int walk(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
+/* Flags for one more copy. User space comes by itself, but the ring may be full before it does: copies are large. */
+static __always_inline __u64 copies_wakeup(const struct walk *walk)
+{
+	return walk->unannounced < SETTING(SETTING_COPIES_WAKEUP) ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP;
+}
+
 /* A user stack that a table leads through only later, if its process may have one more copied. */
 int copy(struct bpf_perf_event_data *ctx)
 {
@@ -245,7 +252,7 @@ int copy(struct bpf_perf_event_data *ctx)
 
 	if (*is_copied && space && space->copies_left && begin_walk(ctx, walk) == WALK_BEGUN) {
 		space->copies_left -= 1;
-		copy->identity = mix(mix(bpf_ktime_get_ns(), walk->key.tid), cpu) | 1;
+		copy->identity = mix(mix(mix(0, bpf_ktime_get_ns()), walk->key.tid), cpu) | 1;
 		copy->time_ns = bpf_ktime_get_ns();
 		copy->pid = walk->key.pid;
 		copy_registers(copy, &walk->state);
@@ -253,7 +260,10 @@ int copy(struct bpf_perf_event_data *ctx)
 		__u64 size = sizeof(*copy) - sizeof(copy->stack) + copy->stack_bytes;
 
 		asm volatile("" : "+r"(size)); /* as in send_stack() */
-		if (size <= sizeof(*copy) && copies.ringbuf_output(copy, size, BPF_RB_NO_WAKEUP) == 0) {
+		__u64 wakeup = copies_wakeup(walk);
+
+		if (size <= sizeof(*copy) && copies.ringbuf_output(copy, size, wakeup) == 0) {
+			walk->unannounced = wakeup == BPF_RB_NO_WAKEUP ? walk->unannounced + size : 0;
 			count(COUNTER_STACKS_COPIED);
 			walk->copied = copy->identity;
 			steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);

@@ -40,7 +40,8 @@ enum setting {
 	SETTING_SCHEDULE,   /* address and size of the scheduler's functions that every such call chain begins in;
 	                       0: not known */
 	SETTING_SCHEDULE_BYTES,
-	SETTING_WAKERS, /* 1: samples of sleep say who ended it */
+	SETTING_WAKERS,        /* 1: samples of sleep say who ended it */
+	SETTING_COPIES_WAKEUP, /* bytes of one CPU's copies of stacks after which user space is woken */
 	SETTINGS
 };
 

@@ -14,12 +14,6 @@ static __always_inline void count(__u32 which)
 	count_all(which, 1);
 }
 
-static __always_inline __u64 mix(__u64 hash, __u64 word)
-{
-	hash = (hash ^ word) * 0xff51afd7ed558ccdULL;
-	return hash ^ hash >> 32;
-}
-
 /* What a slot of sent_stacks or sent_codes holds of a hash: each segment of a recording is sent what it needs anew. */
 static __always_inline __u64 in_segment(__u64 hash)
 {

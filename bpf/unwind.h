@@ -120,6 +120,7 @@ enum unwind_method {
 #define UNWIND_GUESSED   4  /* some frame above was found by a guess */
 #define UNWIND_TRY_FP    8  /* the frame's rule led nowhere: once more, along frame pointers */
 #define UNWIND_SWITCHED  16 /* and twice that: r14 has led back by UNWIND_GO_SWITCH, which it does once each way */
+#define UNWIND_SP_LOW    64 /* aarch64: along a frame record, which may be anywhere in its frame: sp is at least this */
 
 /* A frame on its way to the bottom. */
 struct unwind_state {
@@ -136,7 +137,7 @@ struct unwind_state {
 /* --- A table on disk: header, segments, rules, buckets, rows, each without a gap after the other. --- */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       6
+#define UNWIND_VERSION       7
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */
@@ -161,7 +162,7 @@ struct unwind_header {
 	__u32 unsupported_rows;
 	__u32 guessed_gaps; /* stretches with rule UNWIND_FP_GUESS */
 	__u32 reserved;
-	__u8 identity[64]; /* build-id; of a file without one: device, inode, size and mtime_ns, 8 bytes each */
+	__u8 identity[64]; /* file_identity() of tdprof/unwind/sections.py */
 };
 
 /* An executable segment. Its first bucket holds elf_address. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The search in a table and the step from a frame to its caller: one code for BPF (through bcc's rewriter, without BTF)
+ * The step from a frame to its caller, beside unwind_search.h: one code for BPF (through bcc's rewriter, without BTF)
  * and for the host. Who includes this says before what memory and tables are:
  *
  *   UNWIND_MACHINE          UNWIND_X86_64 or UNWIND_AARCH64. A constant drops the other's code; a member of `memory`
@@ -19,11 +19,10 @@
 #define TDPROF_UNWIND_STEP_H
 
 #include "unwind.h"
+#include "unwind_search.h"
 
 #define UNWIND_X86_64  0
 #define UNWIND_AARCH64 1
-
-#define UNWIND_INLINE static inline __attribute__((always_inline))
 
 /* Frame pointers that are guessed lead at most this far. */
 #define UNWIND_MOST_GUESSED_BYTES (1 << 20)
@@ -56,47 +55,6 @@ UNWIND_INLINE void unwind_begin(struct unwind_state *state, __u64 pc, __u64 sp, 
 	state->methods[UNWIND_BY_TABLE] = 0;
 	state->methods[UNWIND_BY_FP] = 0;
 	state->methods[UNWIND_BY_LR] = 0;
-}
-
-/* The address to look up: a return address may be the first of the next function, or of the next rule. */
-UNWIND_INLINE __u64 unwind_lookup_pc(const struct unwind_state *state)
-{
-	return state->flags & UNWIND_EXACT ? state->pc : state->pc - 1;
-}
-
-/*
- * What to write into a call chain for a frame that is not the topmost. Readers take such addresses for return addresses
- * and look up the one before; an interrupted instruction is the one meant itself.
- */
-UNWIND_INLINE __u64 unwind_caller_address(const struct unwind_state *state)
-{
-	return state->flags & UNWIND_EXACT ? state->pc + 1 : state->pc;
-}
-
-/* The number of the rule for an address of which `bucket` and the low byte are given; UNWIND_RULE_NONE if there is
- * none. */
-UNWIND_INLINE __u32 unwind_search(struct unwind_tables *tables, __u32 bucket, __u32 low)
-{
-	__u32 first, end, row;
-
-	if (unwind_bucket(tables, bucket, &first) || unwind_bucket(tables, bucket + 1, &end))
-		return UNWIND_RULE_NONE;
-	/* A bucket has 256 addresses, so at most 256 rows; real ones have up to 45 and leave after six steps. */
-	for (int step = 0; step < 9; step++) {
-		if (first >= end)
-			break;
-		__u32 middle = first + ((end - first) >> 1);
-
-		if (unwind_row(tables, middle, &row))
-			return UNWIND_RULE_NONE;
-		if (UNWIND_ROW_LOW(row) <= low)
-			first = middle + 1;
-		else
-			end = middle;
-	}
-	if (first == 0 || unwind_row(tables, first - 1, &row))
-		return UNWIND_RULE_NONE;
-	return UNWIND_ROW_RULE(row);
 }
 
 /* x86-64: whether bytes of code end with a call: 5 bytes long, or by a register or memory, with 0, 1 or 4 bytes of
@@ -206,6 +164,10 @@ UNWIND_INLINE int unwind_cfa(struct unwind_memory *memory, const struct unwind_s
 		offset &= 0xff;
 	}
 	*cfa = base + offset;
+	/* Compilers have x29 point to the frame record of who has one, whenever it calls. */
+	if (UNWIND_MACHINE == UNWIND_AARCH64 && state->flags & UNWIND_SP_LOW && kind == UNWIND_CFA_SP &&
+	    rule->ra == UNWIND_RA_NEAR + 1 && !(rule->fp & 7))
+		*cfa = state->fp - rule->fp;
 	/* Only a frame that has pushed nothing may have its caller's stack pointer: a leaf of aarch64, vfork. */
 	if (*cfa & 7 || *cfa < state->sp || (*cfa == state->sp && !(state->flags & UNWIND_EXACT)))
 		return UNWIND_END_BAD_SP;
@@ -385,6 +347,8 @@ UNWIND_INLINE int unwind_enter(struct unwind_memory *memory, struct unwind_state
 	state->sp = places->cfa;
 	state->fp = fp;
 	state->flags = (state->flags & kept) | (kind == UNWIND_SIGNAL ? UNWIND_EXACT : 0);
+	if (UNWIND_MACHINE == UNWIND_AARCH64 && (kind == UNWIND_FP_GUESS || kind == UNWIND_FP_RECORD))
+		state->flags |= UNWIND_SP_LOW;
 	state->methods[rule->ra == UNWIND_RA_LR && kind != UNWIND_FP_GUESS && kind != UNWIND_FP_RECORD ? UNWIND_BY_LR
 	               : kind == UNWIND_FP_RECORD || kind == UNWIND_FP_GUESS                           ? UNWIND_BY_FP
 	                                                                     : UNWIND_BY_TABLE] += 1;

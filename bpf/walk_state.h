@@ -11,6 +11,8 @@
 #define FRAMES_PER_PROGRAM 9
 /* The same of Python's. */
 #define PYTHON_FRAMES_PER_PROGRAM 32
+/* And those of its threads that are looked at for the sample's. */
+#define PYTHON_THREADS_PER_PROGRAM 64
 /* Of a sample: the kernel's limit. */
 #define MOST_TAIL_CALLS 33
 /* Stack bytes read at once: a frame needs two words of them, and each read costs as much as several frames. */
@@ -54,11 +56,11 @@ struct walk {
 	__u64 interpreted;        /* hash of the interpreter's frames; 0: there are none */
 	__u32 python_calls;       /* programs that have walked these */
 	__u32 due[THREAD_STATES]; /* of time off a CPU: samples to be stored, by state */
-	__u32 reserved;
-	__u64 period;            /* what a sample stands for */
-	__u64 waking;            /* of a sleep: identity of the struct waking; 0: it is not known who ended it */
-	__u64 woken;             /* the thread that is being woken, by the address that the kernel keeps it at */
-	struct last_waker waker; /* of that */
+	__u32 unannounced;        /* bytes of copies since user space was last woken for them */
+	__u64 period;             /* what a sample stands for */
+	__u64 waking;             /* of a sleep: identity of the struct waking; 0: it is not known who ended it */
+	__u64 woken;              /* the thread that is being woken, by the address that the kernel keeps it at */
+	struct last_waker waker;  /* of that */
 	struct unwind_tables tables;
 	struct unwind_memory memory;
 	struct stack_record stack;
@@ -68,6 +70,12 @@ struct walk {
 /* Bytes of Python's frames read at once: those of callers are below a frame, most of them side by side. */
 #define PYTHON_WINDOW_BYTES 2048
 
+/* Where CPython has a thread. */
+struct python_thread {
+	__u64 thread;
+	__u64 interpreter; /* the only one, as it was found */
+};
+
 /* Each CPU has one. */
 struct python_walk {
 	__u64 hash;    /* of all that `stack` has; 0: there are no frames */
@@ -76,10 +84,15 @@ struct python_walk {
 	__u64 bytes;   /* of it that hold; 0: nothing was read yet */
 	__u64 offset;  /* of a frame in it */
 	__u64 word[PYTHON_WINDOW_BYTES / 8];
-	__u64 name[4];        /* a code object's pointers */
-	__u64 frame;          /* where the next one is; 0: there is none */
-	volatile __u32 index; /* as unwind_tables.index */
-	volatile __u32 count; /* of frames */
+	__u64 name[4];         /* a code object's pointers */
+	__u64 frame;           /* where the next one is; 0: there is none */
+	__u64 interpreter;     /* whose threads are looked through; 0: that is done */
+	__u64 thread;          /* the next of these */
+	__u32 tid;             /* as the process numbers it */
+	__u32 is_alone;        /* there is one interpreter */
+	__u32 subinterpreters; /* that have frames of the thread */
+	volatile __u32 index;  /* as unwind_tables.index */
+	volatile __u32 count;  /* of frames */
 	struct python_stack stack;
 };
 

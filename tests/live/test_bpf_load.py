@@ -9,17 +9,20 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from builders.verified import MOST_INSTRUCTIONS, MOST_KERNEL_BYTES, kernel_bytes, verified_instructions
-from tdprof.recorder.bpf import compiler_process, step_programs, unwind_arrays
+from tdprof.capture.spool import COPIES_FILE, SpoolWriter
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.bpf import array_sizes, compiler_process, step_programs
 from tdprof.recorder.bpf.load import BpfLoad
 from tdprof.recorder.bpf.object_file import LoadError, load_program
 from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.call_graph import CallGraph
+from tdprof.recorder.ring import BpfRing
 from tdprof.unwind.tables import build_file_table
 
 pytestmark = [pytest.mark.needs_bpf, pytest.mark.beside_others]
@@ -92,8 +95,10 @@ def test_one_object_serves_tables_of_any_size(cached: Path, no_compiler: None) -
 def test_room_for_tables_is_made_up_to_a_bound(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = build_file_table(Path("/proc/self/exe"))
     assert table
-    monkeypatch.setattr(unwind_arrays, "MOST_TABLE_BYTES", 8 * len(table))
-    small = replace(SIZES, arrays=unwind_arrays.ArraySizes(row_pages=1, bucket_pages=1))
+    monkeypatch.setattr(array_sizes, "MOST_TABLE_BYTES", 8 * len(table))
+    monkeypatch.setattr(array_sizes, "_GROWN_ROW_PAGES", 1)
+    monkeypatch.setattr(array_sizes, "_GROWN_BUCKET_PAGES", 1)
+    small = replace(SIZES, arrays=array_sizes.ArraySizes(row_pages=1, bucket_pages=1, rule_pages=1))
     descriptors = len(os.listdir("/proc/self/fd"))
     with load(small) as sampler:
         assert sampler.arrays
@@ -196,3 +201,42 @@ def test_a_walk_that_the_kernel_refuses_is_said(cached: Path, monkeypatch: pytes
         assert list(sampler.late_notes([])) == [note]
         assert list(sampler.late_notes([note])) == []
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+class GrowingRing:
+    """A ring into which more is written whenever it is looked at."""
+
+    data_bytes = 1024
+
+    def __init__(self) -> None:
+        self.consumed = 0
+        self._produced = 0
+
+    @property
+    def produced(self) -> int:
+        self._produced += self.data_bytes // 2
+        return self._produced
+
+    @property
+    def pending(self) -> int:
+        return self.produced - self.consumed
+
+    def take(self) -> bytes:
+        data = bytes(self.produced - self.consumed)
+        self.consumed += len(data)
+        return data
+
+    def drain(self, out_fd: int, up_to: int) -> None:
+        assert up_to >= self.consumed
+        os.write(out_fd, bytes(up_to - self.consumed))
+        self.consumed = up_to
+
+
+def test_each_copy_is_written_once_however_fast_they_come(cached: Path, tmp_path: Path) -> None:
+    with load() as sampler, SpoolWriter(OwnFolder.open(tmp_path)) as spool:
+        ring = GrowingRing()
+        sampler._copies = cast(BpfRing, ring)
+        for _ in range(3):
+            sampler.save_copies(spool)
+            sampler.drain(spool)
+        assert sum(path.stat().st_size for path in tmp_path.rglob(COPIES_FILE)) == ring.consumed

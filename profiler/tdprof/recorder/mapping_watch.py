@@ -1,7 +1,7 @@
 """What is done about mappings, while what was mapped is still there: programs are held, replaced libraries,
 dumps of run-time code and JVMs noticed."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from tdprof.recorder.code_dumps import dumps_mapped
 from tdprof.recorder.code_watch import CodeWatch
@@ -46,6 +46,12 @@ class MappingWatch:
         if self._found_java:
             for pid in filter(self.held.follows, java_mapped(records)):
                 self._found_java(pid)
+
+    def forget_all_but(self, running: Set[int]) -> None:
+        """Let go of what is known of other processes than these, once the segment in which they ended is over."""
+        if self._mapped:
+            self._mapped.forget_all_but(running)
+        self.code.forget_all_but(running)
 
     def take_replaced(self) -> set[int]:
         """The processes that were found since the last call."""

@@ -5,6 +5,7 @@ such a moment keeps them apart.
 """
 
 from collections import defaultdict
+from collections.abc import Set
 
 from tdprof.recorder.held_programs import mapped_files
 
@@ -35,3 +36,8 @@ class ReplacedMappings:
         if len(self._mapped) > _MOST_PROCESSES:
             self._mapped.clear()
         return found
+
+    def forget_all_but(self, running: Set[int]) -> None:
+        """Of processes that have ended nothing covers anything any more."""
+        for pid in self._mapped.keys() - running:
+            del self._mapped[pid]

@@ -9,9 +9,8 @@ import re
 import struct
 from collections.abc import Iterator
 
-from tdprof.linux.elf import PF_X, PT_LOAD, Elf
+from tdprof.linux.elf import EM_AARCH64, EM_X86_64, PF_X, PT_LOAD, Elf
 
-_EM_X86_64, _EM_AARCH64 = 62, 183
 _HEADER = struct.Struct("<BBBBiI")  # version, three encodings, .eh_frame, number of rows
 _ENCODINGS = (0x1B, 0x03, 0x3B)  # what all linkers write: rows of two signed distances from the header's address
 _ENTRY = struct.Struct("<IIiI")  # length, distance back to what is shared, begin (from the field on), size
@@ -67,13 +66,13 @@ def _code(elf: Elf, start: int, end: int) -> bytes:
 
 def _targets(code: bytes, start: int, machine: int) -> Iterator[int]:
     """Where direct jumps lead; on x86-64 also what only looks like one, which leads anywhere."""
-    if machine == _EM_X86_64:
+    if machine == EM_X86_64:
         for match in _X86_JUMP.finditer(code):
             if match.end() + 4 <= len(code):
                 yield (
                     start + match.end() + 4 + int.from_bytes(code[match.end() : match.end() + 4], "little", signed=True)
                 )
-    elif machine == _EM_AARCH64:
+    elif machine == EM_AARCH64:
         for number, (word,) in enumerate(struct.iter_unpack("<I", code[: len(code) & ~3])):
             bits, low = next(((b, at) for mask, value, b, at in _AARCH64_JUMPS if word & mask == value), (0, 0))
             if bits:

@@ -7,11 +7,10 @@ nothing is known to be mapped. So what is never sampled costs nothing, however m
 import contextlib
 import itertools
 import os
-import re
 import select
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
@@ -19,47 +18,22 @@ from tdprof.linux.readable import is_readable
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent, are_replaced
-from tdprof.recorder.host import own_vdso, read_text
-from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, may_hold_python
+from tdprof.recorder.executable_maps import VDSO, ExecutableLine, FileKey, key_of, reach, read_executable_lines
+from tdprof.recorder.host import own_vdso
+from tdprof.recorder.patience import Patience
+from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
+from tdprof.text import plural
 from tdprof.unwind.tables import TableCache, TableWorker, identity_of
 
 _PROC = Path("/proc")
 # A process that goes on asking has nothing new to be found so often.
 _ASK_AGAIN_S = 0.1
+_ENDED_S = 2.0  # between two looks for processes that have ended
 # A worker that is longer at one file is held up by it (a file system in user space), and is ended.
 _PATIENCE_S = 10.0
 # The start waits so long for tables.
 _PREPARATION_S = 2.0
 _BATCH_FILES = 64
-_EXECUTABLE_LINE = re.compile(
-    r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) ([0-9a-f:]+) ([0-9]+)[ \t]*(.*)$", re.MULTILINE
-)
-_NOT_FILES = ("/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]", "//")
-
-
-class _FileKey(NamedTuple):
-    """A file as /proc/PID/maps names it."""
-
-    device: str
-    inode: str
-
-
-_VDSO = _FileKey("", "[vdso]")
-
-
-class _Line(NamedTuple):
-    """An executable line of /proc/PID/maps."""
-
-    start: int
-    end: int
-    file_offset: int
-    key: _FileKey
-    path: str
-
-    @property
-    def is_file(self) -> bool:
-        """Not memory that only looks like a file's."""
-        return self.path.startswith("/") and not self.path.startswith(_NOT_FILES) and self.key.inode != "0"
 
 
 class _Placed(NamedTuple):
@@ -93,8 +67,8 @@ class Walker(Protocol):
     def has(self, pid: int) -> bool:
         """Whether it knows mappings of a process; it forgets them at exec."""
 
-    def release(self, pid: int) -> None:
-        """A process has ended."""
+    def release(self, pids: Collection[int]) -> None:
+        """Processes have ended."""
 
     def take_questions(self) -> set[int]:
         """Processes that it has asked for."""
@@ -114,13 +88,13 @@ def _end_nothing(pid: int, *, is_late: bool) -> None:
 class _Batch:
     """Files whose tables a worker is finding or building; their descriptors are open until they are known."""
 
-    def __init__(self, files: Mapping[_FileKey, int], cache: TableCache) -> None:
+    def __init__(self, files: Mapping[FileKey, int], cache: TableCache) -> None:
         self.unknown = dict(files)
         self._keys = list(files)
         self.worker = TableWorker([Path(f"/proc/self/fd/{fd}") for fd in files.values()], cache)
         self.stuck_at = time.monotonic() + _PATIENCE_S
 
-    def take(self) -> tuple[_FileKey, bytes | None] | None:
+    def take(self) -> tuple[FileKey, bytes | None] | None:
         """The next file and its table; None if the worker has none left, or has died."""
         result = self.worker.take()
         if result is None:
@@ -159,19 +133,24 @@ class Unwinding:
         self.without_room = 0
         self.end_interval: EndInterval = _end_nothing
         self._changing: set[int] = set()  # processes of which it was called
+        self._published: set[int] = set()  # processes of which something new was said since a file was replaced
         self._python = python
         self._ready = select.epoll()
         if questions_fd is not None:
             self._ready.register(questions_fd, select.EPOLLIN)
         self._walker = walker
         self._cache = cache
-        self._files: dict[_FileKey, _Placed | StackEnd] = {}
+        self._files: dict[FileKey, _Placed | StackEnd] = {}
         self._placed: dict[bytes, _Placed] = {}  # by the file's identity
         self._known: dict[int, list[Extent]] = {}
         self._unanswered: dict[int, float] = {}
-        self._wanted: dict[_FileKey, int] = {}  # descriptors of files that no worker has yet
-        self._waiting: dict[_FileKey, set[int]] = {}  # processes that have mapped a file whose table is not there
+        self._ended: set[int] = set()  # of the known, at the last look for them
+        self._look_for_ended_s = time.monotonic() + _ENDED_S
+        self._wanted: dict[FileKey, int] = {}  # descriptors of files that no worker has yet
+        self._waiting: dict[FileKey, set[int]] = {}  # processes that have mapped a file whose table is not there
         self._batch: _Batch | None = None
+        self._patience = Patience()
+        self._silent: set[int] = set()  # have not answered, and nothing was published of them since
         self._want_vdso()
 
     @property
@@ -186,20 +165,15 @@ class Unwinding:
             self._python.prepare()
         for path in paths:
             with contextlib.suppress(OSError):
-                self._want(_key_of(path), os.open(path, os.O_PATH | os.O_CLOEXEC))
-        self.await_tables()
+                self._want(key_of(path), os.open(path, os.O_PATH | os.O_CLOEXEC))
+        self._await_tables()
 
-    def await_tables(self) -> None:
-        """Wait for the tables that are wanted, but not for ever: what comes later comes while events are sampled."""
-        deadline = time.monotonic() + _PREPARATION_S
-        told: set[int] = set()
-        self._start_batch()
-        while self._batch and (left := deadline - time.monotonic()) > 0:
-            if is_readable(self._batch.worker.fileno(), left):
-                told |= self._take_table()
-            self._start_batch()
-        for pid in told:
-            self._refresh(pid)
+    def prepare_processes(self, pids: Sequence[int]) -> None:
+        """Publish what processes have mapped before events count: once, when all of it has tables."""
+        for pid in pids:
+            self._look_for_python(pid, [line for line in self._mapped(pid) if self._is_new(pid, line)])
+        self._await_tables()
+        self.add_processes(pids)
 
     def add_processes(self, pids: Iterable[int], *, are_replaced: bool = False) -> None:
         """Publish what processes have mapped now; those that end meanwhile are left out.
@@ -223,16 +197,38 @@ class Unwinding:
         self._start_batch()
 
     def tick(self) -> None:
-        """From time to time: let those ask again for whom there was nothing new, and give up files that hold us up."""
+        """From time to time: let those ask again for whom there was nothing new, and give up files that hold us up.
+
+        And forget who has ended, so that the kernel has room for what others map.
+        """
         now = time.monotonic()
+        if now >= self._look_for_ended_s:
+            self._look_for_ended_s = now + _ENDED_S
+            self._forget_ended()
         for pid in [pid for pid, when in self._unanswered.items() if when <= now]:
             del self._unanswered[pid]
             if not (_PROC / str(pid)).exists():
-                self._forget(pid)
+                self._forget([pid])
             elif not self._refresh(pid):  # what it mapped meanwhile, or executed, is not what the walker was told
                 self._walker.answer(pid, is_waiting=any(pid in pids for pids in self._waiting.values()))
         if self._batch and self._batch.stuck_at <= now:
             self._end_batch()
+            self._start_batch()
+
+    def forget_all_but(self, running: Set[int]) -> None:
+        """Let go of what is known of other processes than these, which have ended."""
+        self._forget((self._known.keys() | self._changing | self._published) - running)
+        self._silent &= running
+        if self._python:
+            self._python.forget_all_but(running)
+
+    def _await_tables(self) -> None:
+        """Before any process waits for tables, but not for ever: what comes later comes while events are sampled."""
+        deadline = time.monotonic() + _PREPARATION_S
+        self._start_batch()
+        while self._batch and (left := deadline - time.monotonic()) > 0:
+            if is_readable(self._batch.worker.fileno(), left):
+                self._take_table()
             self._start_batch()
 
     def close(self) -> None:
@@ -256,9 +252,9 @@ class Unwinding:
         with tempfile.TemporaryFile() as file:
             file.write(own_vdso())
             file.flush()
-            self._want(_VDSO, os.dup(file.fileno()))
+            self._want(VDSO, os.dup(file.fileno()))
 
-    def _want(self, key: _FileKey, fd: int) -> None:
+    def _want(self, key: FileKey, fd: int) -> None:
         """Have the table of a file found out, whose ``O_PATH`` descriptor this is."""
         self._files[key] = StackEnd.NO_TABLE
         self._wanted[key] = fd
@@ -300,25 +296,46 @@ class Unwinding:
         """What the user should know in the end."""
         if self._python:
             yield from self._python.notes()
+        if self._silent:
+            silent = plural(len(self._silent), "process", "es")
+            yield f"what {silent} mapped could not be read in time: its stacks end as no-table"
         if self.without_room:
             yield (
                 f"{self.without_room} unwind tables or lists of mappings had no room in the kernel: "
                 "stacks that need them end as no-table"
             )
 
-    def _forget(self, pid: int) -> None:
-        self._known.pop(pid, None)
-        self._changing.discard(pid)
-        self._walker.release(pid)
+    def _forget_ended(self) -> None:
+        """Those that had ended before the last look, too: their last samples have been read since."""
+        ended = {pid for pid in self._known if not (_PROC / str(pid)).exists()}
+        self._forget(ended & self._ended)
+        self._ended = ended - self._ended
+
+    def _forget(self, pids: Collection[int]) -> None:
+        for pid in pids:
+            self._known.pop(pid, None)
+            self._changing.discard(pid)
+            self._published.discard(pid)
+            self._patience.forget(pid)
+        self._walker.release(pids)
 
     def _refresh(self, pid: int, *, is_replaced: bool = False) -> bool:
         """Whether there was something new to publish."""
         if self._walker.look(pid) or is_replaced:
             self._changing.add(pid)
-        extents = self._extents(pid)
+        lines = self._mapped(pid)
+        extents = self._extents(pid, lines)
+        self._look_for_python(pid, lines)
         # The programs forget a process at exec; then even what is known is new to them.
         if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
+            if is_replaced and extents and pid not in self._published:
+                # Another file was there meanwhile, and is gone before anybody looked.
+                self.end_interval(pid, is_late=True)
+            if is_replaced:
+                self._published.discard(pid)
             return False
+        if self._python:
+            self._python.see_switchers(pid, [(line.start, line.end) for line in lines if is_switcher(line.path)])
         # It still walks by what was there.
         is_late = self._walker.has(pid) and are_replaced(self._known.get(pid, []), extents)
         if not self._walker.publish(pid, extents):
@@ -328,30 +345,52 @@ class Unwinding:
             self._changing.add(pid)
             self.end_interval(pid, is_late=True)
         self._known[pid] = extents
+        self._published.add(pid)
+        self._silent.discard(pid)
         # A change while it was read and published nobody has seen; from now on the walker does.
         self._walker.look(pid)
-        if self._extents(pid) == extents:
+        if self._mapped(pid) == lines:
             if pid in self._changing:
                 self.end_interval(pid, is_late=False)
             self._walker.confirm(pid)
         return True
 
-    def _extents(self, pid: int) -> list[Extent]:
-        lines = [line for line in _executable_lines(read_text(_PROC / str(pid) / "maps")) if line.path != "[vsyscall]"]
+    def _mapped(self, pid: int) -> list[ExecutableLine]:
+        """The code that a process has mapped; none where it has ended, or its memory lets nobody know."""
+        try:
+            return self._patience.ask(pid, lambda: read_executable_lines(pid))
+        except TimeoutError:
+            self._silent.add(pid)
+        return []
+
+    def _extents(self, pid: int, lines: Iterable[ExecutableLine]) -> list[Extent]:
         for line in lines:
-            if line.is_file and line.key not in self._files:
-                # The file itself, which stays reachable when the process ends, and is not opened: that could wait.
-                with contextlib.suppress(OSError):
-                    self._want(line.key, _reach(pid, line))
+            self._is_new(pid, line)
             if self._files.get(line.key) is StackEnd.NO_TABLE:
                 self._waiting.setdefault(line.key, set()).add(pid)
-        if self._python and self._python.wants(pid):
-            self._python.look(pid, _of_python(pid, lines, self._python.may_hold))
         return [self._extent(line) for line in lines]
 
-    def _extent(self, line: _Line) -> Extent:
+    def _is_new(self, pid: int, line: ExecutableLine) -> bool:
+        """Whether a file is met for the first time; its table is wanted from then on."""
+        if not line.is_file or line.key in self._files:
+            return False
+        # The file itself, which stays reachable when the process ends, and is not opened: that could wait.
+        with contextlib.suppress(OSError):
+            self._want(line.key, self._patience.ask(pid, lambda: reach(pid, line), os.close))
+        return True
+
+    def _look_for_python(self, pid: int, lines: Iterable[ExecutableLine]) -> None:
+        """Have those files of a process looked into that may hold CPython."""
+        if not self._python:
+            return
+        files = [line for line in lines if line.is_file and self._python.may_hold(line.key)]
+        if files and self._python.wants(pid):
+            with contextlib.suppress(TimeoutError):
+                self._python.look(pid, self._patience.ask(pid, lambda: list(_of_python(pid, files)), _close_files))
+
+    def _extent(self, line: ExecutableLine) -> Extent:
         placed: _Placed | StackEnd = StackEnd.JIT
-        if line.is_file or line.key == _VDSO:
+        if line.is_file or line.key == VDSO:
             placed = self._files.get(line.key, StackEnd.NO_TABLE)
         if isinstance(placed, _Placed):
             if covered := self._walker.extent(*placed, line.start, line.end, line.file_offset):
@@ -379,39 +418,13 @@ def start_unwinding(sampler: BpfSampler, *, has_interpreted: bool) -> Unwinding 
     return Unwinding(sampler.arrays, sampler.questions_fd, TableCache(), python)
 
 
-def _of_python(
-    pid: int, lines: Iterable[_Line], may_hold: Callable[[tuple[str, str]], bool]
-) -> Iterator[tuple[PythonMapping, int]]:
-    """The mappings that may hold CPython, likely ones first, each with an ``O_PATH`` descriptor of its file."""
-    for line in sorted(lines, key=lambda line: not may_hold_python(line.path)):
-        if line.is_file and may_hold(line.key):
-            with contextlib.suppress(OSError):
-                yield PythonMapping(line.start, line.file_offset, line.path, line.key), _reach(pid, line)
+def _close_files(found: Iterable[tuple[PythonMapping, int]]) -> None:
+    for _, fd in found:
+        os.close(fd)
 
 
-def _executable_lines(maps: str) -> Iterator[_Line]:
-    for start, end, offset, device, inode, path in _EXECUTABLE_LINE.findall(maps):
-        key = _VDSO if path == "[vdso]" else _FileKey(device, inode)
-        yield _Line(int(start, 16), int(end, 16), int(offset, 16), key, path)
-
-
-def _reach(pid: int, line: _Line) -> int:
-    """An ``O_PATH`` descriptor of the very file that is mapped, also of another mount namespace, or deleted.
-
-    Raises:
-        OSError: it cannot be reached.
-    """
-    flags = os.O_PATH | os.O_CLOEXEC
-    try:  # only the privileged may follow that link
-        return os.open(f"{_PROC}/{pid}/map_files/{line.start:x}-{line.end:x}", flags)
-    except OSError:
-        return os.open(f"{_PROC}/{pid}/root{line.path}", flags)
-
-
-def _key_of(path: Path) -> _FileKey:
-    """As the kernel will name the file, unless its file system has other numbers there."""
-    try:
-        status = path.stat()
-    except OSError:
-        return _FileKey("", str(path))
-    return _FileKey(f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", str(status.st_ino))
+def _of_python(pid: int, files: Iterable[ExecutableLine]) -> Iterator[tuple[PythonMapping, int]]:
+    """Mappings of files, those that likely hold CPython first, each with an ``O_PATH`` descriptor of its file."""
+    for line in sorted(files, key=lambda line: not may_hold_python(line.path)):
+        with contextlib.suppress(OSError):
+            yield PythonMapping(line.start, line.file_offset, line.path, line.key), reach(pid, line)

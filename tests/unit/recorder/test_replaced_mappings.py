@@ -30,6 +30,13 @@ def test_what_covers_another_file_of_the_same_process_is_noticed() -> None:
     assert mapped.look(mapping(7, 0x1000, 0x2000, ONE) + mapping(8, 0x1FFF, 1, ONE)) == {7, 8}
 
 
+def test_a_process_that_has_ended_is_forgotten() -> None:
+    mapped = ReplacedMappings()
+    mapped.look(mapping(7, 0x1000, 0x1000, ONE) + mapping(8, 0x1000, 0x1000, ONE))
+    mapped.forget_all_but({8, 9})
+    assert mapped.look(mapping(7, 0x1000, 0x1000, OTHER) + mapping(8, 0x1000, 0x1000, OTHER)) == {8}
+
+
 def mapping_of_inode(pid: int, address: int, inode: int, path: bytes = b"/lib/some.so") -> bytes:
     """The same as kernels before Linux 5.12 write it: device, inode and its generation instead of a build-id."""
     body = struct.pack("<IIQQQIIQQII", pid, pid, address, 0x1000, 0, 8, 1, inode, 1, 5, 2) + path + b"\0\0\0\0"

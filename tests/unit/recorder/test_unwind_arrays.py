@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tdprof.recorder.bpf import unwind_arrays
+from tdprof.recorder.executable_maps import executable_lines
 from tdprof.recorder.first_files import files_of_command
-from tdprof.recorder.unwinding import _executable_lines
 
 BPF = Path(__file__).parents[3] / "bpf"
 NATIVE = Path(__file__).parents[3] / "profiler" / "native"
@@ -46,7 +46,22 @@ def test_elements_are_reused_only_when_nobody_can_read_them_any_more(monkeypatch
     assert extents.take(1) is None
 
 
-def test_executable_lines_of_a_process() -> None:
+def test_runs_side_by_side_are_one_for_who_needs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(unwind_arrays.time, "monotonic", lambda: now)
+    extents = unwind_arrays._Extents(9)
+    assert [extents.take(3), extents.take(3), extents.take(3)] == [0, 3, 6]
+    extents.give_back(3, 3)
+    extents.give_back(0, 3)
+    now += 10
+    extents.give_back(6, 3)
+    assert extents.take(7) is None  # the last may still be read
+    assert extents.take(6) == 0
+    now += 10
+    assert extents.take(3) == 6
+
+
+def test_code_lines_of_a_process() -> None:
     text = (
         "55d000000000-55d000001000 r--p 00000000 fe:00 77 /bin/app\n"
         "55d000001000-55d000003000 r-xp 00001000 fe:00 77 /bin/app with a space\n"
@@ -54,7 +69,7 @@ def test_executable_lines_of_a_process() -> None:
         "7f0000002000-7f0000003000 r-xp 00000000 00:01 9 /memfd:jit (deleted)\n"
         "7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0 [vdso]\n"
     )
-    lines = list(_executable_lines(text))
+    lines = list(executable_lines(text))
     assert [(line.start, line.end, line.file_offset) for line in lines][:2] == [
         (0x55D000001000, 0x55D000003000, 0x1000),
         (0x7F0000000000, 0x7F0000001000, 0),

@@ -2,16 +2,20 @@
 
 import os
 import shutil
+import subprocess
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from builders.waiting import wait_until
 from tdprof.linux.user_cache import cache_folder
 from tdprof.model.stack_ends import StackEnd
-from tdprof.recorder import unwinding
+from tdprof.recorder import executable_maps, unwinding
 from tdprof.recorder.bpf.unwind_arrays import Extent, are_replaced
 from tdprof.recorder.host import own_vdso
 from tdprof.unwind import tables
@@ -28,6 +32,7 @@ class Arrays:
         self.confirmed: set[int] = set()
         self.answered: list[int] = []
         self.retaken: set[int] = set()
+        self.released: list[int] = []
 
     def has_table(self, file: Path) -> bool:
         """A table of the file, and no other of it."""
@@ -57,6 +62,9 @@ class Arrays:
 
     def answer(self, pid: int, *, is_waiting: bool) -> None:
         self.answered.append(pid)
+
+    def release(self, pids: Collection[int]) -> None:
+        self.released += pids
 
     def extent(self, table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent:
         return Extent(start, end - start, place, 0)
@@ -119,7 +127,55 @@ def test_a_file_that_holds_its_reader_up_holds_up_nothing_else(
         recorder.tick()
         recorder.answer()
     assert arrays.has_table(PROGRAM)
-    assert recorder._files[unwinding._key_of(slow)] is StackEnd.NO_UNWIND_INFO
+    assert recorder._files[executable_maps.key_of(slow)] is StackEnd.NO_UNWIND_INFO
+
+
+def test_a_process_whose_mappings_cannot_be_read_holds_up_nobody(
+    recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where its memory is a file that never answers: the kernel then tells nobody what it maps."""
+    silent, go = 2**22 + 1, threading.Event()
+    read_text = executable_maps.read_text
+    monkeypatch.setattr(
+        executable_maps, "read_text", lambda path: str(go.wait()) if str(silent) in str(path) else read_text(path)
+    )
+    recorder.add_processes([silent, os.getpid()])
+    assert arrays.published == [os.getpid()]
+    assert list(recorder.notes()) == ["what 1 process mapped could not be read in time: its stacks end as no-table"]
+    go.set()
+
+
+def test_processes_that_have_ended_are_let_go_of(
+    recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many come and go, what is known of them does not add up."""
+    lines = executable_maps.read_executable_lines(os.getpid())
+    monkeypatch.setattr(unwinding, "read_executable_lines", lambda pid: lines)
+    pids = range(2**22 + 1, 2**22 + 101)
+    recorder.add_processes(pids)
+    recorder.forget_all_but({pids[0]})
+    assert sorted(arrays.released) == list(pids[1:])
+    assert recorder._known.keys() | recorder._published | recorder._changing == {pids[0]}
+
+
+def test_what_was_told_of_a_process_is_forgotten_once_it_has_ended(
+    recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a recording without end has no room for those to come; what it did last may not have been read yet."""
+    monkeypatch.setattr(unwinding, "_ENDED_S", 0.0)
+    recorder._look_for_ended_s = 0.0
+    with subprocess.Popen(["sleep", "600"]) as process:
+        wait_until(lambda: executable_maps.read_executable_lines(process.pid))
+        recorder.add_processes([process.pid, os.getpid()])
+        recorder.tick()
+        assert sorted(arrays.published) == sorted([process.pid, os.getpid()])
+        process.kill()
+    recorder.tick()
+    assert arrays.released == []
+    recorder.tick()
+    recorder.tick()
+    assert arrays.released == [process.pid]
+    assert list(recorder._known) == [os.getpid()]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives a file to another user")
@@ -168,7 +224,7 @@ def test_what_changes_while_it_is_published_is_not_used(
     """As where a library is unmapped and another takes its addresses: nobody was told yet that one was there."""
     pid = os.getpid()
     texts = ["7f0000000000-7f0000001000 r-xp 0 00:00 0 \n", "7f0000000000-7f0000003000 r-xp 0 00:00 0 \n"]
-    monkeypatch.setattr(unwinding, "read_text", lambda _: texts[min(len(arrays.published), 1)])
+    monkeypatch.setattr(executable_maps, "read_text", lambda _: texts[min(len(arrays.published), 1)])
     recorder.add_processes([pid])
     assert (arrays.published, arrays.confirmed) == ([pid], set())
     recorder.add_processes([pid])
@@ -184,7 +240,7 @@ def test_a_file_that_is_mapped_over_another_is_told_of_as_late(
     pid = os.getpid()
     places = [1, 2]
     monkeypatch.setattr(
-        recorder, "_extents", lambda _: [Extent(0x1000, 0x1000, places[0], 0), Extent(0x9000, 0x1000, 9, 0)]
+        recorder, "_extents", lambda *_: [Extent(0x1000, 0x1000, places[0], 0), Extent(0x9000, 0x1000, 9, 0)]
     )
     ended: list[tuple[int, bool]] = []
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
@@ -199,6 +255,19 @@ def test_a_file_that_is_mapped_over_another_is_told_of_as_late(
     assert ended == [(pid, True), (pid, False), (pid, False)]
 
 
+def test_a_file_that_was_there_between_two_looks_is_told_of_as_late(
+    recorder: unwinding.Unwinding, arrays: Arrays
+) -> None:
+    """By MAP_FIXED, and the first one again: nothing is left of it but its records."""
+    pid = os.getpid()
+    ended: list[tuple[int, bool]] = []
+    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    recorder.add_processes([pid])
+    recorder.add_processes([pid], are_replaced=True)  # it came before what was told just now
+    recorder.add_processes([pid], are_replaced=True)
+    assert (arrays.published, ended) == ([pid], [(pid, True)])
+
+
 def test_addresses_that_mean_something_else() -> None:
     before = [Extent(0x1000, 0x2000, 10, 0), Extent(0x8000, 0x1000, 0, StackEnd.JIT)]
     assert not are_replaced(before, before)
@@ -206,3 +275,16 @@ def test_addresses_that_mean_something_else() -> None:
     assert not are_replaced(before, [Extent(0x2000, 0x1000, 26, 0), Extent(0x8000, 0x1000, 7, 0)])
     assert are_replaced(before, [Extent(0x2000, 0x1000, 27, 0)])
     assert are_replaced(before, [Extent(0x0, 0x100, 1, 0), Extent(0x2F00, 0x1000, 0, StackEnd.JIT)])
+
+
+def test_what_looks_for_python_forgets_those_that_ended_before_the_segment_did(
+    recorder: unwinding.Unwinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[int]] = []
+    python = SimpleNamespace(forget_all_but=asked.append, close=lambda: None)
+    monkeypatch.setattr(recorder, "_python", python)
+    recorder._unanswered[2**22 + 1] = 0.0  # no process has such a number
+    recorder.tick()
+    assert asked == []  # it has a note, maybe
+    recorder.forget_all_but({1})
+    assert asked == [{1}]

@@ -6,8 +6,9 @@ import platform
 import time
 
 from tdprof.recorder.bpf.compiler import INSTRUCTION
-from tdprof.recorder.bpf.object_file import LoadError, load_program
+from tdprof.recorder.bpf.object_file import BPF_F_NO_PREALLOC, LoadError, MapSpec, create_map, load_program
 
+_BPF_MAP_TYPE_HASH = 1
 _BPF_FUNC_GET_CURRENT_TASK_BTF, _BPF_FUNC_TASK_PT_REGS = 158, 175
 _MEMBARRIER = {"x86_64": 324, "aarch64": 283, "riscv64": 283}
 _MEMBARRIER_CMD_GLOBAL = 1
@@ -15,18 +16,30 @@ _MEMBARRIER_CMD_GLOBAL = 1
 
 def has_task_registers() -> bool:
     """Whether the kernel tells a program the user registers of a thread that runs kernel code."""
-    code = b"".join(
-        INSTRUCTION.pack(*instruction)
-        for instruction in (
-            (0x85, 0, 0, _BPF_FUNC_GET_CURRENT_TASK_BTF),  # call
-            (0xBF, 0x01, 0, 0),  # r1 = r0
-            (0x85, 0, 0, _BPF_FUNC_TASK_PT_REGS),
-            (0xB7, 0, 0, 0),  # r0 = 0
-            (0x95, 0, 0, 0),  # exit
-        )
+    return _takes(
+        (0x85, 0, 0, _BPF_FUNC_GET_CURRENT_TASK_BTF),  # call
+        (0xBF, 0x01, 0, 0),  # r1 = r0
+        (0x85, 0, 0, _BPF_FUNC_TASK_PT_REGS),
     )
+
+
+def has_growing_hashes() -> bool:
+    """Whether programs that run in interrupts may use hash maps that take memory as they fill (Linux 6.1)."""
     try:
-        os.close(load_program("probe", code))
+        fd = create_map(MapSpec("probe", _BPF_MAP_TYPE_HASH, 8, 8, 1, BPF_F_NO_PREALLOC), 1)
+    except OSError:
+        return False
+    try:
+        return _takes((0x18, 0x11, 0, fd), (0, 0, 0, 0))  # r1 = the map
+    finally:
+        os.close(fd)
+
+
+def _takes(*instructions: tuple[int, int, int, int]) -> bool:
+    """Whether the kernel loads a sampling program of these."""
+    end = (0xB7, 0, 0, 0), (0x95, 0, 0, 0)  # r0 = 0; exit
+    try:
+        os.close(load_program("probe", b"".join(INSTRUCTION.pack(*each) for each in (*instructions, *end))))
     except LoadError:
         return False
     return True

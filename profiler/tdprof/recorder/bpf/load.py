@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.linux.user_cache import user_cache
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.cache import BpfCache
-from tdprof.recorder.bpf.kernel import has_task_registers
+from tdprof.recorder.bpf.kernel import has_growing_hashes, has_task_registers
 from tdprof.recorder.bpf.object_file import (
+    BPF_F_NO_PREALLOC,
     BPF_PROG_TYPE_RAW_TRACEPOINT,
     BpfObject,
     LoadError,
@@ -27,10 +29,13 @@ from tdprof.recorder.bpf.sources import checksums, compiler_request, folder_of_s
 from tdprof.recorder.bpf.task_filter import FOLLOWERS, most_followed
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.host import is_in_initial_pid_namespace
-from tdprof.recorder.limits import unlimited_locked_memory
 
 if TYPE_CHECKING:
     from tdprof.recorder.bpf.compiler_process import CompilerProcess
+
+
+# Large enough for the largest trees of processes. What samples are added up in has its memory before they come.
+GROWING = frozenset({"followed", "named", "spaces", "python_runtimes", "python_threads"})
 
 
 class BpfUnavailableError(Exception):
@@ -114,9 +119,11 @@ class BpfLoad:
             sizes |= self._off_cpu.maps()
         types = dict.fromkeys([*TRACEPOINTS, *FOLLOWERS], BPF_PROG_TYPE_RAW_TRACEPOINT)
         settings = _settings(self._call_graph, has_cpus=self._has_cpus) | NO_CGROUPS | self._cgroups | NO_OFF_CPU
+        # All CPUs together an eighth of the ring.
+        settings[Setting.COPIES_WAKEUP] = self._sizes.copies_bytes // (8 * bpf_maps.possible_cpus())
         if self._off_cpu:
             settings |= self._off_cpu.settings
-        programs = _with_settings(found, settings, self._with_kernel)
+        programs = _with_settings(_with_growing_hashes(found), settings, self._with_kernel)
         began = time.monotonic()
         # Few recordings meet what `python` is for, or time threads.
         later = ("walk", "python", *OFF_CPU_PROGRAMS)
@@ -167,6 +174,16 @@ class BpfLoad:
         if self._compiler is not None:
             self._compiler.close()
             self._compiler = None
+
+
+def _with_growing_hashes(found: BpfObject) -> BpfObject:
+    """The object with maps of threads and processes that take memory as they fill, where the kernel lets them."""
+    if not has_growing_hashes():
+        return found
+    maps = [
+        replace(spec, flags=spec.flags | BPF_F_NO_PREALLOC) if spec.name in GROWING else spec for spec in found.maps
+    ]
+    return replace(found, maps=maps)
 
 
 def _settings(call_graph: CallGraph, *, has_cpus: bool) -> dict[Setting, int]:

@@ -15,6 +15,7 @@ from tdprof.recorder.host import parse_cpu_list, read_text
 _SYSCALL_NUMBER = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
 BPF_MAP_LOOKUP_ELEM = 1
 BPF_MAP_UPDATE_ELEM = 2
+BPF_MAP_DELETE_ELEM = 3
 BPF_MAP_LOOKUP_AND_DELETE_BATCH = 25
 MOST_CPUS = 8192  # the largest NR_CPUS of arch/{x86,arm64}/Kconfig
 
@@ -37,9 +38,13 @@ def bpf(command: int, attr: bytearray) -> int:
     return int(result)
 
 
-def map_element(command: int, map_fd: int, key: "ctypes._CData", value: "ctypes._CData") -> None:
-    """Look up, or set, one element of a map that all CPUs share. Raises OSError: it is not there, or has no room."""
-    addresses = ctypes.addressof(key), ctypes.addressof(value)
+def map_element(command: int, map_fd: int, key: "ctypes._CData", value: "ctypes._CData | None" = None) -> None:
+    """Look up, set or delete one element of a map that all CPUs share.
+
+    Raises:
+        OSError: it is not there, or has no room.
+    """
+    addresses = ctypes.addressof(key), ctypes.addressof(value) if value is not None else 0
     bpf(command, bytearray(struct.pack("=IIQQQ", map_fd, 0, *addresses, 0)))
 
 

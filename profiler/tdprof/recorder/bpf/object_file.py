@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeVar
 
+from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.recorder.bpf.compiler import INSTRUCTION, replace_maps
 from tdprof.recorder.bpf.maps import bpf
 from tdprof.recorder.bpf.settings import Setting, settings_in
-from tdprof.recorder.limits import unlimited_locked_memory
 
 BPF_MAP_CREATE = 0
 BPF_PROG_LOAD = 5
 BPF_RAW_TRACEPOINT_OPEN = 17
+BPF_F_NO_PREALLOC = 1
 BPF_PROG_TYPE_KPROBE = 2
 BPF_PROG_TYPE_PERF_EVENT = 7
 BPF_PROG_TYPE_RAW_TRACEPOINT = 17

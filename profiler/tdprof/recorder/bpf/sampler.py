@@ -4,13 +4,16 @@ import contextlib
 import ctypes
 import itertools
 import os
+import select
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tdprof.capture.spool import COPIES_FILE, STACKS_FILE, SpoolWriter
+from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.native.library import load_native
 from tdprof.recorder.bpf import maps as bpf_maps
+from tdprof.recorder.bpf.array_sizes import ArraySizes
 from tdprof.recorder.bpf.kernel import wait_for_running_programs
 from tdprof.recorder.bpf.object_file import (
     BpfObject,
@@ -24,10 +27,9 @@ from tdprof.recorder.bpf.off_cpu import OffCpu
 from tdprof.recorder.bpf.python_walk import PythonWalk
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
 from tdprof.recorder.bpf.task_filter import ACTIVE_FOLLOW, FILTER_CGROUPS, FOLLOWERS, TaskFilter
-from tdprof.recorder.bpf.unwind_arrays import ArraySizes, UnwindArrays
+from tdprof.recorder.bpf.unwind_arrays import UnwindArrays
 from tdprof.recorder.bpf.walk_load import WalkLoad
-from tdprof.recorder.limits import unlimited_locked_memory
-from tdprof.recorder.ring import BpfRing
+from tdprof.recorder.ring import BpfRing, write_all
 
 KEY_BYTES, VALUE_BYTES = 48, 16  # struct sample_key, struct sample_value
 # enum counter of bpf/sample.h, in order
@@ -53,8 +55,10 @@ ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 
 TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit"), "retake": ("vm_unmapped_area",)}
 _CAN_BE_MISSED = ("retake", *FOLLOWERS)
 QUESTIONS_BYTES = 64 << 10
-_LEAST_RING_BYTES = 2 << 20  # a thousand of the deepest stacks
+_LEAST_RING_BYTES = 1 << 20  # five hundred of the deepest stacks
+_LEAST_COPIES_BYTES, _MOST_COPIES_BYTES = 2 << 20, 4 << 20
 _COPY_BYTES = 16 << 10  # of most stacks; the deepest take 64 KiB
+_DRAIN_WHILE_LOADING_S = 0.01
 # The verifier goes through six times as many instructions of the walk as of all else; twice that on a busy machine.
 _WALK_TAKES_TIMES = 12
 # Copies of all of a recording; they are gone once it is finished.
@@ -68,13 +72,14 @@ class TableSizes:
     Attributes:
         rows: of each table of samples.
         ring_bytes: for stacks.
+        copies_bytes: for copies of stacks.
         arrays: for unwinding.
         named_threads: that a filter of tasks begins with; 0: there is none.
     """
 
     rows: int
     ring_bytes: int
-    copies_bytes: int = 4 << 20
+    copies_bytes: int
     arrays: ArraySizes = field(default_factory=ArraySizes)
     named_threads: int = 0
 
@@ -84,7 +89,8 @@ class TableSizes:
         rows = 1 << 12
         while rows < 2 * samples_per_second and rows < 1 << 18:
             rows *= 2
-        return cls(rows, ring_bytes=max(rows * 256, _LEAST_RING_BYTES))
+        copies_bytes = min(max(rows * 512, _LEAST_COPIES_BYTES), _MOST_COPIES_BYTES)
+        return cls(rows, ring_bytes=max(rows * 256, _LEAST_RING_BYTES), copies_bytes=copies_bytes)
 
 
 _WITHOUT_RETAKE = (
@@ -138,6 +144,7 @@ class BpfSampler:
         self._use_b = 0
         self._samples_drained = 0
         self._copied_bytes = 0
+        self._taken_copies: list[bytes] = []  # out of the ring and not written yet
         self._segment = 0
         self.drained = 0
         self._load_s = load_s
@@ -157,6 +164,9 @@ class BpfSampler:
             self._steps += off_cpu.steps
         self._stacks = self._closing.enter_context(BpfRing(maps["stacks"], sizes.ring_bytes))
         self._copies = self._closing.enter_context(BpfRing(maps["copies"], sizes.copies_bytes))
+        # Tells of each time that the programs wake us, not for as long as there is something.
+        self._copies_ready = self._closing.enter_context(select.epoll())
+        self._copies_ready.register(maps["copies"], select.EPOLLIN | select.EPOLLET)
         if wants_walk:
             self._walk(programs, refused)
 
@@ -244,17 +254,40 @@ class BpfSampler:
                 made = create_maps(self._object, entries)
                 on_failure.callback(close_all, made.values())
                 fill(made)
-                walks = []
-                for steps in self._steps:
-                    walks.append(steps.load(self._maps | made, "walk"))
-                    on_failure.callback(os.close, walks[-1])
-            except (OSError, LoadError, ValueError):
+            except (OSError, ValueError):
+                return False
+            walks: list[int] = []
+            on_failure.callback(lambda: close_all(walks))
+            load = WalkLoad(lambda: walks.extend(steps.load(self._maps | made, "walk") for steps in self._steps))
+            while not load.wait(_DRAIN_WHILE_LOADING_S):
+                self._take_copies()
+            if load.refusal:
                 return False
             on_failure.pop_all()
         replaced = [steps.use("walk", walk) for steps, walk in zip(self._steps, walks, strict=True)]
         close_all([*filter(None, replaced), *(self._maps[name] for name in made)])
         self._maps.update(made)
         return True
+
+    def _take_copies(self) -> None:
+        """Make room in their ring, if that is due; unlike a drain this waits for no program to end."""
+        if self._copies.pending > self._copies.data_bytes // 8:
+            self._taken_copies.append(self._copies.take())
+
+    def save_copies(self, spool: SpoolWriter) -> None:
+        """Write copies of stacks to the spool that would soon have no room any more."""
+        self._copies_ready.poll(0)
+        self._take_copies()
+        self._write_taken_copies(spool)
+        self._limit_copies(self._copies.produced)
+
+    def _limit_copies(self, copied: int) -> None:
+        if copied > _MOST_COPIED_BYTES:
+            self._switch(0, ACTIVE_COPY)
+
+    def _write_taken_copies(self, spool: SpoolWriter) -> None:
+        while self._taken_copies:
+            write_all(spool.descriptor(COPIES_FILE), memoryview(self._taken_copies.pop(0)))
 
     def _load_python(self, rings: Mapping[str, int]) -> dict[str, int] | None:
         """What `PythonWalk` loads: rings of these sizes, and the programs that fill them."""
@@ -283,6 +316,11 @@ class BpfSampler:
     def questions_fd(self) -> int:
         """Becomes readable when the programs ask for mappings."""
         return self._maps["missing"]
+
+    @property
+    def copies_fd(self) -> int:
+        """Becomes readable when it is time to `save_copies`."""
+        return self._copies_ready.fileno()
 
     @property
     def is_copying(self) -> bool:
@@ -326,10 +364,10 @@ class BpfSampler:
         if self.off_cpu:
             self.off_cpu.drain(spool, of_threads)
         if copied > self._copied_bytes:
+            self._write_taken_copies(spool)  # no more are taken: the ring may be drained up to `copied` only
             self._copies.drain(spool.descriptor(COPIES_FILE), copied)
             self._copied_bytes = copied
-            if copied > _MOST_COPIED_BYTES:
-                self._switch(0, ACTIVE_COPY)
+            self._limit_copies(copied)
         for keys, values in self._reader.take(resting):
             self.drained += sum(memoryview(values).cast("Q")[::2])  # sample_value.count
             spool.append_rows(time_ns, keys, values, len(keys) // KEY_BYTES)

@@ -50,12 +50,13 @@ class Setting(IntEnum):
     SCHEDULE = 18
     SCHEDULE_BYTES = 19
     WAKERS = 20
+    COPIES_WAKEUP = 21
 
 
 # Where control groups do not matter.
 NO_CGROUPS = {setting: 0 for setting in Setting if Setting.CGROUPS <= setting < Setting.SAMPLED_AT}
 # Where no time off a CPU is sampled.
-NO_OFF_CPU = {setting: 0 for setting in Setting if setting >= Setting.SAMPLED_AT}
+NO_OFF_CPU = {setting: 0 for setting in Setting if Setting.SAMPLED_AT <= setting < Setting.COPIES_WAKEUP}
 
 
 def settings_in(code: bytes) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element, possible_cpus, update_u32
+from tdprof.recorder.bpf.maps import BPF_MAP_DELETE_ELEM, BPF_MAP_UPDATE_ELEM, map_element, possible_cpus, update_u32
 from tdprof.recorder.bpf.object_file import attach_tracepoint
 
 ACTIVE_FOLLOW = 3  # enum active of bpf/sample.h
@@ -63,6 +63,12 @@ class TaskFilter:
         """
         for tid in threads:
             map_element(BPF_MAP_UPDATE_ELEM, self._named, ctypes.c_uint32(tid), ctypes.c_uint32(since))
+
+    def forget(self, threads: Iterable[int]) -> None:
+        """Take no samples of what has these numbers by now: their threads may have ended before they were named."""
+        for tid in threads:
+            with contextlib.suppress(FileNotFoundError):  # it ended afterwards
+                map_element(BPF_MAP_DELETE_ELEM, self._named, ctypes.c_uint32(tid))
 
     def close(self) -> None:
         """Run the programs no more."""

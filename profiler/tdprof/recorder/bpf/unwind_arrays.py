@@ -9,27 +9,22 @@ import ctypes
 import mmap
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from tdprof.native import unwind_api
 from tdprof.recorder.bpf import maps as bpf_map
+from tdprof.recorder.bpf.array_sizes import MOST_RULES, PAGE_BYTES, PAGE_RULES, PAGE_WORDS, ArraySizes
 from tdprof.recorder.ring import BpfRing
 
-PAGE_BYTES = 4096  # of an element of the three arrays
 _BUCKET_BYTES = 256  # of text
-_MOST_RULES = 65536
-RULE_PAGES = _MOST_RULES * 8 // PAGE_BYTES
 _RETAKEN_SLOTS = 1024
 _MAPPING = struct.Struct("<QQII")  # struct sample_mapping
 _SPACE = struct.Struct("<IIIIII")  # struct address_space
 _QUESTION = struct.Struct("<IIII")  # the ring's header, struct missing_mapping
 MOST_MAPPINGS = 4096  # of one process that a search finds, as `find_mapping` in bpf/walk.h
 TABLE_BEGINNING_BYTES = 120 + 16 * 24  # struct unwind_header and the segments: all that `covered` reads
-_TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<II"), 28  # buckets, rows of struct unwind_header
-# All tables of a session: those of a whole machine with 2,600 ELF files take 118 MB.
-MOST_TABLE_BYTES = 128 << 20
+_TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<III"), 24  # rules, buckets, rows of struct unwind_header
 # A program that has read where a process's mappings are may still read them for that long; it needs microseconds.
 _GRACE_S = 0.5
 _BPF_EXIST = 2  # of an update: only what is there
@@ -41,35 +36,6 @@ MOST_COPIES, _COPIES_AFTER_NOTHING_NEW = 1024, 8
 def copies_after_nothing_new(*, is_waiting: bool) -> int:
     """Stacks of a process to copy until it is looked at again; ``is_waiting``: a table of it may be on its way."""
     return MOST_COPIES if is_waiting else _COPIES_AFTER_NOTHING_NEW
-
-
-@dataclass(frozen=True, slots=True)
-class ArraySizes:
-    """How much fits. By default what most trees of processes need, in 5 MB; ``OF_A_MACHINE`` takes 46 MB.
-
-    Attributes:
-        row_pages, bucket_pages: of ``PAGE_BYTES``.
-        mappings: of all processes together.
-        spaces: processes.
-    """
-
-    row_pages: int = 640
-    bucket_pages: int = 160
-    mappings: int = 1 << 14
-    spaces: int = 1 << 12
-
-    def entries(self) -> dict[str, int]:
-        """How many elements each map has."""
-        return {
-            "unwind_rows": self.row_pages,
-            "unwind_buckets": self.bucket_pages,
-            "unwind_rules": RULE_PAGES,
-            "mappings": self.mappings,
-            "spaces": self.spaces,
-        }
-
-
-OF_A_MACHINE = ArraySizes(row_pages=8192, bucket_pages=2048, mappings=1 << 17, spaces=1 << 15)
 
 
 class Extent(NamedTuple):
@@ -136,25 +102,42 @@ class UnwindArrays:
     def __init__(self, maps: Mapping[str, int], sizes: ArraySizes, enlarge: Enlarge, questions: BpfRing) -> None:
         self._questions = questions
         self._maps = maps
-        self._sizes = sizes
         self._enlarge = enlarge
-        self._rule_slots = (ctypes.c_uint32 * (2 * _MOST_RULES))()
+        self._rule_slots = (ctypes.c_uint32 * (2 * MOST_RULES))()
         self._session = unwind_api.UnwindSession(
             rule_slots=ctypes.addressof(self._rule_slots),
-            bucket_capacity=sizes.bucket_pages * PAGE_BYTES // 4,
-            row_capacity=sizes.row_pages * PAGE_BYTES // 4,
         )
+        self._use(sizes)
         self._extents = _Extents(sizes.mappings)
         self._of_process: dict[int, _Said] = {}
         self._looked = -1, 0  # the process of which mappings are read, and its slot of `retaken` before that
         self._generation = 0
 
+    def _use(self, sizes: ArraySizes) -> None:
+        self._sizes = sizes
+        self._session.rule_capacity = min(sizes.rule_pages * PAGE_RULES, MOST_RULES)
+        self._session.bucket_capacity = sizes.bucket_pages * PAGE_WORDS
+        self._session.row_capacity = sizes.row_pages * PAGE_WORDS
+
     def place(self, table: bytes) -> int | None:
         """Append a checked table; returns the number of its first bucket, None if there can be no room."""
-        first = self._append(table)
-        if first is None and self._make_room(*_TABLE_COUNTS.unpack_from(table, _TABLE_COUNTS_AT)):
-            first = self._append(table)
-        return first
+        session = self._session
+        rules, buckets, rows = _TABLE_COUNTS.unpack_from(table, _TABLE_COUNTS_AT)
+        # Of the rules most are there already, but which ones only placing them tells.
+        needed = session.row_count + rows, session.bucket_count + buckets, max(session.rule_count, 2) + rules
+        if not self._sizes.fit(*needed):
+            sizes = self._sizes.grown(*needed)
+            if not sizes or not self._enlarge(sizes.of_tables(), self._copy_tables):
+                return None
+            self._use(sizes)
+        first = ctypes.c_uint32()
+        with (
+            self._mapped("unwind_rules", 0, self._sizes.rule_pages * PAGE_BYTES) as session.rules,
+            self._mapped("unwind_buckets", 4 * session.bucket_count, 4 * buckets) as session.buckets,
+            self._mapped("unwind_rows", 4 * session.row_count, 4 * rows) as session.rows,
+        ):
+            failed = unwind_api.library().tdprof_unwind_place(ctypes.byref(session), table, ctypes.byref(first))
+        return None if failed else first.value
 
     def extent(self, table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent | None:
         """The part of a mapping that a table covers, of which the beginning is given."""
@@ -167,45 +150,18 @@ class UnwindArrays:
         """Processes of which the programs have met an address that they do not know."""
         return {pid for _, _, pid, _ in _QUESTION.iter_unpack(self._questions.take())}
 
-    def _make_room(self, buckets: int, rows: int) -> bool:
-        """At least twice what there is, so that a program with many files does not do this for each of them."""
-        words = PAGE_BYTES // 4
-        sizes = replace(
-            self._sizes,
-            bucket_pages=max(2 * self._sizes.bucket_pages, -(-(self._session.bucket_count + buckets) // words)),
-            row_pages=max(2 * self._sizes.row_pages, -(-(self._session.row_count + rows) // words)),
-        )
-        if (sizes.bucket_pages + sizes.row_pages) * PAGE_BYTES > MOST_TABLE_BYTES:
-            return False
-        if not self._enlarge({"unwind_buckets": sizes.bucket_pages, "unwind_rows": sizes.row_pages}, self._copy_tables):
-            return False
-        self._sizes = sizes
-        self._session.bucket_capacity = sizes.bucket_pages * words
-        self._session.row_capacity = sizes.row_pages * words
-        return True
-
     def _copy_tables(self, maps: Mapping[str, int]) -> None:
-        used = {"unwind_buckets": self._session.bucket_count, "unwind_rows": self._session.row_count}
+        session = self._session
+        used = {
+            "unwind_rows": 4 * session.row_count,
+            "unwind_buckets": 4 * session.bucket_count,
+            "unwind_rules": 8 * session.rule_count,
+        }
         for name, fd in maps.items():
-            size = -(-used[name] * 4 // PAGE_BYTES) * PAGE_BYTES
+            size = -(-used[name] // PAGE_BYTES) * PAGE_BYTES
             if size:
                 with mmap.mmap(self._maps[name], size) as old, mmap.mmap(fd, size) as new:
                     new[:] = old[:]
-
-    def _append(self, table: bytes) -> int | None:
-        place = unwind_api.library().tdprof_unwind_place
-        first = ctypes.c_uint32()
-        session = self._session
-        buckets, rows = _TABLE_COUNTS.unpack_from(table, _TABLE_COUNTS_AT)
-        if buckets > session.bucket_capacity - session.bucket_count or rows > session.row_capacity - session.row_count:
-            return None
-        with (
-            self._mapped("unwind_rules", 0, RULE_PAGES * PAGE_BYTES) as session.rules,
-            self._mapped("unwind_buckets", 4 * session.bucket_count, 4 * buckets) as session.buckets,
-            self._mapped("unwind_rows", 4 * session.row_count, 4 * rows) as session.rows,
-        ):
-            failed = place(ctypes.byref(session), table, ctypes.byref(first))
-        return None if failed else first.value
 
     @contextlib.contextmanager
     def _mapped(self, name: str, start: int, size: int) -> Iterator[int]:
@@ -253,7 +209,7 @@ class UnwindArrays:
         except OSError:
             self._extents.give_back(said.first, said.mappings)
             return False
-        self.release(pid)
+        self.release([pid])
         self._of_process[pid] = said
         return True
 
@@ -282,11 +238,12 @@ class UnwindArrays:
         space = _SPACE.unpack(value)
         return bool(space[1]) and space[5] == self._retaken(pid)
 
-    def release(self, pid: int) -> None:
-        """A process has ended, or has other mappings now: what told of the old ones is free."""
-        if pid in self._of_process:
-            said = self._of_process.pop(pid)
-            self._extents.give_back(said.first, said.mappings)
+    def release(self, pids: Collection[int]) -> None:
+        """Processes have ended, or have other mappings now: what told of the old ones is free."""
+        for pid in pids:
+            if pid in self._of_process:
+                said = self._of_process.pop(pid)
+                self._extents.give_back(said.first, said.mappings)
 
     def _update(self, pid: int, said: "_Said", *, copies_left: int, flags: int = 0) -> None:
         key = ctypes.c_uint32(pid)
@@ -311,6 +268,16 @@ class _Extents:
     def take(self, count: int) -> int | None:
         """The first of ``count`` elements; None if there are no more."""
         now = time.monotonic()
+        first = self._take_again(count, now)
+        if first is None and self._size - self._used < count:
+            self._join(now)
+            return self._take_again(count, now)
+        if first is None:
+            self._used += count
+            return self._used - count
+        return first
+
+    def _take_again(self, count: int, now: float) -> int | None:
         for at, (since, first, free) in enumerate(self._free):
             if now - since < _GRACE_S:
                 break
@@ -319,10 +286,19 @@ class _Extents:
                 if free > count:
                     self._free.insert(0, (since, first + count, free - count))
                 return first
-        if self._size - self._used < count:
-            return None
-        self._used += count
-        return self._used - count
+        return None
+
+    def _join(self, now: float) -> None:
+        """Make one of runs that lie side by side; of many processes they become too short for any other."""
+        joined: list[tuple[float, int, int]] = []
+        for since, first, count in sorted(self._free, key=lambda run: run[1]):
+            if joined and now - since >= _GRACE_S:
+                before, begin, length = joined[-1]
+                if now - before >= _GRACE_S and begin + length == first:
+                    joined[-1] = max(before, since), begin, length + count
+                    continue
+            joined.append((since, first, count))
+        self._free = sorted(joined)
 
     def give_back(self, first: int, count: int) -> None:
         if count:

@@ -31,6 +31,7 @@ class WalkLoad:
         except (LoadError, OSError) as error:
             self.refusal = str(error)
 
-    def wait(self) -> None:
-        """Return when the kernel has said yes or no."""
-        self._thread.join()
+    def wait(self, most_s: float | None = None) -> bool:
+        """Return when the kernel has said yes or no: True; or after so long."""
+        self._thread.join(most_s)
+        return not self._thread.is_alive()

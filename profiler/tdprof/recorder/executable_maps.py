@@ -1,0 +1,71 @@
+"""The code that processes have mapped, as /proc/PID/maps tells it, and the very files that it is of."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tdprof.recorder.host import read_text
+
+_PROC = Path("/proc")
+_EXECUTABLE_LINE = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) ([0-9a-f:]+) ([0-9]+)[ \t]*(.*)$", re.MULTILINE
+)
+_NOT_FILES = ("/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]", "//")
+
+
+class FileKey(NamedTuple):
+    """A file as /proc/PID/maps names it."""
+
+    device: str
+    inode: str
+
+
+VDSO = FileKey("", "[vdso]")
+
+
+class ExecutableLine(NamedTuple):
+    """An executable line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    file_offset: int
+    key: FileKey
+    path: str
+    is_file: bool  # not memory that only looks like a file's
+
+
+def read_executable_lines(pid: int) -> list[ExecutableLine]:
+    """The code that a process has mapped, but for what the kernel emulates."""
+    return [line for line in executable_lines(read_text(f"{_PROC}/{pid}/maps")) if line.path != "[vsyscall]"]
+
+
+def executable_lines(maps: str) -> Iterator[ExecutableLine]:
+    """The executable lines of such a file."""
+    for start, end, offset, device, inode, path in _EXECUTABLE_LINE.findall(maps):
+        key = VDSO if path == "[vdso]" else FileKey(device, inode)
+        is_file = path.startswith("/") and not path.startswith(_NOT_FILES) and inode != "0"
+        yield ExecutableLine(int(start, 16), int(end, 16), int(offset, 16), key, path, is_file)
+
+
+def reach(pid: int, line: ExecutableLine) -> int:
+    """An ``O_PATH`` descriptor of the very file that is mapped, also of another mount namespace, or deleted.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    flags = os.O_PATH | os.O_CLOEXEC
+    try:  # only the privileged may follow that link
+        return os.open(f"{_PROC}/{pid}/map_files/{line.start:x}-{line.end:x}", flags)
+    except OSError:
+        return os.open(f"{_PROC}/{pid}/root{line.path}", flags)
+
+
+def key_of(path: Path) -> FileKey:
+    """As the kernel will name the file, unless its file system has other numbers there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return FileKey("", str(path))
+    return FileKey(f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", str(status.st_ino))
