@@ -6,7 +6,7 @@ import os
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -21,6 +21,7 @@ from builders.captures import write_manifest
 from builders.elf import ElfFile, Symbol
 from builders.programs import compile_program
 from builders.spe_capture import APP, PID, write_spe_capture
+from builders.waiting import PATIENCE_S, ends_within
 from tdprof.capture.manifest import State, read_manifest
 from tdprof.cli.main import cli
 from tdprof.errors import TdprofError
@@ -71,33 +72,59 @@ def loot(meadow: Path) -> Path:
     return folder
 
 
-def linked_captures(loot: Path, made: Path) -> Iterator[Path]:
-    """Captures of which one file or folder is a link to its like elsewhere, each at a time."""
+def changed_captures(loot: Path, made: Path, put: Callable[[Path, Path], None]) -> Iterator[Path]:
+    """Captures of which one file or folder is something else, each at a time: what ``put(place, original)`` makes."""
+    made.mkdir()
     for number, path in enumerate(sorted(loot.rglob("*"))):
         capture = made / f"{number}-{path.name}"
         shutil.copytree(loot, capture)
         place = capture / path.relative_to(loot)
         shutil.rmtree(place) if place.is_dir() else place.unlink()
-        place.symlink_to(path)
+        put(place, path)
         if "spool" in str(place):
             # Of an interrupted recording, whose tables are made of its spool.
             write_manifest(capture, replace(read_manifest(loot), state=State.RECORDING, spe=None))
         yield capture
 
 
+def run(*words: object) -> None:
+    with contextlib.suppress(TdprofError):
+        CliRunner().invoke(cast(click.Command, cli), [*map(str, words)], catch_exceptions=False)
+
+
 def test_no_link_in_a_capture_is_followed(meadow: Path, loot: Path) -> None:
     commands = (["report"], ["report", "--spe"], ["spe", "report"], ["export", "--to", "folded"], ["archive"])
-    (meadow / "captures").mkdir()
-    captures = list(linked_captures(loot, meadow / "captures"))
+    captures = list(changed_captures(loot, meadow / "captures", Path.symlink_to))
     assert len(captures) > 25
     watch = Watch(loot)
     for capture in captures:
         for command in commands:
-            with contextlib.suppress(TdprofError):
-                CliRunner().invoke(cast(click.Command, cli), [*command, str(capture)], catch_exceptions=False)
+            run(*command, capture)
         assert (capture.name, watch.events()) == (capture.name, [])
     (loot / "capture.json").read_text()
     assert watch.events()
+
+
+def put_pipe(place: Path, _original: Path) -> None:
+    os.mkfifo(place)
+
+
+def put_hole(place: Path, original: Path) -> None:
+    """More than any memory or disk has, behind what was there."""
+    place.write_bytes(original.read_bytes() if original.is_file() else b"")
+    os.truncate(place, 1 << 42)
+
+
+@pytest.mark.parametrize("put", [put_pipe, put_hole])
+def test_no_pipe_or_endless_file_in_a_capture_holds_a_command_up(
+    meadow: Path, loot: Path, put: Callable[[Path, Path], None]
+) -> None:
+    if put is put_hole:
+        shutil.rmtree(loot / "spool")  # without what lies there nothing can be shown, which one line says
+    for capture in changed_captures(loot, meadow / "captures", put):
+        with ends_within(int(PATIENCE_S), AssertionError(f"it hangs: {capture.name}")):
+            run("report", capture)
+        shutil.rmtree(capture)
 
 
 def name_at(symbolizer: Symbolizer, path: Path, build_id: str, offset: int) -> str:

@@ -1,13 +1,17 @@
 """Files that a process names: read with the rights of that process, so that nobody gets what only root may read."""
 
 import os
+import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from attack.conftest import ALICE, MALLORY, User
 from builders.elf import ElfFile
+from builders.waiting import wait_until
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import artefacts
 from tdprof.recorder.artefacts import MappedProgram, save_files, save_run_time_code
@@ -232,6 +236,41 @@ def test_a_program_with_the_build_id_of_one_of_roots_is_not_kept(
         mapped = MappedProgram(process.pid, str(forged), "ab" * 20, start, end - start)
         save_files(capture, [mapped], seen=[MappedProgram(1, str(real), "ab" * 20, start, end - start)])
     assert (capture.path / "files" / ("ab" * 20)).exists() != claims_one_of_roots
+
+
+@pytest.mark.parametrize("what", ["root", "map_files"])
+def test_a_process_that_gives_up_root_meanwhile_is_not_taken_for_root(
+    monkeypatch: pytest.MonkeyPatch, mallory: User, what: str
+) -> None:
+    """Between the looks at who it is and at what it has: then a root and mappings of its user's are opened as root."""
+    wait, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        os.read(wait, 1)
+        os.setresuid(mallory.uid, mallory.uid, mallory.uid)
+        signal.pause()
+    real_open = os.open
+
+    def open_late(path: str, *given: Any, **more: Any) -> int:
+        if f"/proc/{child}/{what}" in str(path):
+            os.write(tell, b"x")
+            wait_until(lambda: uid_of(child) == mallory.uid)
+        return real_open(path, *given, **more)
+
+    def uid_of(pid: int) -> int:
+        return int(re.findall(r"^Uid:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[0])
+
+    line = next(line for line in Path(f"/proc/{child}/maps").read_text().splitlines() if "r-xp" in line and "/" in line)
+    start, end = (int(number, 16) for number in line.split()[0].split("-"))
+    monkeypatch.setattr(os, "open", open_late)
+    try:
+        with pytest.raises(PermissionError, match="became another user's"), HeldProcess(child) as process:
+            process.hold_mapped(start, end - start)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(wait)
+        os.close(tell)
 
 
 def test_only_the_one_call_has_another_identity(secret: Path) -> None:

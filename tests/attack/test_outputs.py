@@ -1,11 +1,13 @@
 """What commands of root write, in folders where another user has put links, or swaps names meanwhile."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -161,6 +163,25 @@ def test_links_that_others_made_are_no_place_for_a_result(
         ):
             output.make()
     untouched()
+
+
+@pytest.mark.parametrize("write", [replaced_file, new_file])
+def test_a_pipe_that_another_made_gets_no_result(
+    meadow: Path, mallory: User, write: Callable[[Path], contextlib.AbstractContextManager[BinaryIO]]
+) -> None:
+    """Its maker would read the result, or let the command wait for ever."""
+    shared = meadow / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    mallory.run("import os, sys; os.mkfifo(sys.argv[1])", shared / "pipe")
+    with pytest.raises(PermissionError, match="a pipe that user 54321 made"), write(shared / "pipe"):
+        pass
+    os.mkfifo(shared / "own")
+    reader = os.open(shared / "own", os.O_RDONLY | os.O_NONBLOCK)
+    with write(shared / "own") as file:
+        file.write(b"result")
+    assert os.read(reader, 100) == b"result"
+    os.close(reader)
 
 
 def test_a_result_is_written_through_no_link_that_appears_meanwhile(

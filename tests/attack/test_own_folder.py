@@ -9,8 +9,8 @@ import pytest
 
 from attack.conftest import User
 from attack.races import PLANT_LINKS, SWAP_FOLDER_FOR_LINK
+from tdprof.linux.folder_path import only_ours, open_folder
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.linux.walk import only_ours, open_folder
 
 ROUNDS = 1000
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from tdprof.linux.file_bytes import LARGEST_PIECE, FileBytes, MemoryBytes, NotRegularError, open_inside, open_regular
 
-PT_LOAD, PT_NOTE = 1, 4
+EM_X86_64, EM_AARCH64 = 62, 183
+MACHINES = {"x86_64": EM_X86_64, "aarch64": EM_AARCH64, "arm64": EM_AARCH64}  # e_machine by `uname -m`
+PT_LOAD, PT_NOTE, PT_GNU_EH_FRAME = 1, 4, 0x6474E550
 PF_X = 1
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 SHF_EXECINSTR, SHF_COMPRESSED = 0x4, 0x800

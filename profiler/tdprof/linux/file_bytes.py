@@ -91,6 +91,18 @@ def open_inside(folder: Path, name: str) -> int:
         os.close(inner)
 
 
+def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
+    """The content of such a file.
+
+    Raises:
+        OSError: as ``open_inside``; or (EFBIG) it is longer, be it by holes.
+    """
+    with os.fdopen(open_inside(folder, name), "rb") as file:
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
+        return file.read(most_bytes)
+
+
 class MemoryBytes:
     """Bytes that are in memory already, with the interface of ``FileBytes``."""
 

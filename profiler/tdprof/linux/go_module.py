@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tdprof.linux.elf import PF_X, PT_LOAD, Elf, ElfSection
+from tdprof.linux.elf import EM_AARCH64, EM_X86_64, PF_X, PT_LOAD, Elf, ElfSection
 
 MAGIC_1_16, MAGIC_1_18, MAGIC_1_20 = 0xFFFFFFFA, 0xFFFFFFF0, 0xFFFFFFF1
 _SECTIONS = (".gopclntab", ".data.rel.ro.gopclntab")
@@ -15,7 +15,6 @@ _SHARED_SECTION = ".data.rel.ro"  # where C's linker puts it in a program that c
 _MODULE_SECTIONS = (".go.module", ".noptrdata", ".data", ".data.rel.ro")
 _HEADER = struct.Struct("<I2xBB9Q")  # magic, bytes of the smallest instruction, of a pointer, then words
 _WORD = struct.Struct("<Q")
-EM_X86_64, EM_AARCH64 = 62, 183
 _RELATIVE = {EM_X86_64: 8, EM_AARCH64: 1027}  # R_X86_64_RELATIVE, R_AARCH64_RELATIVE
 _RELOCATION_BYTES = 24  # Elf64_Rela: where, kind, addend
 _MOST_CANDIDATES = 64

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from tdprof.linux.folder_path import MOST_LINKS, open_folder, user_name
 from tdprof.linux.sudo import invoking_user, is_trusted
-from tdprof.linux.walk import MOST_LINKS, open_folder, user_name
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -106,6 +106,7 @@ def _place_of(path: Path) -> Iterator[_Place]:
                 yield _Place(parent, name, is_special=False)
                 return
             if not stat.S_ISLNK(status.st_mode):
+                _check_reader(status, path)
                 yield _Place(parent, name, is_special=not stat.S_ISREG(status.st_mode))
                 return
             if not is_trusted(status.st_uid):
@@ -122,6 +123,13 @@ def _place_of(path: Path) -> Iterator[_Place]:
         os.close(parent)
 
 
+def _check_reader(status: os.stat_result, path: Path) -> None:
+    """Refuse a pipe or socket of another user's, who would get the result, or let us wait for ever."""
+    is_read = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
+    if is_read and not is_trusted(status.st_uid):
+        raise PermissionError(errno.EPERM, f"it is a pipe that {user_name(status.st_uid)} made", str(path))
+
+
 def _leads_to_no_file(name: str, parent: int) -> bool:
     """Whether a link is one of /proc/PID/fd to what no name leads to: a pipe, a terminal's other end, a socket."""
     if os.fstat(parent).st_dev != os.stat("/proc").st_dev:
@@ -131,6 +139,13 @@ def _leads_to_no_file(name: str, parent: int) -> bool:
 
 def _open_special(place: _Place) -> BinaryIO:
     fd = os.open(place.name, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=place.parent)
+    # Not of what is open already, to which only a link of /proc leads: that is as who called us wants it.
+    if stat.S_ISFIFO(os.stat(place.name, dir_fd=place.parent, follow_symlinks=False).st_mode):
+        try:
+            _check_reader(os.fstat(fd), Path(place.name))
+        except OSError:
+            os.close(fd)
+            raise
     if stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EAGAIN, "it was exchanged while it was opened", place.name)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tdprof.linux.walk import only_ours, open_folder
+from tdprof.linux.folder_path import only_ours, open_folder
 
 
 def avoid_temporary_folders_of_others() -> str:

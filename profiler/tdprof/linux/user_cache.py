@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tdprof.linux.folder_path import only_ours, open_folder
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.linux.walk import only_ours, open_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,23 @@ def cache_home() -> Path:
     Root that kept another user's environment (``sudo -E``) has root's own: files of root in that user's cache would be
     in the user's way, and files of that user are nothing for root to trust.
     """
+    return _own("XDG_CACHE_HOME", ".cache")
+
+
+def data_home() -> Path:
+    """``$XDG_DATA_HOME``, else ``~/.local/share``; as `cache_home`."""
+    return _own("XDG_DATA_HOME", ".local/share")
+
+
+def _own(variable: str, usual: str) -> Path:
     home = os.path.expanduser("~")  # noqa: PTH111  Path's fails without a home
-    # A user without a home has a cache that nobody can write.
-    found = Path(home if Path(home).is_absolute() else "/") / ".cache"
-    base = os.environ.get("XDG_CACHE_HOME", "")
+    # A user without a home has folders that nobody can write.
+    found = Path(home if Path(home).is_absolute() else "/") / usual
+    base = os.environ.get(variable, "")
     if Path(base).is_absolute():
         found = Path(base)
     if os.geteuid() == 0 and _is_of_others(found):
-        found = Path(pwd.getpwuid(0).pw_dir) / ".cache"
+        found = Path(pwd.getpwuid(0).pw_dir) / usual
     return found
 
 

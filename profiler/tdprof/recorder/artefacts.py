@@ -11,18 +11,19 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tdprof.capture.files import FILES_FOLDER, PERF_MAP_FOLDER, VDSO_FILE
+from tdprof.capture.files import FILES_FOLDER, MOST_CODE_FILE_BYTES, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.perf_maps import times_name
 from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder.foreign_files import CopyBudget, copy_file, hold_mapped, open_below
+from tdprof.recorder.foreign_files import CopyBudget, copy_file, open_below
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import own_vdso
 from tdprof.recorder.identity import CannotBecomeError, HeldProcess, Identity, call_as
+from tdprof.recorder.patience import Patience
 
 _LARGEST_FILE, _MOST_BYTES_OF_FILES = 1 << 30, 2 << 30
-_LARGEST_CODE_FILE, _MOST_BYTES_OF_CODE = 256 << 20, 1 << 30
+_MOST_BYTES_OF_CODE = 1 << 30
 _COPY_PATIENCE_S = 60.0
 _JITDUMP = re.compile(r"/jit-\d+\.dump$")
 _JITDUMP_START = re.compile(rb"DTiJ|JiTD")
@@ -42,7 +43,7 @@ def code_budget(folder: OwnFolder) -> CopyBudget:
     kept_bytes = 0
     with contextlib.suppress(FileNotFoundError), folder.subfolder(PERF_MAP_FOLDER) as files:
         kept_bytes = sum(files.stat(name).st_size for name in files.names())
-    return CopyBudget(max(_MOST_BYTES_OF_CODE - kept_bytes, 0), _LARGEST_CODE_FILE)
+    return CopyBudget(max(_MOST_BYTES_OF_CODE - kept_bytes, 0), MOST_CODE_FILE_BYTES)
 
 
 def save_run_time_code(
@@ -133,16 +134,16 @@ def _keep_code(folder: OwnFolder, name: str, source: FileBytes, budget: CopyBudg
     older, has_times = b"", _has_code(folder, times_name(name))
     if name.endswith(".map") and _has_code(folder, name):
         with folder.subfolder(PERF_MAP_FOLDER) as files:
-            older = files.read(name, _LARGEST_CODE_FILE)
+            older = files.read(name, MOST_CODE_FILE_BYTES)
     _keep(folder, PERF_MAP_FOLDER, name, source, budget, uid)
     if older:
         with folder.subfolder(PERF_MAP_FOLDER) as files:
-            newer = files.read(name, _LARGEST_CODE_FILE)
+            newer = files.read(name, MOST_CODE_FILE_BYTES)
             lines, known = set(newer.splitlines()), older.splitlines()
             if has_times and lines.issubset(known):
                 newer, known = older, []
             freed = b"".join(line + b"\n" for line in known if line not in lines)
-            room = min(_LARGEST_CODE_FILE - len(newer), budget.left_for(uid))
+            room = min(MOST_CODE_FILE_BYTES - len(newer), budget.left_for(uid))
             if len(freed) > room:
                 freed = freed[: freed.rfind(b"\n", 0, max(room, 0)) + 1]
             budget.add(len(freed), uid, name)
@@ -196,7 +197,7 @@ def save_files(
         What is not kept though it is there, a sentence each.
     """
     build_id_here = functools.cache(read_build_id)  # many processes map the same
-    budget = CopyBudget(_MOST_BYTES_OF_FILES, _LARGEST_FILE)
+    budget, patience = CopyBudget(_MOST_BYTES_OF_FILES, _LARGEST_FILE), Patience()
     kept = {file.build_id for file in seen if _is_ours(file.path) and build_id_here(file.path) == file.build_id}
     notes = list[str]()
     for program in mapped:
@@ -207,7 +208,7 @@ def save_files(
                 source, uid = held.open(program.build_id), held.user_of(program.build_id)
             else:
                 with HeldProcess(program.pid) as process:
-                    source, uid = _open_program(process, program), process.identity.uid
+                    source, uid = _open_program(process, program, patience), process.identity.uid
             if call_as(Identity.own(), functools.partial(build_id_of, source)) == program.build_id:
                 _keep(folder, FILES_FOLDER, program.build_id, source, budget, uid)
                 kept.add(program.build_id)
@@ -225,10 +226,12 @@ def _is_ours(path: str) -> bool:
         return False
 
 
-def _open_program(process: HeldProcess, program: MappedProgram) -> FileBytes:
+def _open_program(process: HeldProcess, program: MappedProgram, patience: Patience) -> FileBytes:
     """The program, if the process may read it: what it may only execute stays where it is."""
     try:
-        place = hold_mapped(program.pid, program.address, program.length)
+        place = patience.ask(program.pid, lambda: process.hold_mapped(program.address, program.length), os.close)
+    except TimeoutError:
+        raise
     except OSError:  # for the owner of a container the path must do
         return call_as(process.identity, lambda: FileBytes(open_below(process.root, program.path)))
     try:

@@ -45,15 +45,6 @@ def hold_below(root: int, path: str) -> int:
     return fd
 
 
-def hold_mapped(pid: int, start: int, length: int) -> int:
-    """A descriptor (O_PATH) of the very file that a process mapped there, also if it was deleted since.
-
-    Raises:
-        OSError: nothing is mapped just there any more, or only root may know what.
-    """
-    return os.open(f"/proc/{pid}/map_files/{start:x}-{start + length:x}", os.O_PATH | os.O_CLOEXEC)
-
-
 class CopyBudget:
     """How many bytes may still be copied.
 

@@ -9,12 +9,12 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from operator import itemgetter
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
-from tdprof.recorder.foreign_files import hold_mapped
 from tdprof.recorder.identity import HeldProcess, Identity, call_as
+from tdprof.recorder.patience import Patience
+from tdprof.text import plural
 
 # Each holds a descriptor, and keeps a file system from being unmounted while the recording runs.
 _MOST_HELD = 512
@@ -35,6 +35,12 @@ _FORK_HEADER = re.compile(rb"\x07\0\0\0\0\0", re.DOTALL)
 _FORK = struct.Struct("<HIIIIQ")
 
 
+class _Start(NamedTuple):
+    time_ns: int
+    pid: int
+    parent: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
     fd: int  # O_PATH: opened for reading only when it is wanted, with the identity of who mapped it
@@ -50,29 +56,61 @@ class HeldPrograms:
 
     def __init__(self, followed: Iterable[int] = ()) -> None:
         self._followed = set(followed)
+        self._strangers: list[_Start] = []  # processes of the last look whose parent is not followed
         self._held: dict[str, _Held] = {}
         self._tries: Counter[str] = Counter()  # that failed: whoever mapped it was gone, or may not read it
         self._left_out: set[str] = set()
+        self._patience = Patience()
 
     def look(self, rings: Sequence[bytes]) -> None:
         """Hold what perf records say was mapped, as far as it still is; of each ring those since the last look."""
         records = b"".join(rings)
         if self._followed:
-            for pid, parent in _started_processes(records):
-                if parent in self._followed:
-                    self._followed.add(pid)
+            self._follow_children(_started_processes(records))
         for pid, address, length, build_id, _ in mapped_files(records):
             if not build_id or not self.follows(pid):
                 continue
-            if build_id in self._held or self._tries[build_id] >= _MOST_TRIES or len(self._left_out) >= _MOST_HELD:
-                continue
-            if len(self._held) >= _MOST_HELD:
-                self._left_out.add(build_id)
-                continue
-            if held := _hold(pid, address, length):
-                self._held[build_id] = held
-            elif len(self._tries) < _MOST_TRIED:
-                self._tries[build_id] += 1
+            if self._tries[build_id] < _MOST_TRIES:
+                is_held = self._hold(pid, address, length, build_id)
+                if not is_held and len(self._tries) < _MOST_TRIED:
+                    self._tries[build_id] += 1
+
+    def follow(self, pid: int) -> None:
+        """The recording is of one more process, where it is not of all."""
+        if self._followed:
+            self._followed.add(pid)
+
+    def _follow_children(self, started: list[_Start]) -> None:
+        # One ring is looked at before another: what started a process may be seen after it.
+        for each in sorted([*self._strangers, *started]):
+            if each.parent in self._followed:
+                self._followed.add(each.pid)
+        self._strangers = [each for each in started if each.pid not in self._followed]
+
+    def hold_mapped_before(self, pid: int, address: int, length: int, build_id: str) -> None:
+        """Hold what was mapped before the recording, and is not what its path leads to; called by another thread."""
+        self._hold(pid, address, length, build_id)
+
+    def _hold(self, pid: int, address: int, length: int, build_id: str) -> bool:
+        """Hold a mapped file; False: whoever mapped it is gone, or may not read it."""
+        if build_id in self._held or len(self._left_out) >= _MOST_HELD:
+            return True
+        if len(self._held) >= _MOST_HELD:
+            self._left_out.add(build_id)
+            return True
+        held = self._reach(pid, address, length)
+        if held and self._held.setdefault(build_id, held) is not held:
+            os.close(held.fd)  # another thread was faster
+        return held is not None
+
+    def _reach(self, pid: int, address: int, length: int) -> _Held | None:
+        def hold() -> _Held:
+            with HeldProcess(pid) as process:
+                return _Held(process.hold_mapped(address, length), process.identity)
+
+        with contextlib.suppress(OSError):
+            return self._patience.ask(pid, hold, lambda held: os.close(held.fd))
+        return None
 
     def follows(self, pid: int) -> bool:
         """Whether the recording is of this process."""
@@ -82,7 +120,9 @@ class HeldPrograms:
         """What a user should know of it."""
         if not self._left_out:
             return []
-        return [f"{len(self._left_out)} programs were not held while they ran: those deleted since have no names"]
+        return [
+            f"{plural(len(self._left_out), 'program', 's')} not held while running: what was deleted since has no names"
+        ]
 
     def __contains__(self, build_id: str) -> bool:
         return build_id in self._held
@@ -99,20 +139,18 @@ class HeldPrograms:
         return call_as(held.identity, lambda: FileBytes(reopen_regular(held.fd)))
 
     def handed_over(self) -> tuple[list[int], list[dict[str, Any]]]:
-        """The descriptors of all, and for ``taken_over`` in a process that inherits them under the same numbers."""
-        told = [
-            {"build_id": build_id, "fd": held.fd, "identity": asdict(held.identity)}
-            for build_id, held in self._held.items()
-        ]
-        return [held.fd for held in self._held.values()], told
+        """The descriptors of all, and for ``taken_over`` in another process what they are, in the same order."""
+        kept = self._held.copy()  # at once: the thread that looks at what was mapped before may still add
+        told = [{"build_id": build_id, "identity": asdict(held.identity)} for build_id, held in kept.items()]
+        return [held.fd for held in kept.values()], told
 
     @classmethod
-    def taken_over(cls, told: Iterable[dict[str, Any]]) -> Self:
-        """What another process handed over."""
+    def taken_over(cls, told: Iterable[dict[str, Any]], descriptors: Iterable[int]) -> Self:
+        """What another process handed over; the descriptors are now this one's."""
         found = cls()
-        for each in told:
+        for each, fd in zip(told, descriptors, strict=True):
             identity = Identity(**{**each["identity"], "groups": tuple(each["identity"]["groups"])})
-            found._held[each["build_id"]] = _Held(each["fd"], identity)
+            found._held[each["build_id"]] = _Held(fd, identity)
         return found
 
     def user_of(self, build_id: str) -> int:
@@ -146,19 +184,11 @@ def mapped_files(records: bytes) -> Iterator[tuple[int, int, int, str, bytes]]:
                 yield pid, address, length, build_id[:size].hex(), file
 
 
-def _started_processes(records: bytes) -> Iterator[tuple[int, int]]:
-    """(pid, its parent's) of each process that was started, in order."""
-    found = [
-        _FORK.unpack_from(records, at.end())
-        for at in _FORK_HEADER.finditer(records)
-        if at.end() + _FORK.size < len(records)
-    ]
-    for _, pid, parent, _, _, _ in sorted(found, key=itemgetter(5)):
-        if pid != parent:
-            yield pid, parent
-
-
-def _hold(pid: int, address: int, length: int) -> _Held | None:
-    with contextlib.suppress(OSError), HeldProcess(pid) as process:
-        return _Held(hold_mapped(pid, address, length), process.identity)
-    return None
+def _started_processes(records: bytes) -> list[_Start]:
+    found = []
+    for at in _FORK_HEADER.finditer(records):
+        if at.end() + _FORK.size < len(records):
+            _, pid, parent, _, _, time_ns = _FORK.unpack_from(records, at.end())
+            if pid != parent:
+                found.append(_Start(time_ns, pid, parent))
+    return found

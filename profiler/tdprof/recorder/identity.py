@@ -6,12 +6,12 @@ that is no more than the process is. Linux keeps credentials for each thread; th
 which it cannot take back, and ends.
 """
 
+import contextlib
 import ctypes
 import errno
 import os
 import platform
 import pwd
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from tdprof.linux.readable import is_readable
+from tdprof.recorder.executable_maps import read_executable_lines
+from tdprof.recorder.patience import Call
 
 _T = TypeVar("_T")
 # glibc's setgroups() changes every thread of the process; the system call only its own.
@@ -75,30 +77,63 @@ class HeldProcess:
         pid: of the process.
 
     Raises:
-        OSError: it has ended, or we may not look at it; or its user has no number here.
+        OSError: it has ended, became another user's, or we may not look at it; or its user has no number here.
     """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        handle = os.pidfd_open(pid)
+        with contextlib.ExitStack() as stack:
+            self._handle = os.pidfd_open(pid)
+            stack.callback(os.close, self._handle)
+            try:
+                self.identity, self.inner_pid = self._found = _identity(pid)
+                self.started_ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+                self.root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                stack.callback(os.close, self.root)
+                self._confirm()
+            except (KeyError, ValueError, IndexError) as error:
+                raise OSError(errno.EINVAL, "unknown layout of /proc") from error
+            self._stack = stack.pop_all()
+
+    def hold_mapped(self, start: int, length: int) -> int:
+        """A descriptor (O_PATH) of the very file that it mapped there, also if that was deleted since.
+
+        Raises:
+            OSError: nothing is mapped just there any more, or only root may know what; or it is not who it was.
+        """
         try:
-            fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-            uid, gid = (int(fields[name].split()[3]) for name in ("Uid", "Gid"))
-            is_here = os.path.samefile(f"/proc/{pid}/ns/user", "/proc/self/ns/user")
-            reads_all = is_here and uid == 0 and bool(int(fields["CapEff"], 16) & _READS_ALL)
-            self.identity = Identity(uid, gid, tuple(sorted(map(int, fields["Groups"].split()))), reads_all)
-            # By its number in its own pid namespace it names its files.
-            self.inner_pid = int(fields["NSpid"].split()[-1]) if "NSpid" in fields else pid
-            self.started_ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-            self.root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            # All of that was read of one process only if it has not ended, and its number not been given to another.
-            if is_readable(handle):
-                os.close(self.root)
-                raise ProcessLookupError(errno.ESRCH, "the process has ended")
-        except (KeyError, ValueError, IndexError) as error:
-            raise OSError(errno.EINVAL, "unknown layout of /proc") from error
-        finally:
-            os.close(handle)
+            fd = os.open(f"/proc/{self.pid}/map_files/{start:x}-{start + length:x}", os.O_PATH | os.O_CLOEXEC)
+        except PermissionError:  # only the privileged may follow that link
+            fd = self._hold_program(start)
+        try:
+            self._confirm()
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+    def _hold_program(self, start: int) -> int:
+        """As `hold_mapped`, of the program itself: its user may follow that link, too."""
+        inodes = [line.key.inode for line in read_executable_lines(self.pid) if line.start == start]
+        fd = os.open(f"/proc/{self.pid}/exe", os.O_PATH | os.O_CLOEXEC)
+        if inodes == [str(os.fstat(fd).st_ino)]:
+            return fd
+        os.close(fd)
+        raise PermissionError(errno.EPERM, "only root may know what is mapped there")
+
+    def _confirm(self) -> None:
+        """See that what was found by its number meanwhile is its own, of the time when it had this identity.
+
+        A program that gives up root, as newgrp does, must not have root's rights below a root, or to a mapping, that
+        its user chose afterwards.
+
+        Raises:
+            OSError: it has ended, or is somebody else.
+        """
+        if _identity(self.pid) != self._found:
+            raise PermissionError(errno.EPERM, "the process became another user's")
+        if is_readable(self._handle):  # its number may be another's by now
+            raise ProcessLookupError(errno.ESRCH, "the process has ended")
 
     def started_ns(self) -> int:
         """When it began, of CLOCK_MONOTONIC; in steps of a hundredth of a second."""
@@ -110,33 +145,40 @@ class HeldProcess:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        os.close(self.root)
+        self._stack.close()
 
 
-def call_as(identity: Identity, work: Callable[[], _T], patience_s: float = _PATIENCE_S) -> _T:
+def _identity(pid: int) -> tuple[Identity, int]:
+    """Who a process is now, and its number in its own pid namespace, by which it names its files."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    uid, gid = (int(fields[name].split()[3]) for name in ("Uid", "Gid"))
+    is_here = os.path.samefile(f"/proc/{pid}/ns/user", "/proc/self/ns/user")
+    reads_all = is_here and uid == 0 and bool(int(fields["CapEff"], 16) & _READS_ALL)
+    groups = tuple(sorted(map(int, fields["Groups"].split())))
+    return Identity(uid, gid, groups, reads_all), int(fields["NSpid"].split()[-1]) if "NSpid" in fields else pid
+
+
+def call_as(
+    identity: Identity,
+    work: Callable[[], _T],
+    patience_s: float = _PATIENCE_S,
+    *,
+    discard: Callable[[_T], object] | None = None,
+) -> _T:
     """Call ``work`` in a thread of its own that has the rights of ``identity`` and no others.
+
+    Args:
+        discard: called with a result that comes too late.
 
     Raises:
         OSError: the identity cannot be taken, or from ``work``; TimeoutError if that took too long.
     """
-    results: list[_T] = []
-    failures: list[BaseException] = []
 
-    def run() -> None:
-        try:
-            _become(identity)
-            results.append(work())
-        except BaseException as error:  # handed over to the caller
-            failures.append(error)
+    def run() -> _T:
+        _become(identity)
+        return work()
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(patience_s)
-    if failures:
-        raise failures[0]
-    if not results:
-        raise TimeoutError(errno.ETIMEDOUT, "a file of the process did not answer")
-    return results[0]
+    return Call(run, discard).result(patience_s, "a file of the process")
 
 
 def _become(identity: Identity) -> None:

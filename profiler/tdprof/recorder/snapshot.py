@@ -1,7 +1,9 @@
 """Processes that were there before the recording: their names and executable mappings, from /proc."""
 
+import contextlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,34 +14,52 @@ from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.linux.elf import read_build_id
 from tdprof.recorder.host import read_text
 from tdprof.recorder.java_attach import JVM_LIBRARY
+from tdprof.recorder.patience import Patience
+from tdprof.text import plural
 
 _PROC = Path("/proc")
 _PATIENCE_S = 10.0
+# proc_pid_maps(5): address, permissions; then offset, device, inode and path.
+_EXECUTABLE = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ..x. .+$", re.MULTILINE)
+
+Hold = Callable[[int, int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Process:
     pid: int
     threads: dict[int, str]
-    executable: list[list[str]]  # fields of /proc/PID/maps
+    executable: list[str]  # lines of /proc/PID/maps
 
 
 class Snapshot:
-    """Reads processes; and each distinct file's build-id once. ``found_java``: told of JVMs."""
+    """Reads processes; and each distinct file's build-id once.
 
-    def __init__(self, found_java: Callable[[int], None] | None = None) -> None:
+    Args:
+        found_java: told of JVMs.
+        hold: told who mapped what where (pid, address, length, build-id) if its path leads elsewhere.
+    """
+
+    def __init__(self, found_java: Callable[[int], None] | None = None, hold: Hold | None = None) -> None:
         self._found_java = found_java
+        self._hold = hold
         self._build_ids: dict[tuple[str, str], str] = {}
+        self._patience = Patience()
 
     def read(self, pid: int) -> _Process | None:
         """A process without its build-ids, which take far longer; None of one that has ended, or may not be read."""
-        maps = read_text(_PROC / str(pid) / "maps")
+        maps = ""
+        with contextlib.suppress(TimeoutError):
+            maps = self._patience.ask(pid, lambda: read_text(_PROC / str(pid) / "maps"))
         if self._found_java and JVM_LIBRARY in maps:
             self._found_java(pid)
-        lines = (line.split(maxsplit=5) for line in maps.splitlines())
-        executable = [fields for fields in lines if len(fields) >= 5 and "x" in fields[1]]
         threads = self._threads(pid)
-        return _Process(pid, threads, executable) if threads else None
+        # Lines as they are: of all processes together their fields would be megabytes of small objects.
+        return _Process(pid, threads, _EXECUTABLE.findall(maps)) if threads else None
+
+    def silent(self) -> int:
+        """How many processes do not answer."""
+        return len(self._patience.late)
 
     def write(self, process: _Process, fd: int) -> None:
         """Append a process's line to a file."""
@@ -56,29 +76,27 @@ class Snapshot:
     def _executable(self, process: _Process) -> list[tuple[int, int, int, str, str]]:
         """(address, length, file offset, path, build-id) of each executable mapping."""
         found = []
-        for fields in process.executable:
+        for fields in (line.split(maxsplit=5) for line in process.executable):
             start, end = (int(number, 16) for number in fields[0].split("-"))
             path = fields[5] if len(fields) > 5 else "//anon"
-            # maps pads addresses to eight digits, map_files does not.
-            link = f"{start:x}-{end:x}"
-            build_id = self._build_id(process.pid, link, path, fields[3], fields[4]) if path.startswith("/") else ""
+            build_id = self._build_id(process.pid, start, end, path, fields[3], fields[4]) if path[0] == "/" else ""
             found.append((start, end - start, int(fields[2], 16), path, build_id))
         return found
 
-    def _build_id(self, pid: int, link: str, path: str, device: str, inode: str) -> str:
+    def _build_id(self, pid: int, start: int, end: int, path: str, device: str, inode: str) -> str:
         """Of the very file that is mapped, even if its path now names another or is outside our mount namespace."""
         if inode == "0":
             return ""
         known = self._build_ids.get((device, inode))
         if known is not None:
             return known
-        process = _PROC / str(pid)
-        build_id = read_build_id(process / "map_files" / link)
-        # Only the privileged may follow that link; the path serves others while it still names the same file.
-        by_path = Path(f"{process}/root{path}")
-        if not build_id and _inode(by_path) == int(inode):
-            build_id = read_build_id(by_path)
-        if build_id or process.exists():  # else another process may tell
+        try:
+            build_id, is_elsewhere = self._patience.ask(pid, lambda: _read_build_id(pid, start, end, path, inode))
+        except TimeoutError:
+            return ""
+        if is_elsewhere and self._hold:
+            self._hold(pid, start, end - start, build_id)
+        if build_id or (_PROC / str(pid)).exists():  # else another process may tell
             self._build_ids[device, inode] = build_id
         return build_id
 
@@ -90,15 +108,19 @@ class SnapshotThread:
     Args:
         pids: the processes.
         spool: what is found is appended to it.
-        found_java: as of `Snapshot`.
+        found_java, hold: as of `Snapshot`.
     """
 
     def __init__(
-        self, pids: Sequence[int], spool: SpoolWriter, found_java: Callable[[int], None] | None = None
+        self,
+        pids: Sequence[int],
+        spool: SpoolWriter,
+        found_java: Callable[[int], None] | None = None,
+        hold: Hold | None = None,
     ) -> None:
         self._waiting = sorted(pids)
         self._read: list[_Process] = []
-        self._snapshot = Snapshot(found_java)
+        self._snapshot = Snapshot(found_java, hold)
         self._failure: OSError | None = None
         self._fd = os.dup(spool.descriptor(INITIAL_FILE))
         self._began_s = time.monotonic()
@@ -141,9 +163,28 @@ class SnapshotThread:
             raise self._failure
         if not self._thread.is_alive():
             os.close(self._fd)
-        if not missing:
-            return []
-        return [f"{missing} processes have no names: what they map could not be read in {_PATIENCE_S:g} seconds"]
+        notes = []
+        if missing:
+            notes.append(
+                f"{missing} processes have no names: what they map could not be read in {_PATIENCE_S:g} seconds"
+            )
+        elif silent := self._snapshot.silent():
+            notes.append(
+                f"what {plural(silent, 'process', 'es')} mapped could not be read in time: names may be missing"
+            )
+        return notes
+
+
+def _read_build_id(pid: int, start: int, end: int, path: str, inode: str) -> tuple[str, bool]:
+    """The build-id, and whether the path leads elsewhere here than to what has it."""
+    process = _PROC / str(pid)
+    # maps pads addresses to eight digits, map_files does not.
+    build_id = read_build_id(process / "map_files" / f"{start:x}-{end:x}")
+    # Only the privileged may follow that link; the path serves others while it still names the same file.
+    by_path = Path(f"{process}/root{path}")
+    if not build_id and _inode(by_path) == int(inode):
+        build_id = read_build_id(by_path)
+    return build_id, bool(build_id) and _inode(Path(path)) != int(inode)
 
 
 def _inode(path: Path) -> int | None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tdprof.linux.folder_path import only_ours, open_folder
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.user_cache import CacheFolder, cache_folder
-from tdprof.linux.walk import only_ours, open_folder
 
 
 @pytest.fixture

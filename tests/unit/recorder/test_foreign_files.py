@@ -222,6 +222,29 @@ def test_what_is_held_is_kept_when_its_process_is_gone(tmp_path: Path, deleted: 
     assert os.listdir(tmp_path / "capture/files") == [deleted[0].build_id]
 
 
+def fork(pid: int, parent: int, time_ns: int) -> bytes:
+    """A perf record of a process that was started, with what tells its event behind it (linux/perf_event.h)."""
+    body = struct.pack("<IIIIQQ", pid, parent, pid, parent, time_ns, 0)
+    return struct.pack("<IHH", 7, 0, 8 + len(body)) + body
+
+
+def test_those_that_followed_processes_start_are_followed() -> None:
+    """In whatever order rings are looked at, which others write meanwhile."""
+    with HeldPrograms([10]) as held:
+        held.look([fork(12, 11, 2), fork(21, 20, 3)])
+        held.look([fork(11, 10, 1), fork(13, 12, 4)])
+        assert [pid for pid in range(30) if held.follows(pid)] == [10, 11, 12, 13]
+        held.look([fork(31, 30, 5)])
+        held.look([])
+        held.look([fork(30, 10, 6)])  # another process, which has the number now
+        assert not held.follows(31)
+        held.follow(40)  # the command once more
+        assert held.follows(40)
+    with HeldPrograms() as held:
+        held.follow(40)
+        assert held.follows(50)
+
+
 def test_a_later_process_holds_what_an_earlier_one_took_along(deleted: list[MappedProgram]) -> None:
     with HeldPrograms() as held:
         held.look([mmap2(deleted[0]._replace(pid=2**22 + 1))])
@@ -240,5 +263,5 @@ def test_no_more_programs_are_held_than_there_are_descriptors_for(
             held.look([mmap2(deleted[0]) + mmap2(deleted[1])])
         assert len(os.listdir("/proc/self/fd")) == before + 1
         assert [program.build_id in held for program in deleted] == [True, False]
-        assert held.notes() == ["1 programs were not held while they ran: those deleted since have no names"]
+        assert held.notes() == ["1 program not held while running: what was deleted since has no names"]
     assert len(os.listdir("/proc/self/fd")) == before

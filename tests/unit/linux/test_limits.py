@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from tdprof.recorder.limits import raised_descriptor_limit, unlimited_locked_memory
+from tdprof.linux.limits import raised_descriptor_limit, unlimited_locked_memory
 
 
 def test_the_limit_on_descriptors_is_raised_for_a_while() -> None:

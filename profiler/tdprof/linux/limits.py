@@ -1,4 +1,4 @@
-"""Limits of this process that recording raises for a while; a command started afterwards must not inherit them."""
+"""Limits of this process that are raised for a while; a command started afterwards must not inherit them."""
 
 import contextlib
 import resource

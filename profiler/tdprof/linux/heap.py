@@ -1,0 +1,30 @@
+"""glibc's heap: what is freed goes back to the system."""
+
+import ctypes
+
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
+GLIBCS_BYTES = 128 << 10  # blocks of that size are mapped, as glibc begins with
+
+
+def map_large_blocks(from_bytes: int = GLIBCS_BYTES) -> None:
+    """For this process: blocks so large are mapped each for itself, and gone once they are freed.
+
+    glibc raises this limit with every large block that is freed, and then keeps blocks of that size for itself.
+    """
+    _mallopt(_M_MMAP_THRESHOLD, from_bytes)
+
+
+def share_one_heap() -> None:
+    """For this process, before it has threads: none gets a heap of its own, most of which would stay unused."""
+    _mallopt(_M_ARENA_MAX, 1)
+
+
+def give_back_free_pages() -> None:
+    """What is free between blocks that are in use goes back, too; takes a millisecond or two."""
+    if (malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        malloc_trim(0)
+
+
+def _mallopt(parameter: int, value: int) -> None:
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:  # another C library has none
+        mallopt(parameter, value)
