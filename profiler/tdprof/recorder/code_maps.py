@@ -35,6 +35,7 @@ class MapLog:
         file: (device, inode) of the map.
         position: in the file, behind the last whole line; -1: it is too long to be followed.
         text: the lines that were read.
+        taken_bytes: of the room.
         steps: (bytes of ``text``, CLOCK_MONOTONIC) whenever the file had grown.
         is_timed: whether lines were written when their code was made: not where the file was begun anew, as snapshots
             are, nor where a buffer held lines back.
@@ -45,6 +46,7 @@ class MapLog:
     file: tuple[int, int] = (0, 0)
     position: int = 0
     text: bytearray = field(default_factory=bytearray)
+    taken_bytes: int = 0
     steps: list[tuple[int, int]] = field(default_factory=list)
     is_timed: bool = True
     _partial_since_ns: int | None = None
@@ -87,6 +89,7 @@ class MapLog:
                 self._partial_since_ns = None
             self.text += lines
             self.room.left_bytes -= len(lines)
+            self.taken_bytes += len(lines)
             self.position += len(lines)
             self.steps.append((len(self.text), time_ns))
         if is_last and len(more) > len(lines) and self._partial_since_ns is None:
@@ -95,6 +98,10 @@ class MapLog:
             self._give_up()
         places = [(int(start, 16), int(size, 16), name) for start, size, name in MAP_LINE.findall(lines)]
         return sum(self._ranges.put(*place) for place in places) > 0
+
+    def give_room_back(self) -> None:
+        """For others: only once a segment, as a program could have it read again and again under other numbers."""
+        self.room.left_bytes += self.taken_bytes
 
     def _give_up(self) -> None:
         """Read no more of it, and forget it; what it took of the room bounds the time as well."""

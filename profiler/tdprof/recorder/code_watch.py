@@ -16,8 +16,9 @@ import select
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.code_dumps import DumpedCode
@@ -34,6 +35,13 @@ _EVENT = struct.Struct("<iIII")  # struct inotify_event, behind it a name of the
 _EVENTS_BYTES = 1 << 16
 MAPS_FOLDER = "/tmp"
 _MAP_NAME = re.compile(rb"perf-(\d{1,10})\.map")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Followed(NamedTuple):
+    fd: int
+    pid: int
+    reader: DumpedCode | MapLog
 
 
 @dataclass(slots=True)
@@ -41,22 +49,37 @@ class _Watched:
     """Files by the number of their watch, each with what reads it."""
 
     watch: int
-    opened: contextlib.ExitStack
-    files: dict[int, tuple[int, DumpedCode | MapLog]] = field(default_factory=dict)
+    files: dict[int, _Followed] = field(default_factory=dict)
 
-    def add(self, fd: int, reader: DumpedCode | MapLog) -> int:
-        self.opened.callback(os.close, fd)
-        number = _add_watch(self.watch, f"/proc/self/fd/{fd}", _IN_MODIFY)
-        self.files[number] = fd, reader
+    def add(self, fd: int, pid: int, reader: DumpedCode | MapLog) -> int:
+        try:
+            number = _add_watch(self.watch, f"/proc/self/fd/{fd}", _IN_MODIFY)
+        except OSError:
+            os.close(fd)
+            raise
+        if number in self.files:  # the file by another name, or of a process before
+            os.close(self.files[number].fd)
+        self.files[number] = _Followed(fd, pid, reader)
         return number
 
-    def read_on(self, numbers: set[int]) -> bool:
+    def read_on(self, numbers: Set[int]) -> bool:
         """Whether any of them tells of code in other code's place."""
         is_replaced = False
-        for fd, reader in map(self.files.__getitem__, numbers & self.files.keys()):
+        for file in map(self.files.__getitem__, numbers & self.files.keys()):
             with contextlib.suppress(OSError):
-                is_replaced |= reader.read_on(fd)
+                is_replaced |= file.reader.read_on(file.fd)
         return is_replaced
+
+    def drop(self, pids: Set[int]) -> None:
+        """Follow the files of these processes no more."""
+        for number in [number for number, file in self.files.items() if file.pid in pids]:
+            _libc.inotify_rm_watch(self.watch, number)
+            os.close(self.files.pop(number).fd)
+
+    def close(self) -> None:
+        for file in self.files.values():
+            os.close(file.fd)
+        self.files.clear()
 
 
 class CodeWatch:
@@ -73,7 +96,9 @@ class CodeWatch:
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.ends_intervals = ends_intervals
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._found: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
+        # What the thread is to do, which returns files to be read; None: the last time.
+        self._asked: queue.SimpleQueue[Callable[[_Watched], set[int]] | None] = queue.SimpleQueue()
+        self._ended: Set[int] = frozenset()  # processes that had ended at the last `forget_all_but`
         self._known: set[tuple[int, str]] = set()
         self._maps: dict[int, MapLog] = {}
         self._room = MapRoom()
@@ -88,7 +113,7 @@ class CodeWatch:
         """A process has mapped a dump of this path, as it sees it."""
         if (pid, path) not in self._known and len(self._known) < _MOST_FILES:
             self._known.add((pid, path))
-            self._tell((pid, path))
+            self._tell(lambda watched: self._open_dump(watched, pid, path))
 
     def take_replaced(self) -> bool:
         """Whether code was replaced since the last call."""
@@ -102,6 +127,14 @@ class CodeWatch:
         logs = {pid: log for pid, log in dict(self._maps).items() if not _has_number_of_another(pid, log)}
         save_map_logs(folder, logs, follows)
 
+    def forget_all_but(self, running: Set[int]) -> None:
+        """Follow no files of other processes than these; from the second time on, as last lines may be on their way."""
+        ended = {*self._maps, *(pid for pid, _ in self._known)} - running
+        if gone := ended & self._ended:
+            self._known = {each for each in self._known if each[0] not in gone}
+            self._tell(lambda watched: self._forget(watched, gone))
+        self._ended = ended
+
     def finish(self) -> None:
         """Read everything once more, and then no more."""
         if self._thread:
@@ -109,17 +142,18 @@ class CodeWatch:
             self._thread.join(_ENDING_S)
             self._thread = None
 
-    def _tell(self, message: tuple[int, str] | None) -> None:
-        self._found.put(message)
+    def _tell(self, wish: Callable[[_Watched], set[int]] | None) -> None:
+        self._asked.put(wish)
         os.eventfd_write(self._wake, 1)
 
     def _run(self) -> None:
         with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
-            watch = ctypes.CDLL(None, use_errno=True).inotify_init1(_IN_FLAGS)
+            watch = _libc.inotify_init1(_IN_FLAGS)
             if watch < 0:
                 return
             opened.callback(os.close, watch)
-            watched = _Watched(watch, opened)
+            watched = _Watched(watch)
+            opened.callback(watched.close)
             maps = _add_watch(watch, MAPS_FOLDER, _IN_CREATE | _IN_MOVED_TO)
             poller = select.poll()
             pause = select.poll()
@@ -133,9 +167,9 @@ class CodeWatch:
                 is_ending = False
                 with contextlib.suppress(BlockingIOError):
                     for _ in range(os.eventfd_read(self._wake)):
-                        message = self._found.get()
-                        is_ending |= message is None
-                        grown |= self._open_dump(watched, message) if message else watched.files.keys()
+                        wish = self._asked.get()
+                        is_ending |= wish is None
+                        grown |= wish(watched) if wish else watched.files.keys()
                 if watched.read_on(grown) and self.ends_intervals:
                     os.eventfd_write(self.fd, 1)
                     time.sleep(_PAUSE_S)
@@ -147,9 +181,15 @@ class CodeWatch:
                 for number, name in _events(watch):
                     grown |= self._open_map(watched, name) if number == maps else {number}
 
-    def _open_dump(self, watched: _Watched, place: tuple[int, str]) -> set[int]:
-        with contextlib.suppress(OSError), HeldProcess(place[0]) as process:
-            return {watched.add(_open(process, place[1]), DumpedCode())}
+    def _open_dump(self, watched: _Watched, pid: int, path: str) -> set[int]:
+        with contextlib.suppress(OSError), HeldProcess(pid) as process:
+            return {watched.add(_open(process, path), pid, DumpedCode())}
+        return set()
+
+    def _forget(self, watched: _Watched, pids: Set[int]) -> set[int]:
+        watched.drop(pids)
+        for pid in pids & self._maps.keys():
+            self._maps.pop(pid).give_room_back()
         return set()
 
     def _open_map(self, watched: _Watched, name: bytes) -> set[int]:
@@ -171,12 +211,12 @@ class CodeWatch:
                 return set()
             log = self._maps.setdefault(pid, MapLog(self._room, process.started_ticks))
             log.begin_anew(file)
-            return {watched.add(fd, log)}
+            return {watched.add(fd, pid, log)}
         return set()
 
 
 def _add_watch(watch: int, path: str, mask: int) -> int:
-    number: int = ctypes.CDLL(None, use_errno=True).inotify_add_watch(watch, path.encode(), mask)
+    number: int = _libc.inotify_add_watch(watch, path.encode(), mask)
     if number < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return number
@@ -199,7 +239,7 @@ def _open(process: HeldProcess, path: str) -> int:
     Raises:
         OSError: it cannot be opened so, or is another's: where it sees what it has mounted, anything may be there.
     """
-    fd = call_as(process.identity, lambda: open_below(process.root, path))
+    fd = call_as(process.identity, lambda: open_below(process.root, path), discard=os.close)
     if os.fstat(fd).st_uid == process.identity.uid:
         return fd
     os.close(fd)

@@ -8,6 +8,7 @@ JVM's, and everything is opened below its root with its identity: what else thes
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import signal
@@ -20,7 +21,8 @@ from pathlib import Path
 from tdprof.linux.readable import is_readable
 from tdprof.recorder.foreign_files import hold_below
 from tdprof.recorder.host import read_text
-from tdprof.recorder.identity import HeldProcess, call_as
+from tdprof.recorder.identity import HeldProcess, Identity, call_as
+from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.text import printable
 
 JVM_LIBRARY = "/libjvm.so"
@@ -56,23 +58,57 @@ def perf_map(pid: int, patience_s: float) -> Iterator[None]:
         with HeldProcess(pid) as process:
             if is_readable(handle):  # then the process held may be another one
                 raise ProcessLookupError(errno.ESRCH, "the process has ended")
-            was_there = _has(process, f"perf-{process.inner_pid}.map")
-            connection = _listening(process) or _woken(process, handle, deadline)
-            with connection:
-                _ask(connection, deadline)
-            try:
-                yield
-            finally:
-                if not was_there:  # in a year it would name another process's code
-                    _remove(process, f"perf-{process.inner_pid}.map")
+            with _alone(process, deadline):
+                was_there = _has(process, f"perf-{process.inner_pid}.map")
+                try:
+                    with _listening(process) or _woken(process, handle, deadline) as connection:
+                        _ask(connection, deadline)
+                    yield
+                finally:  # one that ends while it is asked may have written it and not said so
+                    if not was_there:  # in a year it would name another process's code
+                        _remove(process, f"perf-{process.inner_pid}.map")
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def _alone(process: HeldProcess, deadline: float) -> Iterator[None]:
+    """While no other recording asks: it would remove the map too soon, or one would take the other's for the user's."""
+
+    def folder() -> int:
+        held = hold_below(process.root, "tmp")
+        try:
+            return os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        finally:
+            os.close(held)
+
+    give_up = _half_way(deadline)
+    try:
+        lock = call_as(process.identity, folder, discard=os.close)
+    except PermissionError:  # it may be a folder that one may write into and not read
+        yield
+        return
+    try:
+        # Anybody may lock the folder: who does so for long is no recording.
+        while not _is_locked(lock) and time.monotonic() < give_up:
+            time.sleep(_LOOK_AGAIN_S)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _is_locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _has(process: HeldProcess, name: str) -> bool:
     """Whether there is such a file in its /tmp."""
     try:
-        os.close(call_as(process.identity, lambda: hold_below(process.root, f"tmp/{name}")))
+        os.close(call_as(process.identity, lambda: hold_below(process.root, f"tmp/{name}"), discard=os.close))
     except FileNotFoundError:
         return False
     return True
@@ -118,15 +154,35 @@ def _listening(process: HeldProcess) -> socket.socket | None:
 
 def _woken(process: HeldProcess, handle: int, deadline: float) -> socket.socket:
     """A connection to the socket of a JVM that is told to listen."""
-    _check_wakes(process.pid)
-    with _request_file(process):
-        signal.pidfd_send_signal(handle, signal.SIGQUIT)
-        while time.monotonic() < deadline:
-            if is_readable(handle, _LOOK_AGAIN_S):
-                raise ProcessLookupError(errno.ESRCH, "the process has ended")
-            if connection := _listening(process):
-                return connection
-    raise NotAskedError("it does not listen")
+    call_as(Identity.own(), lambda: _check_wakes(process.pid))
+    # In its memory, which may be a file that never answers.
+    with ProcessMemory() as memory:
+        if _REFUSES.search(memory.arguments(process.pid, _MOST_ARGUMENT_BYTES)):
+            raise NotAskedError("-XX:+DisableAttachMechanism")
+    with _request_file(process) as is_ours:
+        # A JVM that listens takes another signal for the wish to see its threads' stacks, in the program's output.
+        # Whose file was there before asks just now, or was ended while he did.
+        connection = _listening(process) if is_ours else _heard(process, handle, _half_way(deadline))
+        if connection is None:
+            signal.pidfd_send_signal(handle, signal.SIGQUIT)
+            connection = _heard(process, handle, deadline)
+    if connection is None:
+        raise NotAskedError("it does not listen")
+    return connection
+
+
+def _half_way(deadline: float) -> float:
+    return (time.monotonic() + deadline) / 2
+
+
+def _heard(process: HeldProcess, handle: int, deadline: float) -> socket.socket | None:
+    """A connection to its socket as soon as it has one; None if it has none by then."""
+    while time.monotonic() < deadline:
+        if connection := _listening(process):
+            return connection
+        if is_readable(handle, _LOOK_AGAIN_S):
+            raise ProcessLookupError(errno.ESRCH, "the process has ended")
+    return None
 
 
 def _check_wakes(pid: int) -> None:
@@ -140,18 +196,18 @@ def _check_wakes(pid: int) -> None:
     is_caught = caught is not None and int(caught[1], 16) >> (signal.SIGQUIT - 1) & 1
     if not is_caught or _DISPATCHER not in map(read_text, Path(f"/proc/{pid}/task").glob("*/comm")):
         raise NotReadyError("it leaves SIGQUIT to others (-Xrs)")
-    for name in ("cmdline", "environ"):
-        with Path(f"/proc/{pid}/{name}").open("rb") as file:
-            if _REFUSES.search(file.read(_MOST_ARGUMENT_BYTES)):
-                raise NotAskedError("-XX:+DisableAttachMechanism")
 
 
 @contextlib.contextmanager
-def _request_file(process: HeldProcess) -> Iterator[None]:
-    """The file by which the JVM knows why it gets SIGQUIT; without it, it writes its threads' stacks."""
+def _request_file(process: HeldProcess) -> Iterator[bool]:
+    """The file by which the JVM knows why it gets SIGQUIT; without it, it writes its threads' stacks.
+
+    Yields:
+        Whether it was not there before.
+    """
     name = f".attach_pid{process.inner_pid}"
 
-    def make() -> None:
+    def make() -> bool:
         folder = hold_below(process.root, "tmp")
         try:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder))
@@ -159,12 +215,14 @@ def _request_file(process: HeldProcess) -> Iterator[None]:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if not stat.S_ISREG(status.st_mode) or status.st_uid not in (process.identity.uid, 0):
                 raise NotAskedError("another user's file has the name of the one that asks it") from None
+            return False
         finally:
             os.close(folder)
+        return True
 
-    call_as(process.identity, make)
+    is_ours = call_as(process.identity, make)
     try:
-        yield
+        yield is_ours
     finally:
         _remove(process, name)
 

@@ -3,6 +3,7 @@
 In a thread of its own: each answer takes milliseconds, and may never come.
 """
 
+import contextlib
 import queue
 import re
 import struct
@@ -15,6 +16,7 @@ from pathlib import Path
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.artefacts import code_budget, save_run_time_code
 from tdprof.recorder.java_attach import JVM_LIBRARY, NotAskedError, NotReadyError, perf_map
+from tdprof.recorder.process_memory import NoReaderError
 from tdprof.text import plural
 
 # After it was found; then in twice the time, up to the last.
@@ -63,7 +65,8 @@ class JavaProcesses:
         """Ask those once more that run; returns what the user should know."""
         if self._thread is None:
             return []
-        self._waiting.put(None)
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=_ENDING_S)
         self._thread.join(_ENDING_S)
         self._thread = None
         notes = list(self._notes())
@@ -113,6 +116,10 @@ class JavaProcesses:
         except ProcessLookupError:
             if pid not in self._asked:
                 self._reasons["it ended before it could be asked (record --perf-maps -- CMD)"].add(pid)
+            return
+        except (TimeoutError, NoReaderError) as error:  # whoever asks
+            if pid not in self._asked:
+                self._reasons[f"{error.strerror or error}"].add(pid)
             return
         except OSError as error:
             if pid not in self._asked:

@@ -3,12 +3,14 @@
 import os
 import select
 import struct
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from builders.waiting import wait_until
 from tdprof.capture.files import PERF_MAP_FOLDER
 from tdprof.capture.perf_maps import MapTimes
 from tdprof.linux.own_folder import OwnFolder
@@ -40,14 +42,6 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CodeWatch
 
 def is_replaced(watch: CodeWatch) -> bool:
     return bool(select.select([watch.fd], [], [], 60)[0]) and watch.take_replaced()
-
-
-def await_read(watch: CodeWatch, text: bytes) -> None:
-    """Until the thread, which may get no processor for long, has read so much of this process's map."""
-    end_s = time.monotonic() + 60
-    while (log := watch._maps.get(os.getpid())) is None or log.text != text:
-        assert time.monotonic() < end_s
-        time.sleep(0.001)
 
 
 def test_what_is_appended_to_a_dump_is_noticed(tmp_path: Path, watch: CodeWatch) -> None:
@@ -91,7 +85,8 @@ def test_lines_of_a_map_get_times(tmp_path: Path, watch: CodeWatch, is_early: bo
         append(path, b"1000 20 f\n")
     (tmp_path / "perf-0.map").write_bytes(b"1000 20 of no process\n")
     append(path, b"2000 20 g\n")
-    await_read(watch, b"1000 20 f\n2000 20 g\n")
+    # The thread that reads may get no processor for long.
+    wait_until(lambda: (log := watch._maps.get(os.getpid())) and log.text == b"1000 20 f\n2000 20 g\n")
     before_ns = time.monotonic_ns()
     time.sleep(0.02)  # the clock of files stands still for up to a hundredth of a second
     append(path, b"1010 8 h\n1010 9 unfin")
@@ -116,6 +111,30 @@ def test_a_map_that_is_written_anew_has_no_times_but_all_lines(tmp_path: Path, w
     new.rename(path)
     assert is_replaced(watch)
     assert saved(watch, tmp_path) == (b"1000 20 f\n1000 20 g\n1000 20 h\n", None)
+
+
+def test_a_process_that_has_ended_is_followed_through_the_segment_and_no_longer(
+    tmp_path: Path, watch: CodeWatch
+) -> None:
+    """Else the maps and descriptors of all processes that ever wrote one would add up, up to where no more are read."""
+    watch.start()
+    room_bytes = watch._room.left_bytes
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        path = tmp_path / f"perf-{process.pid}.map"
+        append(path, b"1000 20 f\n")
+        wait_until(lambda: (log := watch._maps.get(process.pid)) and log.text)
+        watch.found_dump(process.pid, str(path))
+        watch.forget_all_but({process.pid})
+    assert room_bytes - watch._room.left_bytes == path.stat().st_size
+    watch.forget_all_but(set())
+    watch.forget_all_but({process.pid})
+    watch.forget_all_but(set())
+    assert process.pid in watch._maps
+    watch.forget_all_but(set())
+    wait_until(lambda: process.pid not in watch._maps)
+    wait_until(lambda: watch._room.left_bytes == room_bytes)
+    wait_until(lambda: not any(path.samefile(fd) for fd in Path("/proc/self/fd").iterdir() if fd.exists()))
+    assert not watch._known
 
 
 def read_steps(path: Path, *pieces: bytes, pause_s: float = 0.0) -> MapLog:

@@ -1,23 +1,29 @@
 """A JVM is asked for a map of its code by the protocol, harmed by nothing, and believed nothing."""
 
 import contextlib
+import errno
+import fcntl
 import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tdprof.capture.files import PERF_MAP_FOLDER
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder import java_attach, java_processes
 from tdprof.recorder.java_attach import NotAskedError, NotReadyError, perf_map
 from tdprof.recorder.java_processes import JavaProcesses, java_mapped
 
-# What HotSpot does of the protocol: on SIGQUIT it listens, if it finds the file that says so; else it writes stacks.
+# What HotSpot does of the protocol: on SIGQUIT it listens, if it finds the file that says so; else, and if it listens
+# already, it writes stacks.
 JVM = """
 import mmap, os, signal, socket, sys, tempfile, time
 with tempfile.TemporaryDirectory() as folder, open(folder + "/libjvm.so", "w+b") as library:
@@ -29,7 +35,7 @@ if sys.argv[1] != "other":
 answer, me = sys.argv[1].encode(), os.getpid()
 
 def wake(*_):
-    asked = os.path.exists(f"/tmp/.attach_pid{me}")
+    asked = os.path.exists(f"/tmp/.attach_pid{me}") and not os.path.exists(f"/tmp/.java_pid{me}")
     print("asked" if asked else "stacks", flush=True)
     if asked and answer != b"never":
         listener = socket.socket(socket.AF_UNIX)
@@ -80,6 +86,68 @@ def test_a_jvm_is_woken_and_asked_and_nothing_is_left_behind() -> None:
             assert left_behind(process.pid) == []
 
 
+def test_of_several_that_ask_one_sends_the_signal() -> None:
+    with jvm("0\n") as process, ThreadPoolExecutor(1) as pool:
+        request = Path(f"/tmp/.attach_pid{process.pid}")
+        request.touch()
+
+        def ask() -> None:
+            with perf_map(process.pid, 30):
+                pass
+
+        asking = pool.submit(ask)
+        with pytest.raises(TimeoutError):
+            asking.result(0.2)
+        os.kill(process.pid, signal.SIGQUIT)
+        asking.result(60)
+        process.kill()
+        assert process.stdout
+        assert process.stdout.read() == "asked\n"
+
+
+def test_several_recordings_ask_one_after_another() -> None:
+    with jvm("0\n") as process, ThreadPoolExecutor(1) as pool:
+        kept = Path(f"/tmp/perf-{process.pid}.map")
+
+        def ask() -> str:
+            with perf_map(process.pid, 60):
+                return kept.read_text()
+
+        with perf_map(process.pid, 60):
+            asking = pool.submit(ask)
+            with pytest.raises(TimeoutError):
+                asking.result(0.2)
+            assert "Only.now0()" in kept.read_text()
+        assert "Only.now1()" in asking.result(60)
+        assert left_behind(process.pid) == []
+
+
+@pytest.fixture
+def soon_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are waited for no longer than that, and the rest takes as long as it likes."""
+    monkeypatch.setattr(java_attach, "_half_way", lambda _: time.monotonic() + 0.2)
+
+
+@pytest.mark.usefixtures("soon_half_way")
+def test_a_folder_that_stays_locked_hinders_nobody() -> None:
+    with jvm("0\n") as process:
+        folder = os.open("/tmp", os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            with perf_map(process.pid, 60):
+                assert left_behind(process.pid) == [f"perf-{process.pid}.map"]
+        finally:
+            os.close(folder)
+
+
+@pytest.mark.usefixtures("soon_half_way")
+def test_a_request_that_nobody_made_is_made_again() -> None:
+    with jvm("0\n") as process:
+        Path(f"/tmp/.attach_pid{process.pid}").touch()
+        with perf_map(process.pid, 60):
+            assert left_behind(process.pid) == [f"perf-{process.pid}.map"]
+
+
 def test_a_map_that_was_there_before_stays() -> None:
     with jvm("0\n") as process:
         Path(f"/tmp/perf-{process.pid}.map").write_text("of another tool\n")
@@ -111,6 +179,7 @@ def test_what_is_no_jvm_does_not_get_it() -> None:
         ("0\n", ["-XX:+DisableAttachMechanism"], "DisableAttachMechanism"),
         ("1\njava.lang.IllegalArgumentException: Unknown diagnostic command\n", [], "JDK 17"),
         ("101\n\033[31mno\n", [], r"it answered '.*\[31mno'"),
+        ("", [], "it answered ''"),  # as one that ends meanwhile does
         ("never", [], "it does not listen"),
     ],
 )
@@ -118,8 +187,7 @@ def test_why_it_is_not_asked(answer: str, arguments: list[str], reason: str) -> 
     with jvm(answer, *arguments) as process:
         with pytest.raises(NotAskedError, match=reason), perf_map(process.pid, 0.5 if answer == "never" else 30):
             pass
-        assert left_behind(process.pid) in ([], [f"perf-{process.pid}.map"])
-        assert not Path(f"/tmp/.attach_pid{process.pid}").exists()
+        assert left_behind(process.pid) == []
 
 
 def test_a_link_in_place_of_its_socket_is_not_followed(tmp_path: Path) -> None:
@@ -154,6 +222,18 @@ def test_of_one_that_has_ended_it_is_said(tmp_path: Path) -> None:
         f"Java code of process {process.pid} may have no names: "
         "it ended before it could be asked (record --perf-maps -- CMD)"
     )
+
+
+def test_one_that_does_not_answer_is_no_matter_of_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(pid: int, patience_s: float) -> None:
+        raise TimeoutError(errno.ETIMEDOUT, "its memory did not answer")
+
+    monkeypatch.setattr(java_processes, "perf_map", silent)
+    with OwnFolder.open(tmp_path) as folder:
+        java = JavaProcesses(folder)
+        java.found(os.getpid())
+        (note,) = java.finish()
+    assert note == f"Java code of process {os.getpid()} may have no names: its memory did not answer"
 
 
 def mmap2(pid: int, path: bytes, misc: int = 0x4002) -> bytes:
