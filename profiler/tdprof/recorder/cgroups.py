@@ -139,12 +139,29 @@ def _find(path: str, hierarchies: Sequence[Hierarchy]) -> tuple[Hierarchy, Path]
     for hierarchy in hierarchies:
         if hierarchy.mount in (absolute, *absolute.parents) and (absolute / "cgroup.procs").exists():
             return hierarchy, absolute
+    if elsewhere := _find_by_other_mount(absolute, hierarchies):
+        return elsewhere
     below = os.path.normpath("/" + path).lstrip("/")
     candidates = [(each, each.mount / below) for each in sorted(hierarchies, key=lambda each: not each.is_v2)]
     for hierarchy, folder in candidates:
         if (folder / "cgroup.procs").exists():
             return hierarchy, folder
     raise TdprofError(f"there is no control group {path}", hint=_HINT, status=2)
+
+
+def _find_by_other_mount(absolute: Path, hierarchies: Sequence[Hierarchy]) -> tuple[Hierarchy, Path] | None:
+    """The group that a folder is in a hierarchy that is mounted twice, as a part of it may be in a container."""
+    try:
+        wanted = os.stat(absolute)
+    except OSError:
+        return None
+    for hierarchy in hierarchies:
+        with contextlib.suppress(OSError):
+            if hierarchy.mount.stat().st_dev == wanted.st_dev:
+                for folder, inode in _folders(hierarchy.mount):
+                    if inode == wanted.st_ino:
+                        return hierarchy, Path(folder)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

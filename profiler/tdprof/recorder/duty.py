@@ -1,6 +1,5 @@
 """What records for a part of the time only: when it is on, and for how long it was."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,6 +67,8 @@ def _refusal(message: str) -> TdprofError:
 def machine_phase(what: str, every_ns: int) -> int:
     """When in each ``every_ns`` of the wall clock this machine's turn begins: another time on each, and always the
     same, so that at any moment some hosts of a fleet are being measured and none is measured by chance alone."""
+    import hashlib  # only now: it maps all of libcrypto
+
     machine = read_text("/etc/machine-id") or describe_host().hostname
     number = hashlib.blake2b(f"{machine} {what}".encode(), digest_size=8).digest()
     return int.from_bytes(number) % every_ns

@@ -56,6 +56,8 @@ def choose_target(
         _follow(task_filter, sorted(fresh), Follow.NOW)
         followed |= fresh
         processes, tasks = tasks_of(options.pids)
+    if task_filter:
+        task_filter.forget(followed - set(tasks))
     return SamplingTarget(tasks, processes, is_filtered=task_filter is not None)
 
 

@@ -10,6 +10,7 @@ from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.sampling import Sampling
 from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
 from tdprof.recorder.targets import MOST_LOOKS, SamplingTarget
+from tdprof.recorder.wanted_events import WantedEvents
 
 _KEEP_STARTING = "threads kept starting while their process was attached to: what some of them did may be missing"
 
@@ -53,11 +54,10 @@ class Opener:
 
     def attach(self, target: SamplingTarget, groups: list[list[int]] | None, sizes: RingSizes) -> AttachedEvents:
         """Open the events, stopped. Raises as `AttachedEvents` does."""
-        return AttachedEvents(
+        wanted = WantedEvents(
             self.sampling.choice.events,
             target,
             self.sampling.rates,
-            self.cpus,
             self.sampling.programs,
             groups,
             sizes=sizes,
@@ -69,6 +69,7 @@ class Opener:
             by_turns=self.options.duty.topdown_rows,
             has_switches_by_turns=self.options.duty.spe is not None,
         )
+        return AttachedEvents(wanted, self.cpus)
 
     def open_settled(
         self, target: SamplingTarget, newer: Callable[[SamplingTarget], SamplingTarget | None]

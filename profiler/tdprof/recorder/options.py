@@ -41,6 +41,7 @@ class RecordOptions:
         segments: how to cut the recording, which then goes into several captures.
         asked_interval_ns: how long, at most, the BPF rungs add samples up before they note the time.
         duty: what is on for a part of the time only.
+        on_begun: called once events count, and the capture has its name.
         on_pass: told the number, from 1, of each run of the command, and how many there will be.
     """
 
@@ -63,6 +64,7 @@ class RecordOptions:
     spe: SpeOptions | None = None
     topdown: TopdownInfo | None = None
     notes: Sequence[str] = ()
+    on_begun: Callable[[], None] = lambda: None
     on_pass: Callable[[int, int], None] = lambda _number, _total: None
     segments: Segments | None = None
     duty: Duties = field(default_factory=Duties)

@@ -47,21 +47,17 @@ class PerfRing:
         """The records that came since the last look; they stay in the ring."""
         head = self._words[_DATA_HEAD]
         start, self._looked = self._looked, head
-        return self._between(start, head)
+        return between(self._data, start, head)
 
     def peek(self) -> bytes:
         """All that has not been drained; it stays in the ring."""
-        return self._between(self._words[_DATA_TAIL], self._words[_DATA_HEAD])
+        return between(self._data, self._words[_DATA_TAIL], self._words[_DATA_HEAD])
 
     def take(self) -> bytes:
         """Remove the records that were looked at: none leaves the ring unseen."""
-        data = self._between(self._words[_DATA_TAIL], self._looked)
+        data = between(self._data, self._words[_DATA_TAIL], self._looked)
         self._words[_DATA_TAIL] = self._looked
         return data
-
-    def _between(self, start: int, end: int) -> bytes:
-        first, size = start % self.data_bytes, end - start
-        return bytes(self._data[first : first + size]) + bytes(self._data[: max(0, first + size - self.data_bytes)])
 
     def drain(self, out_fd: int) -> int:
         """Append the records that were looked at to a file; returns the number of bytes.
@@ -136,8 +132,9 @@ class BpfRing:
     def __init__(self, map_fd: int, data_bytes: int) -> None:
         self.data_bytes = data_bytes
         self._consumer_map = mmap.mmap(map_fd, PAGE_BYTES)
-        # The kernel maps the data twice in a row, so that no record is split.
-        self._producer_map = mmap.mmap(map_fd, PAGE_BYTES + 2 * data_bytes, prot=mmap.PROT_READ, offset=PAGE_BYTES)
+        # Once, though the kernel offers the data twice in a row: each page counts as this process's as often as it is
+        # mapped.
+        self._producer_map = mmap.mmap(map_fd, PAGE_BYTES + data_bytes, prot=mmap.PROT_READ, offset=PAGE_BYTES)
         self._consumer = memoryview(self._consumer_map).cast("Q")
         self._producer = memoryview(self._producer_map)[:PAGE_BYTES].cast("Q")
         self._data = memoryview(self._producer_map)[PAGE_BYTES:]
@@ -157,7 +154,7 @@ class BpfRing:
         start = self._consumer[0]
         if up_to == start:
             return
-        write_ring(out_fd, self._data[: self.data_bytes], start, up_to - start)
+        write_ring(out_fd, self._data, start, up_to - start)
         self._consumer[0] = up_to
 
     def take(self) -> bytes:
@@ -169,7 +166,7 @@ class BpfRing:
             if length & RECORD_IS_BUSY:
                 break
             end += RECORD_HEADER_BYTES + (length + 7) // 8 * 8
-        found = bytes(self._data[start % self.data_bytes : start % self.data_bytes + end - start])
+        found = between(self._data, start, end)
         self._consumer[0] = end
         return found
 
@@ -182,6 +179,12 @@ class BpfRing:
         self._data.release()
         self._consumer_map.close()
         self._producer_map.close()
+
+
+def between(data: memoryview, start: int, end: int) -> bytes:
+    """What stands between two positions of a ring, in one piece where it wraps, too."""
+    first, size = start % len(data), end - start
+    return bytes(data[first : first + size]) + bytes(data[: max(0, first + size - len(data))])
 
 
 def write_all(out_fd: int, data: memoryview) -> None:

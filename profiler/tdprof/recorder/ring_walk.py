@@ -6,8 +6,9 @@ to a bound, and are walked when the recording ends. Loads no NumPy: the recorder
 
 import ctypes
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from tdprof.linux.elf import MACHINES
 from tdprof.linux.perf_abi import WALK_REGISTERS
 from tdprof.model.stack_ends import StackEnd
 from tdprof.native.library import load_native
@@ -17,7 +18,6 @@ from tdprof.recorder.bpf.unwind_arrays import MOST_COPIES, Extent, copies_after_
 from tdprof.recorder.call_graph import MOST_STACK_BYTES, CallGraph
 from tdprof.recorder.targets import Rate
 
-_E_MACHINE = {"x86_64": 62, "aarch64": 183}
 _NO_INFORMATION = 0xFFFFFFFF  # the number of no table
 _TABLE, _JIT, _NO_TABLE = 0, 1, 2  # enum unwind_mapping_kind of profiler/native/unwind_api.h
 _KIND = {StackEnd.JIT: _JIT, StackEnd.NO_TABLE: _NO_TABLE}
@@ -44,7 +44,7 @@ def can_walk(call_graph: CallGraph, events: int, rate: Rate) -> bool:
     """
     is_bounded = events <= _MOST_EVENTS and rate.frequency_hz > 0
     wanted = call_graph is CallGraph.DWARF or (call_graph is CallGraph.AUTO and is_bounded)
-    return wanted and platform.machine() in _E_MACHINE and load_native() is not None
+    return wanted and platform.machine() in MACHINES and load_native() is not None
 
 
 class RingWalker:
@@ -64,7 +64,7 @@ class RingWalker:
             copied_bytes_left=_MOST_KEPT_BYTES,
             register_count=len(registers),
             places=(ctypes.c_int32 * MOST_REGISTERS)(*places, *[-1] * (MOST_REGISTERS - len(places))),
-            machine=_E_MACHINE[machine],
+            machine=MACHINES[machine],
         )
         self._tables: list[bytes] = []
         self._mappings: dict[int, ctypes.Array[RingMapping]] = {}
@@ -135,11 +135,12 @@ class RingWalker:
         """Whether mappings of the process are known."""
         return pid in self._index and self._spaces[self._index[pid]].mapping_count > 0
 
-    def release(self, pid: int) -> None:
-        """A process has ended."""
-        if pid in self._index:
-            self._resize(self._index.keys() - {pid})
-            self._mappings.pop(pid, None)
+    def release(self, pids: Collection[int]) -> None:
+        """Processes have ended."""
+        if not self._index.keys().isdisjoint(pids):
+            self._resize(self._index.keys() - set(pids))
+            for pid in pids:
+                self._mappings.pop(pid, None)
 
     def take_questions(self) -> set[int]:
         """Processes of which more should be known."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tdprof.capture.manifest import Manifest, write_manifest
 from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
+from tdprof.linux.heap import give_back_free_pages
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.duty import duty_notes
 from tdprof.recorder.attach import AttachedEvents
@@ -66,6 +67,9 @@ class Run:
     java: JavaProcesses | None = field(init=False)
     segment: SegmentCounts = field(init=False)
     by_programs: dict[str, int] = field(default_factory=dict)  # at the last drain
+    # When drains ended since what was replaced was last taken, and since the time before; each with the one before.
+    drain_ends_ns: list[int] = field(default_factory=list)
+    suspect_ends_ns: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.segment = SegmentCounts(self.manifest)
@@ -73,7 +77,7 @@ class Run:
         if self.unwinding and self.sampler:
             self.unwinding.end_interval = self._end_interval
         self.mappings = MappingWatch(
-            self.manifest.followed, needs_replaced=self.sampler is not None, found_java=self._found_java
+            self.target.processes, needs_replaced=self.sampler is not None, found_java=self._found_java
         )
 
     @property
@@ -88,6 +92,22 @@ class Run:
         if self.java and (self.cgroups is None or pid in self.cgroups.processes()):
             self.java.found(pid)
 
+    def prepare(self) -> None:
+        """Do what can be done before events count: the kernel may still be looking at the programs that walk stacks.
+
+        Raises:
+            TdprofError: the folder could not be written.
+        """
+        try:
+            self._make_spe_folder()
+            self._note_clock()
+            self.cgroup_names.look(self.spool)
+        except OSError as error:
+            raise cannot_begin(self.folder, error) from error
+        self.mappings.code.start()
+        if self.unwinding and not self.workload:
+            self.unwinding.prepare_processes(self._recorded_processes())
+
     def start(self) -> None:
         """Write the first manifest and let the events count.
 
@@ -95,10 +115,6 @@ class Run:
             TdprofError: the command could not be executed, or the folder could not be written.
         """
         try:
-            self._make_spe_folder()
-            self._note_clock()
-            self.cgroup_names.look(self.spool)
-            self.mappings.code.start()
             if self.workload:
                 write_manifest(self.folder, self.manifest)
                 self._time_threads()
@@ -109,9 +125,6 @@ class Run:
                 if self.unwinding:
                     self.unwinding.add_processes([self.workload.pid])
                 return
-            if self.unwinding:
-                self.unwinding.add_processes(self._recorded_processes())
-                self.unwinding.await_tables()
             self._time_threads()
             self.attached.enable()
             if self.spe:
@@ -120,7 +133,9 @@ class Run:
             # Who waits for it to go on with what is to be recorded finds it once events count.
             write_manifest(self.folder, self.manifest)
             self._watch_cpus()
-            self.snapshot = SnapshotThread(self._processes(), self.spool, self._found_java)
+            self.snapshot = SnapshotThread(
+                self._processes(), self.spool, self._found_java, self.mappings.held.hold_mapped_before
+            )
         except OSError as error:
             raise cannot_begin(self.folder, error) from error
 
@@ -152,6 +167,7 @@ class Run:
         ids = [new or old for new, old in zip(attached.record_ids(), self.manifest.record_ids, strict=True)]
         self.manifest = replace(self.manifest, record_ids=ids)
         self.mappings.code.start()
+        self.mappings.held.follow(workload.pid)
         workload.start()
         if self.unwinding:
             self.unwinding.add_processes([workload.pid])
@@ -267,6 +283,7 @@ class Run:
             ended = replace(ended, notes=[*ended.notes, *self.snapshot.finish(0)])
         self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
         write_manifest(self.folder, ended)
+        self._forget_ended()
         java_processes = rotation.leave(self.folder, ended, self.java)
         output, self.spool, self.snapshot = rotation.switch(self.spool)
         self.folder, self.java = output.folder, self._java_in(output.folder)
@@ -277,6 +294,14 @@ class Run:
             self._found_java(pid)
         self.manifest = self.segment.begin_next(ended, now)
         write_manifest(self.folder, self.manifest)
+
+    def _forget_ended(self) -> None:
+        """What is known of processes that have ended, else it would add up for as long as the recording goes on."""
+        running = frozenset(running_pids())
+        self.mappings.forget_all_but(running)
+        if self.unwinding:
+            self.unwinding.forget_all_but(running)
+        give_back_free_pages()
 
     def _loop(self) -> None:
         pace = Pace(self.options.duration_s, self.options.interval_ns)
@@ -320,6 +345,8 @@ class Run:
         # First: what was mapped may be gone in a moment.
         self.mappings.see(self.attached.look())
         replaced = self.mappings.take_replaced()
+        # What is told of may have begun within these: at most right before the drain before the last time.
+        self.suspect_ends_ns, self.drain_ends_ns = self.drain_ends_ns, self.drain_ends_ns[-1:]
         if self.unwinding:
             if self.unwinding.fd in ready:
                 self.unwinding.answer()
@@ -359,6 +386,7 @@ class Run:
     def _open_wakeups(self) -> contextlib.AbstractContextManager[Wakeups]:
         rings = [*self.attached.rings.values(), *(self.spe.rings.values() if self.spe else ())]
         asking = [self.unwinding.fd] if self.unwinding else []
+        asking += [self.sampler.copies_fd] if self.sampler else []
         return open_wakeups(
             [self.signals.fileno(), self.mappings.code.fd, *asking, *(ring.fd for ring in rings)],
             command=self.workload.pidfd if self.workload else None,
@@ -376,17 +404,19 @@ class Run:
             self.by_programs = self.sampler.counters()
             self.manifest = self.segment.with_losses(self.manifest, self.by_programs)
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
+        self.drain_ends_ns.append(end_ns)
 
     def _end_interval(self, pid: int, *, is_late: bool) -> None:
         """Addresses in a process mean something else from now on, or have for some time."""
-        before_ns = self.manifest.end_monotonic_ns
         self._drain()
         self.spool.append_replaced(pid, self.manifest.end_monotonic_ns)
-        if is_late:  # the record that tells of it may have come right before the last drain
-            for time_ns in (before_ns, self.manifest.end_monotonic_ns):
+        if is_late:
+            for time_ns in dict.fromkeys((*self.suspect_ends_ns, *self.drain_ends_ns)):
                 self.spool.append_uncertain(pid, time_ns)
 
     def _drain_rings(self) -> None:
+        if self.sampler:
+            self.sampler.save_copies(self.spool)
         self.mappings.see(self.attached.look())
         self.attached.drain(self.spool, self.walker)
         if self.unwinding and self.walker and self.walker.has_questions:

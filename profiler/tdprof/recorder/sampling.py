@@ -3,16 +3,16 @@
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tdprof.capture.manifest import Rung
 from tdprof.errors import TdprofError
+from tdprof.recorder.bpf.array_sizes import OF_A_MACHINE, sizes_for_files
 from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
-from tdprof.recorder.bpf.unwind_arrays import OF_A_MACHINE
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.cgroups import CgroupNaming
 from tdprof.recorder.chain_source import ChainSource
-from tdprof.recorder.first_files import files_of_command
 from tdprof.recorder.ladder import BpfAttempt, Choice
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.periods import PeriodControl
@@ -73,7 +73,13 @@ def events_together(options: RecordOptions, choice: Choice) -> int:
 
 
 def begin_load(
-    options: RecordOptions, choice: Choice, cgroups: CgroupNaming, *, cpus: int, named_threads: int
+    options: RecordOptions,
+    choice: Choice,
+    cgroups: CgroupNaming,
+    files: Sequence[Path],
+    *,
+    cpus: int,
+    named_threads: int,
 ) -> BpfAttempt:
     """Begin to load the BPF programs, with tables of the sizes that this recording asks for.
 
@@ -81,6 +87,7 @@ def begin_load(
         options: what to record.
         choice: the events.
         cgroups: how samples name their control groups.
+        files: that the command will map first.
         cpus: that are up.
         named_threads: of the processes that were named.
 
@@ -90,8 +97,10 @@ def begin_load(
     sizes = TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * cpus * events_together(options, choice))
     if options.is_system_wide:
         sizes = replace(sizes, arrays=OF_A_MACHINE)
-    elif options.topdown is None:
-        sizes = replace(sizes, named_threads=SPARE_THREADS + 2 * named_threads)
+    else:
+        sizes = replace(sizes, arrays=sizes_for_files(files, TableCache()))
+        if options.topdown is None:
+            sizes = replace(sizes, named_threads=SPARE_THREADS + 2 * named_threads)
     off_cpu = None
     if options.off_cpu_period_ns:
         off_cpu = OffCpuPlan.make(len(choice.events), options.off_cpu_period_ns, has_wakers=options.has_wakers)
@@ -111,6 +120,7 @@ def start_sampling(
     choice: Choice,
     attempt: BpfAttempt,
     cgroups: CgroupNaming,
+    files: Sequence[Path],
     control: PeriodControl | None,
     stack: contextlib.ExitStack,
 ) -> Sampling:
@@ -121,6 +131,7 @@ def start_sampling(
         choice: the events.
         attempt: at the programs.
         cgroups: how samples name their control groups, if the programs do.
+        files: that the command will map first.
         control: of the events' periods; None: the rate that was asked for.
         stack: what is started ends with it.
 
@@ -145,8 +156,8 @@ def start_sampling(
     unwinding = _start_unwinding(options, sampler, walker)
     if unwinding:
         stack.enter_context(unwinding)
-        if options.command:
-            unwinding.prepare_files(files_of_command(options.command))
+        if files:
+            unwinding.prepare_files(files)
     return Sampling(choice, rates, sampler, rung, reason, walker, unwinding, chains, cgroups)
 
 

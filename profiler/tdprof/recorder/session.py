@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tdprof import __version__
@@ -14,6 +15,7 @@ from tdprof.model.events import OFF_CPU, EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.recorder.cgroups import CgroupNaming, ChosenCgroups, chosen_cgroups
 from tdprof.recorder.duty import start_timers
+from tdprof.recorder.first_files import files_of_command
 from tdprof.recorder.following import choose_target, privilege_notes, with_newer_threads
 from tdprof.recorder.host import (
     MAX_SAMPLE_RATE,
@@ -22,7 +24,7 @@ from tdprof.recorder.host import (
     online_cpus,
     read_setting,
 )
-from tdprof.recorder.ladder import choose_events
+from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.opening import OpenedEvents, Opener
 from tdprof.recorder.options import NO_INTERVALS, USUAL_INTERVAL_NS, Outcome, RecordOptions
@@ -52,30 +54,27 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
     with contextlib.ExitStack() as stack:
         named_threads = len(tasks_of(options.pids)[1])
         choice = choose_events(options.events)
-        signals = stack.enter_context(StopSignals())
+        signals, beginning = _hear_signals(stack)
         folder = output.make()
         first = stack.enter_context(contextlib.ExitStack())
         workload = first.enter_context(Workload(options.command, options.variables)) if options.command else None
         cpus = online_cpus()
         chosen = stack.enter_context(chosen_cgroups(options.cgroups)) if options.cgroups else None
         cgroups = CgroupNaming.choose(chosen, is_wanted=options.is_system_wide)
-        attempt = begin_load(options, choice, cgroups, cpus=len(cpus), named_threads=named_threads)
+        files = files_of_command(options.command) if options.command else []
+        attempt = begin_load(options, choice, cgroups, files, cpus=len(cpus), named_threads=named_threads)
         stack.callback(attempt.close)
-        host = describe_host()
         control = _period_control(options)
-        sampling = start_sampling(options, choice, attempt, cgroups, control, stack)
+        sampling = start_sampling(options, choice, attempt, cgroups, files, control, stack)
         target = choose_target(options, workload, sampling.sampler, choice.events, chosen)
         _check_off_cpu(options, target)
         opener = Opener(options, sampling, cpus)
         target, opened = opener.open_settled(target, lambda target: with_newer_threads(target, options.pids))
         first.enter_context(opened.attached)
-        if opened.spe:
-            stack.enter_context(opened.spe)
+        stack.enter_context(opened.spe or contextlib.nullcontext())
         turns = _turns(options, opener, target, opened, stack)
         spool = stack.enter_context(_open_spool(folder))
-        manifest = _first_manifest(options, host, sampling, target, chosen, opened, turns)
-        if signals.received is not None:
-            raise TdprofError("interrupted before recording began", status=128 + signals.received)
+        manifest = _first_manifest(options, describe_host(), sampling, target, chosen, opened, turns)
         run = Run(
             options,
             target,
@@ -96,15 +95,48 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             turns,
         )
         stack.callback(lambda: run.spool.close())
-        options.on_pass(1, len(options.passes))
-        rate_hz = options.rate.frequency_hz * len(cpus) * events_together(options, choice)
-        sampling.await_walk(rate_hz, is_command=bool(options.command))
-        run.start()
-        attempt.close()
-        _publish(output, run)
+        _begin(run, sampling, attempt, output, len(cpus) * events_together(options, choice))
+        beginning.close()
         outcome = run.until_stopped()
         first.close()
         return _run_again(run, outcome, opener, opened.sizes)
+
+
+def _hear_signals(stack: contextlib.ExitStack) -> tuple[StopSignals, contextlib.ExitStack]:
+    """Signals that end the recording, and what is to be closed once it has begun."""
+    signals = stack.enter_context(StopSignals())
+    beginning = stack.enter_context(contextlib.ExitStack())
+    beginning.enter_context(_interrupted_by(signals))
+    return signals, beginning
+
+
+@contextlib.contextmanager
+def _interrupted_by(signals: StopSignals) -> Iterator[None]:
+    """Failures are put down to a signal that came: in a terminal it ends the command as well, which is then missed."""
+    try:
+        yield
+    except (TdprofError, OSError) as error:
+        if signals.received is None:
+            raise
+        raise TdprofError("interrupted before recording began", status=128 + signals.received) from error
+
+
+def _begin(run: Run, sampling: Sampling, attempt: BpfAttempt, output: OutputFolder, events: int) -> None:
+    """Let the events count, once the kernel can walk stacks for so many at a time, and give the capture its name.
+
+    Raises:
+        TdprofError: what is recorded could not be started.
+        InterruptedError: a signal asked to stop before.
+    """
+    if run.signals.received is not None:
+        raise InterruptedError
+    run.options.on_pass(1, len(run.options.passes))
+    run.prepare()
+    sampling.await_walk(run.options.rate.frequency_hz * events, is_command=bool(run.options.command))
+    run.start()
+    attempt.close()
+    _publish(output, run)
+    run.options.on_begun()
 
 
 def _turns(

@@ -213,15 +213,18 @@ class SpeEvents:
             on_failure.callback(self.close)
             for pmu in pmus:
                 self._open_pmu(pmu, options, [cpu for cpu in pmu.cpus if cpu in cpus])
-            suffix = "u" if any(event.exclude_kernel for event in self.events.values()) else options.modifiers
-            counters = SamplingCounters(target, suffix, is_possible=has_counters)
-            self._counters = self._closing.enter_context(counters)
-            if not has_counters:
-                self.notes.append(
-                    "SPE's own sampling is not counted beside Topdown's groups, whose turns would become shorter: "
-                    "records are weighted by the period, which is too low where samples collided"
-                )
+            self._counters = self._open_counters(options, is_possible=has_counters)
             on_failure.pop_all()
+
+    def _open_counters(self, options: SpeOptions, *, is_possible: bool) -> SamplingCounters:
+        """What counts SPE's own sampling."""
+        suffix = "u" if any(event.exclude_kernel for event in self.events.values()) else options.modifiers
+        if not is_possible:
+            self.notes.append(
+                "SPE's own sampling is not counted beside Topdown's groups, whose turns would become shorter: "
+                "records are weighted by the period, which is too low where samples collided"
+            )
+        return self._closing.enter_context(SamplingCounters(self._target, suffix, is_possible=is_possible))
 
     def _open_pmu(self, pmu: SpePmu, options: SpeOptions, cpus: Sequence[int]) -> None:
         asked = spe_event(pmu, options)

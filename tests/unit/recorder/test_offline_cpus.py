@@ -15,6 +15,7 @@ from tdprof.recorder.events import parse_events
 from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.spe import SpeEvents, SpeOptions, SpePmu
 from tdprof.recorder.targets import Rate, SamplingTarget
+from tdprof.recorder.wanted_events import WantedEvents
 
 CPUS, GONE = [0, 1, 2], 1
 SIZES = RingSizes.wanted(has_spe=True)
@@ -47,7 +48,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def attached(target: SamplingTarget) -> AttachedEvents:
-    return AttachedEvents(parse_events("page-faults"), target, [Rate(period=1)], CPUS, None, sizes=SIZES)
+    return AttachedEvents(WantedEvents(parse_events("page-faults"), target, [Rate(period=1)], None, sizes=SIZES), CPUS)
 
 
 def test_a_recording_of_cpus_goes_on_and_takes_the_cpu_when_it_is_back(machine: Machine) -> None:

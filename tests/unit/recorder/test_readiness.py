@@ -1,6 +1,7 @@
 """tdprof doctor's checks, against made-up machines."""
 
 import resource
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tdprof.recorder.bpf.object_file import BpfObject, Compiler
 from tdprof.recorder.readiness import pmus, settings, software
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
-from tdprof.recorder.readiness.trial import Trial, check_bpf, check_recording
+from tdprof.recorder.readiness.trial import Trial, check_bpf, check_recording, check_stacks
 
 PARANOID = "proc/sys/kernel/perf_event_paranoid"
 STATUS = "proc/self/status"
@@ -136,6 +137,17 @@ def test_kernel_symbols(
     put(machine, **{"proc/kallsyms": kallsyms, STATUS: status, PARANOID: paranoid})
     check = settings.check_kernel_symbols(machine)
     assert (check.status, check.fix) == (expected, fix)
+
+
+def test_type_data_costs_what_reads_kernel_structures(machine: Machine) -> None:
+    assert settings.check_btf(machine).status is CheckStatus.UNKNOWN
+    put(machine, **{"sys/kernel/notes": ""})
+    absent = settings.check_btf(machine)
+    assert absent.status is CheckStatus.WARN
+    assert "--off-cpu" in absent.cost
+    assert absent.fix
+    put(machine, **{"sys/kernel/btf/vmlinux": ""})
+    assert settings.check_btf(machine) == Check("btf", CheckStatus.OK, "/sys/kernel/btf/vmlinux")
 
 
 def test_container_matters_only_where_it_hinders(machine: Machine) -> None:
@@ -331,6 +343,16 @@ def test_bpf_fix_follows_its_cause() -> None:
     assert check_bpf(ring, is_allowed=True, bcc=no_bcc).fix == no_bcc.fix
     assert "dmesg" in check_bpf(ring, is_allowed=True, bcc=bcc).fix
     assert check_bpf(Trial(Rung.BPF_PMU, "", "", ""), is_allowed=True, bcc=bcc).status is CheckStatus.OK
+
+
+def test_stacks_are_whole_with_the_programs_and_with_copies() -> None:
+    ring = partial(Trial, Rung.RING_BUFFER, "no BPF: why", "cpu-clock", "1 byte")
+    assert check_stacks(ring()).status is CheckStatus.WARN
+    assert "sudo" in check_stacks(ring()).fix
+    copied = check_stacks(ring(has_copies=True))
+    assert (copied.status, copied.fix) == (CheckStatus.OK, "")
+    assert "copy-ended" in copied.cost
+    assert check_stacks(Trial(Rung.BPF_PMU, "", "", "", has_tables=True)).status is CheckStatus.OK
 
 
 def test_recording_blames_the_container_first() -> None:

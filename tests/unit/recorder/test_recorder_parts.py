@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -19,8 +20,8 @@ from tdprof.linux.elf import read_build_id
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import snapshot
 from tdprof.recorder.host import has_pmu_nmi, is_in_initial_pid_namespace, parse_cpu_list
-from tdprof.recorder.kallsyms import read_kernel_symbols
-from tdprof.recorder.ring import write_ring
+from tdprof.recorder.kallsyms import read_code_symbols, read_kernel_symbols
+from tdprof.recorder.ring import between, write_ring
 from tdprof.recorder.snapshot import SnapshotThread
 from tdprof.recorder.workload import Workload, check_command
 
@@ -35,7 +36,7 @@ def test_a_ring_is_written_in_order_where_it_wraps(tmp_path: Path, start: int, s
     fd = os.open(path, os.O_WRONLY | os.O_CREAT)
     write_ring(fd, memoryview(ring), start, size)
     os.close(fd)
-    assert path.read_bytes() == expected
+    assert path.read_bytes() == between(memoryview(ring), start, start + size) == expected
 
 
 def test_kernel_symbols_cover_what_was_asked_for(tmp_path: Path) -> None:
@@ -50,6 +51,39 @@ def test_kernel_symbols_cover_what_was_asked_for(tmp_path: Path) -> None:
     assert table.address.tolist() == [0x1000, 0x2000]
     assert table.size.tolist() == [0x1000, 0x1000]
     assert read_kernel_symbols(np.empty(0, np.uint64), kallsyms).name == []
+
+
+def test_no_kernel_symbol_takes_code_that_came_later(tmp_path: Path) -> None:
+    """Trampolines and modules that are gone lie behind the kernel's code, between modules and behind them all."""
+    kallsyms = tmp_path / "kallsyms"
+    kallsyms.write_text(
+        "0000000000001000 T inside\n0000000000005000 T _einittext\n00000000000a0000 t first\t[one]\n"
+        "00000000000a8000 t last\t[one]\n00000000000c0f00 t only\t[two]\nfffffffffffff000 t top\t[three]\n"
+    )
+    asked = [0x1001, 0x6000, 0x9F000, 0xA7FFF, 0xA8001, 0xBFFFF, 0xC1000, 2**64 - 1]
+    table = read_kernel_symbols(np.array(asked, np.uint64), kallsyms)
+    found = dict(zip(table.name, zip(table.address.tolist(), table.size.tolist(), strict=True), strict=True))
+    assert found["inside"] == (0x1000, 0x4000)
+    assert found["first"] == (0xA0000, 0x8000)
+    assert found["last"] == (0xA8000, 0x2000)
+    assert found["only"] == (0xC0F00, 0x1100)
+    assert found["top"] == (2**64 - 0x1000, 0xFFF)
+    assert set(found) == {"inside", "first", "last", "only", "top"}
+
+
+def test_kernel_symbols_read_ahead_serve_for_code_that_stays(tmp_path: Path) -> None:
+    """Modules and BPF programs come and go while a recording runs; the kernel's own code does not."""
+    kallsyms = tmp_path / "kallsyms"
+    kallsyms.write_text(
+        "0000000000001000 T _stext\n0000000000002000 T inside\n0000000000005000 T _etext\n"
+        "00000000000a0000 t before\t[bpf]\n"
+    )
+    ahead = read_code_symbols(kallsyms)
+    kallsyms.write_text("0000000000002000 T later\n00000000000a0000 t after\t[bpf]\n")
+    of_kernel, of_both = np.array([0x2001], np.uint64), np.array([0x2001, 0xA0001], np.uint64)
+    assert read_kernel_symbols(of_kernel, kallsyms, ahead).name == ["inside"]
+    assert read_kernel_symbols(of_both, kallsyms, ahead).name == ["later", "after"]
+    assert read_kernel_symbols(of_kernel, kallsyms, read_code_symbols(tmp_path / "none")).name == ["later"]
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 25, 26, 27, 60, 1 << 10])
@@ -96,6 +130,29 @@ def test_a_process_that_keeps_the_snapshot_waiting_is_left(tmp_path: Path, monke
         found = SnapshotThread([os.getpid(), os.getppid()], spool).finish()
     is_over.set()
     assert found == ["2 processes have no names: what they map could not be read in 0.1 seconds"]
+
+
+def test_a_path_that_does_not_answer_leaves_others_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over, answer = threading.Event(), Path.stat
+
+    def silent(path: Path, **options: bool) -> os.stat_result:
+        if path == program:  # and what is below /proc answers
+            is_over.wait()
+        return answer(path, **options)
+
+    program = Path(shutil.copy("/bin/sleep", tmp_path))
+    held: list[int] = []
+    with subprocess.Popen([program, "60"]) as child, SpoolWriter(OwnFolder.open(tmp_path)) as spool:
+        try:
+            monkeypatch.setattr(Path, "stat", silent)
+            found = SnapshotThread([os.getpid(), child.pid], spool, hold=lambda pid, *_: held.append(pid)).finish(60)
+        finally:
+            is_over.set()
+            child.kill()
+    assert found == ["what 1 process mapped could not be read in time: names may be missing"]
+    assert held == []
+    processes = initial_tables(tmp_path / "spool" / INITIAL_FILE)[1]
+    assert {os.getpid(), child.pid} <= set(processes["pid"].to_pylist())
 
 
 def test_a_snapshot_of_this_process_comes_back_as_tables(tmp_path: Path) -> None:

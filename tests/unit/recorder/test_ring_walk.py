@@ -137,7 +137,7 @@ def test_who_is_not_known_is_asked_for_once_and_then_walked() -> None:
     assert walker.publish(PID, [Extent(CODE, 0x1000, 0, StackEnd.JIT)])
     assert walker.has(PID)
     assert len(walked(walker, data)) < len(data)
-    walker.release(PID)
+    walker.release([PID])
     assert not walker.has(PID)
     assert walked(walker, data) == data
 

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from tdprof.cli.record import command
 from tdprof.errors import TdprofError
+from tdprof.recorder import process_memory
 from tdprof.recorder.readiness.check import CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 from tdprof.recorder.readiness.runtimes import check_runtimes
@@ -63,3 +64,9 @@ def test_doctor_names_runtimes_and_what_they_lack(tmp_path: Path) -> None:
     check = check_runtimes(Machine(tmp_path))
     assert check.status is CheckStatus.WARN
     assert check.cost.endswith("JavaScript (3): node --perf-basic-prof; Java (5): -XX:+PreserveFramePointer")
+
+
+def test_doctor_goes_on_where_what_reads_memory_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_memory, "_READER", "import os; os.write(1, b'r')")
+    process(tmp_path, 1, "/usr/bin/node", "node")
+    assert check_runtimes(Machine(tmp_path)).detail == "no program of a known one runs; 1 process did not answer"

@@ -14,6 +14,7 @@ from tdprof.recorder.events import parse_events
 from tdprof.recorder.locked_memory import RingSizes, fit
 from tdprof.recorder.spe import SpeEvents, SpeOptions, SpePmu
 from tdprof.recorder.targets import Rate, SamplingTarget
+from tdprof.recorder.wanted_events import WantedEvents
 
 CPUS, THREADS, EVENTS = range(192), 50, 2
 FIRST = 1 << 20  # of the descriptors' numbers, which no real one has
@@ -53,7 +54,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def attached(target: SamplingTarget, *, has_bpf: bool, groups: list[list[int]] | None = None) -> None:
     events = parse_events("page-faults,context-switches")
     programs = [1] * EVENTS if has_bpf else None
-    AttachedEvents(events, target, [Rate(period=1)] * EVENTS, CPUS, programs, groups, sizes=SIZES)
+    AttachedEvents(WantedEvents(events, target, [Rate(period=1)] * EVENTS, programs, groups, sizes=SIZES), CPUS)
 
 
 def filtered(target: SamplingTarget) -> SamplingTarget:
@@ -97,6 +98,18 @@ def test_spe_has_one_buffer_for_each_cpu(opened: Counter[str], target: SamplingT
         patch.setattr(spe, "restrict_to_permitted", lambda event: event)
         SpeEvents([pmu], SpeOptions(), target, CPUS, SIZES)
     assert (opened["descriptors"], opened["rings"]) == (events, 192)
+
+
+@pytest.mark.parametrize(("period", "is_said"), [(1023, True), (1024, False)])
+def test_a_period_below_the_hardwares_minimum_is_said(
+    opened: Counter[str], monkeypatch: pytest.MonkeyPatch, period: int, is_said: bool
+) -> None:
+    monkeypatch.setattr(spe, "spe_event", lambda *_: parse_events("page-faults")[0])
+    monkeypatch.setattr(spe, "restrict_to_permitted", lambda event: event)
+    pmu = SpePmu("arm_spe_0", (0,), frozenset(), {"min_interval": 1024})
+    events = SpeEvents([pmu], SpeOptions(period=period), COMMAND, [0], SIZES)
+    told = f"arm_spe_0 samples every 1024 operations at most: a period of {period} is that as well"
+    assert (told in events.notes) == is_said
 
 
 def test_sampling_is_not_counted_where_topdown_has_the_counters(

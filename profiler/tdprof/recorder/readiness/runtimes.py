@@ -2,15 +2,19 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from tdprof.model.runtimes import Runtime, runtimes_of
 from tdprof.recorder.host import read_text
+from tdprof.recorder.patience import Patience
+from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.machine import Machine
 from tdprof.text import few, plural
 
+_MOST_ARGUMENT_BYTES = 1 << 20
+_MOST_SILENT = 4  # before no more are asked what they were started with
 _MOST_PIDS = 4  # that are named of each runtime
 
 
@@ -19,20 +23,32 @@ def check_runtimes(machine: Machine) -> Check:
     proc = machine.path("proc")
     running: dict[Runtime, list[int]] = defaultdict(list)
     lacking: dict[Runtime, list[int]] = defaultdict(list)
-    for pid in sorted(int(name) for name in _names(proc) if name.isdigit()):
-        given = "".join(read_text(proc / str(pid) / name) for name in ("cmdline", "environ"))
-        for runtime in _mapped(proc / str(pid) / "maps"):
-            running[runtime].append(pid)
-            if runtime.given and not runtime.given.search(given):
-                lacking[runtime].append(pid)
+    patience, silent = Patience(), 0
+    with ProcessMemory(str(proc)) as memory:
+        for pid in sorted(int(name) for name in _names(proc) if name.isdigit()):
+            # A process's memory may be a file that never answers: then each of these waits.
+            try:
+                runtimes = patience.ask(pid, partial(_mapped, proc / str(pid) / "maps"))
+                if runtimes and silent >= _MOST_SILENT:
+                    raise TimeoutError
+                given = memory.arguments(pid, _MOST_ARGUMENT_BYTES) if runtimes else b""
+            except OSError:  # TimeoutError, or what reads its memory has ended
+                silent += 1
+                continue
+            for runtime in runtimes:
+                running[runtime].append(pid)
+                if runtime.given and not runtime.given.search(given.decode(errors="replace")):
+                    lacking[runtime].append(pid)
     found = few([f"{each.language} ({plural(len(pids), 'process', 'es')})" for each, pids in running.items()])
+    unknown = f"; {plural(silent, 'process', 'es')} did not answer" if silent else ""
     if not lacking:
-        return Check("runtimes", CheckStatus.OK, f"running: {found}" if running else "no program of a known one runs")
+        said = f"running: {found}" if running else "no program of a known one runs"
+        return Check("runtimes", CheckStatus.OK, said + unknown)
     without = [f"{each.language} ({_numbers(pids)}): {each.to_start_with}" for each, pids in lacking.items()]
     return Check(
         "runtimes",
         CheckStatus.WARN,
-        f"running: {found}",
+        f"running: {found}{unknown}",
         f"started without what names functions or makes stacks whole: {'; '.join(without)}",
         "tdprof record --perf-maps -- CMD sets it",
     )
@@ -45,9 +61,9 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _mapped(maps: Path) -> Iterator[Runtime]:
+def _mapped(maps: Path) -> list[Runtime]:
     paths = {line.split(maxsplit=5)[5] for line in read_text(maps).splitlines() if "/" in line and " r-xp " in line}
-    yield from dict.fromkeys(runtime for path in sorted(paths) for runtime in runtimes_of(path))
+    return list(dict.fromkeys(runtime for path in sorted(paths) for runtime in runtimes_of(path)))
 
 
 def _numbers(pids: list[int]) -> str:

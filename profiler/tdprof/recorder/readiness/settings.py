@@ -166,10 +166,13 @@ def check_kernel_symbols(machine: Machine) -> Check:
 
 
 def check_btf(machine: Machine) -> Check:
-    """The kernel's type data. tdprof's own programs read no kernel structure and do without."""
+    """The kernel's type data: where its structures have a thread's state, and its control groups of version 1."""
     if machine.has("/sys/kernel/btf/vmlinux"):
         return Check("btf", CheckStatus.OK, "/sys/kernel/btf/vmlinux")
-    return Check("btf", CheckStatus.OK, "absent; tdprof's BPF programs do not need it")
+    cost = "no --off-cpu, no control groups of version 1; the rest of the BPF programs does without it"
+    if not machine.names("/sys/kernel"):
+        return Check("btf", CheckStatus.UNKNOWN, "/sys/kernel is not visible here", cost)
+    return Check("btf", CheckStatus.WARN, "absent", cost, "a kernel with CONFIG_DEBUG_INFO_BTF")
 
 
 def check_container(machine: Machine, *, is_hindered: bool) -> Check:

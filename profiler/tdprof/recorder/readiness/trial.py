@@ -15,7 +15,9 @@ from tdprof.recorder.ladder import BpfAttempt, choose_events
 from tdprof.recorder.locked_memory import RingSizes, fit, locked_memory_budget
 from tdprof.recorder.readiness.check import Check, CheckStatus
 from tdprof.recorder.readiness.settings import AS_USER_WITH_CAPABILITIES, DEFAULT_FREQUENCY_HZ
+from tdprof.recorder.ring_walk import can_walk
 from tdprof.recorder.targets import Rate, SamplingTarget
+from tdprof.recorder.wanted_events import WantedEvents
 
 _RUN_NS = 50_000_000
 
@@ -31,7 +33,8 @@ class Trial:
         evidence: what arrived.
         fix: if there is no rung, what to try.
         has_tables: whether the BPF programs walk stacks by unwind tables.
-        doubt: why they do not.
+        has_copies: whether stacks are copied and walked by unwind tables without them.
+        doubt: why the programs do not.
     """
 
     rung: Rung | None
@@ -40,6 +43,7 @@ class Trial:
     evidence: str
     fix: str = ""
     has_tables: bool = False
+    has_copies: bool = False
     doubt: str = ""
 
 
@@ -59,16 +63,10 @@ def try_recording() -> Trial:
                 stack.enter_context(sampler)
                 sampler.await_walk()
             programs = sampler.programs if sampler else None
-            attached = stack.enter_context(
-                AttachedEvents(
-                    choice.events,
-                    SamplingTarget([os.getpid()]),
-                    [rate] * len(choice.events),
-                    cpus,
-                    programs,
-                    sizes=fit(RingSizes.wanted(has_spe=False), len(cpus), locked_memory_budget(len(cpus))),
-                )
-            )
+            sizes = fit(RingSizes.wanted(has_spe=False), len(cpus), locked_memory_budget(len(cpus)))
+            target, rates = SamplingTarget([os.getpid()]), [rate] * len(choice.events)
+            wanted = WantedEvents(choice.events, target, rates, programs, sizes=sizes)
+            attached = stack.enter_context(AttachedEvents(wanted, cpus))
             attached.enable()
             until = time.thread_time_ns() + _RUN_NS
             while time.thread_time_ns() < until:
@@ -88,8 +86,11 @@ def try_recording() -> Trial:
         return Trial(
             None, f"{event} opens, but no sample arrives", event, evidence, "tdprof record -e cpu-clock -- CMD"
         )
-    has_tables = sampler is not None and sampler.arrays is not None
-    return Trial(rung, reason, event, evidence, has_tables=has_tables, doubt=" ".join(sampler.notes) if sampler else "")
+    if sampler:
+        has_tables = sampler.arrays is not None
+        return Trial(rung, reason, event, evidence, has_tables=has_tables, doubt=" ".join(sampler.notes))
+    has_copies = can_walk(CallGraph.AUTO, len(choice.events), rate)
+    return Trial(rung, reason, event, evidence, has_copies=has_copies)
 
 
 def check_stacks(trial: Trial) -> Check:
@@ -98,6 +99,13 @@ def check_stacks(trial: Trial) -> Check:
         return Check("call-stacks", CheckStatus.UNKNOWN, "not tried, for nothing can be recorded")
     if trial.has_tables:
         return Check("call-stacks", CheckStatus.OK, "walked by the programs' unwind tables, in the kernel")
+    if trial.has_copies:
+        return Check(
+            "call-stacks",
+            CheckStatus.OK,
+            "copied with each sample, and walked by the programs' unwind tables while recording",
+            "what is deeper than a copy reaches ends as copy-ended",
+        )
     return Check(
         "call-stacks",
         CheckStatus.WARN,
