@@ -11,7 +11,7 @@ from arm_spe.packet import Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RecordColumn:
     """One value per record.
 
     Attributes:
@@ -25,35 +25,35 @@ class Column:
     kind: Kind | None
 
 
-RECORD_COLUMNS: tuple[Column, ...] = (
-    Column("offset", np.uint64, None),  # of the record in the input
-    Column("pc", np.uint64, Kind.PC),  # virtual addresses: bits 63:56 are copies of bit 55
-    Column("branch_target", np.uint64, Kind.TGT),
-    Column("va", np.uint64, Kind.VA),
-    Column("pa", np.uint64, Kind.PA),  # bits 55:0
-    Column("previous_branch_target", np.uint64, Kind.PBT),
-    Column("events", np.uint64, Kind.EVENTS),
-    Column("timestamp", np.uint64, Kind.TS),  # generic timer ticks
-    Column("present", np.uint32, None),
-    Column("context_el1", np.uint32, Kind.CTX1),
-    Column("context_el2", np.uint32, Kind.CTX2),
-    Column("total_latency", np.uint16, Kind.TOT),  # cycles; saturating
-    Column("issue_latency", np.uint16, Kind.ISSUE),
-    Column("translation_latency", np.uint16, Kind.XLAT),
-    Column("alt_issue_latency", np.uint16, Kind.ALT),
-    Column("data_source", np.uint16, Kind.SOURCE),
-    Column("op_class", np.uint8, Kind.OP),  # header bits 1:0
-    Column("op", np.uint8, Kind.OP),  # payload
-    Column("pc_top", np.uint8, Kind.PC),  # payload bits 63:56: NS, EL, NSE
-    Column("branch_target_top", np.uint8, Kind.TGT),
-    Column("va_top", np.uint8, Kind.VA),  # tag
-    Column("pa_top", np.uint8, Kind.PA),  # NS, CH, NSE, PAT
-    Column("previous_branch_target_top", np.uint8, Kind.PBT),
+RECORD_COLUMNS: tuple[RecordColumn, ...] = (
+    RecordColumn("offset", np.uint64, None),  # of the record in the input
+    RecordColumn("pc", np.uint64, Kind.PC),  # virtual addresses: bits 63:56 are copies of bit 55
+    RecordColumn("branch_target", np.uint64, Kind.TGT),
+    RecordColumn("va", np.uint64, Kind.VA),
+    RecordColumn("pa", np.uint64, Kind.PA),  # bits 55:0
+    RecordColumn("previous_branch_target", np.uint64, Kind.PBT),
+    RecordColumn("events", np.uint64, Kind.EVENTS),
+    RecordColumn("timestamp", np.uint64, Kind.TS),  # generic timer ticks
+    RecordColumn("present", np.uint32, None),
+    RecordColumn("context_el1", np.uint32, Kind.CTX1),
+    RecordColumn("context_el2", np.uint32, Kind.CTX2),
+    RecordColumn("total_latency", np.uint16, Kind.TOT),  # cycles; saturating
+    RecordColumn("issue_latency", np.uint16, Kind.ISSUE),
+    RecordColumn("translation_latency", np.uint16, Kind.XLAT),
+    RecordColumn("alt_issue_latency", np.uint16, Kind.ALT),
+    RecordColumn("data_source", np.uint16, Kind.SOURCE),
+    RecordColumn("op_class", np.uint8, Kind.OP),  # header bits 1:0
+    RecordColumn("op", np.uint8, Kind.OP),  # payload
+    RecordColumn("pc_top", np.uint8, Kind.PC),  # payload bits 63:56: NS, EL, NSE
+    RecordColumn("branch_target_top", np.uint8, Kind.TGT),
+    RecordColumn("va_top", np.uint8, Kind.VA),  # tag
+    RecordColumn("pa_top", np.uint8, Kind.PA),  # NS, CH, NSE, PAT
+    RecordColumn("previous_branch_target_top", np.uint8, Kind.PBT),
 )
-OTHER_COLUMNS: tuple[Column, ...] = (
-    Column("other_record", np.uint32, None),  # row of the record
-    Column("other_header", np.uint16, None),  # first byte of an extended header << 8 | header byte
-    Column("other_payload", np.uint64, None),
+OTHER_COLUMNS: tuple[RecordColumn, ...] = (
+    RecordColumn("other_record", np.uint32, None),  # row of the record
+    RecordColumn("other_header", np.uint16, None),  # first byte of an extended header << 8 | header byte
+    RecordColumn("other_payload", np.uint64, None),
 )
 """Packets that are no fields: implementation-defined and reserved ones, kept as they came."""
 

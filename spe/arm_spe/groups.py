@@ -15,7 +15,7 @@ U64 = NDArray[np.uint64]
 _FIRST_CAPACITY = 1 << 12
 
 
-class Groups(ctypes.Structure):
+class SpeGroups(ctypes.Structure):
     """`struct spe_groups`."""
 
     _fields_ = (
@@ -58,7 +58,7 @@ class GroupTable:
     def _allocate(self, capacity: int) -> None:
         self._slot = np.zeros(2 * capacity, np.uint32)
         self._pairs = np.zeros((capacity, 2), np.uint64)
-        self.struct = Groups(
+        self.struct = SpeGroups(
             slots=2 * capacity,
             capacity=capacity,
             slot=self._slot.ctypes.data,

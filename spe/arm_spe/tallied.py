@@ -41,7 +41,7 @@ class Tallied:
     latency_count: NDArray[np.unsignedinteger]
 
     @staticmethod
-    def sum(counters: Sequence[Counters], rows_wanted: I64 | None = None) -> Tallied:
+    def sum(counters: Sequence[TallyPart], rows_wanted: I64 | None = None) -> Tallied:
         """The sum of several threads' counters, which may have different numbers of rows.
 
         Args:
@@ -55,7 +55,8 @@ class Tallied:
             lanes[: len(part.lanes)] += part.lanes
             cycles[: len(part.cycles)] += part.cycles
         distinct = np.concatenate([np.zeros(0, np.uint64), *(part.latency_key for part in parts)])
-        distinct.sort()  # np.unique would take several times the memory, for a hash table
+        # Each part's keys ascend, which a stable sort merges; np.unique would take several times the memory.
+        distinct.sort(kind="stable")
         distinct = distinct[np.diff(distinct, prepend=_NOTHING) != 0]
         counts = np.zeros(len(distinct), np.uint64)
         for part in parts:
@@ -98,7 +99,7 @@ class Tallied:
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class TallyPart:
     """What one thread counted, as the compiled code left it: a fraction of the memory of `Tallied`.
 
     Attributes:
@@ -138,7 +139,7 @@ class Counters:
         return [_counts_in_rows(rows), _counts_in_pages(pages)]
 
 
-def lane_of(counters: Sequence[Counters], lane: int) -> U64:
+def lane_of(counters: Sequence[TallyPart], lane: int) -> U64:
     """uint64[rows]: one counter of each row, of all threads."""
     found = np.zeros(max((len(each.rows) for each in counters), default=0), np.uint64)
     for each in counters:
@@ -161,6 +162,7 @@ def _counts_in_rows(rows: NDArray[np.void]) -> Tallied:
 
 
 def _counts_in_pages(pages: NDArray[np.void]) -> Tallied:
+    pages = pages[np.argsort(pages["key"])]  # latencies come out sorted, as they are searched for
     at = np.flatnonzero(pages["hits"])
     count = pages["hits"].reshape(-1)[at]
     row, kind, first = (column[at // PAGE_SIZE] for column in _keys(pages))

@@ -19,7 +19,7 @@ from arm_spe.counts import DecodeCounts
 from arm_spe.decoder import ColumnMemory
 from arm_spe.groups import GroupTable
 from arm_spe.native import Buffer, Columns, Decoder, need_native
-from arm_spe.tallied import LANES, LATENCIES, PAGE, PAGE_SIZE, ROW, Counters
+from arm_spe.tallied import LANES, LATENCIES, PAGE, PAGE_SIZE, ROW, TallyPart
 from arm_spe.text import describe_operation
 
 LEVELS = 8
@@ -179,7 +179,7 @@ class Tally:
         self._rows, self._used = _zeros(0, ROW), 0
         self._waiting = np.empty(1 << 12, ITEM)
         self._struct = _Tally(others=-1)
-        self._parts: list[Counters] = []
+        self._parts: list[TallyPart] = []
         self._records = 0
         self._allocate_pages(1 << 10)
 
@@ -258,7 +258,7 @@ class Tally:
                 return
             self._make_room()
 
-    def finish(self) -> list[Counters]:
+    def finish(self) -> list[TallyPart]:
         """The counts, in parts to `Tallied.sum`; nothing can be added after this."""
         self._settle()
         return [*self._parts, self._take()]
@@ -322,9 +322,9 @@ class Tally:
         while not self._library.spe_fold(ctypes.byref(self._pages), ctypes.byref(self._struct)):
             self._make_pages()
 
-    def _take(self) -> Counters:
+    def _take(self) -> TallyPart:
         """The counts since the last time, which begin at zero again."""
-        taken = Counters(self._rows[: self._used], self._page[: self._pages.count])
+        taken = TallyPart(self._rows[: self._used], self._page[: self._pages.count])
         self._rows = _zeros(len(self._rows), ROW)
         self._allocate_pages(1 << 10)
         self._records = 0

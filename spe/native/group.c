@@ -10,11 +10,13 @@ SPE_EXPORT uint64_t spe_group(const uint64_t *first, const uint64_t *second, uin
                               uint32_t *group)
 {
 	for (uint64_t i = 0; i < n; i++) {
+		uint64_t hash = spe_group_hash(g, first[i], second[i]);
 		uint32_t found;
 
 		if (i + AHEAD < n)
-			__builtin_prefetch(&g->slot[spe_group_slot(g, first[i + AHEAD], second[i + AHEAD])]);
-		found = spe_find_group(g, spe_group_slot(g, first[i], second[i]), first[i], second[i]);
+			__builtin_prefetch(
+				&g->slot[spe_group_hash(g, first[i + AHEAD], second[i + AHEAD]) & (g->slots - 1)]);
+		found = spe_find_group(g, hash & (g->slots - 1), hash, first[i], second[i]);
 		if (!found)
 			return i;
 		group[i] = found - 1;

@@ -23,7 +23,7 @@
 struct carries {
 	unsigned count;
 	struct {
-		uint64_t key, slot;
+		uint64_t key, hash, slot;
 		uint32_t place, records;
 	} of[MOST_CARRIES];
 };
@@ -31,7 +31,8 @@ struct carries {
 /* Records on their way to their rows. */
 struct block {
 	struct spe_item items[SPE_BLOCK];
-	uint64_t first[SPE_BLOCK], second[SPE_BLOCK], slot[SPE_BLOCK]; /* keys, and where their group may stand */
+	uint64_t first[SPE_BLOCK], second[SPE_BLOCK], hash[SPE_BLOCK]; /* keys, and their hash */
+	uint64_t slot[SPE_BLOCK];                                      /* where their group may stand */
 	int32_t row_of[SPE_BLOCK];
 };
 
@@ -74,23 +75,29 @@ static inline struct spe_item item_of(const struct spe_slot *f, uint32_t own, ui
 	};
 }
 
-static inline uint64_t page_slot(const struct spe_pages *pages, uint64_t key)
+static inline uint64_t page_hash(const struct spe_pages *pages, uint64_t key)
 {
 	uint64_t hash = (key ^ (uint64_t)(uintptr_t)pages->slot) * 0x9e3779b97f4a7c15u;
 
-	return (hash ^ hash >> 29) & (pages->slots - 1);
+	return hash ^ hash >> 29;
 }
 
-/* There is room for one more page. */
-static inline void count_in_page(struct spe_pages *pages, uint64_t at, uint64_t key, uint32_t place, uint32_t records)
+/* There is room for one more page, and the page is in none of the slots before `at`. */
+static inline void count_in_page(struct spe_pages *pages, uint64_t at, uint64_t hash, uint64_t key, uint32_t place,
+                                 uint32_t records)
 {
 	uint32_t found;
 
-	while ((found = pages->slot[at]) && pages->page[found - 1].key != key)
-		at = (at + 1) & (pages->slots - 1);
+	for (;; at = (at + 1) & (pages->slots - 1)) {
+		at = spe_likely_slot(pages->slot, pages->slots, at, hash);
+		found = spe_number_in(pages->slot[at], pages->slots);
+		if (!found || pages->page[found - 1].key == key)
+			break;
+	}
 	if (!found) {
 		pages->page[pages->count] = (struct spe_page){ .key = key };
-		pages->slot[at] = found = (uint32_t)++pages->count;
+		found = (uint32_t)++pages->count;
+		pages->slot[at] = spe_slot_of(found, pages->slots, hash);
 	}
 	pages->page[found - 1].hits[place] += records;
 }
@@ -99,12 +106,15 @@ static inline void count_in_page(struct spe_pages *pages, uint64_t at, uint64_t 
 static void count_carries(struct spe_pages *pages, struct carries *carries)
 {
 	for (unsigned i = 0; i < carries->count; i++) {
-		uint32_t likely = pages->slot[carries->of[i].slot];
+		uint64_t hash = carries->of[i].hash;
+		uint64_t at = spe_likely_slot(pages->slot, pages->slots, hash & (pages->slots - 1), hash);
+		uint32_t likely = spe_number_in(pages->slot[at], pages->slots);
 
+		carries->of[i].slot = at;
 		__builtin_prefetch(&pages->page[likely ? likely - 1 : 0], 1);
 	}
 	for (unsigned i = 0; i < carries->count; i++)
-		count_in_page(pages, carries->of[i].slot, carries->of[i].key, carries->of[i].place,
+		count_in_page(pages, carries->of[i].slot, carries->of[i].hash, carries->of[i].key, carries->of[i].place,
 		              carries->of[i].records);
 	carries->count = 0;
 }
@@ -114,12 +124,12 @@ static inline void carry(struct carries *carries, const struct spe_pages *pages,
                          unsigned index, uint32_t records)
 {
 	uint64_t key = ((uint64_t)row * (SPE_LATENCIES + 1) + kind) << 14 | index / SPE_PAGE;
-	uint64_t slot = page_slot(pages, key);
+	uint64_t hash = page_hash(pages, key);
 	unsigned n = carries->count++;
 
-	__builtin_prefetch(&pages->slot[slot]);
+	__builtin_prefetch(&pages->slot[hash & (pages->slots - 1)]);
 	carries->of[n].key = key;
-	carries->of[n].slot = slot;
+	carries->of[n].hash = hash;
 	carries->of[n].place = index % SPE_PAGE;
 	carries->of[n].records = records;
 }
@@ -208,21 +218,23 @@ static inline __attribute__((always_inline)) void put_record(struct block *b, un
 		              : f->present >> SPE_VA & 1 ? spe_canonical(f->va) >> rules->shift
 		                                         : UINT64_MAX;
 	}
-	b->slot[k] = spe_group_slot(g, b->first[k], b->second[k]);
-	__builtin_prefetch(&g->slot[b->slot[k]]);
+	b->hash[k] = spe_group_hash(g, b->first[k], b->second[k]);
+	__builtin_prefetch(&g->slot[b->hash[k] & (g->slots - 1)]);
 }
 
 /* Adds the n records of a block. There is room for all that may come of them. */
 static void add_block(struct block *b, unsigned n, struct spe_groups *g, struct spe_pages *pages, struct spe_tally *t)
 {
 	for (unsigned k = 0; k < n; k++) {
-		uint32_t likely = g->slot[b->slot[k]];
+		uint64_t at = spe_likely_slot(g->slot, g->slots, b->hash[k] & (g->slots - 1), b->hash[k]);
+		uint32_t likely = spe_number_in(g->slot[at], g->slots);
 
+		b->slot[k] = at;
 		__builtin_prefetch(&g->pair[likely ? likely - 1 : 0]);
 		__builtin_prefetch(&t->row_of[likely ? likely - 1 : 0]);
 	}
 	for (unsigned k = 0; k < n; k++) {
-		uint32_t found = spe_find_group(g, b->slot[k], b->first[k], b->second[k]);
+		uint32_t found = spe_find_group(g, b->slot[k], b->hash[k], b->first[k], b->second[k]);
 
 		b->items[k].group = found ? found - 1 : (uint32_t)t->others;
 		b->row_of[k] = t->row_of[b->items[k].group];
@@ -377,10 +389,10 @@ SPE_EXPORT int spe_fold(struct spe_pages *pages, struct spe_tally *t)
 SPE_EXPORT void spe_index_pages(struct spe_pages *pages, uint64_t n)
 {
 	for (pages->count = 0; pages->count < n;) {
-		uint64_t at = page_slot(pages, pages->page[pages->count].key);
+		uint64_t hash = page_hash(pages, pages->page[pages->count].key), at = hash & (pages->slots - 1);
 
 		while (pages->slot[at])
 			at = (at + 1) & (pages->slots - 1);
-		pages->slot[at] = (uint32_t)++pages->count;
+		pages->slot[at] = spe_slot_of((uint32_t)++pages->count, pages->slots, hash);
 	}
 }

@@ -87,10 +87,10 @@ struct spe_page {
 
 /* Records by latency from SPE_LOW on, and what no longer fitted into rows. */
 struct spe_pages {
-	uint64_t slots;    /* a power of two, above `capacity` */
+	uint64_t slots;    /* a power of two, above `capacity`, at most 2^32 */
 	uint64_t capacity; /* pages that fit */
 	uint64_t count;    /* pages so far */
-	uint32_t *slot;    /* 0: free; else 1 + page */
+	uint32_t *slot;    /* 1 + page, as in group.h */
 	struct spe_page *page;
 };
 

@@ -128,25 +128,3 @@ def record_weight(counts: SamplingCounts, interval: int) -> Weight:
     if counts.population is not None and counts.feed:
         return Weight(counts.population / counts.feed * loss, is_measured=True, loss=loss)
     return Weight(interval * loss, is_measured=False, loss=loss)
-
-
-def grouped_quantiles(
-    start: NDArray[np.int64], values: NDArray[np.generic], counts: NDArray[np.generic], shares: tuple[float, ...]
-) -> F64:
-    """Exact quantiles of histograms: the smallest value with at least that share of the observations at or below it.
-
-    Args:
-        start: int64[n], ascending: histogram i is ``start[i]:start[i + 1]``, the last one up to the end; none is empty.
-        values: distinct values, ascending within each histogram.
-        counts: observations of each, at least one.
-        shares: such as (0.5, 0.9, 0.99).
-
-    Returns:
-        float64[n, len(shares)].
-    """
-    below = np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))])
-    first = below[start]
-    totals = np.diff(first, append=below[-1])
-    wanted = first[:, None] + np.ceil(np.array(shares) * totals[:, None]).astype(np.int64)
-    found: F64 = np.asarray(values, np.float64)[np.searchsorted(below[1:], wanted)]
-    return found

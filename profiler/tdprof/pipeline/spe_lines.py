@@ -10,17 +10,17 @@ import numpy as np
 
 from arm_spe.tallied import LATENCIES, NO_ROW, Tallied
 from arm_spe.tally import Key, Lane
-from tdprof.decode.spe.counting import NOTHING, Counted, GroupBy, count_records
 from tdprof.decode.spe.data_sources import caveats_of, unknown_encodings
 from tdprof.decode.spe.losses import aux_losses, decode_losses
+from tdprof.decode.spe.row_sums import NOTHING, Counted, GroupBy, count_records
 from tdprof.decode.spe.samples import AddedUp, SampleSums
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.errors import TdprofError
-from tdprof.metrics.spe import grouped_quantiles
 from tdprof.model.arrays import F64, I64, U64
 from tdprof.model.spe import QUANTILES
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_rows import MAX_ROWS, OTHERS_NAME, CodeDetail, Placement, SampledFunction, SymbolizedRows
+from tdprof.profile.statistics import grouped_quantiles
 
 NOT_COUNTED = NO_ROW
 """Group of rows that no sum is wanted of, for `Tallied.grouped`."""

@@ -12,6 +12,7 @@ from tdprof.model.addresses import FileKind
 from tdprof.model.profile import Profile
 from tdprof.pipeline.spe_lines import SpeLines
 from tdprof.profile.frames import frame_stacks, function_names
+from tdprof.text import printable
 
 _KERNEL = (FileKind.KERNEL, FileKind.KERNEL_MODULE)
 MIN_RECORDS = 100
@@ -22,6 +23,8 @@ _MOST_FUNCTIONS = 4
 
 def view_of_masked_code(lines: SpeLines, profile: Profile) -> list[str]:
     """A sentence on the kernel's functions that samples and SPE put furthest apart; none where they agree.
+
+    By name, which is all that the sentence tells of a function: those of one name are added up on both sides.
 
     Args:
         lines: the SPE records.
@@ -56,7 +59,7 @@ def _spe_records(lines: SpeLines) -> Mapping[str, int]:
     for number, count in zip(lines.function.tolist(), operations.tolist(), strict=True):
         function = lines.functions[number] if number >= 0 else None
         if function and function.mapped_file and function.mapped_file.kind in _KERNEL:
-            found[function.name] += count
+            found[printable(function.name)] += count
     return found
 
 

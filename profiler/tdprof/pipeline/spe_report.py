@@ -14,8 +14,8 @@ import numpy as np
 from arm_spe.tallied import Tallied
 from arm_spe.tally import Key, Lane
 from tdprof.capture.manifest import SpeInfo
-from tdprof.decode.spe.counting import LINE_BYTES, Counted, GroupBy, WordUse, count_records, count_words
 from tdprof.decode.spe.data_sources import LEVEL_ORDER
+from tdprof.decode.spe.row_sums import LINE_BYTES, Counted, GroupBy, WordUse, count_records, count_words
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
 from tdprof.model.arrays import I64, U64

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tdprof.metrics.spe import SamplingCounts, grouped_quantiles, mean_interval, record_weight, share_interval
+from tdprof.metrics.spe import SamplingCounts, mean_interval, record_weight, share_interval
 
 
 def test_wilson_interval_of_a_known_case() -> None:
@@ -56,18 +56,3 @@ def test_weight_counts_collisions_and_losses() -> None:
 def test_weight_without_counters_is_the_interval() -> None:
     weight = record_weight(SamplingCounts(records=10), interval=4224)
     assert (weight.value, weight.is_measured, weight.loss) == (4224.0, False, 1.0)
-
-
-@given(st.lists(st.lists(st.integers(0, 4095), min_size=1, max_size=300), min_size=1, max_size=5))
-def test_quantiles_are_those_of_the_lists(lists: list[list[int]]) -> None:
-    histograms = [np.unique(np.array(latencies), return_counts=True) for latencies in lists]
-    start = np.cumsum([0, *(len(values) for values, _ in histograms[:-1])])
-    values, counts = (np.concatenate(column) for column in zip(*histograms, strict=True))
-    shares = (0.5, 0.9, 0.99)
-    expected = [[sorted(one)[math.ceil(share * len(one)) - 1] for share in shares] for one in lists]
-    assert grouped_quantiles(start, values, counts, shares).tolist() == expected
-
-
-def test_quantiles_of_no_histograms() -> None:
-    empty = np.zeros(0, np.int64)
-    assert grouped_quantiles(empty, empty, empty, (0.5, 0.9)).shape == (0, 2)

@@ -1,7 +1,7 @@
-"""How often a command reads a capture's AUX bytes: once, whatever it prints."""
+"""How often a command reads a capture's manifest and AUX bytes and opens its symbol sources: once, always."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import click
 import pytest
@@ -12,7 +12,10 @@ from arm_spe.tally import Tally
 from builders import spe
 from builders.spe_capture import records, write_spe_capture
 from builders.spe_perf_data import perf_data
+from tdprof.attribute.address_space import AddressSpaces
 from tdprof.cli.main import cli
+from tdprof.linux.file_bytes import open_own
+from tdprof.symbolize.symbolizer import Symbolizer
 
 AUX = spe.write_stream(records(), spe.packed_record)[0]
 
@@ -37,6 +40,33 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was opened of what names code."""
+    found: list[str] = []
+    for kind in (Symbolizer, AddressSpaces):
+
+        def note(self: object, *given: Any, begin: Any = kind.__init__, name: str = kind.__name__, **more: Any) -> None:
+            found.append(name)
+            begin(self, *given, **more)
+
+        monkeypatch.setattr(kind, "__init__", note)
+    return found
+
+
+@pytest.fixture
+def manifests(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Manifests that were read."""
+    found: list[Path] = []
+
+    def note(path: Path) -> BinaryIO:
+        found.append(path)
+        return open_own(path)
+
+    monkeypatch.setattr("tdprof.capture.manifest.open_own", note)
+    return found
+
+
 def run(*arguments: str | Path) -> None:
     result = CliRunner().invoke(cast(click.Command, cli), [*map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -52,6 +82,7 @@ def run(*arguments: str | Path) -> None:
         ("report", "--spe", "--by", "instruction"),
         ("report", "--spe", "--by", "source"),
         ("report", "--spe", "--by", "page"),
+        ("spe", "report"),
         ("annotate", "work"),
         ("annotate", "work", "--asm"),
         ("export", "--to", "html"),
@@ -61,13 +92,40 @@ def run(*arguments: str | Path) -> None:
 )
 @pytest.mark.parametrize("is_topdown", [False, True], ids=["clock", "topdown"])
 def test_a_capture_is_read_once(
-    tmp_path: Path, decoded: list[int], arguments: tuple[str, ...], is_topdown: bool
+    tmp_path: Path,
+    decoded: list[int],
+    opened: list[str],
+    manifests: list[Path],
+    arguments: tuple[str, ...],
+    is_topdown: bool,
 ) -> None:
     capture = write_spe_capture(tmp_path / "capture", is_topdown=is_topdown)
-    name, *options = arguments
-    output = ["-o", str(tmp_path / "out")] if name == "export" else []
-    run(name, capture, *options, *output)
+    words = 2 if arguments[0] == "spe" else 1  # of the command's name
+    output = ["-o", str(tmp_path / "out")] if "export" in arguments else []
+    run(*arguments[:words], capture, *arguments[words:], *output)
     assert decoded == [len(AUX)]
+    names_code = not {"source", "page"} & {*arguments}
+    assert sorted(opened) == ["AddressSpaces", "Symbolizer"] * names_code
+    assert manifests == [capture / "capture.json"]
+
+
+def test_a_comparison_reads_each_capture_once(tmp_path: Path, decoded: list[int], manifests: list[Path]) -> None:
+    captures = [write_spe_capture(tmp_path / name) for name in "ab"]
+    run("diff", *captures)
+    assert decoded == [len(AUX)] * 2
+    assert manifests == [capture / "capture.json" for capture in captures]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("archive",), ("spe", "dump"), ("report", "--by", "thread"), ("export", "--to", "folded", "-o", "-")]
+)
+def test_without_spe_the_manifest_is_read_once_too(
+    tmp_path: Path, manifests: list[Path], arguments: tuple[str, ...]
+) -> None:
+    capture = write_spe_capture(tmp_path / "capture")
+    words = 2 if arguments[0] == "spe" else 1
+    run(*arguments[:words], capture, *arguments[words:])
+    assert manifests == [capture / "capture.json"]
 
 
 def test_sharing_takes_a_second_look_and_folded_stacks_none(tmp_path: Path, decoded: list[int]) -> None:

@@ -37,7 +37,7 @@ def test_what_is_limited_begins_as_what_is_whole(monkeypatch: pytest.MonkeyPatch
     data = SpeInput([AuxSpan(memoryview(stream), midr=0x410FD0C0) for stream in streams])
     whole = analyse(data, by, None, workers=1)
     rows = len(whole.names)
-    monkeypatch.setattr("tdprof.decode.spe.counting._MOST_ROWS", 30)
+    monkeypatch.setattr("tdprof.decode.spe.row_sums._MOST_ROWS", 30)
     for limit in (1, 2, rows - 1, rows, rows + 1):
         part = analyse(data, by, None, workers=workers, limit=limit)
         kept = whole.order()[:limit]

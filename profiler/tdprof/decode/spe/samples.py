@@ -13,8 +13,8 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from arm_spe import Kind, RecordBatch
-from tdprof.decode.spe.counting import stamped_threads, thread_of
 from tdprof.decode.spe.data_sources import LEVEL_ORDER, Encoding, Level, encoding_of, source_codes, sources
+from tdprof.decode.spe.row_sums import stamped_threads, thread_of
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.model.arrays import I64
 

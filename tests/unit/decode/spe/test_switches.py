@@ -18,8 +18,8 @@ from tdprof.cli.import_ import command as import_command
 from tdprof.cli.spe import command
 from tdprof.decode.perf.columns import NOT_RECORDED, SIDE_BAND
 from tdprof.decode.perf.layout import MISC_SWITCH_OUT
-from tdprof.decode.spe.counting import LINE_BYTES, count_words
 from tdprof.decode.spe.perf_input import open_perf_data
+from tdprof.decode.spe.row_sums import LINE_BYTES, count_words
 from tdprof.decode.spe.switches import Switches, switch_rows, switches_of, switches_of_table, switches_table
 from tdprof.linux.perf_abi import RecordType
 from tdprof.model.choices import By

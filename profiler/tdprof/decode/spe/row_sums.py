@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from arm_spe import ColumnMemory, DecodeCounts, Kind, RecordBatch, RecordDecoder
 from arm_spe.groups import GroupTable
 from arm_spe.native import NotCompiledError, need_native
-from arm_spe.tallied import Counters, Tallied, lane_of
+from arm_spe.tallied import Tallied, TallyPart, lane_of
 from arm_spe.tally import Key, Lane, Place, Rules, Tally, operation_lanes
 from tdprof.decode.spe.clock import time_ns
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules
@@ -56,7 +56,7 @@ class Counted:
         threads_from: records by what told their thread.
     """
 
-    counters: Sequence[Counters]
+    counters: Sequence[TallyPart]
     counts: DecodeCounts
     threads_from: dict[str, int]
 
@@ -181,7 +181,7 @@ class _Worker:
         """Rows that it has counters of."""
         return self._tally.rows
 
-    def finish(self) -> list[Counters]:
+    def finish(self) -> list[TallyPart]:
         return self._tally.finish()
 
 
@@ -232,7 +232,7 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, 
         counts.add(worker.counts)
         for origin, records in worker.threads_from.items():
             threads_from[origin] += records
-    parts = list[Counters]()
+    parts = list[TallyPart]()
     while done:  # each one's tables are let go when its counts are there
         parts += done.pop().finish()
     return Counted(parts, counts, threads_from)
