@@ -132,12 +132,5 @@ EXPORT uint64_t tdprof_perf_intern(struct perf_chains *chains, const uint64_t *w
 /* Move every entry of `old` (old_count slots) into the new, zeroed slots of `chains`. */
 EXPORT void tdprof_perf_rehash(struct perf_chains *chains, const uint64_t *old, uint64_t old_count)
 {
-	for (uint64_t i = 0; i < old_count; i++) {
-		if (old[i] == 0)
-			continue;
-		uint64_t slot = (old[i] >> 32) & chains->slot_mask;
-		while (chains->slots[slot] != 0)
-			slot = (slot + 1) & chains->slot_mask;
-		chains->slots[slot] = old[i];
-	}
+	hash_move(chains->slots, chains->slot_mask, old, old_count);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record loop, the way back after damage, and PERF_RECORD_SAMPLE. */
+/* The record loop, and PERF_RECORD_SAMPLE. */
 #include "perf_records.h"
 
 #include <linux/perf_event.h>
 
 #include "perf_cursor.h"
+#include "perf_resync.h"
 #include "perf_split.h"
 
 /* Newer than the headers this may be built with. */
@@ -13,17 +14,12 @@
 #define SAMPLE_WEIGHTS        (1ULL << 14 | 1ULL << 24) /* PERF_SAMPLE_WEIGHT, _WEIGHT_STRUCT */
 #define SAMPLE_DATA_PAGE_SIZE (1ULL << 22)
 #define SAMPLE_CODE_PAGE_SIZE (1ULL << 23)
-#define FIRST_TOOL_TYPE       PERF_TYPES
-#define LAST_KERNEL_TYPE      22
-#define LAST_TOOL_TYPE        95
 #define CREDIBLE_TYPES        1024 /* a type beyond this is damage, not something new */
 #define PAGE_SIZES            (SAMPLE_DATA_PAGE_SIZE | SAMPLE_CODE_PAGE_SIZE)
 #define TAIL_FIELDS                                                                                                    \
 	(PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER | SAMPLE_WEIGHTS | PERF_SAMPLE_DATA_SRC |                      \
 	 PERF_SAMPLE_TRANSACTION | PERF_SAMPLE_REGS_INTR | PERF_SAMPLE_PHYS_ADDR | PERF_SAMPLE_CGROUP | PAGE_SIZES |   \
 	 PERF_SAMPLE_AUX)
-
-enum verdict { NO, YES, UNDECIDED };
 
 static uint32_t event_of_id(const struct perf_decoder *d, uint64_t id)
 {
@@ -310,55 +306,6 @@ INLINE enum perf_outcome decode_sample(struct perf_decoder *d, struct perf_looku
 	d->losses.unknown_contexts += chain.unknown;
 	d->losses.deferred_chains += chain.deferred;
 	return PERF_TAKEN;
-}
-
-/* Could a record start here? Asked only where something is wrong already. */
-static bool is_likely_header(const uint8_t *at, bool swap)
-{
-	const uint32_t type = load32(at, swap);
-	const uint16_t misc = load16(at + 4, swap), size = load16(at + 6, swap);
-	const bool known =
-		(type >= 1 && type <= LAST_KERNEL_TYPE) || (type >= FIRST_TOOL_TYPE && type <= LAST_TOOL_TYPE);
-	return known && size >= 8 && size % 8 == 0 && (misc & ~(PERF_RECORD_MISC_CPUMODE_MASK | 0xf000)) == 0;
-}
-
-/* Do `records` records in a row look right? Where the data ends first, more of it decides, or YES if there is none. */
-static enum verdict is_likely_chain(const uint8_t *at, const uint8_t *end, int records, bool swap, bool final)
-{
-	for (int i = 0; i < records; i++) {
-		if (end - at < 8)
-			return final ? YES : UNDECIDED;
-		if (!is_likely_header(at, swap))
-			return NO;
-		const uint16_t size = load16(at + 6, swap);
-		at = size < end - at ? at + size : end;
-	}
-	return YES;
-}
-
-static void count_damage(struct perf_losses *losses, uint64_t offset, uint64_t bytes)
-{
-	struct perf_damage *last = losses->malformed > 0 && losses->malformed <= PERF_DAMAGE_KEPT
-	                                   ? &losses->damage[losses->malformed - 1]
-	                                   : NULL;
-	losses->malformed_bytes += bytes;
-	if (last != NULL && last->offset + last->bytes == offset) { /* the search went on in the next call */
-		last->bytes += bytes;
-		return;
-	}
-	if (losses->malformed < PERF_DAMAGE_KEPT)
-		losses->damage[losses->malformed] = (struct perf_damage){ offset, bytes };
-	losses->malformed++;
-}
-
-/* Where to go on: the next place from `at` on where three records in a row look right. */
-static const uint8_t *find_record(struct perf_decoder *d, const uint8_t *at, const uint8_t *end, bool swap, bool final)
-{
-	enum verdict verdict = NO;
-	while (end - at >= 8 && (verdict = is_likely_chain(at, end, 3, swap, final)) == NO)
-		at += 8;
-	d->searching = verdict != YES;
-	return at;
 }
 
 INLINE enum perf_stop decode_records(struct perf_decoder *d, const uint8_t *const data, uint64_t bytes, uint64_t offset,

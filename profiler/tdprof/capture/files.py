@@ -6,6 +6,9 @@ FILES_FOLDER = "files"
 """Programs and libraries, named by their build-id."""
 
 
+MOST_CODE_FILE_BYTES = 256 << 20
+"""Of a perf map or a jitdump that a capture carries; the recorder keeps no larger one."""
+
 MANIFEST_FILE = "capture.json"
 
 STORE_MARKER = "tdprof-store.json"

@@ -13,10 +13,10 @@ from typing import Self
 
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.errors import TdprofError
+from tdprof.linux.folder_path import open_folder
 from tdprof.linux.output_file import no_links_of_others
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.sudo import InvokingUser, invoking_user
-from tdprof.linux.walk import open_folder
 
 _ANOTHER = "name another folder with -o"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -27,6 +27,7 @@ class OutputFolder:
 
     Attributes:
         path: its name.
+        is_published: whether it stays.
         stays_roots: whether it should have become who called sudo's, and the file system did not let it.
 
     Args:
@@ -41,7 +42,7 @@ class OutputFolder:
         self._stack = contextlib.ExitStack()
         self._folder: OwnFolder | None = None
         self._name = path.name  # that it has now
-        self._is_published = False
+        self.is_published = False
         self.stays_roots = False
 
     @property
@@ -91,12 +92,12 @@ class OutputFolder:
                 f"cannot move the older {self.path} out of the way: {error.strerror}", hint=_ANOTHER
             ) from error
         self._name = name
-        self._is_published = True
+        self.is_published = True
 
     def keep_name(self) -> Path:
         """Where `publish` failed: the capture stays, under the name that it was made with, which is returned."""
         self.path = self.path.with_name(self._name)
-        self._is_published = True
+        self.is_published = True
         return self.path
 
     def _is_taken(self, name: str) -> bool:
@@ -113,7 +114,7 @@ class OutputFolder:
         with self._stack:
             if self._folder is None:
                 return
-            if not self._is_published:
+            if not self.is_published:
                 self._folder.remove_all()
                 with contextlib.suppress(OSError):
                     os.rmdir(self._name, dir_fd=self._parent)

@@ -1,6 +1,7 @@
 """The folder that a recording without end writes its segments into: each a whole capture, the oldest ones going first.
 
-It is one recorder's at a time, which a lock on it sees to. Segments are named by the moment they began.
+It is one recorder's at a time, which a lock on it sees to. Segments are named by the moment they began, or,
+where the clock was set back, by the one after the newest's: the order of names is the order in time.
 """
 
 import contextlib
@@ -17,12 +18,12 @@ from typing import Self
 from tdprof.capture.output_folder import OutputFolder, open_capture, remove_capture
 from tdprof.capture.spool import SPOOL_FOLDER
 from tdprof.errors import TdprofError
+from tdprof.linux.folder_path import open_folder
 from tdprof.linux.output_file import no_links_of_others
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.sudo import invoking_user
-from tdprof.linux.walk import open_folder
 
-_NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z")
+_NAME, _MOMENT = re.compile(r"\d{8}T\d{6}\.\d{3}Z"), "%Y%m%dT%H%M%S.%fZ"
 _BLOCK_BYTES = 512  # unit of st_blocks
 _ANOTHER = "name another folder with -o"
 
@@ -52,8 +53,12 @@ class SegmentFolder:
             raise TdprofError(f"another recorder writes into {path}", hint=_ANOTHER) from error
 
     def new(self) -> OutputFolder:
-        """A segment that begins now, not made yet; the newest one, whatever the clock says."""
+        """A segment that begins now, not made yet; by its name the newest one, though the clock were set back."""
         moment = datetime.now(UTC)
+        if self.names:
+            with contextlib.suppress(ValueError, OverflowError):  # no moment there is, or the last one
+                newest = datetime.strptime(self.names[-1], _MOMENT).replace(tzinfo=UTC)
+                moment = max(moment, newest + timedelta(milliseconds=1))
         while (name := f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03}Z") in self.names:
             moment += timedelta(milliseconds=1)
         self.names.append(name)

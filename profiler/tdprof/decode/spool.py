@@ -116,12 +116,7 @@ def write_tables(
             stacks.add_bpf(copied_batch)
         if has_copies:
             decoder = open_record_stream(layouts, keep_copies=True)
-            walked = WalkedStacks(walk)
-            for ring_samples, _, copies in _ring_batches(rings, decoder):
-                walked.replace(ring_samples, copies)
-                writer.write("samples", samples.of_ring(ring_samples, len(manifest.events)))
-            stacks.add_chains(decoder.chains(), samples, has_heads=True)
-            stacks.add_walked(walked)
+            _write_walked(rings, decoder, writer, samples, stacks, WalkedStacks(walk), len(manifest.events))
     off_cpu_ns = None
     if manifest.has_thread_times:
         times = read_thread_times(spool, damage)
@@ -151,6 +146,23 @@ def _write_rings(
     if found := switches_of(switches, told):
         writer.write("switches", switches_table(found))
     return side_band
+
+
+def _write_walked(
+    rings: list[Path],
+    decoder: RecordStream,
+    writer: TableWriter,
+    samples: SampleRows,
+    stacks: StackRows,
+    walked: WalkedStacks,
+    events: int,
+) -> None:
+    """Write the samples in the rings with the stacks that a walk of their copies finds."""
+    for ring_samples, _, copies in _ring_batches(rings, decoder):
+        walked.replace(ring_samples, copies)
+        writer.write("samples", samples.of_ring(ring_samples, events))
+    stacks.add_chains(decoder.chains(), samples, has_heads=True)
+    stacks.add_walked(walked)
 
 
 def _sample_rows(manifest: Manifest, replaced: ReplacedFiles, wakings: Wakings | None) -> SampleRows:

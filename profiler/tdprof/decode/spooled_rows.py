@@ -187,7 +187,7 @@ class StackRows:
         known = self.has(identities)
         expected = content[first]
         expected[known] = self._content[np.searchsorted(self._known, identities[known])]
-        self._collided = np.union1d(self._collided, batch.hash[content != expected[which]])
+        self._collided = distinct(np.append(self._collided, batch.hash[content != expected[which]]))
         fresh = np.sort(first[~known])
         at = np.searchsorted(self._known, identities[~known])
         self._known = np.insert(self._known, at, identities[~known])

@@ -6,7 +6,7 @@ import numpy as np
 
 from tdprof.attribute.addresses import attribute_addresses, branch_ends
 from tdprof.attribute.stacks import attribute_stacks
-from tdprof.capture.manifest import State, read_manifest
+from tdprof.capture.manifest import Manifest, State
 from tdprof.capture.tables import COPY_AGAIN, has_table, read_table, replace_table
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
@@ -20,7 +20,10 @@ from tdprof.symbolize.saved import make_symbol_table
 
 
 def archive_symbols(
-    folder: OwnFolder, options: SymbolOptions = DEFAULT_SYMBOLS, progress: Callable[[str], None] = ignore_progress
+    folder: OwnFolder,
+    manifest: Manifest,
+    options: SymbolOptions = DEFAULT_SYMBOLS,
+    progress: Callable[[str], None] = ignore_progress,
 ) -> list[tuple[MappedFile, Locations]]:
     """Put the symbols of all that a capture saw into it, so that it can be read where the binaries are not.
 
@@ -30,9 +33,9 @@ def archive_symbols(
     Raises:
         TdprofError: as ``load_profile``; or the capture cannot be written to.
     """
-    if read_manifest(folder.path).state is not State.COMPLETE:
-        finish_capture(folder)
-    with OpenCapture(folder.path, options, progress) as capture:
+    if manifest.state is not State.COMPLETE:
+        manifest = finish_capture(folder)
+    with OpenCapture(folder.path, options, progress, manifest=manifest) as capture:
         # A report without a table is better than none; what is archived must not be less than there is.
         if capture.lost_tables:
             raise TdprofError(capture.lost_tables[0], hint=COPY_AGAIN)

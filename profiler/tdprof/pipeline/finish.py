@@ -21,7 +21,7 @@ from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.walked import Walk
 from tdprof.decode.spool import write_tables
 from tdprof.errors import TdprofError
-from tdprof.linux.elf import read_build_id
+from tdprof.linux.elf import MACHINES, read_build_id
 from tdprof.linux.file_bytes import inner_folder
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import PC_REGISTER, WALK_REGISTERS
@@ -37,25 +37,27 @@ from tdprof.recorder.artefacts import (
 from tdprof.recorder.chain_source import SIDE_BAND_SAMPLE_TYPE, ring_sample_type
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import read_text
-from tdprof.recorder.kallsyms import KernelSymbolTable, read_kernel_symbols
+from tdprof.recorder.kallsyms import CodeSymbols, KernelSymbolTable, read_kernel_symbols
 from tdprof.recorder.python_processes import may_hold_python
 from tdprof.text import printable
 
 
-def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None) -> Manifest:
+def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None, kernel: CodeSymbols | None = None) -> Manifest:
     """Make a recording's tables out of its spool and remove the spool.
 
     Args:
         folder: the capture.
         held: what its recorder holds of the programs that were mapped.
+        kernel: this kernel's symbols, read while it recorded.
 
     Raises:
         TdprofError: the disk is full or the folder is not writable; the spool stays and ``load_profile`` reads it.
     """
     manifest = read_manifest(folder.path)
     try:
-        manifest = make_tables(folder.path, folder, manifest, held)
-        write_manifest(folder, manifest)
+        if manifest.state is not State.COMPLETE:  # else whoever made its tables was killed before the spool was gone
+            manifest = make_tables(folder.path, folder, manifest, held, kernel)
+            write_manifest(folder, manifest)
     except OSError as error:
         cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
         raise TdprofError(
@@ -72,7 +74,13 @@ def write_kernel_symbols(writer: TableWriter, symbols: KernelSymbolTable) -> Non
     writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
 
 
-def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldPrograms | None = None) -> Manifest:
+def make_tables(
+    source: Path,
+    target: OwnFolder,
+    manifest: Manifest,
+    held: HeldPrograms | None = None,
+    kernel: CodeSymbols | None = None,
+) -> Manifest:
     """Decode ``source``'s spool into tables in ``target``; returns the complete manifest.
 
     Kernel symbols, the vDSO and perf maps are added where this still is the boot that was recorded.
@@ -98,7 +106,7 @@ def make_tables(source: Path, target: OwnFolder, manifest: Manifest, held: HeldP
                     addresses = np.union1d(addresses, kernel_addresses_of_folder(source / SPE_FOLDER))
                 except MemoryError:
                     notes.append("kernel functions that SPE alone sampled have no names: there was too little memory")
-            write_kernel_symbols(writer, read_kernel_symbols(addresses))
+            write_kernel_symbols(writer, read_kernel_symbols(addresses, ahead=kernel))
             save_vdso(target)
     end_ns = max(manifest.end_monotonic_ns, decoded.end_ns)
     mapped: list[MappedProgram] = []
@@ -179,7 +187,7 @@ def _layout(manifest: Manifest, ids: list[int]) -> RecordLayout:
 
 def _open_walk(manifest: Manifest, *, is_here: bool) -> Callable[[pa.Table, pa.Table], Walk]:
     def open_walk(mappings: pa.Table, processes: pa.Table) -> Walk:
-        from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables  # slow to load, and few need it
+        from tdprof.pipeline.walk_copies import CopyWalker, FileTables  # slow to load, and few need it
 
         files = FileTables(None, is_here=is_here)
         return CopyWalker(mappings, processes, MACHINES[manifest.host.machine], files, is_leaf_known=True).walk
@@ -231,5 +239,7 @@ def tables_of_interrupted(folder: Path, manifest: Manifest) -> Iterator[tuple[Pa
                 manifest = make_tables(folder, target, manifest)
         except OSError as error:
             raise TdprofError(f"cannot make tables of the interrupted recording {folder}: {error.strerror}") from error
-        interrupted = "the recording was interrupted; losses in the kernel's tables since the last drain are not known"
+        interrupted = "the recording was interrupted"
+        if manifest.rung is not Rung.RING_BUFFER:
+            interrupted += "; losses in the kernel's tables since the last drain are not known"
         yield Path(temporary), replace(manifest, notes=[*manifest.notes, interrupted])

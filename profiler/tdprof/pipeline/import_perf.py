@@ -33,11 +33,12 @@ from tdprof.decode.spe.losses import aux_losses
 from tdprof.decode.spe.perf_input import spe_input_of
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.errors import TdprofError
+from tdprof.linux.elf import MACHINES
 from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import SampleType
 from tdprof.pipeline.finish import write_kernel_symbols
-from tdprof.pipeline.walk_copies import MACHINES, CopyWalker, FileTables
+from tdprof.pipeline.walk_copies import CopyWalker, FileTables
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso
 from tdprof.recorder.host import KALLSYMS, read_text
 from tdprof.recorder.kallsyms import read_kernel_symbols

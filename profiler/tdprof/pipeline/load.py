@@ -95,23 +95,26 @@ def load_profile(capture: OpenCapture) -> Profile:
     )
     profile = mark_idle(without_trampolines(with_wakers(profile, wakers)))
     profile = replace(profile, cgroups=cgroups, topdown=manifest.topdown, walks=_walks(attributed, columns["count"]))
-    total = profile.total_samples().tolist()
-    doubt_events = group_doubt if profile.topdown else event_doubts
-    doubts = [
-        *count_doubt(manifest.samples_counted, manifest.losses, sum(total)),
-        *doubt_events(profile.events, total, profile.total_weight().tolist(), manifest.losses),
-    ]
-    doubts += masked_doubt(kernel_share(profile), has_pmu_nmi=manifest.host.has_pmu_nmi)
-    if capture.has_mappings:
-        # What a walk by tables leaves out has its reason beside it.
-        by_kernel = np.isin(attributed.sample_end, [0, StackEnd.FRAME_POINTERS_ONLY])
-        doubts += cut_doubt(int(profile.samples.count[attributed.is_cut & by_kernel].sum()), sum(total))
-    doubts += filter(None, [cut_inlining])
     time_spent, no_times = _time_spent(capture)
-    profile = replace(profile, notes=[*profile.notes, *doubts], time_spent=time_spent)
+    notes = [*profile.notes, *_doubts(capture, profile, attributed), *filter(None, [cut_inlining])]
+    profile = replace(profile, notes=notes, time_spent=time_spent)
     for reason in filter(None, (no_times, no_stacks, wakers.unreadable)):
         profile = profile.without(reason)
     return profile
+
+
+def _doubts(capture: OpenCapture, profile: Profile, attributed: AttributedStacks) -> Iterator[str]:
+    """What there is to doubt in how the samples were counted, and in their stacks."""
+    manifest = capture.manifest
+    total = profile.total_samples().tolist()
+    yield from count_doubt(manifest.samples_counted, manifest.losses, sum(total))
+    doubt_events = group_doubt if profile.topdown else event_doubts
+    yield from doubt_events(profile.events, total, profile.total_weight().tolist(), manifest.losses)
+    yield from masked_doubt(kernel_share(profile), has_pmu_nmi=manifest.host.has_pmu_nmi)
+    if capture.has_mappings:
+        # What a walk by tables leaves out has its reason beside it.
+        by_kernel = np.isin(attributed.sample_end, [0, StackEnd.FRAME_POINTERS_ONLY])
+        yield from cut_doubt(int(profile.samples.count[attributed.is_cut & by_kernel].sum()), sum(total))
 
 
 def _time_spent(capture: OpenCapture) -> tuple[TimeSpent | None, str]:
@@ -262,10 +265,13 @@ def _container_doubts(
     )
 
 
-def find_findings(profile: Profile, *, by_time: bool = False) -> Findings | None:
+def find_findings(profile: Profile, *, part: Profile | None = None, by_time: bool = False) -> Findings | None:
     """Metrics of a Topdown profile, as `load_profile` gives it; None for any other.
 
-    ``by_time``: with level 1 over time.
+    Args:
+        profile: of a whole recording.
+        part: some of its samples, if the metrics are to be of these.
+        by_time: also of stretches of its time.
 
     Raises:
         TdprofError: the recording names a core that this version has no catalog for, or its own catalog is damaged.
@@ -275,15 +281,17 @@ def find_findings(profile: Profile, *, by_time: bool = False) -> Findings | None
     # Only now: most recordings are of one event.
     from tdprof.catalog.choose import find_by_name
     from tdprof.catalog.load import parse_catalog
-    from tdprof.metrics.attribution import attribute_metrics, level_1_over_time
+    from tdprof.metrics.attribution import attribute_metrics, metrics_over_time
 
+    if part is not None and len(part.samples.count) == len(profile.samples.count):
+        part = None  # of all samples everything is known that is known of the recording
     own = profile.topdown.catalog
     catalog = parse_catalog(own, Path("of the capture")) if own else find_by_name(profile.topdown.core)
-    findings = attribute_metrics(profile, catalog)
-    bins = time_bins(profile, _MOST_METRIC_BINS)
+    findings = attribute_metrics(profile, catalog, part)
+    bins = time_bins(part or profile, _MOST_METRIC_BINS)
     if not by_time or len(bins.end) < 2:
         return findings
-    times = MetricTimes(bins.begin, bins.end, level_1_over_time(profile, catalog, bins))
+    times = MetricTimes(bins.begin, bins.end, metrics_over_time(profile, catalog, bins, part))
     return replace(findings, times=times)
 
 

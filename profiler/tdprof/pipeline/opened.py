@@ -14,6 +14,7 @@ from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
 from tdprof.capture.manifest import Manifest, State, read_manifest
 from tdprof.capture.tables import read_side_table
+from tdprof.linux.limits import raised_descriptor_limit
 from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.pipeline.symbols import ignore_progress, open_symbolizer
 from tdprof.text import plural
@@ -37,6 +38,7 @@ class OpenCapture:
         symbols: where symbols come from.
         progress: told in a few words what is being waited for.
         most_spe_samples: if SPE's records are wanted as samples too: the most rows of them.
+        manifest: the folder's, where it was read already.
 
     Attributes:
         recorded: the manifest as it stands in the folder, that of an interrupted recording unfinished.
@@ -54,16 +56,18 @@ class OpenCapture:
         progress: Callable[[str], None] = ignore_progress,
         *,
         most_spe_samples: int | None = None,
+        manifest: Manifest | None = None,
     ) -> None:
         self.folder = folder
         self.progress = progress
         self.most_spe_samples = most_spe_samples
         self.workers = len(os.sched_getaffinity(0))
-        self.recorded = read_manifest(folder)
+        self.recorded = read_manifest(folder) if manifest is None else manifest
         self._symbols = symbols
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        self._stack.enter_context(raised_descriptor_limit())  # what has symbols stays open
         return self
 
     def __exit__(

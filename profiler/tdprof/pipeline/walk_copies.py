@@ -1,7 +1,7 @@
 """Walking user stacks that a recording carries as memory: with the mappings of that time, and the programs' tables."""
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +16,9 @@ from tdprof.model.addresses import DELETED, FileKind, MappedFile
 from tdprof.model.arrays import I64, U32, U64
 from tdprof.recorder.host import own_vdso
 from tdprof.symbolize.debug_files import PERF_STORE, programs_by_build_id, under
-from tdprof.unwind.tables import TableCache, TableWorker, read_identity
+from tdprof.unwind.tables import TableCache, TableWorker, is_mapped_as_laid_out, read_identity
 from tdprof.unwind.walk import MAPPING, CopiedStacks, MappingKind, Walked, World, walk_stacks, words_of
 
-MACHINES = {"x86_64": 62, "aarch64": 183, "arm64": 183}  # e_machine by `uname -m`
 _NO_INFORMATION = 0xFFFFFFFF  # the number of no table: nothing is known of the file's code
 # Of all tables together; those of a machine with 1,400 files have 56 MB.
 _MOST_TABLE_BYTES = 512 << 20
@@ -48,11 +47,29 @@ class FileTables:
         self._is_here = is_here
         self._cache = TableCache()
         self._known: dict[MappedFile, tuple[int, MappingKind]] = {}
+        self._unseen: dict[MappedFile, bytes] = {}  # tables of files that are not here
         self._bytes = 0
 
     def number(self, file: MappedFile) -> tuple[int, MappingKind]:
         """The number of a file's table, after ``find``."""
         return self._known[file]
+
+    def is_unseen(self, file: MappedFile) -> bool:
+        """Whether the file's table is that of a file with its build-id, while it is not here itself."""
+        return file in self._unseen
+
+    def drop_misfit(self, file: MappedFile, file_offset: U64, length: U64) -> None:
+        """Forget an unseen file's table, unless the table's code lies where all these mappings have it: the whole file
+        and the stripped one have one build-id.
+
+        Args:
+            file: that is unseen.
+            file_offset, length: uint64[n], of its mappings.
+        """
+        table, places = self._unseen[file], zip(file_offset.tolist(), length.tolist(), strict=True)
+        if not all(is_mapped_as_laid_out(table, *place) for place in places):
+            del self._unseen[file]
+            self._miss(file)
 
     def find(self, files: Iterable[MappedFile]) -> None:
         """Find the tables of files, from the cache or built by a child now."""
@@ -64,21 +81,18 @@ class FileTables:
                 self._known[file] = _NO_INFORMATION, MappingKind.TABLE
                 if file.kind is FileKind.ANONYMOUS:
                     self._known[file] = _NO_INFORMATION, MappingKind.JIT
-                elif table := self._cache.load(bytes.fromhex(file.build_id)) if file.build_id else None:
-                    # Kept under its build-id alone: that of a file which nobody but root or we could have written.
-                    self._keep(file, table)
                 elif (path := self._place(file, Path(vdso.name))) is None:
-                    self._known[file] = _NO_INFORMATION, MappingKind.NO_TABLE
-                    self.missing.append(file.path)
+                    if table := self._cache.load_by_build_id(file.build_id) if file.build_id else None:
+                        if self._keep(file, table):
+                            self._unseen[file] = table
+                    else:
+                        self._miss(file)
                 elif (identity := read_identity(path)) and (table := self._cache.load(identity)):
                     self._keep(file, table)
                 else:
                     to_build.append((file, path))
-            if to_build:
-                with TableWorker([path for _, path in to_build], self._cache) as worker:
-                    for number, table in worker.results():
-                        if table:
-                            self._keep(to_build[number][0], table)
+            while to_build:
+                to_build = to_build[self._build(to_build) :]
 
     def notes(self) -> Iterator[str]:
         """What the user should know in the end."""
@@ -88,14 +102,28 @@ class FileTables:
                 f"{self.missing[0]}): user stacks end in them (--symfs names a folder with the recorded ones)"
             )
 
-    def _keep(self, file: MappedFile, table: bytes) -> None:
+    def _build(self, files: Sequence[tuple[MappedFile, Path]]) -> int:
+        """Build the tables of files; returns how many are done, with that at which the worker died: it has no table."""
+        done = 0
+        with TableWorker([path for _, path in files], self._cache) as worker:
+            for number, table in worker.results():
+                done = number + 1
+                if table:
+                    self._keep(files[number][0], table)
+        return done + 1
+
+    def _keep(self, file: MappedFile, table: bytes) -> bool:
         self._bytes += len(table)
         if self._bytes > _MOST_TABLE_BYTES:
-            self._known[file] = _NO_INFORMATION, MappingKind.NO_TABLE
-            self.missing.append(file.path)
-            return
+            self._miss(file)
+            return False
         self._known[file] = len(self.tables), MappingKind.TABLE
         self.tables.append(table)
+        return True
+
+    def _miss(self, file: MappedFile) -> None:
+        self._known[file] = _NO_INFORMATION, MappingKind.NO_TABLE
+        self.missing.append(file.path)
 
     def _place(self, file: MappedFile, vdso: Path) -> Path | None:
         """Where the very file that was mapped is, or None."""
@@ -137,6 +165,7 @@ class CopyWalker:
         self._files = files
         self._start = mappings["address"].to_numpy()
         self._offset = mappings["file_offset"].to_numpy()
+        self._length = mappings["length"].to_numpy()
         self._code = CodeFiles(mappings)
         self._changes: dict[int, U64] = {}
         self._listed: dict[tuple[int, int], _Space] = {}
@@ -197,6 +226,9 @@ class CopyWalker:
         numbers, which = np.unique(self._code.of_mappings(rows), return_inverse=True)
         files = [self._code[number] for number in numbers.tolist()]
         self._files.find(files)
+        for at in [at for at, file in enumerate(files) if self._files.is_unseen(file)]:
+            mine = rows[which.reshape(-1) == at]
+            self._files.drop_misfit(files[at], self._offset[mine], self._length[mine])
         found = np.array([self._files.number(file) for file in files], np.uint32).reshape(-1, 2)[which.reshape(-1)]
         space = np.empty(len(rows), MAPPING)
         space["start"], space["end"] = start, end

@@ -1,10 +1,13 @@
 """The folder of a recording's segments: one recorder's, in order, the oldest going first, nothing else touched."""
 
 import os
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tdprof.capture import segments as module
 from tdprof.capture.segments import SegmentFolder
 from tdprof.errors import TdprofError
 
@@ -30,6 +33,26 @@ def test_new_segments_are_named_by_the_moment_and_never_twice(tmp_path: Path) ->
         assert len(set(names)) == 3
         assert segments.names == names
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_clock_that_was_set_back_makes_no_segment_older_than_those_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ten = datetime(2026, 1, 1, 10, 0, 0, 999_000)
+    moments = [ten, ten - timedelta(hours=1), ten - timedelta(minutes=59), ten + timedelta(seconds=1)]
+    clock = SimpleNamespace(now=lambda tz: moments.pop(0).replace(tzinfo=tz), strptime=datetime.strptime)
+    monkeypatch.setattr(module, "datetime", clock)
+    with SegmentFolder(tmp_path / "new") as segments:
+        names = [segments.new().path.name for _ in range(4)]
+    stamps = ["100000.999", "100001.000", "100001.001", "100001.999"]
+    assert names == [f"20260101T{stamp}Z" for stamp in stamps]
+    # Behind a name of no moment, or of the last one, there is none.
+    for strange in ("20261399T000000.000Z", "99991231T235959.999Z"):
+        moments.append(ten)
+        (tmp_path / strange).mkdir(mode=0o700)
+        (tmp_path / strange / strange).mkdir(mode=0o700)
+        with SegmentFolder(tmp_path / strange) as segments:
+            assert segments.new().path.name == f"20260101T{stamps[0]}Z"
 
 
 def test_it_belongs_to_one_recorder_at_a_time(folder: Path) -> None:

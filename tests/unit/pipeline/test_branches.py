@@ -11,6 +11,7 @@ import pytest
 from builders.imported import imported, run_report
 from builders.perf_data import Event, PerfDataWriter
 from builders.perf_records import Sample, branch_flags
+from tdprof.capture.manifest import read_manifest
 from tdprof.capture.tables import has_table, read_table
 from tdprof.decode.perf.layout import BRANCH_CALL_STACK, BRANCH_COUNTERS, BRANCH_HW_INDEX, RecordLayout
 from tdprof.errors import TdprofError
@@ -153,7 +154,7 @@ def test_archived_captures_name_branches_without_the_program(
     copy = tmp_path / "gone"
     shutil.copy(path, copy)
     capture = recording(tmp_path / "r", (copy, offsets))
-    archive_symbols(OwnFolder.open(capture))
+    archive_symbols(OwnFolder.open(capture), read_manifest(capture))
     copy.unlink()
     [first, *_] = json.loads(run_report(str(capture), "--branches", "--json").stdout)["rows"]
     assert (first["from"]["line"], first["to"]["function"]) == (3, "callee")

@@ -289,12 +289,13 @@ class PerfData:
 
     def _batches_of(self, file: int, data: memoryview) -> Iterator[Batch]:
         stream, inflater = self._stream, Inflater(self._stream, self.losses, _WINDOW_BYTES)
-        at = taken = 0
+        at = taken = read = 0
         before = self.position
         while len(data) - at >= 8:
             window = data[at : at + _WINDOW_BYTES]
             used = stream.feed(window, final=at + len(window) == len(data))
             at += used
+            read += used
             if stream.tool_record:
                 type_, misc, size = struct.unpack_from(f"{self._order}IHH", data, at)
                 if size > len(data) - at:
@@ -308,12 +309,13 @@ class PerfData:
                 payload_bytes = self._take_tool_record(type_, misc, body, file, data, at + size)
                 stream.skip(size + payload_bytes)
                 at += size + payload_bytes
+                read += size  # not the payload: a batch for each AUX buffer would cost more than its records
             elif used == 0:
                 break
             self.position = before + at
-            if at - taken >= _WINDOW_BYTES:
+            if read >= _WINDOW_BYTES:
                 self._drop_pages(file, taken, at)
-                taken = at
+                taken, read = at, 0
                 yield self._take_batch()
         inflater.finish()
         self.losses.unreadable_bytes += len(data) - at

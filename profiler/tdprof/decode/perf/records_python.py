@@ -41,6 +41,7 @@ from tdprof.decode.perf.layout import (
     locate_ids,
 )
 from tdprof.decode.perf.side_band_python import begin_row, fill_row
+from tdprof.decode.perf.split_chain import SplitChain
 from tdprof.linux.perf_abi import ReadFormat, RecordType, SampleType
 
 _FIRST_TOOL_TYPE = 64
@@ -49,11 +50,6 @@ _LAST_KERNEL_TYPE = 22
 _CREDIBLE_TYPES = 1024
 _DAMAGE_KEPT = 64
 _ABI_64 = 2  # PERF_SAMPLE_REGS_ABI_64
-_CONTEXT_MAX = 2**64 - 4095
-_CONTEXT_KERNEL = {2**64 - 128, 2**64 - 32}  # and PERF_CONTEXT_HV
-_CONTEXT_USER = 2**64 - 512
-_CONTEXT_USER_DEFERRED = 2**64 - 640
-_CONTEXT_GUEST = {2**64 - 2048, 2**64 - 2176, 2**64 - 2560}
 
 
 class PythonRecordDecoder:
@@ -222,7 +218,7 @@ class PythonRecordDecoder:
         if SampleType.READ in has:
             reads = self._take_reads(layout, c, (time_ns, id_, len(self._rows), pid, tid))
         cpu_mode = misc & MISC_CPUMODE_MASK
-        chain = _SplitChain(cpu_mode)
+        chain = SplitChain(cpu_mode)
         if SampleType.CALLCHAIN in has:
             chain.split(c.words(c.u64()))
         if SampleType.RAW in has:
@@ -381,35 +377,3 @@ class PythonRecordDecoder:
     @property
     def losses(self) -> RecordLosses:
         return RecordLosses(by_type=dict(sorted(self._by_type.items())), damage=tuple(self._damage), **self._counts)
-
-
-class _SplitChain:
-    """A call chain as the kernel writes it, taken apart into user and kernel frames."""
-
-    def __init__(self, cpu_mode: int) -> None:
-        self.user: list[int] = []
-        self.kernel: list[int] = []
-        self.guests = self.unknown = self.deferred = 0
-        self._context = min(_CONTEXT_GUEST)
-        if cpu_mode == MISC_USER:
-            self._context = _CONTEXT_USER
-        elif cpu_mode in (MISC_KERNEL, MISC_HYPERVISOR):
-            self._context = max(_CONTEXT_KERNEL)
-
-    def split(self, words: Sequence[int]) -> None:
-        rest = iter(words)
-        for word in rest:
-            if word >= _CONTEXT_MAX:
-                self._context = word
-                if word == _CONTEXT_USER_DEFERRED and next(rest, None) is not None:
-                    self.deferred += 1
-            elif self._context == _CONTEXT_USER:
-                self.user.append(word)
-            elif self._context in _CONTEXT_KERNEL:
-                self.kernel.append(word)
-            elif self._context in _CONTEXT_GUEST:
-                self.guests += 1
-            else:
-                self.unknown += 1
-        while self.user and self.user[-1] == 0:  # the end mark of a frame-pointer chain
-            self.user.pop()
