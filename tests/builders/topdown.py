@@ -204,6 +204,7 @@ def topdown_groups(
 def topdown_profile(
     codes: Sequence[Code] = EXAMPLE,
     *,
+    then: Sequence[Code] = (),
     samples: int = 4000,
     seconds: int = 4,
     metrics: Sequence[str] | None = None,
@@ -211,11 +212,13 @@ def topdown_profile(
     has_cycle_counter: bool = True,
     seed: int = 1,
 ) -> Profile:
-    """A profile of a program that does the same all the time, its samples drawn at random.
+    """A profile of a program that does one thing all the time, or another after it, its samples drawn at random.
 
     Args:
         codes: all that the program does.
-        samples: of each event of each group.
+        then: what it does after that, for as long.
+        samples: of each event of each group, in each phase where these have it alike.
+        seconds: of a phase.
         metrics: the catalog's names; all of Neoverse N3's by default, in groups that take turns.
     """
     random = np.random.default_rng(seed)
@@ -223,32 +226,34 @@ def topdown_profile(
     catalog = find_by_name(core)
     names = list(catalog.metrics) if metrics is None else list(metrics)
     groups, split = topdown_groups(catalog, names, counters, has_cycle_counter)
-    enabled = seconds * 1_000_000_000
+    phases = [codes, then] if then else [codes]
+    enabled = seconds * 1_000_000_000 * len(phases)
     running = enabled // len(groups)
     events = []
     builder = ProfileBuilder(())
     for group in groups:
         for row, name in zip(group.events, group.names, strict=True):
-            counts = np.array([code.count(name) for code in codes])
             # At 3 GHz, in the time that the group ran.
-            total = int(3 * running * counts.sum() / sum(code.cycles for code in codes))
-            period = max(1, total // samples)
-            events.append(EventInfo(name, Unit.COUNT, period, 0, total, enabled, running))
-            for second, taken in enumerate(
-                random.multinomial(
-                    samples // seconds if total else 0, counts / max(counts.sum(), 1e-9), seconds
-                ).tolist()
-            ):
-                for code, count in zip(codes, taken, strict=True):
-                    if count:
-                        builder.add(
-                            *(Frame(caller, 10, f"{caller}.c") for caller in code.callers),
-                            Call((Frame(code.name, code.line, f"{code.name}.c"),)),
-                            weight=count * period,
-                            count=count,
-                            event=row,
-                            time_ns=(second + 1) * 1_000_000_000,
-                        )
+            totals = [
+                int(
+                    3
+                    * running
+                    / len(phases)
+                    * sum(code.count(name) for code in phase)
+                    / sum(code.cycles for code in phase)
+                )
+                for phase in phases
+            ]
+            period = max(1, sum(totals) // (samples * len(phases)))
+            events.append(EventInfo(name, Unit.COUNT, period, 0, sum(totals), enabled, running))
+            for number, (phase, total) in enumerate(zip(phases, totals, strict=True)):
+                counts = np.array([code.count(name) for code in phase])
+                expected = samples if len(phases) == 1 else total // period
+                drawn = random.multinomial(
+                    expected // seconds if total else 0, counts / max(counts.sum(), 1e-9), seconds
+                )
+                for second, taken in enumerate(drawn.tolist(), number * seconds):
+                    _add_second(builder, phase, taken, row, period, second)
     builder.events = events
     return replace(
         builder.build(),
@@ -257,3 +262,19 @@ def topdown_profile(
         rung_reason="",
         duration_ns=enabled,
     )
+
+
+def _add_second(
+    builder: ProfileBuilder, codes: Sequence[Code], taken: Sequence[int], row: int, period: int, second: int
+) -> None:
+    """So many samples of each code."""
+    for code, count in zip(codes, taken, strict=True):
+        if count:
+            builder.add(
+                *(Frame(caller, 10, f"{caller}.c") for caller in code.callers),
+                Call((Frame(code.name, code.line, f"{code.name}.c"),)),
+                weight=count * period,
+                count=count,
+                event=row,
+                time_ns=(second + 1) * 1_000_000_000,
+            )

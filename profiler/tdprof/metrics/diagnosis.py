@@ -69,7 +69,7 @@ def advice_along(catalog: Catalog, path: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{metric.title}: {metric.advice}" for metric in metrics if metric.advice)
 
 
-def doubts(catalog: Catalog, values: Mapping[str, float]) -> tuple[str, ...]:
+def sum_doubts(catalog: Catalog, values: Mapping[str, float]) -> tuple[str, ...]:
     """Why counted values should not be trusted, one line each: level-1 sums that consistent counts cannot give."""
     slots = [name for name in catalog.roots if catalog.metrics[name].units == PERCENT_OF_SLOTS]
     known = [values[name] for name in slots if not math.isnan(values.get(name, math.nan))]

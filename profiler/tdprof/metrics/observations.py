@@ -7,9 +7,7 @@ from numpy.typing import NDArray
 
 from tdprof.model.arrays import F64, I64
 from tdprof.model.profile import Profile
-
-# Enough to see how values change over time; more would only cost time and memory.
-MAX_INTERVALS = 32
+from tdprof.profile.statistics import MAX_INTERVALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,11 @@ class Selection:
             f"{option}{printable(str(value))}" for option, each in options for value in getattr(self, each.name)
         )
 
+    @property
+    def is_of_time(self) -> bool:
+        """Whether stretches of time, and nothing else, choose the samples."""
+        return bool(self.times) and self == Selection(times=self.times, has_native=self.has_native)
+
 
 EVERYTHING = Selection()
 

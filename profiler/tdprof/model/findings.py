@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tdprof.catalog.entries import Catalog
 from tdprof.model.arrays import F64, I32, I64, U32, U64
+from tdprof.model.metric_plans import RecordedSamples
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,8 @@ class Findings:
         line_function, line: int32[m], uint32[m]: source lines, highest self share first; ``lines`` has their metrics.
         disagreements: metrics that PMU and SPE put apart by more than their errors, a sentence each.
         call_paths: of a Topdown recording.
-        times: its level 1 over time, for who asked for it.
+        times: those of the whole program over time, for who asked for them.
+        recorded: what metrics of stretches of time are made of, of a Topdown recording.
     """
 
     catalog: Catalog
@@ -174,6 +176,7 @@ class Findings:
     disagreements: Sequence[str] = ()
     call_paths: CallPaths | None = None
     times: MetricTimes | None = None
+    recorded: RecordedSamples | None = None
 
     @property
     def has_topdown(self) -> bool:

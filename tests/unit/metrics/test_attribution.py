@@ -106,9 +106,10 @@ def test_inclusive_is_of_a_function_with_all_that_it_calls() -> None:
     assert everything["ipc"].value == pytest.approx(true_metrics(EXAMPLE)["ipc"], rel=1e-6)
 
 
-def test_level_1_is_told_over_time() -> None:
+def test_metrics_are_told_over_time() -> None:
+    told = (*LEVEL_1, "ipc")
     slow, fast = Code("f", 50, MEMORY_BOUND.events), Code("g", 50)
-    first, then = (topdown_profile([code], samples=40_000, metrics=LEVEL_1, seconds=4) for code in (slow, fast))
+    first, then = (topdown_profile([code], samples=40_000, metrics=told, seconds=4) for code in (slow, fast))
     later = replace(then.samples, time_ns=then.samples.time_ns + np.uint64(4_000_000_000))
     columns = {
         name: np.concatenate([getattr(first.samples, name), getattr(later, name)]) for name in SampleTable.__slots__
@@ -125,7 +126,7 @@ def test_level_1_is_told_over_time() -> None:
     assert n >= 8
     assert times.times.end[-1] == 8_000_000_000
     table = times.times.metrics
-    assert set(table.metrics) == set(LEVEL_1)
+    assert set(table.metrics) == set(told)
     truths = true_metrics([slow]), true_metrics([fast])
     hits = [
         abs(table.value[row, column] - truths[row >= n // 2][name]) <= table.half_width[row, column]
@@ -137,7 +138,7 @@ def test_level_1_is_told_over_time() -> None:
     assert abs(truths[0]["backend_bound"] - truths[1]["backend_bound"]) > 20
 
 
-def test_level_1_over_time_is_for_who_asks() -> None:
+def test_metrics_over_time_are_for_who_asks() -> None:
     assert findings_of(topdown_profile()).times is None
 
 

@@ -3,7 +3,7 @@
 import math
 
 from tdprof.catalog.choose import load_packaged
-from tdprof.metrics.diagnosis import advice_along, diagnose_counts, doubts
+from tdprof.metrics.diagnosis import advice_along, diagnose_counts, sum_doubts
 from tdprof.model.findings import NO_DIAGNOSIS
 
 N3 = load_packaged("neoverse-n3")
@@ -61,7 +61,9 @@ def test_nothing_above_zero_is_no_bottleneck() -> None:
 
 
 def test_a_sum_that_consistent_counts_cannot_give_is_doubted() -> None:
-    assert doubts(V1, LEVEL_1) == ()
-    assert "level 1 adds up to 95.0" in doubts(V1, LEVEL_1 | {"bad_speculation": 0.0})[0]
-    assert doubts(V1, LEVEL_1 | {"bad_speculation": math.nan}) == ()
-    assert doubts(load_packaged("neoverse-n1"), {"frontend_stalled_cycles": 1.0, "backend_stalled_cycles": 2.0}) == ()
+    assert sum_doubts(V1, LEVEL_1) == ()
+    assert "level 1 adds up to 95.0" in sum_doubts(V1, LEVEL_1 | {"bad_speculation": 0.0})[0]
+    assert sum_doubts(V1, LEVEL_1 | {"bad_speculation": math.nan}) == ()
+    assert (
+        sum_doubts(load_packaged("neoverse-n1"), {"frontend_stalled_cycles": 1.0, "backend_stalled_cycles": 2.0}) == ()
+    )
