@@ -42,14 +42,13 @@ def number_places(offsets: I32, addresses: U64, rows: I64, context: U32) -> Plac
     """
     lengths = offsets[rows + 1].astype(np.int64) - offsets[rows]
     start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    if load_native() is None:
+    if (library := load_native()) is None:
         return _number_in_numpy(offsets, addresses, rows, context, start)
-    return _number_in_c(offsets, addresses, rows, context, start)
+    return _number_in_c(library, offsets, addresses, rows, context, start)
 
 
-def _number_in_c(offsets: I32, addresses: U64, rows: I64, context: U32, start: I64) -> Places:
-    library = load_native()
-    number, rehash = library.tdprof_number_places, library.tdprof_rehash_places  # type: ignore[union-attr]
+def _number_in_c(library: ctypes.CDLL, offsets: I32, addresses: U64, rows: I64, context: U32, start: I64) -> Places:
+    number, rehash = library.tdprof_number_places, library.tdprof_rehash_places
     offsets, addresses = np.ascontiguousarray(offsets), np.ascontiguousarray(addresses)
     rows, context = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(context, np.uint32)
     place = np.empty(start[-1], np.int32)

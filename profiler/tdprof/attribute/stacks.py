@@ -107,10 +107,7 @@ def attribute_stacks(
     lengths, used = cut_chains(places, file < 0)
     location, first = _distinct(file, address, used)
 
-    # Kernel part first: the leaf of a sample taken in the kernel is there.
-    pairs, sample_stack = number_values((kernel_of + 1).astype(np.uint64) << _HALF | (user_of + 1).astype(np.uint64))
-    chain_rows = np.stack([pairs >> _HALF, pairs & _LOWER], axis=1).astype(np.int64) - 1
-    chain_rows[:, 1] += np.where(chain_rows[:, 1] < 0, 0, len(kernel_rows))
+    chain_rows, sample_stack = _pairs(kernel_of, user_of, len(kernel_rows))
     fitting = _fitting(np.append(lengths, 0)[chain_rows].sum(axis=1), len(samples))
     chain_rows[fitting:] = -1
     is_left_out |= sample_stack >= fitting
@@ -137,6 +134,23 @@ def attribute_stacks(
         [end.marker for end in markers],
         int(samples["count"].to_numpy()[is_left_out].sum()),
     )
+
+
+def _pairs(kernel_of: I64, user_of: I64, kernel_chains: int) -> tuple[I64, I32]:
+    """The distinct stacks of some samples, each of a kernel's and a user's chain, and the stack of each sample.
+
+    Args:
+        kernel_of, user_of: int64[n], the chain of each sample among those of its kind, -1: none.
+        kernel_chains: how many chains of the kernel there are; those of users are numbered behind them.
+
+    Returns:
+        int64[stacks, 2], the chains of each stack, -1: none, and int32[n]. The kernel's part comes first: the leaf of a
+        sample taken in the kernel is there.
+    """
+    pairs, of_sample = number_values((kernel_of + 1).astype(np.uint64) << _HALF | (user_of + 1).astype(np.uint64))
+    chains = np.stack([pairs >> _HALF, pairs & _LOWER], axis=1).astype(np.int64) - 1
+    chains[:, 1] += np.where(chains[:, 1] < 0, 0, kernel_chains)
+    return chains, of_sample
 
 
 def _with_markers(

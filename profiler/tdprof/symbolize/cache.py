@@ -23,7 +23,7 @@ from tdprof.model.arrays import U64
 from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.symbol_table import SymbolTable
 
-_MAGIC = b"TDSYM\x00\x00\x03"  # the last byte is the version of this layout
+_MAGIC = b"TDSYM\x00\x00\x04"  # the last byte is the version of this layout, and of what is made of a file
 _START = struct.Struct("<8sQI4x")
 _ALIGNMENT = 64
 _DEFAULT_LIMIT_BYTES = 2 << 30
@@ -175,8 +175,9 @@ def _decode(data: memoryview, build_id: str) -> CachedSymbols:
         raise ValueError("another layout")
     body = _START.size + length
     text = data[_START.size : body]
-    # Before it is parsed: a flipped bit can also leave JSON that says something else.
-    if zlib.crc32(text) != checksum:
+    # Before it is parsed: a flipped bit can also leave JSON that says something else. Where all columns are empty the
+    # header ends the file, and cut short by that it would be whole.
+    if len(text) != length or zlib.crc32(text) != checksum:
         raise ValueError("the header is damaged")
     header = json.loads(bytes(text))
     if header["build_id"] != build_id:

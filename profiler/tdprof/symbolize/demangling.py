@@ -38,5 +38,7 @@ def demangle(names: Sequence[str]) -> list[str]:
 
 def _parts(name: str) -> tuple[str, str, str]:
     """A linkage name's stem, ``@plt`` or nothing, and its clone tags."""
+    if "." not in name and "@" not in name:  # most names, many thousands of them
+        return name, "", ""
     base, tags = split_clone_tags(_VERSION.sub("", name))
     return (base[:-4], "@plt", tags) if base.endswith("@plt") else (base, "", tags)

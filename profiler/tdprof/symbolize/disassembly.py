@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import capstone
 from capstone import arm64_const, x86_const
 
+from tdprof.linux.elf import EM_AARCH64, EM_X86_64
 from tdprof.model.machine_code import CodePart, Instruction
 
-EM_X86_64, EM_AARCH64 = 62, 183
 _MODES = {
     EM_X86_64: (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
     EM_AARCH64: (capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN),

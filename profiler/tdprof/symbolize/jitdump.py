@@ -3,7 +3,6 @@
 Format: tools/perf/Documentation/jitdump-specification.txt in the Linux sources.
 """
 
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,16 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.linux.file_bytes import open_inside
+from tdprof.capture.files import MOST_CODE_FILE_BYTES
+from tdprof.linux.file_bytes import read_inside
 from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
 from tdprof.symbolize.code_versions import CodeVersions, RunTimeCode, find_versions
-from tdprof.symbolize.symbol_table import (
-    names_with_replaced,
-    or_replaced,
-    pack_names,
-    paint_ranges,
-    read_name,
-)
+from tdprof.symbolize.doubts import meant_in_any_order, shown
+from tdprof.symbolize.symbol_table import pack_names, paint_ranges, read_name
 
 _MAGIC = 0x4A695444
 _FILE_HEADER = struct.Struct("<IIII")  # magic, version, size of the header, machine
@@ -56,8 +51,7 @@ class _Function:
 def read_jitdump(folder: Path, pid: int) -> RunTimeCode | None:
     """The dump of a process in a folder, or None if it has none that can be read."""
     try:
-        with os.fdopen(open_inside(folder, f"jit-{pid}.dump"), "rb") as file:
-            return parse_jitdump(file.read())
+        return parse_jitdump(read_inside(folder, f"jit-{pid}.dump", MOST_CODE_FILE_BYTES))
     except (OSError, ValueError):
         return None
 
@@ -79,11 +73,11 @@ def parse_jitdump(data: bytes) -> RunTimeCode:
     time_ns = np.array([function.time_ns for function in functions], np.uint64)
     plain = [function.name for function in functions]
     has_times = len(data) >= _FLAGS.size and not _FLAGS.unpack_from(data)[1] & _ARCH_TIMESTAMP
-    versions = find_versions(start, size, time_ns, plain) if has_times else None
-    for function, name in zip(functions, names_with_replaced(start, size, plain), strict=True):
-        function.name = name
+    versions = find_versions(start, size, time_ns, [(name,) for name in plain]) if has_times else None
+    for function, meant in zip(functions, meant_in_any_order(start, size, plain), strict=True):
+        function.name = shown(meant)
     if versions:
-        functions += list(_placed(functions, plain, versions))
+        functions += list(_placed(functions, versions))
         start = np.array([function.address for function in functions], np.uint64)
         size = np.array([function.size for function in functions], np.uint64)
     table = paint_ranges(start, size, [function.name for function in functions])
@@ -93,11 +87,11 @@ def parse_jitdump(data: bytes) -> RunTimeCode:
     return RunTimeCode(table, _line_index(functions, with_lines), note, versions)
 
 
-def _placed(functions: list[_Function], names: list[str], versions: CodeVersions) -> Iterator[_Function]:
+def _placed(functions: list[_Function], versions: CodeVersions) -> Iterator[_Function]:
     """Each version where it is looked up."""
-    for row, place, replaced in zip(versions.row.tolist(), versions.place.tolist(), versions.replaced, strict=True):
-        yield functions[row].at(place, names[row])
-        yield functions[row].at(place + functions[row].size, or_replaced(names[row], replaced))
+    for places, names in zip(versions.places.tolist(), versions.names, strict=True):
+        for row, place, name in zip(versions.row.tolist(), places, names, strict=True):
+            yield functions[row].at(place, name)
 
 
 def _read_functions(data: bytes, position: int) -> Iterator[_Function]:

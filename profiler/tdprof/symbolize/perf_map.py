@@ -1,18 +1,19 @@
 """Maps of code made at run time, ``perf-PID.map``, as just-in-time compilers write them for perf."""
 
-import os
-from collections.abc import Iterator
+import itertools
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from tdprof.capture.files import MOST_CODE_FILE_BYTES
 from tdprof.capture.perf_maps import MAP_LINE, MapTimes, times_name
-from tdprof.linux.file_bytes import open_inside
+from tdprof.linux.file_bytes import read_inside
 from tdprof.model.arrays import I64, U64
 from tdprof.symbolize.code_index import EMPTY_INDEX
-from tdprof.symbolize.code_versions import CodeVersions, RunTimeCode, find_versions
-from tdprof.symbolize.symbol_table import names_with_replaced, or_replaced, paint_ranges
+from tdprof.symbolize.code_versions import RunTimeCode, find_versions
+from tdprof.symbolize.doubts import Meant, meant_in_any_order, shown
+from tdprof.symbolize.symbol_table import paint_ranges
 
 
 class _Lines(NamedTuple):
@@ -36,14 +37,13 @@ def parse_perf_map(text: bytes, times: MapTimes | None = None) -> RunTimeCode:
         np.array([line.end() for line in found], np.int64),
     )
     start, size = lines.start, lines.size
-    names = names_with_replaced(start, size, lines.names)
+    names = [shown(each) for each in meant_in_any_order(start, size, lines.names)]
     timed = _with_doubt(lines, times) if times else None
-    versions = find_versions(timed.start, timed.size, timed.time_ns, timed.names) if timed else None
+    versions = find_versions(timed.start, timed.size, timed.time_ns, timed.meant) if timed else None
     if versions and timed:
-        row = versions.row
-        start = np.concatenate([start, versions.place, versions.place + timed.size[row]])
-        size = np.concatenate([size, timed.size[row], timed.size[row]])
-        names += [*_names_by_time(versions, timed), *_names_of_two(versions, timed)]
+        start = np.concatenate([start, *versions.places])
+        size = np.concatenate([size, np.tile(timed.size[versions.row], len(versions.places))])
+        names += itertools.chain(*versions.names)
     return RunTimeCode(paint_ranges(start, size, names), EMPTY_INDEX, versions=versions)
 
 
@@ -51,8 +51,7 @@ class _Timed(NamedTuple):
     start: U64
     size: U64
     time_ns: U64
-    names: list[str]
-    plain: list[str]  # other than ``names`` where that is of two
+    meant: list[Meant]
 
 
 def _with_doubt(lines: _Lines, times: MapTimes) -> _Timed:
@@ -68,32 +67,15 @@ def _with_doubt(lines: _Lines, times: MapTimes) -> _Timed:
     first, end = place[: len(step)], place[len(step) :]
     # As if each look had addresses of its own.
     apart = (first + step * len(edges)).astype(np.uint64)
-    shown = names_with_replaced(apart, np.maximum(end - first, 0).astype(np.uint64), lines.names)
-    rows = [row for row, (name, plain) in enumerate(zip(shown, lines.names, strict=True)) if name != plain]
+    meant = meant_in_any_order(apart, np.maximum(end - first, 0).astype(np.uint64), lines.names)
+    rows = [row for row, each in enumerate(meant) if len(each) > 1]
     since = np.where(step < len(times.end), began[step], np.uint64(times.until_ns))
     return _Timed(
         np.concatenate([lines.start, lines.start[rows]]),
         np.concatenate([lines.size, lines.size[rows]]),
         np.concatenate([time_ns, since[rows]]),
-        [*lines.names, *(shown[row] for row in rows)],
-        [*lines.names, *(lines.names[row] for row in rows)],
+        [*((name,) for name in lines.names), *(meant[row] for row in rows)],
     )
-
-
-def _names_by_time(versions: CodeVersions, timed: _Timed) -> Iterator[str]:
-    """What each version is called where it was sampled for sure. In doubt, what was there before is as likely."""
-    plain_of = dict(zip(timed.names, timed.plain, strict=True))
-    for row, before in zip(versions.row.tolist(), versions.replaced, strict=True):
-        name, plain = timed.names[row], timed.plain[row]
-        yield or_replaced(plain, plain_of[before]) if name != plain and before else name
-
-
-def _names_of_two(versions: CodeVersions, timed: _Timed) -> Iterator[str]:
-    """What each version is called where a sample may be of what it replaced."""
-    plain_of = dict(zip(timed.names, timed.plain, strict=True))
-    for row, before in zip(versions.row.tolist(), versions.replaced, strict=True):
-        is_said = before and plain_of[before] == timed.plain[row]  # of two, of which this is one
-        yield before if is_said else or_replaced(timed.plain[row], plain_of.get(before, ""))
 
 
 def read_perf_map(folder: Path, pid: int) -> RunTimeCode | None:
@@ -108,7 +90,6 @@ def read_perf_map(folder: Path, pid: int) -> RunTimeCode | None:
 
 def _read(folder: Path, name: str) -> bytes | None:
     try:
-        with os.fdopen(open_inside(folder, name), "rb") as file:
-            return file.read()
+        return read_inside(folder, name, MOST_CODE_FILE_BYTES)
     except OSError:
         return None

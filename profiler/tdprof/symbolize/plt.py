@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tdprof.linux.elf import Elf, ElfSection
+from tdprof.linux.elf import EM_AARCH64, EM_X86_64, Elf, ElfSection
 from tdprof.symbolize.symbol_table import read_names
 
-_EM_X86_64, _EM_AARCH64 = 62, 183
 _SHT_RELA = 4
 _RELA = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 _SYMBOL = np.dtype([("name", "<u4"), ("rest", "V20")])  # Elf64_Sym
@@ -22,7 +21,7 @@ _BTI_C = 0xD503245F
 def read_plt(elf: Elf) -> dict[int, str]:
     """ELF address of each entry that can be read, and the name of the function that it jumps to."""
     slots = dict(_slots(elf))
-    read = {_EM_X86_64: _x86_entries, _EM_AARCH64: _aarch64_entries}.get(elf.machine)
+    read = {EM_X86_64: _x86_entries, EM_AARCH64: _aarch64_entries}.get(elf.machine)
     if not slots or read is None:
         return {}
     return {

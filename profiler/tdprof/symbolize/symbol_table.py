@@ -24,7 +24,9 @@ _ORDINARY_NAME_BYTES = 256
 _NAMES_TO_TEXT, _SPARE_NAME_BYTES = 8, 8 << 20
 _LAST_ADDRESS = 2**64 - 1
 _FEW_NAMES = 500
-_UNMEASURED_BYTES = 256
+# What a label without a size or call-frame information may reach, where all symbols are known and where only some are:
+# behind that may be other code, whose own labels the assembler kept to itself.
+_LABELLED_BYTES, _EXPORTED_BYTES = 4096, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,32 +192,6 @@ def paint_ranges(start: U64, size: U64, names: Sequence[str]) -> SymbolTable:
     return make_table(cells.edges[used], np.diff(cells.edges)[used], name_offset[owner[used]], name_bytes)
 
 
-def names_with_replaced(start: U64, size: U64, names: Sequence[str]) -> list[str]:
-    """The names of ranges given in time order, each with one of those of which it took the place, if these are others.
-
-    Who does not know when a range was replaced cannot tell whose a sample there is.
-    """
-    shown, cells = list(names), Cells(start, size)
-    if not len(cells.edges):
-        return shown
-    number = {name: at for at, name in enumerate(dict.fromkeys(names))}
-    known = list(number)
-    name = np.array([number[names[row]] for row in cells.row.tolist()], np.int64)
-    owner, highest, lowest = cells.owner(), cells.highest(name), len(known) - 1 - cells.highest(len(known) - 1 - name)
-    shared = np.flatnonzero((owner >= 0) & (highest != lowest))
-    own = name[owner[shared]]
-    other = np.where(highest[shared] == own, lowest[shared], highest[shared])
-    rows, first = np.unique(cells.row[owner[shared]], return_index=True)
-    for row, before in zip(rows.tolist(), other[first].tolist(), strict=True):
-        shown[row] = or_replaced(names[row], known[before])
-    return shown
-
-
-def or_replaced(name: str, replaced: str) -> str:
-    """What is shown of a function where a sample may be of what it replaced."""
-    return f"{name} [or what it replaced: {replaced}]"
-
-
 class Cells:
     """The pieces that ranges of addresses cut each other to; empty ranges and those that wrap are left out.
 
@@ -252,6 +228,13 @@ class Cells:
                 found[half:] = np.maximum(found[half:], found[:-half])
         return found
 
+    def total(self, value: I64) -> I64:
+        """int64[edges]: the values, added up, of the ranges that cover what begins at each edge; modulo 2^64."""
+        steps = np.zeros(len(self.edges), np.int64)
+        np.add.at(steps, self.low, value)
+        np.subtract.at(steps, self.high, value)
+        return np.cumsum(steps)
+
 
 def pack_names(names: Sequence[str]) -> tuple[bytes, U64]:
     """The names as one NUL-terminated blob, equal ones once, and uint64[n] offsets into it."""
@@ -284,8 +267,8 @@ def read_elf_symbols(elf: Elf, kind: int, extents: Callable[[], CodeExtents] = l
     """The functions of the file's ``.symtab`` (``SHT_SYMTAB``) or ``.dynsym`` (``SHT_DYNSYM``); empty if none.
 
     Labels without a type count where they stand in code: hand-written assembly often has nothing else. Those without a
-    size end with the function around them, or where the next begins. In ``.dynsym`` the next is not known: of what has
-    neither size nor extent nobody can say how far it reaches, and ``_UNMEASURED_BYTES`` are taken for it.
+    size end with the function around them, else where the next symbol, the next function or the section's end is, but
+    within ``_LABELLED_BYTES``, in ``.dynsym`` ``_EXPORTED_BYTES``: nobody can say how far they reach.
 
     Args:
         extents: of the functions, asked for where there are symbols without a size.
@@ -309,9 +292,9 @@ def read_elf_symbols(elf: Elf, kind: int, extents: Callable[[], CodeExtents] = l
     if len(unmeasured):
         start, known = kept["value"][unmeasured], extents()
         most = known.end_of(start)
-        if kind == SHT_DYNSYM:
-            reach = np.minimum(start, np.uint64(_LAST_ADDRESS - _UNMEASURED_BYTES)) + np.uint64(_UNMEASURED_BYTES)
-            most = np.where(known.around(start) == NO_BEGIN, np.minimum(most, reach), most)
+        within = _EXPORTED_BYTES if kind == SHT_DYNSYM else _LABELLED_BYTES
+        reach = np.minimum(start, np.uint64(_LAST_ADDRESS - within)) + np.uint64(within)
+        most = np.where(known.around(start) == NO_BEGIN, np.minimum(most, reach), most)
         limit[unmeasured] = np.minimum(limit[unmeasured], most)
     file, file_offset = _source_files(symbols, letters, rows)
     return make_table(

@@ -1,6 +1,7 @@
 """From mapped files and offsets to functions, inlined frames and lines: finds the source that knows."""
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -105,6 +106,9 @@ class Symbolizer:
 
         Returns:
             One entry for each offset, in the same order. What is not known has a reason instead of frames.
+
+        Raises:
+            OSError: this process may open no more files.
         """
         try:
             return self._locate(file, file_offsets)
@@ -210,7 +214,10 @@ class Symbolizer:
             if dump.note:
                 self._notes.append(f"run-time code of process {pid}: {dump.note}")
             return dump
-        return read_perf_map(self._perf_map_dir, pid)
+        code = read_perf_map(self._perf_map_dir, pid)
+        if code is None:
+            self._notes.append(f"run-time code of process {pid}: its file cannot be read, or is too large")
+        return code
 
     def notes(self) -> list[str]:
         """What a reader of the results should know, a sentence each: files that were replaced, damaged debug data."""
@@ -229,7 +236,9 @@ class Symbolizer:
         for path in self._places(file):
             try:
                 elf = open_elf_inside(path.parent, path.name) if self.is_carried(path) else open_elf(path)
-            except OSError:
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise  # it is there, and has its names
                 continue
             except PortableExecutableError:
                 reason = Unknown.STRIPPED

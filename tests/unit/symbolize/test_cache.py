@@ -1,7 +1,9 @@
 import json
 import os
 import zlib
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ from tdprof.linux.elf import PF_X, open_elf, read_build_id
 from tdprof.model.addresses import MappedFile
 from tdprof.native.library import load_native
 from tdprof.symbolize import dwarf
-from tdprof.symbolize.cache import SymbolCache
+from tdprof.symbolize.cache import _TEXT_COLUMNS, CachedSymbols, SymbolCache
+from tdprof.symbolize.code_index import CodeIndex
+from tdprof.symbolize.symbol_table import SymbolTable
 from tdprof.symbolize.symbolizer import Symbolizer
 
 needs_native = pytest.mark.skipif(load_native() is None, reason="the compiled part is not built")
@@ -153,10 +157,30 @@ def test_without_debug_data_nothing_is_kept(tmp_path, cache):
 def test_the_header_is_as_documented(program, cache):
     stacks(program, cache)
     data = cache.entries()[0].path.read_bytes()
-    assert data[:8] == b"TDSYM\0\0\3"
+    assert data[:8] == b"TDSYM\0\0\4"
     text = data[24 : 24 + int.from_bytes(data[8:16], "little")]
     assert zlib.crc32(text) == int.from_bytes(data[16:20], "little")
     header = json.loads(text)
     assert set(header) == {"build_id", "source", "is_complete", "columns"}
     assert header["build_id"] == read_build_id(program)
     assert all(offset % 64 == 0 for _, offset, _, _ in header["columns"].values())
+
+
+def test_a_file_without_rows_is_as_exact_about_its_length(tmp_path):
+    """A header of which all columns are empty ends the file, and a longer one would end there, too."""
+    nothing = np.zeros(0, np.uint64)
+
+    def without_rows(kind: Any) -> Any:
+        return kind(**{field.name: b"" if field.name in _TEXT_COLUMNS else nothing for field in fields(kind)})
+
+    table, index = without_rows(SymbolTable), without_rows(CodeIndex)
+    cache = SymbolCache(tmp_path / "cache")
+    cache.store("abcdef01", CachedSymbols("source", table, index, is_complete=True, asked=None))
+    (entry,) = cache.entries()
+    good = entry.path.read_bytes()
+    assert cache.load("abcdef01", "source") is not None
+    for bit in range(64, 128):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        entry.path.write_bytes(bad)
+        assert cache.load("abcdef01", "source") is None, bit

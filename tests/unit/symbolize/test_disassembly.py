@@ -5,8 +5,9 @@ import random
 import capstone
 import pytest
 
+from tdprof.linux.elf import EM_AARCH64, EM_X86_64
 from tdprof.model.machine_code import CodePart
-from tdprof.symbolize.disassembly import EM_AARCH64, EM_X86_64, disassemble
+from tdprof.symbolize.disassembly import disassemble
 
 X86_64 = (capstone.CS_ARCH_X86, capstone.CS_MODE_64)
 AARCH64 = (capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN)

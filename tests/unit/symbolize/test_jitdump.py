@@ -1,7 +1,9 @@
+import os
 import struct
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,3 +136,13 @@ def test_only_what_looks_like_a_dump_is_copied(tmp_path):
             f"{tmp_path}/jit-8.dump of process 8 is not used: not a regular file"
         ]
     assert [path.name for path in target.rglob("*.*")] == ["jit-7.dump"]
+
+
+@pytest.mark.parametrize("name", ["jit-42.dump", "perf-42.map"])
+def test_a_file_too_large_to_be_one_is_not_read_and_that_is_said(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    os.truncate(tmp_path / name, 1 << 42)
+    with Symbolizer(perf_map_dir=tmp_path) as symbolizer:
+        file = MappedFile("[anon]", kind=FileKind.ANONYMOUS, pid=42)
+        assert not len(symbolizer.locate(file, np.array([0x1000], np.uint64)).function)
+        assert symbolizer.notes() == ["run-time code of process 42: its file cannot be read, or is too large"]

@@ -52,7 +52,7 @@ def test_of_lines_that_came_at_once_nobody_knows_since_when(tmp_path: Path) -> N
 
 def test_in_doubt_what_stood_there_before_is_as_likely(tmp_path: Path) -> None:
     write(tmp_path, [(b"1000 20 e\n", 100), (b"3000 9 other\n", 150), (b"1000 20 f\n1000 20 g\n", 200)])
-    doubt = "g [or what it replaced: e]"
+    doubt = "g [or what it replaced: f or others]"
     assert names_at(tmp_path, 0x1000, (120, 120), (160, 160), (200, 200)) == ["e", doubt, "g"]
 
 
@@ -67,6 +67,11 @@ def test_without_its_times_a_map_names_both(tmp_path: Path) -> None:
     assert names_at(tmp_path, 0x1000, (50, 50), (500, 500)) == ["g [or what it replaced: f]"] * 2
 
 
+def test_a_doubt_names_two(tmp_path: Path) -> None:
+    write(tmp_path, [(b"0 2 f\n", 200), (b"0 1 g\n", 300), (b"0 1 f\n0 2 g\n", 400)])
+    assert names_at(tmp_path, 1, (300, 300)) == ["g [or what it replaced: f]"]
+
+
 LINES = st.builds(
     lambda start, size, name: b"%x %x %s\n" % (start, size, name),
     st.integers(0, 40),
@@ -75,23 +80,31 @@ LINES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=25)
+def names_said(found: str) -> set[str]:
+    name, _, replaced = found.removesuffix("]").partition(" [or what it replaced: ")
+    return {name, *filter(None, replaced.split(" or "))}
+
+
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.lists(LINES, min_size=1, max_size=4), min_size=1, max_size=5), st.integers(0, 60), st.data())
 def test_against_a_simulation(
     tmp_path_factory: pytest.TempPathFactory, steps: list[list[bytes]], address: int, data: st.DataObject
 ) -> None:
-    """A sample taken right when lines had come is of the last that covers its address, or in doubt of it, too."""
-    pieces = [(b"".join(lines), 100 * (number + 1)) for number, lines in enumerate(steps)]
-    number = data.draw(st.integers(0, len(steps) - 1))
-    owner = None
-    for line in (line for lines in steps[: number + 1] for line in lines):
-        start, size, name = line.split()
-        if int(start, 16) <= address < int(start, 16) + int(size, 16):
-            owner = name.decode()
+    """A sample taken between two looks is of what stood there at the first, or came before the second: all of that is
+    said, or that it is not all."""
+    first, last = sorted(data.draw(st.tuples(st.integers(1, len(steps)), st.integers(1, len(steps)))))
+    stood: list[str] = []
+    for number, lines in enumerate(steps[: max(first, last - 1)], 1):
+        for start, size, name in (line.split() for line in lines):
+            if int(start, 16) <= address < int(start, 16) + int(size, 16):
+                stood = [*(stood if number > first else ()), name.decode()]
     folder = tmp_path_factory.mktemp("map")
-    write(folder, pieces)
-    (found,) = names_at(folder, address, (100 * (number + 1), 100 * (number + 1)))
-    assert owner is None or found == owner or (owner in found and " [or what it replaced: " in found)
+    write(folder, [(b"".join(lines), 100 * number) for number, lines in enumerate(steps, 1)])
+    (found,) = names_at(folder, address, (100 * first, 100 * last))
+    said = names_said(found)
+    assert not stood or "others" in said or said >= set(stood)
+    names = {line.split()[2].decode() for lines in steps for line in lines}
+    assert "others" not in said or len(names) > 2 or first != last
 
 
 @settings(deadline=None, max_examples=40)

@@ -5,7 +5,6 @@ from tdprof.linux.elf import SHT_SYMTAB, parse_elf
 from tdprof.symbolize.symbol_table import (
     EMPTY_TABLE,
     SymbolTable,
-    names_with_replaced,
     paint_ranges,
     read_elf_symbols,
 )
@@ -34,6 +33,15 @@ def test_symbol_without_size_reaches_to_the_next_but_not_out_of_its_section():
     assert name_at(table, BASE + 0x14) is None
     assert name_at(table, BASE + 0xFFF) == "c"
     assert name_at(table, BASE + 0x1000) is None
+
+
+def test_symbol_without_size_does_not_swallow_what_is_far_behind_it():
+    """Local labels of hand-written assembly and data between functions stand in no table."""
+    symbols = [Symbol("routine", BASE, 0), Symbol("label", BASE + 0x3000, 0, kind=STT_NOTYPE)]
+    content = ElfFile(symbols=symbols, text=b"\x90" * 0x20000).to_bytes()
+    table = read_elf_symbols(parse_elf(memoryview(content)), SHT_SYMTAB)
+    assert [name_at(table, BASE + at) for at in (0, 0xFFF, 0x1000, 0x2FFF)] == ["routine", "routine", None, None]
+    assert [name_at(table, BASE + at) for at in (0x3000, 0x3FFF, 0x4000, 0x1FFFF)] == ["label", "label", None, None]
 
 
 def test_which_of_several_names_is_shown():
@@ -77,15 +85,3 @@ def test_painted_ranges_keep_the_latest():
     assert [name_at(table, at) for at in (0, 4, 5, 11, 12, 13, 14, 19, 20)] == [
         "old", "old", "new", "new", "mid", "mid", "old", "old", None,
     ]  # fmt: skip
-
-
-def test_a_name_says_whose_place_it_took():
-    start = np.array([0, 10, 5, 50, 50, 60, 60, 70], np.uint64)
-    size = np.array([20, 4, 7, 4, 4, 1, 0, 9], np.uint64)
-    assert names_with_replaced(start, size, ["old", "mid", "new", "same", "same", "alone", "empty", "last"]) == [
-        "old", "mid [or what it replaced: old]", "new [or what it replaced: old]",
-        "same", "same", "alone", "empty", "last",
-    ]  # fmt: skip
-    # What stood there in between is known, too, though the first and the last are one.
-    assert names_with_replaced(start[:3] * 0, size[:3], ["f", "g", "f"]) == ["f", "g", "f [or what it replaced: g]"]
-    assert names_with_replaced(start[:0], size[:0], []) == []

@@ -1,6 +1,7 @@
 import ctypes
 import itertools
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,19 @@ def test_where_memory_ends_the_rest_is_reported(program: Path, monkeypatch: pyte
         found = symbolizer.locate(MappedFile(str(program), "11" * 20), offsets(0x1000))
         assert leaf_names(found) == ["NO_SYMBOL"]
         assert symbolizer.notes() == [f"{program}: reading its symbols takes more memory than there is"]
+
+
+def test_no_file_is_taken_for_missing_because_too_many_are_open(program: Path, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    with Symbolizer() as symbolizer:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                symbolizer.locate(MappedFile(str(program), "11" * 20), offsets(0x1000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_replaced_file_is_never_used(program):
