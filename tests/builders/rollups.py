@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from tdprof.fleet.naming import digest
+from tdprof.fleet.identity import digest
 from tdprof.fleet.rollup import content_of
 from tdprof.fleet.schema import FUNCTIONS, PATHS, RECORDINGS
 from tdprof.fleet.store import Store, make_stem

@@ -7,7 +7,7 @@ from typing import Any
 
 from tdprof.errors import TdprofError
 from tdprof.fleet.engine import Done, Engine, Work
-from tdprof.fleet.naming import recording_id
+from tdprof.fleet.identity import recording_id
 from tdprof.fleet.recordings import identities, superseded
 from tdprof.fleet.sources import UnreachableError, read_source_manifest
 from tdprof.fleet.store import Rejection, Store
@@ -78,7 +78,7 @@ def _with(total: Added, store: Store, done: Done) -> Added:
     if done.result is None:
         rows: list[dict[str, Any]] = [{"source": source, "reason": done.reason} for source in done.sources]
     else:
-        rows = read_outcomes(done.result).to_pylist()
+        rows = read_outcomes(done.result)
     for row in rows:
         if row["reason"] is None:
             store.accept(row["source"])

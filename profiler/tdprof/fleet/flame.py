@@ -171,37 +171,17 @@ def _chosen(start: I64, function: I32, rows: I64, rate: F64, samples: I64) -> _P
 def _profile(
     store: Store, found: Found, stratum: Stratum, functions: Sequence[FleetFunction], paths: _Paths
 ) -> Profile:
-    count, rows = len(functions), len(paths.rate)
-    modules = sorted({(each.module, each.is_kernel) for each in functions if each.module})
-    row_of = {module: row for row, module in enumerate(modules)}
-    module = np.array([row_of.get((each.module, each.is_kernel), -1) for each in functions], np.int32)
-    is_known = np.array([not each.name.startswith("[") for each in functions], bool)
+    rows = len(paths.rate)
+    mapped_files, function_table, locations = _code(functions)
     seconds = float(stratum.seconds.mean())
     hosts = plural(len(stratum.hosts), "host", "s")
-    # A path that has no frames of its own is all that was beyond the most that a recording keeps.
-    bare = np.flatnonzero(np.diff(paths.start) == 0)
-    start = paths.start + np.searchsorted(bare, np.arange(rows + 1))
-    location = np.insert(paths.function, paths.start[bare], functions.index(_OTHERS)).astype(np.int32)
     return Profile(
         events=[EventInfo(stratum.event, Unit(stratum.unit))],
-        mapped_files=[MappedFile(name, kind=_kind(name, is_kernel=in_kernel)) for name, in_kernel in modules],
-        mapped_file_ranges=[((row + 1) * _MAPPING_BYTES, _MAPPING_BYTES, 0) for row in range(len(modules))],
-        functions=FunctionTable(
-            name=[each.name for each in functions],
-            linkage_name=[each.name for each in functions],
-            file=[each.file for each in functions],
-            mapped_file=module,
-            is_inlined=np.zeros(count, np.uint8),
-        ),
-        locations=LocationTable(
-            mapped_file=module,
-            address=np.arange(count, dtype=np.uint64),  # a function is a place: addresses mean nothing over hosts
-            reason=np.where(is_known, Unknown.KNOWN, Unknown.NO_SYMBOL).astype(np.uint8),
-            frame_start=np.arange(count + 1, dtype=np.uint32),
-            frame_function=np.arange(count, dtype=np.int32),
-            frame_line=np.zeros(count, np.uint32),
-        ),
-        stacks=StackTable(start.astype(np.uint32), location),
+        mapped_files=mapped_files,
+        mapped_file_ranges=[((row + 1) * _MAPPING_BYTES, _MAPPING_BYTES, 0) for row in range(len(mapped_files))],
+        functions=function_table,
+        locations=locations,
+        stacks=_stacks(paths, functions.index(_OTHERS)),
         samples=SampleTable(
             time_ns=np.zeros(rows, np.uint64),
             event=np.zeros(rows, np.uint32),
@@ -232,6 +212,41 @@ def _profile(
         ],
         is_of_hosts=True,
     )
+
+
+def _code(functions: Sequence[FleetFunction]) -> tuple[list[MappedFile], FunctionTable, LocationTable]:
+    """The files of some functions, the functions, and a location for each: addresses mean nothing over hosts."""
+    count = len(functions)
+    modules = sorted({(each.module, each.is_kernel) for each in functions if each.module})
+    row_of = {module: row for row, module in enumerate(modules)}
+    module = np.array([row_of.get((each.module, each.is_kernel), -1) for each in functions], np.int32)
+    is_known = np.array([not each.name.startswith("[") for each in functions], bool)
+    return (
+        [MappedFile(name, kind=_kind(name, is_kernel=in_kernel)) for name, in_kernel in modules],
+        FunctionTable(
+            name=[each.name for each in functions],
+            linkage_name=[each.name for each in functions],
+            file=[each.file for each in functions],
+            mapped_file=module,
+            is_inlined=np.zeros(count, np.uint8),
+        ),
+        LocationTable(
+            mapped_file=module,
+            address=np.arange(count, dtype=np.uint64),
+            reason=np.where(is_known, Unknown.KNOWN, Unknown.NO_SYMBOL).astype(np.uint8),
+            frame_start=np.arange(count + 1, dtype=np.uint32),
+            frame_function=np.arange(count, dtype=np.int32),
+            frame_line=np.zeros(count, np.uint32),
+        ),
+    )
+
+
+def _stacks(paths: _Paths, others: int) -> StackTable:
+    """The paths as stacks of locations, which have the numbers of their functions."""
+    # A path that has no frames of its own is all that was beyond the most that a recording keeps.
+    bare = np.flatnonzero(np.diff(paths.start) == 0)
+    start = paths.start + np.searchsorted(bare, np.arange(len(paths.rate) + 1))
+    return StackTable(start.astype(np.uint32), np.insert(paths.function, paths.start[bare], others).astype(np.int32))
 
 
 def _kind(module: str, *, is_kernel: bool) -> FileKind:

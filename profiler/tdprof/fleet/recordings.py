@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tdprof.errors import TdprofError
-from tdprof.fleet.naming import digest
+from tdprof.fleet.identity import digest
 from tdprof.fleet.store import MANY, Stem, Store
 
 # In the metadata of a table of several recordings: the contents of each, as JSON.
@@ -81,7 +81,7 @@ class Recording:
 
 
 def _int(value: object) -> int:
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return int(value)  # type: ignore[call-overload, no-any-return]  # the table's schema has a number there
 
 
 def best_of(recordings: Iterable[Recording]) -> list[Recording]:

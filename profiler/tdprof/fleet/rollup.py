@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
-from tdprof.fleet.naming import bounded, core_kind, digest, recorded_date, recording_id
+from tdprof.fleet.identity import bounded, core_kind, digest, recorded_date, recording_id
 from tdprof.fleet.schema import ALL_KINDS, FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS, SPE_LATENCY
 from tdprof.fleet.spe_rollup import spe_latencies
 from tdprof.fleet.store import Stem, make_stem
@@ -303,7 +303,7 @@ def _counted(event: EventInfo, *, is_scaled: bool) -> int | None:
 
 def _table(schema: pa.Schema, columns: dict[str, object]) -> pa.Table:
     """A table of a schema whose recording is not known yet."""
-    rows = len(next(iter(columns.values())))  # type: ignore[arg-type]
+    rows = len(next(iter(columns.values())))  # type: ignore[arg-type]  # arrays or lists
     filled = {"recording": pa.array([""] * rows, pa.string()), **columns}
     return pa.table([pa.array(filled[field.name], field.type) for field in schema], schema=schema)
 

@@ -42,7 +42,7 @@ class Chosen:
         Args:
             row: any of its rows in the roll-up.
         """
-        start = int(row["start_ns"])  # type: ignore[call-overload]
+        start = int(row["start_ns"])  # type: ignore[call-overload]  # the table's schema has a number there
         if (self.since_ns is not None and start < self.since_ns) or (
             self.until_ns is not None and start >= self.until_ns
         ):

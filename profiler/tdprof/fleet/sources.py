@@ -15,7 +15,7 @@ from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import MOST_MANIFEST_BYTES, Manifest, read_manifest
 from tdprof.capture.spool import SPOOL_FOLDER
 from tdprof.errors import TdprofError
-from tdprof.fleet.places import Files, open_place
+from tdprof.fleet.storage import Files, open_place
 from tdprof.text import first_words
 
 _CHUNK_BYTES = 1 << 20
@@ -95,14 +95,15 @@ def read_source_manifest(source: str) -> Manifest:
     Raises:
         TdprofError: it is none, or cannot be read.
     """
-    if not is_remote(source):
-        return read_manifest(Path(source))
-    files = open_place(source)
-    with tempfile.TemporaryDirectory(prefix="tdprof-capture-") as folder:
-        with contextlib.suppress(FileNotFoundError):
-            path = posixpath.join(files.root, MANIFEST_FILE)
-            _fetch(files, path, Path(folder) / MANIFEST_FILE, MOST_MANIFEST_BYTES + 1, source)
-        return read_manifest(Path(folder))
+    with contextlib.ExitStack() as stack:
+        folder = Path(source)
+        if is_remote(source):
+            files = open_place(source)
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tdprof-capture-")))
+            with contextlib.suppress(FileNotFoundError):
+                path = posixpath.join(files.root, MANIFEST_FILE)
+                _fetch(files, path, folder / MANIFEST_FILE, MOST_MANIFEST_BYTES + 1, source)
+        return read_manifest(folder)
 
 
 @contextlib.contextmanager

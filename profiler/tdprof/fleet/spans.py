@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from tdprof.fleet.naming import digest
+from tdprof.fleet.identity import digest
 
 _MOST_DAYS = 1024
 _NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\+(\d{1,4})", re.ASCII)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tdprof.fleet.naming import bounded
+from tdprof.fleet.identity import bounded
 from tdprof.fleet.schema import OTHERS, SPE_LATENCY
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import I64, U64

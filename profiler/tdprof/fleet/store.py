@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from tdprof.capture.files import STORE_MARKER
 from tdprof.errors import TdprofError
-from tdprof.fleet.naming import digest, name_of_part, path_part
-from tdprof.fleet.places import UNFINISHED, Files, open_place
+from tdprof.fleet.identity import digest, name_of_part, path_part
 from tdprof.fleet.schema import ALL_KINDS, KINDS, ROLLUP_VERSION, SUMS
 from tdprof.fleet.spans import Span, parse_span
+from tdprof.fleet.storage import UNFINISHED, Files, open_place
 from tdprof.fleet.stored_table import StoredTable
 from tdprof.text import first_words, printable
 
@@ -79,6 +79,12 @@ class Rejection:
     def shown(self) -> tuple[str, str]:
         """Both, printable: who named the capture may be anybody."""
         return printable(self.source), printable(self.reason)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The same by name, for JSON."""
+        source, reason = self.shown
+        return {"source": source, "reason": reason}
 
 
 class Store:

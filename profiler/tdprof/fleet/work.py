@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ NO_FILES = Path(os.devnull)
 
 OUTCOMES = pa.schema(
     [
-        pa.field("source", pa.string(), nullable=False),
+        pa.field("source", pa.binary(), nullable=False),  # a path may be any bytes
         pa.field("reason", pa.string()),  # why it was set aside; null: it is in the store
         pa.field("host", pa.string(), nullable=False),
         pa.field("samples", pa.int64(), nullable=False),
@@ -89,10 +90,10 @@ def roll_up_captures(sources: Sequence[str], options: str) -> bytes:
     return content
 
 
-def read_outcomes(content: bytes) -> pa.Table:
-    """What `roll_up_captures` returned."""
+def read_outcomes(content: bytes) -> list[dict[str, Any]]:
+    """What `roll_up_captures` returned: a row of ``OUTCOMES`` for each capture."""
     with pa.ipc.open_stream(content) as reader:
-        return reader.read_all()
+        return [{**row, "source": os.fsdecode(row["source"])} for row in reader.read_all().to_pylist()]
 
 
 def _roll_up_one(store: Store, source: str, options: WorkOptions) -> dict[str, object]:
@@ -110,7 +111,7 @@ def _roll_up_one(store: Store, source: str, options: WorkOptions) -> dict[str, o
     store.write(made.stem, made.tables)
     known = int(sum(made.tables["recordings"]["known_samples"].to_pylist()))
     return {
-        "source": source,
+        "source": os.fsencode(source),
         "reason": None,
         "host": made.stem.host_name,
         "samples": made.samples,
@@ -121,7 +122,7 @@ def _roll_up_one(store: Store, source: str, options: WorkOptions) -> dict[str, o
 
 def _rejected(source: str, reason: str) -> dict[str, object]:
     nothing = {"host": "", "samples": 0, "known_samples": 0, "no_spe": ""}
-    return {"source": source, "reason": _words(reason), **nothing}
+    return {"source": os.fsencode(source), "reason": _words(reason), **nothing}
 
 
 def _words(reason: str) -> str:

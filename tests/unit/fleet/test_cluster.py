@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from builders import fleet_work
 from builders.fleet import make_host_capture, tdprof
+from builders.waiting import ends_within, wait_until
 from tdprof.cli.fleet_add import LOCAL, engine_for
 from tdprof.errors import TdprofError
 from tdprof.fleet.add import Added, add_captures
@@ -30,15 +30,8 @@ from tdprof.fleet.cluster import DaskEngine  # noqa: E402  needs what is looked 
 @pytest.fixture(autouse=True)
 def _ends() -> Iterator[None]:
     """A cluster that does not answer is a failure, and no endless wait."""
-
-    def fail(*_: object) -> None:
-        raise TimeoutError("the cluster does not answer")
-
-    before = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(180)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with ends_within(180, TimeoutError("the cluster does not answer")):
+        yield
 
 
 def contents(place: Path) -> dict[str, bytes]:
@@ -146,9 +139,8 @@ def test_real_workers_over_tls_one_killed(
             "--scheduler-file",
             told,
         )
-    while not told.exists():
-        assert processes[0].poll() is None
-        time.sleep(0.05)
+    # The file is there before what it says.
+    wait_until(lambda: told.exists() and told.read_text().endswith("}"), processes[0])
     address = json.loads(told.read_text())["address"]
     assert address.startswith("tls://")
     killed: list[int] = []

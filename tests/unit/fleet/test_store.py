@@ -13,7 +13,7 @@ from tdprof.capture.segments import SegmentFolder
 from tdprof.errors import TdprofError
 from tdprof.fleet.add import add_captures
 from tdprof.fleet.engine import InProcessEngine
-from tdprof.fleet.naming import name_of_part, path_part
+from tdprof.fleet.identity import name_of_part, path_part
 from tdprof.fleet.sources import find_captures
 from tdprof.fleet.store import Store
 from tdprof.fleet.work import WorkOptions

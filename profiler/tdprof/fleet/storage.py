@@ -15,7 +15,8 @@ import pyarrow.fs
 
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_regular
-from tdprof.linux.walk import only_ours, open_folder
+from tdprof.linux.folder_path import only_ours, open_folder
+from tdprof.text import first_words
 
 UNFINISHED = ".unfinished-"
 _MOST_DEPTH = 8  # folders in folders: roll-ups lie in the fifth
@@ -61,7 +62,7 @@ def open_place(place: str) -> Files:
         files, root = pa.fs.FileSystem.from_uri(place)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TdprofError(
-            f"no store can be at {place}: {str(error).splitlines()[0]}",
+            f"no store can be at {place}: {first_words(error)}",
             hint="a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX",
             status=2,
         ) from error

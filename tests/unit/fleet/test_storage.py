@@ -1,7 +1,6 @@
 """Stores that somebody else has made, file by file: nothing is followed or waited for, and what is left out is told."""
 
 import os
-import signal
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from builders.fleet import START_NS, tdprof
 from builders.rollups import write_recording
+from builders.waiting import ends_within
 from tdprof.capture.files import STORE_MARKER
 from tdprof.errors import TdprofError
 from tdprof.fleet.store import Store
@@ -28,15 +28,8 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _ends() -> Iterator[None]:
     """A question that waits for a pipe, or goes round in links, ends the test run in words."""
-
-    def over(*given: object) -> None:
-        raise AssertionError("it does not end")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.alarm(60)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with ends_within(60, AssertionError("it does not end")):
+        yield
 
 
 def links_in_circles(store: Path) -> None:
