@@ -3,7 +3,7 @@
 //   node bench.mjs CHROMIUM URL KIND
 // Prints {"first paint", "graph drawn"}, of the page by time also how fast it follows: milliseconds from the navigation. The graph of speedscope is drawn when its
 // tool bar shows the profile's views.
-import { chromium } from "playwright-core";
+import { launch } from "./driving.mjs";
 
 // Milliseconds from a movement on the strip of time until the graph of what it chooses is drawn: the median, and the most.
 async function brush(page) {
@@ -27,10 +27,7 @@ async function brush(page) {
 }
 
 const [executablePath, url, kind] = process.argv.slice(2);
-const browser = await chromium.launch({
-  executablePath,
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-});
+const browser = await launch(executablePath);
 try {
   const page = await browser.newPage({ viewport: { width: 1440, height: 1000 } });
   await page.goto(url);

@@ -5,17 +5,14 @@
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
+import { drag, launch, ready } from "./driving.mjs";
 
 const [executablePath, screenshots, pages] = process.argv.slice(2);
 const axe = fs.readFileSync(fileURLToPath(new URL("node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
 // The page's own script hides what it is made of.
 const scriptOfLabels = fileURLToPath(new URL("../../profiler/tdprof/report/page/labels.js", import.meta.url));
 const Labels = new Function(`${fs.readFileSync(scriptOfLabels, "utf8")}; return Labels;`)();
-const browser = await chromium.launch({
-  executablePath,
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-});
+const browser = await launch(executablePath);
 
 const seen = { errors: [] };
 
@@ -34,12 +31,6 @@ async function open(name, { hash = "", ...options } = {}) {
   await page.goto(address + hash);
   await ready(page);
   return page;
-}
-
-// What is shown follows the address by two frames.
-async function ready(page) {
-  await page.locator("html[data-ready]").waitFor();
-  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))));
 }
 
 const heading = (page) => page.locator("#details-heading").innerText();
@@ -226,6 +217,28 @@ async function plain() {
   return result;
 }
 
+// Who ended sleeps: of the program, of a function, and of a part of the time.
+async function woken() {
+  const page = await open("woken.html", { hash: "#e=off-cpu" });
+  const section = page.getByLabel("Who ended sleeps", { exact: true });
+  const result = { whole: await section.innerText() };
+  await section.locator("summary", { hasText: "push of feeder" }).click();
+  result.stack = await section.locator("details[open] li").allInnerTexts();
+  result.problems = await accessibility(page);
+  await shot(page, "woken");
+  await page.locator("#functions tbody .name.link", { hasText: /^wait$/ }).click();
+  await ready(page);
+  result.ofWait = await section.innerText();
+  await page.goto(page.url().replace(/#.*/, "#e=off-cpu&f=wait&t=1-2"));
+  await ready(page);
+  result.later = await section.innerText();
+  await page.locator("#event").selectOption("0");
+  await ready(page);
+  result.onCpu = await section.count();
+  await page.context().close();
+  return result;
+}
+
 // Two programs with code of every kind: the three graphs, read by keyboard as a screen reader would, and what is beside them.
 async function processes() {
   const page = await open("processes.html");
@@ -287,8 +300,18 @@ async function processes() {
 
 async function spe() {
   const page = await open("spe.html", { hash: "#f=work" });
-  const result = { details: await page.locator("#details").innerText(), problems: await accessibility(page) };
+  const details = () => page.locator("#details").innerText();
+  const result = { details: await details(), problems: await accessibility(page) };
   await shot(page, "spe", { fullPage: true });
+  await page.locator("#strip").scrollIntoViewIfNeeded();
+  await drag(page, 0.25, 0.75);
+  result.ofTime = {
+    details: await details(), chosen: await page.locator("#time-chosen").innerText(),
+    note: await page.locator("#time-note").innerText(), problems: await accessibility(page),
+  };
+  await page.locator("#time-all").click();
+  await ready(page);
+  result.back = await details();
   await page.context().close();
   return result;
 }
@@ -319,23 +342,15 @@ async function phases() {
     chosen: await chosen(), rows: await rows(page), hash: await hash(page), details: await page.locator("#details").innerText(),
   });
   const result = { whole: await state(), problems: await accessibility(page) };
-  const { x, y, width } = await strip.boundingBox();
-  const drag = async (from, to) => {
-    await page.mouse.move(x + from * width, y + 20);
-    await page.mouse.down();
-    await page.mouse.move(x + ((from + to) / 2) * width, y + 20);
-    await page.mouse.move(x + to * width, y + 20);
-    await page.mouse.up();
-    await ready(page);
-  };
-  await drag(0.001, 0.5);
+  const { x, y } = await strip.boundingBox();
+  await drag(page, 0.001, 0.5);
   result.first = await state();
   await shot(page, "time", { fullPage: true });
   result.chosenProblems = await accessibility(page);
   await page.goBack();
   await ready(page);
   result.back = await chosen();
-  await drag(0.999, 0.5);
+  await drag(page, 0.999, 0.5);
   result.second = await state();
   await page.locator("#functions tbody .name.link", { hasText: "sort" }).click();
   await ready(page);
@@ -379,6 +394,34 @@ async function phases() {
     }
     return found;
   });
+  // What else it can show, and what a row of it adds: height, the bars in it and its place in the page's address.
+  const stripNow = () => metrics.evaluate(() => {
+    const canvas = /** @type {HTMLCanvasElement} */ (document.getElementById("strip-canvas"));
+    const fill = document.createElement("canvas").getContext("2d");
+    fill.fillStyle = getComputedStyle(canvas.parentElement).getPropertyValue("--fill");
+    fill.fillRect(0, 0, 1, 1);
+    const [r, g, b] = fill.getImageData(0, 0, 1, 1).data;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let bars = 0;
+    for (let i = 0; i < data.length; i += 4) if (data[i] === r && data[i + 1] === g && data[i + 2] === b) bars++;
+    return { height: canvas.clientHeight, bars };
+  });
+  const more = metrics.locator("#strip-more");
+  result.more = {
+    offered: await more.locator("option").allInnerTexts(), before: await stripNow(),
+    rows: [],
+  };
+  for (const group of ["Events", "Metrics"]) {
+    const value = await more.locator(`optgroup[label=${group}] option`).last().getAttribute("value");
+    await more.selectOption(value);
+    await ready(metrics);
+    result.more.rows.push({ value, hash: await hash(metrics), ...(await stripNow()) });
+  }
+  result.more.problems = await accessibility(metrics);
+  await shot(metrics, "time-metric");
+  await more.selectOption("");
+  await ready(metrics);
+  result.more.after = await stripNow();
   result.metrics = {
     note: await metrics.locator("#time-note").innerText(), colour: await metrics.locator("#colour").inputValue(),
     overview: await metrics.locator("#overview").isVisible(), details: await metrics.locator("#details").innerText(),
@@ -440,6 +483,7 @@ try {
     (async () => {
       seen.appearance = await appearance();
       seen.plain = await plain();
+      seen.woken = await woken();
       seen.processes = await processes();
       seen.diff = await diff();
       seen.phases = await phases();

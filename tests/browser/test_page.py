@@ -13,6 +13,7 @@ from browser.chromium import NEEDS, SCREENSHOTS, drive
 from builders.profiles import CLOCK, HOSTILE_NAMES, Call, Frame, ProfileBuilder, example, hostile
 from builders.spe_capture import write_spe_capture
 from builders.topdown import EXAMPLE, Code, topdown_profile
+from builders.woken import woken_as_loaded
 from tdprof.cli.loading import load_with_findings, with_function_operations
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.choices import Selection
@@ -140,6 +141,7 @@ PROFILES: dict[str, Callable[[], Profile]] = {
     "hostile": hostile,
     "processes": of_processes,
     "phases": phases,
+    "woken": woken_as_loaded,
 }
 
 
@@ -436,6 +438,18 @@ def test_spe_shows_latencies_and_where_loads_were_served_from(seen: Any) -> None
     assert seen["spe"]["problems"] == []
 
 
+def test_what_spe_measured_is_hidden_while_a_time_is_chosen(seen: Any) -> None:
+    """It is of the whole recording: beside numbers of a part it would be taken for that part's."""
+    whole, part = seen["spe"], seen["spe"]["ofTime"]
+    assert part["chosen"].startswith("0.5")
+    assert "hidden meanwhile: SPE's measurements." in part["note"]
+    assert "SPE: its sampled operations" in whole["details"]
+    assert "SPE" not in part["details"]
+    assert "Stage 1" in part["details"]
+    assert whole["back"] == whole["details"]
+    assert part["problems"] == []
+
+
 def test_a_difference_is_shown_as_diff_finds_it(seen: Any) -> None:
     page, found = seen["diff"], comparison()
     assert page["colour"] == "change"
@@ -490,6 +504,32 @@ def test_the_strip_has_level_1_of_the_program(seen: Any) -> None:
     assert [colour for colour in found["levelOne"] if colour in colours] == colours
 
 
+def test_the_strip_shows_any_event_and_metric_that_is_asked_for(seen: Any) -> None:
+    found = seen["phases"]["more"]
+    assert {"L1D Cache MPKI", "Instructions Per Cycle"} <= set(found["offered"])
+    assert "Backend Bound" not in found["offered"]  # has its place in level 1
+    for row in found["rows"]:
+        assert f"o={row['value']}" in row["hash"]
+        assert row["height"] == found["before"]["height"] + 34
+        assert row["bars"] > found["before"]["bars"] + 500
+    assert found["after"] == found["before"]
+    assert found["problems"] == []
+
+
+def test_who_ended_sleeps_is_told_of_what_is_chosen(seen: Any) -> None:
+    found = seen["woken"]
+    shares = {"push of feeder": "46.2 %", "hrtimer_wakeup of [interrupt]": "30.8 %", "[not known]": "15.4 %"}
+    for name, share in shares.items():
+        assert f"{name}\n{share}" in found["whole"]
+    assert found["stack"] == ["futex_wake", "pthread_cond_signal", "push", "main"]
+    assert "push of feeder\n66.7 %" in found["ofWait"]
+    assert "hrtimer" not in found["ofWait"]
+    assert "[not known]\n66.7 %" in found["later"]
+    assert "push" not in found["later"]
+    assert found["onCpu"] == 0
+    assert found["problems"] == []
+
+
 def test_the_phases_of_a_profile_are_offered(seen: Any) -> None:
     found = seen["phases"]
     assert found["offered"] == ["0.000 s to 5.000 s: 88.0 % parse", "5.000 s to 10.00 s: 86.1 % sort"]
@@ -507,12 +547,13 @@ def test_time_is_chosen_by_keys_and_by_link(seen: Any) -> None:
     assert "100.0" in linked["details"]
 
 
-def test_what_is_known_of_the_whole_alone_is_hidden_of_a_part_of_the_time(seen: Any) -> None:
+def test_metrics_follow_the_chosen_time(seen: Any) -> None:
+    # What they are is test_of_time.py's.
     metrics, back = seen["phases"]["metrics"], seen["phases"]["metricsBack"]
-    assert "of the whole recording" in metrics["note"]
-    assert metrics["colour"] != "backend_bound"
-    assert not metrics["overview"]
-    assert "Stage 1" not in metrics["details"]
+    assert "Metrics are of this time" in metrics["note"]
+    assert metrics["colour"] == "backend_bound"
+    assert metrics["overview"]
+    assert "Stage 1" in metrics["details"]
     assert back["overview"]
     assert "Stage 1" in back["details"]
 

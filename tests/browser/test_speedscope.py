@@ -14,7 +14,7 @@ import pytest
 
 from browser.chromium import NEEDS, SCREENSHOTS, drive
 from builders.profiles import example
-from tdprof.cli import view
+from tdprof.cli.speedscope import SPEEDSCOPE, find_speedscope
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import find_hotspots
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [
     *NEEDS,
     pytest.mark.slow,
-    pytest.mark.skipif(view.find_speedscope() is None, reason="speedscope is not installed: tools/setup test"),
+    pytest.mark.skipif(find_speedscope() is None, reason="speedscope is not installed: tools/setup test"),
 ]
 
 # The command as it is, but for the capture: what is shown must be known.
@@ -36,7 +36,7 @@ from builders.opened import NoCapture
 from builders.profiles import example
 tdprof.cli.loading.load_profile = lambda _: example()
 tdprof.cli.loading.OpenCapture = NoCapture
-tdprof.cli.capture_options.check_is_there = lambda _: None
+tdprof.cli.capture_options.find_input = lambda path: tdprof.cli.capture_options.Input(path, None)
 sys.argv = ["tdprof", "view", "example.capture", "--no-browser"]
 from tdprof.cli.main import main
 main()
@@ -114,4 +114,4 @@ def test_screenshots_are_kept(shown: Any) -> None:
 
 def test_the_hint_names_the_version_that_set_up_installs() -> None:
     wanted = json.loads((ROOT / "tools/speedscope/package.json").read_text())["dependencies"]
-    assert f"speedscope@{wanted['speedscope']}" == view.SPEEDSCOPE
+    assert f"speedscope@{wanted['speedscope']}" == SPEEDSCOPE

@@ -20,8 +20,6 @@ from tdprof.text import plural, printable
 
 WIDE_COLUMNS = 100
 _TOO_FEW = "too few"
-# Half of the interval of a change as a part of A; beyond it A is no base for percentages.
-_MOST_DOUBT = 3.0
 
 
 def render_text(
@@ -172,8 +170,7 @@ def _cells(changes: Changes, row: int, column: int) -> list[Text]:
     is_amount, is_significant = quantity.units in list(Unit), bool(changes.is_significant[row, column])
     if quantity.source == "samples" and np.isnan(changes.p[row, column]) and (a or b):
         change, error = _TOO_FEW, ""
-    elif is_amount and a and half > _MOST_DOUBT * a:
-        # As a part of so little any change is vast, and its error, too.
+    elif changes.is_vague(row, column):
         change, error = (f"{b / a:,.0f} times" if is_significant else _TOO_FEW), ""
     elif is_amount and a:
         change, error = f"{(b - a) / a:+.1%}", f"{half / a:.1%}"

@@ -41,10 +41,10 @@ def render_text(
     if limit is None and not is_time:
         shown = min(shown, int(np.count_nonzero(~is_folded(groups.share))))
     function = function_names(profile)
-    rows = [[*_cells(profile, groups, row, is_wide=is_wide), _hottest(groups, row, function)] for row in range(shown)]
+    rows = [[*_cells(profile, groups, row, is_wide=is_wide), *_hottest(groups, row, function)] for row in range(shown)]
     heat = within_seconds(profile, groups) if groups.kind is GroupKind.SECOND else []
     for row, line in zip(rows, heat, strict=False):
-        row.insert(-1, line)
+        row.insert(-2, line)
     lines = header_lines(profile, unknown, width)
     if is_time:
         lines += [*functions_lines(profile, groups, width), Text()]
@@ -52,7 +52,7 @@ def render_text(
         lines += [*phase_lines(profile, groups, width), Text()]
     columns = _columns(profile, groups, is_wide=is_wide)
     if heat:
-        columns[-1:-1] = names("each 40 ms of it")
+        columns[-2:-2] = names("each 40 ms of it")
     lines += format_table(columns, rows, width)
     lines += left_out(len(groups) - shown, "row", width)
     return as_text(console, lines)
@@ -82,7 +82,8 @@ def _columns(profile: Profile, groups: Groups, *, is_wide: bool) -> list[Column]
             columns += numbers(f"{event}/s", "from", "to")
         case GroupKind.CGROUP:
             columns += names("cgroup", *(["container, pod or unit"] if any(map(_owner, groups.cgroup)) else []))
-    return columns + names("hottest function (share of the row)")
+    # A number of its own, so that a long name does not take it along where the width is short.
+    return [*columns, *numbers("of row"), *names("hottest function")]
 
 
 def _cells(profile: Profile, groups: Groups, row: int, *, is_wide: bool) -> list[str | Text]:
@@ -132,6 +133,7 @@ def _owner(cgroup: Cgroup | None) -> str:
     return printable(" of ".join(filter(None, [container, pod])) or cgroup.unit or "")
 
 
-def _hottest(groups: Groups, row: int, function: list[str]) -> str:
+def _hottest(groups: Groups, row: int, function: list[str]) -> tuple[str, str]:
+    """Its share of the row, and its name."""
     share = groups.hottest_share[row]
-    return "" if np.isnan(share) else f"{function[groups.hottest[row]]} ({share:.0%})"
+    return ("", "") if np.isnan(share) else (f"{share:.0%}", function[groups.hottest[row]])

@@ -1,9 +1,6 @@
 """A profile and its findings as the few columns that the HTML page reads."""
 
-import json
-import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,22 +18,28 @@ from tdprof.profile.call_tree import CallTree, call_tree, with_roots
 from tdprof.profile.compare import Comparison
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows
 from tdprof.profile.hotspots import effective_samples, unknown_samples
-from tdprof.profile.intervals import time_bins
+from tdprof.profile.intervals import Intervals, time_bins
 from tdprof.profile.statistics import Z_95
 from tdprof.report.page.change import change_columns
 from tdprof.report.page.functions import Processes, find_processes, functions_header
-from tdprof.report.page.times import MOST_BINS, SampledPlaces, find_places, phases_header, time_columns
+from tdprof.report.page.packing import COMPRESSION_LEVEL, Columns, Header, compressed_size, pack, shortened
+from tdprof.report.page.tallies import FUNCTIONS, functions_with_samples, tally_columns, timed_sums
+from tdprof.report.page.times import (
+    MOST_BINS,
+    SampledPlaces,
+    find_places,
+    phases_header,
+    place_columns,
+    time_columns,
+)
+from tdprof.report.page.wakers import page_wakers
 from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, meaning_of_end, stack_quality
 from tdprof.text import printable
 
-COMPRESSION_LEVEL = 6
 # Of a page of 5 MB: base64 makes three bytes four, and the scripts and styles take their part.
 MOST_COMPRESSED_BYTES = 3_600_000
 MOST_ENTRIES = 2_000_000  # more never fit, and a brush would wait for them
 _FEW_BINS = 100
-_SMALL_BYTES = 4 << 20  # uncompressed: not worth a look
-Header = dict[str, Any]
-Columns = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,12 @@ def page_document(page: Page) -> bytes:
 
     processes = find_processes(profile)
     header = _header(profile)
-    columns, places = _code(profile, stacks, row_of, processes)
+    wakers = page_wakers(profile, row_of)
+    columns, places = _code(profile, stacks, row_of, processes, wakers[1] if wakers else None)
     header["functions"] = functions_header(profile, function)
     header["processes"] = processes.label
+    if wakers:
+        header["wakers"] = wakers[0]
     if page.findings is not None:
         header["findings"], metrics = _findings(page.findings, row_of)
         columns |= metrics
@@ -88,29 +94,65 @@ def page_document(page: Page) -> bytes:
         header["change"] = {"since": printable(page.older), **change}
         header["doubts"] += [printable(note) for note in page.comparison.notes]
         columns |= changes
-    return _with_time(profile, places, header, columns)
+    return _with_time(page, row_of, places, header, columns)
 
 
-def _with_time(profile: Profile, places: SampledPlaces, header: Header, columns: Columns) -> bytes:
+def _with_time(page: Page, row_of: I64, places: SampledPlaces, header: Header, columns: Columns) -> bytes:
     """The document with the samples by time: in as many bins as the page has room for, without them if in none.
 
-    Where all events have room in few bins only, it is the one that the page begins with.
+    Where all events have room in few bins only, it is the one that the page begins with. What metrics of a stretch of
+    time are made of is of as many functions as there is room for.
     """
+    profile = page.profile
     most, events = MOST_BINS, range(len(profile.events))
     phases = phases_header(profile, header["firstEvent"])
+    tallies = _Tallies(page, row_of)
     while len((bins := time_bins(profile, most)).end) > 1:
         time, by_time = time_columns(profile, places, bins, events)
-        document = _pack(header | {"time": time | {"phases": phases}}, columns | by_time)
-        if len(document) <= _SMALL_BYTES or (
-            len(by_time["timeStep"]) <= MOST_ENTRIES
-            and len(zlib.compress(document, COMPRESSION_LEVEL)) <= MOST_COMPRESSED_BYTES
-        ):
-            return document
+        timed = header | {"time": time | {"phases": phases}}, columns | by_time
+        document = pack(*timed)
+        # To compress what is far too large would take most of the time.
+        is_short = len(by_time["timeStep"]) <= MOST_ENTRIES
+        if is_short and (size := compressed_size(document)) <= MOST_COMPRESSED_BYTES:
+            more = tallies.within(MOST_COMPRESSED_BYTES - size, bins)
+            if more is None:
+                return document
+            timed[0]["findings"] |= {"byTime": more[0]}
+            return pack(timed[0], timed[1] | more[1])
         if len(events) > 1 and len(bins.end) < 2 * _FEW_BINS:
             most, events = MOST_BINS, range(header["firstEvent"], header["firstEvent"] + 1)
         else:
             most = len(bins.end) // 2
-    return _pack(header, columns)
+    return pack(header, columns)
+
+
+class _Tallies:
+    """What metrics of a stretch of time are made of, if the page can have them."""
+
+    def __init__(self, page: Page, row_of: I64) -> None:
+        self._profile, self._row_of = page.profile, row_of
+        recorded = page.findings.recorded if page.findings else None
+        # A page of one event has other samples than the metrics; of passes no time has all events.
+        is_of_page = (
+            recorded is not None
+            and bool(recorded.plans)
+            and len(recorded.event) == len(page.profile.samples.event)
+            and not (page.profile.topdown and page.profile.topdown.is_pass_per_group)
+        )
+        self._recorded = recorded if is_of_page else None
+        self._functions = functions_with_samples(page.profile) if is_of_page else None
+
+    def within(self, most_bytes: int, bins: Intervals) -> tuple[Header, Columns] | None:
+        """Header and columns of as many functions as take so many bytes, compressed; None if these are none."""
+        if self._recorded is None or self._functions is None:
+            return None
+        sums = timed_sums(self._profile, self._recorded, bins)
+        for most in FUNCTIONS:
+            found = tally_columns(sums, self._recorded, bins, self._functions, most)
+            if found is not None and len(zlib.compress(pack(*found), COMPRESSION_LEVEL)) <= most_bytes:
+                chosen = self._functions.code.function[self._functions.order[:most]]
+                return found[0] | {"functions": self._row_of[chosen].tolist()}, found[1]
+        return None
 
 
 def _header(profile: Profile) -> Header:
@@ -155,10 +197,12 @@ def _stacks(profile: Profile) -> Header | None:
     }
 
 
-def _code(profile: Profile, stacks: FrameStacks, row_of: I64, processes: Processes) -> tuple[Columns, SampledPlaces]:
+def _code(
+    profile: Profile, stacks: FrameStacks, row_of: I64, processes: Processes, waker: I64 | None
+) -> tuple[Columns, SampledPlaces]:
     """The tree of calls, and for each event the sums of its samples by node and by source line of the leaf.
 
-    Returns the columns, and where each sample fell.
+    Returns the columns, and where each sample fell. With who woke each sample, also the sums by that.
 
     Where there are several processes, they are the first calls of the tree, numbered from the page's functions on.
     """
@@ -180,7 +224,16 @@ def _code(profile: Profile, stacks: FrameStacks, row_of: I64, processes: Process
         **{f"node{name}": column for name, column in node.items()},
         **{f"line{name}": column for name, column in line.items()},
     }
-    return columns, find_places(node_of_sample.astype(np.int64), line_of_sample.astype(np.int64))
+    of_nobody = np.zeros(len(profile.samples.count), np.int64)
+    places = find_places(
+        node_of_sample.astype(np.int64), line_of_sample.astype(np.int64), of_nobody if waker is None else waker
+    )
+    if waker is not None:
+        columns |= {
+            f"wakerPlace{name}": column for name, column in _sums(profile, places.of_sample.astype(np.int64)).items()
+        }
+        columns |= {"placeWaker": places.waker, **place_columns(places)}
+    return columns, places
 
 
 def _tree(profile: Profile, stacks: FrameStacks, processes: Processes) -> tuple[CallTree, I64]:
@@ -213,7 +266,7 @@ def _sums(profile: Profile, row: I64) -> Columns:
         np.add.reduceat(column[order], first) if len(first) else column for column in (samples.weight, samples.count)
     )
     relative = weight / (count * np.array(_mean_weights(profile))[event])
-    return {"Start": start, "Step": step, "Weight": _shortened(np.nan_to_num(relative), 13), "Count": count}
+    return {"Start": start, "Step": step, "Weight": shortened(np.nan_to_num(relative), 13), "Count": count}
 
 
 def _mean_weights(profile: Profile) -> list[float]:
@@ -238,8 +291,8 @@ def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
         metrics[name] = [{"name": table.metrics[i], "units": table.units[i], "source": table.sources[i]} for i in kept]
         for label, values in (
             # Enough for the digits that are shown: four of a value, two of its doubt.
-            ("Value", _shortened(table.value, 13)),
-            ("HalfWidth", _shortened(table.half_width, 8)),
+            ("Value", shortened(table.value, 13)),
+            ("HalfWidth", shortened(table.half_width, 8)),
             ("Samples", table.samples),
             ("IsSignificant", table.is_significant.astype(np.uint8)),
         ):
@@ -263,14 +316,15 @@ def _findings(findings: Findings, row_of: I64) -> tuple[Header, Columns]:
 
 
 def _metric_times(times: MetricTimes) -> Header:
-    """Level 1 over time: of each metric a value for each stretch, null where it is not known well enough."""
+    """Of each metric a value for each stretch of time, null where it is not known well enough."""
     value = np.where(times.metrics.is_significant, times.metrics.value, np.nan)
     return {
         "begin": [each / NS_PER_S for each in times.begin.tolist()],
         "end": [each / NS_PER_S for each in times.end.tolist()],
         "values": {
-            name: [None if np.isnan(each) else round(each, 2) for each in value[:, column].tolist()]
+            name: [None if np.isnan(each) else float(f"{each:.4g}") for each in value[:, column].tolist()]
             for column, name in enumerate(times.metrics.metrics)
+            if not np.isnan(value[:, column]).all()
         },
     }
 
@@ -323,33 +377,3 @@ def _catalog(findings: Findings) -> Header:
             for name, group in catalog.groups.items()
         },
     }
-
-
-def _shortened(values: NDArray[np.float64], bits: int) -> NDArray[np.float32]:
-    """Values rounded to so many bits of float32's mantissa of 23, since zeros compress; NaN stays."""
-    raw = values.astype(np.float32).view(np.uint32)
-    unit = np.uint32(1 << 23 - bits)
-    rounded = ((raw + unit // 2) & ~(unit - np.uint32(1))).view(np.float32)
-    return np.where(np.isfinite(values), rounded, np.float32(np.nan))
-
-
-def _pack(header: Header, columns: Columns) -> bytes:
-    body = bytearray()
-    listed: dict[str, Sequence[object]] = {}
-    for name, column in columns.items():
-        packed, kind = _smallest(column)
-        listed[name] = (kind, len(body), len(packed))
-        body += packed.view(np.uint8).reshape(-1, packed.itemsize).T.tobytes()
-    text = json.dumps(header | {"columns": listed}, separators=(",", ":")).encode()
-    return struct.pack("<I", len(text)) + text + bytes(body)
-
-
-def _smallest(column: NDArray[Any]) -> tuple[NDArray[Any], str]:
-    """A column in the narrowest type that holds it, and what JavaScript calls an array of it."""
-    if column.dtype.kind == "f":
-        return column.astype(f"<f{column.dtype.itemsize}"), f"Float{column.dtype.itemsize * 8}Array"
-    most = int(column.max(initial=0))
-    bits = next((bits for bits in (8, 16, 32) if most < 1 << bits), 0)
-    if not bits:
-        return column.astype("<f8"), "Float64Array"
-    return column.astype(f"<u{bits // 8}"), f"Uint{bits}Array"

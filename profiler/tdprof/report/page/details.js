@@ -12,7 +12,7 @@ function drawDetails(model, f, on) {
     const spe = model.spe ? speDetails(model, f) : null;
     const changed = model.change ? changeDetails(model, f) : null;
     sections.splice(3, 0, changed);
-    sections.push(spe, linesOf(model, f), neighboursOf(model, f, on), eventsOf(model, f));
+    sections.push(spe, wakersOf(model, f), linesOf(model, f), neighboursOf(model, f, on), eventsOf(model, f));
   }
   if (f < 0 && model.change) sections.push(goneDetails(model));
   byId("details").replaceChildren(...sections.filter(Boolean));
@@ -29,6 +29,7 @@ function partDetails(model, id, on) {
     el("section", { "aria-label": "Hot functions" },
       el("h3", {}, isProcess ? "Its hot functions" : `Its ${plural(model.groups[id - model.firstGroup].members.length, "place")} without a name`),
       most.length ? functionList(model, most, on.select, 20) : el("p", { class: "muted" }, "no samples of this event")),
+    wakersOf(model, id),
   ];
 }
 
@@ -36,6 +37,27 @@ function hotFunctions(model, on) {
   const most = model.hottest();
   if (!most.length) return null;
   return el("section", { "aria-label": "Hot functions" }, el("h3", {}, "Hot functions, their own samples"), functionList(model, most, on.select, 10));
+}
+
+// Who ended sleeps, each with the call stack in which it ended most.
+function wakersOf(model, id) {
+  const found = model.wakers(id);
+  if (!found.length) return null;
+  const { names, stacks } = model.header.wakers;
+  const whole = found.reduce((sum, [, weight]) => sum + weight, 0);
+  const most = 12;
+  const rows = found.slice(0, most).map(([waker, weight]) => {
+    const name = el("span", { class: "name", title: names[waker] }, names[waker]);
+    const stack = stacks[waker].map((f) => el("li", { class: "name" }, f < 0 ? "no call stack" : model.names[f]));
+    return el("li", {},
+      stack.length ? el("details", { class: "waker" }, el("summary", {}, name), el("ol", {}, stack)) : name,
+      bar({ value: weight, halfWidth: NaN, top: found[0][1] }),
+      el("span", { class: "number" }, showShare(weight / whole)));
+  });
+  return el("section", { "aria-label": "Who ended sleeps" },
+    el("h3", {}, id < 0 ? "Who ended the sleeps" : "Who ended its sleeps, and those of all it calls"),
+    el("ul", { class: "functions-list" }, rows),
+    found.length > most ? el("p", { class: "hint" }, `and ${found.length - most} more`) : null);
 }
 
 // How far call stacks reach, and why they end where they do.
@@ -61,7 +83,7 @@ function programDetails(model, on) {
   const head = el("div", { class: "details-head" },
     el("h2", { id: "details-heading" }, "Whole program"),
     el("p", { class: "muted" }, "Choose a function, in the graph or the table, to see its own numbers here."));
-  const ground = [hotFunctions(model, on), stackQuality(model)];
+  const ground = [hotFunctions(model, on), wakersOf(model, -1), stackQuality(model)];
   // Its bar and diagnosis stand above the graph.
   if (!findings?.roots.length) return [head, ...ground, eventsTable(model)];
   return [head, el("section", { "aria-label": "Stage 1" }, el("h3", {}, `Stage 1: where its ${findings.divided} go`), stageOneTable(findings, (metric) => findings.program(metric), null)), ...ground];
@@ -161,7 +183,7 @@ function explorationOf(findings, f) {
 }
 
 function linesOf(model, f) {
-  const { findings } = model;
+  const findings = model.findings?.hasLines ? model.findings : null;
   const lines = model.lines(f);
   if (!lines.some((each) => each.line)) return null;
   const most = 12;

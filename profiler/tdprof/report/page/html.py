@@ -8,7 +8,8 @@ import zlib
 from importlib.resources import files
 from typing import BinaryIO
 
-from tdprof.report.page.data import COMPRESSION_LEVEL, Page, page_document
+from tdprof.report.page.data import Page, page_document
+from tdprof.report.page.packing import COMPRESSION_LEVEL
 from tdprof.report.summary import facts
 
 ASSETS = files("tdprof") / "report/page"
@@ -19,6 +20,7 @@ SCRIPTS = (
     "times",
     "strip",
     "model",
+    "of_time",
     "graph",
     "change",
     "colour",

@@ -12,6 +12,7 @@ const READ = (hash) => {
     s: words.get("s"), // "total": the colour is of functions with all they call
     q: words.get("q") ?? "", // the search
     t: words.get("t"), // the time, in seconds since the start
+    o: words.get("o"), // what else the strip of time shows
   };
 };
 
@@ -39,7 +40,7 @@ class Page {
     };
     this.flame = new Flame(model, on);
     this.table = new FunctionTable(model, (f) => this.go(this.nameOf(f), { isFromTable: true }));
-    this.strip = model.times ? new Strip(model, (span, isDraft) => this.go({ t: model.times.addressOf(span) }, { isDraft })) : null;
+    this.strip = model.times ? new Strip(model, (span, isDraft) => this.go({ t: model.times.addressOf(span) }, { isDraft }), (o) => this.go({ o })) : null;
     this.byName = new Map();
     model.names.forEach((name, f) => {
       if (!this.byName.has(name)) this.byName.set(name, []);
@@ -137,11 +138,12 @@ class Page {
       model.chooseTime(span, event);
       this.shownTime = this.time;
       this.strip?.show();
-      byId("overview").hidden = !model.findings?.roots.length;
+      drawOverview(model.findings);
     }
+    this.strip?.add(wanted.o);
     byId("event").value = String(event);
     this.selected = wanted.f === null ? -1 : ((this.byName.get(wanted.f) ?? [])[wanted.n] ?? -1);
-    const isThere = (choice) => !span || !(choice.metric || choice.key === "bottleneck" || choice.key === "change");
+    const isThere = (choice) => !span || (choice.key !== "change" && (choice.metric ? choice.metric.source === "pmu" && model.findings : choice.key !== "bottleneck" || model.findings));
     const choice = this.choices.find((each) => each.key === wanted.c && isThere(each)) ?? this.choices.find(isThere);
     byId("colour").value = choice.key;
     for (const each of this.choices) byId("colour").querySelector(`option[value="${CSS.escape(each.key)}"]`).disabled = !isThere(each);
@@ -254,15 +256,19 @@ function drawHead(model) {
       el("summary", {}, `${plural(told.length, "thing")} to know about these numbers`),
       el("ul", {}, told.map((text) => el("li", {}, text)))));
   }
-  if (findings?.roots.length) {
-    byId("overview").hidden = false;
-    byId("overview-heading").textContent = `Where the ${findings.divided} go`;
-    byId("overview-body").append(
-      ...[stageOneBar(findings, (metric) => findings.program(metric)), stageOneLegend(findings),
-        diagnosisText(findings, findings.diagnosis(-1), { whose: "the program" })].filter(Boolean));
-  }
+  drawOverview(findings);
   byId("stack-note").textContent = model.header.stacks?.text ?? "";
   byId("footer").textContent = `tdprof ${version}. Intervals are 95 % and cover the chance of sampling alone. This page holds all its data and loads nothing.`;
+}
+
+// Stage 1, bottleneck and advice of the program, in the chosen time.
+function drawOverview(findings) {
+  byId("overview").hidden = !findings?.roots.length;
+  if (!findings?.roots.length) return;
+  byId("overview-heading").textContent = `Where the ${findings.divided} go`;
+  byId("overview-body").replaceChildren(
+    ...[stageOneBar(findings, (metric) => findings.program(metric)), stageOneLegend(findings),
+      diagnosisText(findings, findings.diagnosis(-1), { whose: "the program" })].filter(Boolean));
 }
 
 function followTheme() {

@@ -75,17 +75,19 @@ class Model {
       change: header.change ? new Change(this) : null,
       spe: header.spe ?? null,
     };
+    this.placeNode = this.findPlaceNodes();
     this.times = header.time ? new Times(this) : null;
-    this.hasMetrics = Object.values(this.ofWhole).some(Boolean);
+    this.metricsOfTime = header.findings?.byTime ? new MetricsOfTime(this) : null;
     this.chooseTime(null, header.firstEvent);
   }
 
-  // Some bins of time, null for all, and the event that gives the width. What is known of the whole alone is hidden
-  // while a part is chosen.
+  // Some bins of time, null for all, and the event that gives the width. Metrics follow where the page has what they
+  // are made of; what is known of the whole alone is hidden while a part is chosen.
   chooseTime(span, event) {
     if (this.times) this.times.span = span;
     const { findings, change, spe } = this.ofWhole;
-    this.findings = span ? null : findings;
+    if (span) this.metricsOfTime?.choose(span);
+    this.findings = span ? this.metricsOfTime : findings;
     this.change = span ? null : change;
     this.spe = span ? null : spe;
     this.setEvent(event);
@@ -111,6 +113,17 @@ class Model {
       for (const f of members) this.shownAs[f] = id;
     }
     return groups;
+  }
+
+  // The node of each place: a node, a line and who woke it, as samples were found in them.
+  findPlaceNodes() {
+    const steps = this.columns.placeNodeStep ?? [];
+    const found = new Uint32Array(steps.length);
+    for (let place = 0, node = 0; place < steps.length; place++) {
+      node += steps[place];
+      found[place] = node;
+    }
+    return found;
   }
 
   // A node is outermost if no caller of it is the same function: a recursion counts once.
@@ -304,6 +317,31 @@ class Model {
     });
   }
 
+  // [waker, weight] of who ended the sleeps of a function with all it calls, of a process, of unknown code, or below 0 of
+  // all, most first; nobody where the event that gives the width is no sleep, or nobody asked for them.
+  wakers(id) {
+    const { columns, event, times, header } = this;
+    if (event !== header.wakers?.event) return [];
+    const isWithin = id < 0 ? null : this.within(id);
+    const found = new Map();
+    const add = (place, weight) => {
+      if (isWithin && !isWithin[this.placeNode[place]]) return;
+      const waker = columns.placeWaker[place];
+      found.set(waker, (found.get(waker) ?? 0) + weight);
+    };
+    if (times?.span) {
+      const weights = this.weightsOf(event);
+      times.visit(event, times.span, (place, count) => add(place, count * weights[this.placeNode[place]]));
+    } else {
+      const { wakerPlaceStart, wakerPlaceStep, wakerPlaceCount, wakerPlaceWeight } = columns;
+      for (let i = wakerPlaceStart[event], place = 0; i < wakerPlaceStart[event + 1]; i++) {
+        place += wakerPlaceStep[i];
+        add(place, wakerPlaceCount[i] * wakerPlaceWeight[i] * this.events[event].weightOfSample);
+      }
+    }
+    return mostFirst(found);
+  }
+
   widestNode(id) {
     let best = 0;
     for (let node = 1; node < this.nodes; node++) {
@@ -352,6 +390,7 @@ class Metrics {
     this.programDiagnosis = programDiagnosis;
     this.disagreements = disagreements;
     this.times = times;
+    this.hasLines = true;
     this.columns = columns;
     this.rows = columns.metricFunction.length;
     this.rowOf = new Int32Array(model.functionCount).fill(-1);
@@ -408,6 +447,13 @@ class Metrics {
   // The program's level 1 over time: {begin, end, values by metric}; null where there is none.
   levelOneTimes() {
     return this.roots.length ? this.times : null;
+  }
+
+  // Other metrics that are known of some stretch of time.
+  get overTime() {
+    const { roots, times } = this;
+    return this.metrics.program.filter(({ name, source }) =>
+      source === "pmu" && times?.values[name] && !roots.some((root) => root.name === name));
   }
 
   // What level 1 divides: "slots", or "cycles" on cores that do not count slots.

@@ -6,8 +6,8 @@ const LEVEL_1_ROW = 44;
 const CLICK = 3; // pixels that are no drag
 
 class Strip {
-  // choose(span, isDraft): a draft while the pointer is down.
-  constructor(model, choose) {
+  // choose(span, isDraft): a draft while the pointer is down. ask(name): for a row of another event or metric.
+  constructor(model, choose, ask) {
     this.model = model;
     this.times = model.times;
     this.choose = choose;
@@ -24,6 +24,9 @@ class Strip {
     byId("time-hint").textContent = `Drag to choose a stretch, or move the two sliders with arrows, Page Up and Page Down; Escape shows everything. ${
       this.times.isBySample ? "Every sample has its own time." : "Samples are known by interval, and each interval counts whole."}`;
     this.phases = this.makePhases();
+    this.more = this.findMore();
+    this.added = null;
+    this.offerMore(ask);
     this.box.addEventListener("pointerdown", (event) => this.press(event));
     this.box.addEventListener("pointermove", (event) => this.drag(event));
     this.box.addEventListener("pointerup", () => this.release());
@@ -42,6 +45,34 @@ class Strip {
     byId("phases").append(...buttons);
     byId("phases").hidden = !buttons.length;
     return buttons;
+  }
+
+  // What may have a row beside those that are always there: events for which these have no room, and metrics.
+  findMore() {
+    const { model, times } = this;
+    const findings = model.ofWhole.findings;
+    const events = times.events.length > MOST_STRIP_ROWS ? times.events : [];
+    return [
+      ...events.map((event) => ({ kind: "Events", name: model.events[event].name, title: model.events[event].name, event })),
+      ...(findings?.overTime ?? []).map(({ name, units }) => ({ kind: "Metrics", name, title: findings.title(name), units })),
+    ];
+  }
+
+  offerMore(ask) {
+    const { more } = this;
+    const groups = ["Events", "Metrics"].map((label) =>
+      el("optgroup", { label }, more.filter(({ kind }) => kind === label).map(({ name, title }) => el("option", { value: name }, title))));
+    byId("strip-more").append(...groups.filter((group) => group.childElementCount));
+    byId("strip-more").addEventListener("change", (event) => ask(event.target.value || null));
+    byId("strip-more-label").hidden = !more.length;
+  }
+
+  add(name) {
+    const added = this.more.find((each) => each.name === name) ?? null;
+    byId("strip-more").value = added?.name ?? "";
+    if (added === this.added) return;
+    this.added = added;
+    this.draw();
   }
 
   makeThumb(which) {
@@ -127,18 +158,41 @@ class Strip {
       each.setAttribute("aria-pressed", String(Boolean(span && own && own.first === span.first && own.last === span.last)));
     });
     const notes = [
-      model.hasMetrics ? "Metrics, SPE's measurements and changes are of the whole recording, and hidden meanwhile." : "",
+      ...this.notesOnMetrics(),
       model.isScaled(model.event) ? "Samples are counted; amounts are scaled: samples times the mean weight of their stack." : "",
     ];
     byId("time-note").textContent = span ? notes.filter(Boolean).join(" ") : "";
     if (this.drawn !== model.event) this.draw();
   }
 
+  // Which metrics follow the chosen time, and what is hidden meanwhile, and why.
+  notesOnMetrics() {
+    const { findings, change, spe } = this.model.ofWhole;
+    const followed = this.model.metricsOfTime;
+    const hasSpe = spe || findings?.metrics.self.some(({ source }) => source === "spe");
+    const hidden = [
+      findings?.metrics.self.some(({ source }) => source === "pmu") && !followed ? "metrics, which this page does not have by time," : "",
+      hasSpe ? "SPE's measurements" : "",
+      change ? "changes" : "",
+    ].filter(Boolean);
+    return [
+      followed
+        ? `Metrics are of this time, from its samples alone, for the program and the ${plural(followed.known, "function")} with most samples; lines have none.`
+        : "",
+      followed?.isOfOneInterval
+        ? "Of one interval ± is of sampling alone: it does not tell how the turns of the counter groups scatter."
+        : "",
+      hidden.length ? `Of the whole recording, and hidden meanwhile: ${hidden.join(" and ")}.`.replace(",.", ".") : "",
+    ];
+  }
+
   // The event that gives the width first, then others, each on a scale of its own.
   rows() {
     const { event, events } = this.model;
     const all = [event, ...events.keys()].filter((each) => this.times.has(each));
-    return [...new Set(all)].slice(0, MOST_STRIP_ROWS);
+    const always = [...new Set(all)].slice(0, MOST_STRIP_ROWS);
+    const added = this.added?.event;
+    return added === undefined || always.includes(added) ? always : [...always, added];
   }
 
   // The chosen stretch is a background of its own: only another event, width or theme asks for the bars again.
@@ -149,7 +203,9 @@ class Strip {
     const width = this.box.clientWidth;
     const { findings } = this.model.ofWhole;
     const level1 = findings?.levelOneTimes();
-    const height = rows.length * STRIP_ROW + (level1 ? LEVEL_1_ROW : 0);
+    const metric = this.added?.kind === "Metrics" ? this.added : null;
+    const below = (rows.length + (metric ? 1 : 0)) * STRIP_ROW;
+    const height = below + (level1 ? LEVEL_1_ROW : 0);
     this.box.style.height = `${height}px`;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
@@ -158,22 +214,37 @@ class Strip {
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.font = `11px ${style.getPropertyValue("--mono")}`;
     rows.forEach((event, row) => {
-      const rate = times.rate(event);
-      const most = rate.reduce((a, b) => Math.max(a, b), 0);
-      const bottom = (row + 1) * STRIP_ROW - 1;
-      c.fillStyle = style.getPropertyValue("--fill");
-      for (let bin = 0; bin < times.bins && most; bin++) {
-        const from = ((times.begin[bin] - this.begin) / this.seconds) * width;
-        const to = ((times.end[bin] - this.begin) / this.seconds) * width;
-        const tall = (rate[bin] / most) * (STRIP_ROW - 14);
-        c.fillRect(from, bottom - tall, Math.max(1, to - from - (to - from > 4 ? 1 : 0)), tall);
-      }
-      c.fillStyle = style.getPropertyValue("--muted");
-      for (const { begin } of times.phases.slice(1))
-        c.fillRect(Math.round(((begin - this.begin) / this.seconds) * width), row * STRIP_ROW, 1, STRIP_ROW);
-      c.fillText(`${this.model.events[event].name}, at most ${showAmount(most, this.model.events[event].unit)} a second`, 2, row * STRIP_ROW + 10);
+      const { name, unit } = this.model.events[event];
+      this.drawRow(row, times, times.rate(event), (most) => `${name}, at most ${showAmount(most, unit)} a second`, width, style);
     });
-    if (level1) this.drawLevelOne(findings, level1, rows.length * STRIP_ROW, width, style);
+    if (metric) {
+      const { title, units } = metric;
+      const values = findings.times.values[metric.name].map((value) => value ?? NaN);
+      this.drawRow(rows.length, findings.times, values, (most) => `${title}, of all: at most ${showValue(most, NaN).value} ${units}`, width, style);
+    }
+    if (level1) this.drawLevelOne(findings, level1, below, width, style);
+  }
+
+  // Where a moment is on a strip of this width.
+  across(seconds, width) {
+    return ((seconds - this.begin) / this.seconds) * width;
+  }
+
+  // Bars on a scale of their own, none where nothing is known; the borders of phases; say(most) above.
+  drawRow(row, { begin, end }, values, say, width, style) {
+    const { context: c } = this;
+    const most = values.reduce((a, b) => (b > a ? b : a), 0);
+    const bottom = (row + 1) * STRIP_ROW - 1;
+    c.fillStyle = style.getPropertyValue("--fill");
+    for (let bin = 0; bin < values.length && most; bin++) {
+      const from = this.across(begin[bin], width);
+      const to = this.across(end[bin], width);
+      const tall = (values[bin] / most) * (STRIP_ROW - 14);
+      if (tall > 0) c.fillRect(from, bottom - tall, Math.max(1, to - from - (to - from > 4 ? 1 : 0)), tall);
+    }
+    c.fillStyle = style.getPropertyValue("--muted");
+    for (const phase of this.times.phases.slice(1)) c.fillRect(Math.round(this.across(phase.begin, width)), row * STRIP_ROW, 1, STRIP_ROW);
+    c.fillText(say(most), 2, row * STRIP_ROW + 10);
   }
 
   // The program's level 1 in each stretch, its parts above each other as in its bar; nothing where it is not known well.
@@ -181,7 +252,6 @@ class Strip {
     const { context: c } = this;
     const { roots } = findings;
     const tall = LEVEL_1_ROW - 14;
-    const at = (seconds) => ((seconds - this.begin) / this.seconds) * width;
     begin.forEach((from, bin) => {
       const parts = roots.map((metric) => values[metric.name]?.[bin] ?? NaN);
       if (parts.some(Number.isNaN)) return;
@@ -191,7 +261,8 @@ class Strip {
         const height = (Math.max(0, part) / sum) * tall;
         bottom -= height;
         c.fillStyle = levelOneColour(roots[row].name, roots).fill;
-        c.fillRect(at(from), bottom, Math.max(1, at(end[bin]) - at(from)), height);
+        const left = this.across(from, width);
+        c.fillRect(left, bottom, Math.max(1, this.across(end[bin], width) - left), height);
       });
     });
     c.fillStyle = style.getPropertyValue("--muted");

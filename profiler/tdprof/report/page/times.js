@@ -10,12 +10,7 @@ class Times {
     this.phases = phases; // none where the profile has one only
     this.bins = begin.length;
     this.events = events; // others have no place on this page
-    const { placeNodeStep } = model.columns;
-    this.node = new Uint32Array(placeNodeStep.length);
-    for (let place = 0, node = 0; place < placeNodeStep.length; place++) {
-      node += placeNodeStep[place];
-      this.node[place] = node;
-    }
+    this.node = model.placeNode;
     this.span = null; // {first, last}: the chosen bins, the last one not among them; null is all
     this.rates = new Map();
     this.ratesWithin = new Map();

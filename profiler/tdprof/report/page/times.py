@@ -20,24 +20,31 @@ MOST_BINS = 600
 
 @dataclass(frozen=True, slots=True)
 class SampledPlaces:
-    """Where samples fell, as far as the page tells it: distinct pairs of a node of its calls and a line of its lines.
+    """Where samples fell, as far as the page tells it: a node of its calls, a line of its lines, and who woke them.
 
     Attributes:
-        node, line: int64[n], ascending by node.
+        node, line, waker: int64[n], ascending by node; each three once.
         of_sample: int32[samples], the place of each.
     """
 
     node: I64
     line: I64
+    waker: I64
     of_sample: NDArray[np.int32]
 
 
-def find_places(node: I64, line: I64) -> SampledPlaces:
-    """The places of samples in these nodes and lines."""
-    keys, of_sample = number_values((node << 32 | line).astype(np.uint64))
-    return SampledPlaces(
-        (keys >> np.uint64(32)).astype(np.int64), (keys & np.uint64(0xFFFF_FFFF)).astype(np.int64), of_sample
-    )
+def find_places(node: I64, line: I64, waker: I64) -> SampledPlaces:
+    """The places of samples in these nodes and lines, with these wakers."""
+    pairs, pair = number_values((node << 32 | line).astype(np.uint64))
+    keys, of_sample = number_values(pair.astype(np.uint64) << np.uint64(32) | waker.astype(np.uint64))
+    pair_of, low = pairs[(keys >> np.uint64(32)).astype(np.int64)], np.uint64(0xFFFF_FFFF)
+    node_of, line_of, waker_of = pair_of >> np.uint64(32), pair_of & low, keys & low
+    return SampledPlaces(node_of.astype(np.int64), line_of.astype(np.int64), waker_of.astype(np.int64), of_sample)
+
+
+def place_columns(places: SampledPlaces) -> dict[str, NDArray[np.integer]]:
+    """Node, less that of the place before, and line of each place."""
+    return {"placeNodeStep": np.diff(places.node, prepend=0), "placeLine": places.line}
 
 
 def phases_header(profile: Profile, event: int) -> list[dict[str, Any]]:
@@ -93,8 +100,7 @@ def time_columns(
         "events": list(events),
     }
     return header, {
-        "placeNodeStep": np.diff(places.node, prepend=0),
-        "placeLine": places.line,
+        **place_columns(places),
         "timeStart": start,
         "timeStep": step,
         "timeCount": count,

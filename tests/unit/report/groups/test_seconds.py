@@ -36,8 +36,8 @@ def test_text_has_functions_over_time_and_every_second_in_order() -> None:
     assert next(line for line in lines if line.endswith(" parse")).split()[:2] == ["45.0%", "██"]
     assert next(line for line in lines if line.endswith(" sort")).split()[:2] == ["45.0%", "██"]
     assert next(line for line in lines if line.endswith(" wait")).split()[:2] == ["10.0%", "████"]
-    rows = [line.split() for line in lines if "(90%)" in line]
-    assert [row[-2] for row in rows] == ["parse", "parse", "sort", "sort"]
+    rows = [line.split()[-2:] for line in lines if " 90% " in line]
+    assert rows == [["90%", name] for name in ("parse", "parse", "sort", "sort")]
 
 
 def test_json_and_csv_have_exact_sums() -> None:

@@ -17,6 +17,7 @@ from hypothesis import given
 
 from builders.profiles import ProfileBuilder, example, hostile, profiles
 from builders.topdown import topdown_profile
+from builders.woken import woken, woken_as_loaded
 from tdprof.model.choices import Basis
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
@@ -176,6 +177,31 @@ def test_bins_of_time_have_every_sample_once(profile: Profile) -> None:
             assert got == want
 
 
+def test_who_ended_sleeps_is_told_by_place_and_with_its_stack() -> None:
+    header, columns = unpack(page_document(Page(woken_as_loaded())))
+    wakers, names = header["wakers"], header["functions"]["names"]
+    assert header["events"][wakers["event"]]["name"] == "off-cpu"
+    stacks = {
+        name: [names[each] for each in stack] for name, stack in zip(*map(wakers.get, ("names", "stacks")), strict=True)
+    }
+    assert stacks["push of feeder"] == ["futex_wake", "pthread_cond_signal", "push", "main"]
+    assert stacks["hrtimer_wakeup of [interrupt]"] == ["hrtimer_wakeup", "sysvec_x"]
+    assert stacks["[not known]"] == stacks["[waited for a CPU]"] == stacks["[on a CPU]"] == []
+    rows = slice(*columns["wakerPlaceStart"][1:3])
+    place = np.cumsum(columns["wakerPlaceStep"][rows].astype(np.int64))
+    ended = {wakers["names"][columns["placeWaker"][each]]: int(count)
+             for each, count in zip(place, columns["wakerPlaceCount"][rows], strict=True)}  # fmt: skip
+    assert ended == {
+        "push of feeder": 30,
+        "hrtimer_wakeup of [interrupt]": 20,
+        "[not known]": 10,
+        "[waited for a CPU]": 1,
+    }
+    # Those of one node and line that different threads ended are places of their own in the time, too.
+    assert sum(sums_over_time(header, columns).values()) == 62
+    assert "wakers" not in unpack(page_document(Page(replace(woken(), wakers=None))))[0]
+
+
 def test_intervals_beyond_what_a_page_shows_are_joined_whole() -> None:
     builder = ProfileBuilder()
     for number in range(1300):
@@ -194,13 +220,70 @@ def test_a_page_that_would_be_too_large_has_fewer_bins(monkeypatch: pytest.Monke
             builder.add("main", f"f{each}", count=int(random.integers(1, 99)), time_ns=(number + 1) * 1_000_000_000)
     profile = builder.build()
     whole = len(zlib.compress(page_document(Page(profile)), 6))
-    monkeypatch.setattr("tdprof.report.page.data._SMALL_BYTES", 0)
+    monkeypatch.setattr("tdprof.report.page.packing._SMALL_BYTES", 0)
     monkeypatch.setattr("tdprof.report.page.data.MOST_COMPRESSED_BYTES", whole - 500)
     document = page_document(Page(profile))
     assert len(zlib.compress(document, 6)) <= whole - 500
     assert 2 <= len(unpack(document)[0]["time"]["begin"]) < 64
     monkeypatch.setattr("tdprof.report.page.data.MOST_COMPRESSED_BYTES", 100)
     assert "time" not in unpack(page_document(Page(profile)))[0]
+
+
+def test_what_metrics_of_a_time_are_made_of_has_every_sample() -> None:
+    profile = topdown_profile(seconds=8)
+    shown, findings = calibrated(profile), find_findings(profile)
+    header, columns = unpack(page_document(Page(shown, findings)))
+    given = header["findings"]["byTime"]
+    bins, functions = len(given["end"]), given["functions"]
+    assert bins == len(header["time"]["begin"]) == 8
+    rows = 1 + 2 * len(functions)
+    counts = np.zeros((len(profile.events), bins, rows))
+    weights = np.zeros_like(counts)
+    for cell in range(len(profile.events) * bins):
+        here = slice(*columns["tallyStart"][cell : cell + 2])
+        row = np.cumsum(columns["tallyStep"][here].astype(np.int64))
+        np.add.at(counts[cell // bins, cell % bins], row, columns["tallyCount"][here])
+        mean = columns["tallyMeans"][columns["tallyMean"][here]]
+        np.add.at(weights[cell // bins, cell % bins], row, columns["tallyCount"][here] * mean)
+    assert counts[:, :, 0].sum(axis=1).tolist() == profile.total_samples().tolist()
+    assert weights[:, :, 0].sum(axis=1) == pytest.approx(profile.total_weight().astype(float))
+    names = [header["functions"]["names"][function] for function in functions]
+    assert {"chase", "main", "solve"} <= set(names)
+    inclusive = counts[:, :, 1 + len(functions) :].sum(axis=1)
+    assert inclusive[:, names.index("main")].tolist() == profile.total_samples().tolist()
+    own = counts[:, :, 1 : 1 + len(functions)].sum(axis=(0, 1))
+    assert own[names.index("main")] == 0
+    assert own.sum() == pytest.approx(profile.total_samples().sum(), rel=0.01)  # all but the rarest
+
+
+def test_metrics_of_a_time_are_of_fewer_functions_where_there_is_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = topdown_profile(seconds=8)
+    shown, findings = calibrated(profile), find_findings(profile)
+
+    def known() -> int | None:
+        given = unpack(page_document(Page(shown, findings)))[0]["findings"].get("byTime")
+        return given and len(given["functions"])
+
+    assert known() == 7
+    monkeypatch.setattr("tdprof.report.page.tallies._MOST_ENTRIES", 2000)
+    assert known() == 0
+    monkeypatch.setattr("tdprof.report.page.tallies._MOST_PAIRS", 10)
+    assert known() is None
+    # Of one event there are no metrics to make, nor of passes, of which no time has all events.
+    assert profile.topdown
+    passes = replace(shown, topdown=replace(profile.topdown, is_pass_per_group=True))
+    for other in (shown.only_event(0), passes):
+        assert "byTime" not in unpack(page_document(Page(other, findings)))[0]["findings"]
+
+
+def test_a_recording_in_which_no_group_had_a_turn_has_a_page() -> None:
+    profile = topdown_profile(seconds=8)
+    idle = replace(profile, events=[replace(event, running_ns=0) for event in profile.events])
+    findings = find_findings(idle)
+    assert findings
+    assert findings.recorded
+    assert not findings.recorded.plans
+    assert "byTime" not in unpack(page_document(Page(calibrated(idle), findings)))[0]["findings"]
 
 
 def test_metrics_reach_the_page_with_their_doubt() -> None:

@@ -1,0 +1,235 @@
+// Metrics of a stretch of time: the arithmetic of metrics/estimate.py and plans.py, on the tallies of page/tallies.py.
+
+class MetricsOfTime extends Metrics {
+  constructor(model) {
+    super(model);
+    this.times = null;
+    this.hasLines = false;
+    this.given = model.header.findings.byTime;
+    this.known = this.given.functions.length;
+    this.rowOf = new Int32Array(model.functionCount).fill(-1);
+    this.given.functions.forEach((f, row) => {
+      this.rowOf[f] = row;
+    });
+  }
+
+  choose(span) {
+    this.span = span;
+    this.sums = new Map();
+    this.found = new Map();
+    this.diagnosed = new Map();
+    this.findIntervals();
+  }
+
+  // Groups that took turns, and one interval of them: no scatter tells what each missed.
+  get isOfOneInterval() {
+    const { metrics, constants } = this.given;
+    return this.intervals === 1 && Object.values(metrics).some(({ seen }) => seen < constants.seenWhole);
+  }
+
+  // The interval of each chosen bin: each its own, or, of many, wider ones of equal length.
+  findIntervals() {
+    const { end, constants } = this.given;
+    const { first, last } = this.span;
+    const n = last - first;
+    const since = (bin) => end[bin] - end[first];
+    const most = constants.intervals;
+    this.intervals = Math.min(n, most);
+    this.intervalOf = Array.from({ length: n }, (_, i) =>
+      n <= most ? i : Math.min(most - 1, Math.floor((since(first + i) / since(last - 1)) * most)));
+  }
+
+  // The samples of a recorded event in each row: {parts: weight by row and interval, weight, samples, squares}.
+  sumsOf(event, isAdapted) {
+    if (!this.sums.has(event)) this.sums.set(event, this.addUp(event, isAdapted));
+    return this.sums.get(event);
+  }
+
+  addUp(event, isAdapted) {
+    const { tallyStart, tallyStep, tallyMean, tallyMeans, tallyCount, tallySpare } = this.columns;
+    const { intervals } = this;
+    const rows = 1 + 2 * this.known;
+    const parts = new Float64Array(rows * intervals);
+    const [weight, samples, squares, spare] = Array.from({ length: 4 }, () => new Float64Array(rows));
+    const cell = event * this.given.end.length;
+    for (let bin = this.span.first; bin < this.span.last; bin++) {
+      const interval = this.intervalOf[bin - this.span.first];
+      const to = tallyStart[cell + bin + 1];
+      for (let i = tallyStart[cell + bin], row = 0; i < to; i++) {
+        row += tallyStep[i];
+        const mean = tallyMeans[tallyMean[i]];
+        const own = tallyCount[i] * mean;
+        parts[row * intervals + interval] += own;
+        weight[row] += own;
+        samples[row] += tallyCount[i];
+        squares[row] += own * mean;
+        spare[row] += tallySpare[i];
+      }
+    }
+    if (isAdapted && samples[0]) {
+      // Weights that the recorder changed scatter within a line of the capture as its lines' means do.
+      const scatter = Math.max(0, squares[0] - weight[0] ** 2 / samples[0]);
+      const lines = samples[0] - spare[0];
+      const variance = Math.min(scatter / Math.max(lines - 1, 1), (weight[0] / samples[0]) ** 2);
+      for (let row = 0; row < rows; row++) squares[row] += spare[row] * variance;
+    }
+    return { parts, weight, samples, squares };
+  }
+
+  // An event's count in a row: {value, variance, unseen, samples, scale}.
+  term(event, row) {
+    const { constants, threads } = this.given;
+    const all = { samples: 0, weight: 0, squares: 0 };
+    const own = { samples: 0, weight: 0, squares: 0 };
+    event.rows.forEach((recorded, i) => {
+      const sums = this.sumsOf(recorded, event.isAdapted[i]);
+      for (const name of ["samples", "weight", "squares"]) {
+        own[name] += sums[name][row];
+        all[name] += sums[name][0];
+      }
+    });
+    const { scale: given, unseen: total, mean: usual } = event;
+    const isCounted = given !== null;
+    if (!all.weight) {
+      // In all this time no sample: there may have been so many events for all that.
+      const unseen = usual === null ? total : Math.min(total, constants.unseenSamples * usual * given);
+      return { value: isCounted ? 0 : NaN, variance: 0, unseen: isCounted ? unseen : 0, samples: 0, scale: 0 };
+    }
+    const scale = isCounted ? given : 1;
+    const share = own.weight / all.weight;
+    const mean = all.weight / all.samples;
+    const edges = Math.min(Math.max(1, (threads * event.rows.length) / 4), Math.max(1, all.samples));
+    const variance = isCounted
+      ? (1 - share) ** 2 * own.squares + share ** 2 * (Math.max(all.squares - own.squares, 0) + edges * mean ** 2)
+      : own.squares;
+    const bound = constants.unseenSamples * mean * scale;
+    const unseen = isCounted ? Math.min(bound, all.weight * scale) : bound;
+    return { value: own.weight * scale, variance: variance * scale ** 2, unseen: own.samples ? 0 : unseen, samples: own.samples, scale };
+  }
+
+  // {value, halfWidth, samples, isSignificant} of a metric in a row; null where it is not known.
+  estimate(metric, row) {
+    if (metric.source !== "pmu") return null; // SPE's may have the same name
+    const key = `${metric.name} ${row}`;
+    if (!this.found.has(key)) this.found.set(key, this.makeEstimate(metric, row));
+    return this.found.get(key);
+  }
+
+  makeEstimate(metric, row) {
+    const plan = this.given.metrics[metric.name];
+    if (!plan || row < 0) return null;
+    const { constants } = this.given;
+    const [z] = constants.student;
+    const names = Object.keys(plan.events);
+    const terms = new Map(names.map((name) => [name, this.term(plan.events[name], row)]));
+    const { value, gradient } = evaluateFormula(plan.formula, (name) => terms.get(name).value);
+    if (Number.isNaN(value)) return null;
+    const doubts = names.map((name) => gradient[name] ** 2 * (terms.get(name).variance + (terms.get(name).unseen / z) ** 2));
+    let variance = doubts.reduce((sum, each) => sum + each, 0);
+    const scarce = names.filter((_, i) => doubts[i] >= constants.minorVariance * variance).map((name) => terms.get(name).samples);
+    const samples = scarce.length ? Math.min(...scarce) : 0;
+    let quantile = z;
+    if (plan.seen < constants.seenWhole && samples >= constants.minSamples) {
+      const parts = new Float64Array(this.intervals);
+      for (const name of names) {
+        const factor = gradient[name] * terms.get(name).scale;
+        for (const recorded of plan.events[name].rows) {
+          const own = this.sums.get(recorded).parts;
+          for (let at = 0; at < parts.length; at++) parts[at] += factor * own[row * parts.length + at];
+        }
+      }
+      ({ variance, quantile } = withTurns(variance, parts, 1 - plan.seen, constants.student));
+    }
+    const half = quantile * Math.sqrt(variance);
+    const halfWidth = half < constants.rounding * Math.abs(value) ? 0 : half;
+    const enough = metric.units.startsWith("percent") ? Math.max(Math.abs(value), constants.informativePoints) : Math.abs(value);
+    return { ...metric, value, halfWidth, samples, isSignificant: samples >= constants.minSamples && halfWidth <= enough };
+  }
+
+  program(metric) {
+    return this.estimate(metric, 0);
+  }
+
+  ofFunction(f, metric, table = "self") {
+    const row = this.rowOf[f] ?? -1;
+    return row < 0 ? null : this.estimate(metric, 1 + row + (table === "total" ? this.known : 0));
+  }
+
+  ofLine() {
+    return null;
+  }
+
+  diagnosis(f) {
+    if (!this.diagnosed.has(f)) this.diagnosed.set(f, this.diagnose(f));
+    return this.diagnosed.get(f);
+  }
+
+  // As metrics/diagnosis.py: on each level the largest, if it is larger than every other by more than their errors.
+  diagnose(f) {
+    const { catalog } = this;
+    const path = [];
+    let groups = [];
+    for (let name = this.winner(catalog.roots, f); name; name = this.winner(catalog.tree[name] ?? [], f)) {
+      const near = (catalog.tree[name] ?? []).filter((each) => each in catalog.groups);
+      groups = [...near, ...groups.filter((each) => !near.includes(each))];
+      path.push(name);
+    }
+    const told = path.filter((name) => catalog.metrics[name].advice).pop();
+    return { path, groups, advice: told ? `${this.title(told)}: ${catalog.metrics[told].advice}` : "" };
+  }
+
+  winner(level, f) {
+    const named = level.filter((name) => name in this.catalog.metrics);
+    const units = this.catalog.metrics[named[0]]?.units;
+    const rivals = named
+      .filter((name) => this.catalog.metrics[name].units === units)
+      .map((name) => ({ name, units, source: "pmu" }))
+      .map((metric) => [metric.name, f < 0 ? this.program(metric) : this.ofFunction(f, metric)]);
+    // What was not measured might be the largest.
+    if (!rivals.length || rivals.some(([, found]) => !found)) return "";
+    const [name, best] = rivals.reduce((a, b) => (b[1].value > a[1].value ? b : a));
+    const isAhead = rivals.every(([other, found]) =>
+      other === name || best.value - found.value > Math.hypot(best.halfWidth, found.halfWidth));
+    return isAhead && best.isSignificant && best.value > 0 ? name : "";
+  }
+}
+
+// A formula's value and its derivative by each event; NaN where a denominator is zero or a count is not known.
+function evaluateFormula(formula, countOf) {
+  const combine = (a, byA, b, byB) => {
+    const total = {};
+    for (const name of Object.keys(a)) total[name] = a[name] * byA;
+    for (const name of Object.keys(b)) total[name] = (total[name] ?? 0) + b[name] * byB;
+    return total;
+  };
+  const at = (node) => {
+    if (typeof node === "number") return [node, {}];
+    if (typeof node === "string") return [countOf(node), { [node]: 1 }];
+    const [operator, left, right] = node;
+    const [a, byA] = at(left);
+    const [b, byB] = at(right);
+    if (operator === "+") return [a + b, combine(byA, 1, byB, 1)];
+    if (operator === "-") return [a - b, combine(byA, 1, byB, -1)];
+    if (operator === "*") return [a * b, combine(byA, b, byB, a)];
+    const divisor = b || NaN;
+    return [a / divisor, combine(byA, 1 / divisor, byB, -(a / divisor) / divisor)];
+  };
+  const [value, gradient] = at(formula);
+  return { value: Number.isFinite(value) ? value : NaN, gradient };
+}
+
+// The variance with that of the turns in which other groups had the counters, by how neighbours in time differ.
+function withTurns(sampling, parts, unseenTime, student) {
+  const [z] = student;
+  const n = parts.length;
+  if (n < 2) return { variance: sampling, quantile: z };
+  let differences = 0;
+  for (let at = 1; at < n; at++) differences += (parts[at] - parts[at - 1]) ** 2;
+  const between = ((differences / 2) * n) / (n - 1);
+  const used = Math.max(2, parts.filter((part) => part !== 0).length);
+  const freedom = (2 * (used - 1) ** 2) / (3 * used - 4);
+  if (!(between > sampling * (1 + 2 * Math.sqrt(2 / freedom)))) return { variance: sampling, quantile: z };
+  const variance = sampling + unseenTime * (between - sampling);
+  const v = Math.max(1, freedom * (variance / (unseenTime * between)) ** 2);
+  return { variance, quantile: student.reduce((sum, term, power) => sum + term / v ** power, 0) };
+}
