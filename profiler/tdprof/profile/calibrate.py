@@ -9,13 +9,18 @@ from tdprof.model.events import EventInfo
 from tdprof.model.profile import Profile, SampleTable
 
 
-def calibrated(profile: Profile) -> Profile:
+def calibrated(profile: Profile, whole: Profile | None = None) -> Profile:
     """A Topdown profile with each event once, its weights scaled to what was counted; any other profile unchanged.
 
     Events of no group come first, as they are. An event that several groups sampled is pooled: its samples of all
     groups stand together for the event's total, scaled from the time in which a counter ran to the time in which it
     could have.
+
+    Args:
+        profile: as recorded, or some of its samples, of which no event has a total.
+        whole: what these are of; a weight stands for what it does there, where it is known what was counted.
     """
+    whole = whole or profile
     if profile.topdown is None:
         return profile
     grouped = {row for group in profile.topdown.groups for row in group.events}
@@ -31,17 +36,20 @@ def calibrated(profile: Profile) -> Profile:
                 rows.append([])
             number[row] = len(alone) + names[name]
             rows[names[name]].append(row)
-    weights = profile.total_weight().astype(np.float64)
+    weights = whole.total_weight().astype(np.float64)
     scale = np.zeros(len(profile.events))
     scale[alone] = 1
     events = [profile.events[row] for row in alone]
     for name, index in names.items():
-        members = [profile.events[row] for row in rows[index]]
+        members = [whole.events[row] for row in rows[index]]
         total = scaled_total(members, is_each_whole=profile.topdown.is_pass_per_group)
         sampled = float(weights[rows[index]].sum())
         if total is not None and sampled:
             scale[rows[index]] = total / sampled
-        events.append(replace(profile.events[rows[index][0]], name=name, total=None if total is None else round(total)))
+        is_counted = profile is whole and total is not None
+        events.append(
+            replace(profile.events[rows[index][0]], name=name, total=round(total or 0) if is_counted else None)
+        )
     columns = {each.name: getattr(profile.samples, each.name) for each in fields(profile.samples)}
     columns["weight"] = np.rint(profile.samples.weight * scale[profile.samples.event]).astype(np.uint64)
     columns["event"] = number[profile.samples.event]

@@ -21,11 +21,11 @@ def cgroup_name(cgroup: Cgroup | None) -> str:
 
 
 def is_named(cgroup: Cgroup, name: str) -> bool:
-    """Whether a name means a control group: a path it is at or below, its container (12 digits do), pod or unit."""
-    path = None if cgroup.path is None else printable(cgroup.path)
-    if path is not None and name.startswith("/"):
-        prefix = name.rstrip("/")
-        return path == name or path.rstrip("/") == prefix or path.startswith(prefix + "/")
+    """Whether a name means a control group: a path from the root that it is at or below, with or without the first
+    slash, its container (12 digits do), pod or unit."""
+    above = "/" + name.strip("/")
+    if cgroup.path is not None and f"{printable(cgroup.path)}/".startswith(above.rstrip("/") + "/"):
+        return True
     container = cgroup.container
     if container is not None and (name == container or (len(name) >= _SHORTEST_ID and container.startswith(name))):
         return True

@@ -2,11 +2,13 @@
 
 A wait is told to be idle by where the thread waits, since no kernel says what for:
 
-- in a call that takes whatever comes next, as a server's loop does: epoll_wait, accept, io_uring, sigwait;
+- in a call that takes whatever comes next, as a server's loop does: epoll_wait, accept, io_uring, sigwait, pause; or
+  where a runtime keeps threads of its own that have nothing to do;
 - or in one that waits for a condition, a semaphore, a message or any of some files, where another thread of the process
   waits at the same place, with the same callers: then they are a pool, of which one is as good as another.
 
-A lock is never idle, nor is a sleep or what waits for a device, a CPU, a thread or a process.
+A lock is never idle, nor is a sleep or what waits for a device, a CPU, a thread or a process; those of CPython and of
+JVMs, which wait for conditions, too, are told by their functions.
 """
 
 import re
@@ -22,14 +24,36 @@ from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, merge_
 from tdprof.profile.markers import with_markers
 
 IDLE = "[idle]"
+# Patterns, which only time off a CPU is looked at with: compiled at the start they take a twentieth of a short report.
 # The kernel's functions and the C library's; its own have underscores before and sizes behind.
-_TAKES_ANYTHING = re.compile(
-    r"_*(do_epoll_wait|ep_poll|epoll_p?wait2?|inet_csk_accept|accept4?|io_cqring_wait|do_sigtimedwait)"
+# Go's threads without a goroutine to run, and the one that looks after them.
+_TAKES_ANYTHING = (
+    r"_*(do_epoll_wait|ep_poll|epoll_p?wait2?|inet_csk_accept|accept4?|io_cqring_wait|do_sigtimedwait|"
+    r"(do_sys_)?pause|sigsuspend)|runtime\.(stopm|sysmon)"
 )
-_WAITS_FOR_ITS_TURN = re.compile(
-    r"_*(pthread_cond_(timed|clock)?wait|new_sem_(timed|clock)?wait(_slow)?|sem_(timed|clock)?wait|do_sys_poll|do_poll|do_select|"
-    r"core_sys_select|do_msgrcv|wq_sleep)(64)?( \[\w+\])*"
+# Rust's conditions are no C library's.
+_WAITS_FOR_ITS_TURN = (
+    r"_*(pthread_cond_(timed|clock)?wait|new_sem_(timed|clock)?wait(_slow)?|sem_(timed|clock)?wait|do_sys_poll|do_poll|"
+    r"do_select|core_sys_select|do_msgrcv|wq_sleep)(64)?|(\w+::)*Condvar::wait\w*"
 )
+# HotSpot's own threads, of which most kinds have one: these wait for what comes. The Finalizer is told where its Java
+# function has a name only; interpreted, as it mostly is, it looks like any other Object.wait.
+_OF_HOTSPOT = (
+    r"GangWorker::loop|WorkerThread::run|VMThread::wait_for_operation|CompileQueue::get|os::signal_wait|"
+    r"JVM_WaitForReferencePendingList|ServiceThread::service_thread_entry|NotificationThread::notification_thread_entry|"
+    r"MonitorDeflationThread::monitor_deflation_thread_entry|NMethodSweeper::sweeper_loop|WatcherThread::sleep|"
+    r"G1ServiceThread::(sleep_before_next_cycle|wait_for_task)|G1ConcurrentRefineThread::run_service|"
+    r"G1ConcurrentMarkThread::(run_service|wait_for_next_cycle)|(.*\.)?ReferenceQueue\.(remove|await)\w*"
+)
+# Among this is what HotSpot's threads wait for in the midst of their work: workers, and operations of the VM.
+_IS_HELD_UP = (
+    r"(WorkGang|WorkerThreads)::run_task|VMThread::execute|SuspendibleThreadSet::\w+|take_gil|JVM_Sleep|JavaThread::sleep|Object(Monitor|Synchronizer)::\w*enter\w*|"
+    r"(.*\.)?(AbstractQueuedSynchronizer\.acquire\w*|Thread\.(join|sleep)\w*)"
+)
+# Of CPython's locks alone is its condition made.
+_PYTHON_LOCK = r"(lock_PyThread_acquire_|rlock_|lock_)(acquire|lock)\w*|_?PyMutex_Lock\w*"
+_PYTHON_CONDITION = r"(Condition\.)?wait"
+_ADDED = re.compile(r"@|\(| \[")  # begins what versions of symbols, compilers and parameters add to a function's name
 
 
 def mark_idle(profile: Profile) -> Profile:
@@ -39,8 +63,10 @@ def mark_idle(profile: Profile) -> Profile:
         return profile
     samples = profile.samples
     is_asleep = (samples.event == events.index(OFF_CPU)) & (samples.state == ThreadState.INTERRUPTIBLE)
+    is_held_up = _has(profile, _IS_HELD_UP) | (_has(profile, _PYTHON_LOCK) & ~_has(profile, _PYTHON_CONDITION))
+    is_one_of_many = _has(profile, _OF_HOTSPOT) | _is_of_pool(profile, is_asleep)
     is_idle = is_asleep & (
-        _has(profile, _TAKES_ANYTHING) | (_has(profile, _WAITS_FOR_ITS_TURN) & _is_of_pool(profile, is_asleep))
+        _has(profile, _TAKES_ANYTHING) | (_has(profile, _WAITS_FOR_ITS_TURN) & is_one_of_many & ~is_held_up)
     )
     if not is_idle.any():
         return profile
@@ -83,9 +109,10 @@ def _with_leaf(stacks: StackTable, chosen: NDArray[np.integer], location: int) -
     )
 
 
-def _has(profile: Profile, names: re.Pattern[str]) -> NDArray[np.bool_]:
+def _has(profile: Profile, pattern: str) -> NDArray[np.bool_]:
     """bool[samples]: which have such a function in their call stack."""
-    of_name = np.array([*(bool(names.fullmatch(name.partition("@")[0])) for name in profile.functions.name), False])
+    names = re.compile(pattern)
+    of_name = np.array([*(bool(names.fullmatch(_ADDED.split(name, 1)[0])) for name in profile.functions.name), False])
     stacks = frame_stacks(profile)
     if not len(stacks.function):
         return np.zeros(len(profile.samples.stack), bool)

@@ -1,7 +1,7 @@
 """Gives locations their names: what symbol sources found for each mapped file, as one set of tables."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.addresses import NO_BEGIN, FileKind, Locations, MappedFile, Unknown
-from tdprof.model.arrays import I32, I64, U32, U64
+from tdprof.model.arrays import I32, I64, U8, U32, U64
 from tdprof.model.profile import FunctionTable, LocationTable
 
 Locate = Callable[[MappedFile, U64], Locations]
@@ -74,33 +74,26 @@ def name_locations(
     reason = np.full(len(file), Unknown.NO_MAPPING, np.uint8)
     counts = np.ones(len(file), np.int64)
     parts: list[_Part] = []
-    unknown = 0
-    order = np.argsort(file, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(file[order])) + 1) if len(file) else ():
-        index = int(file[rows[0]])
-        places = address[rows]
-        if index >= 0:
-            found = locate(mapped_files[index], address[rows])
-            reason[rows] = found.reason
-            frames = np.diff(found.frame_start.astype(np.int64))
-            is_known = frames > 0
-            counts[rows[is_known]] = frames[is_known]
-            parts.append(_Part(rows[is_known], functions.number(found, index), found.line))
-            if found.begin is not None:
-                places = np.where(found.begin == NO_BEGIN, places, found.begin)
-            ends = np.full(len(rows), NO_BEGIN) if found.end is None else found.end
-            rows, places, ends = rows[~is_known], places[~is_known], ends[~is_known]
+    apart = _MOST_UNKNOWN
+    for index, rows in _by_file(file):
         if index < -1:
             reason[rows] = Unknown.KNOWN
-            numbers = functions.number_unknown([markers[-2 - index]] * len(rows), -1)
-            parts.append(_Part(rows, numbers, np.zeros(len(rows), np.uint32)))
+            parts.append(_Part(rows, functions.number_unknown([markers[-2 - index]] * len(rows), -1), _no_lines(rows)))
             continue
-        texts = [f"[{REASON_TEXT[Unknown(number)]}]" for number in reason[rows].tolist()]
-        if index >= 0:
-            apart = max(0, _MOST_UNKNOWN - unknown)
-            unknown += len(rows)
-            texts = _places_named(texts, mapped_files[index], places, ends, apart)
-        parts.append(_Part(rows, functions.number_unknown(texts, index), np.zeros(len(rows), np.uint32)))
+        if index == -1:
+            parts.append(_Part(rows, functions.number_unknown(_reasons(reason[rows]), -1), _no_lines(rows)))
+            continue
+        found = locate(mapped_files[index], address[rows])
+        reason[rows] = found.reason
+        frames = np.diff(found.frame_start.astype(np.int64))
+        is_known = frames > 0
+        counts[rows[is_known]] = frames[is_known]
+        parts.append(_Part(rows[is_known], functions.number(found, index), found.line))
+        places, ends = (each[~is_known] for each in _code_around(found, address[rows]))
+        rows = rows[~is_known]
+        texts = _places_named(_reasons(reason[rows]), mapped_files[index], places, ends, apart)
+        apart = max(0, apart - len(rows))
+        parts.append(_Part(rows, functions.number_unknown(texts, index), _no_lines(rows)))
 
     frame_start, frame_function, frame_line = _joined(parts, counts)
     location_table = LocationTable(
@@ -112,6 +105,27 @@ def name_locations(
         frame_line=frame_line,
     )
     return functions.table(demangle), location_table
+
+
+def _by_file(file: I32) -> Iterator[tuple[int, I64]]:
+    """Each number there is, in order, and the rows that have it."""
+    order = np.argsort(file, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(file[order])) + 1) if len(file) else ():
+        yield int(file[rows[0]]), rows
+
+
+def _reasons(reason: U8) -> list[str]:
+    return [f"[{REASON_TEXT[Unknown(number)]}]" for number in reason.tolist()]
+
+
+def _no_lines(rows: I64) -> U32:
+    return np.zeros(len(rows), np.uint32)
+
+
+def _code_around(found: Locations, address: U64) -> tuple[U64, U64]:
+    """Where the code begins that each address is in, as far as that is known, and where it ends, or ``NO_BEGIN``."""
+    begin = address if found.begin is None else np.where(found.begin == NO_BEGIN, address, found.begin)
+    return begin, np.full(len(address), NO_BEGIN) if found.end is None else found.end
 
 
 def _places_named(texts: Sequence[str], file: MappedFile, places: U64, ends: U64, apart: int) -> list[str]:

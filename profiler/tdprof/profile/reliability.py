@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tdprof.model.addresses import FileKind
+from tdprof.model.arrays import distinct
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import NEVER_REACHED, Losses
 from tdprof.model.profile import Profile
@@ -17,6 +18,7 @@ from tdprof.text import plural
 TOLERANCE = 0.1
 # Of a profile; less of it in the kernel is not worth a sentence.
 LEAST_KERNEL_SHARE = 0.01
+_OF_USERS_ALONE = re.compile(r"[:/](?=[a-zA-Z]*u)[uhGHpPSDIWeb]+$")  # perf's modifiers, of which k is none
 
 
 def event_doubts(
@@ -53,6 +55,21 @@ def event_doubts(
             )
         else:
             yield f"{share}: samples are missing or stand for too much; shares may be off by more than ± says"
+
+
+def turns_doubt(part: Profile, whole: Profile) -> Iterator[str]:
+    """What the intervals of metrics leave out of a stretch of time, whose samples these are.
+
+    Nothing if it is all of the recording's, whose metrics those are.
+    """
+    took_turns = any((event.running_ns or 0) < (event.enabled_ns or 0) for event in whole.events)
+    if not took_turns or part.has_sample_times or len(part.samples.time_ns) == len(whole.samples.time_ns):
+        return
+    if len(distinct(part.samples.time_ns)) == 1:
+        yield (
+            "± of metrics is of sampling alone: one interval of the recording does not tell how the "
+            "turns of the counter groups scatter (record --interval 0.1s knows time more finely)"
+        )
 
 
 def lost_samples(losses: Losses) -> int:
@@ -104,7 +121,10 @@ def group_doubt(
 
 
 def kernel_share(profile: Profile) -> float:
-    """Of the first event's weight, the share whose innermost code is the kernel's."""
+    """Of the first event's weight, the share whose innermost code is the kernel's; 0 if it counts user code alone, of
+    which a sample may come only in the kernel that was entered meanwhile."""
+    if profile.events and _OF_USERS_ALONE.search(profile.events[0].name):
+        return 0.0
     is_kernel_file = [file.kind in (FileKind.KERNEL, FileKind.KERNEL_MODULE) for file in profile.mapped_files]
     of_location = np.append(is_kernel_file, [False]).astype(bool)[profile.locations.mapped_file]
     start = profile.stacks.start.astype(np.int64)

@@ -25,8 +25,8 @@ _Chosen = NDArray[np.bool_]
 def select(profile: Profile, selection: Selection) -> Profile:
     """The profile as if only the chosen samples had been taken, with a note that says which; as it is without a choice.
 
-    What is known of the recording as a whole alone is left out: exact counts, metrics, how call stacks end. Of a part
-    of its time amounts are no whole run's.
+    What is known of the recording as a whole alone is left out: exact counts, how call stacks end, metrics unless it is
+    time alone that chooses. Of a part of its time amounts are no whole run's.
 
     Raises:
         TdprofError: no sample is chosen; the nearest name, or what there is, is the hint.
@@ -52,15 +52,15 @@ def select(profile: Profile, selection: Selection) -> Profile:
     )
     share = f" ({part / whole:.1%})" if whole else ""
     note = f"only samples of {selection.words}: {part:,} of {plural(whole, 'sample', 's')}{share}; shares are of these"
-    if profile.topdown is not None:
-        note += "; metrics are of the whole recording, and left out"
+    why_none = why_no_metrics(profile, selection)
+    note += f"; {why_none}" if why_none else ""
     return replace(
         profile,
         events=[replace(event, total=None) for event in profile.events],
         samples=replace(samples, stack=used),
         stacks=stacks,
         notes=[note, *profile.notes],
-        topdown=None,
+        topdown=None if why_none else profile.topdown,
         walks=None,
         time_spent=None,
         kept_stacks=KeptStacks(),
@@ -68,6 +68,15 @@ def select(profile: Profile, selection: Selection) -> Profile:
         wakers=replace(wakers, stack=wakers_used) if wakers else None,
         is_whole_run=profile.is_whole_run and window is None,
     )
+
+
+def why_no_metrics(profile: Profile, selection: Selection) -> str:
+    """What keeps the metrics of a Topdown recording from being told of the chosen samples; empty if nothing does."""
+    if profile.topdown is None or (selection.is_of_time and not profile.topdown.is_pass_per_group):
+        return ""
+    if selection.is_of_time:
+        return "metrics are left out: each counter group had a run of its own, so that no time has them all"
+    return "metrics are of the whole recording, and left out"
 
 
 def _check_window(profile: Profile, selection: Selection, window: TimeWindow, *, has_samples: bool) -> None:

@@ -3,17 +3,42 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tdprof.model.arrays import F64
 
 Z_95 = 1.959964  # two-sided 95 % of the normal distribution
+
+# Its expansion for Student's t, in powers of one by the degrees of freedom: Abramowitz and Stegun, Handbook of
+# Mathematical Functions, 26.7.5.
+STUDENT_95 = (
+    Z_95,
+    (Z_95**3 + Z_95) / 4,
+    (5 * Z_95**5 + 16 * Z_95**3 + 3 * Z_95) / 96,
+    (3 * Z_95**7 + 19 * Z_95**5 + 17 * Z_95**3 - 15 * Z_95) / 384,
+    (79 * Z_95**9 + 776 * Z_95**7 + 1482 * Z_95**5 - 1920 * Z_95**3 - 945 * Z_95) / 92160,
+)
 
 # The most events that give no sample at 97.5 %, in sampling periods: exp(-x) = 0.025.
 UNSEEN_SAMPLES = 3.689
 
 # With fewer the intervals miss the truth too often: the errors of ratios are skewed (docs/accuracy.md has the table).
 MIN_SAMPLES = 30
+
+# An event with less of a value's variance than this may be scarce: its own skew does not matter to the sum.
+MINOR_VARIANCE = 0.1
+
+# Percentages known to so many points tell something even where they are no larger than their error.
+INFORMATIVE_POINTS = 5.0
+
+# Half of an interval that is no more than this part of its value is what rounding makes of zero.
+ROUNDING = 1e-9
+
+# Below this a counter group missed so little of the run that the windows it did not see cannot matter.
+SEEN_WHOLE = 0.99
+
+# Stretches of time in which it is looked how values change; more would only cost time and memory.
+MAX_INTERVALS = 32
 
 
 def wilson_95(share: F64, n: ArrayLike) -> tuple[F64, F64]:
@@ -30,16 +55,31 @@ def wilson_95(share: F64, n: ArrayLike) -> tuple[F64, F64]:
 
 
 def student_95(freedom: ArrayLike) -> F64:
-    """Two-sided 95 % quantile of Student's t, by the expansion around the normal one.
+    """Two-sided 95 % quantile of Student's t, by `STUDENT_95`; within 1 % from two degrees of freedom on."""
+    v = np.maximum(np.asarray(freedom, np.float64), 1.0)
+    return np.asarray(sum(term / v**power for power, term in enumerate(STUDENT_95)))
 
-    Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5; within 1 % from two degrees of freedom on.
+
+def grouped_quantiles(
+    start: NDArray[np.int64], values: NDArray[np.generic], counts: NDArray[np.generic], shares: tuple[float, ...]
+) -> F64:
+    """Exact quantiles of histograms: the smallest value with at least that share of the observations at or below it.
+
+    Args:
+        start: int64[n], ascending: histogram i is ``start[i]:start[i + 1]``, the last one up to the end; none is empty.
+        values: distinct values, ascending within each histogram.
+        counts: observations of each, at least one.
+        shares: such as (0.5, 0.9, 0.99).
+
+    Returns:
+        float64[n, len(shares)].
     """
-    z, v = Z_95, np.maximum(np.asarray(freedom, np.float64), 1.0)
-    g1 = (z**3 + z) / 4
-    g2 = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    g4 = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160
-    return np.asarray(z + g1 / v + g2 / v**2 + g3 / v**3 + g4 / v**4)
+    below = np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))])
+    first = below[start]
+    totals = np.diff(first, append=below[-1])
+    wanted = first[:, None] + np.ceil(np.array(shares) * totals[:, None]).astype(np.int64)
+    found: F64 = np.asarray(values, np.float64)[np.searchsorted(below[1:], wanted)]
+    return found
 
 
 def variance_between(parts: F64) -> tuple[F64, F64]:

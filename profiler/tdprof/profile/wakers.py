@@ -1,4 +1,4 @@
-"""Who ended sleeps: named, and put into call stacks above what they ended."""
+"""Who ended sleeps: named, and put into call stacks, above what they ended or in its place."""
 
 import re
 from dataclasses import replace
@@ -147,5 +147,18 @@ def with_waker_stacks(profile: Profile) -> Profile:
             np.concatenate([stacks.location, more.astype(np.int32)]),
         ),
         samples=replace(samples, stack=stack),
+        kept_stacks=KeptStacks(),
+    )
+
+
+def with_wakers_alone(profile: Profile) -> Profile:
+    """The profile with who ended each sample's sleep, in words, as the whole of its call stack."""
+    texts, number = sample_wakers(profile)
+    rows, locations = np.arange(len(texts)), len(profile.locations.address)
+    return replace(
+        with_markers(profile, texts),
+        stacks=StackTable(np.append(rows, len(texts)).astype(np.uint32), (locations + rows).astype(np.int32)),
+        samples=replace(profile.samples, stack=number.astype(np.int32)),
+        wakers=None,
         kept_stacks=KeptStacks(),
     )

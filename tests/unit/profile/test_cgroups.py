@@ -81,6 +81,8 @@ def test_rows_are_control_groups() -> None:
         (("/system.slice",), 28),
         (("/system.slice/a.service",), 12),  # what is below, too, but not what only begins like it
         (("/system.slice/a.service/",), 12),
+        (("system.slice",), 28),  # as `record --cgroup` takes it
+        (("system.slice/a.service/b",), 8),
         (("a.service",), 12),
         ((ID,), 2),
         ((ID[:12],), 2),
@@ -93,7 +95,7 @@ def test_samples_are_chosen_by_path_container_pod_and_unit(names: tuple[str, ...
     assert int(select(some(), Selection(cgroups=names)).samples.weight.sum()) == weight
 
 
-@pytest.mark.parametrize("name", ["/system", ID[:11], "b.service", "/system.slice/a.service/b/c"])
+@pytest.mark.parametrize("name", ["/system", "system", ID[:11], "b.service", "/system.slice/a.service/b/c"])
 def test_a_name_that_means_none_is_refused(name: str) -> None:
     with pytest.raises(TdprofError, match="no sample is of --where cgroup=") as caught:
         select(some(), Selection(cgroups=(name,)))

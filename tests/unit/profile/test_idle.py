@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from builders.profiles import CLOCK, ProfileBuilder
+from builders.waiting import ends_within
 from tdprof.model.choices import GroupKind
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
 from tdprof.model.off_cpu import ThreadState
@@ -18,6 +19,8 @@ from tdprof.report.summary import facts
 
 EVENTS = (CLOCK, EventInfo(OFF_CPU, Unit.NANOSECONDS, 1_000_000))
 CONDITION = ("pthread_cond_wait@@GLIBC_2.3.2", "__futex_wait")
+SEMAPHORE = ("__new_sem_wait_slow64 [constprop.0]", "__futex_wait")
+PYTHON_LOCK = ("lock_PyThread_acquire_lock", "PyThread_acquire_lock_timed", *SEMAPHORE)
 
 
 def waiting(*rows: tuple[int, ThreadState, Sequence[str]]) -> Profile:
@@ -46,12 +49,40 @@ ASLEEP = ThreadState.INTERRUPTIBLE
         ([(1, ThreadState.UNINTERRUPTIBLE, ("serve", "do_epoll_wait", "page_fault"))], [False]),
         ([(1, ThreadState.RUNNABLE, ("serve", "do_epoll_wait"))], [False]),
         ([(1, ASLEEP, ("my_epoll_waiter",))], [False]),
+        ([(1, ASLEEP, ("pause", "__do_sys_pause"))], [True]),
+        # Runtimes' pools, locks and sleeps, which wait by the same means; and their own threads.
+        ([(tid, ASLEEP, ("works", *SEMAPHORE)) for tid in (1, 2)], [True, True]),
+        ([(tid, ASLEEP, ("Queue.get", "Condition.wait", *PYTHON_LOCK)) for tid in (1, 2)], [True, True]),
+        ([(tid, ASLEEP, ("with_lock", *PYTHON_LOCK)) for tid in (1, 2)], [False, False]),
+        ([(tid, ASLEEP, ("works", "take_gil", *CONDITION)) for tid in (1, 2)], [False, False]),
+        ([(tid, ASLEEP, ("Interpreter", "JVM_Sleep", *CONDITION)) for tid in (1, 2)], [False, False]),
+        ([(tid, ASLEEP, ("ObjectMonitor::enter(JavaThread*)", *CONDITION)) for tid in (1, 2)], [False, False]),
+        ([(tid, ASLEEP, ("java.lang.Thread.join", "Unsafe_Park", *CONDITION)) for tid in (1, 2)], [False, False]),
+        ([(1, ASLEEP, ("VMThread::wait_for_operation()", *CONDITION))], [True]),
+        ([(1, ASLEEP, ("VMThread::run()", "WorkGang::run_task(AbstractGangTask*)", *CONDITION))], [False]),
+        ([(1, ASLEEP, ("G1ConcurrentMarkThread::run_service()", "Monitor::wait(long)", *CONDITION))], [True]),
+        ([(1, ASLEEP, ("G1ConcurrentMarkThread::run_service()", "WorkGang::run_task()", *SEMAPHORE))], [False]),
+        ([(1, ASLEEP, ("G1ConcurrentMarkThread::run_service()", "VMThread::execute()", *CONDITION))], [False]),
+        ([(1, ASLEEP, ("java.lang.ref.ReferenceQueue.remove", "JVM_MonitorWait", *CONDITION))], [True]),
+        ([(1, ASLEEP, ("Interpreter", "JVM_MonitorWait", *CONDITION))], [False]),
+        ([(1, ASLEEP, ("runtime.stopm", "runtime.futex.abi0"))], [True]),
+        (
+            [(tid, ASLEEP, ("pool::work", "std::sys::sync::condvar::futex::Condvar::wait")) for tid in (1, 2)],
+            [True, True],
+        ),
     ],
 )
 def test_idle_is_told_by_where_threads_wait(
     rows: Sequence[tuple[int, ThreadState, Sequence[str]]], idle: Sequence[bool]
 ) -> None:
     assert is_idle(waiting(*rows)).tolist() == [False, *idle]
+
+
+def test_a_name_costs_what_it_weighs() -> None:
+    """Who made the program chose it."""
+    name = "work" + " [a]" * 250_000 + "X"
+    with ends_within(60, AssertionError("more than its length")):
+        assert not is_idle(waiting((1, ASLEEP, (name, *CONDITION)))).any()
 
 
 def test_idle_is_the_innermost_frame_and_the_last_row() -> None:

@@ -1,5 +1,7 @@
 """What is said of samples that do not stand for what was counted."""
 
+from dataclasses import replace
+
 import pytest
 
 from builders.profiles import Frame, ProfileBuilder
@@ -83,7 +85,11 @@ def test_the_kernels_share_is_of_the_innermost_code_of_the_first_event() -> None
     builder.add(Frame("entry", module="[kernel]"), "main", weight=50)
     builder.add(Frame("unlock", module="[kernel]"), weight=1000, event=1)
     builder.add("main", weight=20)
-    assert kernel_share(builder.build()) == 0.3
+    profile = builder.build()
+    assert kernel_share(profile) == 0.3
+    for name, share in (("cycles:u", 0), ("armv8_pmuv3/cycles/upp", 0), ("cycles:uk", 0.3), ("net:queue", 0.3)):
+        named = replace(profile, events=[replace(profile.events[0], name=name), *profile.events[1:]])
+        assert kernel_share(named) == share, name
     assert kernel_share(ProfileBuilder().build()) == 0
 
 

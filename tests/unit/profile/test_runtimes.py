@@ -45,7 +45,7 @@ def test_the_hint_is_for_the_runtime_that_was_seen(module: str, way: str) -> Non
 
 
 def test_of_an_unknown_runtime_no_other_ones_way_is_told() -> None:
-    profile = profile_of("/usr/bin/luajit")
+    profile = profile_of("/usr/bin/some-runtime")
     assert runtimes_without_map(profile) == []
     (line,) = [line for line in doubts(profile, unknown_samples(profile)) if "run-time code" in line]
     assert "python" not in line

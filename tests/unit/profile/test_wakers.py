@@ -2,53 +2,27 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from builders.profiles import CLOCK, Call, Frame, ProfileBuilder
-from tdprof.model.addresses import FileKind
-from tdprof.model.choices import Selection
-from tdprof.model.events import OFF_CPU, EventInfo, Unit
-from tdprof.model.off_cpu import ThreadState
-from tdprof.model.profile import Profile, WakerTable
+from builders.woken import woken
+from tdprof.model.choices import Basis, Selection
+from tdprof.model.profile import Profile
+from tdprof.profile.compare import compare
 from tdprof.profile.frames import frame_stacks
 from tdprof.profile.selection import select
-from tdprof.profile.wakers import INTERRUPT, WOKEN_BY, cut_interrupts, sample_wakers, with_waker_stacks
-
-EVENTS = (CLOCK, EventInfo(OFF_CPU, Unit.NANOSECONDS, 1_000_000))
-
-
-def kernel(name: str) -> Call:
-    return Call((Frame(name, module="[kernel]"),))
-
-
-def libc(name: str) -> Call:
-    return Call((Frame(name, module="/lib/libc.so.6"),))
+from tdprof.profile.wakers import (
+    INTERRUPT,
+    WOKEN_BY,
+    cut_interrupts,
+    sample_wakers,
+    with_waker_stacks,
+    with_wakers_alone,
+)
 
 
 @pytest.fixture
 def profile() -> Profile:
-    """Sleeps that a thread, an interrupt and nobody known have ended, a wait for a CPU, and work."""
-    builder = ProfileBuilder(EVENTS)
-    asleep = ThreadState.INTERRUPTIBLE
-    builder.add("main", "wait", kernel("futex_wait"), weight=30, event=1, state=asleep)
-    builder.add("main", "nap", kernel("do_nanosleep"), weight=20, event=1, state=asleep)
-    builder.add("main", "wait", kernel("futex_wait"), weight=10, event=1, state=asleep)
-    builder.add("main", "wait", kernel("schedule"), weight=5, event=1, state=ThreadState.RUNNABLE)
-    builder.add("main", "work", weight=7)
-    # What stacks wakers have; these rows are taken off again.
-    builder.add("main", "push", libc("pthread_cond_signal"), kernel("futex_wake"), weight=1)
-    builder.add("other", "spin", kernel("asm_sysvec_x"), kernel("sysvec_x"), kernel("hrtimer_wakeup"), weight=1)
-    built = builder.build()
-    files = [replace(file, kind=FileKind.KERNEL) if file.path == "[kernel]" else file for file in built.mapped_files]
-    columns = {name: getattr(built.samples, name)[:5] for name in type(built.samples).__slots__}
-    columns["waker"] = np.array([0, 1, -1, -1, -1], np.int32)
-    return replace(
-        built,
-        mapped_files=files,
-        samples=type(built.samples)(**columns),
-        wakers=WakerTable(["feeder", "spinner"], built.samples.stack[5:]),
-    )
+    return woken()
 
 
 def frames(profile: Profile, row: int) -> list[str]:
@@ -97,3 +71,16 @@ def test_the_idle_task_is_no_thread_that_wakes(profile: Profile) -> None:
 def test_recordings_without_wakers_export_as_ever(profile: Profile) -> None:
     without = replace(profile, wakers=None)
     assert with_waker_stacks(without) is without
+
+
+def test_who_ended_sleeps_is_compared_as_functions_are() -> None:
+    a, b = (with_wakers_alone(cut_interrupts(woken(push_ns=ns))) for ns in (30, 300))
+    found = compare(a, b, basis=Basis.SHARE)
+    column = found.self_changes.column("off-cpu")
+    shares = {name: (found.self_changes.a[row, column], found.self_changes.b[row, column])
+              for row, name in enumerate(found.functions.names)}  # fmt: skip
+    assert shares["push of feeder"] == pytest.approx((100 * 30 / 65, 100 * 300 / 335))
+    assert shares[f"hrtimer_wakeup of {INTERRUPT}"] == pytest.approx((100 * 20 / 65, 100 * 20 / 335))
+    assert set(shares) == {
+        "push of feeder", f"hrtimer_wakeup of {INTERRUPT}", "[not known]", "[waited for a CPU]", "[on a CPU]",
+    }  # fmt: skip

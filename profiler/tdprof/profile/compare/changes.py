@@ -11,6 +11,7 @@ from tdprof.catalog.entries import CPU_CYCLES
 from tdprof.errors import TdprofError
 from tdprof.model.arrays import F64, I64
 from tdprof.model.choices import DEFAULT_NOISE_PERCENT, Basis
+from tdprof.model.events import Unit
 from tdprof.model.findings import Findings, MetricTable
 from tdprof.model.profile import Profile
 from tdprof.profile.compare.matching import MatchedFunctions, match_functions
@@ -47,6 +48,9 @@ class Quantity:
     source: str = "samples"
 
 
+_MOST_DOUBT = 3.0  # of a value: half of the interval of its change
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Values of n rows in both profiles, a column for each quantity: float64[n, quantities], NaN where unknown.
@@ -70,6 +74,12 @@ class Changes:
     def column(self, name: str) -> int | None:
         """The first column of that name."""
         return next((i for i, quantity in enumerate(self.quantities) if quantity.name == name), None)
+
+    def is_vague(self, row: int, column: int) -> bool:
+        """Whether an amount's A is no base for percentages: as a part of it any change is vast, and its error, too."""
+        is_amount = self.quantities[column].units in list(Unit)
+        a, half = float(self.a[row, column]), float(self.high[row, column] - self.low[row, column]) / 2
+        return bool(is_amount and a and half > _MOST_DOUBT * a)
 
     def relative(self) -> F64:
         """(b - a) / a; infinite where something was nothing, NaN where a value is unknown or both are 0."""

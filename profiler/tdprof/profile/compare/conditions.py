@@ -135,7 +135,8 @@ def _ask(comparison: Comparison, condition: Condition) -> list[_Question]:
 
 
 def _question(condition: Condition, what: str, table: Changes, row: int, column: int) -> _Question:
-    if np.isnan(table.p[row, column]):
+    is_unclear = table.is_vague(row, column) and not table.is_significant[row, column]
+    if np.isnan(table.p[row, column]) or is_unclear:
         raise TdprofError(
             f"--fail-on '{condition.text}': there are too few samples to compare {what}",
             hint="record for longer, or sample more often (-F)",

@@ -1,6 +1,7 @@
 """--fail-on expressions: what they mean, and what they refuse."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,6 +86,20 @@ def test_what_cannot_be_judged_says_why(text: str, message: str, hint: str) -> N
     with pytest.raises(TdprofError, match=message) as caught:
         breaches(text)
     assert hint in caught.value.hint
+    assert caught.value.status == 2
+
+
+def test_a_whole_run_of_which_nothing_can_be_told_is_not_passed() -> None:
+    known = compared().program
+    vague = replace(
+        known,
+        low=known.a * -4,
+        high=known.a * 4,
+        p=np.full_like(known.p, 0.5),
+        is_significant=np.zeros_like(known.is_significant),
+    )
+    with pytest.raises(TdprofError, match="too few samples to compare total") as caught:
+        find_breaches(replace(compared(), program=vague), [parse_condition("total>5%")])
     assert caught.value.status == 2
 
 
