@@ -1,5 +1,5 @@
 """`python -m tdprof`, where the console script is not on PATH."""
 
-from tdprof.cli.main import main
+from tdprof.cli.main import run_process
 
-main()
+run_process()

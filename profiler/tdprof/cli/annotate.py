@@ -1,15 +1,20 @@
 """`tdprof annotate`: a function's source, or its instructions, beside what they took."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tdprof.cli.capture_options import check_is_there, selection_options, symbol_options
+from tdprof.cli.capture_options import find_input, selection_options, symbol_options
 from tdprof.cli.form import Output, output_options, print_result
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.errors import TdprofError
 from tdprof.model.choices import Selection, SymbolOptions
+
+if TYPE_CHECKING:
+    from tdprof.model.annotation import Annotation
 
 
 @click.command("annotate")
@@ -61,23 +66,20 @@ def command(
     tdprof annotate libc.so.6:memcpy --source-map /build/glibc=/src/glibc
     """
     capture, function = _capture_and_function(words)
-    check_is_there(capture)
+    source = find_input(capture)
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.cli.loading import find_event, load_with_findings, open_input
     from tdprof.pipeline.annotate.source_files import SourceFiles, parse_source_map
     from tdprof.profile.choice import choose_function
 
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
-    with open_input(capture, symbols) as opened:
+    with open_input(source, symbols) as opened:
         profile, findings = load_with_findings(opened, capture, selection=selection)
         leading = find_event(profile, event)
         chosen = choose_function(profile, function, leading)
 
         # Only now: what is typed wrong is said at once.
         from tdprof.pipeline.annotate.function import annotate
-        from tdprof.report.annotation.csv import render_csv
-        from tdprof.report.annotation.json import render_json
-        from tdprof.report.annotation.text import render_text
 
         with waiting(f"annotating {chosen.name}") as opened.progress:
             annotation = annotate(
@@ -90,11 +92,22 @@ def command(
                 has_spe=not selection.words and selection.has_native,
                 event=leading,
             )
+    if selection.words:
+        # Shares are of the samples that the newest note tells of.
+        annotation = replace(annotation, notes=[profile.notes[0], *annotation.notes])
+    _print(annotation, leading, output)
+
+
+def _print(annotation: "Annotation", event: int, output: Output) -> None:
+    from tdprof.report.annotation.csv import render_csv
+    from tdprof.report.annotation.json import render_json
+    from tdprof.report.annotation.text import render_text
+
     print_result(
         output,
         json=lambda: [render_json(annotation)],
         csv=lambda: render_csv(annotation),
-        text=lambda console: render_text(annotation, console, event=leading),
+        text=lambda console: render_text(annotation, console, event=event),
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from tdprof.capture.manifest import read_manifest
+from tdprof.capture.manifest import Manifest, read_manifest
 from tdprof.cli.capture_options import capture_argument, symbol_options
 from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
@@ -29,7 +29,7 @@ def command(capture: Path, symbols: SymbolOptions) -> None:
 
     Run it on the recorded machine, before its programs are updated.
     """
-    read_manifest(capture)
+    manifest = read_manifest(capture)
     try:
         folder = OwnFolder.open(capture)
     except OSError as error:
@@ -38,22 +38,25 @@ def command(capture: Path, symbols: SymbolOptions) -> None:
             f"cannot write into {capture}: {why}", hint="archive it as the user whose capture it is, or copy it first"
         ) from error
     with folder:
-        archive_with_progress(folder, symbols)
+        archive_with_progress(folder, manifest, symbols)
 
 
-def archive_with_progress(capture: OwnFolder, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, quiet: bool = False) -> None:
+def archive_with_progress(
+    capture: OwnFolder, manifest: Manifest, symbols: SymbolOptions = DEFAULT_SYMBOLS, *, quiet: bool = False
+) -> None:
     """Archive, with a line about what was found; while that lasts another says so, if stderr is a terminal."""
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.pipeline.archive import archive_symbols
 
     with waiting(f"reading {capture.shown}", quiet=quiet) as show:
-        found = archive_symbols(capture, symbols, show)
+        found = archive_symbols(capture, manifest, symbols, show)
     if quiet:
         return
     places = sum(len(locations.reason) for _, locations in found)
     unknown = sum(int((locations.reason != 0).sum()) for _, locations in found)
+    without = f"; {plural(unknown, 'place', 's')} not known (tdprof report says why)" if unknown else ""
     say(
         f"tdprof: {capture.shown} carries the symbols of {plural(places - unknown, 'place', 's')} in "
         f"{plural(len(found), 'file', 's')}"
-        f"{f'; {unknown} are not known (tdprof report says why)' if unknown else ''}",
+        f"{without}",
     )

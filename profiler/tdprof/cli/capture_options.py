@@ -5,32 +5,46 @@ Nothing slow is loaded here: help, and what is typed wrong, are said at once.
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tdprof.capture.files import MANIFEST_FILE
+from tdprof.cli.option_groups import adding
 from tdprof.cli.output import DEFAULT_OUTPUT
 from tdprof.errors import TdprofError
 from tdprof.model.choices import Selection, SymbolOptions
 from tdprof.model.time_range import parse_time_ranges
+
+if TYPE_CHECKING:
+    from tdprof.capture.manifest import Manifest
 
 capture_argument = click.argument(
     "capture", type=click.Path(path_type=Path), default=DEFAULT_OUTPUT, metavar=f"[CAPTURE={DEFAULT_OUTPUT}]"
 )
 
 
-def check_is_there(path: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a user wants to have read: a capture with its manifest, or something that might be perf.data."""
+
+    path: Path
+    manifest: "Manifest | None"
+
+
+def find_input(path: Path) -> Input:
     """Refuse what is neither a capture nor might be perf.data, before what reads either is loaded.
 
     Raises:
         TdprofError: there is no such capture.
     """
-    if not is_perf_data(path):
-        from tdprof.capture.manifest import read_manifest
+    if is_perf_data(path):
+        return Input(path, None)
+    from tdprof.capture.manifest import read_manifest
 
-        read_manifest(path)
+    return Input(path, read_manifest(path))
 
 
 def is_perf_data(path: Path) -> bool:
@@ -71,51 +85,55 @@ def symbol_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --comm, --pid, --tid, --module, --function, --where, --time, --native as ``selection``, a ``Selection``."""
-
-    @click.option(
+_add_selection = adding(
+    click.option(
         "--comm", "comms", multiple=True, metavar="NAME", help="Only samples of threads or processes of this name."
-    )
-    @click.option("--pid", "pids", multiple=True, type=click.IntRange(0), metavar="PID", help="Only of this process.")
-    @click.option("--tid", "tids", multiple=True, type=click.IntRange(0), metavar="TID", help="Only of this thread.")
-    @click.option(
+    ),
+    click.option("--pid", "pids", multiple=True, type=click.IntRange(0), metavar="PID", help="Only of this process."),
+    click.option("--tid", "tids", multiple=True, type=click.IntRange(0), metavar="TID", help="Only of this thread."),
+    click.option(
         "--module",
         "modules",
         multiple=True,
         metavar="FILE",
         help="Only samples taken in this file's code: its name or path.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--function",
         "functions",
         multiple=True,
         metavar="NAME",
         help="Only samples with this function in their call stack: name, part of it, or MODULE:NAME. Each of these may "
         "be repeated: any of the names given, but for --function, which all must be there.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--where",
         "wheres",
         multiple=True,
         metavar="cgroup=NAME",
         help="Only samples taken in this control group or below it: its path, container id, pod uid or systemd unit.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--time",
         "times",
         multiple=True,
         metavar="FROM-TO",
         help="Only samples of this time since the start: 10s-20s, 10s-, -20s; -5s- the last 5 s; 10:00:00-10:05:00 by "
         "the clock (UTC); 0%-10%, 10%/2 the second tenth.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--native/--no-native",
         "has_native",
         default=True,
         help="--no-native: of Python, Java, Node and the like only their functions. What these call, native code and "
         "the kernel, counts as theirs; the interpreter's own functions are hidden. --native, the default, shows all.",
-    )
+    ),
+)
+
+
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --comm, --pid, --tid, --module, --function, --where, --time, --native as ``selection``, a ``Selection``."""
+
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -133,7 +151,7 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         selection = Selection(comms, pids, tids, modules, functions, _cgroups(wheres), ranges, has_native)
         return command(*args, selection=selection, **kwargs)
 
-    return wrapped
+    return _add_selection(wrapped)
 
 
 def _cgroups(wheres: Sequence[str]) -> tuple[str, ...]:

@@ -6,16 +6,19 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tdprof.capture.manifest import Host, Manifest, State
+from tdprof.cli.capture_options import Input
 from tdprof.cli.form import DEFAULT_LIMIT, Output, print_result
-from tdprof.cli.loading import load_with_findings, open_input
+from tdprof.cli.loading import check_has_wakers, load_with_findings, open_input
 from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.choices import Basis, Selection, SymbolOptions
+from tdprof.model.events import OFF_CPU
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile
 from tdprof.profile.compare import Comparison, compare
 from tdprof.profile.compare.conditions import find_breaches, parse_condition
+from tdprof.profile.wakers import with_wakers_alone
 from tdprof.report.comparison.csv import render_csv
 from tdprof.report.comparison.json import render_json
 from tdprof.report.comparison.text import describe_breach, render_text
@@ -23,25 +26,28 @@ from tdprof.report.comparison.text import describe_breach, render_text
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What of two captures is wanted, as the options of `tdprof diff` say it."""
+    """What of two captures is wanted, as the options of `tdprof diff` say it; `by_waker`: who ended sleeps."""
 
     fail_on: Sequence[str]
     event: str | None
+    by_waker: bool
     basis: Basis | None
     noise_percent: float
     selection: Selection
     symbols: SymbolOptions
 
 
-def print_comparison(a: Path, b: Path, asked: Asked, output: Output) -> int:
+def print_comparison(a: Input, b: Input, asked: Asked, output: Output) -> int:
     """Compare capture b with capture a and print it; returns the exit status, 1 for what was to fail.
 
     Raises:
         TdprofError: they cannot be compared.
     """
     conditions = [parse_condition(text) for text in asked.fail_on]
-    loaded = [_load(path, asked.symbols, asked.selection) for path in (a, b)]
-    sides = [(str(path), each.profile) for path, each in zip((a, b), loaded, strict=True)]
+    loaded = [_load(source, asked.symbols, asked.selection) for source in (a, b)]
+    if asked.by_waker:
+        loaded = [_by_waker(source.path, each) for source, each in zip((a, b), loaded, strict=True)]
+    sides = [(str(source.path), each.profile) for source, each in zip((a, b), loaded, strict=True)]
     doubts = list(reasons_against(sides, [each.manifest for each in loaded]))
     if conditions and doubts:
         raise TdprofError(f"cannot judge --fail-on: {doubts[0]}", hint="record both again, on one kind of machine")
@@ -55,7 +61,7 @@ def print_comparison(a: Path, b: Path, asked: Asked, output: Output) -> int:
             basis=asked.basis,
             noise_percent=asked.noise_percent,
         )
-    leading = _leading_event(comparison, asked.event)
+    leading = _leading_event(comparison, asked.event or (OFF_CPU if asked.by_waker else None))
     shares = comparison.share_a[:, leading], comparison.share_b[:, leading]
     if not comparison.functions.are_of_one_program(*shares):
         doubts.insert(0, "they have hardly a function in common: two different programs, it seems")
@@ -81,10 +87,15 @@ class _Loaded:
     manifest: Manifest
 
 
-def _load(capture: Path, symbols: SymbolOptions, selection: Selection) -> _Loaded:
-    with open_input(capture, symbols) as opened:
-        profile, findings = load_with_findings(opened, capture, selection=selection)
+def _load(source: Input, symbols: SymbolOptions, selection: Selection) -> _Loaded:
+    with open_input(source, symbols) as opened:
+        profile, findings = load_with_findings(opened, source.path, selection=selection)
         return _Loaded(profile, findings, opened.recorded)
+
+
+def _by_waker(capture: Path, loaded: _Loaded) -> _Loaded:
+    check_has_wakers(loaded.profile, capture)
+    return replace(loaded, profile=with_wakers_alone(loaded.profile), findings=None)
 
 
 def reasons_against(sides: Sequence[tuple[str, Profile]], manifests: Sequence[Manifest]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.linux.output_file import new_file
 from tdprof.metrics.counts import parse_counts
-from tdprof.metrics.diagnosis import advice_along, diagnose_counts, doubts
+from tdprof.metrics.diagnosis import advice_along, diagnose_counts, sum_doubts
 from tdprof.model.findings import NO_DIAGNOSIS, Diagnosis
 from tdprof.model.measurement import Measurement
 from tdprof.pipeline.count import evaluate_counts, measure, plan_counting
@@ -31,6 +31,7 @@ from tdprof.recorder.workload import check_command
 from tdprof.report.counts.csv import format_csv
 from tdprof.report.counts.json import format_json, measurement_json, metrics_json
 from tdprof.report.counts.text import MetricSelection, format_events, format_metrics
+from tdprof.text import printable
 
 # perf stat's own defaults.
 SOFTWARE_EVENTS = "task-clock,context-switches,cpu-migrations,page-faults"
@@ -167,7 +168,7 @@ class _Writer:
         match self.given.output.form:
             case Form.JSON:
                 extra = {
-                    "command": list(subject.command),
+                    "command": [printable(word) for word in subject.command],
                     "exit_status": exit_status,
                     "repetitions": self.given.repeat,
                 }
@@ -205,7 +206,7 @@ class _Writer:
 
     def _doubt(self, measurement: Measurement) -> None:
         if self.catalog:
-            self.say(doubts(self.catalog, measurement.values()))
+            self.say(sum_doubts(self.catalog, measurement.values()))
 
     def _put(self, text: str) -> None:
         self.has_written = True
@@ -228,7 +229,7 @@ class _Writer:
 def _describe(subject: Subject) -> str:
     if subject.pids:
         return f"process {', '.join(map(str, subject.pids))}"
-    return "all CPUs" if subject.cpus else " ".join(subject.command)
+    return "all CPUs" if subject.cpus else printable(" ".join(subject.command))
 
 
 def _subject(given: Options) -> Subject:

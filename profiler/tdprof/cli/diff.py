@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tdprof.cli.capture_options import check_is_there, selection_options, symbol_options
+from tdprof.cli.capture_options import find_input, selection_options, symbol_options
 from tdprof.cli.form import DEFAULT_LIMIT, Output, output_options
 from tdprof.errors import TdprofError
 from tdprof.model.choices import DEFAULT_NOISE_PERCENT, Basis, Selection, SymbolOptions
@@ -30,6 +30,12 @@ FAIL_ON_HELP = (
 @click.option("--fail-on", "fail_on", multiple=True, metavar="EXPRESSION", help=FAIL_ON_HELP)
 @click.option("-e", "--event", metavar="EVENT", help="The event whose changes lead the table (the first in common).")
 @click.option(
+    "--by",
+    type=click.Choice(["function", "waker"]),
+    default="function",
+    help="What a row is: function (the default), or waker: who ended sleeps, of record --wakers.",
+)
+@click.option(
     "--basis",
     type=click.Choice([basis.value for basis in Basis]),
     help="Compare whole runs, or shares (run, if both are of commands that ran to their end).",
@@ -50,6 +56,7 @@ def command(
     output: Output,
     fail_on: Sequence[str],
     event: str | None,
+    by: str,
     basis: str | None,
     noise_percent: float,
     selection: Selection,
@@ -61,18 +68,18 @@ def command(
     tdprof diff before.capture after.capture
     tdprof diff before.capture after.capture --fail-on 'total>5%' --fail-on 'parse(char const*):self>10%'
     tdprof diff before.capture after.capture --fail-on '*:self>20%' --fail-on 'ipc<-5%'
+    tdprof diff before.capture after.capture --by waker --function wait_for_work   who ended its sleeps
     tdprof diff before.capture after.capture --json | jq '.functions[] | select(.self[0].is_significant)'
 
     The exit status is 0 if no --fail-on holds, 1 if one does, 2 if the captures cannot be compared.
     """
     with status_2():
-        for path in (a, b):
-            check_is_there(path)
+        older, newer = find_input(a), find_input(b)
         # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
         from tdprof.cli.comparing import Asked, print_comparison
 
-        asked = Asked(fail_on, event, Basis(basis) if basis else None, noise_percent, selection, symbols)
-        return print_comparison(a, b, asked, output)
+        asked = Asked(fail_on, event, by == "waker", Basis(basis) if basis else None, noise_percent, selection, symbols)
+        return print_comparison(older, newer, asked, output)
 
 
 @contextlib.contextmanager

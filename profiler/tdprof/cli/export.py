@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
+from tdprof.cli.capture_options import capture_argument, find_input, selection_options, symbol_options
 from tdprof.cli.fleet import is_store, recordings_options, store_place
 from tdprof.cli.output import result_file, standard_output, waiting
 from tdprof.cli.standard_error import say
@@ -163,13 +163,13 @@ def command(
     if is_store(capture):
         _write(target, _prepare_store(capture, target, event, selection, chosen()), output)
         return
-    check_is_there(capture)
+    source = find_input(capture)
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.cli.loading import open_input, say_unreadable
 
     most = target.most_spe_samples if event is None else None
     with open_input(
-        capture, symbols, keeps_time=target.has_time or bool(selection.times), most_spe_samples=most
+        source, symbols, keeps_time=target.has_time or bool(selection.times), most_spe_samples=most
     ) as opened:
         what = _prepare(opened, capture, target, event, selection)
         if older is not None and what.page is not None:
@@ -249,7 +249,7 @@ def _with_changes(
     from tdprof.cli.loading import load_with_findings, open_input
     from tdprof.profile.compare import compare
 
-    with open_input(older, symbols) as opened:
+    with open_input(find_input(older), symbols) as opened:
         profile, findings = load_with_findings(opened, older, selection=selection)
     with waiting("comparing"):
         comparison = compare(profile, page.profile, findings, page.findings)

@@ -22,8 +22,8 @@ from tdprof.text import plural, printable
 if TYPE_CHECKING:
     from tdprof.fleet.add import Added
     from tdprof.fleet.engine import Engine
+    from tdprof.fleet.work import WorkOptions
 
-_PARTS = ("source", "reason")
 LOCAL = "local"
 _FEW_CAPTURES = 16  # starting processes takes longer than reading so many
 _FEW_NAMES = 0.8  # of the samples: with a smaller part in functions with names, it is said where names come from
@@ -85,20 +85,12 @@ def command(
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.cli.memory import keep_process_small
     from tdprof.fleet.add import add_captures
-    from tdprof.fleet.selection import parse_label
     from tdprof.fleet.sources import find_captures
     from tdprof.fleet.store import Store
-    from tdprof.fleet.work import WorkOptions
     from tdprof.report.csv_lines import write_rows
 
     keep_process_small()
-    options = WorkOptions(
-        _absolute(store),
-        [parse_label(text) for text in labels],
-        "" if symbols.symfs is None else str(symbols.symfs.absolute()),
-        [str(folder.absolute()) for folder in symbols.debug_dirs],
-        use_cache=symbols.use_cache,
-    )
+    options = _work_options(store, labels, symbols)
     sources = find_captures(captures)
     opened = Store.create(options.store)
     with waiting(f"adding {plural(len(sources), 'capture', 's')}") as progress:
@@ -143,6 +135,20 @@ def engine_for(engine: str, workers: int | None, captures: int, *, insecure: boo
     return DaskEngine("" if not is_cluster else engine, wanted, insecure=insecure)
 
 
+def _work_options(store: str, labels: Sequence[str], symbols: SymbolOptions) -> "WorkOptions":
+    """What each worker is told, which may run elsewhere: every path is whole."""
+    from tdprof.fleet.selection import parse_label
+    from tdprof.fleet.work import WorkOptions
+
+    return WorkOptions(
+        _absolute(store),
+        [parse_label(text) for text in labels],
+        "" if symbols.symfs is None else str(symbols.symfs.absolute()),
+        [str(folder.absolute()) for folder in symbols.debug_dirs],
+        use_cache=symbols.use_cache,
+    )
+
+
 def _absolute(store: str) -> str:
     """The store's place, the same from any working folder."""
     if not store:
@@ -157,8 +163,8 @@ def _json(store: str, added: "Added") -> str:
         "known": added.known,
         "samples": added.samples,
         "known_samples": added.known_samples,
-        "rejected": [dict(zip(_PARTS, each.shown, strict=True)) for each in added.rejected],
-        "without_spe": [dict(zip(_PARTS, each.shown, strict=True)) for each in added.no_spe],
+        "rejected": [each.told for each in added.rejected],
+        "without_spe": [each.told for each in added.no_spe],
     }
     return json.dumps(told, indent=1) + "\n"
 

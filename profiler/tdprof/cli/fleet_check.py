@@ -65,7 +65,7 @@ def _json(state: "StoreState") -> str:
         "recordings": state.recordings,
         "hosts": state.hosts,
         "silent": sorted(state.silent),
-        "rejected": [dict(zip(("source", "reason"), each.shown, strict=True)) for each in state.rejected],
+        "rejected": [each.told for each in state.rejected],
         "damaged": [*map(printable, state.damaged)],
         "without_spe": [*map(printable, state.no_spe)],
         "left_over": [*map(printable, state.left_over)],

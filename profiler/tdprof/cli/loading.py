@@ -3,10 +3,11 @@
 import contextlib
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tdprof.cli.capture_options import is_perf_data
+from tdprof.cli.capture_options import Input, is_perf_data
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
@@ -18,7 +19,8 @@ from tdprof.pipeline.load import find_findings, load_profile
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.languages import fold_native
-from tdprof.profile.selection import select
+from tdprof.profile.reliability import turns_doubt
+from tdprof.profile.selection import select, why_no_metrics
 
 if TYPE_CHECKING:
     from tdprof.model.spe import FunctionOperations
@@ -46,7 +48,7 @@ def as_capture(path: Path, *, keeps_time: bool = True) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def open_input(
-    path: Path,
+    source: Input,
     symbols: SymbolOptions = DEFAULT_SYMBOLS,
     *,
     keeps_time: bool = True,
@@ -55,12 +57,13 @@ def open_input(
     """A capture, or one made of what ``perf record`` left, open for the whole of a command.
 
     Args:
-        path, keeps_time: as `as_capture` takes them.
+        source: what the user named; its manifest is not read again.
+        keeps_time: as `as_capture` takes it.
         symbols, most_spe_samples: as `OpenCapture` takes them.
     """
     with (
-        as_capture(path, keeps_time=keeps_time) as folder,
-        OpenCapture(folder, symbols, most_spe_samples=most_spe_samples) as capture,
+        as_capture(source.path, keeps_time=keeps_time) as folder,
+        OpenCapture(folder, symbols, most_spe_samples=most_spe_samples, manifest=source.manifest) as capture,
     ):
         yield capture
 
@@ -82,15 +85,16 @@ def load_with_findings(
         capture: the capture.
         shown: its name for the user.
         with_spe: False where nobody looks at what SPE measured, which saves reading it.
-        selection: which samples are wanted; of some alone there are neither metrics nor what SPE measured.
-        by_time: also the program's level 1 over time.
+        selection: which samples are wanted; of some alone there is nothing that SPE measured, and no metrics unless
+            these are all of a stretch of time.
+        by_time: also metrics of the whole program over time.
     """
     with waiting(f"reading {shown}") as capture.progress:
         profile = load_profile(capture)
     if not selection.has_native:
         profile = fold_native(profile)
     if selection.words:
-        return select(calibrated(profile), selection), None
+        return _part_with_findings(profile, selection, by_time=by_time)
     # SPE's records have no callers that they could be counted to.
     with_spe = with_spe and capture.has_spe and selection.has_native
     if profile.topdown is None and not with_spe:
@@ -106,6 +110,18 @@ def load_with_findings(
             except TdprofError as error:
                 profile = profile.without_spe(error)
         return calibrated(profile), findings
+
+
+def _part_with_findings(profile: Profile, selection: Selection, *, by_time: bool) -> tuple[Profile, Findings | None]:
+    if profile.topdown is None or why_no_metrics(profile, selection):
+        return select(calibrated(profile), selection), None
+    part = select(profile, selection)
+    with waiting("adding up metrics"):
+        findings = find_findings(profile, part=part, by_time=by_time)
+    part = calibrated(part, profile)
+    # In the note on what was chosen, which `annotate` shows as well.
+    chosen, *others = part.notes
+    return replace(part, notes=["; ".join([chosen, *turns_doubt(part, profile)]), *others]), findings
 
 
 def with_function_operations(
@@ -130,6 +146,12 @@ def say_unreadable(profile: Profile) -> None:
     """On stderr, what of a capture could not be read, for a command whose output has no place for it."""
     for reason in profile.unreadable:
         say(f"tdprof: {reason}")
+
+
+def check_has_wakers(profile: Profile, capture: Path) -> None:
+    """Raises TdprofError where a profile does not say who ended sleeps."""
+    if profile.wakers is None:
+        raise TdprofError(f"{capture} does not tell who woke threads", hint="tdprof record --wakers keeps it")
 
 
 def find_event(profile: Profile, name: str | None) -> int:

@@ -1,17 +1,18 @@
 """The `tdprof` command: finds the subcommand's module only when it is asked for."""
 
-import atexit
 import contextlib
 import errno
 import gc
 import importlib
 import resource
+import signal
 import sys
 
 import click
 
 from tdprof import __version__
 from tdprof.cli.output import standard_output
+from tdprof.cli.process_end import leave
 from tdprof.cli.standard_error import open_standard_streams, say
 from tdprof.cli.usage import SuggestingGroup, is_help, usage_error
 from tdprof.errors import TdprofError
@@ -80,11 +81,24 @@ def _run() -> object:
         raise usage_error(error) from error
 
 
+def run_process() -> None:
+    """Entry point of the process: `main`, and its end."""
+    try:
+        main()
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        leave(ended.code)
+
+
+def _interrupted() -> int:
+    say("tdprof: interrupted")
+    return 128 + signal.SIGINT
+
+
 def main() -> None:
-    """Entry point: every TdprofError becomes one line, its hint and an exit status."""
+    """Run a command: every TdprofError becomes one line, its hint and an exit status (SystemExit)."""
     gc.set_threshold(_OBJECTS_AT_ONCE)
-    # At the end the system takes everything back at once; to look for garbage in it is a sixth of a short report.
-    atexit.register(gc.freeze)
     open_standard_streams()
     if refused := avoid_temporary_folders_of_others():
         say(f"tdprof: temporary files go to /tmp: {refused}")
@@ -110,8 +124,12 @@ def main() -> None:
         print("tdprof: there is not enough memory for this", file=sys.stderr)
         status = 1
     except (click.Abort, KeyboardInterrupt):
-        say("tdprof: interrupted")
-        status = 130
+        status = _interrupted()
+    except RuntimeError as error:
+        # What comes while a class is made Python before 3.12 tells as its failure.
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        status = _interrupted()
     sys.exit(status if isinstance(status, int) else 0)
 
 

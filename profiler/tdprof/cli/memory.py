@@ -1,14 +1,39 @@
-"""Keeps the process of a command that reads captures small."""
+"""Keeps the process of a command that reads captures small. To be loaded before what loads NumPy."""
 
-import ctypes
+import contextlib
 import importlib.abc
+import os
 import sys
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 
-import pyarrow as pa
+from tdprof.linux.heap import GLIBCS_BYTES, map_large_blocks
 
-_M_MMAP_THRESHOLD = -3  # malloc.h
-_GLIBCS_BYTES = 128 << 10  # as glibc begins with
+
+@contextlib.contextmanager
+def _with_environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        # Commands that are started later get what the user set.
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+_WITHOUT_THREADS = {
+    # NumPy's OpenBLAS starts one for each CPU when it is loaded, which spins a while: nothing here needs them.
+    "OPENBLAS_NUM_THREADS": "1",
+    # One of Arrow's allocators starts one that keeps the scheduling policy of who loads it: idle time alone may be its,
+    # with locks that others wait for.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+with _with_environment(_WITHOUT_THREADS):
+    import pyarrow as pa
 
 
 class _WithoutPandas(importlib.abc.MetaPathFinder):
@@ -25,15 +50,13 @@ def take_memory_from_the_system() -> None:
     pa.set_memory_pool(pa.system_memory_pool())
 
 
-def keep_process_small(mapped_from_bytes: int = _GLIBCS_BYTES) -> None:
+def keep_process_small(mapped_from_bytes: int = GLIBCS_BYTES) -> None:
     """For this process: columns that are freed go back to the system at once, and pandas stays out.
 
     Args:
         mapped_from_bytes: memory of smaller columns is used again, which saves clearing it, and stays.
     """
     take_memory_from_the_system()
-    # glibc raises this limit with every large block that is freed, and then keeps blocks of that size for itself.
-    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
-        mallopt(_M_MMAP_THRESHOLD, mapped_from_bytes)
+    map_large_blocks(mapped_from_bytes)
     if not any(isinstance(finder, _WithoutPandas) for finder in sys.meta_path):
         sys.meta_path.insert(0, _WithoutPandas())

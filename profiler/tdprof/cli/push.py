@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tdprof.cli.capture_options import check_is_there, symbol_options
+from tdprof.cli.capture_options import Input, find_input, symbol_options
 from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
@@ -57,11 +57,9 @@ def command(
 
     kind, address = parse_target(target)
     headers = _headers(address, tenant)
-    for capture in captures:
-        check_is_there(capture)
-    for capture in captures:
-        with waiting(f"sending {capture}"):
-            _send(kind, address, _request(kind, capture, given, symbols), headers)
+    for source in [find_input(capture) for capture in captures]:
+        with waiting(f"sending {source.path}"):
+            _send(kind, address, _request(kind, source, given, symbols), headers)
     if kind.is_experimental:
         say("tdprof: note: OTLP's profiles are no stable protocol yet: look whether the server has what was sent")
     say(f"tdprof: {plural(len(captures), 'profile', 's')} sent to {printable(address)}")
@@ -87,19 +85,19 @@ def _headers(address: str, tenant: str | None) -> dict[str, str]:
     return headers
 
 
-def _request(kind: "PushTarget", capture: Path, given: Mapping[str, str], symbols: SymbolOptions) -> "PushRequest":
+def _request(kind: "PushTarget", source: Input, given: Mapping[str, str], symbols: SymbolOptions) -> "PushRequest":
     from tdprof.cli.loading import load_with_findings, open_input
     from tdprof.export.pprof import write_pprof
     from tdprof.export.push import MOST_BYTES
 
-    with open_input(capture, symbols, keeps_time=False) as opened:
+    with open_input(source, symbols, keeps_time=False) as opened:
         host = printable(opened.manifest.host.hostname) or "unknown"
-        profile, _ = load_with_findings(opened, capture, with_spe=False)
+        profile, _ = load_with_findings(opened, source.path, with_spe=False)
     pprof = io.BytesIO()
     write_pprof(profile, pprof)
     if (size := len(gzip.decompress(pprof.getvalue()))) > MOST_BYTES:
         raise TdprofError(
-            f"{capture} makes a profile of {size >> 20} MiB: servers take {MOST_BYTES >> 20}",
+            f"{source.path} makes a profile of {size >> 20} MiB: servers take {MOST_BYTES >> 20}",
             hint="shorter segments: tdprof record --switch-output=1m",
         )
     labels = {"__name__": "process_cpu", "service_name": host, "instance": host, **given}

@@ -1,8 +1,7 @@
 """`tdprof record --duty`: Topdown and SPE for a part of the time, in a recording without end."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,18 +12,15 @@ if TYPE_CHECKING:
     from tdprof.recorder.duty import Duties
     from tdprof.recorder.options import RecordOptions
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _EXAMPLE = "tdprof record -a -F 99 --switch-output=5m --duty topdown=10s/10m,spe=1s/10m"
 
 
-def duty_option(command: _Command) -> _Command:
-    """Adds the option to a command."""
-    return click.option(
-        "--duty",
-        metavar="topdown=ON/EVERY,spe=ON/EVERY",
-        help="With -a and --switch-output: count Topdown's events, and record SPE, for a part of the time "
-        "(topdown=10s/10m,spe=1s/10m), each machine at a time of its own. Each segment says how long.",
-    )(command)
+duty_option = click.option(
+    "--duty",
+    metavar="topdown=ON/EVERY,spe=ON/EVERY",
+    help="With -a and --switch-output: count Topdown's events, and record SPE, for a part of the time "
+    "(topdown=10s/10m,spe=1s/10m), each machine at a time of its own. Each segment says how long.",
+)
 
 
 def check_duty(text: str | None, topdown: TopdownOptions, *, is_system_wide: bool, is_cut: bool) -> "Duties | None":

@@ -1,19 +1,19 @@
 """`tdprof record --switch-output` and what goes with it: a recording without end, in segments."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+import gc
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from tdprof.cli.option_groups import adding
 from tdprof.errors import TdprofError
 
 if TYPE_CHECKING:
     from tdprof.cli.segments import SegmentWriter
     from tdprof.recorder.rotation import SegmentLength
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 DEFAULT_FOLDER = "tdprof.segments"
 _EXAMPLE = "tdprof record -a -F 99 --switch-output=5m --max-size 2G"
 
@@ -26,11 +26,6 @@ class SegmentOptions:
     switch_max_files: int | None
     max_size: str | None
     health: Path | None
-
-    @classmethod
-    def taken_from(cls, typed: dict[str, Any]) -> "SegmentOptions":
-        """Removes them from among others."""
-        return cls(**{each.name: typed.pop(each.name) for each in fields(cls)})
 
     def check(self, *, has_spe: bool, has_off_cpu: bool, has_passes: bool, with_symbols: bool) -> None:
         """Raises TdprofError: they do not go with each other, or with the rest."""
@@ -90,28 +85,30 @@ class SegmentOptions:
         return SegmentWriter(folder, self.most_bytes(), self.switch_max_files, health=health, quiet=quiet)
 
 
-def segment_options(command: _Command) -> _Command:
-    """Adds the options to a command, whose keyword arguments they become."""
-    for option in reversed(
-        (
-            click.option(
-                "--switch-output",
-                metavar="TIME|SIZE",
-                help=f"Record on and on, in segments of this time (30s, 5m, 1h) or size (100M): each is a capture of "
-                f"its own in the folder of -o ({DEFAULT_FOLDER}), named by when it began. No sample is lost between "
-                "them. Needs BPF.",
-            ),
-            click.option("--switch-max-files", type=click.IntRange(2), metavar="N", help="Keep the newest N segments."),
-            click.option(
-                "--max-size", metavar="SIZE", help="Remove the oldest segments so that all take no more (500M, 2G)."
-            ),
-            click.option(
-                "--health",
-                metavar="FILE",
-                type=click.Path(path_type=Path, dir_okay=False),
-                help="With --switch-output: write how recording is doing into this file, as Prometheus' text.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+def stay_small() -> None:
+    """For this process, before it has threads: what is freed goes back to the system, however long it runs."""
+    from tdprof.linux.heap import map_large_blocks, share_one_heap
+
+    share_one_heap()
+    map_large_blocks()
+    # What is loaded stays. Collections of garbage then look at the rest only, and come as soon as that has grown.
+    gc.freeze()
+
+
+segment_options = adding(
+    click.option(
+        "--switch-output",
+        metavar="TIME|SIZE",
+        help=f"Record on and on, in segments of this time (30s, 5m, 1h) or size (100M): each is a capture of "
+        f"its own in the folder of -o ({DEFAULT_FOLDER}), named by when it began. No sample is lost between "
+        "them. Needs BPF.",
+    ),
+    click.option("--switch-max-files", type=click.IntRange(2), metavar="N", help="Keep the newest N segments."),
+    click.option("--max-size", metavar="SIZE", help="Remove the oldest segments so that all take no more (500M, 2G)."),
+    click.option(
+        "--health",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="With --switch-output: write how recording is doing into this file, as Prometheus' text.",
+    ),
+)

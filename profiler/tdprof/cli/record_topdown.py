@@ -1,13 +1,14 @@
 """What `tdprof record --topdown` samples: from its options and this machine to events in groups."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from tdprof.cli.option_groups import adding
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from tdprof.pipeline.plan import SamplingPlan
     from tdprof.recorder.events import Event
     from tdprof.recorder.pmu import CorePmu, Counters
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 # A second and CPU, for each of seven events at a time: together they cost what one does at 1,400 Hz.
 DEFAULT_HZ = 199
@@ -82,31 +81,25 @@ class TopdownOptions:
             )
 
 
-def topdown_options(command: Command) -> Command:
-    """Add the options, which the command gets under the names of `TopdownOptions`."""
-    for option in (
-        click.option(
-            "--catalog",
-            "catalog_file",
-            type=click.Path(path_type=Path, dir_okay=False),
-            metavar="FILE",
-            help="Use this catalog, such as a telemetry file published by Arm; the capture carries it.",
-        ),
-        click.option(
-            "--cpu", metavar="NAME", default="", help="The core, such as neoverse-n3; default: this machine's."
-        ),
-        click.option(
-            "--counters",
-            type=click.IntRange(2, 31),
-            metavar="N",
-            help="Programmable counters to use; default: as many as are free.",
-        ),
-        click.option("--passes", is_flag=True, help="Run the command once per counter group instead of taking turns."),
-        click.option("--metrics", metavar="GROUP|METRIC,…", help="Stage 1 and these; `tdprof list groups` names them."),
-        click.option("--topdown", "stage", is_flag=False, flag_value="1", metavar="[=1|2|all]", help=TOPDOWN_HELP),
-    ):
-        command = option(command)
-    return command
+topdown_options = adding(
+    click.option("--topdown", "stage", is_flag=False, flag_value="1", metavar="[=1|2|all]", help=TOPDOWN_HELP),
+    click.option("--metrics", metavar="GROUP|METRIC,…", help="Stage 1 and these; `tdprof list groups` names them."),
+    click.option("--passes", is_flag=True, help="Run the command once per counter group instead of taking turns."),
+    click.option(
+        "--counters",
+        type=click.IntRange(2, 31),
+        metavar="N",
+        help="Programmable counters to use; default: as many as are free.",
+    ),
+    click.option("--cpu", metavar="NAME", default="", help="The core, such as neoverse-n3; default: this machine's."),
+    click.option(
+        "--catalog",
+        "catalog_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Use this catalog, such as a telemetry file published by Arm; the capture carries it.",
+    ),
+)
 
 
 def plan_topdown(options: TopdownOptions, beside: "Sequence[Event]" = ()) -> "SamplingPlan":

@@ -6,10 +6,48 @@ from pathlib import Path
 
 import click
 
-from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
+from tdprof.cli.capture_options import Input, capture_argument, find_input, selection_options, symbol_options
 from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Output, output_options
 from tdprof.errors import TdprofError
 from tdprof.model.choices import By, GroupKind, Order, Selection, SymbolOptions
+
+_HELP = """Print where a capture's samples fell: hotspots, highest self share first.
+
+\b
+self    share of the samples with the function at the leaf; its own instructions
+± 95 %  half the width of the interval that sampling alone leaves around it, in points
+total   share of the samples with the function anywhere in the call stack
+Inlined functions count as functions. Names in brackets say why a function is not known. Rows that round to 0.0 %
+are left out unless --limit asks for them.
+
+\b
+Of a recording with --topdown each hotspot also has: its Stage 1 metrics as a bar, the way down the methodology's
+tree as long as one metric leads by more than the noise, the Stage 2 metrics found there beside the program's, and
+advice. Values have 95 % intervals; those with too few samples are grey and marked "~".
+Where the capture has SPE records, what they measured of each row stands beside it, named SPE.
+
+\b
+tdprof report                          the newest capture of this folder
+tdprof report my.capture --lines       the source lines that cost most
+tdprof report my.capture --by process  or thread, command, module; what takes most in each
+tdprof report my.capture --comm worker --module libz.so.1   some of the samples
+tdprof report my.capture --function parse   with metrics: everything about it; else samples below it
+tdprof report my.capture --tree        who calls whom; with metrics: the whole program's
+tdprof report my.capture --tree --function parse   its callers and callees
+tdprof report my.capture --json | jq '.functions[0].metrics.backend_bound'
+tdprof report my.capture --spe --by address   cache lines that threads share
+tdprof report my.capture --branches    branches of perf record -b: how often, mispredicted, cycles
+tdprof report my.capture --by cgroup   samples by control group (record -a or --cgroup)
+tdprof report my.capture --where cgroup=nginx.service   or its path, container id, pod uid
+tdprof report my.capture --by language   Python, Java, JavaScript, native code, the kernel
+tdprof report my.capture --by second   when, and the hottest functions over time
+tdprof report my.capture --by phase    where the profile changes, and what
+tdprof report my.capture --by state --sort off-cpu   waiting for a CPU, or asleep
+tdprof report my.capture --by cpu      of record --sample-cpu, or without BPF: the CPU of the sample
+tdprof report my.capture --by waker    of record --wakers: who ends sleeps; with --function those of one
+tdprof report my.capture --time 10s-20s   since the start; -5s- is the last 5 s
+tdprof report my.capture --no-native   the program's own functions, with all that they call
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +60,7 @@ class _Asked:
     sort: Sequence[str]
 
 
-@click.command("report")
+@click.command("report", help=_HELP)
 @capture_argument
 @output_options(
     json="Print one JSON object, with exact counts and all functions.",
@@ -70,43 +108,7 @@ def command(
     selection: Selection,
     symbols: SymbolOptions,
 ) -> None:
-    """Print where a capture's samples fell: hotspots, highest self share first.
-
-    \b
-    self    share of the samples with the function at the leaf; its own instructions
-    ± 95 %  half the width of the interval that sampling alone leaves around it, in points
-    total   share of the samples with the function anywhere in the call stack
-    Inlined functions count as functions. Names in brackets say why a function is not known. Rows that round to 0.0 %
-    are left out unless --limit asks for them.
-
-    \b
-    Of a recording with --topdown each hotspot also has: its Stage 1 metrics as a bar, the way down the methodology's
-    tree as long as one metric leads by more than the noise, the Stage 2 metrics found there beside the program's, and
-    advice. Values have 95 % intervals; those with too few samples are grey and marked "~".
-    Where the capture has SPE records, what they measured of each row stands beside it, named SPE.
-
-    \b
-    tdprof report                          the newest capture of this folder
-    tdprof report my.capture --lines       the source lines that cost most
-    tdprof report my.capture --by process  or thread, command, module; what takes most in each
-    tdprof report my.capture --comm worker --module libz.so.1   some of the samples
-    tdprof report my.capture --function parse   with metrics: everything about it; else samples below it
-    tdprof report my.capture --tree        who calls whom; with metrics: the whole program's
-    tdprof report my.capture --tree --function parse   its callers and callees
-    tdprof report my.capture --json | jq '.functions[0].metrics.backend_bound'
-    tdprof report my.capture --spe --by address   cache lines that threads share
-    tdprof report my.capture --branches    branches of perf record -b: how often, mispredicted, cycles
-    tdprof report my.capture --by cgroup   samples by control group (record -a or --cgroup)
-    tdprof report my.capture --where cgroup=nginx.service   or its path, container id, pod uid
-    tdprof report my.capture --by language   Python, Java, JavaScript, native code, the kernel
-    tdprof report my.capture --by second   when, and the hottest functions over time
-    tdprof report my.capture --by phase    where the profile changes, and what
-    tdprof report my.capture --by state --sort off-cpu   waiting for a CPU, or asleep
-    tdprof report my.capture --by cpu      of record --sample-cpu, or without BPF: the CPU of the sample
-    tdprof report my.capture --by waker    of record --wakers: who ends sleeps; with --function those of one
-    tdprof report my.capture --time 10s-20s   since the start; -5s- is the last 5 s
-    tdprof report my.capture --no-native   the program's own functions, with all that they call
-    """
+    """Report a capture."""
     group = None if by is None or by not in [*GroupKind] or is_spe or is_branches else GroupKind(by)
     _refuse_contradictions(
         {"--lines": by_line, "--tree": has_tree, f"--by {by}": group is not None},
@@ -120,20 +122,21 @@ def command(
     )
     _check_rows(by, is_spe=is_spe, is_branches=is_branches)
     _check_order(sort, is_branches=is_branches)
-    check_is_there(capture)
+    source = find_input(capture)
     if is_branches:
         # Only now: a recording of perf that has these is rare.
         from tdprof.cli.report_imported import report_branches
 
-        report_branches(capture, symbols, output, by_function=by == "function")
+        report_branches(source, symbols, output, by_function=by == "function")
         return
     if is_spe:
         # Only now: SPE's part of the program is not needed for anything else here.
         from tdprof.cli.spe_data import print_report
 
-        print_report(str(capture), By(by or ("line" if by_line else "function")), output, symbols)
+        rows = By(by or ("line" if by_line else "function"))
+        print_report(str(capture), rows, output, symbols, manifest=source.manifest)
         return
-    _report(capture, selection, _Asked(by_line, has_tree, group, sort), symbols, output)
+    _report(source, selection, _Asked(by_line, has_tree, group, sort), symbols, output)
 
 
 def _check_rows(by: str | None, *, is_spe: bool, is_branches: bool) -> None:
@@ -170,7 +173,7 @@ def _check_order(sort: Sequence[str], *, is_branches: bool) -> None:
 
 
 def _report(
-    capture: Path,
+    source: Input,
     selection: Selection,
     asked: _Asked,
     symbols: SymbolOptions,
@@ -179,12 +182,13 @@ def _report(
     """Report the capture's samples."""
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.catalog.entries import CPU_CYCLES
-    from tdprof.cli.loading import find_event, load_with_findings, open_input
+    from tdprof.cli.loading import check_has_wakers, find_event, load_with_findings, open_input
     from tdprof.cli.report_views import View, print_view
     from tdprof.model.events import OFF_CPU
     from tdprof.profile.selection import select
 
-    with open_input(capture, symbols) as opened:
+    capture = source.path
+    with open_input(source, symbols) as opened:
         function = _one_function(selection)
         chosen = selection if function is None else Selection(has_native=selection.has_native)
         profile, findings = load_with_findings(opened, capture, selection=chosen)
@@ -198,8 +202,8 @@ def _report(
             f"the samples of {capture} do not tell their CPU",
             hint="tdprof record --sample-cpu keeps it; of perf.data: perf report --sort cpu",
         )
-    if asked.group is GroupKind.WAKER and profile.wakers is None:
-        raise TdprofError(f"{capture} does not tell who woke threads", hint="tdprof record --wakers keeps it")
+    if asked.group is GroupKind.WAKER:
+        check_has_wakers(profile, capture)
     if (
         function is not None
         and not asked.has_tree

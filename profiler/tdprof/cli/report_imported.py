@@ -1,7 +1,6 @@
 """`tdprof report --branches`: what recordings of perf hold beside samples and stacks."""
 
-from pathlib import Path
-
+from tdprof.cli.capture_options import Input
 from tdprof.cli.form import DEFAULT_LIMIT, Output, print_result
 from tdprof.cli.loading import open_input
 from tdprof.cli.output import waiting
@@ -12,13 +11,13 @@ from tdprof.report.branches import json as branches_json
 from tdprof.report.branches import text as branches_text
 
 
-def report_branches(capture: Path, symbols: SymbolOptions, output: Output, *, by_function: bool) -> None:
+def report_branches(source: Input, symbols: SymbolOptions, output: Output, *, by_function: bool) -> None:
     """Print a capture's branch stacks, or those of perf.data.
 
     Raises:
         TdprofError: no capture, or one without branch stacks.
     """
-    with open_input(capture, symbols, keeps_time=False) as opened, waiting(f"reading {capture}") as opened.progress:
+    with open_input(source, symbols, keeps_time=False) as opened, waiting(f"reading {source.path}") as opened.progress:
         report = load_branches(opened, by_function=by_function)
     print_result(
         output,

@@ -9,10 +9,10 @@ from typing import Self
 from tdprof.capture.manifest import Manifest
 from tdprof.capture.output_folder import OutputFolder
 from tdprof.capture.segments import SegmentFolder
+from tdprof.cli.finishing_process import FinishingProcess
 from tdprof.cli.segment_health import SegmentHealth
 from tdprof.cli.standard_error import say
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.pipeline.finishing_process import FinishingProcess
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.text import plural
 
@@ -108,7 +108,9 @@ class SegmentWriter:
             self._close_finished()
         if self._finishing is None and self._waiting:
             ended = self._waiting.popleft()
-            self._finishing = ended, FinishingProcess(ended.folder, ended.held)
+            process = FinishingProcess(is_ahead=False)
+            process.finish(ended.folder, ended.held)
+            self._finishing = ended, process
         self._prune()
         self._tell()
 
@@ -158,17 +160,22 @@ class SegmentWriter:
         return self
 
     def finish(self) -> None:
-        """Wait until all that ended before the last one is finished."""
+        """Wait until all that ended before the last one is finished; then all keep within the bounds."""
+        if self._next:  # it never began
+            (prepared, closing), self._next = self._next, None
+            closing.close()
+            self._folder.forget(prepared.path.name)
         while self._finishing or self._waiting:
             if self._finishing:
                 self._close_finished()
             self.tick()
+        if self._recorded and self._recorded[0].is_published:  # it may have taken less time than there is between ticks
+            self._prune()
         self._tell(is_due=True)
 
     def __exit__(self, *exception: object) -> None:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._folder)
-            for each in (self._next, self._recorded):
-                if each:
-                    stack.push(each[1])
+            if self._recorded:
+                stack.push(self._recorded[1])
             stack.callback(self.finish)

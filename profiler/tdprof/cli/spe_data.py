@@ -10,11 +10,10 @@ from pathlib import Path
 
 from arm_spe import dump_packets
 from tdprof.capture.files import MANIFEST_FILE
-from tdprof.capture.manifest import read_manifest
+from tdprof.capture.manifest import Manifest
 from tdprof.cli.form import DEFAULT_LIMIT, Form, Output, print_result
 from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import standard_output
-from tdprof.decode.spe.capture import open_spe
 from tdprof.decode.spe.perf_input import open_perf_data
 from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_raw
 from tdprof.model.choices import DEFAULT_SYMBOLS, By, SymbolOptions
@@ -40,7 +39,9 @@ def open_records(path: str, *, is_raw: bool, cpu: int | None = None, midr: int |
     if is_raw:
         opened = open_raw(path, cpu=cpu, midr=midr)
     elif is_capture(path):
-        opened = open_spe(Path(path), read_manifest(Path(path)))
+        with OpenCapture(Path(path)) as capture:
+            yield capture.spe_data
+        return
     else:
         opened = open_perf_data(path)
     with opened as source:
@@ -74,14 +75,16 @@ def print_report(
     is_raw: bool = False,
     midr: int | None = None,
     jobs: int | None = None,
+    manifest: Manifest | None = None,
 ) -> None:
-    """Report the sampled operations of a capture or a file.
+    """Report the sampled operations of a capture, whose manifest may have been read already, or of a file.
 
     Raises:
         TdprofError: it cannot be read, or has no SPE data.
     """
     if not is_raw and is_capture(file):
-        _report_capture(Path(file), by, output, symbols, jobs=jobs)
+        with OpenCapture(Path(file), symbols, manifest=manifest) as opened:
+            _report_capture(opened, by, output, jobs=jobs)
         return
     keep_process_small(_KEPT_BYTES)
     with open_records(file, is_raw=is_raw, midr=midr) as source, contextlib.ExitStack() as stack:
@@ -93,13 +96,10 @@ def print_report(
     _print_report(result, by, output)
 
 
-def _report_capture(capture: Path, by: By, output: Output, symbols: SymbolOptions, *, jobs: int | None) -> None:
+def _report_capture(opened: OpenCapture, by: By, output: Output, *, jobs: int | None) -> None:
     keep_process_small(_KEPT_BYTES)
-    with OpenCapture(capture, symbols) as opened:
-        workers = jobs or opened.workers
-        result = analyse(
-            opened.spe_data, by, opened, workers=workers, recorded=opened.recorded.spe, limit=_rows_of(output)
-        )
+    workers = jobs or opened.workers
+    result = analyse(opened.spe_data, by, opened, workers=workers, recorded=opened.recorded.spe, limit=_rows_of(output))
     _print_report(result, by, output)
 
 

@@ -5,16 +5,17 @@ import io
 import mimetypes
 import os
 import shlex
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
 import click
 
-from tdprof.cli.capture_options import capture_argument, check_is_there, selection_options, symbol_options
+from tdprof.cli.capture_options import capture_argument, find_input, selection_options, symbol_options
 from tdprof.cli.output import standard_output, waiting
+from tdprof.cli.speedscope import find_speedscope, how_to_install
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.choices import Selection, SymbolOptions
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tdprof.cli.local_server import Document, LocalServer
     from tdprof.report.page.data import Page
 
-SPEEDSCOPE = "speedscope@1.25.0"
 PAGE = "page.html"
 SPEEDSCOPE_PAGE = "speedscope/index.html"
 PROFILE = "profile.speedscope.json"
@@ -56,17 +56,15 @@ def command(
 
     Both are served whichever is opened, to this machine alone, below an address that nobody can guess.
     """
-    release = find_speedscope()
-    if opened == SPEEDSCOPE_PAGE and release is None:
-        raise TdprofError("speedscope is not installed", hint=f"{_how_to_install()}; or tdprof view --html", status=2)
-    check_is_there(capture)
+    release, lacking = _installed(is_needed=opened == SPEEDSCOPE_PAGE)
+    source = find_input(capture)
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.cli.loading import load_with_findings, open_input, with_function_operations
     from tdprof.cli.local_server import LocalServer
     from tdprof.export.speedscope import has_order
     from tdprof.report.page.data import Page
 
-    with open_input(capture, symbols) as opened_capture:
+    with open_input(source, symbols) as opened_capture:
         profile, findings = load_with_findings(opened_capture, capture, selection=selection, by_time=True)
         profile, operations = with_function_operations(opened_capture, profile, selection)
     documents = _documents(Page(profile, findings, operations), release)
@@ -82,18 +80,31 @@ def command(
             words += "" if has_order(profile, 0) else "&view=left-heavy"
             urls[SPEEDSCOPE_PAGE] = server.url + SPEEDSCOPE_PAGE + words
         try:
-            _serve(server, urls, first, is_browser_wanted=not no_browser)
+            _serve(server, urls, first, lacking, is_browser_wanted=not no_browser)
         except KeyboardInterrupt:
             say("tdprof: stopped")
 
 
-def _serve(server: "LocalServer", urls: dict[str, str], first: str, *, is_browser_wanted: bool) -> None:
+def _installed(*, is_needed: bool) -> tuple[dict[str, bytes] | None, str]:
+    """speedscope's files; where there are none, why."""
+    try:
+        if release := find_speedscope():
+            return release, ""
+        error = TdprofError("speedscope is not installed", hint=how_to_install(), status=2)
+    except TdprofError as refusal:
+        error = refusal
+    if is_needed:
+        raise TdprofError(error.message, hint=f"{error.hint}; or tdprof view --html", status=2)
+    return None, f"{error.message}: {error.hint}"
+
+
+def _serve(server: "LocalServer", urls: dict[str, str], first: str, lacking: str, *, is_browser_wanted: bool) -> None:
     """Say where to look, open the browser if there is one, and answer it until Ctrl-C."""
     with standard_output():
         for path, url in urls.items():
             print(f"{'page' if path == PAGE else 'speedscope':<10}  {url}")
-    if SPEEDSCOPE_PAGE not in urls:
-        say(f"tdprof: speedscope is not installed: {_how_to_install()}")
+    if lacking:
+        say(f"tdprof: {lacking}")
     with contextlib.ExitStack() as stack:
         is_open = is_browser_wanted and _has_display() and _open_browser(urls[first], stack)
         _serve_until_stopped(server, is_open=is_open)
@@ -127,29 +138,12 @@ def _open_browser(url: str, stack: contextlib.ExitStack) -> bool:
     return webbrowser.open(page.as_uri())
 
 
-def find_speedscope() -> Path | None:
-    """The folder with speedscope's release; None if it is not installed where tools/setup or our hint puts it."""
-    for prefix in (Path(sys.prefix) / "share/tdprof", _user_folder()):
-        release = prefix / "node_modules/speedscope/dist/release"
-        if (release / "index.html").is_file():
-            return release
-    return None
-
-
-def _user_folder() -> Path:
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "tdprof"
-
-
-def _how_to_install() -> str:
-    return f"npm install --prefix {shlex.quote(str(_user_folder()))} {SPEEDSCOPE}"
-
-
 def _has_display() -> bool:
     """Whether a browser opens a window: one that runs in this terminal would take it over."""
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
-def _documents(shown: "Page", release: Path | None) -> "dict[str, Document]":
+def _documents(shown: "Page", release: dict[str, bytes] | None) -> "dict[str, Document]":
     from tdprof.cli.local_server import Document
     from tdprof.export.speedscope import write_speedscope
     from tdprof.profile.categories import with_categories
@@ -165,9 +159,9 @@ def _documents(shown: "Page", release: Path | None) -> "dict[str, Document]":
         PAGE: Document("text/html; charset=utf-8", _written(page), PAGE_POLICY),
         PROFILE: Document("application/json", _written(flame_graphs)),
     }
-    for file in release.iterdir() if release else ():
-        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        documents[f"speedscope/{file.name}"] = Document(kind, file.read_bytes, SPEEDSCOPE_POLICY)
+    for name, content in (release or {}).items():
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        documents[f"speedscope/{name}"] = Document(kind, partial(bytes, content), SPEEDSCOPE_POLICY)
     return documents
 
 

@@ -45,6 +45,7 @@ class _Dictionary:
         self._texts: Sequence[str] = profile.string_table
         self._strings, self._attributes, self._stacks = _Table(), _Table(), _Table()
         self._mappings, self._functions, self._locations = _Table(), _Table(), _Table()
+        # Defaults bind the loops' variables; mypy takes no lambda with them for a callable without arguments.
         for function in profile.function:
             self._functions.row(function.id, lambda function=function: self._function(function))  # type: ignore[misc]
         for mapping in profile.mapping:

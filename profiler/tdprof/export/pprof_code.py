@@ -10,7 +10,7 @@ from tdprof.export import pprof_pb2 as pb
 from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import U64
 from tdprof.model.profile import Profile
-from tdprof.profile.frames import NO_STACK
+from tdprof.profile.frames import NO_STACK, group_rows
 from tdprof.text import printable
 
 
@@ -88,11 +88,20 @@ def add_code(message: pb.Profile, profile: Profile, strings: StringTable) -> Sta
 
 
 def _main_first(profile: Profile) -> list[int]:
-    """Rows of the mapped files, the command's own file first: pprof takes the first for the program."""
-    program = PurePath(profile.command[0]).name if profile.command else ""
-    return sorted(
-        range(len(profile.mapped_files)), key=lambda row: PurePath(profile.mapped_files[row].path).name != program
-    )
+    """Rows of the mapped files, the program's first, for which pprof takes it: the command's, else what ran most."""
+    samples = profile.samples
+    order, start = group_rows(samples.pid)
+    programs = [PurePath(profile.command[0]).name] if profile.command else []
+    if len(start):
+        most = start[np.argmax(np.add.reduceat(samples.count[order].astype(np.int64), start))]
+        programs.append(profile.process_names.get(int(samples.pid[order[most]]), ""))
+
+    def rank(row: int) -> int:
+        name = PurePath(profile.mapped_files[row].path).name
+        # The kernel keeps 15 bytes of a process's name.
+        return next((at for at, program in enumerate(programs) if program in (name, name[:15])), len(programs))
+
+    return sorted(range(len(profile.mapped_files)), key=rank)
 
 
 def _mapping(profile: Profile, row: int, number: int, strings: StringTable) -> pb.Mapping:

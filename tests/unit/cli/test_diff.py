@@ -15,12 +15,14 @@ from builders.captures import write_manifest
 from builders.hosts import HOST
 from builders.profiles import Call, Frame, ProfileBuilder
 from builders.runs import simulate_run
+from builders.woken import woken
 from tdprof.capture.manifest import Host, Manifest, Rung, State
 from tdprof.cli.main import main
 from tdprof.model.addresses import Unknown
 from tdprof.model.losses import Losses
 from tdprof.model.profile import Profile
 from tdprof.pipeline.opened import OpenCapture
+from tdprof.profile.wakers import cut_interrupts
 
 PROGRAM = {"work": 0.5, "parse": 0.3, "hash": 0.2}
 Run = Callable[..., tuple[int, str, str]]
@@ -74,6 +76,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         "interrupted": a,
         "stripped": stripped("/usr/lib/liblzma.so.5.4", "/bin/xz"),
         "stripped-elsewhere": stripped("/opt/lib/liblzma.so.5.4"),
+        "woken": cut_interrupts(woken(push_ns=40)),
+        "woken-later": cut_interrupts(woken(push_ns=400)),
         **{f"rare-{each}": few_samples(rare, grown) for each, rare, grown in (("a", 3, 1), ("b", 5, 100))},
         "faults": replace(ProfileBuilder().add("f").build(), events=[replace(a.events[0], name="page-faults")]),
     }
@@ -182,6 +186,15 @@ def test_json_has_everything(run: Run) -> None:
     assert data["program"][0]["quantity"] == "cpu-clock"
 
 
+def test_rows_may_be_who_ended_sleeps(run: Run) -> None:
+    status, out, _ = run("woken", "woken-later", "--by", "waker", "--function", "wait", "--basis", "share", "--json")
+    assert status == 0
+    rows = json.loads(out)["functions"]
+    shares = {row["name"]: tuple(row[side]["off-cpu"] for side in ("share_a", "share_b")) for row in rows}
+    assert shares["push of feeder"] == pytest.approx((100 * 40 / 55, 100 * 400 / 415))
+    assert not any("hrtimer" in name and any(both) for name, both in shares.items())
+
+
 def test_csv_has_a_line_for_each_value(run: Run) -> None:
     rows = list(csv.DictReader(io.StringIO(run("a", "slower", "--csv")[1])))
     assert len(rows) == 1 + 2 * 4
@@ -220,6 +233,7 @@ def test_exit_status(run: Run, arguments: list[str], status: int) -> None:
         (["a", "shares", "--fail-on", "total>5%"], "only shares can be compared"),
         (["a", "same", "--fail-on", "totl>5%"], "is called 'totl'"),
         (["a", "same", "--fail-on", "nonsense"], "cannot read 'nonsense'"),
+        (["woken", "a", "--by", "waker"], "a does not tell who woke threads"),
         (["a", "same", "-e", "cycles"], "not both captures have an event 'cycles'"),
         (["a", "same", "--json", "--csv"], "exclude each other"),
         (["a"], "missing argument 'B'"),

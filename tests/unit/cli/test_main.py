@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tdprof.cli import main
+
 
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
@@ -29,6 +31,20 @@ def test_unknown_command_is_one_line_and_a_hint() -> None:
     assert result.returncode == 2
     assert result.stderr.splitlines()[0] == "tdprof: no command named 'recrod'"
     assert "Traceback" not in result.stderr
+
+
+def test_an_interrupt_while_a_class_is_made_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python before 3.12 makes another error of it."""
+
+    def interrupted() -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr(main, "_run", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "tdprof: interrupted\n")
 
 
 TOPDOWN_HINT = "tdprof record --topdown -- CMD, or tdprof record --topdown=2 -- CMD"

@@ -19,7 +19,7 @@ from builders.profiles import example
 import tdprof.cli.loading
 tdprof.cli.loading.load_profile = lambda _: example()
 tdprof.cli.loading.OpenCapture = NoCapture
-tdprof.cli.capture_options.check_is_there = lambda _: None
+tdprof.cli.capture_options.find_input = lambda path: tdprof.cli.capture_options.Input(path, None)
 from tdprof.cli.main import main
 main()
 """

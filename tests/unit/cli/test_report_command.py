@@ -14,6 +14,7 @@ from builders.opened import NoCapture
 from builders.profiles import ProfileBuilder
 from builders.topdown import topdown_profile
 from tdprof.cli import report
+from tdprof.cli.capture_options import Input
 from tdprof.errors import TdprofError
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
@@ -28,7 +29,7 @@ def _no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def show(monkeypatch: pytest.MonkeyPatch, profile: Profile) -> None:
     monkeypatch.setattr("tdprof.cli.loading.OpenCapture", NoCapture)
-    monkeypatch.setattr("tdprof.cli.report.check_is_there", lambda _: None)
+    monkeypatch.setattr("tdprof.cli.report.find_input", lambda path: Input(path, None))
     monkeypatch.setattr(
         "tdprof.cli.loading.load_with_findings", lambda *_, **__: (calibrated(profile), find_findings(profile))
     )
@@ -143,13 +144,13 @@ def test_samples_by_process_thread_and_command(monkeypatch: pytest.MonkeyPatch, 
     assert lines[0].endswith("share,half_width,samples,weight_cpu-clock,hottest,hottest_share")
     text = run("--by", kind, COLUMNS="80").stdout
     assert "and 1 more row (--limit 0 shows all)" in text or kind != "process"
-    assert "log (100%)" in text
+    assert "100%  log" in text
 
 
 def test_samples_by_module(monkeypatch: pytest.MonkeyPatch) -> None:
     show(monkeypatch, plain())
-    (row,) = table(run("--by", "module", COLUMNS="80").stdout, "hottest function (share of the row)")
-    assert row == ["100.0%", "13.0", "13", "app", "log", "(100%)"] or row[0] == "100.0%"
+    (row,) = table(run("--by", "module", COLUMNS="80").stdout, "hottest function")
+    assert row == ["100.0%", "15.0", "13", "app", "100%", "log"]
 
 
 def test_rows_that_round_to_nothing_are_folded_and_order_is_self_or_total(monkeypatch: pytest.MonkeyPatch) -> None:

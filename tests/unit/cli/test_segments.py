@@ -40,7 +40,10 @@ class SlowFinishing:
 
     is_done = False
 
-    def __init__(self, *given: object) -> None:
+    def __init__(self, *, is_ahead: bool) -> None:
+        pass
+
+    def finish(self, *given: object) -> None:
         pass
 
     def result(self) -> None:
@@ -73,6 +76,26 @@ def test_only_the_newest_stay_and_the_one_being_recorded_is_one(folder: Path) ->
         first.publish()
         segments.tick()
         assert sorted(path.name for path in folder.iterdir()) == ["20260101T000300.000Z", first.path.name]
+
+
+def test_recordings_that_end_at_once_keep_the_bound_too(folder: Path) -> None:
+    for _ in range(5):
+        with SegmentWriter(folder, None, 2, quiet=True) as segments:
+            output = segments.open_next()
+            output.make()
+            (output.path / "capture.json").write_text("{}")
+            output.publish()
+            segments.open_next()  # prepared, and never begun: none goes for it
+        assert output.path.exists()
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_recording_that_fails_at_once_takes_no_segment_away(folder: Path) -> None:
+    for number in range(2):
+        segment(folder, number, 1)
+    with SegmentWriter(folder, None, 2, quiet=True) as segments:
+        segments.open_next().make()
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_a_prepared_segment_that_never_began_leaves_nothing(folder: Path) -> None:

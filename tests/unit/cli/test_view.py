@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tdprof.cli.speedscope import find_speedscope
+from tdprof.errors import TdprofError
+
 TESTS = Path(__file__).parents[2]
 PRELUDE = """
 import sys
@@ -18,9 +21,10 @@ from builders.opened import NoCapture
 from builders.profiles import example
 import tdprof.cli.loading
 import tdprof.cli.view as view
+from tdprof.cli.capture_options import Input
 tdprof.cli.loading.load_profile = lambda _: example()
 tdprof.cli.loading.OpenCapture = NoCapture
-view.check_is_there = lambda _: None
+view.find_input = lambda path: Input(path, None)
 if "--not-installed" in sys.argv:
     sys.argv.remove("--not-installed")
     view.find_speedscope = lambda: None
@@ -123,12 +127,33 @@ def test_a_browser_is_not_opened_where_none_is_wanted(start: Start, tmp_path: Pa
 
 
 def test_speedscope_is_found_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tdprof.cli.view import find_speedscope
-
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert find_speedscope() is None
     release = tmp_path / "data/tdprof/node_modules/speedscope/dist/release"
     release.mkdir(parents=True)
+    (release / "index.html").write_text("page")
+    assert find_speedscope() == {"index.html": b"page"}
+
+
+@pytest.mark.parametrize("refused", ["folder", "file", "link", "pipe"])
+def test_what_others_could_have_put_into_speedscope_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    release = tmp_path / "data/tdprof/node_modules/speedscope/dist/release"
+    release.mkdir(parents=True)
     (release / "index.html").touch()
-    assert find_speedscope() == release
+    (tmp_path / "elsewhere").touch()
+    if refused == "folder":
+        release.parent.chmod(0o777)
+    elif refused == "file":
+        (release / "index.html").chmod(0o666)
+    elif refused == "link":
+        (release / "more.js").symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(release / "more.js")
+    with pytest.raises(TdprofError, match="is not used") as caught:
+        find_speedscope()
+    assert "chmod -R go-w" in caught.value.hint

@@ -147,6 +147,15 @@ def test_pprof_puts_the_program_first() -> None:
     assert message.location[0].mapping_id == 2
 
 
+def test_pprof_begins_with_what_ran_most_where_a_shell_started_it() -> None:
+    builder = ProfileBuilder()
+    builder.add(Frame("main", module="/bin/dash"), Frame("read", module="/lib/libc.so"), pid=1)
+    builder.add(Frame("main", module="/opt/a_name_beyond_15_bytes"), pid=2, count=5)
+    profile = replace(builder.build(command=["sh", "-c", "x"]), process_names={1: "sh", 2: "a_name_beyond_1"})
+    message = build_pprof(profile)
+    assert message.string_table[message.mapping[0].filename] == "/opt/a_name_beyond_15_bytes"
+
+
 def test_pprof_period_is_that_of_a_single_event() -> None:
     clock = EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=1000)
     faults = EventInfo("page-faults", Unit.COUNT, period=7)

@@ -1,0 +1,69 @@
+"""How `tdprof record` makes a capture's tables in the end: in a process that loaded what it takes meanwhile."""
+
+import contextlib
+import threading
+from typing import Self
+
+from tdprof.capture.manifest import Manifest, read_manifest
+from tdprof.cli.finishing_process import FinishingProcess
+from tdprof.cli.output import waiting
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.recorder.held_programs import HeldPrograms
+
+_UNSAID_S = 0.5  # what shows that one waits takes longer to load than most tables to make
+
+
+class RecordEnd:
+    """Of one recording. Use as a context manager: leaving it ends what has begun.
+
+    Args:
+        quiet: say nothing while tables are made.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._process: FinishingProcess | None = None
+        self._starting: threading.Thread | None = None
+
+    def prepare(self) -> None:
+        """Load, in another process, what making tables takes; to be called once the recording has begun."""
+
+        def start() -> None:
+            with contextlib.suppress(OSError):  # no process, descriptor or room for one more: `finish` does without
+                self._process = FinishingProcess(is_ahead=True)
+
+        # Not in the thread that answers what the kernel asks.
+        self._starting = threading.Thread(target=start, daemon=True)
+        self._starting.start()
+
+    def finish(self, folder: OwnFolder, held: HeldPrograms) -> Manifest:
+        """`finish_capture`, by that process if it is ready."""
+        if self._starting:
+            self._starting.join()
+        if self._process and self._process.is_ready:
+            self._process.finish(folder, held)
+            if not self._process.wait(_UNSAID_S):
+                with waiting("writing the capture's tables", quiet=self._quiet):
+                    self._process.wait(None)
+            if self._process.result() is None:
+                return read_manifest(folder.path)
+        self._close()
+        # Only now: the process that samples stays small and starts fast without NumPy and Arrow.
+        from tdprof.cli.memory import keep_process_small
+        from tdprof.pipeline.finish import finish_capture
+
+        keep_process_small()
+        with waiting("writing the capture's tables", quiet=self._quiet):
+            return finish_capture(folder, held)
+
+    def _close(self) -> None:
+        if self._starting:
+            self._starting.join()
+        if self._process:
+            self._process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._close()

@@ -1,0 +1,121 @@
+"""Tables are made by a process that loaded what it takes before, and by the recorder itself where there is none."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from builders import costly_spools, waiting
+from builders.opened import profile_of
+from tdprof.capture.manifest import State, read_manifest
+from tdprof.cli import finishing_process, record_end
+from tdprof.cli.finishing_process import FinishingProcess
+from tdprof.cli.record_end import RecordEnd
+from tdprof.linux.own_folder import OwnFolder
+from tdprof.pipeline.finish import finish_capture
+from tdprof.recorder.held_programs import HeldPrograms
+
+IDENTITY = {"uid": os.geteuid(), "gid": os.getegid(), "groups": []}
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    folder = tmp_path / "capture"
+    folder.mkdir(mode=0o700)
+    costly_spools.spool_of_distinct_stacks(folder, 100)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def as_much_time_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CPU may be idle for long while tests run."""
+    start = f"import os; os.SCHED_IDLE = os.SCHED_OTHER; {finishing_process._START}"
+    monkeypatch.setattr(finishing_process, "_START", start)
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_tables_are_made_elsewhere_of_what_it_is_told(capture: Path, is_ahead: bool) -> None:
+    with OwnFolder.open(capture) as folder, FinishingProcess(is_ahead=is_ahead) as process:
+        if is_ahead:
+            waiting.wait_until(lambda: process.is_ready)
+        process.finish(folder, None)
+        assert process.result() is None
+    assert read_manifest(capture).state is State.COMPLETE
+    assert not (capture / "spool").exists()
+
+
+def test_no_thread_of_what_it_loads_stays_behind() -> None:
+    """It would keep the scheduling policy of who loads it: of idle time."""
+    with FinishingProcess(is_ahead=True) as process:
+        waiting.wait_until(lambda: process.is_ready)
+        tasks = Path(f"/proc/{process._process.pid}/task")
+        waiting.wait_until(lambda: len(list(tasks.iterdir())) == 1)  # that which loads has ended
+
+
+def test_what_is_held_goes_along_however_much_it_is(capture: Path, tmp_path: Path) -> None:
+    (tmp_path / "program").write_bytes(b"ELF")
+    fds = [os.open(tmp_path / "program", os.O_PATH | os.O_CLOEXEC) for _ in range(512)]
+    told = [{"build_id": f"{number:04x}", "identity": IDENTITY} for number in range(512)]
+    with (
+        HeldPrograms.taken_over(told, fds) as held,
+        OwnFolder.open(capture) as folder,
+        FinishingProcess(is_ahead=False) as process,
+    ):
+        process.finish(folder, held)
+        assert process.result() is None
+    assert read_manifest(capture).state is State.COMPLETE
+
+
+@pytest.mark.parametrize("left", [["stacks.bpf"], []])
+def test_tables_that_are_whole_are_not_made_again(capture: Path, left: list[str]) -> None:
+    """Who made them was killed while the spool was removed."""
+    kept = {name: (capture / "spool" / name).read_bytes() for name in left}
+    with OwnFolder.open(capture) as folder:
+        made = finish_capture(folder)
+        samples = profile_of(capture).samples.count.sum()
+        (capture / "spool").mkdir()
+        for name, data in kept.items():
+            (capture / "spool" / name).write_bytes(data)
+        assert finish_capture(folder) == made
+    assert profile_of(capture).samples.count.sum() == samples > 0
+    assert not (capture / "spool").exists()
+
+
+def test_why_there_are_no_tables_is_its_last_word(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir(mode=0o700)
+    with OwnFolder.open(tmp_path / "empty") as folder, FinishingProcess(is_ahead=False) as process:
+        process.finish(folder, None)
+        assert "capture.json" in (process.result() or "")
+
+
+def test_one_that_is_not_asked_ends_unwaited_for(capture: Path) -> None:
+    with FinishingProcess(is_ahead=True) as process:
+        os.kill(process._process.pid, signal.SIGSTOP)  # as where no CPU is idle; only SIGKILL ends it then
+    waiting.wait_until(lambda: process.is_done)
+    assert (capture / "spool").exists()
+
+
+class Unready(FinishingProcess):
+    """As on a machine whose CPUs were never idle."""
+
+    is_ready = False  # type: ignore[assignment]
+
+
+class Failing(FinishingProcess):
+    """As one that is killed in between."""
+
+    def result(self) -> str | None:
+        self.close()
+        return "killed"
+
+
+@pytest.mark.parametrize("kind", [Unready, Failing])
+def test_the_recorder_makes_the_tables_where_no_process_does(
+    capture: Path, monkeypatch: pytest.MonkeyPatch, kind: type[FinishingProcess]
+) -> None:
+    monkeypatch.setattr(record_end, "FinishingProcess", kind)
+    with OwnFolder.open(capture) as folder, HeldPrograms() as held, RecordEnd(quiet=True) as end:
+        end.prepare()
+        assert end.finish(folder, held).state is State.COMPLETE
+    assert not (capture / "spool").exists()
