@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 CFLAGS = ["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
@@ -29,6 +32,23 @@ def plain_c(name: str, folder: str) -> Extension:
     )
 
 
+class CompileSideBySide(build_ext):
+    """Compiles the sources of a library on all CPUs: on one that is half of a first installation's time."""
+
+    def build_extensions(self) -> None:
+        compile_some = self.compiler.compile
+
+        def compile_all(sources: list[str], *options: Any, **more: Any) -> list[str]:
+            objects = list(compile_some(sources[:1], *options, **more))  # makes the folders
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                for made in threads.map(lambda source: compile_some([source], *options, **more), sources[1:]):
+                    objects += made
+            return objects
+
+        self.compiler.compile = compile_all
+        super().build_extensions()
+
+
 class BuildWithBpf(build_py):
     """Adds the compiled BPF programs to a wheel, if this machine can compile them; else recording needs bcc."""
 
@@ -40,7 +60,7 @@ class BuildWithBpf(build_py):
 
 
 setup(
-    cmdclass={"build_py": BuildWithBpf},
+    cmdclass={"build_ext": CompileSideBySide, "build_py": BuildWithBpf},
     ext_modules=[
         plain_c(name, folder)
         for name, folder in (("tdprof._native", "profiler/native"), ("arm_spe._native", "spe/native"))

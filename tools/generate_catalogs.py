@@ -218,7 +218,11 @@ def build_architectural() -> Json:
 def build_all() -> dict[str, str]:
     """File name to text of every catalog."""
     built = {f"{name}.json": dump(build_core(name)) for name in CORES}
-    return built | {f"{ARCHITECTURAL}.json": dump(build_architectural())}
+    built |= {f"{ARCHITECTURAL}.json": dump(build_architectural())}
+    own = [name for name, metric in read_toml("metrics.toml")["metrics"].items() if "formula" in metric]
+    unused = [name for name in own if not any(f'"{name}"' in text for text in built.values())]
+    assert not unused, f"no core has the events and the group of {unused}"
+    return built
 
 
 def main() -> int:

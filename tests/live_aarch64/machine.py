@@ -1,15 +1,15 @@
 """Runs tdprof on this machine and reads back what it found."""
 
 import contextlib
+import functools
 import io
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from builders import waiting
 from tdprof.cli import main as tdprof_main
 
 # `tools/guest/run` counts instructions as time unless told otherwise; only then are counts exact and repeatable.
@@ -23,6 +23,7 @@ OUT_OF_STEP = 23_209
 ALONE = ("taskset", "-c", "0")
 # Only what hangs takes so long, on whatever machine, and then the whole lane need not wait.
 HANGS_S = 900
+wait_until = functools.partial(waiting.wait_until, patience_s=HANGS_S)
 
 
 def run_tdprof(
@@ -36,19 +37,6 @@ def run_tdprof(
     if check:
         assert done.returncode == 0, done.stderr
     return done
-
-
-def wait_until(condition: Callable[[], object], process: subprocess.Popen[Any] | None = None) -> None:
-    """Until something holds; ``process``: what must not end before.
-
-    Raises:
-        AssertionError: it ended, or nothing can take so long.
-    """
-    deadline = time.monotonic() + HANGS_S
-    while not condition():
-        assert process is None or process.poll() is None, "it ended before"
-        assert time.monotonic() < deadline, "it hangs"
-        time.sleep(0.02)
 
 
 def wait_for_cpu_time(pid: int, seconds: float, process: subprocess.Popen[Any] | None = None) -> None:

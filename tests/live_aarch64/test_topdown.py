@@ -23,8 +23,11 @@ from tdprof.catalog.choose import load_packaged
 from tdprof.catalog.entries import Catalog
 from tdprof.cli.loading import load_with_findings
 from tdprof.metrics.formula import evaluate
+from tdprof.model.arrays import distinct
+from tdprof.model.choices import Selection
 from tdprof.model.findings import Findings, MetricValue
 from tdprof.model.profile import Profile
+from tdprof.model.time_range import parse_time_ranges
 from tdprof.pipeline.load import find_findings
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.frames import function_names
@@ -138,6 +141,16 @@ def check_findings(profile: Profile, core: Core, metrics: Sequence[str]) -> Find
     """All metrics of all functions within their intervals, as the top of this file says, and the right bottlenecks."""
     findings = find_findings(profile)
     assert findings is not None
+    offs = check_functions(profile, findings, core, metrics)
+    assert len(offs) >= 0.5 * len(metrics) * len(core.functions)  # the others' events are too rare for a run this short
+    assert np.mean([off > 1 for off in offs.values()]) <= 0.3, offs
+    return findings
+
+
+def check_functions(
+    profile: Profile, findings: Findings, core: Core, metrics: Sequence[str]
+) -> dict[tuple[str, str], float]:
+    """The right bottleneck of each function, and none of its metrics far off; how many half widths each is off."""
     offs: dict[tuple[str, str], float] = {}
     for function in core.functions:
         truth, values = core.truth(function), values_of(profile, findings, function)
@@ -149,11 +162,9 @@ def check_findings(profile: Profile, core: Core, metrics: Sequence[str]) -> Find
         }
         row = [function_names(profile)[number] for number in findings.function].index(function)
         assert findings.diagnoses[row].bottleneck == core.bottlenecks[function], function
-    assert len(offs) >= 0.5 * len(metrics) * len(core.functions)  # the others' events are too rare for a run this short
     far = {key: round(off, 2) for key, off in offs.items() if off > 3}
     assert not far
-    assert np.mean([off > 1 for off in offs.values()]) <= 0.3, offs
-    return findings
+    return offs
 
 
 @pytest.mark.needs_bpf
@@ -197,6 +208,40 @@ def test_a_run_for_each_group_without_bpf(declared: Callable[..., list[object]],
     assert len(set(profile.samples.pid.tolist())) == 2
     assert all(event.running_ns == event.enabled_ns for event in profile.events)
     check_findings(profile, V1, LEVEL_1)
+
+
+@pytest.mark.needs_bpf
+def test_each_phase_has_its_own_bottleneck(simulate: Simulate, workload: Path, tmp_path: Path) -> None:
+    """The same two functions exchange what they do, once in the middle: `--time` tells of each phase what it was."""
+    capture = tmp_path / "capture"
+    hot, cold = V1.functions["hot"], V1.functions["cold"]
+    phases = [
+        replace(V1, functions={"hot": hot, "cold": cold}),
+        replace(
+            V1, functions={"hot": cold, "cold": hot}, bottlenecks={"hot": "backend_bound", "cold": "frontend_bound"}
+        ),
+    ]
+    simulate(core="v1", spe=0)
+    works = [
+        f"{workload} -r {write_regions(tmp_path / f'regions{number}', core.regions()[:2])} -w hc -j -n 2500"
+        for number, core in enumerate(phases)
+    ]
+    run_tdprof("record", "--topdown=all", "-F", HZ, "--interval", "0.1s", "--cpu", V1.name, "-o", capture, "--",
+               "sh", "-c", "; ".join(works))  # fmt: skip
+    profile = profile_of(capture)
+    check_capture(profile, 7)
+    ends = profile.samples.time_ns - np.uint64(profile.start_monotonic_ns)
+    names = [profile.thread_names[number] for number in profile.samples.thread_name]
+    pids = distinct(profile.samples.pid[np.array(names) == "workload"])
+    first, second = sorted((ends[profile.samples.pid == pid] for pid in pids), key=min)
+    # The interval in which one phase ends and the other begins is of neither.
+    times = [f"0s-{first[first < second.min()].max()}ns", f"{second.min()}ns-"]
+    for core, time in zip(phases, times, strict=True):
+        selection = Selection(times=tuple(parse_time_ranges(time)))
+        with OpenCapture(capture) as opened:
+            part, findings = load_with_findings(opened, capture, selection=selection)
+        assert findings is not None
+        check_functions(part, findings, core, LEVEL_1)
 
 
 @pytest.mark.needs_bpf

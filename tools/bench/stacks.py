@@ -7,6 +7,8 @@ sample; it counts the whole sample, also the kernel's stack and the look-ups. Th
 and once without, recurses to a depth and burns time there.
 """
 
+import own_python  # noqa: F401  # isort: skip
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -45,6 +47,8 @@ int main(int argc, char **argv) {
 
 def main() -> None:
     """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     before = STATS.read_text()
     times: dict[tuple[int, str], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
@@ -85,7 +89,7 @@ def build(folder: Path) -> dict[str, Path]:
 
 def sample_ns(way: str, program: Path, depth: int, output: Path) -> float:
     """Mean time of a sample's programs in one recording."""
-    code = "from tdprof.cli.main import main; main()"
+    code = "from tdprof.cli.main import run_process; run_process()"
     options = ["record", "-q", "-e", "cpu-clock:u", "-F", "4999", "--call-graph", way, "-o", str(output), "--"]
     recorder = subprocess.Popen([sys.executable, "-c", code, *options, program, str(depth), str(SECONDS)])
     count = total = 0

@@ -11,6 +11,7 @@ program more than the kernel's own turns: each change interrupts its CPU twice, 
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tdprof.capture.output_folder import OutputFolder
@@ -39,7 +40,8 @@ class TakingTurns(AttachedEvents):
 
     def _open_group(self, rows: Sequence[int], places: Sequence[tuple[int, int]]) -> None:
         super()._open_group(rows, places)
-        self._target = SamplingTarget(self._target.tasks)  # the first group starts at exec, the others in their turn
+        # The first group starts at exec, the others in their turn.
+        self._wanted = replace(self._wanted, target=SamplingTarget(self._wanted.target.tasks))
 
     def _take_turns(self) -> None:
         present = 0

@@ -6,6 +6,8 @@
 Prints processor time and the largest resident size of each beside what is allowed, and fails if any is above that.
 """
 
+import own_python  # noqa: F401  # isort: skip
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -26,9 +28,13 @@ from builders.costly_files import BUILDERS
 
 
 def main() -> None:
-    size_bytes = int(float(sys.argv[1])) if sys.argv[1:] else MB
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("size_bytes", nargs="?", type=float, default=MB)
+    parser.add_argument("names", nargs="*", help="of " + ", ".join(BUILDERS))
+    arguments = parser.parse_args()
+    size_bytes = int(arguments.size_bytes)
     failed = []
-    for name in sys.argv[2:] or BUILDERS:
+    for name in arguments.names or BUILDERS:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary, "input")
             folder.mkdir()

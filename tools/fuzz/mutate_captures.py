@@ -5,6 +5,7 @@ Wrong is a traceback, a control character on a terminal, or a command that takes
 its seed. With the environment of the tests: .venv/bin/python tools/fuzz/mutate_captures.py -n 1000 [CAPTURE|PERF.DATA]
 """
 
+import own_python  # noqa: F401  # isort: skip
 import argparse
 import copy
 import json

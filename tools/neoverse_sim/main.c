@@ -49,17 +49,19 @@ static struct inode *executable_of_current(void)
 	return file ? file_inode(file) : NULL;
 }
 
+/* The one that was declared last: a program may behave otherwise from some moment on. */
 struct sim_region *sim_region_at(u64 address)
 {
 	struct inode *executable = executable_of_current();
-	unsigned int i, count = smp_load_acquire(&nr_regions);
+	unsigned int count = smp_load_acquire(&nr_regions);
 
 	if (!executable)
 		return NULL;
 	address -= current->mm->start_code;
-	for (i = 0; i < count; i++)
-		if (regions[i].executable == executable && address >= regions[i].start && address < regions[i].end)
-			return &regions[i];
+	while (count--)
+		if (regions[count].executable == executable && address >= regions[count].start &&
+		    address < regions[count].end)
+			return &regions[count];
 	return NULL;
 }
 
@@ -124,7 +126,10 @@ static void clear_regions(void)
 	mutex_unlock(&regions_lock);
 }
 
-/* Regions are named by their start; a test reads the truth after the program is gone, so any program may ask. */
+/*
+ * Regions are named by their start, and what was declared again counts together; a test reads the truth after the
+ * program is gone, so any program may ask.
+ */
 static int get_truth(void __user *argument)
 {
 	struct nsim_truth truth;
@@ -133,17 +138,19 @@ static int get_truth(void __user *argument)
 
 	if (copy_from_user(&truth, argument, sizeof(truth)))
 		return -EFAULT;
+	truth.cycles = truth.samples = truth.records = 0;
 	mutex_lock(&regions_lock);
 	for (i = 0; i < nr_regions; i++) {
 		if (regions[i].is.start != truth.start)
 			continue;
-		truth.cycles = atomic64_read(&regions[i].cycles);
-		truth.samples = atomic64_read(&regions[i].samples);
-		truth.records = atomic64_read(&regions[i].records);
-		error = copy_to_user(argument, &truth, sizeof(truth)) ? -EFAULT : 0;
-		break;
+		truth.cycles += atomic64_read(&regions[i].cycles);
+		truth.samples += atomic64_read(&regions[i].samples);
+		truth.records += atomic64_read(&regions[i].records);
+		error = 0;
 	}
 	mutex_unlock(&regions_lock);
+	if (!error && copy_to_user(argument, &truth, sizeof(truth)))
+		error = -EFAULT;
 	return error;
 }
 

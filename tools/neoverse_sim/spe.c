@@ -276,6 +276,16 @@ static void take_sample(struct sample *sample, const struct pt_regs *regs, const
 	sample->total = min_t(u32, sample->total + sample->issue, COUNTER_MAX);
 }
 
+/* Events that a record must not have; perf_event_attr has a field for them since Linux 6.3. */
+static u64 unwanted_events(const struct perf_event_attr *attr)
+{
+#ifdef PERF_ATTR_SIZE_VER8
+	return attr->config3;
+#else
+	return 0;
+#endif
+}
+
 static bool passes_filters(const struct perf_event_attr *attr, const struct sample *sample)
 {
 	const struct sim_operation *op = &sample->operation;
@@ -285,7 +295,7 @@ static bool passes_filters(const struct perf_event_attr *attr, const struct samp
 
 	if (types && !(types & is))
 		return false;
-	if ((sample->events & attr->config1) != attr->config1 || (sample->events & attr->config3))
+	if ((sample->events & attr->config1) != attr->config1 || (sample->events & unwanted_events(attr)))
 		return false;
 	return sample->total >= (attr->config2 & COUNTER_MAX);
 }
@@ -490,7 +500,7 @@ static int spe_event_init(struct perf_event *event)
 
 	if (attr->type != event->pmu->type)
 		return -ENOENT;
-	if ((attr->config1 | attr->config3) & ~FILTERABLE)
+	if ((attr->config1 | unwanted_events(attr)) & ~FILTERABLE)
 		return -EOPNOTSUPP;
 	if (attr->exclude_idle)
 		return -EOPNOTSUPP;
@@ -612,14 +622,24 @@ PMU_FORMAT_ATTR(store_filter, "config:34");
 PMU_FORMAT_ATTR(discard, "config:35");
 PMU_FORMAT_ATTR(event_filter, "config1:0-63");
 PMU_FORMAT_ATTR(min_latency, "config2:0-11");
+#ifdef PERF_ATTR_SIZE_VER8
 PMU_FORMAT_ATTR(inv_event_filter, "config3:0-63");
+#endif
 
-static struct attribute *format_attributes[] = { &format_attr_ts_enable.attr,        &format_attr_pa_enable.attr,
-	                                         &format_attr_pct_enable.attr,       &format_attr_jitter.attr,
-	                                         &format_attr_branch_filter.attr,    &format_attr_load_filter.attr,
-	                                         &format_attr_store_filter.attr,     &format_attr_discard.attr,
-	                                         &format_attr_event_filter.attr,     &format_attr_min_latency.attr,
-	                                         &format_attr_inv_event_filter.attr, NULL };
+static struct attribute *format_attributes[] = { &format_attr_ts_enable.attr,
+	                                         &format_attr_pa_enable.attr,
+	                                         &format_attr_pct_enable.attr,
+	                                         &format_attr_jitter.attr,
+	                                         &format_attr_branch_filter.attr,
+	                                         &format_attr_load_filter.attr,
+	                                         &format_attr_store_filter.attr,
+	                                         &format_attr_discard.attr,
+	                                         &format_attr_event_filter.attr,
+	                                         &format_attr_min_latency.attr,
+#ifdef PERF_ATTR_SIZE_VER8
+	                                         &format_attr_inv_event_filter.attr,
+#endif
+	                                         NULL };
 
 #define CAPABILITY(name, format, value)                                                                                \
 	static ssize_t name##_show(struct device *device, struct device_attribute *attribute, char *text)              \

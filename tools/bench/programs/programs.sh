@@ -41,6 +41,7 @@ postgres.run)
   chmod 777 .
   $nobody "$postgres/postgres" -D db -k "$PWD" -h '' -F >log 2>&1 &
   until "$postgres/pg_isready" -q -h "$PWD" -U u; do sleep 0.2; done
+  "$postgres/dropdb" --if-exists -h "$PWD" -U u b
   "$postgres/createdb" -h "$PWD" -U u b
   "$postgres/pgbench" -q -i -h "$PWD" -U u b >/dev/null 2>&1
   "$postgres/pgbench" -n -h "$PWD" -U u -T 4 -c 2 b >/dev/null 2>&1
