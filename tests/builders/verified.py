@@ -35,7 +35,8 @@ MOST_INSTRUCTIONS = {
 
 
 # Of the maps, for one tree of processes at 2000 samples a second; docs/unwinding.md has what was measured.
-MOST_KERNEL_BYTES = 15_000_000 + 500_000 * possible_cpus()
+# Kernels before 6.1 give hash maps all their memory at once.
+MOST_KERNEL_BYTES = 7_000_000 + 150_000 * possible_cpus() + (0 if _KERNEL >= (6, 1) else 2_500_000)
 
 
 def kernel_bytes() -> dict[str, int]:

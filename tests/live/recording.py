@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +15,11 @@ from typing import Any
 import pytest
 
 from builders.opened import profile_of
+from builders.waiting import PATIENCE_S
 from tdprof.capture.manifest import read_manifest
 from tdprof.model.profile import Profile
 
 TDPROF = (sys.executable, "-c", "from tdprof.cli.main import main; main()")
-# How long anything may take on a machine that is busy with other work; nothing waits this long unless it hangs.
-PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -171,19 +169,6 @@ def start_record(*arguments: object, folder: Path) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-
-
-def wait_until(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
-    """Return when ``condition`` holds.
-
-    Raises:
-        AssertionError: it never did, or ``process`` ended before.
-    """
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        assert process is None or process.poll() is None, "ended early"
-        time.sleep(0.01)
 
 
 def has_bytes(path: Path) -> bool:

@@ -10,25 +10,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from live.recording import (
-    PATIENCE_S,
-    Capture,
-    assert_share,
-    has_bytes,
-    has_spooled,
-    record,
-    start_record,
-    wait_until,
-)
+from builders.waiting import PATIENCE_S, wait_until
+from live.recording import Capture, assert_share, has_bytes, has_spooled, record, start_record
 from tdprof.cli.main import cli
-from tdprof.recorder import counted_run, perf_event
+from tdprof.recorder import counted_run, following, perf_event
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import Event, parse_event
 from tdprof.recorder.host import online_cpus
 from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.opening import OpenedEvents, Opener
-from tdprof.recorder.targets import Rate, SamplingTarget, threads_of
+from tdprof.recorder.targets import Rate, SamplingTarget, tasks_of, threads_of
+from tdprof.recorder.wanted_events import WantedEvents
 
 pytestmark = pytest.mark.needs_perf
 
@@ -108,6 +101,31 @@ def test_threads_that_start_while_others_are_attached_to(
     assert not [note for note in capture.manifest["notes"] if "kept starting" in note]
 
 
+@pytest.mark.needs_bpf
+def test_the_number_of_a_thread_that_ended_may_be_anothers(
+    server: subprocess.Popen[str], build: Build, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    """It ended between being listed and being named, so that nothing told of its end afterwards."""
+    looks: list[int] = []
+
+    def look(pids: Sequence[int]) -> tuple[list[int], list[int]]:
+        processes, tasks = tasks_of(pids)
+        looks.append(len(tasks))
+        return processes, tasks if len(looks) > 1 else [*tasks, other.pid]
+
+    monkeypatch.setattr(following, "tasks_of", look)
+    with subprocess.Popen([build("split.c"), "60"], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "ready\n"
+        try:
+            arguments = ["-e", "cpu-clock:u", "-F", "1999", "-p", str(server.pid), "--duration", "0.4"]
+            result = CliRunner().invoke(cli, ["record", *arguments, "-o", str(folder)])
+        finally:
+            other.kill()
+    assert not result.exit_code, result.output
+    assert {sample.pid for sample in Capture(folder).samples} == {server.pid}
+
+
 def test_threads_that_start_while_others_get_counters(
     server: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +150,8 @@ def test_what_keeps_the_recorder_is_no_time_without_a_counter(
     clock = parse_event("cpu-clock:u" if os.geteuid() else "cpu-clock")
     target = SamplingTarget(threads_of([server.pid]), [server.pid], is_filtered=is_filtered and os.geteuid() == 0)
     sizes = RingSizes.wanted(has_spe=False)
-    with AttachedEvents([clock], target, [Rate(frequency_hz=99)], online_cpus(), None, sizes=sizes) as attached:
+    wanted = WantedEvents([clock], target, [Rate(frequency_hz=99)], None, sizes=sizes)
+    with AttachedEvents(wanted, online_cpus()) as attached:
         for name in ("enable", "disable"):
             switch = getattr(perf_event, name)
             monkeypatch.setattr(perf_event, name, lambda fd, switch=switch: (time.sleep(0.01), switch(fd)))

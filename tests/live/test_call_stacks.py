@@ -72,13 +72,12 @@ def test_a_stack_is_as_deep_as_it_is(frameless: Path, folder: Path) -> None:
 
 # Arrays for tables that a C library alone overfills.
 SMALL_ARRAYS = """
-from dataclasses import replace
 from tdprof.cli.main import main
-from tdprof.recorder.bpf.sampler import TableSizes
-from tdprof.recorder.bpf.unwind_arrays import ArraySizes
-for_rate = TableSizes.for_rate
-small = ArraySizes(row_pages=1, bucket_pages=1)
-TableSizes.for_rate = lambda rate: replace(for_rate(rate), arrays=small)
+from tdprof.recorder import sampling
+from tdprof.recorder.bpf import array_sizes
+array_sizes._GROWN_ROW_PAGES = array_sizes._GROWN_BUCKET_PAGES = 1
+small = array_sizes.ArraySizes(row_pages=1, bucket_pages=1, rule_pages=1)
+sampling.sizes_for_files = lambda paths, cache: small
 main()
 """
 

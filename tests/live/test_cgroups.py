@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import Capture, has_bytes, run_record, start_record, wait_until
+from builders.waiting import wait_until
+from live.recording import Capture, has_bytes, run_record, start_record
 from tdprof.capture.tables import read_table
 from tdprof.recorder.cgroups import Hierarchy, mounted_hierarchies, perf_counts_by
 
@@ -170,6 +171,29 @@ def test_who_moves_has_samples_in_each_and_a_removed_group_keeps_its_name(
     [times] = read_table(folder, "thread_times").to_pylist()
     assert times["pid"] == process.pid
     assert times["running_ns"] >= 250_000_000
+
+
+@pytest.mark.needs_bpf
+def test_a_group_may_be_named_by_another_mount_of_its_hierarchy(
+    group: Path, build: Build, folder: Path, tmp_path: Path
+) -> None:
+    at = tmp_path / "elsewhere"
+    at.mkdir()
+    found = subprocess.run(["mount", "--bind", group, at], check=False, capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip(f"cannot mount here: {found.stderr}")
+    try:
+        with working(build, group / "a") as inside:
+            try:
+                result = run_record("--cgroup", at / "a", "--duration", "0.3", folder=folder)
+            finally:
+                inside.kill()
+    finally:
+        subprocess.run(["umount", at], check=True)
+    assert result.returncode == 0, result.stderr
+    capture = Capture(folder)
+    assert capture.manifest["cgroups"] == [f"/{group.name}/a"]
+    assert capture.count(lambda sample: sample.pid).keys() == {inside.pid}
 
 
 @pytest.mark.needs_bpf

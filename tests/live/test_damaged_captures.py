@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders.opened import profile_of
-from live.recording import PATIENCE_S, TDPROF, has_spooled, record, start_record, wait_until
+from builders.waiting import PATIENCE_S, wait_until
+from live.recording import TDPROF, has_spooled, record, start_record
 from tdprof.errors import TdprofError
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from live.recording import record
+from live.recording import Capture, record, run_record
+from tdprof.model.arrays import F64
 from tdprof.model.choices import Basis
 from tdprof.model.profile import Profile
 from tdprof.profile.compare import Comparison, compare
@@ -28,15 +29,6 @@ def significant(comparison: Comparison) -> list[str]:
 
 FUNCTIONS = {"multiply", "shift", "divide", "rotate", "main"}
 UNSTEADY = "this machine's speed changes all the time"
-
-
-def alike(profiles: list[Profile]) -> tuple[Profile, ...]:
-    """The first two that took the same time within 2 %: neither was disturbed. Empty if there are none."""
-    for pair in itertools.combinations(profiles, 2):
-        first, second = (float(profile.total_weight()[0]) for profile in pair)
-        if abs(first / second - 1) < 0.02:
-            return pair
-    return ()
 
 
 def test_a_program_is_like_itself(build: Callable[[str], Path], tmp_path: Path) -> None:
@@ -61,32 +53,39 @@ def test_a_program_is_like_itself(build: Callable[[str], Path], tmp_path: Path) 
     assert sum(map(bool, found)) <= len(steady), found
 
 
+WORK = ("multiply", "shift", "divide", "rotate")
+
+
 def test_a_tenth_more_in_one_function_is_found(build: Callable[[str], Path], tmp_path: Path) -> None:
-    """Of four comparisons at least one finds it; a disturbed run is part of two, which may blame another function."""
+    """What changed is what the program's own clock says: the machine may disturb a function of a run, too."""
     program = build("steps.c")
 
-    def run(percent: int, number: int) -> Profile:
+    def run(percent: int, number: int) -> tuple[Profile, F64]:
         folder = tmp_path / f"{percent}-{number}"
-        return record("-F", 4999, "--", program, 6000, percent, folder=folder).profile
+        said = run_record("-F", 4999, "--", program, 6000, percent, folder=folder).stdout
+        return Capture(folder).profile, np.array(said.split()[-len(WORK) :], float)
 
-    runs: dict[int, list[Profile]] = {0: [], 10: []}
-    while not all(map(alike, runs.values())) and len(runs[0]) < 5:
-        for percent, profiles in runs.items():
-            profiles.append(run(percent, len(profiles)))
-    before, after = map(alike, runs.values())
-    if not before or not after:
+    runs = [(run(0, number), run(10, number)) for number in range(2)]
+    before, after = zip(*runs, strict=True)
+    found: list[set[str]] = []
+    risen: list[bool] = []
+    for (a, used_before), (b, used_after) in itertools.product(before, after):
+        comparison = compare(a, b)
+        rows = [list(comparison.functions.names).index(name) for name in WORK]
+        rise, true_rise = comparison.self_changes.relative()[rows, 0], used_after / used_before - 1
+        # Some 4,000 samples each in the first, fewer in the others: four standard errors.
+        samples = np.array([np.asarray(comparison.share_a)[row, 0] for row in rows]) / 100 * a.samples.count.sum()
+        assert np.all(np.abs(rise - true_rise) <= 4 * np.sqrt(2 / samples)), (rise, true_rise)
+        # Where all changed alike it was the machine, and none is to be marked.
+        own_rise = (1 + true_rise) / (1 + np.median(true_rise[1:])) - 1
+        unchanged = {name for name, change in zip(WORK, own_rise.tolist(), strict=True) if abs(change) < 0.01}
+        found.append(set(significant(comparison)) & (unchanged | {WORK[0]}))
+        risen.append(bool(own_rise[0] >= 0.08))
+    # What chance picks in one run is in both comparisons of it.
+    assert sum(bool(names - {WORK[0]}) for names in found) <= 2, found
+    if not any(risen):
         pytest.skip(UNSTEADY)
-    comparisons = [compare(a, b) for a, b in itertools.product(before, after)]
-    found = [significant(comparison) for comparison in comparisons]
-    assert any("multiply" in names for names in found), found
-    blamed = [{"shift", "divide", "rotate"} & set(names) for names in found]
-    assert sum(map(bool, blamed)) <= 2, found
-    rise = [
-        float(comparison.self_changes.relative()[list(comparison.functions.names).index("multiply"), 0])
-        for comparison in comparisons
-    ]
-    # Of two runs each with some 4,000 samples in the function: four standard errors.
-    assert np.mean(rise) == pytest.approx(0.1, abs=0.07)
+    assert any(WORK[0] in names for names, has_risen in zip(found, risen, strict=True) if has_risen), found
 
 
 def test_a_run_that_was_cut_off_is_no_whole_run(build: Callable[[str], Path], tmp_path: Path) -> None:

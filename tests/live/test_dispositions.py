@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import PATIENCE_S, TDPROF
+from builders.waiting import PATIENCE_S
+from live.recording import TDPROF
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 

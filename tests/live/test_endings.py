@@ -10,16 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import (
-    PATIENCE_S,
-    Capture,
-    assert_share,
-    has_spooled,
-    record,
-    run_record,
-    start_record,
-    wait_until,
-)
+from builders.waiting import PATIENCE_S, wait_until
+from live.recording import Capture, assert_share, has_spooled, record, run_record, start_record
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.beside_others]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import PATIENCE_S, Capture, record, run_record, user_function
+from builders.waiting import PATIENCE_S
+from live.recording import Capture, record, run_record, user_function
 from tdprof.capture.output_folder import OutputFolder
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.pipeline.finish import finish_capture

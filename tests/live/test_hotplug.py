@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from live.recording import PATIENCE_S, TDPROF, Capture, has_spooled, start_record, wait_until
+from builders.waiting import PATIENCE_S, wait_until
+from live.recording import TDPROF, Capture, has_spooled, start_record
 from tdprof.capture.manifest import read_manifest
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]

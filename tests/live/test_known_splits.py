@@ -1,6 +1,7 @@
 """Programs whose split of time is known: the recording must find it within the error of sampling."""
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -173,6 +174,19 @@ def test_replaced_run_time_code(build: Build, tmp_path: Path, rung: list[str], n
             break
     else:
         pytest.fail(f"{second} of {total} samples of what ran after the change")
+
+
+@pytest.mark.parametrize("rung", [[], ["--no-bpf"]])
+def test_maps_of_others_stay_where_they_are(folder: Path, rung: list[str]) -> None:
+    told = folder.parent / "pid"
+    script = f"echo $$ >{told}; for pid in {os.getpid()} $$; do echo 1000 10 f >/tmp/perf-$pid.map; done"
+    try:
+        record(*rung, "--", "sh", "-c", script, folder=folder)
+    finally:
+        command = told.read_text().strip()
+        for pid in (os.getpid(), command):
+            Path(f"/tmp/perf-{pid}.map").unlink(missing_ok=True)
+    assert [path.name for path in folder.glob("perf-maps/*.map")] == [f"perf-{command}.map"]
 
 
 def test_a_command_without_samples_is_a_capture(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Recording without privileges, as a user for whom kernel.perf_event_paranoid is 2."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,17 @@ def test_ones_own_program(user: User, build: Callable[[str], Path]) -> None:
     assert {stack["end"] for stack in stacks} <= {"complete", "unsupported-rule", "no-unwind-info"}
     path = capture.count(lambda sample: sample.frames[-1] if user_function(sample) == "heavy" else None)
     assert path["_start"] >= 0.98 * path.total(), path
+
+
+@pytest.mark.skipif(paranoid() > 2, reason="kernel.perf_event_paranoid forbids perf events to users altogether")
+def test_ones_own_program_that_deletes_itself(user: User, build: Callable[[str], Path]) -> None:
+    program = Path(shutil.copy(build("split.c"), user.home / "program"))
+    script = """(while kill -0 $$; do [ "$(readlink /proc/$$/exe)" = "$0" ] && exec rm "$0"; done) & exec "$0" 0.5"""
+    result = user.record("-F", "1999", "--", "sh", "-c", script, program)
+    assert result.returncode == 0, result.stderr
+    assert not program.exists()
+    samples = Capture(user.home / "capture").user_samples()
+    assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)
 
 
 @pytest.mark.skipif(paranoid() != 2, reason="kernel.perf_event_paranoid is not 2")

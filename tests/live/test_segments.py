@@ -3,12 +3,14 @@
 import itertools
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from live.recording import Capture, run_record, start_record, wait_until
+from builders.waiting import wait_until
+from live.recording import Capture, run_record, start_record
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_bpf]
 
@@ -64,3 +66,48 @@ def test_what_a_killed_recorder_left_is_finished_by_the_next(build: Build, tmp_p
         assert not (capture.folder / "spool").exists()
         assert (capture.folder / "samples.parquet").exists()
     assert any("main" in sample.frames for capture in captures(folder) for sample in capture.samples)
+
+
+CLOCK = """
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_REALTIME && getenv("CLOCK_BACK_IF") && access(getenv("CLOCK_BACK_IF"), F_OK) == 0)
+        now->tv_sec -= 3600;
+    return result;
+}
+"""
+
+
+def test_a_clock_that_is_set_back_neither_disturbs_the_order_nor_loses_anything(build: Build, tmp_path: Path) -> None:
+    """The clock of the recorder's process alone: another library answers when it asks."""
+    (tmp_path / "clock.c").write_text(CLOCK)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "clock.so", tmp_path / "clock.c"], check=True)
+    folder = tmp_path / "segments"
+    is_back = tmp_path / "is back"
+    back = {"LD_PRELOAD": str(tmp_path / "clock.so"), "CLOCK_BACK_IF": str(is_back)}
+    # The recorded program sets it back, so that segments before and after are long enough whatever the start took.
+    command = f"{build('split.c')} 2.5; touch '{is_back}'; {build('split.c')} 2.5"
+    words = ("--switch-output=1s", "-F", 99, "--", "sh", "-c", command)
+    said = run_record(*words, folder=folder, env=os.environ | back).stderr
+    found = captures(folder)
+    assert len(found) >= 3, said
+    manifests = [capture.manifest for capture in found]
+    starts = [manifest["start_realtime_ns"] for manifest in manifests]
+    assert any(after < before - 3000e9 for before, after in itertools.pairwise(starts)), starts
+    for before, after in itertools.pairwise(manifests):
+        assert before["end_monotonic_ns"] == after["start_monotonic_ns"]
+    for capture in found:
+        assert capture.manifest["state"] == "complete"
+        assert sum(sample.count for sample in capture.samples) == capture.manifest["samples_counted"]
+    # Who records next, before the time of their names has come, keeps the newest ones.
+    later = ("--switch-output=1h", "--switch-max-files=3", "--", build("split.c"), 3)
+    run_record(*later, folder=folder, env=os.environ | back)
+    left = captures(folder)
+    assert [capture.folder for capture in left[:-1]] == [capture.folder for capture in found[-2:]]
+    assert left[-1].manifest["start_monotonic_ns"] > manifests[-1]["end_monotonic_ns"]

@@ -18,6 +18,7 @@ from tdprof.recorder.events import parse_event
 from tdprof.recorder.host import online_cpus
 from tdprof.recorder.locked_memory import RingSizes
 from tdprof.recorder.targets import Rate, SamplingTarget
+from tdprof.recorder.wanted_events import WantedEvents
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
 
@@ -33,9 +34,9 @@ def test_samples_are_of_the_thread_that_was_switched_to(tmp_path: Path) -> None:
 
     workers = [threading.Thread(target=nap) for _ in range(4)]
     sizes = RingSizes.wanted(has_spe=False)
-    target = SamplingTarget([-1])
+    wanted = WantedEvents(events, SamplingTarget([-1]), [Rate(2000)], None, sizes=sizes, has_switches=True)
     with (
-        AttachedEvents(events, target, [Rate(2000)], online_cpus(), None, sizes=sizes, has_switches=True) as attached,
+        AttachedEvents(wanted, online_cpus()) as attached,
         SpoolWriter(OwnFolder.open(tmp_path)) as spool,
     ):
         attached.enable()
@@ -68,16 +69,16 @@ def test_no_record_leaves_a_ring_unseen(tmp_path: Path) -> None:
     """Programs that are gone in a moment are held by what a look at the rings tells."""
     seen: list[bytes] = []
     cpu = online_cpus()[0]
+    wanted = WantedEvents(
+        [parse_event("cpu-clock")],
+        SamplingTarget([-1]),
+        [Rate(4000)],
+        None,
+        sizes=RingSizes.wanted(has_spe=False),
+        has_switches=True,
+    )
     with (
-        AttachedEvents(
-            [parse_event("cpu-clock")],
-            SamplingTarget([-1]),
-            [Rate(4000)],
-            [cpu],
-            None,
-            sizes=RingSizes.wanted(has_spe=False),
-            has_switches=True,
-        ) as attached,
+        AttachedEvents(wanted, [cpu]) as attached,
         SpoolWriter(OwnFolder.open(tmp_path)) as spool,
     ):
         attached.enable()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import TDPROF, record
+from builders.waiting import wait_until
+from live.recording import TDPROF, has_spooled, record, start_record
 
 pytestmark = pytest.mark.needs_perf
 
@@ -143,6 +144,25 @@ def test_a_deleted_program_that_runs_is_kept(program: Path, folder: Path) -> Non
     finally:
         running.kill()
         running.wait()
+    assert "shapes::area(unsigned long)" in report(folder, "--lines", "--no-symbol-cache")
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("rung", [[], ["--no-bpf"]])
+def test_a_program_deleted_before_the_recording_and_ended_within_it_is_kept(
+    program: Path, folder: Path, rung: list[str]
+) -> None:
+    running = subprocess.Popen([program, "600"])
+    try:
+        wait_until(lambda: os.readlink(f"/proc/{running.pid}/exe") == str(program), running)
+        program.unlink()
+        recorder = start_record("-F", "1999", *rung, "-p", running.pid, folder=folder)
+        wait_until(lambda: has_spooled(folder), recorder)
+    finally:
+        running.kill()
+        running.wait()
+    recorder.communicate()
+    assert recorder.returncode == 0
     assert "shapes::area(unsigned long)" in report(folder, "--lines", "--no-symbol-cache")
 
 

@@ -86,10 +86,10 @@ def test_no_command_prints_controls(capture: Path, tmp_path: Path, command: list
 
 
 def test_no_answer_of_a_fleet_has_controls(capture: Path, tmp_path: Path) -> None:
-    store, damaged = tmp_path / "store", tmp_path / f"damaged{HOSTILE}"
+    store, damaged = tmp_path / "store", tmp_path / f"damaged{HOSTILE}\udc9b"
     damaged.mkdir()
     (damaged / "capture.json").write_text("{}")
-    other = tmp_path / f"other{HOSTILE}"
+    other = tmp_path / f"other{HOSTILE}\udc9b"  # no UTF-8
     shutil.copytree(capture, other)
     manifest = json.loads((other / "capture.json").read_text())
     manifest["host"] |= {"hostname": f"h{HOSTILE}", "boot_id": "another"}
@@ -128,6 +128,17 @@ def test_arguments_are_told_without_their_controls() -> None:
         result = subprocess.run([*TDPROF, *arguments], capture_output=True, text=True, check=False, timeout=60)
         assert result.returncode not in (0, 120), result
         assert not CONTROLS.search(result.stdout + result.stderr)
+
+
+@pytest.mark.needs_perf
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_counts_of_a_program_with_a_hostile_name(tmp_path: Path, form: list[str]) -> None:
+    program = tmp_path / f"program{HOSTILE}\udc9b"
+    program.symlink_to("/bin/true")
+    assert tdprof("stat", *form, "-o", tmp_path / "counts", "--", program).error is None
+    text = (tmp_path / "counts").read_text()
+    assert "program\ufffd" in text
+    assert not CONTROLS.search(text)
 
 
 def test_say_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
