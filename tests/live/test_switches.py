@@ -12,6 +12,7 @@ from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.perf.records import open_record_stream
 from tdprof.decode.spe.switches import switch_rows, switches_of
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.model.spe import NO_TID
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.chain_source import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.recorder.events import parse_event
@@ -42,7 +43,11 @@ def test_samples_are_of_the_thread_that_was_switched_to(tmp_path: Path) -> None:
         attached.enable()
         for worker in workers:
             worker.start()
-        time.sleep(0.5)
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:  # left to the end, what other programs do fills the rings on a busy machine
+            time.sleep(0.01)
+            attached.look()
+            attached.drain(spool)
         stop.set()
         for worker in workers:
             worker.join()
@@ -52,16 +57,20 @@ def test_samples_are_of_the_thread_that_was_switched_to(tmp_path: Path) -> None:
         (ids,) = attached.record_ids()
     layouts = [RecordLayout(RING_SAMPLE_TYPE, ids=tuple(ids)), RecordLayout(SIDE_BAND_SAMPLE_TYPE)]
     stream = open_record_stream(layouts)
-    checked = switched = 0
+    checked = switched = unknown = 0
     for path in tmp_path.rglob("ring.*.perf"):
         stream.feed(path.read_bytes(), final=True)
         samples, switches = stream.take_samples(), switches_of([switch_rows(stream.take_side_band().rows)])
         for cpu in np.unique(samples.cpu).tolist():
             mine = samples.cpu == cpu
-            checked += int(mine.sum())
-            assert (switches[cpu].thread_at(samples.time_ns[mine]) == samples.tid[mine]).all()
+            told = switches[cpu].thread_at(samples.time_ns[mine])
+            is_told = told != NO_TID  # not beside records that were lost, nor before a thread that was gone by then
+            assert told[is_told].tolist() == samples.tid[mine][is_told].tolist()
+            checked += int(is_told.sum())
+            unknown += int((~is_told).sum())
             switched += len(switches[cpu].time_ns)
     assert checked > 200
+    assert unknown < checked / 10
     assert switched > 100
 
 

@@ -119,15 +119,26 @@ def test_a_file_that_holds_its_reader_up_holds_up_nothing_else(
 
     monkeypatch.setattr(tables, "read_identity", wait_for_ever)
     monkeypatch.setattr(unwinding, "_PREPARATION_S", 0.2)
-    monkeypatch.setattr(unwinding, "_PATIENCE_S", 0.3)
     recorder.prepare_files([slow, PROGRAM])
     assert not arrays.has_table(PROGRAM)
-    deadline = time.monotonic() + 30
-    while not arrays.has_table(PROGRAM) and time.monotonic() < deadline:
+
+    def is_at_the_slow_one() -> bool:
+        recorder.answer()
+        batch = recorder._batch
+        return batch is not None and next(iter(batch.unknown)) == executable_maps.key_of(slow)
+
+    wait_until(is_at_the_slow_one)
+    assert recorder._batch
+    recorder._batch.stuck_at = 0  # only now: a worker that gets no processor is not held up by a file
+    recorder.tick()
+    assert recorder._files[executable_maps.key_of(slow)] is StackEnd.NO_UNWIND_INFO
+
+    def has_table() -> bool:
         recorder.tick()
         recorder.answer()
-    assert arrays.has_table(PROGRAM)
-    assert recorder._files[executable_maps.key_of(slow)] is StackEnd.NO_UNWIND_INFO
+        return arrays.has_table(PROGRAM)
+
+    wait_until(has_table)
 
 
 def test_a_process_whose_mappings_cannot_be_read_holds_up_nobody(
