@@ -176,6 +176,37 @@ def test_until_a_signal(server: subprocess.Popen[str], folder: Path, number: sig
     assert server.poll() is None  # what was there before is left alone
 
 
+@pytest.mark.parametrize("options", [[], ["--no-bpf"]], ids=["", "no-bpf"])
+def test_until_a_command_ends(server: subprocess.Popen[str], options: list[str], folder: Path) -> None:
+    """As perf has it: the command is no part of what is recorded, but its end and its status are the recording's."""
+    until = ["sh", "-c", "sleep 0.7; exit 3"]
+    capture = record(*options, "-F", "1999", "-p", server.pid, "--", *until, folder=folder, status=3)
+    assert_both_threads(capture, server.pid)
+    assert capture.profile.duration_ns >= 0.65e9
+    assert (capture.manifest["command"], capture.manifest["meanwhile"]) == ([], until)
+    assert capture.profile.target == f"process {server.pid}, while sh -c 'sleep 0.7; exit 3' ran"
+    assert server.poll() is None
+
+
+def test_a_command_ends_with_what_is_recorded(server: subprocess.Popen[str], folder: Path) -> None:
+    recorder = start_record("--no-bpf", "-p", server.pid, "--", "sleep", str(10 * PATIENCE_S), folder=folder)
+    wait_until(lambda: any((folder / "spool").glob("initial.jsonl")), recorder)
+    assert server.stdin
+    server.stdin.close()
+    _, said = recorder.communicate(timeout=PATIENCE_S)
+    assert recorder.returncode == 0, said
+    assert Capture(folder).manifest["state"] == "complete"
+
+
+@pytest.mark.needs_root
+def test_the_whole_system_until_a_command_ends(build: Build, folder: Path) -> None:
+    capture = record("-a", "-F", "1999", "--", build("split.c"), "0.4", folder=folder)
+    assert capture.profile.target.startswith("all CPUs, while ")
+    work = capture.count(lambda sample: next((f for f in sample.frames if f in ("heavy", "light")), None))
+    assert_share(work["heavy"], work.total(), 0.75)
+    assert len({sample.pid for sample in capture.samples}) > 1
+
+
 def test_until_the_process_ends(server: subprocess.Popen[str], folder: Path) -> None:
     recorder = start_record("-F", "1999", "--no-bpf", "-p", server.pid, folder=folder)
     wait_until(lambda: any((folder / "spool").glob("initial.jsonl")), recorder)

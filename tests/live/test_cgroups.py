@@ -218,6 +218,6 @@ def test_groups_that_are_not_there_are_refused(folder: Path) -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert "there is no control group /no-such-group" in result.stderr
     assert not folder.exists()
-    refused = run_record("--cgroup", "/x", "--", "true", folder=folder)
+    refused = run_record("--cgroup", "/x", "-p", "1", folder=folder)
     assert refused.returncode == 2
     assert "exclude each other" in refused.stderr

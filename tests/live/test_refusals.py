@@ -32,7 +32,8 @@ NO_PID = 2**22 + 1  # above any pid_max
         (["--", "/etc/passwd"], 126, "/etc/passwd is not executable"),
         (["--", "/etc"], 126, "/etc is a directory"),
         ([], 2, "nothing to record"),
-        (["-a", "--", "true"], 2, "exclude each other"),
+        (["-a", "-p", "1"], 2, "-p and -a or --cgroup exclude each other"),
+        (["-a", "--", "no-such-command-anywhere"], 127, "command not found: no-such-command-anywhere"),
         (["-F", "99", "-c", "1000", "--", "true"], 2, "-F and -c exclude each other"),
     ],
 )

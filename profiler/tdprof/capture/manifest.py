@@ -104,6 +104,7 @@ class Manifest:
     start_monotonic_ns: int
     end_monotonic_ns: int
     losses: Losses
+    meanwhile: list[str] = field(default_factory=list)  # the command whose end was to end the recording of others
     has_cgroups: bool = False  # samples tell their control groups
     has_thread_times: bool = False  # its last event is time off a CPU; thread_times.parquet says where time went
     has_cpus: bool = False  # samples say on which CPU they were taken

@@ -59,6 +59,7 @@ def command(output: Path | None, duty: str | None, with_symbols: bool, quiet: bo
     tdprof record -e cycles:u,instructions:u -c 1000003 -- ./app
     tdprof record -p 1234 --duration 10        a running process
     tdprof record -a -F 99 --duration 30       everything, gently
+    tdprof record -a -- sleep 30               the same with -p, --cgroup: while a command runs
     tdprof record --cgroup system.slice/nginx.service --duration 10
     tdprof record -a -F 99 --switch-output=5m --max-size 2G    on and on
     tdprof record --off-cpu -- ./app           and what it waits for
@@ -73,14 +74,14 @@ def command(output: Path | None, duty: str | None, with_symbols: bool, quiet: bo
     segments, topdown = taken(SegmentOptions, typed), taken(TopdownOptions, typed)
     duties = check_duty(duty, topdown, is_system_wide=target.is_whole_system, is_cut=segments.is_wanted)
     topdown.check(
-        has_command=bool(target.words),
+        has_command=target.is_command,
         has_events=events.events is not None and duties is None,
         has_duration=target.duration_s is not None,
         has_spe=events.has_spe,
     )
     target.check()
     _refuse_contradictions(topdown, target, events)
-    stacks.check(has_command=bool(target.words))
+    stacks.check(has_command=target.is_command)
     target.check_duration()
     # Only now, and the rest of the recorder after that: help, and what is typed wrong, are said at once.
     from tdprof.recorder.workload import check_command
@@ -123,7 +124,8 @@ def _record_options(
         rate=events.rate(is_topdown=plan is not None and plan.topdown is not None),
         topdown=plan.topdown if plan else None,
         notes=[*(plan.notes if plan else ()), *([perf_maps_note(variables)] if variables else [])],
-        command=target.words,
+        command=target.words if target.is_command else (),
+        meanwhile=() if target.is_command else target.words,
         variables=variables,
         pids=target.process_ids(),
         is_system_wide=target.is_system_wide or bool(target.cgroups),

@@ -25,13 +25,17 @@ class TargetOptions:
         """Whether nothing but the whole system is meant."""
         return self.is_system_wide and not (self.words or self.pids or self.cgroups)
 
+    @property
+    def is_command(self) -> bool:
+        """Whether the command is what is recorded; beside other targets it only says for how long."""
+        return bool(self.words) and not (self.is_system_wide or self.pids or self.cgroups)
+
     def check(self) -> None:
         """Raises TdprofError: there is nothing to record, or there are several things."""
         is_system_wide = self.is_system_wide or bool(self.cgroups)
-        if bool(self.words) + bool(self.pids) + is_system_wide == 1:
+        if self.is_command or bool(self.pids) + is_system_wide == 1:
             return
-        is_missing = not (self.words or self.pids or is_system_wide)
-        what = "nothing to record" if is_missing else "a command, -p and -a or --cgroup exclude each other"
+        what = "-p and -a or --cgroup exclude each other" if self.pids else "nothing to record"
         raise TdprofError(what, hint="tdprof record -- CMD, tdprof record -p PID, or tdprof record -a", status=2)
 
     def check_duration(self) -> None:

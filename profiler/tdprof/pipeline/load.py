@@ -1,5 +1,6 @@
 """From a capture to a profile: attributed, symbolized, with what to doubt in it. The file to read first."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -235,6 +236,12 @@ def make_profile(
 
 
 def _target_of(manifest: Manifest) -> str:
+    target = _others_of(manifest)
+    return f"{target}, while {shlex.join(manifest.meanwhile)} ran" if target and manifest.meanwhile else target
+
+
+def _others_of(manifest: Manifest) -> str:
+    """What was recorded other than a command."""
     if manifest.cgroups:
         return f"control group{'s' * (len(manifest.cgroups) > 1)} {', '.join(manifest.cgroups)}"
     if manifest.is_system_wide:

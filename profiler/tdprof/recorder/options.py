@@ -29,6 +29,7 @@ class RecordOptions:
     """What ``tdprof record`` was asked for. Exactly one of command, pids and is_system_wide is set.
 
     Attributes:
+        meanwhile: a command that runs while others are recorded, until it ends.
         cgroups: of the whole system only what runs in these control groups.
         topdown: which of the events to sample together as groups; None: each by itself.
         has_interpreted: walk the frames of interpreters, too.
@@ -48,6 +49,7 @@ class RecordOptions:
     events: Sequence[Event] = ()
     rate: Rate = field(default_factory=lambda: Rate(frequency_hz=999))
     command: Sequence[str] = ()
+    meanwhile: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     pids: Sequence[int] = ()
     is_system_wide: bool = False

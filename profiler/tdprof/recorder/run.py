@@ -52,6 +52,7 @@ class Run:
     whole_spe: SpeEvents | None  # that does not take turns
     spool: SpoolWriter
     workload: Workload | None
+    meanwhile: Workload | None  # nothing of it is recorded, but for how long
     signals: StopSignals
     control: PeriodControl | None
     unwinding: Unwinding | None
@@ -136,6 +137,8 @@ class Run:
             self.snapshot = SnapshotThread(
                 self._processes(), self.spool, self._found_java, self.mappings.held.hold_mapped_before
             )
+            if self.meanwhile:
+                self.meanwhile.start()
         except OSError as error:
             raise cannot_begin(self.folder, error) from error
 
@@ -213,7 +216,7 @@ class Run:
                     self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])
             except OSError as error:
                 failure = self._write_failure(error)
-        exit_status = self.workload.wait() if self.workload else None
+        exit_status = self.workload.wait() if self.workload else self._end_meanwhile()
         self.manifest = replace(
             self._with_totals(self._counted(totals)),
             # Of several runs, that of the first that went wrong.
@@ -233,6 +236,19 @@ class Run:
         except OSError as error:
             failure = failure or self._write_failure(error)
         return Outcome(self.manifest, failure, self.mappings.held)
+
+    def _end_meanwhile(self) -> int | None:
+        """The status of the command that ran meanwhile; None if it is ended here, as it says for how long no more."""
+        if self.meanwhile is None:
+            return None
+        # --duration lets commands go on.
+        is_ended = self.meanwhile.poll() is None and (
+            self.signals.received is not None or self.options.duration_s is None
+        )
+        if is_ended:
+            self.meanwhile.terminate()
+        status = self.meanwhile.wait()
+        return None if is_ended else status
 
     def _counted(self, events: Sequence[Count | None]) -> RunningCounts:
         """Up to now; of the events what was read before."""
@@ -322,6 +338,7 @@ class Run:
 
     def _is_over(self, pace: Pace, wakeups: Wakeups) -> bool:
         has_ended = not wakeups.ending or (self.cgroups is not None and self.cgroups.are_gone())
+        has_ended = has_ended or (self.meanwhile is not None and self.meanwhile.poll() is not None)
         return self.signals.received is not None or has_ended or pace.is_over()
 
     def _take_turns(self, turns: Turns, pace: Pace, wakeups: Wakeups) -> None:
@@ -387,6 +404,7 @@ class Run:
         rings = [*self.attached.rings.values(), *(self.spe.rings.values() if self.spe else ())]
         asking = [self.unwinding.fd] if self.unwinding else []
         asking += [self.sampler.copies_fd] if self.sampler else []
+        asking += [self.meanwhile.pidfd] if self.meanwhile else []
         return open_wakeups(
             [self.signals.fileno(), self.mappings.code.fd, *asking, *(ring.fd for ring in rings)],
             command=self.workload.pidfd if self.workload else None,

@@ -58,6 +58,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         folder = output.make()
         first = stack.enter_context(contextlib.ExitStack())
         workload = first.enter_context(Workload(options.command, options.variables)) if options.command else None
+        meanwhile = first.enter_context(Workload(options.meanwhile)) if options.meanwhile else None
         cpus = online_cpus()
         chosen = stack.enter_context(chosen_cgroups(options.cgroups)) if options.cgroups else None
         cgroups = CgroupNaming.choose(chosen, is_wanted=options.is_system_wide)
@@ -85,6 +86,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
             None if options.duty.spe else opened.spe,
             spool,
             workload,
+            meanwhile,
             signals,
             control,
             sampling.unwinding,
@@ -219,6 +221,7 @@ def _first_manifest(
     return Manifest(
         host=host,
         command=list(options.command),
+        meanwhile=list(options.meanwhile),
         pids=list(options.pids),
         followed=list(target.processes) if target.is_filtered else [],
         is_system_wide=options.is_system_wide,
