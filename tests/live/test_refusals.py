@@ -25,6 +25,8 @@ NO_PID = 2**22 + 1  # above any pid_max
         (["-e", "no_such_pmu/event/", "--", "true"], 2, "no PMU named 'no_such_pmu'"),
         (["-e", "{cpu-clock,page-faults}", "--", "true"], 2, "braces"),
         (["-e", ",", "--", "true"], 2, "the event list is empty"),
+        (["-e", "no-such-event", "-e", "cpu-clock", "--", "true"], 2, "unknown event 'no-such-event'"),
+        (["-p", "abc", "-p", "1"], 2, "-p takes process IDs, not 'abc,1'"),
         (["-p", str(NO_PID)], 1, f"no process with PID {NO_PID}"),
         (["-p", "12,abc"], 2, "-p takes process IDs, not '12,abc'"),
         (["--", "/no/such/command"], 127, "command not found: /no/such/command"),

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 
+import click
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 Group = TypeVar("Group")
 
@@ -17,6 +19,15 @@ def adding(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
         return command
 
     return decorate
+
+
+def list_option(*names: str, **attributes: Any) -> Callable[[Command], Command]:
+    """Adds an option whose value is a list with commas. Given again it is the longer list, as perf has it."""
+
+    def joined(_context: click.Context, _option: click.Parameter, typed: tuple[str, ...]) -> str | None:
+        return ",".join(typed) if typed else None
+
+    return click.option(*names, multiple=True, callback=joined, **attributes)
 
 
 def taken(kind: type[Group], typed: dict[str, Any]) -> Group:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tdprof.cli.option_groups import adding
+from tdprof.cli.option_groups import adding, list_option
 from tdprof.cli.record_topdown import DEFAULT_HZ as TOPDOWN_HZ
 from tdprof.errors import TdprofError
 
@@ -129,7 +129,7 @@ class StackOptions:
 
 
 event_options = adding(
-    click.option("-e", "--event", "events", metavar="EVENT,…", help=_EVENT_HELP),
+    list_option("-e", "--event", "events", metavar="EVENT,…", help=_EVENT_HELP),
     click.option(
         "-F",
         "--freq",
@@ -167,6 +167,7 @@ sample_options = adding(
     ),
 )
 stack_options = adding(
+    click.option("-g", is_flag=True, expose_value=False, help="Take call stacks: nothing else is the default here."),
     click.option("--call-graph", metavar="auto|fp|dwarf[,BYTES]|no", help=_CALL_GRAPH_HELP),
     click.option(
         "--no-interpreters",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from tdprof.cli.option_groups import adding
+from tdprof.cli.option_groups import adding, list_option
 from tdprof.errors import TdprofError
 
 
@@ -15,7 +15,7 @@ class TargetOptions:
     """As they were typed; see ``target_options``."""
 
     words: Sequence[str]
-    pids: str
+    pids: str | None
     is_system_wide: bool
     cgroups: Sequence[str]
     duration_s: float | None
@@ -58,7 +58,7 @@ class TargetOptions:
 
 
 target_options = adding(
-    click.option("-p", "--pid", "pids", default="", metavar="PID,…", help="Record running processes."),
+    list_option("-p", "--pid", "pids", metavar="PID,…", help="Record running processes."),
     click.option("-a", "--all-cpus", "is_system_wide", is_flag=True, help="Record the whole system."),
     click.option(
         "--cgroup",

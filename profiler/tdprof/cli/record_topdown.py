@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tdprof.cli.option_groups import adding
+from tdprof.cli.option_groups import adding, list_option
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 
@@ -83,7 +83,7 @@ class TopdownOptions:
 
 topdown_options = adding(
     click.option("--topdown", "stage", is_flag=False, flag_value="1", metavar="[=1|2|all]", help=TOPDOWN_HELP),
-    click.option("--metrics", metavar="GROUP|METRIC,…", help="Stage 1 and these; `tdprof list groups` names them."),
+    list_option("--metrics", metavar="GROUP|METRIC,…", help="Stage 1 and these; `tdprof list groups` names them."),
     click.option("--passes", is_flag=True, help="Run the command once per counter group instead of taking turns."),
     click.option(
         "--counters",

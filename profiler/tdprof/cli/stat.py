@@ -7,6 +7,7 @@ import click
 
 from tdprof.cli.core_options import core_options
 from tdprof.cli.form import output_options
+from tdprof.cli.option_groups import list_option
 from tdprof.metrics.schedule import MAX_COUNTERS, MIN_COUNTERS
 
 
@@ -17,15 +18,15 @@ from tdprof.metrics.schedule import MAX_COUNTERS, MIN_COUNTERS
     context_settings={"allow_interspersed_args": False},
 )
 @core_options
-@click.option("--metrics", metavar="GROUP|METRIC,…", help="Only these; `tdprof list groups` names them.")
+@list_option("--metrics", metavar="GROUP|METRIC,…", help="Only these; `tdprof list groups` names them.")
 @click.option(
     "--stage", type=click.Choice(["1", "2", "all"]), help="Only this stage; default: 1, and of 2 what explains it."
 )
-@click.option("-e", "--event", "events", metavar="EVENT,…", help="Count these instead of the software events.")
+@list_option("-e", "--event", "events", metavar="EVENT,…", help="Count these instead of the software events.")
 @click.option("-I", "--interval-print", "interval_ms", type=click.IntRange(10), metavar="MS", help="Print every MS ms.")
 @click.option("-r", "--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run N times: mean and deviation.")
 @click.option("--passes", is_flag=True, help="Run the command once per counter group instead of taking turns.")
-@click.option("-p", "--pid", "pids", metavar="PID,…", help="Count running processes until they end or Ctrl-C.")
+@list_option("-p", "--pid", "pids", metavar="PID,…", help="Count running processes until they end or Ctrl-C.")
 @click.option("-a", "--all-cpus", is_flag=True, help="Count the whole machine.")
 @click.option(
     "--counters",

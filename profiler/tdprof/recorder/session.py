@@ -56,9 +56,7 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         choice = choose_events(options.events)
         signals, beginning = _hear_signals(stack)
         folder = output.make()
-        first = stack.enter_context(contextlib.ExitStack())
-        workload = first.enter_context(Workload(options.command, options.variables)) if options.command else None
-        meanwhile = first.enter_context(Workload(options.meanwhile)) if options.meanwhile else None
+        first, workload, meanwhile = _hold(options, stack)
         cpus = online_cpus()
         chosen = stack.enter_context(chosen_cgroups(options.cgroups)) if options.cgroups else None
         cgroups = CgroupNaming.choose(chosen, is_wanted=options.is_system_wide)
@@ -102,6 +100,15 @@ def record(options: RecordOptions, output: OutputFolder) -> Outcome:
         outcome = run.until_stopped()
         first.close()
         return _run_again(run, outcome, opener, opened.sizes)
+
+
+def _hold(
+    options: RecordOptions, stack: contextlib.ExitStack
+) -> tuple[contextlib.ExitStack, Workload | None, Workload | None]:
+    """What to close after the first run; the command that is recorded, or the one while which others are."""
+    first = stack.enter_context(contextlib.ExitStack())
+    workload = first.enter_context(Workload(options.command, options.variables)) if options.command else None
+    return first, workload, first.enter_context(Workload(options.meanwhile)) if options.meanwhile else None
 
 
 def _hear_signals(stack: contextlib.ExitStack) -> tuple[StopSignals, contextlib.ExitStack]:
