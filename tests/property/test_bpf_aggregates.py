@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from builders.bpf_spool import BUSY, DISCARD, old_stack_record, rows_frame, stack_copy, stack_record
 from tdprof.decode import bpf_aggregates
-from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, decode_stacks_python, read_rows, read_stacks
+from tdprof.decode.bpf_aggregates import StackBatch, decode_stacks_python, read_rows, read_stacks
 from tdprof.decode.bpf_copies import decode_copies
+from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.native.library import load_native
 
 u64 = st.integers(0, 2**64 - 1) | st.just(0)

@@ -22,12 +22,13 @@ from builders.perf_records import CONTEXT_USER, Sample
 from tdprof.capture.manifest import read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.catalog.load import load_catalog
-from tdprof.decode.bpf_aggregates import SpoolDamage, read_ring_file, read_rows, read_stacks
+from tdprof.decode.bpf_aggregates import read_ring_file, read_rows, read_stacks
 from tdprof.decode.bpf_copies import decode_copies
 from tdprof.decode.perf.data import PerfData
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.python.records import read_codes, read_processes
 from tdprof.decode.python.records import read_stacks as read_python_stacks
+from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.model.addresses import FileKind, MappedFile
@@ -131,7 +132,7 @@ def test_spooled_copies_and_python_frames(tmp_path: Path) -> None:
     whole = b"".join(ring["codes.bpf"])
     borders = [at + near for at in range(0, len(whole) + 1, len(ring["codes.bpf"][0])) for near in range(-40, 40)]
     check(codes_of, whole, sorted({*range(0, len(whole), 29), *borders} & {*range(len(whole))}))
-    check(of("python.jsonl", lambda _: [*read_processes(tmp_path).items()]), lines)
+    check(of("python.jsonl", lambda damage: [*read_processes(tmp_path, damage).items()]), lines)
 
 
 def test_the_kernels_symbols(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.capture.spool import FRAME_HEADER, FRAME_MAGIC, MAX_FRAME_ROWS, frame_checksum
+from tdprof.decode.spooled_files import SpoolDamage, spooled_bytes, spooled_pieces
 from tdprof.decode.stack_walks import WALK
-from tdprof.linux.file_bytes import FileBytes, open_own, open_regular
+from tdprof.linux.file_bytes import FileBytes, open_regular
 from tdprof.model.arrays import U64
 from tdprof.native.bpf_stacks import BpfStacksResult
 from tdprof.native.library import load_native
@@ -79,14 +80,6 @@ _ROWS_TO_FRAME, _SPARE_ROW_BYTES = 32, 1 << 20
 _WASTED_TO_FILE = 64
 
 
-class SpoolDamage:
-    """Counts what could not be read of a spool."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.stacks = 0
-
-
 def read_rows(path: Path, damage: SpoolDamage) -> Iterator[RowBatch]:
     """Rows of all whole frames of ``rows.bpf``, many frames at a time; bad ones are counted and the next is searched.
 
@@ -94,7 +87,9 @@ def read_rows(path: Path, damage: SpoolDamage) -> Iterator[RowBatch]:
     """
     if not path.exists():
         return
-    data = FileBytes(open_regular(path, flags=os.O_NOFOLLOW))
+    fd = open_regular(path, flags=os.O_NOFOLLOW)
+    data = FileBytes(fd)
+    data.size = spooled_bytes(path, fd, damage)
     search = _MagicSearch(data)
     may_waste = _WASTED_TO_FILE * data.size
     may_become = _SPARE_ROW_BYTES
@@ -184,16 +179,13 @@ def read_ring_file(
     path: Path, damage: SpoolDamage, decode: Callable[[bytes], tuple[_Batch, int, int]], chunk_bytes: int
 ) -> Iterator[_Batch]:
     """What ``decode`` makes of a file of ring-buffer records, if there is one: (batch, bytes consumed, damaged)."""
-    if not path.exists():
-        return
-    with open_own(path) as file:
-        rest = b""
-        while chunk := file.read(chunk_bytes):
-            rest += chunk
-            batch, consumed, damaged = decode(rest)
-            damage.stacks += damaged
-            rest = rest[consumed:]
-            yield batch
+    rest = b""
+    for chunk in spooled_pieces(path, damage, chunk_bytes):
+        rest += chunk
+        batch, consumed, damaged = decode(rest)
+        damage.stacks += damaged
+        rest = rest[consumed:]
+        yield batch
     damage.bytes += len(rest)
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, read_ring_file
+from tdprof.decode.bpf_aggregates import StackBatch, read_ring_file
 from tdprof.decode.perf.columns import Copies
 from tdprof.decode.perf.walked import Walk
 from tdprof.decode.replaced_files import ReplacedFiles
+from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.decode.stack_walks import WALK
 from tdprof.model.arrays import U32, U64
 from tdprof.native.bpf_stacks import BpfCopies, BpfStacksResult

@@ -7,8 +7,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.capture.spool import REPLACED, UNCERTAIN
-from tdprof.decode.bpf_aggregates import RowBatch, SpoolDamage
-from tdprof.linux.file_bytes import open_own
+from tdprof.decode.bpf_aggregates import RowBatch
+from tdprof.decode.spooled_files import SpoolDamage, spooled_beginning
 from tdprof.model.arrays import U64, distinct
 
 _MOST_BYTES = 64 << 20  # recorders write some hundred entries a second at most
@@ -24,10 +24,7 @@ class ReplacedFiles:
     """
 
     def __init__(self, path: Path, damage: SpoolDamage) -> None:
-        data = b""
-        if path.exists():
-            with open_own(path) as file:
-                data = file.read(_MOST_BYTES)
+        data = spooled_beginning(path, damage, _MOST_BYTES)
         damage.bytes += len(data) % REPLACED.size
         pid, time_ns = np.frombuffer(data, "<u8", len(data) // REPLACED.size * 2).reshape(-1, 2).T
         is_uncertain = (pid & np.uint64(UNCERTAIN)) != 0

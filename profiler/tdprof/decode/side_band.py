@@ -11,7 +11,7 @@ import pyarrow as pa
 from tdprof.capture.schema import MAPPINGS, PROCESSES, SPE_SPANS
 from tdprof.decode.perf.columns import SIDE_BAND, SideBand, Table
 from tdprof.decode.perf.layout import MISC_COMM_EXEC
-from tdprof.linux.file_bytes import open_own
+from tdprof.decode.spooled_files import SpoolDamage, spooled_lines
 from tdprof.linux.perf_abi import RecordType
 
 _OF_PROCESSES = (RecordType.MMAP, RecordType.MMAP2, RecordType.COMM, RecordType.FORK, RecordType.EXIT)
@@ -144,12 +144,11 @@ def spe_spans(batch: SideBand, buffer: int) -> pa.Table:
     ).cast(SPE_SPANS)
 
 
-def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
-    """Mappings and processes of ``spool/initial.jsonl``, all at time 0, and the bytes of lines that are damaged."""
+def initial_tables(path: Path, damage: SpoolDamage) -> tuple[pa.Table, pa.Table]:
+    """Mappings and processes of ``spool/initial.jsonl``, all at time 0; lines that make no sense are damage."""
     mappings: dict[str, list[object]] = {name: [] for name in MAPPINGS.names}
     processes: dict[str, list[object]] = {name: [] for name in PROCESSES.names}
-    damaged = 0
-    for line in lines_of(path):
+    for line in spooled_lines(path, damage):
         try:
             process = json.loads(line)
             pid = whole_number(process["pid"], 32)
@@ -159,13 +158,13 @@ def initial_tables(path: Path) -> tuple[pa.Table, pa.Table, int]:
                 for start, length, offset, name, build_id in process["maps"]
             ]
         except NONSENSE:
-            damaged += len(line)
+            damage.bytes += len(line)
             continue
         for tid, name in threads:
             _append(processes, (0, "name", pid, tid, None, None, name))
         for start, length, offset, name, build_id in maps:
             _append(mappings, (0, pid, start, length, offset, name, build_id or None))
-    return _table(mappings, MAPPINGS), _table(processes, PROCESSES), damaged
+    return _table(mappings, MAPPINGS), _table(processes, PROCESSES)
 
 
 def whole_number(value: object, bits: int = 64) -> int:
@@ -179,15 +178,6 @@ def whole_number(value: object, bits: int = 64) -> int:
 def _unicode(value: object) -> str:
     """Text as JSON has it, which may hold halves of characters, as text that can be written."""
     return str(value).encode(errors="replace").decode()
-
-
-def lines_of(path: Path, most_bytes: int = -1) -> list[bytes]:
-    """The lines of a file of the spool, within its first bytes or all (-1); none of one that is not there."""
-    try:
-        with open_own(path) as file:
-            return file.read(most_bytes).splitlines()
-    except FileNotFoundError:
-        return []
 
 
 def _append(columns: dict[str, list[object]], row: Sequence[object]) -> None:

@@ -1,10 +1,12 @@
 """A recording's spool into the capture's tables, batch by batch."""
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +24,7 @@ from tdprof.capture.spool import (
     STACKS_FILE,
 )
 from tdprof.capture.tables import TableWriter
-from tdprof.decode.bpf_aggregates import SpoolDamage, read_rows, read_stacks
+from tdprof.decode.bpf_aggregates import read_rows, read_stacks
 from tdprof.decode.bpf_copies import walk_spooled
 from tdprof.decode.perf.columns import Copies, RecordLosses, RecordStream, Samples, SideBand
 from tdprof.decode.perf.containers import named_cgroups
@@ -33,10 +35,10 @@ from tdprof.decode.python.merged import PythonFrames
 from tdprof.decode.replaced_files import ReplacedFiles
 from tdprof.decode.side_band import SideBandTables, initial_tables, of_processes, side_band_tables, spe_spans
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
+from tdprof.decode.spooled_files import SpoolDamage, spooled_pieces
 from tdprof.decode.spooled_rows import SampleRows, StackRows
 from tdprof.decode.thread_times import read_thread_times, sampled_off_cpu_ns
 from tdprof.decode.wakers import Wakings
-from tdprof.linux.file_bytes import open_own
 from tdprof.model.arrays import U64
 from tdprof.model.duty import SPE
 from tdprof.model.events import Unit
@@ -47,6 +49,8 @@ _CHUNK_BYTES = 16 << 20
 _SPE_RING = re.compile(SPE_RING_FILE.format(cpu="[0-9]+", number="([0-9]{1,9})").replace(".", "[.]"))
 # Each task that is started costs up to one sample: of so few they matter no more than chance does.
 _MOST_STARTED = 0.05
+
+_RingBatch: TypeAlias = tuple[Samples, SideBand, Copies]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +103,13 @@ def write_tables(
     # What samples copied is walked by what had been mapped, which is known once all side-band is read.
     has_copies = any(layout.has_copies for layout in layouts)
     decoder = open_record_stream(layouts, skip_samples=has_copies)
-    side_band = _write_rings(rings, decoder, writer, samples, manifest)
+    side_band = _write_rings(_ring_batches(rings, decoder, damage), writer, samples, manifest)
     if not has_copies:
         stacks.add_chains(decoder.chains(), samples)
-    writer.write("spe_spans", _spe_spans(spool, layouts[-1:]))
+    writer.write("spe_spans", _spe_spans(spool, layouts[-1:], damage))
     if manifest.followed:
         side_band = of_processes(side_band, manifest.followed)
-    lived = _write_side_band(spool, manifest, writer, side_band)
-    damage.bytes += lived.bytes_damaged
+    lived = _write_side_band(spool, manifest, writer, side_band, damage)
     if python:
         writer.write("mappings", python.mappings(lived.mappings()))
         writer.write("interpreted", python.symbols())
@@ -116,7 +119,8 @@ def write_tables(
             stacks.add_bpf(copied_batch)
         if has_copies:
             decoder = open_record_stream(layouts, keep_copies=True)
-            _write_walked(rings, decoder, writer, samples, stacks, WalkedStacks(walk), len(manifest.events))
+            batches = _ring_batches(rings, decoder, damage)
+            _write_walked(batches, decoder, writer, samples, stacks, WalkedStacks(walk), len(manifest.events))
     off_cpu_ns = None
     if manifest.has_thread_times:
         times = read_thread_times(spool, damage)
@@ -127,17 +131,17 @@ def write_tables(
     for row_batch in read_rows(spool / ROWS_FILE, damage):
         writer.write("samples", samples.of_rows(row_batch, stacks))
     losses = _losses(manifest, samples, lived.recorded, damage, decoder.losses)
-    notes = list(python.notes()) if python else []
+    notes = [*damage.notes(), *(python.notes() if python else ())]
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns)
 
 
 def _write_rings(
-    rings: list[Path], decoder: RecordStream, writer: TableWriter, samples: SampleRows, manifest: Manifest
+    batches: Iterator[_RingBatch], writer: TableWriter, samples: SampleRows, manifest: Manifest
 ) -> list[SideBand]:
     """Write the samples in the rings, and the context switches; returns the rest of their side-band."""
     side_band, switches = [], []
-    for ring_samples, ring_side_band, _ in _ring_batches(rings, decoder):
+    for ring_samples, ring_side_band, _ in batches:
         switches.append(switch_rows(ring_side_band.rows))
         side_band.append(without_switches(ring_side_band))
         if len(ring_samples):
@@ -149,7 +153,7 @@ def _write_rings(
 
 
 def _write_walked(
-    rings: list[Path],
+    batches: Iterator[_RingBatch],
     decoder: RecordStream,
     writer: TableWriter,
     samples: SampleRows,
@@ -158,7 +162,7 @@ def _write_walked(
     events: int,
 ) -> None:
     """Write the samples in the rings with the stacks that a walk of their copies finds."""
-    for ring_samples, _, copies in _ring_batches(rings, decoder):
+    for ring_samples, _, copies in batches:
         walked.replace(ring_samples, copies)
         writer.write("samples", samples.of_ring(ring_samples, events))
     stacks.add_chains(decoder.chains(), samples, has_heads=True)
@@ -175,28 +179,23 @@ def _sample_rows(manifest: Manifest, replaced: ReplacedFiles, wakings: Wakings |
     )
 
 
-def _spe_spans(spool: Path, layouts: list[RecordLayout]) -> pa.Table:
+def _spe_spans(spool: Path, layouts: list[RecordLayout], damage: SpoolDamage) -> pa.Table:
     decoder = open_record_stream(layouts)
     spans = [SPE_SPANS.empty_table()]
     for path in sorted(spool.glob("spe.*.perf")):
         if ring := _SPE_RING.fullmatch(path.name):
-            batches = (batch for _, batch, _ in _ring_batches([path], decoder))
+            batches = (batch for _, batch, _ in _ring_batches([path], decoder, damage))
             spans += [spe_spans(batch, buffer=int(ring[1])) for batch in batches if len(batch.rows)]
     return pa.concat_tables(spans)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lived:
-    """The processes of a recording and what they had mapped: before it, then while it ran.
-
-    Attributes:
-        bytes_damaged: of both that could not be read.
-    """
+    """The processes of a recording and what they had mapped: before it, then while it ran."""
 
     initial_mappings: pa.Table
     initial_processes: pa.Table
     recorded: SideBandTables
-    bytes_damaged: int
 
     def mappings(self) -> pa.Table:
         """All of them."""
@@ -207,21 +206,21 @@ class _Lived:
         return _joined(self.initial_processes, self.recorded.processes)
 
 
-def _write_side_band(spool: Path, manifest: Manifest, writer: TableWriter, side_band: list[SideBand]) -> _Lived:
+def _write_side_band(
+    spool: Path, manifest: Manifest, writer: TableWriter, side_band: list[SideBand], damage: SpoolDamage
+) -> _Lived:
     """Write mappings, processes and control groups."""
-    mappings, processes, bytes_damaged = initial_tables(spool / INITIAL_FILE)
+    mappings, processes = initial_tables(spool / INITIAL_FILE, damage)
     tables = side_band_tables(side_band)
     if manifest.has_cgroups:
-        cgroups, damaged_lines = named_cgroups(spool / CGROUPS_FILE, side_band)
-        bytes_damaged += damaged_lines
-        writer.write("cgroups", cgroups)
+        writer.write("cgroups", named_cgroups(spool / CGROUPS_FILE, side_band, damage))
     for name, initial, recorded in (
         ("mappings", mappings, tables.mappings),
         ("processes", processes, tables.processes),
     ):
         writer.write(name, initial)
         writer.write(name, recorded)
-    return _Lived(mappings, processes, tables, bytes_damaged)
+    return _Lived(mappings, processes, tables)
 
 
 def _losses(
@@ -297,15 +296,11 @@ def _skipped(manifest: Manifest, samples: SampleRows) -> dict[str, int]:
     return skipped
 
 
-def _ring_batches(paths: list[Path], decoder: RecordStream) -> Iterator[tuple[Samples, SideBand, Copies]]:
+def _ring_batches(paths: list[Path], decoder: RecordStream, damage: SpoolDamage) -> Iterator[_RingBatch]:
     for path in paths:
-        with open_own(path) as file:
-            rest = b""
-            while True:
-                chunk = file.read(_CHUNK_BYTES)
-                data = rest + chunk
-                consumed = decoder.feed(data, final=not chunk)
-                rest = data[consumed:]
-                yield decoder.take_samples(), decoder.take_side_band(), decoder.take_copies()
-                if not chunk:
-                    break
+        rest = b""
+        for chunk in itertools.chain(spooled_pieces(path, damage, _CHUNK_BYTES), [b""]):
+            data = rest + chunk
+            consumed = decoder.feed(data, final=not chunk)
+            rest = data[consumed:]
+            yield decoder.take_samples(), decoder.take_side_band(), decoder.take_copies()

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tdprof.capture.schema import THREAD_TIMES
 from tdprof.capture.spool import ALIVE_FILE, ENDED_FILE
-from tdprof.decode.bpf_aggregates import SpoolDamage, read_ring_file, ring_records
-from tdprof.linux.file_bytes import open_own
+from tdprof.decode.bpf_aggregates import read_ring_file, ring_records
+from tdprof.decode.spooled_files import SpoolDamage, spooled_beginning
 from tdprof.model.off_cpu import ThreadState
 
 RECORD = np.dtype(
@@ -38,7 +38,7 @@ def read_thread_times(spool: Path, damage: SpoolDamage) -> pa.Table:
     """One row for each thread that was recorded: those that ended, then those that still were."""
     own = SpoolDamage()
     parts = list(read_ring_file(spool / ENDED_FILE, own, _decode, 8 << 20))
-    damage.bytes += own.bytes + own.stacks * RECORD.itemsize
+    damage.add_records(own, RECORD.itemsize)
     parts.append(_alive(spool / ALIVE_FILE, damage))
     rows = np.concatenate(parts)
     return _table(rows[rows["pid"] > 0])
@@ -64,8 +64,7 @@ def _alive(path: Path, damage: SpoolDamage) -> NDArray[np.void]:
     """With what passed until the end in the state that each was in."""
     if not path.exists():
         return np.empty(0, RECORD)
-    with open_own(path) as file:
-        data = file.read(_MOST_ALIVE_BYTES)
+    data = spooled_beginning(path, damage, _MOST_ALIVE_BYTES)
     rest = max(len(data) - _END_BYTES, 0) % RECORD.itemsize
     damage.bytes += rest
     rows = np.frombuffer(data[_END_BYTES : len(data) - rest], RECORD).copy()

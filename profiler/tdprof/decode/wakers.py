@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from tdprof.capture.schema import WAKERS
 from tdprof.capture.spool import WAKINGS_FILE
-from tdprof.decode.bpf_aggregates import SpoolDamage, read_ring_file, ring_records
+from tdprof.decode.bpf_aggregates import read_ring_file, ring_records
+from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.model.arrays import U64
 
 WAKER = np.dtype(
@@ -33,7 +34,7 @@ class Wakings:
     def __init__(self, spool: Path, damage: SpoolDamage) -> None:
         own = SpoolDamage()
         parts = list(read_ring_file(spool / WAKINGS_FILE, own, _decode, 8 << 20))
-        damage.bytes += own.bytes + own.stacks * RECORD.itemsize
+        damage.add_records(own, RECORD.itemsize)
         records = np.concatenate([np.empty(0, RECORD), *parts])
         first = np.unique(records["identity"], return_index=True)[1]
         self._records = records[first]

@@ -1,15 +1,22 @@
 """Spools of interrupted recordings that strangers made: all that makes sense in them is shown, the rest is counted."""
 
+import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from builders import bpf_spool
+from builders.captures import write_manifest
 from builders.costly_spools import PID, one_row, write_spool
+from tdprof.capture.manifest import Rung, read_manifest
 from tdprof.cli.main import cli
-from tdprof.decode.bpf_aggregates import SpoolDamage, read_rows
+from tdprof.decode.bpf_aggregates import read_rows
+from tdprof.decode.python.records import read_stacks
 from tdprof.decode.side_band import initial_tables
+from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.errors import TdprofError
 
 GOOD = b'{"pid": 7, "threads": {"8": "a"}, "maps": [[4096, 1, 0, "/a", ""]]}'
@@ -33,14 +40,16 @@ GOOD = b'{"pid": 7, "threads": {"8": "a"}, "maps": [[4096, 1, 0, "/a", ""]]}'
 def test_a_line_that_no_recorder_writes_is_damage(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "initial.jsonl"
     path.write_bytes(line + b"\n" + GOOD + b"\n")
-    mappings, processes, damaged_bytes = initial_tables(path)
-    assert (mappings["pid"].to_pylist(), processes["tid"].to_pylist(), damaged_bytes) == ([7], [8], len(line))
+    damage = SpoolDamage()
+    mappings, processes = initial_tables(path, damage)
+    assert (mappings["pid"].to_pylist(), processes["tid"].to_pylist(), damage.bytes) == ([7], [8], len(line))
 
 
 def test_half_a_character_is_no_reason_to_give_up(tmp_path: Path) -> None:
     (tmp_path / "initial.jsonl").write_bytes(GOOD.replace(b'"/a"', rb'"/\ud800"'))
-    mappings, _, damaged_bytes = initial_tables(tmp_path / "initial.jsonl")
-    assert (mappings["path"].to_pylist(), damaged_bytes) == (["/?"], 0)
+    damage = SpoolDamage()
+    mappings, _ = initial_tables(tmp_path / "initial.jsonl", damage)
+    assert (mappings["path"].to_pylist(), damage.bytes) == (["/?"], 0)
 
 
 def test_frames_behind_what_only_begins_like_some(tmp_path: Path) -> None:
@@ -77,3 +86,47 @@ def test_stacks_of_a_machine_that_is_not_known_are_an_error_in_words(tmp_path: P
     result = CliRunner().invoke(cli, ["report", str(tmp_path)])
     assert isinstance(result.exception, TdprofError)
     assert "copies stacks of a machine that is not known" in result.exception.message
+
+
+@pytest.mark.parametrize("rung", [Rung.BPF_SOFTWARE, Rung.RING_BUFFER])
+def test_a_hole_in_a_spool_is_not_read_and_the_rest_is(
+    tmp_path: Path, rung: Rung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ["initial.jsonl", "cgroups.jsonl", "python.jsonl", "ring.0.perf", "spe.0.0.perf"]
+    kinds = ("rows", "stacks", "copies", "codes", "python_stacks", "replaced", "ended", "alive", "wakings")
+    names += [f"{kind}.bpf" for kind in kinds]
+    files = {"rows.bpf": one_row(), "stacks.bpf": bpf_spool.stack_record(1, [0x1010]), "initial.jsonl": GOOD + b"\n"}
+    for number, name in enumerate(names):
+        capture = tmp_path / f"{number}.tdprof"
+        capture.mkdir()
+        write_spool(capture, files | {"python.jsonl": b""}, rung=rung)
+        manifest = read_manifest(capture)
+        write_manifest(capture, replace(manifest, has_cgroups=True, has_thread_times=True, has_wakers=True))
+        place = capture / "spool" / name
+        place.touch()
+        os.truncate(place, 1 << 42)
+        result = CliRunner().invoke(cli, ["report", capture.name, "--json"], catch_exceptions=False)
+        assert result.exit_code == 0, (name, result.output)
+        notes = " ".join(json.loads(result.stdout)["notes"])
+        assert f"1 file of the spool ({name}) with holes" in notes, name
+        assert "bytes from there on were not read" in notes
+
+
+def test_python_stacks_that_are_too_short_are_damage(tmp_path: Path) -> None:
+    (tmp_path / "python_stacks.bpf").write_bytes(bytes(64) + bpf_spool.python_stack(5, 7, [(1, 1, 0)]))
+    damage = SpoolDamage()
+    assert (read_stacks(tmp_path, damage).stack.tolist(), damage.stacks) == ([5], 8)
+
+
+def test_zeros_that_a_file_system_does_not_keep_are_read(tmp_path: Path) -> None:
+    """One that compresses makes holes of them."""
+    path = tmp_path / "rows.bpf"
+    frames = one_row() * 60_000
+    path.write_bytes(frames)
+    with path.open("r+b") as file:
+        file.seek(len(frames) + (1 << 20))
+        file.write(one_row())
+    damage = SpoolDamage()
+    assert sum(len(batch.keys) for batch in read_rows(path, damage)) == 60_001
+    assert (damage.bytes, list(damage.notes())) == (1 << 20, [])

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from tdprof.capture.spool import REPLACED, UNCERTAIN
-from tdprof.decode.bpf_aggregates import KEY, VALUE, RowBatch, SpoolDamage
+from tdprof.decode.bpf_aggregates import KEY, VALUE, RowBatch
 from tdprof.decode.replaced_files import ReplacedFiles
+from tdprof.decode.spooled_files import SpoolDamage
 
 
 def batch(*rows: tuple[int, int, int]) -> RowBatch:

@@ -15,6 +15,7 @@ import pytest
 
 from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.decode.side_band import initial_tables
+from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.errors import TdprofError
 from tdprof.linux.elf import read_build_id
 from tdprof.linux.own_folder import OwnFolder
@@ -151,15 +152,16 @@ def test_a_path_that_does_not_answer_leaves_others_their_names(tmp_path: Path, m
             child.kill()
     assert found == ["what 1 process mapped could not be read in time: names may be missing"]
     assert held == []
-    processes = initial_tables(tmp_path / "spool" / INITIAL_FILE)[1]
+    processes = initial_tables(tmp_path / "spool" / INITIAL_FILE, SpoolDamage())[1]
     assert {os.getpid(), child.pid} <= set(processes["pid"].to_pylist())
 
 
 def test_a_snapshot_of_this_process_comes_back_as_tables(tmp_path: Path) -> None:
     with SpoolWriter(OwnFolder.open(tmp_path)) as spool:
         assert SnapshotThread([os.getpid(), 2**22 + 1], spool).finish() == []  # the other one does not exist
-    mappings, processes, damaged = initial_tables(tmp_path / "spool" / INITIAL_FILE)
-    assert damaged == 0
+    damage = SpoolDamage()
+    mappings, processes = initial_tables(tmp_path / "spool" / INITIAL_FILE, damage)
+    assert damage.bytes == 0
     rows = mappings.select(["path", "build_id"]).to_pylist()
     files = {row["path"]: row["build_id"] for row in rows if Path(row["path"]).is_file()}
     assert files == {path: read_build_id(path) or None for path in files}
@@ -189,7 +191,7 @@ def test_a_process_that_ends_while_build_ids_are_read_has_its_mappings(
         monkeypatch.setattr(snapshot, "read_build_id", read_and_end)
         with SpoolWriter(OwnFolder.open(tmp_path)) as spool:
             assert SnapshotThread([os.getpid(), child.pid], spool).finish() == []
-    rows = initial_tables(tmp_path / "spool" / INITIAL_FILE)[0].to_pylist()
+    rows = initial_tables(tmp_path / "spool" / INITIAL_FILE, SpoolDamage())[0].to_pylist()
     assert {row["pid"] for row in rows} == {child.pid, os.getpid()}
     mine = {row["path"]: row["build_id"] for row in rows if row["pid"] == os.getpid() and Path(row["path"]).is_file()}
     assert mine == {path: read_build_id(path) or None for path in mine}
@@ -199,9 +201,10 @@ def test_damaged_snapshot_lines_are_counted_and_skipped(tmp_path: Path) -> None:
     good = {"pid": 1, "threads": {"1": "init"}, "maps": [[4096, 4096, 0, "/bin/x", "ab"]]}
     lines = [json.dumps(good), "[]", '{"pid": "x"}', json.dumps(good | {"maps": [[1]]}), json.dumps(good)[:-4]]
     (tmp_path / "initial.jsonl").write_text("\n".join(lines))
-    mappings, _, damaged = initial_tables(tmp_path / "initial.jsonl")
+    damage = SpoolDamage()
+    mappings, _ = initial_tables(tmp_path / "initial.jsonl", damage)
     assert len(mappings) == 1
-    assert damaged == sum(len(line) for line in lines[1:])
+    assert damage.bytes == sum(len(line) for line in lines[1:])
 
 
 def test_cpu_lists() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tdprof.capture.schema import CGROUPS, NAMESPACES
 from tdprof.decode.perf.columns import SideBand, Table
-from tdprof.decode.side_band import lines_of
+from tdprof.decode.spooled_files import SpoolDamage, spooled_lines
 from tdprof.linux.perf_abi import RecordType
 
 # The order of the kernel's NET_NS_INDEX and so on in linux/perf_event.h, in the words of /proc/PID/ns.
@@ -26,22 +26,22 @@ def cgroup_table(batches: Sequence[SideBand]) -> pa.Table:
     return _cgroups(_recorded(batches))
 
 
-def named_cgroups(path: Path, batches: Sequence[SideBand]) -> tuple[pa.Table, int]:
-    """The path of each control group of a recording of ours, and the bytes of lines that are damaged.
+def named_cgroups(path: Path, batches: Sequence[SideBand], damage: SpoolDamage) -> pa.Table:
+    """The path of each control group of a recording of ours.
 
     Args:
         path: ``spool/cgroups.jsonl``, which names them as this machine's user does.
         batches: side-band records, which name those that were made while recording by the kernel's own root.
+        damage: counts what cannot be read.
     """
     paths = {identity & CGROUP_ID_BITS: name for identity, name in _recorded(batches).items()}
-    damaged = 0
-    for line in lines_of(path):
+    for line in spooled_lines(path, damage):
         try:
             row = json.loads(line)
             paths[int(row["cgroup"]) & 0xFFFFFFFF] = str(row["path"])
         except (ValueError, KeyError, TypeError):
-            damaged += len(line)
-    return _cgroups(paths), damaged
+            damage.bytes += len(line)
+    return _cgroups(paths)
 
 
 def _recorded(batches: Sequence[SideBand]) -> dict[int, str]:

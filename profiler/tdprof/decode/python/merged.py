@@ -14,9 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tdprof.capture.schema import MAPPINGS, SYMBOLS
-from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch
+from tdprof.decode.bpf_aggregates import StackBatch
 from tdprof.decode.python.lines import LineTable
 from tdprof.decode.python.records import MOST_SPANS, PythonStacks, read_codes, read_processes, read_stacks
+from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.model.addresses import INTERPRETED_ADDRESS, PYTHON, FileKind
 from tdprof.model.arrays import I64, U64
 from tdprof.model.stack_ends import StackEnd
@@ -41,7 +42,7 @@ class PythonFrames:
     """
 
     def __init__(self, spool: Path, damage: SpoolDamage) -> None:
-        self._processes = read_processes(spool)
+        self._processes = read_processes(spool, damage)
         self._stacks: PythonStacks = read_stacks(spool, damage)
         versions = {pid: process.version for pid, process in self._processes.items()}
         self._codes = read_codes(spool, damage, versions)

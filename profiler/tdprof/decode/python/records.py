@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.capture.spool import CODES_FILE, PYTHON_FILE, PYTHON_STACKS_FILE
-from tdprof.decode.bpf_aggregates import SpoolDamage, read_ring_file, ring_records
-from tdprof.decode.side_band import NONSENSE, lines_of, whole_number
+from tdprof.decode.bpf_aggregates import read_ring_file, ring_records
+from tdprof.decode.side_band import NONSENSE, whole_number
+from tdprof.decode.spooled_files import SpoolDamage, spooled_lines
 from tdprof.model.arrays import I64, U64
 
 FRAME = np.dtype([("code", "<u8"), ("instruction", "<u4"), ("is_entry", "<u4")])
@@ -90,10 +91,10 @@ class PythonStacks:
     frames: NDArray[np.void]
 
 
-def read_processes(spool: Path) -> dict[int, PythonProcess]:
+def read_processes(spool: Path, damage: SpoolDamage) -> dict[int, PythonProcess]:
     """By process number; of several the last. What does not make sense is left out."""
     found = {}
-    for line in lines_of(spool / PYTHON_FILE, _MOST_PROCESS_BYTES):
+    for line in spooled_lines(spool / PYTHON_FILE, damage, _MOST_PROCESS_BYTES):
         try:
             each = json.loads(line)
             major, minor = (whole_number(number, 32) for number in each["version"])
@@ -114,13 +115,13 @@ def read_stacks(spool: Path, damage: SpoolDamage) -> PythonStacks:
     heads, frames = [np.zeros(0, _STACK)], [np.zeros(0, FRAME)]
     for records in read_ring_file(spool / PYTHON_STACKS_FILE, damage, ring_records, _CHUNK_BYTES):
         for record in records:
-            head = np.frombuffer(record, _STACK, 1)
-            rest = record[_STACK.itemsize :]
-            if head["count"][0] > MOST_FRAMES or len(rest) != FRAME.itemsize * int(head["count"][0]):
+            head = np.frombuffer(record[: _STACK.itemsize].ljust(_STACK.itemsize, b"\0"), _STACK)
+            count = int(head["count"][0])
+            if count > MOST_FRAMES or len(record) != _STACK.itemsize + FRAME.itemsize * count:
                 damage.stacks += 1
                 continue
             heads.append(head)
-            frames.append(np.frombuffer(rest, FRAME))
+            frames.append(np.frombuffer(record, FRAME, count, _STACK.itemsize))
     all_heads, all_frames = np.concatenate(heads), np.concatenate(frames)
     ends = np.cumsum(all_heads["count"].astype(np.int64))
     stack, first = np.unique(all_heads["stack"], return_index=True)

@@ -12,8 +12,9 @@ import pytest
 
 from builders.bpf_spool import python_code, python_stack, stack_record
 from tdprof.capture.schema import MAPPINGS
-from tdprof.decode.bpf_aggregates import SpoolDamage, StackBatch, decode_stacks_python
+from tdprof.decode.bpf_aggregates import StackBatch, decode_stacks_python
 from tdprof.decode.python.merged import PythonFrames
+from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.model.addresses import INTERPRETED_ADDRESS
 from tdprof.model.stack_ends import StackEnd
 
