@@ -63,9 +63,11 @@ class ProcessMemory:
                 self._start()
 
     def _start(self) -> None:
-        asked, self._ask = os.pipe()
-        self._hear, heard = os.pipe()
+        ends: list[int] = []
         try:
+            ends += os.pipe()
+            ends += os.pipe()
+            asked, ask, hear, heard = ends
             command = [sys.executable, "-I", "-S", "-c", _READER, self._proc]
             actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, asked, 0), (os.POSIX_SPAWN_DUP2, heard, 1)]
             # Stuck, it must not keep who reads our messages waiting for their end.
@@ -73,12 +75,12 @@ class ProcessMemory:
             # Ctrl-C is not for it: it ends when nobody can ask any more.
             self._reader = os.posix_spawn(sys.executable, command, os.environ, file_actions=actions, setpgroup=0)
         except OSError:
-            os.close(self._ask)
-            os.close(self._hear)
+            for end in ends:
+                os.close(end)
             raise
-        finally:
-            os.close(asked)
-            os.close(heard)
+        self._ask, self._hear = ask, hear
+        os.close(asked)
+        os.close(heard)
 
     def read(self, pid: int, address: int, size: int) -> bytes:
         """``size`` bytes, at most some KiB, or fewer where what is mapped ends.

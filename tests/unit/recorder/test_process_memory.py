@@ -132,3 +132,20 @@ def test_a_reader_that_cannot_start_is_an_error_and_tried_again(monkeypatch: pyt
             with pytest.raises(NoReaderError, match="could not be started"):
                 memory.read(os.getpid(), ctypes.addressof(here), 4)
         assert memory.read(os.getpid(), ctypes.addressof(here), 4) == TEXT[:4]
+
+
+@pytest.mark.parametrize("pipes", [0, 1])
+def test_what_a_refused_pipe_leaves_open_is_nothing(monkeypatch: pytest.MonkeyPatch, pipes: int) -> None:
+    made = os.pipe
+    allowed = iter(range(pipes))
+
+    def some() -> tuple[int, int]:
+        if next(allowed, None) is None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return made()
+
+    monkeypatch.setattr(os, "pipe", some)
+    before = os.listdir("/proc/self/fd")
+    with ProcessMemory() as memory, pytest.raises(NoReaderError, match="could not be started"):
+        memory.read(os.getpid(), 0, 4)
+    assert os.listdir("/proc/self/fd") == before
