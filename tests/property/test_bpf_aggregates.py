@@ -79,7 +79,7 @@ def test_compiled_equals_python_on_any_bytes(data: bytes, draw) -> None:
 
 
 @given(frames=st.lists(st.tuples(u64, st.lists(row, min_size=1, max_size=5)), max_size=4), data=st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_rows_survive_damage_around_them(tmp_path: Path, frames, data) -> None:
     path = tmp_path / "rows.bpf"
     parts = [rows_frame(time_ns, rows) for time_ns, rows in frames]

@@ -16,6 +16,8 @@ _LONGEST_LINE = 1 << 16
 _PIECE_BYTES, _PAUSE_S = 1 << 18, 0.002
 # The rest of a line that is longer in coming was in the buffer of its program, as other lines may have been.
 _LONGEST_WRITE_NS = 100_000_000
+# Two clocks that are read further apart are read again: another thread or process had the CPU in between.
+_BETWEEN_CLOCKS_NS = 1_000_000
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ class MapLog:
         if status.st_size - self.position > self.room.left_bytes or len(self.steps) >= MOST_STEPS:
             self._give_up()
             return False
-        written_ns = time.monotonic_ns() - max(0, time.time_ns() - status.st_mtime_ns)
+        written_ns = _monotonic_ns(status.st_mtime_ns)
         is_replaced = False
         while 0 <= self.position < status.st_size:
             more = os.pread(fd, min(_PIECE_BYTES, status.st_size - self.position), self.position)
@@ -107,6 +109,14 @@ class MapLog:
         """Read no more of it, and forget it; what it took of the room bounds the time as well."""
         self.position, self.is_timed = -1, False
         self.text, self.steps, self._ranges = bytearray(), [], CodeRanges()
+
+
+def _monotonic_ns(file_time_ns: int) -> int:
+    """What CLOCK_MONOTONIC was at a file's time; now, if that has not come yet."""
+    while True:
+        began_ns, now_ns, ended_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        if ended_ns - began_ns < _BETWEEN_CLOCKS_NS:
+            return ended_ns - max(0, now_ns - file_time_ns)
 
 
 def save_map_logs(folder: OwnFolder, logs: dict[int, MapLog], follows: Callable[[int], bool]) -> None:

@@ -135,7 +135,8 @@ class SnapshotThread:
     def _run(self) -> None:
         try:
             while self._waiting:
-                process = self._snapshot.read(self._waiting.pop())
+                process = self._snapshot.read(self._waiting[-1])  # given up meanwhile, it is one that is left out
+                self._waiting.pop()
                 self._read += [process] if process else []
             self._read.reverse()
             while self._read:

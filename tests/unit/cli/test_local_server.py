@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from builders.waiting import PATIENCE_S
 from tdprof.cli.local_server import Document, LocalServer
 from tdprof.errors import TdprofError
 
@@ -34,7 +35,7 @@ def server(calls: list[str]) -> Iterator[LocalServer]:
 def ask(
     server: LocalServer, path: str, *, host: str | None = None, method: str = "GET"
 ) -> tuple[int, bytes, http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE_S)
     connection.putrequest(method, path, skip_host=True)
     if host != "":
         connection.putheader("Host", host or f"127.0.0.1:{server.server_port}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.waiting import PATIENCE_S
 from tdprof.cli.speedscope import find_speedscope
 from tdprof.errors import TdprofError
 
@@ -69,7 +70,7 @@ def stop(process: subprocess.Popen[str]) -> str:
         if "serving until Ctrl-C" in line:
             break
     process.send_signal(signal.SIGINT)
-    errors = "".join(told) + process.communicate(timeout=30)[1]
+    errors = "".join(told) + process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
     return errors
@@ -84,7 +85,7 @@ def test_without_speedscope_the_page_is_served_and_how_to_get_it_is_said(start: 
     process = start("--not-installed")
     name, url = first_line(process)
     assert name == "page"
-    with urllib.request.urlopen(url, timeout=30) as response:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
         assert b"Flame graph" in response.read()
     errors = stop(process)
     assert f"npm install --prefix {shlex.quote(str(tmp_path / 'data/tdprof'))} speedscope@" in errors
@@ -94,7 +95,7 @@ def test_without_speedscope_the_page_is_served_and_how_to_get_it_is_said(start: 
 
 def test_asking_for_speedscope_without_it_is_refused_with_both_ways_out(start: Start) -> None:
     process = start("--speedscope", "--not-installed")
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, output) == (2, "")
     assert "speedscope is not installed" in errors
     assert "npm install" in errors

@@ -13,7 +13,7 @@ def allocate():
     kept.extend(bytearray(100_000) for _ in range(10))
     barrier.wait()
 
-kept, barrier = [], threading.Barrier(9, timeout=30)
+kept, barrier = [], threading.Barrier(9, timeout=100)
 with memory_limit(160 << 20):
     threads = [threading.Thread(target=allocate) for _ in range(8)]
     for thread in threads:
@@ -32,5 +32,5 @@ print(len(kept), len(bytearray(160 << 20)) >> 20)
 
 
 def test_what_threads_reserve_is_no_memory() -> None:
-    done = subprocess.run([sys.executable, "-c", _LIMITED], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", _LIMITED], capture_output=True, text=True, timeout=300, check=False)
     assert (done.stdout.split(), done.stderr) == (["limited", "80", "160"], "")

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -151,6 +152,27 @@ def read_steps(path: Path, *pieces: bytes, pause_s: float = 0.0) -> MapLog:
 def test_a_line_that_is_long_in_coming_was_held_in_a_buffer(tmp_path: Path) -> None:
     assert not read_steps(tmp_path / "map", b"1000 20 f\n10", b"00 20 g\n", pause_s=0.15).is_timed
     assert read_steps(tmp_path / "map", b"1000 20 f\n", b"1000 20 g\n", pause_s=0.15).is_timed
+
+
+def test_who_is_kept_from_the_cpu_between_two_clocks_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns, real_ns, kept = [100], 1 << 60, list[int]()
+
+    def time_ns() -> int:
+        if not kept:
+            kept.append(1)
+            now_ns[0] += 1_000_000_000
+        return real_ns + now_ns[0]
+
+    path = tmp_path / "map"
+    path.write_bytes(b"1000 20 f\n")
+    os.utime(path, ns=(0, real_ns + 7))
+    log = MapLog(MapRoom())
+    monkeypatch.setattr(code_maps, "time", SimpleNamespace(monotonic_ns=lambda: now_ns[0], time_ns=time_ns))
+    with path.open("rb") as file:
+        log.read_on(file.fileno())
+    assert log.steps == [(10, 7)]
 
 
 def test_a_map_that_gets_shorter_is_read_anew(tmp_path: Path) -> None:

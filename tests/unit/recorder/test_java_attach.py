@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.waiting import wait_until
 from tdprof.capture.files import PERF_MAP_FOLDER
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import java_attach, java_processes
@@ -25,7 +26,7 @@ from tdprof.recorder.java_processes import JavaProcesses, java_mapped
 # What HotSpot does of the protocol: on SIGQUIT it listens, if it finds the file that says so; else, and if it listens
 # already, it writes stacks.
 JVM = """
-import mmap, os, signal, socket, sys, tempfile, time
+import itertools, mmap, os, signal, socket, sys, tempfile, time
 with tempfile.TemporaryDirectory() as folder, open(folder + "/libjvm.so", "w+b") as library:
     library.write(b"code")
     library.flush()
@@ -41,7 +42,7 @@ def wake(*_):
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(f"/tmp/.java_pid{me}")
         listener.listen()
-        for number in range(2):
+        for number in itertools.count():
             connection = listener.accept()[0]
             request = b""
             while request.count(b"\\0") < 5:
@@ -81,7 +82,7 @@ def left_behind(pid: int) -> list[str]:
 def test_a_jvm_is_woken_and_asked_and_nothing_is_left_behind() -> None:
     with jvm("0\nCommand executed successfully\n") as process:
         for number in range(2):  # the second time it listens already
-            with perf_map(process.pid, 30):
+            with perf_map(process.pid, 120):
                 assert f"Only.now{number}()" in Path(f"/tmp/perf-{process.pid}.map").read_text()
             assert left_behind(process.pid) == []
 
@@ -92,14 +93,14 @@ def test_of_several_that_ask_one_sends_the_signal() -> None:
         request.touch()
 
         def ask() -> None:
-            with perf_map(process.pid, 30):
+            with perf_map(process.pid, 120):
                 pass
 
         asking = pool.submit(ask)
         with pytest.raises(TimeoutError):
             asking.result(0.2)
         os.kill(process.pid, signal.SIGQUIT)
-        asking.result(60)
+        asking.result(120)
         process.kill()
         assert process.stdout
         assert process.stdout.read() == "asked\n"
@@ -110,15 +111,15 @@ def test_several_recordings_ask_one_after_another() -> None:
         kept = Path(f"/tmp/perf-{process.pid}.map")
 
         def ask() -> str:
-            with perf_map(process.pid, 60):
+            with perf_map(process.pid, 120):
                 return kept.read_text()
 
-        with perf_map(process.pid, 60):
+        with perf_map(process.pid, 120):
             asking = pool.submit(ask)
             with pytest.raises(TimeoutError):
                 asking.result(0.2)
             assert "Only.now0()" in kept.read_text()
-        assert "Only.now1()" in asking.result(60)
+        assert "Only.now1()" in asking.result(120)
         assert left_behind(process.pid) == []
 
 
@@ -134,7 +135,7 @@ def test_a_folder_that_stays_locked_hinders_nobody() -> None:
         folder = os.open("/tmp", os.O_RDONLY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            with perf_map(process.pid, 60):
+            with perf_map(process.pid, 120):
                 assert left_behind(process.pid) == [f"perf-{process.pid}.map"]
         finally:
             os.close(folder)
@@ -144,14 +145,14 @@ def test_a_folder_that_stays_locked_hinders_nobody() -> None:
 def test_a_request_that_nobody_made_is_made_again() -> None:
     with jvm("0\n") as process:
         Path(f"/tmp/.attach_pid{process.pid}").touch()
-        with perf_map(process.pid, 60):
+        with perf_map(process.pid, 120):
             assert left_behind(process.pid) == [f"perf-{process.pid}.map"]
 
 
 def test_a_map_that_was_there_before_stays() -> None:
     with jvm("0\n") as process:
         Path(f"/tmp/perf-{process.pid}.map").write_text("of another tool\n")
-        with perf_map(process.pid, 30):
+        with perf_map(process.pid, 120):
             pass
         assert left_behind(process.pid) == [f"perf-{process.pid}.map"]
 
@@ -159,7 +160,7 @@ def test_a_map_that_was_there_before_stays() -> None:
 @pytest.mark.parametrize("kind", ["deaf", "other"])
 def test_what_takes_the_signal_for_something_else_does_not_get_it(kind: str) -> None:
     with jvm(kind) as process:
-        with pytest.raises(NotReadyError, match="-Xrs"), perf_map(process.pid, 1):
+        with pytest.raises(NotReadyError, match="-Xrs"), perf_map(process.pid, 120):
             pass
         time.sleep(0.05)
         assert process.poll() is None
@@ -185,7 +186,7 @@ def test_what_is_no_jvm_does_not_get_it() -> None:
 )
 def test_why_it_is_not_asked(answer: str, arguments: list[str], reason: str) -> None:
     with jvm(answer, *arguments) as process:
-        with pytest.raises(NotAskedError, match=reason), perf_map(process.pid, 0.5 if answer == "never" else 30):
+        with pytest.raises(NotAskedError, match=reason), perf_map(process.pid, 0.5 if answer == "never" else 120):
             pass
         assert left_behind(process.pid) == []
 
@@ -194,7 +195,7 @@ def test_a_link_in_place_of_its_socket_is_not_followed(tmp_path: Path) -> None:
     with jvm("0\n") as process, socket.socket(socket.AF_UNIX) as other:
         other.bind(str(tmp_path / "s"))
         Path(f"/tmp/.java_pid{process.pid}").symlink_to(tmp_path / "s")
-        with pytest.raises(NotAskedError, match="has the name of its socket"), perf_map(process.pid, 5):
+        with pytest.raises(NotAskedError, match="has the name of its socket"), perf_map(process.pid, 120):
             pass
 
 
@@ -203,12 +204,12 @@ def test_names_of_code_that_was_freed_are_kept(tmp_path: Path) -> None:
         java = JavaProcesses(folder)
         java.found(process.pid)
         kept = tmp_path / PERF_MAP_FOLDER / f"perf-{process.pid}.map"
-        deadline = time.monotonic() + 30
-        while not kept.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(kept.exists)
         assert java.finish() == ["asked 1 Java process for the names of compiled code (--no-interpreters does not)"]
-        names = [line.split(" ", 2)[2] for line in kept.read_text().splitlines()]
-        assert names == ["void Only.now0()", "void Always.here()", "void Only.now1()"]
+        freed, always, *more = [line.split(" ", 2)[2] for line in kept.read_text().splitlines()]
+        assert (freed, always) == ("void Only.now0()", "void Always.here()")
+        # Asked at least twice; on a busy machine its turn may have come between.
+        assert more == [f"void Only.now{number}()" for number in range(1, len(more) + 1)] != []
 
 
 def test_of_one_that_has_ended_it_is_said(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_another_users_jvm_is_asked_as_that_user() -> None:
         try:
             assert process.stdout
             assert process.stdout.readline() == "ready\n"
-            with perf_map(process.pid, 30):
+            with perf_map(process.pid, 120):
                 assert Path(f"/tmp/perf-{process.pid}.map").stat().st_uid == 65534
             assert left_behind(process.pid) == []
         finally:

@@ -79,6 +79,7 @@ def test_all_that_do_not_answer_share_what_is_left(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     monkeypatch.setattr(Call, "result", wait)
+    monkeypatch.setattr(module, "_MOST_S", 2.0)
     patience = Patience()
     for pid in range(100):
         with pytest.raises(TimeoutError):

@@ -13,17 +13,11 @@ from collections.abc import Iterator
 import pytest
 
 from builders.waiting import PATIENCE_S, ends_within, wait_until
+from tdprof.linux.readable import is_readable
 from tdprof.recorder import process_memory
 from tdprof.recorder.process_memory import NoReaderError, ProcessMemory
 
 TEXT = b"what stands in memory"
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine may be busy with other work."""
-    for name in ("_PATIENCE_S", "_PATIENCE_AT_START_S"):
-        monkeypatch.setattr(process_memory, name, PATIENCE_S)
 
 
 def test_memory_is_read_as_far_as_it_is_mapped() -> None:
@@ -78,11 +72,20 @@ def test_a_reader_that_is_stuck_is_left_for_others(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_reader_that_starts_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_memory, "_PATIENCE_S", 2.0)
-    monkeypatch.setattr(process_memory, "_READER", f"import time; time.sleep(2.5)\n{process_memory._READER}")
+    patience_s = list[float]()
+
+    def wait(descriptor: int, seconds: float) -> bool:
+        patience_s.append(seconds)
+        return is_readable(descriptor, PATIENCE_S)
+
+    monkeypatch.setattr(process_memory, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(process_memory, "is_readable", wait)
+    monkeypatch.setattr(process_memory, "_READER", f"import time; time.sleep(0.2)\n{process_memory._READER}")
     here = ctypes.create_string_buffer(TEXT)
     with ProcessMemory() as memory:
         assert memory.read(os.getpid(), ctypes.addressof(here), len(TEXT)) == TEXT
+    started_s, *answered_s = patience_s[:-1]  # the last: that it has ended
+    assert (started_s, set(answered_s)) == (PATIENCE_S, {1.0})
 
 
 def test_a_reader_that_ended_is_an_error_and_another_one_starts() -> None:

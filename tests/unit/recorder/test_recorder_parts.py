@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builders.waiting import PATIENCE_S
 from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.decode.side_band import initial_tables
 from tdprof.decode.spooled_files import SpoolDamage
 from tdprof.errors import TdprofError
 from tdprof.linux.elf import read_build_id
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder import snapshot
+from tdprof.recorder import patience, snapshot
 from tdprof.recorder.host import has_pmu_nmi, is_in_initial_pid_namespace, parse_cpu_list
 from tdprof.recorder.kallsyms import read_code_symbols, read_kernel_symbols
 from tdprof.recorder.ring import between, write_ring
@@ -123,9 +124,16 @@ def test_hidden_or_unreadable_kernel_symbols_are_none(tmp_path: Path, text: byte
     assert found.address.tolist() == [int(ADDRESS, 16)] * len(names)
 
 
-def test_a_process_that_keeps_the_snapshot_waiting_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["mappings", "build-id"])
+def test_a_process_that_keeps_the_snapshot_waiting_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     is_over = threading.Event()
-    monkeypatch.setattr(snapshot, "read_build_id", lambda _: is_over.wait() and "")
+    if where == "mappings":
+        monkeypatch.setattr(snapshot.Snapshot, "read", lambda *_: is_over.wait() and None)
+    else:
+        monkeypatch.setattr(snapshot, "read_build_id", lambda _: is_over.wait() and "")
+    monkeypatch.setattr(patience, "_MOST_S", 10 * PATIENCE_S)
     monkeypatch.setattr(snapshot, "_PATIENCE_S", 0.1)
     with SpoolWriter(OwnFolder.open(tmp_path)) as spool:
         found = SnapshotThread([os.getpid(), os.getppid()], spool).finish()

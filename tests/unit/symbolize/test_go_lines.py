@@ -166,7 +166,9 @@ def expected(function: GoFunction, place: int) -> list[Frame]:
 
 
 @given(functions(), st.sampled_from(["1.18", "1.20", "1.27"]), st.booleans())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 def test_every_address_has_the_stack_that_was_written(
     tmp_path: Path, written: list[GoFunction], version: str, is_pie: bool
 ) -> None:

@@ -83,7 +83,7 @@ def test_one_long_span_is_converted_by_several_threads(tmp_path: Path) -> None:
 
     def convert(batch: pa.RecordBatch) -> int:
         if batch["offset"][0].as_py() < 3 * 100 * 64:
-            met.wait(30)  # breaks if the others wait for this one
+            met.wait(120)  # breaks if the others wait for this one
         return len(batch)
 
     with open_perf_data(path) as source:
