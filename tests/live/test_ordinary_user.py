@@ -89,6 +89,18 @@ def test_ones_own_program_that_deletes_itself(user: User, build: Callable[[str],
     assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)
 
 
+@pytest.mark.skipif(paranoid() > 2, reason="kernel.perf_event_paranoid forbids perf events to users altogether")
+def test_ones_own_program_in_memory(user: User, build: Callable[[str], Path]) -> None:
+    result = user.record("-F", "1999", "--", build("in_memory.c"), build("split.c"), "0.5")
+    assert result.returncode == 0, result.stderr
+    capture = Capture(user.home / "capture")
+    samples = capture.user_samples()
+    assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)
+    path = capture.count(lambda sample: sample.frames[-1] if user_function(sample) == "heavy" else None)
+    assert set(path) <= {"_start", "[incomplete: no-table]"}  # the first ones may come before its table
+    assert path["_start"] >= path.total() / 2
+
+
 @pytest.mark.skipif(paranoid() != 2, reason="kernel.perf_event_paranoid is not 2")
 def test_the_kernel_is_left_out_and_said_so(user: User, build: Callable[[str], Path]) -> None:
     result = user.record("-e", "cpu-clock", "--", build("split.c"), "0.1")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builders.waiting import wait_until
-from live.recording import TDPROF, has_spooled, record, start_record
+from live.recording import TDPROF, assert_share, has_spooled, record, start_record, user_function
 
 pytestmark = pytest.mark.needs_perf
 
@@ -132,6 +132,18 @@ def test_a_program_that_is_gone_when_recording_ends_is_kept(
     record("-F", "1999", *rung, "--", "sh", "-c", script, program, tmp_path / "root", folder=folder)
     program.unlink()
     assert "shapes::area(unsigned long)" in report(folder, "--lines", "--no-symbol-cache")
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("rung", [[], ["--no-bpf"]])
+def test_a_program_in_memory_is_kept(build: Callable[[str], Path], folder: Path, rung: list[str]) -> None:
+    """No path ever led to it."""
+    capture = record("-F", "1999", *rung, "--", build("in_memory.c"), build("split.c"), "0.5", folder=folder)
+    samples = capture.user_samples()
+    assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)
+    path = capture.count(lambda sample: sample.frames[-1] if user_function(sample) == "heavy" else None)
+    assert set(path) <= {"_start", "[incomplete: no-table]"}  # the first ones may come before its table
+    assert path["_start"] >= path.total() / 2
 
 
 @pytest.mark.needs_root

@@ -15,7 +15,9 @@ from tdprof.profile.frames import number_values
 KERNEL = MappedFile("[kernel]", kind=FileKind.KERNEL)
 _KINDS = {"[vdso]": FileKind.VDSO, PYTHON: FileKind.INTERPRETED}  # what is a file to us, and none to the kernel
 # Paths that the kernel gives to memory that has no file behind it.
-_NOT_FILES = ("//", "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]")
+_NOT_FILES = ("//", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]")
+# A program may lie there as well as code made at run time: only it has a build-id.
+_NAMED_MEMORY = "/memfd:"
 _HALF = np.uint64(32)
 _NONE = -1
 # Files whose code is looked at. Each costs a search for it, whether there is one or not.
@@ -40,9 +42,10 @@ class CodeFiles(Sequence[MappedFile]):
         self._pid = mappings["pid"].to_numpy()
         paths, builds = (mappings[name].combine_chunks() for name in ("path", "build_id"))
         self._paths, self._builds = paths.dictionary, builds.dictionary
-        is_file, is_nameless = _kinds_of_paths(self._paths)
+        is_file, is_nameless, is_memory = _kinds_of_paths(self._paths)
         self._path = paths.indices.to_numpy()
-        is_anonymous = ~np.append(is_file, False)[self._path]
+        has_build = builds.indices.is_valid().to_numpy(zero_copy_only=False)
+        is_anonymous = ~np.append(is_file, False)[self._path] | (np.append(is_memory, False)[self._path] & ~has_build)
         # Code without a file is its process's own; without a name it is all one.
         self._path = np.where(np.append(is_nameless, False)[self._path], _NONE, self._path)
         self._build = np.where(is_anonymous, _NONE, builds.indices.fill_null(_NONE).to_numpy())
@@ -139,8 +142,9 @@ class CodeFiles(Sequence[MappedFile]):
         return int(self._start[row]), int(self._length[row]), int(self._offset[row])
 
 
-def _kinds_of_paths(paths: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether each path leads to what counts as a file, else to memory of one process; and whether that has no name."""
+def _kinds_of_paths(paths: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each path leads to what counts as a file, else to memory of one process; whether that has no name; and
+    whether it is memory that may hold a file."""
     starts_with, either = pa.compute.starts_with, pa.compute.or_
     no_file = pa.repeat(False, len(paths))
     for start in _NOT_FILES:
@@ -148,4 +152,7 @@ def _kinds_of_paths(paths: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.bool
     is_special = pa.compute.is_in(paths, pa.array(list(_KINDS)))
     is_file = either(pa.compute.and_not(starts_with(paths, "/"), no_file), is_special)
     is_nameless = either(starts_with(paths, "//"), pa.compute.equal(paths, ""))
-    return is_file.to_numpy(zero_copy_only=False), is_nameless.to_numpy(zero_copy_only=False)
+    is_file, is_nameless, is_memory = (
+        kind.to_numpy(zero_copy_only=False) for kind in (is_file, is_nameless, starts_with(paths, _NAMED_MEMORY))
+    )
+    return is_file, is_nameless, is_memory

@@ -1,5 +1,6 @@
 """The code that processes have mapped, as /proc/PID/maps tells it, and the very files that it is of."""
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ _PROC = Path("/proc")
 _EXECUTABLE_LINE = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) ([0-9a-f:]+) ([0-9]+)[ \t]*(.*)$", re.MULTILINE
 )
-_NOT_FILES = ("/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]", "//")
+_NAMED_MEMORY = "/memfd:"
+_NOT_FILES = ("/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]", "//")
 
 
 class FileKey(NamedTuple):
@@ -34,6 +36,11 @@ class ExecutableLine(NamedTuple):
     key: FileKey
     path: str
     is_file: bool  # not memory that only looks like a file's
+
+    @property
+    def may_be_memory(self) -> bool:
+        """Whether code made at run time may lie there as well as a file."""
+        return self.path.startswith(_NAMED_MEMORY)
 
 
 def read_executable_lines(pid: int) -> list[ExecutableLine]:
@@ -59,7 +66,22 @@ def reach(pid: int, line: ExecutableLine) -> int:
     try:  # only the privileged may follow that link
         return os.open(f"{_PROC}/{pid}/map_files/{line.start:x}-{line.end:x}", flags)
     except OSError:
+        if line.may_be_memory:
+            return reach_program(pid, line.key.inode)
         return os.open(f"{_PROC}/{pid}/root{line.path}", flags)
+
+
+def reach_program(pid: int, inode: str) -> int:
+    """An ``O_PATH`` descriptor of the program that a process executes: its user may follow that link, too.
+
+    Raises:
+        OSError: it has ended; or the file with that number is not its program, and only root may reach it.
+    """
+    fd = os.open(f"{_PROC}/{pid}/exe", os.O_PATH | os.O_CLOEXEC)
+    if str(os.fstat(fd).st_ino) == inode:
+        return fd
+    os.close(fd)
+    raise PermissionError(errno.EPERM, "only root may know what is mapped there")
 
 
 def key_of(path: Path) -> FileKey:

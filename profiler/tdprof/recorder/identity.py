@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from tdprof.linux.readable import is_readable
-from tdprof.recorder.executable_maps import read_executable_lines
+from tdprof.recorder.executable_maps import reach_program, read_executable_lines
 from tdprof.recorder.patience import Call
 
 _T = TypeVar("_T")
@@ -104,22 +104,14 @@ class HeldProcess:
         try:
             fd = os.open(f"/proc/{self.pid}/map_files/{start:x}-{start + length:x}", os.O_PATH | os.O_CLOEXEC)
         except PermissionError:  # only the privileged may follow that link
-            fd = self._hold_program(start)
+            inodes = [line.key.inode for line in read_executable_lines(self.pid) if line.start == start]
+            fd = reach_program(self.pid, "".join(inodes))
         try:
             self._confirm()
         except OSError:
             os.close(fd)
             raise
         return fd
-
-    def _hold_program(self, start: int) -> int:
-        """As `hold_mapped`, of the program itself: its user may follow that link, too."""
-        inodes = [line.key.inode for line in read_executable_lines(self.pid) if line.start == start]
-        fd = os.open(f"/proc/{self.pid}/exe", os.O_PATH | os.O_CLOEXEC)
-        if inodes == [str(os.fstat(fd).st_ino)]:
-            return fd
-        os.close(fd)
-        raise PermissionError(errno.EPERM, "only root may know what is mapped there")
 
     def _confirm(self) -> None:
         """See that what was found by its number meanwhile is its own, of the time when it had this identity.

@@ -142,6 +142,7 @@ class Unwinding:
         self._cache = cache
         self._files: dict[FileKey, _Placed | StackEnd] = {}
         self._placed: dict[bytes, _Placed] = {}  # by the file's identity
+        self._memory: set[FileKey] = set()  # where no file is found, that is code made at run time
         self._known: dict[int, list[Extent]] = {}
         self._unanswered: dict[int, float] = {}
         self._ended: set[int] = set()  # of the known, at the last look for them
@@ -276,7 +277,7 @@ class Unwinding:
             self._end_batch()
             return set()
         key, table = result
-        self._files[key] = self._put(table) if table else StackEnd.NO_UNWIND_INFO
+        self._files[key] = self._put(table) if table else self._without_table(key)
         return self._waiting.pop(key, set())
 
     def _end_batch(self) -> None:
@@ -287,7 +288,7 @@ class Unwinding:
             if number:
                 self._wanted[key] = os.dup(fd)
             else:
-                self._files[key] = StackEnd.NO_UNWIND_INFO
+                self._files[key] = self._without_table(key)
                 self._waiting.pop(key, None)
         self._batch.close()
         self._batch = None
@@ -374,10 +375,16 @@ class Unwinding:
         """Whether a file is met for the first time; its table is wanted from then on."""
         if not line.is_file or line.key in self._files:
             return False
+        if line.may_be_memory:
+            self._memory.add(line.key)
+            self._files[line.key] = StackEnd.JIT
         # The file itself, which stays reachable when the process ends, and is not opened: that could wait.
         with contextlib.suppress(OSError):
             self._want(line.key, self._patience.ask(pid, lambda: reach(pid, line), os.close))
         return True
+
+    def _without_table(self, key: FileKey) -> StackEnd:
+        return StackEnd.JIT if key in self._memory else StackEnd.NO_UNWIND_INFO
 
     def _look_for_python(self, pid: int, lines: Iterable[ExecutableLine]) -> None:
         """Have those files of a process looked into that may hold CPython."""

@@ -256,6 +256,15 @@ def test_what_is_no_file_is_told_apart(path: str, kind: FileKind, shown: str) ->
     assert file.pid == (7 if kind is FileKind.ANONYMOUS else 0)
 
 
+def test_a_program_in_memory_is_a_file() -> None:
+    path = "/memfd:program (deleted)"
+    maps = [(1, 7, 0x1000, 0x1000, 0, path, "ab" * 20), (1, 8, 0x1000, 0x1000, 0, path, "ab" * 20)]
+    result = attribute([(50, 0, pid, pid, "a", 1, None, 1, 1) for pid in (7, 8)], [(1, False, [0x1100])], maps)
+    (file,) = result.mapped_files
+    assert (file.kind, file.build_id, file.pid) == (FileKind.ELF, "ab" * 20, 0)
+    assert places(result, 0) == places(result, 1) == [(path, 0x100)]
+
+
 def test_nothing_known_of_the_process_or_the_stack() -> None:
     result = attribute(
         [(50, 0, 9, 9, "a", 1, None, 1, 1), (50, 0, 9, 9, "a", 5, None, 1, 1), (50, 0, 9, 9, "a", None, None, 1, 1)],

@@ -75,7 +75,8 @@ def test_code_lines_of_a_process() -> None:
         (0x7F0000000000, 0x7F0000001000, 0),
     ]
     assert [line.path for line in lines] == ["/bin/app with a space", "", "/memfd:jit (deleted)", "[vdso]"]
-    assert [line.is_file for line in lines] == [True, False, False, False]
+    assert [line.is_file for line in lines] == [True, False, True, False]
+    assert [line.may_be_memory for line in lines] == [False, False, True, False]
 
 
 def test_a_commands_files_are_the_program_its_interpreter_and_its_libraries(tmp_path: Path) -> None:
