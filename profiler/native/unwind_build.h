@@ -8,9 +8,11 @@
  *   unwind_expression.c  the expressions that are recognised
  *   unwind_go.c          Go's table of stack depths to rows
  *   unwind_go_switch.c   where Go's functions change to another stack
- *   unwind_code.c        code without any of these to rows, by its instructions, and V8's builtins; unwind_code_state.c
- * what these do unwind_table.c       rows in order, rules numbered, gaps, the file's bytes unwind_build.c       the
- * exported functions
+ *   unwind_code.c        code without any of these to rows, by its instructions, and V8's builtins
+ *   unwind_code_state.c  what these instructions do
+ *   unwind_data.c        data among such code
+ *   unwind_table.c       rows in order, rules numbered, gaps, the file's bytes
+ *   unwind_build.c       the exported functions
  *
  * Input is never trusted: an entry that breaks a rule is counted and left out, the others are read. */
 #ifndef TDPROF_UNWIND_BUILD_H

@@ -7,7 +7,23 @@
  * a table, the stack is taken for that of the function's body. */
 #include "unwind_code.h"
 
-enum { PASSES = 3 };
+enum {
+	PASSES = 3,
+	BLOCK = 64, /* bytes of code whose notes are one list */
+};
+
+/* What holds at an offset to which a branch or a call leads. */
+struct note {
+	struct code_state state;
+	uint32_t at;
+	uint32_t next; /* of the block's, its number; NO_NOTE */
+};
+
+struct stretch {
+	uint32_t from, to;
+};
+
+#define NO_NOTE 0 /* the first is none */
 
 struct analysis {
 	struct unwind_table *table;
@@ -16,9 +32,12 @@ struct analysis {
 	place_t start;
 	const struct symbol *symbols, *symbols_end; /* from this stretch on, by address */
 	uint64_t base;                              /* ELF address of the first byte */
-	struct map branch_numbers;                  /* offset + 1 of what branches lead to → number in `branches` */
-	uint8_t *is_noted;                          /* a bit for each offset that is in there: most are not */
-	VECTOR(struct code_state) branches;
+	VECTOR(struct note) notes;
+	uint32_t *block_notes; /* by block the number of its last */
+	uint8_t *known; /* of the instruction at each offset, once it was decoded: its length, and 16 × its effect */
+	uint8_t *is_noted;           /* a bit for each offset that is in there: most are not */
+	VECTOR(struct stretch) data; /* among the code, in order */
+	uint32_t next_data;
 	struct code_state state, body;
 	uint32_t function_start, function_end; /* by its symbol; 0: not known */
 	uint8_t *is_odd;     /* of builtins: a bit for each beginning of one whose ways out do not fit its way in */
@@ -74,21 +93,24 @@ static bool is_set(const uint8_t *bits, uint32_t at)
 	return bits[at / 8] >> at % 8 & 1;
 }
 
-/* The number of what is noted for an offset; MAP_NOTHING. */
-static uint32_t noted_at(const struct analysis *a, uint32_t at)
+/* What is noted for an offset; NULL. */
+static struct code_state *noted_at(const struct analysis *a, uint32_t at)
 {
-	return is_set(a->is_noted, at) ? map_find(&a->branch_numbers, (uint64_t)at + 1) : MAP_NOTHING;
+	uint32_t number = is_set(a->is_noted, at) ? a->block_notes[at / BLOCK] : NO_NOTE;
+
+	while (number != NO_NOTE && a->notes.items[number].at != at)
+		number = a->notes.items[number].next;
+	return number == NO_NOTE ? NULL : &a->notes.items[number].state;
 }
 
 static void note(struct analysis *a, uint32_t at, struct code_state state)
 {
-	uint32_t number = a->branches.count;
+	uint32_t *last = &a->block_notes[at / BLOCK], number = a->notes.count;
 
-	if (!PUSH(a->branches, &a->table->budget, state))
+	if (!PUSH(a->notes, &a->table->budget, (struct note){ state, at, *last }))
 		return;
-	map_add(&a->branch_numbers, (uint64_t)at + 1, number, &a->table->budget);
-	if (!a->table->budget.exhausted)
-		a->is_noted[at / 8] |= (uint8_t)(1 << at % 8);
+	*last = number;
+	a->is_noted[at / 8] |= (uint8_t)(1 << at % 8);
 }
 
 /* Whether two states that meet have their frame in different places: code that pushes in a loop. */
@@ -116,17 +138,16 @@ static void note_branch(struct analysis *a, const struct x86_instruction *i, uin
 
 	if (target < 0 || target >= a->size)
 		return;
-	uint32_t number = noted_at(a, (uint32_t)target);
+	struct code_state *noted = noted_at(a, (uint32_t)target);
 	struct code_state state = a->state;
 
 	state.is_called = false;
-	if (number == MAP_NOTHING)
+	if (!noted)
 		note(a, (uint32_t)target, state);
-	else if (a->branches.items[number].doubt > state.doubt)
-		a->branches.items[number] = state;
-	else if (a->is_builtins && !state.doubt && !a->branches.items[number].doubt &&
-	         is_elsewhere(&a->branches.items[number], &state))
-		lose_frame(&a->branches.items[number]);
+	else if (noted->doubt > state.doubt)
+		*noted = state;
+	else if (a->is_builtins && !state.doubt && !noted->doubt && is_elsewhere(noted, &state))
+		lose_frame(noted);
 }
 
 static void note_call(struct analysis *a, const struct x86_instruction *i, uint32_t at)
@@ -136,7 +157,7 @@ static void note_call(struct analysis *a, const struct x86_instruction *i, uint3
 	/* call to the next instruction: how position-independent code finds itself, never compiled for this machine. */
 	if (target < 0 || target >= a->size || target == (int64_t)at + i->length)
 		return;
-	if (noted_at(a, (uint32_t)target) == MAP_NOTHING)
+	if (!noted_at(a, (uint32_t)target))
 		note(a, (uint32_t)target, ENTRY);
 }
 
@@ -160,8 +181,7 @@ static bool is_at_symbol(struct analysis *a, uint32_t at)
 /* What holds at an instruction, of which nothing else is known than what comes before it. */
 static void arrive(struct analysis *a, uint32_t at, bool is_behind_padding)
 {
-	uint32_t number = noted_at(a, at);
-	const struct code_state *noted = number == MAP_NOTHING ? NULL : &a->branches.items[number];
+	const struct code_state *noted = noted_at(a, at);
 
 	if (is_at_symbol(a, at) || (noted && noted->is_called && at >= a->function_end)) {
 		a->state = ENTRY;
@@ -193,12 +213,14 @@ static void emit(struct analysis *a, uint32_t at)
 }
 
 /* mov $15, %eax or %rax; syscall: what a signal handler returns to (__NR_rt_sigreturn). */
-static bool is_signal_return(const struct analysis *a, uint32_t at)
+static bool is_signal_return(const struct analysis *a, const struct x86_instruction *i, uint32_t at)
 {
 	static const uint8_t LONG[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 },
 			     SHORT[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
 	uint32_t left = a->size - at;
 
+	if (i->immediate != 15)
+		return false;
 	return (left >= sizeof(LONG) && !memcmp(a->code + at, LONG, sizeof(LONG))) ||
 	       (left >= sizeof(SHORT) && !memcmp(a->code + at, SHORT, sizeof(SHORT)));
 }
@@ -219,10 +241,18 @@ static void check_exit(struct analysis *a, const struct x86_instruction *i, uint
 		a->is_odd[a->function_start / 8] |= (uint8_t)(1 << a->function_start % 8);
 }
 
+static void keep_body(struct analysis *a)
+{
+	if (a->state.cfa > CODE_SP || (a->state.cfa == CODE_SP && a->state.depth > a->body.depth))
+		a->body = a->state;
+}
+
 /* One instruction; returns where the next one is. */
 static uint32_t follow(struct analysis *a, uint32_t at)
 {
 	struct x86_instruction i = x86_decode(a->code + at, a->size - at);
+	/* Of earlier passes, where it is known: what comes next does not have to wait for this to be decoded. */
+	uint32_t next = at + (a->known[at] ? a->known[at] & 15 : i.length);
 
 	if (!i.length) {
 		a->state.cfa = CODE_LOST;
@@ -230,13 +260,15 @@ static uint32_t follow(struct analysis *a, uint32_t at)
 		a->state.cfa = CODE_DEAD;
 		return at + 1;
 	}
-	if (is_signal_return(a, at)) {
+	if (is_signal_return(a, &i, at)) {
 		/* Its address is looked up one byte before, as all return addresses are. */
 		if (a->is_last_pass && at)
 			add_row(a->table, a->start + at - 1, UNWIND_SIGNAL);
 		a->state.cfa = CODE_DEAD;
 		return at + (i.length == 5 ? 7 : 9);
 	}
+	if (!a->known[at])
+		a->known[at] = (uint8_t)(i.length | instruction_effect(&i) << 4);
 	emit(a, at);
 	a->is_behind_call = i.map == X86_ONE_BYTE && i.opcode == 0xe8;
 	if (is_conditional(&i) || is_jump(&i))
@@ -257,12 +289,49 @@ static uint32_t follow(struct analysis *a, uint32_t at)
 		/* What was popped over was no return address. */
 		if (is_popped && a->state.cfa == CODE_LOST && i.map == X86_ONE_BYTE && (i.opcode & 0xf8) == 0x58)
 			a->is_odd[a->function_start / 8] |= (uint8_t)(1 << a->function_start % 8);
-		if (a->state.cfa == CODE_SP && a->state.depth > a->body.depth)
-			a->body = a->state;
-		else if (a->state.cfa > CODE_SP)
-			a->body = a->state;
+		keep_body(a);
 	}
-	return at + i.length;
+	return next;
+}
+
+/* Where data begins from here on; the code's end. */
+static uint32_t data_start(const struct analysis *a)
+{
+	return a->next_data < a->data.count ? a->data.items[a->next_data].from : a->size;
+}
+
+/* Over data that begins here; returns where code goes on. */
+static uint32_t pass_data(struct analysis *a, uint32_t at)
+{
+	if (a->is_last_pass)
+		add_row(a->table, a->start + at, UNWIND_NONE);
+	a->state.cfa = CODE_DEAD;
+	return a->data.items[a->next_data++].to;
+}
+
+/* Instructions that are known to leave the state as it is, up to where a branch leads or a function begins; returns
+ * where the next one is. */
+static uint32_t pass_over(struct analysis *a, uint32_t at)
+{
+	uint8_t least = (uint8_t)(least_effect(&a->state) << 4);
+	uint64_t until = a->symbols < a->symbols_end ? a->symbols->address - a->base : a->size, next = at;
+
+	if (until > data_start(a))
+		until = data_start(a);
+	do {
+		uint8_t known = a->known[next];
+
+		if (!known || known >= least || next + (known & 15) > until)
+			break;
+		next += known & 15;
+	} while (next < until && !is_set(a->is_noted, (uint32_t)next));
+	if (next == at)
+		return at;
+	emit(a, at);
+	a->is_behind_call = false;
+	a->state.prologue = CODE_NO_PROLOGUE;
+	keep_body(a);
+	return (uint32_t)next;
 }
 
 static void run_pass(struct analysis *a, const struct symbol *symbols)
@@ -272,12 +341,17 @@ static void run_pass(struct analysis *a, const struct symbol *symbols)
 	a->symbols = symbols;
 	a->function_start = a->function_end = 0;
 	a->is_behind_call = false;
+	a->next_data = 0;
 	a->state = (struct code_state){ .cfa = CODE_DEAD };
 	a->body = ENTRY;
 	for (uint32_t at = 0; at < a->size && !a->table->budget.exhausted;) {
+		if (at >= data_start(a)) {
+			at = pass_data(a, at);
+			continue;
+		}
 		if (a->state.cfa == CODE_DEAD) {
 			struct x86_instruction i = x86_decode(a->code + at, a->size - at);
-			bool is_known = noted_at(a, at) != MAP_NOTHING;
+			bool is_known = is_set(a->is_noted, at);
 
 			if (i.length && at + 1 < a->size && !is_known && is_padding(a, &i, at)) {
 				is_behind_padding = true;
@@ -287,7 +361,10 @@ static void run_pass(struct analysis *a, const struct symbol *symbols)
 		}
 		arrive(a, at, is_behind_padding);
 		is_behind_padding = false;
-		uint32_t next = follow(a, at);
+		uint32_t next = pass_over(a, at);
+
+		if (next == at)
+			next = follow(a, at);
 
 		/* An instruction that reaches into a function was none. */
 		if (a->symbols < a->symbols_end && a->symbols->address < a->base + next) {
@@ -298,11 +375,35 @@ static void run_pass(struct analysis *a, const struct symbol *symbols)
 	}
 }
 
-static int compare_symbols(const void *left, const void *right)
+/* By address; of equal ones the order stays. Digit by digit, which a comparing sort of a large file's is ten times as
+ * slow as. */
+static bool sort_symbols(struct symbol *symbols, uint32_t count)
 {
-	uint64_t a = ((const struct symbol *)left)->address, b = ((const struct symbol *)right)->address;
+	enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+	struct symbol *from = symbols, *to = malloc(count * sizeof(*to)), *spare = to;
+	uint64_t differing = 0;
 
-	return a < b ? -1 : a > b;
+	if (!to)
+		return false;
+	for (uint32_t i = 0; i < count; i++)
+		differing |= symbols[i].address ^ symbols[0].address;
+	for (unsigned shift = 0; shift < 64 && differing >> shift; shift += DIGIT_BITS) {
+		uint32_t starts[DIGITS + 1] = { 0 };
+		struct symbol *moved = from;
+
+		for (uint32_t i = 0; i < count; i++)
+			starts[(from[i].address >> shift & (DIGITS - 1)) + 1]++;
+		for (unsigned digit = 0; digit < DIGITS; digit++)
+			starts[digit + 1] += starts[digit];
+		for (uint32_t i = 0; i < count; i++)
+			to[starts[from[i].address >> shift & (DIGITS - 1)]++] = from[i];
+		from = to;
+		to = moved;
+	}
+	if (from != symbols)
+		memcpy(symbols, from, count * sizeof(*symbols));
+	free(spare);
+	return true;
 }
 
 /* The file's functions by address. Elf64_Sym: System V ABI, chapter 4, "Symbol Table". */
@@ -321,20 +422,15 @@ static void read_functions(struct unwind_table *table)
 		if ((section->data[at + INFO_AT] & 15) == STT_FUNC && symbol.address)
 			PUSH(table->functions, &table->budget, symbol);
 	}
-	if (table->functions.count)
-		qsort(table->functions.items, table->functions.count, sizeof(struct symbol), compare_symbols);
+	if (table->functions.count && !sort_symbols(table->functions.items, table->functions.count))
+		table->budget.exhausted = true;
 }
 
-void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size,
-                bool is_builtins)
+/* The first function from an address on; the end of all. */
+static const struct symbol *first_function(const struct unwind_table *table, uint64_t address)
 {
-	struct analysis a = { .table = table, .code = code, .size = size, .start = start, .base = address };
-	const struct symbol *next = NULL; /* none: the list may have no memory either */
-	uint32_t low = 0, high;
+	uint32_t low = 0, high = table->functions.count;
 
-	read_functions(table);
-	a.is_builtins = is_builtins;
-	high = table->functions.count;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 
@@ -343,21 +439,50 @@ void infer_rows(struct unwind_table *table, place_t start, uint64_t address, con
 		else
 			high = middle;
 	}
-	a.is_noted = calloc(size / 8 + 1, 2);
-	if (!a.is_noted) {
+	return low ? table->functions.items + low : table->functions.items; /* may be NULL */
+}
+
+/* Data is not followed; a function that a symbol names is not data. */
+static void note_data(struct analysis *a)
+{
+	struct stretch found = { 0 };
+
+	while (find_data(a->code, a->size, &found.from, &found.to)) {
+		const struct symbol *next = first_function(a->table, a->base + found.from);
+
+		if (next == a->symbols_end || next->address >= a->base + found.to)
+			PUSH(a->data, &a->table->budget, found);
+	}
+}
+
+void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size,
+                bool is_builtins)
+{
+	struct analysis a = { .table = table, .code = code, .size = size, .start = start, .base = address };
+	uint64_t bit_bytes = size / 8 + 1;
+
+	read_functions(table);
+	a.is_builtins = is_builtins;
+	a.known = calloc(size + 2 * bit_bytes, 1);
+	a.block_notes = calloc(size / BLOCK + 1, sizeof(*a.block_notes));
+	if (a.known && a.block_notes && PUSH(a.notes, &table->budget, (struct note){ 0 })) {
+		const struct symbol *first = first_function(table, address);
+
+		a.is_noted = a.known + size;
+		a.is_odd = a.is_noted + bit_bytes;
+		if (table->functions.count)
+			a.symbols_end = table->functions.items + table->functions.count;
+		if (!is_builtins)
+			note_data(&a);
+		for (unsigned number = 0; number < PASSES; number++) {
+			a.is_last_pass = number == PASSES - 1;
+			run_pass(&a, first);
+		}
+	} else {
 		table->budget.exhausted = true;
-		return;
 	}
-	a.is_odd = a.is_noted + size / 8 + 1;
-	if (table->functions.count) {
-		next = table->functions.items + low;
-		a.symbols_end = table->functions.items + table->functions.count;
-	}
-	for (unsigned number = 0; number < PASSES; number++) {
-		a.is_last_pass = number == PASSES - 1;
-		run_pass(&a, next);
-	}
-	free(a.is_noted);
-	free(a.branch_numbers.slots);
-	RELEASE(a.branches);
+	free(a.known);
+	free(a.block_notes);
+	RELEASE(a.notes);
+	RELEASE(a.data);
 }

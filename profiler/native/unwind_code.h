@@ -23,27 +23,42 @@ enum code_cfa {
 enum code_prologue { CODE_NO_PROLOGUE, CODE_BEGUN, CODE_MARKED };
 
 struct code_state {
-	uint8_t cfa;     /* enum code_cfa; CODE_DEAD: nothing falls through to here */
-	uint8_t copy;    /* register that holds an earlier stack pointer; NO_COPY */
-	uint8_t ra;      /* of V8's builtins: register that holds the return address; NO_COPY */
-	uint8_t doubt;   /* 0: followed from a known function's beginning; 1: from behind padding; 2: from amid code */
-	bool is_called;  /* a call leads here */
-	bool is_builtin; /* V8's, whose callers keep frame pointers */
-	enum code_prologue prologue;
-	int16_t fp_slot;     /* of the saved FP from the CFA; UNWIND_FP_SAME */
-	int32_t depth;       /* CFA - sp, with CODE_SP */
-	int32_t fp_depth;    /* CFA - FP while that marks the frame; else 0 */
+	uint8_t cfa;      /* enum code_cfa; CODE_DEAD: nothing falls through to here */
+	uint8_t copy;     /* register that holds an earlier stack pointer; NO_COPY */
+	uint8_t ra;       /* of V8's builtins: register that holds the return address; NO_COPY */
+	uint8_t doubt;    /* 0: followed from a known function's beginning; 1: from behind padding; 2: from amid code */
+	bool is_called;   /* a call leads here */
+	bool is_builtin;  /* V8's, whose callers keep frame pointers */
+	uint8_t prologue; /* enum code_prologue */
+	int16_t fp_slot;  /* of the saved FP from the CFA; UNWIND_FP_SAME */
+	int32_t depth;    /* CFA - sp, with CODE_SP */
+	int32_t fp_depth; /* CFA - FP while that marks the frame; else 0 */
 	int32_t frame_depth; /* of V8's builtins: CFA - sp of the frame without what is pushed for calls, which pop it
 	                      */
 	int32_t copy_depth;  /* CFA - copy */
 	int32_t word;        /* with CODE_WORD: where the copy lies from sp; CFA = that + copy_depth */
 };
 
+/* What an instruction may change of a state. */
+enum code_effect {
+	EFFECT_UNKNOWN,
+	EFFECT_NONE,
+	EFFECT_REGISTER, /* only one in which a stack pointer or a return address is held */
+	EFFECT_BUILTIN,  /* only that of a builtin */
+	EFFECT_ANY,      /* or leads elsewhere */
+};
+
+enum code_effect instruction_effect(const struct x86_instruction *i);
+/* The least effect by which a state changes. */
+enum code_effect least_effect(const struct code_state *state);
 /* What an instruction makes of the state; branches and calls make nothing of it. */
 void apply_instruction(struct code_state *state, const struct x86_instruction *i);
 packed_rule code_rule(const struct code_state *state);
 /* Of V8's builtins, whose callers keep frame pointers: no guess where the instructions were followed from the
  * beginning. */
 packed_rule builtin_rule(const struct code_state *state);
+
+/* The next stretch of data among code, from `*to` on, where it was last found or 0; false if there is none. */
+bool find_data(const uint8_t *code, uint32_t size, uint32_t *from, uint32_t *to);
 
 #endif

@@ -377,6 +377,94 @@ static void apply_one_byte(struct code_state *state, const struct x86_instructio
 	}
 }
 
+/* Of a register that is written. */
+static enum code_effect effect_on(uint8_t number)
+{
+	return number == RSP || number == RBP ? EFFECT_ANY : EFFECT_REGISTER;
+}
+
+/* mov, 89 or 8b. */
+static enum code_effect move_effect(const struct x86_instruction *i)
+{
+	bool is_load = i->opcode == 0x8b;
+	uint8_t number = modrm_reg(i), other = modrm_rm(i);
+
+	if (i->modrm >> 6 == 3) {
+		if (number == RSP || number == RBP || other == RSP || other == RBP)
+			return EFFECT_ANY;
+		return EFFECT_REGISTER;
+	}
+	if (is_at_sp(i) && is_load)
+		return number == RSP || number == RBP ? EFFECT_ANY : EFFECT_BUILTIN;
+	if (is_at_fp(i) && is_load && i->displacement >= 0)
+		return number == RSP || number == RBP ? EFFECT_ANY : EFFECT_BUILTIN;
+	if (is_at_sp(i))
+		return effect_on(number);
+	return is_load ? effect_on(number) : EFFECT_NONE;
+}
+
+static enum code_effect arithmetic_effect(const struct x86_instruction *i)
+{
+	bool is_result_reg = i->opcode & 2;
+
+	if (!i->has_modrm || (i->opcode & 0x38) == 0x38 || (!is_result_reg && i->modrm >> 6 != 3))
+		return EFFECT_NONE;
+	return effect_on(is_result_reg ? modrm_reg(i) : modrm_rm(i));
+}
+
+static enum code_effect one_byte_effect(const struct x86_instruction *i)
+{
+	uint8_t opcode = i->opcode;
+
+	if (opcode < 0x40)
+		return arithmetic_effect(i);
+	switch (opcode) {
+	case 0x81:
+	case 0x83: return i->modrm >> 6 == 3 ? effect_on(modrm_rm(i)) : EFFECT_NONE;
+	case 0x8d: return effect_on(modrm_reg(i));
+	case 0x89:
+	case 0x8b: return move_effect(i);
+	case 0x68:
+	case 0x6a:
+	case 0x8f:
+	case 0x9c:
+	case 0x9d:
+	case 0xc2:
+	case 0xc3:
+	case 0xc7: /* where a signal handler returns to */
+	case 0xc9:
+	case 0xcc:
+	case 0xf4:
+	case 0xff: return EFFECT_ANY;
+	default: break;
+	}
+	if ((opcode & 0xf8) == 0xb8)
+		return i->immediate == 15 ? EFFECT_ANY : effect_on((uint8_t)((opcode & 7) | (i->rex & 1) << 3));
+	/* push and pop, branches and calls. */
+	return (opcode & 0xf0) == 0x50 || (opcode & 0xf0) == 0x70 || (opcode & 0xf0) == 0xe0 ? EFFECT_ANY : EFFECT_NONE;
+}
+
+enum code_effect instruction_effect(const struct x86_instruction *i)
+{
+	if (i->map == X86_ONE_BYTE)
+		return one_byte_effect(i);
+	if (i->map != X86_0F)
+		return EFFECT_NONE;
+	if ((i->opcode & 0xf0) == 0x40) /* cmov */
+		return effect_on(modrm_reg(i));
+	return (i->opcode & 0xf0) == 0x80 || i->opcode == 0x0b ? EFFECT_ANY : EFFECT_NONE;
+}
+
+enum code_effect least_effect(const struct code_state *state)
+{
+	/* With FP so near the CFA the return address would be below it. */
+	bool is_odd_frame = state->fp_depth && state->fp_depth < 8;
+
+	if (state->copy != NO_COPY || state->ra != NO_COPY || is_odd_frame)
+		return EFFECT_REGISTER;
+	return state->is_builtin ? EFFECT_BUILTIN : EFFECT_ANY;
+}
+
 /* The frame's size without what is pushed for calls: a mark of its kind, or three registers, and room. */
 static void measure_frame(struct code_state *state, const struct x86_instruction *i, enum code_prologue before)
 {

@@ -400,3 +400,27 @@ def test_a_builtin_that_puts_its_return_address_too_far_away_is_a_guess() -> Non
 def test_a_stack_pointer_that_is_kept_too_far_away_is_lost() -> None:
     # mov %rsp, %rax; and $-16, %rsp; mov %rax, 0x7fffff00(%rsp); nop
     assert rules(b"\x48\x89\xe0\x48\x83\xe4\xf0\x48\x89\x84\x24\0\xff\xff\x7f\x90")[-1] == "guess"
+
+
+FUNCTION = b"\x55\x48\x89\xe5\x5d\xc3" + b"\xcc" * 10  # push %rbp; mov %rsp, %rbp; pop %rbp; ret
+
+
+def test_a_table_between_functions_is_no_code() -> None:
+    functions, table = FUNCTION * 64, np.random.default_rng(1).integers(0, 256, 8192, np.uint8).tobytes()
+    found = inferred(functions + table + functions)
+    alone = inferred(functions)
+    # Up to where what is followed at the edge of the data may jump back to.
+    assert [found.text_at(TEXT + at) for at in range(768)] == [alone.text_at(TEXT + at) for at in range(768)]
+    data = TEXT + len(functions)
+    assert {found.text_at(at) for at in range(data + 1024, data + len(table) - 1024)} == {"none"}
+    behind = data + len(table) + 512
+    assert [found.text_at(behind + at) for at in range(256)] == [alone.text_at(TEXT + 512 + at) for at in range(256)]
+
+
+def test_what_a_symbol_calls_a_function_is_code_whatever_it_looks_like() -> None:
+    table = np.random.default_rng(1).integers(0, 256, 8192, np.uint8).tobytes()
+    code = FUNCTION * 64 + table[:4096] + FUNCTION + table[4096:]
+    place = TEXT + 64 * len(FUNCTION) + 4096
+    symbol = sections._SYMBOL.pack(0, 2, 0, 0, place, len(FUNCTION))
+    assert inferred(code, symbol).text_at(place + 4).startswith("inferred")
+    assert inferred(code).text_at(place + 4) == "none"
