@@ -48,28 +48,24 @@ class FileTables:
         self._cache = TableCache()
         self._known: dict[MappedFile, tuple[int, MappingKind]] = {}
         self._unseen: dict[MappedFile, bytes] = {}  # tables of files that are not here
+        self._missed: set[MappedFile] = set()
         self._bytes = 0
 
-    def number(self, file: MappedFile) -> tuple[int, MappingKind]:
-        """The number of a file's table, after ``find``."""
-        return self._known[file]
+    def number(self, file: MappedFile, file_offset: U64, length: U64) -> tuple[int, MappingKind]:
+        """The number of a file's table, after ``find``; none for who mapped it otherwise than the table has it.
 
-    def is_unseen(self, file: MappedFile) -> bool:
-        """Whether the file's table is that of a file with its build-id, while it is not here itself."""
-        return file in self._unseen
-
-    def drop_misfit(self, file: MappedFile, file_offset: U64, length: U64) -> None:
-        """Forget an unseen file's table, unless the table's code lies where all these mappings have it: the whole file
-        and the stripped one have one build-id.
+        The whole file and the stripped one have one build-id and other layouts: of a file that is not here itself only
+        the mappings tell which it was. Each process is judged by its own, in whatever order they come.
 
         Args:
-            file: that is unseen.
-            file_offset, length: uint64[n], of its mappings.
+            file_offset, length: uint64[n], of its mappings in one address space.
         """
-        table, places = self._unseen[file], zip(file_offset.tolist(), length.tolist(), strict=True)
-        if not all(is_mapped_as_laid_out(table, *place) for place in places):
-            del self._unseen[file]
-            self._miss(file)
+        if file in self._unseen:
+            places = zip(file_offset.tolist(), length.tolist(), strict=True)
+            if not all(is_mapped_as_laid_out(self._unseen[file], *place) for place in places):
+                self._note_missing(file)
+                return _NO_INFORMATION, MappingKind.NO_TABLE
+        return self._known[file]
 
     def find(self, files: Iterable[MappedFile]) -> None:
         """Find the tables of files, from the cache or built by a child now."""
@@ -123,7 +119,12 @@ class FileTables:
 
     def _miss(self, file: MappedFile) -> None:
         self._known[file] = _NO_INFORMATION, MappingKind.NO_TABLE
-        self.missing.append(file.path)
+        self._note_missing(file)
+
+    def _note_missing(self, file: MappedFile) -> None:
+        if file not in self._missed:
+            self._missed.add(file)
+            self.missing.append(file.path)
 
     def _place(self, file: MappedFile, vdso: Path) -> Path | None:
         """Where the very file that was mapped is, or None."""
@@ -223,13 +224,18 @@ class CopyWalker:
 
     def _list(self, number: int, time_ns: int) -> _Space:
         start, end, rows = self._spaces.mapped_at(number, time_ns)
-        numbers, which = np.unique(self._code.of_mappings(rows), return_inverse=True)
+        numbers, inverse = np.unique(self._code.of_mappings(rows), return_inverse=True)
+        which = inverse.reshape(-1)
         files = [self._code[number] for number in numbers.tolist()]
         self._files.find(files)
-        for at in [at for at, file in enumerate(files) if self._files.is_unseen(file)]:
-            mine = rows[which.reshape(-1) == at]
-            self._files.drop_misfit(files[at], self._offset[mine], self._length[mine])
-        found = np.array([self._files.number(file) for file in files], np.uint32).reshape(-1, 2)[which.reshape(-1)]
+        order = np.argsort(which, kind="stable")
+        ends = np.searchsorted(which[order], np.arange(len(files)), side="right")
+        parts = [rows[part] for part in np.split(order, ends[:-1])[: len(files)]]
+        tables = [
+            self._files.number(file, self._offset[mine], self._length[mine])
+            for file, mine in zip(files, parts, strict=True)
+        ]
+        found = np.array(tables, np.uint32).reshape(-1, 2)[which]
         space = np.empty(len(rows), MAPPING)
         space["start"], space["end"] = start, end
         space["file_offset"] = start - self._start[rows] + self._offset[rows]
