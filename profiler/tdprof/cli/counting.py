@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
+import tdprof.cli.without_threads  # noqa: F401
 from tdprof.catalog.choose import CatalogChoice
 from tdprof.cli.core_options import chosen_catalog, required_catalog
 from tdprof.cli.form import Form, Output

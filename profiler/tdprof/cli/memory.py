@@ -1,38 +1,15 @@
 """Keeps the process of a command that reads captures small. To be loaded before what loads NumPy."""
 
-import contextlib
 import importlib.abc
-import os
 import sys
-from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 
+from tdprof.cli.without_threads import with_environment
 from tdprof.linux.heap import GLIBCS_BYTES, map_large_blocks
 
-
-@contextlib.contextmanager
-def _with_environment(variables: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        # Commands that are started later get what the user set.
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-_WITHOUT_THREADS = {
-    # NumPy's OpenBLAS starts one for each CPU when it is loaded, which spins a while: nothing here needs them.
-    "OPENBLAS_NUM_THREADS": "1",
-    # One of Arrow's allocators starts one that keeps the scheduling policy of who loads it: idle time alone may be its,
-    # with locks that others wait for.
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-}
-with _with_environment(_WITHOUT_THREADS):
+# One of Arrow's allocators starts a thread that keeps the scheduling policy of who loads it: idle time alone may be
+# its, with locks that others wait for.
+with with_environment({"JE_ARROW_MALLOC_CONF": "background_thread:false"}):
     import pyarrow as pa
 
 

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import tdprof.cli.memory as process_memory
 from arm_spe import dump_packets
 from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import Manifest
 from tdprof.cli.form import DEFAULT_LIMIT, Form, Output, print_result
-from tdprof.cli.memory import keep_process_small
 from tdprof.cli.output import standard_output
 from tdprof.decode.spe.perf_input import open_perf_data
 from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_raw
@@ -86,7 +86,7 @@ def print_report(
         with OpenCapture(Path(file), symbols, manifest=manifest) as opened:
             _report_capture(opened, by, output, jobs=jobs)
         return
-    keep_process_small(_KEPT_BYTES)
+    process_memory.keep_process_small(_KEPT_BYTES)
     with open_records(file, is_raw=is_raw, midr=midr) as source, contextlib.ExitStack() as stack:
         code: OpenCapture | None = None
         if not is_raw and by in (By.FUNCTION, By.LINE, By.INSTRUCTION):
@@ -97,7 +97,7 @@ def print_report(
 
 
 def _report_capture(opened: OpenCapture, by: By, output: Output, *, jobs: int | None) -> None:
-    keep_process_small(_KEPT_BYTES)
+    process_memory.keep_process_small(_KEPT_BYTES)
     workers = jobs or opened.workers
     result = analyse(opened.spe_data, by, opened, workers=workers, recorded=opened.recorded.spe, limit=_rows_of(output))
     _print_report(result, by, output)

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from arm_spe import Damage, DecodeCounts
-from tdprof.cli.memory import take_memory_from_the_system
 from tdprof.cli.output import result_file, standard_output
 from tdprof.cli.spe_data import open_records
 from tdprof.cli.standard_error import say
@@ -60,7 +59,6 @@ def write_records(
     Raises:
         TdprofError: it cannot be read or written, or Ctrl-C ended it early.
     """
-    take_memory_from_the_system()
     counts = DecodeCounts()
     with open_records(file, is_raw=is_raw, cpu=cpu, midr=midr) as source:
         workers = jobs or len(os.sched_getaffinity(0))

@@ -2,19 +2,37 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 COUNT = (
-    "import os, tdprof.cli.loading; "
-    "print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS', 'unset'))"
+    "print(len(os.listdir('/proc/self/task')), 'numpy' in sys.modules, os.environ.get('OPENBLAS_NUM_THREADS', 'unset'))"
 )
+RUN = f"""
+import os, sys
+from tdprof.cli.main import main
+try:
+    main()
+except SystemExit:
+    {COUNT}
+"""
+# Of files that are not there: modules are loaded, and nothing else is done.
+COMMANDS = ("import", "stat --counts", "spe report", "spe decode -o out", "spe dump")
+PROGRAMS = {"captures": ("import os, sys, tdprof.cli.loading; " + COUNT,)} | {
+    command: (RUN, *command.split(), "/nowhere/file") for command in COMMANDS
+}
 
 
-def count(environment: dict[str, str]) -> list[str]:
-    done = subprocess.run([sys.executable, "-c", COUNT], env=environment, check=True, capture_output=True, text=True)
-    return done.stdout.split()
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="NumPy starts no threads on one CPU")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_numpy_starts_no_threads_and_the_environment_stays_as_it_was(name: str) -> None:
+    environment = {variable: value for variable, value in os.environ.items() if variable != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", *PROGRAMS[name]], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["1", "True", "unset"], done.stderr
 
 
-def test_numpy_starts_no_threads_and_the_environment_stays_as_it_was() -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    threads, variable = count(environment)
-    assert variable == "unset"
-    assert count(environment | {"OPENBLAS_NUM_THREADS": "1"}) == [threads, "1"]
+def test_threads_that_the_user_set_stay_set() -> None:
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", *PROGRAMS["captures"]], env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["1", "True", "3"]
