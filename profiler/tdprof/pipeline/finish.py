@@ -27,6 +27,7 @@ from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import PC_REGISTER, WALK_REGISTERS
 from tdprof.model.addresses import DELETED
 from tdprof.model.events import EventInfo
+from tdprof.pipeline.kernel_table import write_kernel_symbols
 from tdprof.recorder.artefacts import (
     MappedProgram,
     save_files,
@@ -37,7 +38,7 @@ from tdprof.recorder.artefacts import (
 from tdprof.recorder.chain_source import SIDE_BAND_SAMPLE_TYPE, ring_sample_type
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.host import read_text
-from tdprof.recorder.kallsyms import CodeSymbols, KernelSymbolTable, read_kernel_symbols
+from tdprof.recorder.kallsyms import CodeSymbols, read_kernel_symbols
 from tdprof.recorder.python_processes import may_hold_python
 from tdprof.text import printable
 
@@ -66,12 +67,6 @@ def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None, kernel: 
         ) from error
     folder.remove_tree(SPOOL_FOLDER)
     return manifest
-
-
-def write_kernel_symbols(writer: TableWriter, symbols: KernelSymbolTable) -> None:
-    """Write a capture's table of them."""
-    columns = [symbols.address, symbols.size, symbols.name, pa.array(symbols.module, pa.string())]
-    writer.write("kernel_symbols", pa.table(columns, names=["address", "size", "name", "module"]))
 
 
 def make_tables(

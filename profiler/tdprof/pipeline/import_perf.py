@@ -37,7 +37,7 @@ from tdprof.linux.elf import MACHINES
 from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import SampleType
-from tdprof.pipeline.finish import write_kernel_symbols
+from tdprof.pipeline.kernel_table import write_kernel_symbols
 from tdprof.pipeline.walk_copies import CopyWalker, FileTables
 from tdprof.recorder.artefacts import save_run_time_code, save_vdso
 from tdprof.recorder.host import KALLSYMS, read_text
