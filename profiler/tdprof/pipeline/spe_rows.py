@@ -203,18 +203,20 @@ class SymbolizedRows:
             files, file[place], offset[place], self._capture.symbolizer.locate, demangle
         )
         innermost = locations.frame_start[:-1]
-        used, which = np.unique(locations.frame_function[innermost], return_inverse=True)
-        numbers = []
+        function = locations.frame_function[innermost]
+        used = np.flatnonzero(np.bincount(function, minlength=len(functions.name)))
+        number = np.zeros(len(functions.name), np.uint64)
         file_of_row = functions.mapped_file[used].tolist()
         mapped = {at: files[at] if at >= 0 else None for at in {*file_of_row}}
         same = {at: self._files.setdefault(each, len(self._files)) for at, each in mapped.items()}
+        numbers = []
         for row, at in zip(used.tolist(), file_of_row, strict=True):
             key = functions.name[row], functions.linkage_name[row], functions.file[row], same[at]
             numbers.append(self._numbers.setdefault(key, len(self.functions)))
             if numbers[-1] == len(self.functions):
                 self.functions.append(SampledFunction(*key[:3], mapped[at]))
-        function_of = np.array(numbers, np.int64)[which.reshape(-1)]
-        number = function_of.astype(np.uint64)
+        number[used] = numbers
+        number = number[function]
         keys = {
             CodeDetail.LINE: (number, locations.frame_line[innermost].astype(np.uint64)),
             # Functions and files are both fewer than 2^32; -1 stands for no file.

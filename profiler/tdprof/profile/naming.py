@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tdprof.model.addresses import NO_BEGIN, FileKind, Locations, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U8, U32, U64
 from tdprof.model.profile import FunctionTable, LocationTable
+from tdprof.profile.frames import as_column
 
 Locate = Callable[[MappedFile, U64], Locations]
 Demangle = Callable[[Sequence[str]], list[str]]
@@ -172,23 +173,21 @@ class _Functions:
     def number(self, found: Locations, mapped_file: int) -> I32:
         """The numbers of what was found in a file, for each frame; called once for each file."""
         name, source = _same_text(found.function, found.strings), _same_text(found.file, found.strings)
-        keys = (name.astype(np.int64) << 32) | (source + 1)
-        distinct, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        number = np.empty(len(order), np.int32)
-        number[order] = len(self._rows) + np.arange(len(order))
-        for key in distinct[order].tolist():
+        keys = (name.astype(np.uint64) << np.uint64(32)) | (source + 1).astype(np.uint64)
+        numbered = as_column(keys).dictionary_encode()  # in the order in which they come
+        first_row = len(self._rows)
+        for key in numbered.dictionary.to_numpy().tolist():
             path = (key & 0xFFFF_FFFF) - 1
             self._rows.append(
                 _Function(found.strings[key >> 32], found.strings[path] if path >= 0 else "", mapped_file)
             )
-        numbers = number[which]
+        which: I32 = numbered.indices.to_numpy()
         ends = found.frame_start[1:][np.diff(found.frame_start.astype(np.int64)) > 0].astype(np.int64)
-        has_code = np.zeros(len(order), bool)
-        has_code[numbers[ends - 1] - (len(self._rows) - len(order))] = True  # the outermost frame is not inlined
+        has_code = np.zeros(len(numbered.dictionary), bool)
+        has_code[which[ends - 1]] = True  # the outermost frame is not inlined
         self._has_code += has_code.tolist()
-        self._is_unknown += [False] * len(order)
-        return numbers
+        self._is_unknown += [False] * len(has_code)
+        return (which + first_row).astype(np.int32)
 
     def number_unknown(self, texts: list[str], mapped_file: int) -> I32:
         """The numbers of what is not known but by a text that says where it is, and why."""
@@ -218,10 +217,9 @@ class _Functions:
 
 def _same_text(index: I32, strings: Sequence[str]) -> I32:
     """Indices (-1: none) so that equal strings have one, the first."""
-    used, which = np.unique(index, return_inverse=True)
     first: dict[str, int] = {}
-    same = [first.setdefault(strings[number], number) if number >= 0 else number for number in used.tolist()]
-    return np.array(same, np.int32)[which]
+    same = [first.setdefault(text, number) for number, text in enumerate(strings)]
+    return np.array([*same, -1], np.int32)[index]
 
 
 def base_name(shown: str) -> str:
