@@ -51,6 +51,18 @@ def test_segments_add_up_and_each_is_whole(build: Build, tmp_path: Path) -> None
     assert 0.95 * seconds < counted / 1e9 < 1.2 * seconds
 
 
+def test_what_the_command_started_before_a_segment_has_its_names_in_it(build: Build, tmp_path: Path) -> None:
+    command = ("sh", "-c", f"{build('split.c')} 2.5; :")
+    run_record("--switch-output=1s", "-F", 199, "--", *command, folder=tmp_path / "segments")
+    found = captures(tmp_path / "segments")
+    assert len(found) >= 3
+    for capture in found:
+        busy = [sample for sample in capture.samples if sample.thread == "split"]
+        named = sum(sample.count for sample in busy if {"heavy", "light"} & set(sample.frames))
+        # What starts or ends it may be all of the first and the last.
+        assert capture in (found[0], found[-1]) or named > 0.5 * sum(sample.count for sample in busy)
+
+
 def test_what_a_killed_recorder_left_is_finished_by_the_next(build: Build, tmp_path: Path) -> None:
     folder = tmp_path / "segments"
     recorder = start_record("--switch-output=1s", "-F", 99, "--", build("split.c"), 30, folder=folder)

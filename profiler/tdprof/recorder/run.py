@@ -156,6 +156,10 @@ class Run:
     def _recorded_processes(self) -> Sequence[int]:
         return self.cgroups.processes() if self.cgroups else self._processes()
 
+    def _followed_processes(self) -> Sequence[int]:
+        """The recorded ones, and all that they have started meanwhile."""
+        return self.cgroups.processes() if self.cgroups else [*filter(self.mappings.held.follows, running_pids())]
+
     def _watch_cpus(self) -> None:
         if self.target.is_per_cpu:
             open_spe = self._open_spe_again if self.manifest.spe else None
@@ -285,7 +289,7 @@ class Run:
                 self._begin_segment(self.rotation)
         elif self.rotation.is_due((time.monotonic_ns() - self.manifest.start_monotonic_ns) / 1e9):
             self.cgroup_names = self.cgroup_names.anew()
-            running, rings = self._recorded_processes(), list(self.attached.rings)
+            running, rings = self._followed_processes(), list(self.attached.rings)
             self.rotation.prepare(self.spool, self.sampler, self.cgroup_names, running, rings)
 
     def _begin_segment(self, rotation: Rotation) -> None:
