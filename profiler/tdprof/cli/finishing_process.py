@@ -42,10 +42,11 @@ class FinishingProcess:
 
     Args:
         is_ahead: it may be long until there is something to do, and until `is_ready` only time is taken in which CPUs
-            are idle. Else it runs behind all others from its start to its end.
+            are idle. Else it runs behind all others from its start to its end, or until it is to `hurry`.
+        hurries: it does from its start, which takes no rights.
     """
 
-    def __init__(self, *, is_ahead: bool) -> None:
+    def __init__(self, *, is_ahead: bool, hurries: bool = False) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self._is_asked = False
         self._socket, its_end = socket.socketpair()
@@ -59,6 +60,8 @@ class FinishingProcess:
                 stderr=self._log,
                 process_group=0,
             )
+        if not is_ahead and not hurries:  # here, where no `hurry` can come before it
+            self._set_niceness(_NICENESS)
 
     @property
     def is_ready(self) -> bool:
@@ -86,6 +89,14 @@ class FinishingProcess:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:  # it ended, or too many descriptors are on their way: `result` says that there are no tables
             self._process.kill()
+
+    def hurry(self) -> None:
+        """From now on it runs like this process, unless we have no right to that."""
+        self._set_niceness(max(os.getpriority(os.PRIO_PROCESS, 0), 0))
+
+    def _set_niceness(self, niceness: int) -> None:
+        with contextlib.suppress(OSError):  # it has ended, or we may not
+            os.setpriority(os.PRIO_PGRP, self._process.pid, niceness)  # of all its threads
 
     def wait(self, timeout_s: float | None) -> bool:
         """Whether it has ended within so long."""
@@ -131,8 +142,6 @@ class FinishingProcess:
 
 def main(*, is_ahead: bool) -> None:
     """Load what makes tables, then finish the capture that standard input tells of, if it does."""
-    if not is_ahead:
-        os.nice(_NICENESS)
     # What the recorder holds has room here, too.
     with socket.socket(fileno=0) as recorder, raised_descriptor_limit():
         try:

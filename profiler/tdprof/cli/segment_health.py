@@ -52,11 +52,12 @@ class SegmentHealth:
         """A segment's tables could not be made."""
         self._failed += 1
 
-    def write(self, taken_bytes: int, *, is_due: bool = False) -> None:
+    def write(self, taken_bytes: int, waiting: int, *, is_due: bool = False) -> None:
         """Write it down, when it is time or ``is_due``. What cannot be written is said once.
 
         Args:
             taken_bytes: by all segments.
+            waiting: segments whose tables are not made yet.
         """
         now_s = time.monotonic()
         if not is_due and now_s - self._written_s < _EVERY_S:
@@ -64,14 +65,14 @@ class SegmentHealth:
         self._written_s = now_s
         try:
             with replaced_file(self._path) as file:
-                file.write("".join(self._lines(taken_bytes)).encode())
+                file.write("".join(self._lines(taken_bytes, waiting)).encode())
                 os.fchmod(file.fileno(), 0o644)  # whoever collects it is another user
         except OSError as error:
             if not self._is_told:
                 say(f"tdprof: cannot write {self._path}: {error.strerror}")
             self._is_told = True
 
-    def _lines(self, taken_bytes: int) -> Iterator[str]:
+    def _lines(self, taken_bytes: int, waiting: int) -> Iterator[str]:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = time.process_time() + children.ru_utime + children.ru_stime
         yield from _metric("info", "gauge", "which recorder it is", 1, f'{{version="{__version__}"}}')
@@ -89,6 +90,7 @@ class SegmentHealth:
             yield f'{_PREFIX}losses_total{{reason="{reason.translate(_ESCAPES)}"}} {count}\n'
         yield from _metric("segments_removed_total", "counter", "segments that went to make room", self._removed)
         yield from _metric("segments_failed_total", "counter", "segments whose tables could not be made", self._failed)
+        yield from _metric("segments_waiting", "gauge", "segments whose tables are not made yet", waiting)
         yield from _metric("segments_bytes", "gauge", "what segments take on the disk", taken_bytes)
         yield from _metric("cpu_seconds_total", "counter", "processor time of recorder and finishing", cpu_s)
         yield from _metric("resident_bytes", "gauge", "memory of the recorder", _resident_bytes())

@@ -62,6 +62,7 @@ class SegmentWriter:
         self._next: tuple[OutputFolder, contextlib.ExitStack] | None = None
         self._waiting: deque[_Ended] = deque()
         self._finishing: tuple[_Ended, FinishingProcess] | None = None
+        self._is_hurrying = self._is_too_slow = False
         self._bytes: dict[str, int] = {}
         for name in self._folder.unfinished():  # of a recorder that was killed
             with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
@@ -108,15 +109,20 @@ class SegmentWriter:
             self._close_finished()
         if self._finishing is None and self._waiting:
             ended = self._waiting.popleft()
-            process = FinishingProcess(is_ahead=False)
+            self._is_hurrying = bool(self._waiting)
+            process = FinishingProcess(is_ahead=False, hurries=self._is_hurrying)
             process.finish(ended.folder, ended.held)
             self._finishing = ended, process
+        if self._finishing and self._waiting and not self._is_hurrying:  # else it might fall ever further behind
+            self._is_hurrying = True
+            self._finishing[1].hurry()
         self._prune()
         self._tell()
 
     def _tell(self, *, is_due: bool = False) -> None:
         if self._health:
-            self._health.write(sum(self._bytes.values()), is_due=is_due)
+            waiting = len(self._waiting) + (self._finishing is not None)
+            self._health.write(sum(self._bytes.values()), waiting, is_due=is_due)
 
     def _close_finished(self) -> None:
         assert self._finishing
@@ -141,8 +147,17 @@ class SegmentWriter:
             for ended in [each for each in self._waiting if each.name == removed]:
                 self._waiting.remove(ended)
                 ended.closing.close()
+                self._say_too_slow(ended)
             if self._health:
                 self._health.removed()
+
+    def _say_too_slow(self, removed: _Ended) -> None:
+        if not self._is_too_slow:
+            self._is_too_slow = True
+            say(
+                f"tdprof: {removed.folder.shown} went before its tables were made, and so may others: "
+                "this machine has too little time for them (longer segments or a lower -F take less)"
+            )
 
     def _is_beyond(self, busy: set[str]) -> bool:
         names = self._folder.names

@@ -45,6 +45,26 @@ def test_tables_are_made_elsewhere_of_what_it_is_told(capture: Path, is_ahead: b
     assert not (capture / "spool").exists()
 
 
+def _niceness(process: FinishingProcess) -> set[int]:
+    tasks = Path(f"/proc/{process._process.pid}/task")
+    return {os.getpriority(os.PRIO_PROCESS, int(task.name)) for task in tasks.iterdir()}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: who is not stays behind all others")
+def test_who_waits_for_tables_has_their_process_run_like_others(capture: Path) -> None:
+    with OwnFolder.open(capture) as folder, FinishingProcess(is_ahead=False) as process:
+        assert _niceness(process) == {19}
+        process.hurry()
+        assert _niceness(process) == {max(os.getpriority(os.PRIO_PROCESS, 0), 0)}
+        process.finish(folder, None)
+        assert process.result() is None
+
+
+def test_where_another_waits_from_the_start_it_never_stays_behind() -> None:
+    with FinishingProcess(is_ahead=False, hurries=True) as process:
+        assert _niceness(process) == {os.getpriority(os.PRIO_PROCESS, 0)}
+
+
 def test_no_thread_of_what_it_loads_stays_behind() -> None:
     """It would keep the scheduling policy of who loads it: of idle time."""
     with FinishingProcess(is_ahead=True) as process:

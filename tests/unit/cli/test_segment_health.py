@@ -44,7 +44,7 @@ def test_what_was_recorded_lost_and_removed(tmp_path: Path) -> None:
         health.recorded(replace(manifest, samples_counted=60, losses=losses))
     health.removed()
     health.failed()
-    health.write(4096)
+    health.write(4096, 2)
     told = parsed(tmp_path / "tdprof.prom")
     assert (told["segments_total"], told["samples_total"], told["recorded_seconds_total"]) == (2, 120, 20)
     assert told['losses_total{reason="throttled"}'] == 6
@@ -54,9 +54,9 @@ def test_what_was_recorded_lost_and_removed(tmp_path: Path) -> None:
     assert told["resident_bytes"] > 1 << 20
     assert (tmp_path / "tdprof.prom").stat().st_mode & 0o777 == 0o644
     health.removed()
-    health.write(0)
+    health.write(0, 0)
     assert parsed(tmp_path / "tdprof.prom") == told  # not yet time
-    health.write(0, is_due=True)
+    health.write(0, 0, is_due=True)
     assert parsed(tmp_path / "tdprof.prom")["segments_removed_total"] == 2
 
 
@@ -74,7 +74,7 @@ def test_the_writer_of_segments_tells_it(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     health = SegmentHealth(tmp_path / "missing" / "prom")
     for _ in range(2):
-        health.write(0, is_due=True)
+        health.write(0, 0, is_due=True)
     assert capsys.readouterr().err.count("cannot write") == 1
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tdprof.cli import segments as segments_module
+from tdprof.cli.segment_health import SegmentHealth
 from tdprof.cli.segments import SegmentWriter
 
 
@@ -39,19 +40,23 @@ class SlowFinishing:
     """As on a machine that has no time for it."""
 
     is_done = False
+    hurried = 0
 
-    def __init__(self, *, is_ahead: bool) -> None:
-        pass
+    def __init__(self, *, is_ahead: bool, hurries: bool = False) -> None:
+        type(self).hurried += hurries
 
     def finish(self, *given: object) -> None:
         pass
+
+    def hurry(self) -> None:
+        type(self).hurried += 1
 
     def result(self) -> None:
         self.is_done = True
 
 
-def test_the_bound_holds_where_tables_are_made_more_slowly_than_segments(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_bound_holds_where_tables_are_made_more_slowly_than_segments_and_that_is_said_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(segments_module, "FinishingProcess", SlowFinishing)
     for number in range(10):
@@ -65,6 +70,26 @@ def test_the_bound_holds_where_tables_are_made_more_slowly_than_segments(
             assert left[1:] == [f"00{number:02}" for number in range(11 - len(left), 10)]
             assert 4 <= len(left) <= 6
     assert len(list(folder.iterdir())) == len(left)
+    assert capsys.readouterr().err.count("went before its tables were made") == 1
+
+
+def test_tables_are_made_behind_all_others_unless_another_segment_waits_for_that(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(segments_module, "FinishingProcess", SlowFinishing)
+    monkeypatch.setattr(SlowFinishing, "hurried", 0)
+    segment(folder, 0, 1, spool=True)
+    with SegmentWriter(folder, None, None, quiet=True) as segments:
+        segments.tick()
+        assert SlowFinishing.hurried == 0
+    for number in range(1, 4):
+        segment(folder, number, 1, spool=True)
+    health = tmp_path / "health.prom"
+    with SegmentWriter(folder, None, None, health=SegmentHealth(health), quiet=True) as segments:
+        segments.tick()
+        segments.tick()
+        assert SlowFinishing.hurried == 1
+        assert "tdprof_recorder_segments_waiting 4\n" in health.read_text()
 
 
 def test_only_the_newest_stay_and_the_one_being_recorded_is_one(folder: Path) -> None:
