@@ -1,6 +1,7 @@
 """The code that processes have mapped, as /proc/PID/maps tells it, and the very files that it is of."""
 
 import errno
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ class FileKey(NamedTuple):
     inode: str
 
 
+# Most processes have mapped the same few files: one object of each.
+_file_key = functools.lru_cache(1 << 10)(FileKey)
 VDSO = FileKey("", "[vdso]")
 
 
@@ -51,7 +54,7 @@ def read_executable_lines(pid: int) -> list[ExecutableLine]:
 def executable_lines(maps: str) -> Iterator[ExecutableLine]:
     """The executable lines of such a file."""
     for start, end, offset, device, inode, path in _EXECUTABLE_LINE.findall(maps):
-        key = VDSO if path == "[vdso]" else FileKey(device, inode)
+        key = VDSO if path == "[vdso]" else _file_key(device, inode)
         is_file = path.startswith("/") and not path.startswith(_NOT_FILES) and inode != "0"
         yield ExecutableLine(int(start, 16), int(end, 16), int(offset, 16), key, path, is_file)
 

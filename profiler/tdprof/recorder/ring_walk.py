@@ -98,6 +98,13 @@ class RingWalker:
         self._walk.tables, self._walk.table_count = ctypes.addressof(self._pointers), len(self._tables)
         return len(self._tables) - 1
 
+    def forget_tables(self) -> bool:
+        """All of them, and what is known of processes."""
+        self.release(list(self._index))
+        self._tables.clear()
+        self._walk.table_count = 0
+        return True
+
     def extent(self, _table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent:
         """The whole mapping."""
         return Extent(start, end - start, place, 0, file_offset)

@@ -41,6 +41,7 @@ class _Placed(NamedTuple):
 
     table: bytes  # its beginning, which says what it covers
     place: int
+    size: int  # bytes of all of it
 
 
 class Walker(Protocol):
@@ -48,6 +49,9 @@ class Walker(Protocol):
 
     def place(self, table: bytes) -> int | None:
         """Add a checked table; returns its place, None if there can be no room."""
+
+    def forget_tables(self) -> bool:
+        """Have room for tables again, as before the first, and know no process; False: all stays as it is."""
 
     def extent(self, table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent | None:
         """The part of a mapping that a table, of which the beginning is given, covers."""
@@ -143,7 +147,9 @@ class Unwinding:
         self._files: dict[FileKey, _Placed | StackEnd] = {}
         self._placed: dict[bytes, _Placed] = {}  # by the file's identity
         self._memory: set[FileKey] = set()  # where no file is found, that is code made at run time
+        self._is_full = False  # there was no room for a table
         self._known: dict[int, list[Extent]] = {}
+        self._mapped_by: dict[int, tuple[FileKey, ...]] = {}  # the files of these processes
         self._unanswered: dict[int, float] = {}
         self._ended: set[int] = set()  # of the known, at the last look for them
         self._look_for_ended_s = time.monotonic() + _ENDED_S
@@ -217,11 +223,34 @@ class Unwinding:
             self._start_batch()
 
     def forget_all_but(self, running: Set[int]) -> None:
-        """Let go of what is known of other processes than these, which have ended."""
-        self._forget((self._known.keys() | self._changing | self._published) - running)
+        """Let go of what is known of other processes than these, which have ended, and of files that were theirs."""
+        self._forget((self._known.keys() | self._mapped_by.keys() | self._changing | self._published) - running)
         self._silent &= running
         if self._python:
             self._python.forget_all_but(running)
+        self._forget_files()
+
+    def _forget_files(self) -> None:
+        """Those that nobody has mapped; where their tables take most of the room that is there, the tables, too."""
+        unknown = self._wanted.keys() | (self._batch.unknown.keys() if self._batch else set())
+        kept = unknown.union((VDSO,), *self._mapped_by.values())
+        self._files = {key: file for key, file in self._files.items() if key in kept}
+        self._memory &= self._files.keys()
+        self._waiting = {key: pids for key, pids in self._waiting.items() if key in kept}
+        if not self._is_full:
+            return
+        used = {file.place: file.size for file in self._files.values() if isinstance(file, _Placed)}
+        # Each time all tables in use are read and placed again, so they should be far from filling it anew.
+        if 2 * sum(used.values()) < sum(file.size for file in self._placed.values()) and self._walker.forget_tables():
+            self._is_full = False
+            self._placed.clear()
+            self._files = {key: self._files[key] for key in unknown}
+            self._memory &= unknown
+            self._known.clear()
+            self._mapped_by.clear()
+            if VDSO not in unknown:
+                self._want_vdso()
+            self._start_batch()
 
     def _await_tables(self) -> None:
         """Before any process waits for tables, but not for ever: what comes later comes while events are sampled."""
@@ -315,6 +344,7 @@ class Unwinding:
     def _forget(self, pids: Collection[int]) -> None:
         for pid in pids:
             self._known.pop(pid, None)
+            self._mapped_by.pop(pid, None)
             self._changing.discard(pid)
             self._published.discard(pid)
             self._patience.forget(pid)
@@ -326,6 +356,7 @@ class Unwinding:
             self._changing.add(pid)
         lines = self._mapped(pid)
         extents = self._extents(pid, lines)
+        self._mapped_by[pid] = tuple({line.key for line in lines if line.key in self._files})
         self._look_for_python(pid, lines)
         # The programs forget a process at exec; then even what is known is new to them.
         if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
@@ -400,7 +431,7 @@ class Unwinding:
         if line.is_file or line.key == VDSO:
             placed = self._files.get(line.key, StackEnd.NO_TABLE)
         if isinstance(placed, _Placed):
-            if covered := self._walker.extent(*placed, line.start, line.end, line.file_offset):
+            if covered := self._walker.extent(placed.table, placed.place, line.start, line.end, line.file_offset):
                 return covered
             placed = StackEnd.NO_UNWIND_INFO
         return Extent(line.start, line.end - line.start, 0, placed)
@@ -412,8 +443,9 @@ class Unwinding:
             first = self._walker.place(table)
             if first is None:
                 self.without_room += 1
+                self._is_full = True
                 return StackEnd.NO_TABLE
-            self._placed[identity] = _Placed(table[:TABLE_BEGINNING_BYTES], first)
+            self._placed[identity] = _Placed(table[:TABLE_BEGINNING_BYTES], first, len(table))
         return self._placed[identity]
 
 

@@ -1,14 +1,19 @@
 """The recorder's side of the kernel's arrays: layouts, extents, and what a command maps first."""
 
+import mmap
+import random
 import shutil
 import struct
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tdprof.recorder.bpf import unwind_arrays
+from tdprof.recorder.bpf.array_sizes import ArraySizes
 from tdprof.recorder.executable_maps import executable_lines
 from tdprof.recorder.first_files import files_of_command
 
@@ -59,6 +64,29 @@ def test_runs_side_by_side_are_one_for_who_needs_more(monkeypatch: pytest.Monkey
     assert extents.take(6) == 0
     now += 10
     assert extents.take(3) == 6
+
+
+def test_tables_go_to_larger_arrays_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is mapped counts as the recorder's memory."""
+    monkeypatch.setattr(unwind_arrays, "_COPIED_BYTES", 2 * mmap.PAGESIZE)
+    content = random.Random(1).randbytes(7 * mmap.PAGESIZE)
+    (tmp_path / "rows").write_bytes(content)
+    (tmp_path / "larger").write_bytes(bytes(9 * mmap.PAGESIZE))
+    lengths = []
+
+    def mapped(fd: int, length: int, **others: int) -> mmap.mmap:
+        lengths.append(length)
+        return mmap.mmap(fd, length, **others)
+
+    monkeypatch.setattr(unwind_arrays, "mmap", SimpleNamespace(mmap=mapped))
+    with (tmp_path / "rows").open("r+b") as old, (tmp_path / "larger").open("r+b") as new:
+        arrays = unwind_arrays.UnwindArrays(
+            {"unwind_rows": old.fileno()}, ArraySizes(), cast(Any, None), cast(Any, None)
+        )
+        arrays._session.row_count = len(content) // 4
+        arrays._copy_tables({"unwind_rows": new.fileno()})
+    assert (tmp_path / "larger").read_bytes() == content + bytes(2 * mmap.PAGESIZE)
+    assert max(lengths) == 2 * mmap.PAGESIZE
 
 
 def test_code_lines_of_a_process() -> None:

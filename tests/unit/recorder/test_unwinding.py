@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -28,6 +29,7 @@ class Arrays:
 
     def __init__(self) -> None:
         self.placed: list[bytes] = []
+        self.most = sys.maxsize
         self.published: list[int] = []
         self.confirmed: set[int] = set()
         self.answered: list[int] = []
@@ -39,7 +41,9 @@ class Arrays:
         identity = tables.read_identity(file)
         return [tables.identity_of(table) for table in self.placed].count(identity or b"") == 1
 
-    def place(self, table: bytes) -> int:
+    def place(self, table: bytes) -> int | None:
+        if len(self.placed) == self.most:
+            return None
         self.placed.append(table)
         return len(self.placed)
 
@@ -65,6 +69,11 @@ class Arrays:
 
     def release(self, pids: Collection[int]) -> None:
         self.released += pids
+
+    def forget_tables(self) -> bool:
+        self.placed.clear()
+        self.confirmed.clear()
+        return True
 
     def extent(self, table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent:
         return Extent(start, end - start, place, 0)
@@ -167,6 +176,72 @@ def test_processes_that_have_ended_are_let_go_of(
     recorder.forget_all_but({pids[0]})
     assert sorted(arrays.released) == list(pids[1:])
     assert recorder._known.keys() | recorder._published | recorder._changing == {pids[0]}
+
+
+def _of_file(file: Path) -> executable_maps.ExecutableLine:
+    key = executable_maps.key_of(file)
+    return executable_maps.ExecutableLine(0x10000, 0x20000, 0, key, str(file), is_file=True)
+
+
+def _copies(folder: Path, count: int) -> list[Path]:
+    """Programs with names of their own: each has a table of its own."""
+    found = [folder / f"program-{number}" for number in range(count)]
+    for number, path in enumerate(found):
+        path.write_bytes(PROGRAM.read_bytes())
+        path.chmod(0o755)
+        os.utime(path, ns=(number, number))
+    return found
+
+
+def _map_alone(
+    recorder: unwinding.Unwinding, monkeypatch: pytest.MonkeyPatch, pid: int, file: Path
+) -> executable_maps.ExecutableLine:
+    """A process that has mapped a file; once the file's table is known, or there is no room for it."""
+    line = _of_file(file)
+    monkeypatch.setattr(unwinding, "read_executable_lines", lambda _: [line])
+    monkeypatch.setattr(unwinding, "reach", lambda _, line: os.open(line.path, os.O_PATH))
+    recorder.add_processes([pid])
+
+    def is_known() -> bool:
+        recorder.answer()
+        return recorder._batch is None
+
+    wait_until(is_known)
+    return line
+
+
+def test_files_that_nobody_has_mapped_any_more_are_let_go_of(
+    recorder: unwinding.Unwinding, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A machine that builds runs programs by the million; another file may have the number of one that is gone."""
+    recorder.prepare_files([])
+    files = _copies(tmp_path, 20)
+    lines = [_map_alone(recorder, monkeypatch, 2**22 + number, file) for number, file in enumerate(files)]
+    assert recorder._files.keys() >= {line.key for line in lines}
+    recorder.forget_all_but({2**22 + 3})
+    assert recorder._files.keys() == {lines[3].key, executable_maps.VDSO}
+    assert recorder._mapped_by == {2**22 + 3: (lines[3].key,)}
+    assert not recorder._waiting
+
+
+def test_where_tables_of_files_that_are_gone_take_the_room_all_begin_anew(
+    recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else a recording without end has no stacks of what is started after some day."""
+    recorder.prepare_files([])
+    arrays.most = 4
+    names = ("true", "cat", "ls", "sleep", "env")
+    files = [Path(shutil.which(name) or "/bin/true").resolve() for name in names]
+    for number, file in enumerate(files):
+        _map_alone(recorder, monkeypatch, 2**22 + number, file)
+    assert recorder.without_room
+    recorder.forget_all_but({2**22 + number for number in range(len(files))})
+    assert len(arrays.placed) == arrays.most  # all that are there are in use
+    newest = 2**22 + len(files) - 1
+    recorder.forget_all_but({newest})
+    _map_alone(recorder, monkeypatch, newest, files[-1])  # of which the programs ask
+    assert arrays.has_table(files[-1])
+    assert not arrays.has_table(files[0])
 
 
 def test_what_was_told_of_a_process_is_forgotten_once_it_has_ended(

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from tdprof.native import unwind_api
 from tdprof.recorder.bpf import maps as bpf_map
 from tdprof.recorder.bpf.array_sizes import MOST_RULES, PAGE_BYTES, PAGE_RULES, PAGE_WORDS, ArraySizes
+from tdprof.recorder.bpf.kernel import wait_for_running_programs
 from tdprof.recorder.ring import BpfRing
 
 _BUCKET_BYTES = 256  # of text
@@ -27,6 +28,7 @@ TABLE_BEGINNING_BYTES = 120 + 16 * 24  # struct unwind_header and the segments: 
 _TABLE_COUNTS, _TABLE_COUNTS_AT = struct.Struct("<III"), 24  # rules, buckets, rows of struct unwind_header
 # A program that has read where a process's mappings are may still read them for that long; it needs microseconds.
 _GRACE_S = 0.5
+_COPIED_BYTES = 256 << 10  # at a time; of whole pages of any size
 _BPF_EXIST = 2  # of an update: only what is there
 # Stacks of a process that the programs copy for want of a table or mapping: what MOST_COPIES of bpf/sample.h says, and
 # where nothing new was found a few, since then there may never be any.
@@ -139,6 +141,23 @@ class UnwindArrays:
             failed = unwind_api.library().tdprof_unwind_place(ctypes.byref(session), table, ctypes.byref(first))
         return None if failed else first.value
 
+    def forget_tables(self) -> bool:
+        """Put empty arrays in the place of those of tables; False if the kernel does not let it.
+
+        The programs are told of no process any more, and ask for those that they meet.
+        """
+        for pid in list(self._of_process):
+            with contextlib.suppress(OSError):  # it has executed something else
+                bpf_map.map_element(bpf_map.BPF_MAP_DELETE_ELEM, self._maps["spaces"], ctypes.c_uint32(pid))
+        self.release(list(self._of_process))
+        wait_for_running_programs()  # that know where a process's tables lie
+        if not self._enlarge(self._sizes.of_tables(), lambda _: None):
+            return False
+        session = self._session
+        session.rule_count = session.bucket_count = session.row_count = 0
+        ctypes.memset(self._rule_slots, 0, ctypes.sizeof(self._rule_slots))
+        return True
+
     def extent(self, table: bytes, place: int, start: int, end: int, file_offset: int) -> Extent | None:
         """The part of a mapping that a table covers, of which the beginning is given."""
         if part := covered(table, start, end, file_offset):
@@ -159,8 +178,13 @@ class UnwindArrays:
         }
         for name, fd in maps.items():
             size = -(-used[name] // PAGE_BYTES) * PAGE_BYTES
-            if size:
-                with mmap.mmap(self._maps[name], size) as old, mmap.mmap(fd, size) as new:
+            # What is mapped counts as our memory, and of a machine's tables it is tens of megabytes.
+            for begin in range(0, size, _COPIED_BYTES):
+                length = min(_COPIED_BYTES, size - begin)
+                with (
+                    mmap.mmap(self._maps[name], length, offset=begin) as old,
+                    mmap.mmap(fd, length, offset=begin) as new,
+                ):
                     new[:] = old[:]
 
     @contextlib.contextmanager
