@@ -41,7 +41,7 @@ class User:
     def run(self, program: str, *arguments: object) -> str:
         """Run a program that must succeed; returns what it printed."""
         with self.start(program, *arguments) as process:
-            output, _ = process.communicate(timeout=60)
+            output, _ = process.communicate(timeout=300)
         assert process.returncode == 0, output
         return output
 

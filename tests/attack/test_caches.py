@@ -96,5 +96,5 @@ def test_a_kept_home_whose_cache_leads_elsewhere_is_not_used(
     assert client is not None
     assert not client.folder.is_relative_to(meadow)
     command = [sys.executable, "-m", "tdprof", "cache", "--json"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
     assert not Path(json.loads(said)["folder"]).is_relative_to(meadow)

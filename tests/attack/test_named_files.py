@@ -23,7 +23,7 @@ SECRET_MAP = "1000 10 secret\n"
 # Covers a file of the user's with one of root's, in a mount namespace of the user's own.
 COVER = """
 import os, sys
-cover = 'touch "$2"; mount --bind "$1" "$2" && echo ready; exec sleep 60'
+cover = 'touch "$2"; mount --bind "$1" "$2" && echo ready; exec sleep 600'
 path = sys.argv[2].replace("PID", str(os.getpid()))
 os.execvp("unshare", ["unshare", "-r", "-m", "sh", "-c", cover, "sh", sys.argv[1], path])
 """
@@ -32,11 +32,11 @@ import os, sys, time
 with open(sys.argv[1].replace("PID", str(os.getpid())), "w") as file:
     file.write("1000 10 mine\\n")
 print("ready", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 WRITE_MAP_IN_NAMESPACE = """
 import os, sys
-write = 'echo 1000 10 mine > "$1"; echo ready; exec sleep 60'
+write = 'echo 1000 10 mine > "$1"; echo ready; exec sleep 600'
 os.execvp("unshare", ["unshare", "-r", "-m", "sh", "-c", write, "sh", sys.argv[1].replace("PID", str(os.getpid()))])
 """
 MAP_PROGRAM = """
@@ -44,7 +44,7 @@ import mmap, os, sys, time
 fd = os.open(sys.argv[1], os.O_RDONLY)
 mapped = mmap.mmap(fd, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
 print("ready", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -52,7 +52,7 @@ time.sleep(60)
 def _namespaces(mallory: User) -> None:
     probe = "import subprocess, sys; sys.exit(subprocess.run(['unshare', '-r', '-m', 'true']).returncode)"
     with mallory.start(probe) as process:
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     if process.returncode:
         pytest.skip("users may not make namespaces here (user.max_user_namespaces)")
 
@@ -176,7 +176,7 @@ def test_a_map_that_another_user_wrote_for_a_process_is_not_used(
     alice: User, mallory: User, capture: OwnFolder, maps: Callable[[int], Path]
 ) -> None:
     write = "import sys; open(sys.argv[1], 'w').write('1000 10 forged')"
-    with alice.busy("print('ready', flush=True); import time; time.sleep(60)") as process:
+    with alice.busy("print('ready', flush=True); import time; time.sleep(600)") as process:
         mallory.run(write, maps(process.pid))
         save_run_time_code(capture, [process.pid])
         assert kept(capture) == {}

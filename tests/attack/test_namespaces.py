@@ -30,7 +30,7 @@ def run_in(namespaces: list[str], program: str, path: Path, mount: str = "true",
     """What a program of ours says of a path, within new namespaces, after a mount."""
     words = ["unshare", *namespaces, "sh", "-c", f'{mount}; exec "$@"', "sh", sys.executable, "-c", program, str(path)]
     result = subprocess.run(
-        words, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=60
+        words, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=300
     )
     if "unshare failed" in result.stderr:
         pytest.skip("no user namespaces here (user.max_user_namespaces)")

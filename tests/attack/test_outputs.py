@@ -46,7 +46,7 @@ MANIFEST = Manifest(
 def tdprof(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tdprof", *map(str, words)]
     return subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=300, check=False
     )
 
 

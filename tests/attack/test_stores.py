@@ -28,7 +28,7 @@ while True:
 
 def tdprof(*arguments: object) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "tdprof", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd="/")
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, cwd="/")
 
 
 @pytest.fixture

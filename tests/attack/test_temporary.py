@@ -26,7 +26,7 @@ def temporary_folder(asked: Path) -> tuple[str, str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     used, handed_on = result.stdout.splitlines()[-1].split()
     assert handed_on == str(asked)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 # How long anything may take on a machine that is busy with other work; nothing waits this long unless it hangs.
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 def wait_until(

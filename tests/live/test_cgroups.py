@@ -207,7 +207,7 @@ def test_a_recording_ends_with_its_groups(group: Path, build: Build, folder: Pat
         process.wait()
         wait_until(lambda: is_empty(group / "a"))
         (group / "a").rmdir()
-        _, said = recorder.communicate(timeout=60)
+        _, said = recorder.communicate(timeout=300)
     assert recorder.returncode == 0, said
     assert "Traceback" not in said
     assert sum(samples_by_cgroup(folder, process.pid).values()) >= ENOUGH

@@ -91,7 +91,7 @@ def test_who_ends_sleeps(build: Build, folder: Path) -> None:
 
 @pytest.mark.needs_bpf
 def test_what_waits_all_the_time_is_told_without_a_sample(folder: Path) -> None:
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "600"]) as process:
         try:
             capture = record("--off-cpu", "-p", process.pid, "--duration", "0.3", folder=folder)
         finally:

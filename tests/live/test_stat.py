@@ -129,7 +129,7 @@ def test_a_running_process_is_counted_until_it_ends() -> None:
 def test_an_interrupt_keeps_the_counts(tmp_path: Path) -> None:
     out = tmp_path / "stat.json"
     ready = tmp_path / "ready"
-    code = f"{TOUCH}open({str(ready)!r}, 'w').close()\nimport time; time.sleep(60)"
+    code = f"{TOUCH}open({str(ready)!r}, 'w').close()\nimport time; time.sleep(600)"
     process = subprocess.Popen(
         [sys.executable, "-c", "from tdprof.cli.main import main; main()",
          "stat", "--json", "-o", str(out), "-e", "page-faults", "--", *python(code)],

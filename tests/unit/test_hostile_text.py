@@ -75,7 +75,7 @@ def capture(tmp_path: Path) -> Path:
 def test_no_command_prints_controls(capture: Path, tmp_path: Path, command: list[str]) -> None:
     # A process of its own: what is printed when the program ends counts, too.
     result = subprocess.run(
-        [*TDPROF, command[0], *command[1:], str(capture)], capture_output=True, cwd=tmp_path, check=False, timeout=60
+        [*TDPROF, command[0], *command[1:], str(capture)], capture_output=True, cwd=tmp_path, check=False, timeout=300
     )
     assert result.stdout or result.returncode
     for stream in (result.stdout, result.stderr):
@@ -117,7 +117,7 @@ def texts_of(value: Any) -> list[str]:
 def test_damage_is_told_without_its_bytes(tmp_path: Path) -> None:
     folder = write_spe_capture(tmp_path / "app.capture")
     (folder / "capture.json").write_text('{"schema_version": 99, "tdprof_version": "' + "\\u001b[2J" + '"}')
-    result = subprocess.run([*TDPROF, "report", str(folder)], capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run([*TDPROF, "report", str(folder)], capture_output=True, text=True, check=False, timeout=300)
     assert result.returncode == 1
     assert result.stderr.startswith("tdprof: ")
     assert not CONTROLS.search(result.stderr)
@@ -125,7 +125,7 @@ def test_damage_is_told_without_its_bytes(tmp_path: Path) -> None:
 
 def test_arguments_are_told_without_their_controls() -> None:
     for arguments in (["report", HOSTILE], ["export", ".", "--to", HOSTILE], [HOSTILE], ["record", "--", HOSTILE]):
-        result = subprocess.run([*TDPROF, *arguments], capture_output=True, text=True, check=False, timeout=60)
+        result = subprocess.run([*TDPROF, *arguments], capture_output=True, text=True, check=False, timeout=300)
         assert result.returncode not in (0, 120), result
         assert not CONTROLS.search(result.stdout + result.stderr)
 

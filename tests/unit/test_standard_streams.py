@@ -20,7 +20,7 @@ def shell(redirections: str, *arguments: object, cwd: Path) -> subprocess.Comple
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         cwd=cwd,
     )
 
@@ -63,7 +63,7 @@ def test_few_descriptors(tmp_path: Path, command: list[str], descriptors: int) -
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         cwd=tmp_path,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors)),
     )

@@ -73,7 +73,7 @@ try:
 except TdprofError as error:
     sys.exit(error.message)
 """
-    return subprocess.run([sys.executable, "-c", whole, path], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", whole, path], capture_output=True, text=True, timeout=300)
 
 
 def write_perf_data(path: Path) -> Path:

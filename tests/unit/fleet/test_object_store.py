@@ -45,7 +45,7 @@ def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
 
 def put(url: str, content: bytes = b"") -> None:
     request = urllib.request.Request(url, content, {"Content-Type": "application/octet-stream"}, method="PUT")
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         assert answer.status == 200
 
 

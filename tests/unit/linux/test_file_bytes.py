@@ -18,7 +18,7 @@ from builders.spe_capture import write_spe_capture
 from tdprof.capture.manifest import State, read_manifest
 from tdprof.linux.file_bytes import FileBytes, open_regular
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 TERABYTE = 1 << 40
 SYMBOLS = [Symbol(f"function_{number}", 0x401000 + number, 1) for number in range(200)]
 

@@ -151,7 +151,7 @@ def test_a_path_that_does_not_answer_leaves_others_their_names(tmp_path: Path, m
 
     program = Path(shutil.copy("/bin/sleep", tmp_path))
     held: list[int] = []
-    with subprocess.Popen([program, "60"]) as child, SpoolWriter(OwnFolder.open(tmp_path)) as spool:
+    with subprocess.Popen([program, "600"]) as child, SpoolWriter(OwnFolder.open(tmp_path)) as spool:
         try:
             monkeypatch.setattr(Path, "stat", silent)
             found = SnapshotThread([os.getpid(), child.pid], spool, hold=lambda pid, *_: held.append(pid)).finish(60)

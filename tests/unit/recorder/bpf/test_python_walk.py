@@ -13,7 +13,7 @@ from tdprof.recorder.bpf import python_walk
 from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM
 from tdprof.recorder.bpf.python_walk import PythonRuntime, PythonWalk
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 def test_the_end_waits_for_what_a_thread_loads_and_admits_no_more() -> None:
