@@ -1,5 +1,7 @@
 """Closed or full standard streams, and few descriptors: a line says so, and nothing goes where it does not belong."""
 
+import errno
+import os
 import re
 import resource
 import subprocess
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from builders.spe_capture import write_spe_capture
+from tdprof.cli import main
 
 TDPROF = (sys.executable, "-c", "from tdprof.cli.main import main; main()")
 
@@ -73,3 +76,38 @@ def test_few_descriptors(tmp_path: Path, command: list[str], descriptors: int) -
         "  try: ulimit -n 1024, or more for many threads and CPUs\n"
     )
     assert not (tmp_path / "new").exists()
+
+
+def test_descriptors_that_a_caller_left_open_count(tmp_path: Path) -> None:
+    """With too few for itself tdprof would take what it cannot open for what is not there."""
+    with open(os.devnull, "rb") as file:
+        held = [os.dup(file.fileno()) for _ in range(40)]
+    try:
+        result = subprocess.run(
+            [*TDPROF, "record", "-a", "-o", "new"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            pass_fds=held,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96)),
+        )
+    finally:
+        for fd in held:
+            os.close(fd)
+    assert (result.returncode, result.stderr.splitlines()[0]) == (
+        1,
+        "tdprof: only 56 files may be open at once beside 40 that its caller left open, 64 are needed",
+    )
+
+
+def test_no_folder_for_temporary_files_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    said: list[str] = []
+    monkeypatch.setattr(main, "_run", refuse)
+    monkeypatch.setattr(main, "say", said.append)
+    with pytest.raises(SystemExit):
+        main.main()
+    assert said == ["tdprof: no folder for temporary files can be written to", "  try: TMPDIR=DIR"]

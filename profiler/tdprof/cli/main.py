@@ -4,6 +4,7 @@ import contextlib
 import errno
 import gc
 import importlib
+import os
 import resource
 import signal
 import sys
@@ -19,6 +20,8 @@ from tdprof.errors import TdprofError
 from tdprof.linux.temporary import avoid_temporary_folders_of_others
 
 _LEAST_DESCRIPTORS = 64
+_ENOUGH_DESCRIPTORS = 1024
+_OWN_DESCRIPTORS = 4  # input, output, errors, and the list of them
 _OBJECTS_AT_ONCE = 50_000  # of a start: modules and classes, none of which is garbage
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -109,6 +112,9 @@ def main() -> None:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise _too_many_files("too many open files") from error
+            if isinstance(error, FileNotFoundError) and error.filename is None and "temporary directory" in str(error):
+                # Python's tempfile says so without a name; to whom else a file is missing gives its own.
+                raise TdprofError("no folder for temporary files can be written to", hint="TMPDIR=DIR") from error
             # Help and version are click's to print; an error from elsewhere is a mistake of ours.
             from traceback import walk_tb  # only now: most commands end without it
 
@@ -136,8 +142,13 @@ def main() -> None:
 def _check_descriptors() -> None:
     """With fewer, what cannot be opened would be taken for what is not there: a PMU, a library, a file's symbols."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit != resource.RLIM_INFINITY and limit < _LEAST_DESCRIPTORS:
-        raise _too_many_files(f"only {limit} files may be open at once, {_LEAST_DESCRIPTORS} are needed")
+    if limit == resource.RLIM_INFINITY or limit >= _ENOUGH_DESCRIPTORS:
+        return
+    inherited = len(os.listdir("/proc/self/fd")) - _OWN_DESCRIPTORS
+    if limit - max(inherited, 0) < _LEAST_DESCRIPTORS:
+        beside = f" beside {inherited} that its caller left open" if inherited > 0 else ""
+        usable = limit - max(inherited, 0)
+        raise _too_many_files(f"only {usable} files may be open at once{beside}, {_LEAST_DESCRIPTORS} are needed")
 
 
 def _too_many_files(message: str) -> TdprofError:

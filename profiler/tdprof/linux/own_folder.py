@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from tdprof.errors import TdprofError
 from tdprof.linux.folder_path import user_name
 from tdprof.linux.sudo import invoking_user
 
@@ -85,6 +86,15 @@ class OwnFolder:
     def path(self) -> Path:
         """A path that leads here from this process, for readers that take no descriptor; of no use in a message."""
         return Path(f"/proc/self/fd/{self.fd}")
+
+    @contextlib.contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Whatever error names ``path`` in this block calls the folder as the user does."""
+        try:
+            yield
+        except TdprofError as error:
+            error.message = error.message.replace(str(self.path), str(self.shown))
+            raise
 
     def subfolder(self, name: str, *, make: bool = False) -> "OwnFolder":
         """A folder in it; with ``make`` created where it is missing."""

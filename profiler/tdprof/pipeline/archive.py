@@ -35,7 +35,7 @@ def archive_symbols(
     """
     if manifest.state is not State.COMPLETE:
         manifest = finish_capture(folder)
-    with OpenCapture(folder.path, options, progress, manifest=manifest) as capture:
+    with folder.named_in_errors(), OpenCapture(folder.path, options, progress, manifest=manifest) as capture:
         # A report without a table is better than none; what is archived must not be less than there is.
         if capture.lost_tables:
             raise TdprofError(capture.lost_tables[0], hint=COPY_AGAIN)

@@ -54,17 +54,18 @@ def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None, kernel: 
     Raises:
         TdprofError: the disk is full or the folder is not writable; the spool stays and ``load_profile`` reads it.
     """
-    manifest = read_manifest(folder.path)
-    try:
-        if manifest.state is not State.COMPLETE:  # else whoever made its tables was killed before the spool was gone
-            manifest = make_tables(folder.path, folder, manifest, held, kernel)
-            write_manifest(folder, manifest)
-    except OSError as error:
-        cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
-        raise TdprofError(
-            f"cannot write the tables of {folder.shown}: {cause}; the raw recording is kept",
-            hint=f"free some space, then tdprof report {folder.shown}",
-        ) from error
+    with folder.named_in_errors():
+        manifest = read_manifest(folder.path)
+        try:
+            if manifest.state is not State.COMPLETE:  # else who made its tables was killed before the spool was gone
+                manifest = make_tables(folder.path, folder, manifest, held, kernel)
+                write_manifest(folder, manifest)
+        except OSError as error:
+            cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+            raise TdprofError(
+                f"cannot write the tables of {folder.shown}: {cause}; the raw recording is kept",
+                hint=f"free some space, then tdprof report {folder.shown}",
+            ) from error
     folder.remove_tree(SPOOL_FOLDER)
     return manifest
 
