@@ -75,6 +75,34 @@ def test_control_c_reaches_the_command_too(running: subprocess.Popen[str], folde
     assert assert_kept(folder).manifest["state"] == "complete"
 
 
+@pytest.mark.needs_perf
+def test_impatience_at_the_end_leaves_a_recording_and_says_so(folder: Path) -> None:
+    """Ctrl-C five times while the tables are made: the first ends that, the others do not end what it says."""
+    program = """
+import os, signal
+from tdprof.cli import record_end
+from tdprof.cli.main import main
+
+def impatient(*_):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        for _ in range(4):
+            os.kill(os.getpid(), signal.SIGINT)
+
+record_end.RecordEnd.finish = impatient
+main()
+"""
+    words = ["record", "--no-bpf", "-o", str(folder), "true"]
+    result = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    assert result.returncode == 128 + signal.SIGINT, result.stderr
+    assert f"{folder} has the whole recording, but not its tables yet" in result.stderr
+    assert f"tdprof report {folder}" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert Capture(folder).manifest["state"] == "recording"
+    assert Capture(folder).profile.command == ["true"]
+
+
 @pytest.mark.needs_bpf
 def test_a_killed_recorder_leaves_a_readable_capture(running: subprocess.Popen[str], folder: Path) -> None:
     running.kill()

@@ -161,10 +161,10 @@ def _record(
 ) -> int:
     """Record, and make the capture's tables; the command's exit status."""
     from tdprof.capture.output_folder import OutputFolder
-    from tdprof.cli.record_end import RecordEnd
+    from tdprof.cli.record_end import RecordEnd, interrupted_once, left_unfinished
     from tdprof.recorder.session import record
 
-    with contextlib.ExitStack() as stack:
+    with interrupted_once(), contextlib.ExitStack() as stack:
         if segments.is_wanted:
             from tdprof.recorder.rotation import Segments
 
@@ -179,15 +179,21 @@ def _record(
         end = stack.enter_context(RecordEnd(quiet=quiet))
         if not segments.is_wanted and not options.is_system_wide:  # in whose profile it would be
             options = replace(options, on_begun=end.prepare)
-        outcome = record(options, record_into)
-        made = writer.recorded if segments.is_wanted else record_into
-        if outcome.failure is not None:
-            raise outcome.failure
-        with outcome.held:
-            if segments.is_wanted:
-                with waiting("writing the tables of the segments before", quiet=quiet):
-                    writer.finish()  # while what they hold is held
-            manifest = end.finish(made.folder, outcome.held)
+        try:
+            outcome = record(options, record_into)
+            made = writer.recorded if segments.is_wanted else record_into
+            if outcome.failure is not None:
+                raise outcome.failure
+            with outcome.held:
+                if segments.is_wanted:
+                    with waiting("writing the tables of the segments before", quiet=quiet):
+                        writer.finish()  # while what they hold is held
+                manifest = end.finish(made.folder, outcome.held)
+        except KeyboardInterrupt as interrupt:
+            made = writer.recorded if segments.is_wanted else record_into
+            if not made.is_published:
+                raise
+            raise left_unfinished(made.path) from interrupt
         if not quiet:
             _say(manifest, made.path)
         if with_symbols:

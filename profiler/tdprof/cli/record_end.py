@@ -1,16 +1,53 @@
 """How `tdprof record` makes a capture's tables in the end: in a process that loaded what it takes meanwhile."""
 
 import contextlib
+import signal
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Self
 
 from tdprof.capture.manifest import Manifest, read_manifest
 from tdprof.cli.finishing_process import FinishingProcess
 from tdprof.cli.output import waiting
+from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.held_programs import HeldPrograms
 
 _UNSAID_S = 0.5  # what shows that one waits takes longer to load than most tables to make
+
+
+@contextlib.contextmanager
+def interrupted_once() -> Iterator[None]:
+    """The first Ctrl-C that no recording hears ends what runs; those after it are ignored until the process has ended.
+
+    Or they would end what the first one has to tidy up and to say. Where Ctrl-C is ignored it stays so.
+    """
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, before)
+
+
+def left_unfinished(folder: Path) -> TdprofError:
+    """What to say where Ctrl-C came while the capture's tables were made: its recording is kept."""
+    return TdprofError(
+        f"interrupted: {folder} has the whole recording, but not its tables yet",
+        hint=f"tdprof report {folder} (it makes them each time that the capture is read)",
+        status=128 + signal.SIGINT,
+    )
 
 
 class RecordEnd:
