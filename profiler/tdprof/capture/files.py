@@ -1,5 +1,9 @@
 """Names of files and folders in a capture, beside its tables and those of the spool."""
 
+import contextlib
+import itertools
+from pathlib import Path
+
 VDSO_FILE = "vdso.so"
 PERF_MAP_FOLDER = "perf-maps"
 FILES_FOLDER = "files"
@@ -13,3 +17,22 @@ MANIFEST_FILE = "capture.json"
 
 STORE_MARKER = "tdprof-store.json"
 """Of a store of many captures, which is none itself."""
+
+_MOST_NEIGHBOURS = 1000  # of a name that is typed wrong
+
+
+def near_folder(path: Path, holds: str) -> Path | None:
+    """The folder beside it that was probably meant.
+
+    Args:
+        path: what was named, and is not there.
+        holds: a file that such a folder has.
+    """
+    from difflib import get_close_matches  # only now: most names are typed right
+
+    with contextlib.suppress(OSError):
+        beside = [each.name for each in itertools.islice(path.parent.iterdir(), _MOST_NEIGHBOURS)]
+        for name in get_close_matches(path.name, beside):
+            if (path.parent / name / holds).is_file():
+                return path.parent / name
+    return None

@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
-from tdprof.capture.files import MANIFEST_FILE
+from tdprof.capture.files import MANIFEST_FILE, near_folder
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.own_folder import OwnFolder
@@ -153,7 +153,8 @@ def read_manifest(folder: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError) as error:
         hint = "tdprof record -o DIR -- CMD makes one"
         if not folder.exists():
-            raise TdprofError(f"no capture at {folder}", hint=hint) from error
+            near = near_folder(folder, MANIFEST_FILE)
+            raise TdprofError(f"no capture at {folder}", hint=f"{near}, which is one" if near else hint) from error
         why = f"it has no {MANIFEST_FILE}" if folder.is_dir() else "it is no folder"
         raise TdprofError(f"{folder} is not a capture: {why}", hint=hint) from error
     except (OSError, ValueError, RecursionError) as error:

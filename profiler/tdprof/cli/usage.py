@@ -76,11 +76,11 @@ def _sentence(text: str) -> str:
 
 
 def _shown_name(parameter: click.Parameter) -> str:
-    return (
-        max(parameter.opts, key=len)
-        if isinstance(parameter, click.Option)
-        else str(parameter.metavar or parameter.name)
-    )
+    """An option; of an argument the word that its usage has, without brackets and what is taken by default."""
+    if isinstance(parameter, click.Option):
+        return max(parameter.opts, key=len)
+    word = re.search(r"[A-Z][A-Z.]*", parameter.metavar or "")
+    return word[0] if word else str(parameter.name)
 
 
 def _options(context: click.Context | None) -> list[str]:

@@ -34,7 +34,7 @@ def find_captures(places: Sequence[str]) -> list[str]:
     A segment that is still being recorded is none yet: as it is, it would count for what it is going to be.
 
     Raises:
-        TdprofError: an object store cannot be read.
+        TdprofError: an object store cannot be read, or a path is not there.
     """
     found: dict[str, None] = {}
     for place in places:
@@ -46,6 +46,10 @@ def find_captures(places: Sequence[str]) -> list[str]:
 def _captures_in(folder: Path) -> list[str]:
     if (folder / MANIFEST_FILE).exists():
         return [str(folder.absolute())]
+    if not folder.exists():
+        raise TdprofError(
+            f"nothing is at {folder}, so nothing was added", hint="name captures, or a folder of captures"
+        )
     inner: list[Path] = []
     with contextlib.suppress(OSError):
         # Looked up first: what has its tables by then has them afterwards.

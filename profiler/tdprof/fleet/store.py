@@ -5,12 +5,13 @@ import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tdprof.capture.files import STORE_MARKER
+from tdprof.capture.files import STORE_MARKER, near_folder
 from tdprof.errors import TdprofError
 from tdprof.fleet.identity import digest, name_of_part, path_part
 from tdprof.fleet.schema import ALL_KINDS, KINDS, ROLLUP_VERSION, SUMS
@@ -119,6 +120,8 @@ class Store:
             with _naming(self.place):
                 text = _start_of(self._files, self._path(STORE_MARKER))
         except FileNotFoundError as error:
+            if near := near_folder(Path(self.place), STORE_MARKER):
+                hint = f"{near}, which is one"
             raise TdprofError(f"{self.place} is no store: it has no {STORE_MARKER}", hint=hint, status=2) from error
         try:
             version = json.loads(text)["store_version"]

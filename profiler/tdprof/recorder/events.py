@@ -133,6 +133,7 @@ def parse_event(text: str, pmus: Path = SYSFS_PMUS) -> Event:
     Raises:
         TdprofError: with the closest known names.
     """
+    text = text.removesuffix(":")  # modifiers that perf, too, may have none of
     if text.startswith("{"):
         raise TdprofError(f"event groups in braces are not taken: {text}", hint="name the events with commas", status=2)
     if "/" in text:

@@ -44,6 +44,7 @@ def test_imports_standard_input(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["none.data"], b"tdprof: cannot read none.data: No such file or directory"),
+        (["."], b"tdprof: cannot read .: it is a folder that perf record --threads did not make"),
         (["text"], b"tdprof: text is not a perf.data file and no capture, which is a folder"),
         (["-"], b"tdprof: - is empty: no perf.data and no capture, which is a folder"),
         (["good", "-o", "full"], b"tdprof: full exists already"),

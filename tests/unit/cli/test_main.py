@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from tdprof.cli import main
+from tdprof.cli.usage import usage_error
 
 
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -109,6 +111,23 @@ def test_what_is_no_capture_is_said_with_what_makes_one(path: str, said: str, tm
         first, second = run(*arguments, cwd=tmp_path).stderr.splitlines()
         assert first == f"tdprof: {said}"
         assert "tdprof record -o DIR -- CMD" in second
+
+
+def test_a_capture_whose_name_is_typed_wrong_has_the_right_one_as_hint(tmp_path: Path) -> None:
+    (tmp_path / "prod.capture").mkdir()
+    (tmp_path / "prod.capture" / "capture.json").touch()
+    (tmp_path / "prod.txt").touch()
+    said = run("report", "prdo.capture", cwd=tmp_path).stderr
+    assert said == "tdprof: no capture at prdo.capture\n  try: prod.capture, which is one\n"
+
+
+@pytest.mark.parametrize(
+    ("metavar", "shown"),
+    [("[CAPTURE=tdprof.capture]", "CAPTURE"), ("[PERF.DATA]", "PERF.DATA"), ("CAPTURE…", "CAPTURE"), (None, "what")],
+)
+def test_an_argument_is_called_by_the_word_of_its_usage(metavar: str | None, shown: str) -> None:
+    error = click.BadParameter("path 'x' is not readable.", param=click.Argument(["what"], metavar=metavar))
+    assert usage_error(error).message == f"{shown}: path 'x' is not readable"
 
 
 def test_the_cache_is_told_in_the_units_of_its_help(tmp_path: Path) -> None:

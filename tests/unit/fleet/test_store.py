@@ -119,9 +119,24 @@ def test_a_segment_that_is_being_recorded_waits_for_its_end(tmp_path: Path, capt
 
 
 def test_nothing_of_what_was_given_in_the_store_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir()
     result = tdprof("fleet", "add", tmp_path / "store", tmp_path / "nothing")
     assert result.status == 1
-    assert "no capture at" in result.stdout
+    assert "is not a capture" in result.stdout
+
+
+def test_a_path_that_is_not_there_is_refused_before_anything_is_made(tmp_path: Path, captures: list[Path]) -> None:
+    result = tdprof("fleet", "add", tmp_path / "store", captures[0], tmp_path / "typo")
+    assert result.status == 1
+    assert f"nothing is at {tmp_path / 'typo'}" in str(result.error)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_store_whose_name_is_typed_wrong_has_the_right_one_as_hint(tmp_path: Path, captures: list[Path]) -> None:
+    add(tmp_path / "prod", captures[0])
+    result = tdprof("fleet", "report", tmp_path / "prdo")
+    assert isinstance(result.error, TdprofError)
+    assert result.error.hint == f"{tmp_path / 'prod'}, which is one"
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -24,6 +24,7 @@ def pmus(tmp_path: Path) -> Path:
 
 
 def test_software_and_hardware_names() -> None:
+    assert parse_event("cpu-clock:") == parse_event("cpu-clock")
     clock = parse_event("cpu-clock")
     assert (clock.type, clock.config, clock.unit) == (1, 0, Unit.NANOSECONDS)
     assert (parse_event("faults").type, parse_event("faults").config) == (1, 2)

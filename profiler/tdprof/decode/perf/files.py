@@ -57,8 +57,12 @@ def open_files(path: str | Path) -> list[IO[bytes]]:
     except OSError as error:
         for opened in files:
             opened.close()
-        hint = "perf record -- CMD makes one" if isinstance(error, FileNotFoundError) else ""
-        raise TdprofError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+        is_gone = isinstance(error, FileNotFoundError)
+        why = (
+            "it is a folder that perf record --threads did not make" if is_gone and folder.is_dir() else error.strerror
+        )
+        hint = "perf record -- CMD makes one" if is_gone else ""
+        raise TdprofError(f"cannot read {path}: {why}", hint=hint) from error
     return files
 
 
