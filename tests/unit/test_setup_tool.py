@@ -24,6 +24,17 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("tool", ["check", "coverage", "demo", "sanitize", "setup", "test", "try-install", "verifier"])
+def test_a_tool_asked_for_help_gives_it_and_does_nothing(tool: str, tmp_path: Path) -> None:
+    result = subprocess.run(
+        [PROJECT / "tools" / tool, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(result.stdout) > 80
+    assert "SPDX" not in result.stdout
+    assert not list(tmp_path.iterdir())
+
+
 def environment(**variables: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "TDPROF_NATIVE"} | variables
 
