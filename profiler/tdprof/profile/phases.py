@@ -142,7 +142,7 @@ def find_cuts(observed: Sequence[Observed], seed: int = 0) -> list[int]:
                 cuts.update({*edges} - {begin, end})
                 break
     kept = _that_stand(coarse, sorted(cuts), random)
-    return _placed(observed, [cut * step for cut in kept], step)
+    return _that_still_differ(observed, _placed(observed, [cut * step for cut in kept], step))
 
 
 def _part_that_differs(observed: Observed, random: np.random.Generator) -> tuple[int, int] | None:
@@ -248,6 +248,17 @@ def _placed(observed: Sequence[Observed], cuts: Sequence[int], step: int) -> lis
         near = (np.abs(at - cut) <= step) & (at < after)
         placed.append(int(at[near][np.asarray(differences)[near].argmax()]))
     return placed[1:]
+
+
+def _that_still_differ(observed: Sequence[Observed], cuts: Sequence[int]) -> list[int]:
+    """Cuts whose sides differ by enough where they were placed: a stretch with a change within it may have had a cut on
+    either side, of which but one is left."""
+    kept: list[int] = []
+    for cut, after in pairwise([*cuts, len(observed[0].part)]):
+        begin = kept[-1] if kept else 0
+        if any(each.slice(begin, after).differs(np.arange(after - begin) < cut - begin) for each in observed):
+            kept.append(cut)
+    return kept
 
 
 def _observe(profile: Profile, bins: Intervals, event: int) -> tuple[Observed, Observed, list[tuple[int, bool]]]:

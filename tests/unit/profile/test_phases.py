@@ -55,6 +55,16 @@ def test_changes_are_found_within_a_bin_of_where_they_are(lengths: tuple[int, ..
     assert np.abs(np.array(found) - np.cumsum(lengths)[:-1]).max() <= 1
 
 
+@pytest.mark.parametrize("into", range(10))
+def test_a_change_within_a_stretch_of_the_search_is_one_change(into: int) -> None:
+    random = np.random.default_rng(0)
+    is_first = (np.arange(1200) < 360 + into) | (np.arange(1200) >= 600 + into)
+    counts = random.poisson(8, 1200)[:, None] * np.stack([is_first, ~is_first], axis=1)
+    found = find_cuts(observed(counts.astype(np.float64)))
+    assert len(found) == 2
+    assert np.abs(np.array(found) - (360 + into, 600 + into)).max() <= 1
+
+
 def test_work_that_takes_turns_with_other_work_is_one_phase() -> None:
     counts = np.tile([[100.0, 0], [0, 100]], (30, 1))
     assert find_cuts(observed(counts)) == []
