@@ -89,7 +89,13 @@ class _Loaded:
 
 def _load(source: Input, symbols: SymbolOptions, selection: Selection) -> _Loaded:
     with open_input(source, symbols) as opened:
-        profile, findings = load_with_findings(opened, source.path, selection=selection)
+        try:
+            profile, findings = load_with_findings(opened, source.path, selection=selection)
+        except TdprofError as error:
+            if not selection.words:
+                raise
+            # Which of the two it is that has nothing of the kind.
+            raise TdprofError(f"{source.path}: {error.message}", hint=error.hint, status=error.status) from error
         return _Loaded(profile, findings, opened.recorded)
 
 

@@ -93,16 +93,23 @@ class TimeRange:
             default if moment is None else moment.within(start_realtime_ns, duration_ns, self.text)
             for moment, default in ((self.begin, 0), (self.end, duration_ns))
         )
-        if self.begin is not None and self.end is not None and end <= begin:
-            raise TdprofError(f"--time {self.text} ends where it begins, or before", hint=_hint(), status=2)
         if begin >= duration_ns or end <= 0:
             where = "after the recording's end" if begin >= duration_ns else "before the recording's start"
             raise TdprofError(
-                f"--time {self.text} is {where}",
-                hint=f"it took {duration_ns / NS_PER_S:.3f} s: --time 0s-{duration_ns / NS_PER_S:.3f}s is all of it",
-                status=2,
+                f"--time {self.text} is {where}", hint=self._all(start_realtime_ns, duration_ns), status=2
             )
+        if self.begin is not None and self.end is not None and end <= begin:
+            raise TdprofError(f"--time {self.text} ends where it begins, or before", hint=_hint(), status=2)
         return max(begin, 0), min(end, duration_ns)
+
+    def _all(self, start_realtime_ns: int, duration_ns: int) -> str:
+        """The whole recording, as this range tells time."""
+        took = f"it took {duration_ns / NS_PER_S:.3f} s"
+        if not any(moment and moment.kind in (_From.MIDNIGHT, _From.EPOCH) for moment in (self.begin, self.end)):
+            return f"{took}: --time 0s-{duration_ns / NS_PER_S:.3f}s is all of it"
+        first, last = start_realtime_ns // NS_PER_S, -(-(start_realtime_ns + duration_ns) // NS_PER_S)
+        clock = "-".join(f"{datetime.fromtimestamp(each, UTC):%Y-%m-%dT%H:%M:%S}" for each in (first, last))
+        return f"{took}: --time {clock} (UTC) is all of it"
 
 
 def parse_span_ns(text: str) -> int | None:

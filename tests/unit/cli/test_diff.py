@@ -234,6 +234,8 @@ def test_exit_status(run: Run, arguments: list[str], status: int) -> None:
         (["a", "same", "--fail-on", "totl>5%"], "is called 'totl'"),
         (["a", "same", "--fail-on", "nonsense"], "cannot read 'nonsense'"),
         (["woken", "a", "--by", "waker"], "a does not tell who woke threads"),
+        (["a", "damaged", "--time", "100h-"], "a: --time 100h- is after the recording's end"),
+        (["woken", "same", "--comm", "nobody"], "woken: no sample is of --comm nobody"),
         (["a", "same", "-e", "cycles"], "not both captures have an event 'cycles'"),
         (["a", "same", "--json", "--csv"], "exclude each other"),
         (["a"], "missing argument 'B'"),

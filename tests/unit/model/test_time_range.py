@@ -69,6 +69,7 @@ def test_what_is_no_range_is_refused_with_the_forms(text: str) -> None:
         ("00:10:00-", "after the recording's end"),
         ("22:00:00-23:00:00", "before the recording's start"),
         ("-0s", "before the recording's start"),
+        ("10:00:00-13:00:00", "after the recording's end"),
     ],
 )
 def test_a_range_with_nothing_of_the_recording_is_refused(text: str, message: str) -> None:
@@ -92,3 +93,14 @@ def test_tenths_share_every_moment_out() -> None:
     parts = [each.within(0, duration_ns) for n in range(1, 11) for each in parse_time_ranges(f"10%/{n}")]
     assert [begin for begin, _ in parts] == [0, *(end for _, end in parts[:-1])]
     assert parts[-1][1] == duration_ns
+
+
+def test_what_there_is_is_said_as_time_was_asked_for() -> None:
+    for text, whole in (
+        ("100s-200s", "--time 0s-60.000s is all of it"),
+        ("00:10:00-00:20:00", "--time 2025-12-31T23:59:30-2026-01-01T00:00:30 (UTC) is all of it"),
+        ("2026-01-02T00:00:00-", "--time 2025-12-31T23:59:30-2026-01-01T00:00:30 (UTC) is all of it"),
+    ):
+        with pytest.raises(TdprofError) as caught:
+            seconds(text)
+        assert caught.value.hint == f"it took 60.000 s: {whole}"
