@@ -3,7 +3,7 @@
 A wait is told to be idle by where the thread waits, since no kernel says what for:
 
 - in a call that takes whatever comes next, as a server's loop does: epoll_wait, accept, io_uring, sigwait, pause; or
-  where a runtime keeps threads of its own that have nothing to do;
+  where a runtime keeps threads of its own that have nothing to do; or in the own function of a thread of the kernel;
 - or in one that waits for a condition, a semaphore, a message or any of some files, where another thread of the process
   waits at the same place, with the same callers: then they are a pool, of which one is as good as another.
 
@@ -53,6 +53,9 @@ _IS_HELD_UP = (
 # Of CPython's locks alone is its condition made.
 _PYTHON_LOCK = r"(lock_PyThread_acquire_|rlock_|lock_)(acquire|lock)\w*|_?PyMutex_Lock\w*"
 _PYTHON_CONDITION = r"(Condition\.)?wait"
+# Where a thread of the kernel begins, below its own function, which sleeps by itself or until a time.
+_KERNEL_THREAD = (r"kthread", r"ret_from_fork(_asm)?")
+_UNTIL_A_TIME = r"schedule_(hr)?timeout\w*"
 _ADDED = re.compile(r"@|\(| \[")  # begins what versions of symbols, compilers and parameters add to a function's name
 
 
@@ -63,12 +66,7 @@ def mark_idle(profile: Profile) -> Profile:
         return profile
     samples = profile.samples
     is_asleep = (samples.event == events.index(OFF_CPU)) & (samples.state == ThreadState.INTERRUPTIBLE)
-    is_held_up = _has(profile, _IS_HELD_UP) | (_has(profile, _PYTHON_LOCK) & ~_has(profile, _PYTHON_CONDITION))
-    is_one_of_many = _has(profile, _OF_HOTSPOT) | _is_of_pool(profile, is_asleep)
-    is_idle = is_asleep & (
-        _has(profile, _TAKES_ANYTHING) | (_has(profile, _WAITS_FOR_ITS_TURN) & is_one_of_many & ~is_held_up)
-    )
-    if not is_idle.any():
+    if not (is_idle := is_asleep & _has_nothing_to_do(profile, is_asleep)).any():
         return profile
     chosen, which = np.unique(samples.stack[is_idle], return_inverse=True)
     stack = samples.stack.copy()
@@ -79,6 +77,45 @@ def mark_idle(profile: Profile) -> Profile:
         samples=replace(samples, stack=stack),
         kept_stacks=KeptStacks(),
     )
+
+
+def _has_nothing_to_do(profile: Profile, is_asleep: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool[samples]: of those asleep, which are idle."""
+    stacks, of_sample = frame_stacks(profile), profile.samples.stack
+    if not len(stacks.function):
+        return np.zeros(len(of_sample), bool)
+    names = [_ADDED.split(name, 1)[0] for name in profile.functions.name]
+
+    def of_frames(pattern: str) -> NDArray[np.bool_]:
+        is_name = re.compile(pattern).fullmatch
+        return np.array([*(bool(is_name(name)) for name in names), False])[stacks.function]
+
+    def has(pattern: str) -> NDArray[np.bool_]:
+        return np.asarray(np.logical_or.reduceat(of_frames(pattern), stacks.start[:-1])[of_sample])
+
+    is_held_up = has(_IS_HELD_UP) | (has(_PYTHON_LOCK) & ~has(_PYTHON_CONDITION))
+    is_one_of_many = has(_OF_HOTSPOT) | _is_of_pool(profile, is_asleep)
+    is_at_rest = _is_outside_of(stacks.start, of_frames(_UNTIL_A_TIME), *map(of_frames, _KERNEL_THREAD))
+    takes_anything = has(_TAKES_ANYTHING) | is_at_rest[of_sample]
+    return takes_anything | (has(_WAITS_FOR_ITS_TURN) & is_one_of_many & ~is_held_up)
+
+
+def _is_outside_of(
+    start: NDArray[np.integer], may_be_first: NDArray[np.bool_], *outside: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """bool[stacks]: which have, but for an innermost frame that may be first, one frame and outside it these.
+
+    Args:
+        start: where each stack begins among the frames, and their end.
+        may_be_first, outside: bool[frames].
+    """
+    first, end = start[:-1].astype(np.int64), start[1:].astype(np.int64)
+    own = first + may_be_first[np.minimum(first, len(may_be_first) - 1)]
+    found = np.ones(len(first), bool)
+    for distance, is_it in enumerate(outside, 1):
+        at = own + distance
+        found &= (at < end) & is_it[np.minimum(at, len(is_it) - 1)]
+    return found
 
 
 def is_idle(profile: Profile) -> NDArray[np.bool_]:
@@ -107,16 +144,6 @@ def _with_leaf(stacks: StackTable, chosen: NDArray[np.integer], location: int) -
         np.concatenate([stacks.start, stacks.start[-1] + ends.astype(np.uint32)]),
         np.concatenate([stacks.location, more]),
     )
-
-
-def _has(profile: Profile, pattern: str) -> NDArray[np.bool_]:
-    """bool[samples]: which have such a function in their call stack."""
-    names = re.compile(pattern)
-    of_name = np.array([*(bool(names.fullmatch(_ADDED.split(name, 1)[0])) for name in profile.functions.name), False])
-    stacks = frame_stacks(profile)
-    if not len(stacks.function):
-        return np.zeros(len(profile.samples.stack), bool)
-    return np.asarray(np.logical_or.reduceat(of_name[stacks.function], stacks.start[:-1])[profile.samples.stack])
 
 
 def _is_of_pool(profile: Profile, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:

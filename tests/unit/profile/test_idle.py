@@ -20,6 +20,7 @@ from tdprof.report.summary import facts
 EVENTS = (CLOCK, EventInfo(OFF_CPU, Unit.NANOSECONDS, 1_000_000))
 CONDITION = ("pthread_cond_wait@@GLIBC_2.3.2", "__futex_wait")
 SEMAPHORE = ("__new_sem_wait_slow64 [constprop.0]", "__futex_wait")
+KERNEL_THREAD = ("ret_from_fork_asm", "ret_from_fork", "kthread")
 PYTHON_LOCK = ("lock_PyThread_acquire_lock", "PyThread_acquire_lock_timed", *SEMAPHORE)
 
 
@@ -66,6 +67,14 @@ ASLEEP = ThreadState.INTERRUPTIBLE
         ([(1, ASLEEP, ("java.lang.ref.ReferenceQueue.remove", "JVM_MonitorWait", *CONDITION))], [True]),
         ([(1, ASLEEP, ("Interpreter", "JVM_MonitorWait", *CONDITION))], [False]),
         ([(1, ASLEEP, ("runtime.stopm", "runtime.futex.abi0"))], [True]),
+        # A thread of the kernel in its own function, by itself or until a time; but not in what that calls.
+        ([(1, ASLEEP, (*KERNEL_THREAD, "worker_thread"))], [True]),
+        ([(1, ASLEEP, (*KERNEL_THREAD, "kcompactd", "schedule_timeout"))], [True]),
+        ([(1, ASLEEP, (*KERNEL_THREAD, "worker_thread", "process_one_work"))], [False]),
+        ([(1, ASLEEP, (*KERNEL_THREAD, "rcu_gp_kthread", "rcu_gp_fqs_loop", "schedule_timeout"))], [False]),
+        ([(1, ThreadState.RUNNABLE, (*KERNEL_THREAD, "worker_thread"))], [False]),
+        ([(1, ASLEEP, ("kthread", "worker_thread"))], [False]),
+        ([(1, ASLEEP, (*KERNEL_THREAD,)), (2, ASLEEP, ("schedule_timeout",))], [False, False]),
         (
             [(tid, ASLEEP, ("pool::work", "std::sys::sync::condvar::futex::Condvar::wait")) for tid in (1, 2)],
             [True, True],
