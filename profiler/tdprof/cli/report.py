@@ -42,7 +42,7 @@ tdprof report my.capture --where cgroup=nginx.service   or its path, container i
 tdprof report my.capture --by language   Python, Java, JavaScript, native code, the kernel
 tdprof report my.capture --by second   when, and the hottest functions over time
 tdprof report my.capture --by phase    where the profile changes, and what
-tdprof report my.capture --by state --sort off-cpu   waiting for a CPU, or asleep
+tdprof report my.capture --by state    of record --off-cpu: waiting for a CPU, or asleep
 tdprof report my.capture --by cpu      of record --sample-cpu, or without BPF: the CPU of the sample
 tdprof report my.capture --by waker    of record --wakers: who ends sleeps; with --function those of one
 tdprof report my.capture --time 10s-20s   since the start; -5s- is the last 5 s
@@ -212,7 +212,7 @@ def _report(
         # Nothing that is known of this function alone is to be shown: it chooses samples.
         profile, findings, function = select(profile, selection), None, None
     names = [event.name for event in profile.events]
-    usual = OFF_CPU if asked.group is GroupKind.WAKER else CPU_CYCLES
+    usual = OFF_CPU if asked.group in (GroupKind.WAKER, GroupKind.STATE) else CPU_CYCLES
     events = [word for word in asked.sort if word not in [*Order]] or [name for name in names if name == usual]
     order = next((Order(word) for word in asked.sort if word in [*Order]), Order.SELF)
     event = find_event(profile, events[0] if events else None)

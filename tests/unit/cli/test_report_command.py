@@ -11,11 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from builders.opened import NoCapture
-from builders.profiles import ProfileBuilder
+from builders.profiles import CLOCK, ProfileBuilder
 from builders.topdown import topdown_profile
 from tdprof.cli import report
 from tdprof.cli.capture_options import Input
 from tdprof.errors import TdprofError
+from tdprof.model.events import OFF_CPU, EventInfo, Unit
+from tdprof.model.off_cpu import ThreadState
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
@@ -227,3 +229,11 @@ def test_pipes_are_not_paged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "false")
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: 1 / 0)
     assert "chase" in run().stdout
+
+
+def test_rows_by_state_are_of_time_off_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = ProfileBuilder((CLOCK, EventInfo(OFF_CPU, Unit.NANOSECONDS, 1_000_000))).add("main", "work")
+    show(monkeypatch, builder.add("main", "read", event=1, state=ThreadState.INTERRUPTIBLE).build())
+    document = json.loads(run("--by", "state", "--json").stdout)
+    assert (document["event"], document["rows"][0]["state"]) == (OFF_CPU, "asleep")
+    assert json.loads(run("--by", "state", "--sort", "cpu-clock", "--json").stdout)["event"] == "cpu-clock"
