@@ -9,9 +9,22 @@ from hypothesis import strategies as st
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
+from tdprof.model.off_cpu import ThreadTimes
 from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable
 
 CLOCK = EventInfo("cpu-clock", Unit.NANOSECONDS, frequency_hz=999)
+
+
+def thread_times(*rows: tuple[int, int, Sequence[int], int], more_ns: int = 0) -> ThreadTimes:
+    """Where threads' time went: of each (pid, tid, nanoseconds in each state, of these without a sample).
+
+    Args:
+        more_ns: wall time of each that is in no state.
+    """
+    spent = np.array([row[2] for row in rows], np.uint64)
+    pid, tid = (np.array([row[at] for row in rows], np.uint32) for at in (0, 1))
+    wall = spent.sum(axis=1) + np.uint64(more_ns)
+    return ThreadTimes(pid, tid, wall, spent, np.array([row[3] for row in rows], np.uint64))
 
 
 @dataclass(frozen=True)

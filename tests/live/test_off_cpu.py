@@ -36,7 +36,8 @@ def test_waits_have_their_share(build: Build, folder: Path) -> None:
     assert asleep["long_wait"] > 350
     assert 0.65 < asleep["long_wait"] / asleep.total() < 0.82
     [row] = times_of(capture).values()
-    assert capture.profile.time_spent == TimeSpent(
+    assert capture.profile.thread_times
+    assert capture.profile.thread_times.total() == TimeSpent(
         1, row["end_ns"] - row["begin_ns"], [row[name] for name in SPENT], unsampled_ns=0, unsampled_threads=0
     )
     assert row["interruptible_ns"] >= 480_000_000

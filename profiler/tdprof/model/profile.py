@@ -11,7 +11,7 @@ from tdprof.model.arrays import I32, I64, U8, U32, U64
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.losses import Losses
-from tdprof.model.off_cpu import TimeSpent
+from tdprof.model.off_cpu import ThreadTimes
 from tdprof.model.stack_ends import StackEnd
 
 NO_ID = 0xFFFFFFFF  # a process or thread that the recording does not tell
@@ -206,7 +206,7 @@ class Profile:
     runtimes: Mapping[int, Sequence[str]] = field(default_factory=dict)  # the languages of each process's runtimes
     cgroups: Sequence[Cgroup] = ()  # empty: the recording tells none
     walks: StackWalks | None = None  # None: the recording does not tell
-    time_spent: TimeSpent | None = None  # None: likewise
+    thread_times: ThreadTimes | None = None  # None: likewise
     start_monotonic_ns: int = 0  # the start in the clock of the samples' times
     interval_ns: int = 1_000_000_000  # that samples were to be added up over, where they have no times of their own
     window: TimeWindow | None = None  # None: samples are of the whole recording

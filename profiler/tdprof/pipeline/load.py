@@ -21,7 +21,7 @@ from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings, MetricTimes
-from tdprof.model.off_cpu import ThreadState, TimeSpent
+from tdprof.model.off_cpu import ThreadState, ThreadTimes
 from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable, StackWalks
 from tdprof.model.stack_ends import StackEnd
 from tdprof.pipeline.opened import OpenCapture
@@ -96,9 +96,9 @@ def load_profile(capture: OpenCapture) -> Profile:
     )
     profile = mark_idle(without_trampolines(with_wakers(profile, wakers)))
     profile = replace(profile, cgroups=cgroups, topdown=manifest.topdown, walks=_walks(attributed, columns["count"]))
-    time_spent, no_times = _time_spent(capture)
+    thread_times, no_times = _thread_times(capture)
     notes = [*profile.notes, *_doubts(capture, profile, attributed), *filter(None, [cut_inlining])]
-    profile = replace(profile, notes=notes, time_spent=time_spent)
+    profile = replace(profile, notes=notes, thread_times=thread_times)
     for reason in filter(None, (no_times, no_stacks, wakers.unreadable)):
         profile = profile.without(reason)
     return profile
@@ -118,22 +118,22 @@ def _doubts(capture: OpenCapture, profile: Profile, attributed: AttributedStacks
         yield from cut_doubt(int(profile.samples.count[attributed.is_cut & by_kernel].sum()), sum(total))
 
 
-def _time_spent(capture: OpenCapture) -> tuple[TimeSpent | None, str]:
+def _thread_times(capture: OpenCapture) -> tuple[ThreadTimes | None, str]:
     """Where threads' time went, if the recording tells, and why that could not be read."""
     if not has_table(capture.tables, "thread_times"):
         return None, ""
     table, reason = read_side_table(capture.tables, "thread_times")
     if reason:
         return None, reason
-    columns = {name: table[name].to_numpy() for name in table.column_names if name.endswith("_ns")}
-    time = TimeSpent(
-        len(table),
-        int((columns["end_ns"] - columns["begin_ns"]).sum()),
-        [int(columns[f"{state.name.lower()}_ns"].sum()) for state in ThreadState],
-        int(columns["unsampled_ns"].sum()),
-        int(np.count_nonzero(columns["unsampled_ns"])),
+    columns = {name: table[name].to_numpy() for name in table.column_names if name != "thread_name"}
+    times = ThreadTimes(
+        columns["pid"],
+        columns["tid"],
+        columns["end_ns"] - columns["begin_ns"],
+        np.stack([columns[f"{state.name.lower()}_ns"] for state in ThreadState], axis=1),
+        columns["unsampled_ns"],
     )
-    return time, ""
+    return times, ""
 
 
 def _cpus(column: pa.ChunkedArray) -> I32:

@@ -8,7 +8,7 @@ import numpy as np
 from tdprof.model.arrays import F64, I32, I64, U8, U64, distinct
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import TIME_KINDS, GroupKind
-from tdprof.model.off_cpu import ThreadState
+from tdprof.model.off_cpu import ThreadState, TimeSpent
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.profile.cgroups import cgroup_name
 from tdprof.profile.commands import command_names
@@ -18,6 +18,7 @@ from tdprof.profile.idle import is_idle
 from tdprof.profile.intervals import seconds_of_samples
 from tdprof.profile.languages import sample_languages
 from tdprof.profile.phases import Change, find_phases
+from tdprof.profile.thread_times import times_of
 from tdprof.profile.wakers import sample_wakers
 from tdprof.text import printable
 
@@ -43,6 +44,7 @@ class Groups:
         cgroup: of rows of control groups: which; None where it is not told.
         seconds: of rows of seconds or phases: when each begins and ends, nanoseconds since the recording's start.
         changes: of rows of phases: what changed since the one before.
+        spent: of rows of processes and threads, if the recording tells: where their time went; None where it does not.
     """
 
     kind: GroupKind
@@ -60,6 +62,7 @@ class Groups:
     cgroup: Sequence[Cgroup | None]
     seconds: Sequence[tuple[int, int]] = ()
     changes: Sequence[Sequence[Change]] = ()
+    spent: Sequence[TimeSpent | None] = ()
 
     def __len__(self) -> int:
         return len(self.name)
@@ -92,12 +95,17 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
     has_pid, has_tid = kind in (GroupKind.PROCESS, GroupKind.THREAD), kind is GroupKind.THREAD
     rows = np.lexsort((np.arange(len(start)), -weight[:, event].astype(np.float64)))
     cgroups = (*profile.cgroups, None)
+    pids, tids = (
+        [_known(number) if has else None for number in column[first[rows]].tolist()]
+        for column, has in ((samples.pid, has_pid), (samples.tid, has_tid))
+    )
+    times = profile.thread_times if has_pid else None
     return Groups(
         kind,
         event,
         [names[each] for each in number[last[rows]].tolist()],
-        [_known(pid) if has_pid else None for pid in samples.pid[first[rows]].tolist()],
-        [_known(tid) if has_tid else None for tid in samples.tid[first[rows]].tolist()],
+        pids,
+        tids,
         _members(profile, group, len(start))[rows].tolist() if kind is GroupKind.COMMAND else [1] * len(rows),
         share[rows],
         share_half_width(share, profile, event)[rows],
@@ -106,6 +114,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         hottest[rows],
         hottest_share[rows],
         [cgroups[each] for each in number[first[rows]].tolist()] if kind is GroupKind.CGROUP else [],
+        spent=[] if times is None else times_of(times, pids, tids),
     )
 
 

@@ -20,6 +20,7 @@ from tdprof.profile.intervals import choose_times
 from tdprof.text import format_seconds, plural, printable
 
 _Chosen = NDArray[np.bool_]
+_FINEST_NS = 150_000_000  # about what the shortest interval makes
 
 
 def select(profile: Profile, selection: Selection) -> Profile:
@@ -62,7 +63,7 @@ def select(profile: Profile, selection: Selection) -> Profile:
         notes=[note, *profile.notes],
         topdown=None if why_none else profile.topdown,
         walks=None,
-        time_spent=None,
+        thread_times=None,
         kept_stacks=KeptStacks(),
         window=window,
         wakers=replace(wakers, stack=wakers_used) if wakers else None,
@@ -85,10 +86,11 @@ def _check_window(profile: Profile, selection: Selection, window: TimeWindow, *,
         return
     times = Selection(times=selection.times).words
     if window.grain_ns and all(end - begin < 2 * window.grain_ns for begin, end in window.asked):
+        finer = "; tdprof record --interval 0.1s knows time more finely" if window.grain_ns > _FINEST_NS else ""
         raise TdprofError(
             f"{times} has the middle of no interval with samples: this capture knows time to "
             f"{format_seconds(window.grain_ns)}",
-            hint="a longer range; tdprof record --interval 0.1s knows time more finely",
+            hint=f"a longer range{finer}",
             status=2,
         )
     raise TdprofError(f"no sample is of {times}", hint="tdprof report --by second", status=2)

@@ -62,7 +62,7 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
         ("sampled", f"{plural(len(distinct(pid)), 'process', 'es')}, {plural(len(distinct(tid)), 'thread', 's')}"),
         ("rung", rung),
         *([] if profile.walks is None else [("stacks", stack_quality(profile, profile.walks))]),
-        *([] if profile.time_spent is None else _time_spent(profile.time_spent)),
+        *([] if profile.thread_times is None else _time_spent(profile.thread_times.total())),
         *_idle(profile),
     ]
 

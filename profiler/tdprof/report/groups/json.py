@@ -14,6 +14,7 @@ from tdprof.profile.groups import Groups
 from tdprof.profile.phases import FALSE_POSITIVE_RATE
 from tdprof.report.groups.phases import changes_json
 from tdprof.report.groups.seconds import functions_json
+from tdprof.report.time_spent import time_spent_json
 from tdprof.text import printable
 
 
@@ -43,6 +44,7 @@ def rows_json(profile: Profile, groups: Groups, limit: int) -> Iterator[dict[str
             "weight": dict(zip(events, groups.weight[row].tolist(), strict=True)),
             "hottest": None if np.isnan(groups.hottest_share[row]) else names[groups.hottest[row]],
             "hottest_share": _number(groups.hottest_share[row]),
+            **({"time_spent": time_spent_json(groups.spent[row])} if groups.spent else {}),
             **({"changes": changes_json(groups.changes[row], names)} if groups.changes else {}),
         }
 

@@ -8,6 +8,8 @@ from rich.text import Text
 
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import TIME_KINDS, GroupKind
+from tdprof.model.events import Unit
+from tdprof.model.off_cpu import ThreadState, TimeSpent
 from tdprof.model.profile import Profile
 from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.frames import function_names
@@ -20,8 +22,9 @@ from tdprof.report.profile.text import header_lines, is_folded, percent
 from tdprof.report.summary import format_value
 from tdprof.text import format_seconds, printable
 
-# Narrower tables leave the event's own unit out, and keep names.
+# Narrower tables leave the event's own unit out, and keep names; and where threads' time went.
 _WIDE_COLUMNS = 100
+_COLUMNS_WITH_TIME = 130
 _NO_NAME = {GroupKind.MODULE: "[no module known]", GroupKind.THREAD: "[unnamed thread]", GroupKind.CPU: "none"}
 
 
@@ -41,7 +44,15 @@ def render_text(
     if limit is None and not is_time:
         shown = min(shown, int(np.count_nonzero(~is_folded(groups.share))))
     function = function_names(profile)
-    rows = [[*_cells(profile, groups, row, is_wide=is_wide), *_hottest(groups, row, function)] for row in range(shown)]
+    has_time = bool(groups.spent) and width >= _COLUMNS_WITH_TIME
+    rows = [
+        [
+            *_cells(profile, groups, row, is_wide=is_wide),
+            *(_time_spent(groups.spent[row]) if has_time else []),
+            *_hottest(groups, row, function),
+        ]
+        for row in range(shown)
+    ]
     heat = within_seconds(profile, groups) if groups.kind is GroupKind.SECOND else []
     for row, line in zip(rows, heat, strict=False):
         row.insert(-2, line)
@@ -51,6 +62,8 @@ def render_text(
     if groups.kind is GroupKind.PHASE:
         lines += [*phase_lines(profile, groups, width), Text()]
     columns = _columns(profile, groups, is_wide=is_wide)
+    if has_time:
+        columns[-2:-2] = numbers("on a CPU", "+ waiting", "+ asleep", "+ beyond signals", "= wall time")
     if heat:
         columns[-2:-2] = names("each 40 ms of it")
     lines += format_table(columns, rows, width)
@@ -122,6 +135,13 @@ def _second(profile: Profile, groups: Groups, row: int) -> list[str]:
     rate = int(groups.weight[row, groups.event]) * NS_PER_S // max(end_ns - begin_ns, 1)
     unit = profile.events[groups.event].unit
     return [format_value(rate, unit), format_seconds(begin_ns), format_seconds(end_ns)]
+
+
+def _time_spent(time: TimeSpent | None) -> list[str]:
+    """Where it went, and how long that was in all."""
+    if time is None:
+        return [""] * (len(ThreadState) + 1)
+    return [format_value(each, Unit.NANOSECONDS) for each in (*time.spent_ns, time.wall_ns)]
 
 
 def _owner(cgroup: Cgroup | None) -> str:

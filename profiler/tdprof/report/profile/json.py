@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from tdprof.model.findings import Findings
-from tdprof.model.off_cpu import ThreadState, TimeSpent
 from tdprof.model.profile import Profile, StackWalks
 from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples
 from tdprof.report.findings.json import function_json, metrics_json, program_json
+from tdprof.report.time_spent import time_spent_json
 from tdprof.text import printable
 
 
@@ -66,7 +66,7 @@ def _header(profile: Profile, unknown: list[UnknownSamples]) -> dict[str, Any]:
         ],
         "losses": asdict(profile.losses),
         "stacks": _walks_json(profile.walks),
-        "time_spent": _time_json(profile.time_spent),
+        "time_spent": None if profile.thread_times is None else time_spent_json(profile.thread_times.total()),
         "notes": [*profile.notes],
         "unknown": [
             {
@@ -77,15 +77,6 @@ def _header(profile: Profile, unknown: list[UnknownSamples]) -> dict[str, Any]:
             for each in unknown
         ],
     }
-
-
-def _time_json(time: TimeSpent | None) -> dict[str, int] | None:
-    """Nanoseconds and threads; null where the recording does not tell."""
-    if time is None:
-        return None
-    spent = {f"{state.name.lower()}_ns": time.spent_ns[state] for state in ThreadState}
-    rest = {"unsampled_ns": time.unsampled_ns, "unsampled_threads": time.unsampled_threads}
-    return {"threads": time.threads, "wall_ns": time.wall_ns, **spent, **rest}
 
 
 def _walks_json(walks: StackWalks | None) -> dict[str, Any] | None:
