@@ -32,6 +32,8 @@ BPF_F_TABLE("array", __u32, struct page, unwind_rows, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", __u32, struct page, unwind_buckets, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", __u32, struct rule_page, unwind_rules, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", __u32, struct sample_mapping, mappings, 1, BPF_F_MMAPABLE);
+/* By sample_mapping.first_bucket, less one. */
+BPF_TABLE("array", __u32, struct code_heap, code_heaps, MOST_CODE_HEAPS);
 /* By process. */
 BPF_TABLE("hash", __u32, struct address_space, spaces, 1);
 /* By the low bits of a process's number: how often one of them has taken memory where something was known to be. */
@@ -106,4 +108,9 @@ static __always_inline const struct unwind_rule *unwind_rule_at(__u32 number)
 static __always_inline const struct sample_mapping *mapping_at(__u32 number)
 {
 	return mappings.lookup(&number);
+}
+
+static __always_inline const struct code_heap *code_heap_at(__u32 number)
+{
+	return code_heaps.lookup(&number);
 }

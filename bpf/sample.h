@@ -96,8 +96,30 @@ struct stack_copy {
 struct sample_mapping {
 	__u64 start; /* with a table: a multiple of 256 */
 	__u64 bytes;
-	__u32 first_bucket; /* of the one that holds `start` */
+	__u32 first_bucket; /* of the one that holds `start`; without a table, 0 or the number of its code heap, from 1
+	                       on */
 	__u32 otherwise;    /* 0: there is a table; else none, and the end where frame pointers lead nowhere */
+};
+
+/* Code heaps of all processes. */
+#define MOST_CODE_HEAPS 256
+
+/* Where a process keeps code that its JVM (HotSpot) has compiled. Fields are those of HotSpot's `CodeHeap`, `HeapBlock`
+ * and `CodeBlob`, which it describes. */
+struct code_heap {
+	__u64 low;         /* where its code begins */
+	__u64 segments;    /* its map: of each segment how many back its block begins, 0: here */
+	__u64 interpreter; /* where the interpreter's code is */
+	__u64 call_return; /* where Java returns to what the JVM called it by */
+	__u32 interpreter_bytes;
+	__u16 header_bytes;    /* of a block, before the CodeBlob */
+	__u16 frame_size;      /* where a CodeBlob has its frames' size in words, the return address counted */
+	__u16 frame_complete;  /* and how far from its code's beginning that holds */
+	__u16 code_begin;      /* and where its code begins: an address, or as far from the CodeBlob */
+	__u8 segment_shift;    /* of a segment's size */
+	__u8 complete_bytes;   /* of frame_complete: 2 or 4 */
+	__u8 code_begin_bytes; /* 8: an address, 4: a distance */
+	__u8 reserved;
 };
 
 /* Which mappings a process has. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The walk of a user stack in BPF: what it reads, and a step of the loop. Who includes this has the maps, and gives
- * their elements by unwind_bucket(), unwind_row(), unwind_rule_at() and mapping_at(): bcc takes maps in the main file
- * only.
+ * their elements by unwind_bucket(), unwind_row(), unwind_rule_at(), mapping_at() and code_heap_at(): bcc takes maps in
+ * the main file only.
  */
 #ifndef TDPROF_WALK_H
 #define TDPROF_WALK_H
@@ -64,6 +64,7 @@ static __always_inline int unwind_code(struct unwind_memory *memory, __u64 addre
 
 #include "unwind_step.h"
 #include "walk_registers.h"
+#include "code_heap.h"
 
 /* Make `mapping` the one that holds `address`; 0 if none does. */
 static __always_inline int find_mapping(struct walk *walk, __u64 address)
@@ -115,6 +116,13 @@ static __always_inline int find_rule(struct walk *walk, __u64 address, struct kn
 	found->address = address;
 	found->generation = walk->space.generation;
 	found->otherwise = walk->mapping.otherwise;
+	if (UNWIND_MACHINE == UNWIND_X86_64 && walk->mapping.otherwise && walk->mapping.first_bucket) {
+		const struct code_heap *heap = code_heap_at(walk->mapping.first_bucket - 1);
+
+		if (heap)
+			heap_rule(&walk->memory, heap, &walk->state, address, &found->rule);
+		found->generation = 0; /* code comes and goes there, and the rule is of this frame */
+	}
 	return 0;
 }
 

@@ -21,7 +21,7 @@ _KERNEL = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
 MOST_INSTRUCTIONS = {
     "sample_0": 1_000,
     "sample": 25_000,
-    "walk": 120_000 if (6, 12) <= _KERNEL < (7, 0) else 300_000,
+    "walk": 300_000 if (6, 12) <= _KERNEL < (7, 0) else 600_000,
     "python": 80_000,
     "copy": 20_000,
     "store": 10_000,

@@ -1,5 +1,7 @@
 """Methods of Java programs have names: tdprof asks the JVM for them, through its attach socket."""
 
+import itertools
+import platform
 import re
 import shutil
 import subprocess
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from live.recording import Capture, record, run_record
+from live.recording import Capture, Sample, record, run_record
 
 pytestmark = [
     pytest.mark.needs_bpf,
@@ -18,7 +20,9 @@ pytestmark = [
     ),
 ]
 
-SOURCE = Path(__file__).parent / "workloads/Split.java"
+SOURCES = [Path(__file__).parent / "workloads" / name for name in ("Split.java", "Calls.java")]
+# The JDKs that are here, each of which has structures of its own.
+JDKS = sorted({path.resolve() for path in Path("/usr/lib/jvm").glob("*/bin/java")} | {Path(shutil.which("java") or "")})
 HEAVY, LIGHT = "long Split.heavy(int)", "long Split.light(int)"
 MISSING = "[incomplete: jit without frame pointers]"
 # A method that is inlined in another has no code that a map could name.
@@ -28,7 +32,7 @@ OPTIONS = ("-XX:-Inline", "-Xshare:auto")
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("classes")
-    subprocess.run(["javac", "-d", folder, SOURCE], check=True, capture_output=True)
+    subprocess.run(["javac", "-d", folder, *SOURCES], check=True, capture_output=True)
     return folder
 
 
@@ -90,3 +94,41 @@ def test_nobody_is_asked_where_that_is_not_wanted(program: tuple[subprocess.Pope
     capture = record("--no-interpreters", "-p", process.pid, "--duration", "0.3", folder=folder)
     assert not Path(f"/tmp/.java_pid{process.pid}").exists()
     assert HEAVY not in by_method(capture)
+
+
+def is_called_rightly(sample: Sample) -> bool:
+    """Whether each function of Calls that is not guessed has its only caller above it, and the outermost none.
+
+    What the interpreter runs has no name, so that it may be any of them.
+    """
+    frames = sample.frames
+    for first, name in enumerate(frames):
+        if name.endswith(" [guessed]"):
+            frames = frames[:first]
+            break
+    known = [re.search(r"Calls\.(f_\w*)\(|^(Interpreter)$", name) for name in frames]
+    chain = [match[1] or "" for match in known if match]
+    pairs = [(callee, caller) for callee, caller in itertools.pairwise(chain) if callee and caller]
+    return all(callee[:-1] == caller or callee == caller == "f_bba" for callee, caller in pairs)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="code heaps are walked on x86-64")
+@pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
+@pytest.mark.parametrize("options", [(), ("-XX:TieredStopAtLevel=1",)], ids=["C2", "C1"])
+def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], classes: Path, folder: Path) -> None:
+    command = [java, "-XX:-Inline", *options, "-cp", classes, "Calls"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            capture = record("-p", process.pid, "--duration", "3", folder=folder)
+        finally:
+            process.kill()
+    java_samples = [each for each in capture.samples if any("Calls.f_" in name for name in each.frames)]
+    total = sum(each.count for each in java_samples)
+    wrong = sum(each.count for each in java_samples if not is_called_rightly(each))
+    whole = sum(each.count for each in java_samples if not each.frames[-1].startswith("[incomplete: "))
+    assert total >= 50
+    assert wrong <= max(2, 0.002 * total)
+    # Of a busy machine's first moments there may be no heap known yet: a third of them were whole without.
+    assert whole >= 0.9 * total

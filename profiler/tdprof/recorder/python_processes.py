@@ -17,13 +17,14 @@ from collections.abc import Iterable, Iterator, Set
 from pathlib import PurePath
 from typing import NamedTuple
 
-from tdprof.linux.elf import PF_X, PT_LOAD, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfError, parse_elf
+from tdprof.linux.elf import PF_X, PT_LOAD, Elf, ElfError, parse_elf
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.recorder.bpf.python_walk import PythonWalk
 from tdprof.recorder.host import read_text
 from tdprof.recorder.process_memory import NoReaderError, ProcessMemory
 from tdprof.recorder.python_layouts import OFFSETS_BYTES, UnknownLayoutError, runtime_of
 from tdprof.recorder.split_code import other_parts
+from tdprof.recorder.symbol_places import find_symbols
 from tdprof.text import printable
 
 # Programs and libraries that hold CPython, by name.
@@ -36,8 +37,6 @@ _SECTION = ".PyRuntime"  # of its state, from 3.11 on: in programs, too, that ha
 # tens of kilobytes.
 _TAIL_CALLS_FROM, _LEAST_LOOP_BYTES = (3, 14), 8192
 _MOST_OTHERS = 1 << 16
-_SYMBOL = struct.Struct("<IBBHQQ")
-_MOST_SYMBOL_BYTES = 32 << 20  # of names, and of symbols; libpython with all of its own has 2 MB
 _MOST_WAITING = 1024
 
 
@@ -229,12 +228,7 @@ def may_hold_python(path: str) -> bool:
 
 def find_python(elf: Elf) -> _Found | None:
     """Where CPython's state and its evaluation loop are in a file; None if it holds none."""
-    symbols: dict[bytes, set[tuple[int, int]]] = {}
-    for section in elf.sections:
-        if section.type in (SHT_DYNSYM, SHT_SYMTAB) and section.link < len(elf.sections):
-            names = elf.sections[section.link]
-            if max(section.size, names.size) <= _MOST_SYMBOL_BYTES:
-                _collect(bytes(elf.section_data(section)), bytes(elf.section_data(names)), symbols)
+    symbols = find_symbols(elf, (_RUNTIME, _VERSION, _LOOP, _LOOP + b".cold"))
     code = next((each for each in elf.segments if each.type == PT_LOAD and each.flags & PF_X), None)
     runtime, version = symbols.get(_RUNTIME, set()), symbols.get(_VERSION, set())
     loops = symbols.get(_LOOP, set()) | symbols.get(_LOOP + b".cold", set())
@@ -255,28 +249,6 @@ def check_loop(version: tuple[int, int], parts: Iterable[tuple[int, int]]) -> No
     """Raises UnknownLayoutError where an evaluation loop of these (start, end) is not what runs Python's frames."""
     if version >= _TAIL_CALLS_FROM and sum(end - start for start, end in parts) < _LEAST_LOOP_BYTES:
         raise UnknownLayoutError("a build whose evaluation loop is many functions (tail calls)")
-
-
-def _collect(table: bytes, names: bytes, found: dict[bytes, set[tuple[int, int]]]) -> None:
-    """Add (address, size) of the symbols that matter."""
-    for name in (_RUNTIME, _VERSION, _LOOP, _LOOP + b".cold"):
-        at = names.find(b"\0" + name + b"\0")
-        while at >= 0:
-            for position in _places(table, at + 1):
-                _, _, _, section, address, size = _SYMBOL.unpack_from(table, position)
-                if section:
-                    found.setdefault(name, set()).add((address, size))
-            at = names.find(b"\0" + name + b"\0", at + 1)
-
-
-def _places(table: bytes, name: int) -> Iterator[int]:
-    """Where the symbols of a name begin."""
-    wanted = name.to_bytes(4, "little")
-    at = table.find(wanted)
-    while at >= 0:
-        if at % _SYMBOL.size == 0 and at + _SYMBOL.size <= len(table):
-            yield at
-        at = table.find(wanted, at + 1)
 
 
 def _is_in_other_namespace(pid: int) -> bool:

@@ -7,6 +7,7 @@ nothing is known to be mapped. So what is never sampled costs nothing, however m
 import contextlib
 import itertools
 import os
+import platform
 import select
 import tempfile
 import time
@@ -18,6 +19,7 @@ from tdprof.linux.readable import is_readable
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.sampler import BpfSampler
 from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent, are_replaced
+from tdprof.recorder.code_heaps import CodeHeaps
 from tdprof.recorder.executable_maps import VDSO, ExecutableLine, FileKey, key_of, reach, read_executable_lines
 from tdprof.recorder.host import own_vdso
 from tdprof.recorder.patience import Patience
@@ -123,6 +125,7 @@ class Unwinding:
         questions_fd: readable when it has asked; None: who calls it sees to that.
         cache: where tables of files are kept.
         python: told of processes that may run CPython.
+        heaps: told of those that run Java.
 
     Attributes:
         without_room: tables and processes for which the walker had no room.
@@ -132,14 +135,22 @@ class Unwinding:
     """
 
     def __init__(
-        self, walker: Walker, questions_fd: int | None, cache: TableCache, python: PythonProcesses | None = None
+        self,
+        walker: Walker,
+        questions_fd: int | None,
+        cache: TableCache,
+        python: PythonProcesses | None = None,
+        heaps: CodeHeaps | None = None,
     ) -> None:
         self.without_room = 0
         self.end_interval: EndInterval = _end_nothing
         self._changing: set[int] = set()  # processes of which it was called
         self._published: set[int] = set()  # processes of which something new was said since a file was replaced
         self._python = python
+        self._heaps = heaps
         self._ready = select.epoll()
+        if heaps:
+            self._ready.register(heaps.fileno(), select.EPOLLIN)
         if questions_fd is not None:
             self._ready.register(questions_fd, select.EPOLLIN)
         self._walker = walker
@@ -178,8 +189,12 @@ class Unwinding:
     def prepare_processes(self, pids: Sequence[int]) -> None:
         """Publish what processes have mapped before events count: once, when all of it has tables."""
         for pid in pids:
-            self._look_for_python(pid, [line for line in self._mapped(pid) if self._is_new(pid, line)])
+            lines = self._mapped(pid)
+            self._look_for_heaps(pid, lines)
+            self._look_for_python(pid, [line for line in lines if self._is_new(pid, line)])
         self._await_tables()
+        if self._heaps:
+            self._heaps.await_tried(_PREPARATION_S)
         self.add_processes(pids)
 
     def add_processes(self, pids: Iterable[int], *, are_replaced: bool = False) -> None:
@@ -199,6 +214,8 @@ class Unwinding:
         told: set[int] = set()
         while self._batch and is_readable(self._batch.worker.fileno()):
             told |= self._take_table()
+        if self._heaps:
+            told |= self._heaps.take_found()
         for pid in told:
             self._refresh(pid)
         self._start_batch()
@@ -265,6 +282,8 @@ class Unwinding:
         """End the worker and close what is open."""
         if self._python:
             self._python.close()
+        if self._heaps:
+            self._heaps.close()
         if self._batch:
             self._batch.close()
         for fd in self._wanted.values():
@@ -348,6 +367,8 @@ class Unwinding:
             self._changing.discard(pid)
             self._published.discard(pid)
             self._patience.forget(pid)
+        if self._heaps:
+            self._heaps.forget(pids)
         self._walker.release(pids)
 
     def _refresh(self, pid: int, *, is_replaced: bool = False) -> bool:
@@ -355,6 +376,7 @@ class Unwinding:
         if self._walker.look(pid) or is_replaced:
             self._changing.add(pid)
         lines = self._mapped(pid)
+        self._look_for_heaps(pid, lines)
         extents = self._extents(pid, lines)
         self._mapped_by[pid] = tuple({line.key for line in lines if line.key in self._files})
         self._look_for_python(pid, lines)
@@ -400,7 +422,8 @@ class Unwinding:
             self._is_new(pid, line)
             if self._files.get(line.key) is StackEnd.NO_TABLE:
                 self._waiting.setdefault(line.key, set()).add(pid)
-        return [self._extent(line) for line in lines]
+        extents = [self._extent(line) for line in lines]
+        return self._heaps.put_in(pid, extents) if self._heaps else extents
 
     def _is_new(self, pid: int, line: ExecutableLine) -> bool:
         """Whether a file is met for the first time; its table is wanted from then on."""
@@ -425,6 +448,12 @@ class Unwinding:
         if files and self._python.wants(pid):
             with contextlib.suppress(TimeoutError):
                 self._python.look(pid, self._patience.ask(pid, lambda: list(_of_python(pid, files)), _close_files))
+
+    def _look_for_heaps(self, pid: int, lines: Iterable[ExecutableLine]) -> None:
+        """Have the JVM's library of a process looked into, if it has mapped one."""
+        if self._heaps and (line := self._heaps.wanted(pid, lines)):
+            with contextlib.suppress(OSError):
+                self._heaps.look(pid, line, self._patience.ask(pid, lambda: reach(pid, line), os.close))
 
     def _extent(self, line: ExecutableLine) -> Extent:
         placed: _Placed | StackEnd = StackEnd.JIT
@@ -454,7 +483,10 @@ def start_unwinding(sampler: BpfSampler, *, has_interpreted: bool) -> Unwinding 
     if sampler.arrays is None:
         return None
     python = PythonProcesses(sampler.python) if sampler.python and has_interpreted else None
-    return Unwinding(sampler.arrays, sampler.questions_fd, TableCache(), python)
+    # The programs know what HotSpot's code looks like on that machine.
+    is_known = platform.machine() == "x86_64"
+    heaps = CodeHeaps(sampler.code_heaps_fd) if has_interpreted and is_known else None
+    return Unwinding(sampler.arrays, sampler.questions_fd, TableCache(), python, heaps)
 
 
 def _close_files(found: Iterable[tuple[PythonMapping, int]]) -> None:

@@ -318,6 +318,11 @@ class BpfSampler:
         return self._maps["missing"]
 
     @property
+    def code_heaps_fd(self) -> int:
+        """The map of what `struct code_heap` says of each."""
+        return self._maps["code_heaps"]
+
+    @property
     def copies_fd(self) -> int:
         """Becomes readable when it is time to `save_copies`."""
         return self._copies_ready.fileno()

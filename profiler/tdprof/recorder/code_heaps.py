@@ -1,0 +1,191 @@
+"""Finds where JVMs keep compiled code, so that the BPF programs find its callers without frame pointers.
+
+In a thread of its own: the files are others' and may lie in a file system that does not answer.
+"""
+
+import contextlib
+import ctypes
+import os
+import queue
+import struct
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import NamedTuple
+
+from tdprof.linux.elf import PF_X, PT_LOAD, ElfError, parse_elf
+from tdprof.linux.file_bytes import FileBytes, reopen_regular
+from tdprof.model.stack_ends import StackEnd
+from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element
+from tdprof.recorder.bpf.unwind_arrays import Extent
+from tdprof.recorder.executable_maps import ExecutableLine
+from tdprof.recorder.hotspot import CodeHeap, HotSpot, NotKnownError, NotThereYetError
+from tdprof.recorder.process_memory import ProcessMemory
+
+_LIBRARY = "libjvm.so"
+_MOST_HEAPS = 256  # MOST_CODE_HEAPS
+_MOST_WAITING = 256
+# A JVM needs hundredths of a second to be so far, on a busy machine seconds.
+_AGAIN_S, _MOST_TRIES = 0.05, 200
+
+
+class _Library(NamedTuple):
+    """A JVM's library as a process has mapped it."""
+
+    pid: int
+    start: int
+    file_offset: int
+
+
+@dataclass(slots=True)
+class _Known:
+    library: _Library
+    is_tried: bool = False
+    heaps: list[tuple[CodeHeap, int]] = field(default_factory=list)  # with the number that the programs know each by
+
+
+class CodeHeaps:
+    """The code heaps of processes. Close it; it owns its thread and a descriptor.
+
+    Args:
+        map_fd: the programs' map of them.
+    """
+
+    def __init__(self, map_fd: int) -> None:
+        self._map = map_fd
+        self._waiting: queue.Queue[tuple[_Library, int, int] | None] = queue.Queue(_MOST_WAITING)
+        self._known: dict[int, _Known] = {}
+        self._free = list(range(_MOST_HEAPS))
+        self._found: set[int] = set()
+        self._lock = threading.Condition()  # of all these; told when a library was tried
+        self._memory = ProcessMemory()
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._thread: threading.Thread | None = None
+
+    def fileno(self) -> int:
+        """Readable when there is something for `take_found`."""
+        return self._event
+
+    def wanted(self, pid: int, lines: Iterable[ExecutableLine]) -> ExecutableLine | None:
+        """The JVM's library among what a process has mapped, unless it is known; forgets what is there no more."""
+        line = next((line for line in lines if line.is_file and PurePath(line.path).name == _LIBRARY), None)
+        with self._lock:
+            known = self._known.get(pid)
+            if line and known and known.library == _Library(pid, line.start, line.file_offset):
+                return None
+        self.forget([pid])
+        return line
+
+    def look(self, pid: int, line: ExecutableLine, fd: int) -> None:
+        """Have a process's library looked into, by this ``O_PATH`` descriptor, which is this object's from here on."""
+        library = _Library(pid, line.start, line.file_offset)
+        with self._lock:
+            self._known[pid] = _Known(library)
+        try:
+            self._waiting.put_nowait((library, fd, 0))
+        except queue.Full:
+            os.close(fd)
+            self._note_tried(pid)
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def await_tried(self, patience_s: float) -> None:
+        """Wait until what was to be looked into was once, or so long."""
+        with self._lock:
+            self._lock.wait_for(lambda: all(known.is_tried for known in self._known.values()), patience_s)
+
+    def take_found(self) -> set[int]:
+        """Processes of which heaps were found since the last time."""
+        with self._lock:
+            found, self._found = self._found, set()
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._event)
+        return found
+
+    def put_in(self, pid: int, extents: list[Extent]) -> list[Extent]:
+        """A process's mappings with its heaps, as far as they are reserved, instead of memory without a file there."""
+        with self._lock:
+            known = self._known.get(pid)
+            heaps = list(known.heaps) if known else []
+        for heap, number in heaps:
+            extents = _with_heap(extents, heap, number)
+        return extents
+
+    def forget(self, pids: Iterable[int]) -> None:
+        """Processes have ended, or execute something else."""
+        with self._lock:
+            for pid in pids:
+                known = self._known.pop(pid, None)
+                self._free += [number for _, number in known.heaps] if known else []
+
+    def close(self) -> None:
+        """End the thread once it has done what it is at; nobody waits for that."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        with self._lock:
+            os.close(self._event)
+            self._event = -1
+
+    def _run(self) -> None:
+        with contextlib.closing(self._memory):
+            while (item := self._waiting.get()) is not None:
+                library, fd, tries = item
+                try:
+                    try:
+                        self._look_into(library, fd)
+                    finally:
+                        self._note_tried(library.pid)
+                except NotThereYetError:
+                    if tries < _MOST_TRIES:
+                        time.sleep(_AGAIN_S)
+                        with contextlib.suppress(queue.Full):
+                            self._waiting.put_nowait((library, fd, tries + 1))
+                            continue
+                except (OSError, ElfError, struct.error, NotKnownError):  # it has ended, or is none that is known
+                    pass
+                os.close(fd)
+
+    def _note_tried(self, pid: int) -> None:
+        with self._lock:
+            if known := self._known.get(pid):
+                known.is_tried = True
+            self._lock.notify_all()
+
+    def _look_into(self, library: _Library, fd: int) -> None:
+        elf = parse_elf(FileBytes(reopen_regular(fd)))
+        code = next((each for each in elf.segments if each.type == PT_LOAD and each.flags & PF_X), None)
+        if code is None:
+            return
+        shift = library.start - library.file_offset + code.offset - code.address
+        heaps = HotSpot(elf, shift, lambda address, size: self._memory.read(library.pid, address, size)).heaps()
+        with self._lock:
+            known = self._known.get(library.pid)
+            if known is None or known.library != library or self._event < 0:
+                return
+            for heap in heaps[: len(self._free)]:
+                number = self._free.pop()
+                known.heaps.append((heap, number))
+                map_element(BPF_MAP_UPDATE_ELEM, self._map, ctypes.c_uint32(number), heap.layout)
+            self._found.add(library.pid)
+            os.eventfd_write(self._event, 1)
+
+
+def _with_heap(extents: list[Extent], heap: CodeHeap, number: int) -> list[Extent]:
+    """Mappings, sorted and without overlap, with a heap among them; as they were where it would lie over something."""
+    parts = []
+    for extent in extents:
+        end = extent.start + extent.size
+        if end <= heap.start or extent.start >= heap.end:
+            parts.append(extent)
+            continue
+        if extent.otherwise != StackEnd.JIT or extent.place:
+            return extents
+        if extent.start < heap.start:
+            parts.append(extent._replace(size=heap.start - extent.start))
+        if end > heap.end:
+            parts.append(extent._replace(start=heap.end, size=end - heap.end))
+    return sorted([*parts, Extent(heap.start, heap.end - heap.start, 1 + number, StackEnd.JIT)])

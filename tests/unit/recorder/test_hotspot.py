@@ -1,0 +1,162 @@
+"""A JVM's own description of its structures: where it keeps compiled code."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tdprof.linux.elf import open_elf
+from tdprof.recorder.hotspot import CodeHeap, HeapLayout, HotSpot, NotKnownError, NotThereYetError
+from tdprof.recorder.symbol_places import find_symbols
+
+SAMPLE_HEADER = Path(__file__).parents[3] / "bpf" / "sample.h"
+
+# A library that describes itself as libjvm.so does; its structures are as large and as they are here.
+SOURCE = """
+#include <stddef.h>
+#include <stdint.h>
+struct row { const char *type, *field, *of; int32_t is_static; uint64_t offset; void *address; };
+struct space { char *other, *low_boundary, *high_boundary, *low; };
+struct heap { long other; struct space memory; struct space segments; int shift; };
+struct array { int length, most; struct heap **data; };
+struct queue { void *other; char *buffer; int limit; };
+struct space space_;
+struct heap one = { .memory = { 0, (char *)0x10000, (char *)0x20000, (char *)0x10000 },
+	.segments = { .low = (char *)0x5000 }, .shift = 7 };
+struct heap two = { .memory = { 0, (char *)0x8000, (char *)0x9000, (char *)0x8000 },
+	.segments = { .low = (char *)0x6000 }, .shift = 7 };
+struct heap *all[2] = { &one, &two };
+struct array heaps_ = { LENGTH, 2, all }, *heaps = &heaps_;
+struct queue queue_ = { 0, (char *)0x8100, 0x300 }, *queue = QUEUE;
+char *call_return = (char *)0x12345;
+struct row rows[] = {
+	{ "CodeCache", "_heaps", "GrowableArray<CodeHeap*>*", 1, 0, &heaps },
+	{ "AbstractInterpreter", "_code", "StubQueue*", 1, 0, &queue },
+	{ "StubRoutines", "_call_stub_return_address", "address", 1, 0, &call_return },
+	{ "GrowableArrayBase", "_len", "int", 0, offsetof(struct array, length), 0 },
+	{ "GrowableArray<int>", "_data", "int*", 0, offsetof(struct array, data), 0 },
+	{ "StubQueue", "_stub_buffer", "address", 0, offsetof(struct queue, buffer), 0 },
+	{ "StubQueue", "_buffer_limit", "int", 0, offsetof(struct queue, limit), 0 },
+	{ "CodeHeap", "_memory", "VirtualSpace", 0, offsetof(struct heap, memory), 0 },
+	{ "CodeHeap", "_segmap", "VirtualSpace", 0, offsetof(struct heap, segments), 0 },
+	{ "CodeHeap", "_log2_segment_size", "int", 0, offsetof(struct heap, shift), 0 },
+	{ "VirtualSpace", "_low_boundary", "char*", 0, offsetof(struct space, low_boundary), 0 },
+	{ "VirtualSpace", "_high_boundary", "char*", 0, offsetof(struct space, high_boundary), 0 },
+	{ "VirtualSpace", "_low", "char*", 0, offsetof(struct space, low), 0 },
+	{ "HeapBlock::Header", "_used", "bool", 0, USED, 0 },
+	{ "CodeBlob", "_frame_size", "int", 0, 28, 0 },
+	{ "CodeBlob", "_frame_complete_offset", COMPLETE, 0, 20, 0 },
+	{ "CodeBlob", BEGIN, "address", 0, 32, 0 },
+	END
+};
+struct row *gHotSpotVMStructs = rows;
+uint64_t gHotSpotVMStructEntryTypeNameOffset = 0, gHotSpotVMStructEntryFieldNameOffset = 8,
+	gHotSpotVMStructEntryTypeStringOffset = 16, gHotSpotVMStructEntryIsStaticOffset = 24,
+	gHotSpotVMStructEntryOffsetOffset = 32, gHotSpotVMStructEntryAddressOffset = 40,
+	gHotSpotVMStructEntryArrayStride = STRIDE;
+"""
+AS_IN_17 = {
+    "LENGTH": "2",
+    "QUEUE": "&queue_",
+    "USED": "8",
+    "COMPLETE": '"int"',
+    "BEGIN": '"_code_begin"',
+    "END": "{ 0 }",
+    "STRIDE": "sizeof(struct row)",
+}
+Make = Callable[..., HotSpot]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """A JVM in this process, with some of its source otherwise."""
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc to make a library with")
+
+    def made(**changes: str) -> HotSpot:
+        number = len(list(tmp_path.iterdir()))
+        path = tmp_path / f"jvm{number}.so"
+        options = [f"-D{name}={value}" for name, value in (AS_IN_17 | changes).items()]
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", *options, "-x", "c", "-o", path, "-"], input=SOURCE, text=True, check=True
+        )
+        library = ctypes.CDLL(str(path))
+        elf = open_elf(path)
+        place = min(find_symbols(elf, [b"gHotSpotVMStructs"])[b"gHotSpotVMStructs"])[0]
+        shift = ctypes.addressof(ctypes.c_uint64.in_dll(library, "gHotSpotVMStructs")) - place
+
+        def read(address: int, size: int) -> bytes:
+            with open("/proc/self/mem", "rb", buffering=0) as memory:
+                return os.pread(memory.fileno(), size, address)
+
+        return HotSpot(elf, shift, read)
+
+    return made
+
+
+def told(heap: CodeHeap) -> dict[str, int]:
+    return {name: getattr(heap.layout, name) for name, _ in HeapLayout._fields_}
+
+
+def test_heaps_of_a_jvm_as_17_has_them(make: Make) -> None:
+    two, one = make().heaps()
+    assert (one.start, one.end, two.start, two.end) == (0x10000, 0x20000, 0x8000, 0x9000)
+    of_all = {
+        "interpreter": 0x8100,
+        "interpreter_bytes": 0x300,
+        "call_return": 0x12345,
+        "header_bytes": 16,
+        "frame_size": 28,
+        "frame_complete": 20,
+        "complete_bytes": 4,
+        "code_begin": 32,
+        "code_begin_bytes": 8,
+        "segment_shift": 7,
+        "reserved": 0,
+    }
+    assert told(one) == of_all | {"low": 0x10000, "segments": 0x5000}
+    assert told(two) == of_all | {"low": 0x8000, "segments": 0x6000}
+
+
+def test_shorter_fields_of_later_versions(make: Make) -> None:
+    heap = make(USED="4", COMPLETE='"int16_t"', BEGIN='"_code_offset"').heaps()[0]
+    assert (heap.layout.header_bytes, heap.layout.complete_bytes, heap.layout.code_begin_bytes) == (8, 2, 4)
+
+
+def test_one_that_is_about_to_start(make: Make) -> None:
+    with pytest.raises(NotThereYetError):
+        make(QUEUE="0").heaps()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"LENGTH": "1000000"},
+        {"LENGTH": "-1"},
+        {"BEGIN": '"_other"'},
+        {"USED": "1 << 20"},
+        {"STRIDE": "8"},
+        {"END": '[17 ... 5000] = { "a", "b", "c", 0, 0, 0 }'},
+    ],
+)
+def test_what_no_jvm_says_is_not_believed(make: Make, changes: dict[str, str]) -> None:
+    with pytest.raises(NotKnownError):
+        make(**changes).heaps()
+
+
+def test_the_programs_have_the_same_layout(tmp_path: Path) -> None:
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc to ask for the layout")
+    names = [name for name, _ in HeapLayout._fields_]
+    lines = [f'printf("%zu ", offsetof(struct code_heap, {name}));' for name in names]
+    lines += ['printf("%zu %d", sizeof(struct code_heap), MOST_CODE_HEAPS);']
+    source = f'#include <stddef.h>\n#include <stdio.h>\n#include <linux/types.h>\n#include "{SAMPLE_HEADER}"\n'
+    (tmp_path / "layout.c").write_text(f"{source}int main(void) {{ {' '.join(lines)} return 0; }}\n")
+    subprocess.run(["gcc", "-o", tmp_path / "layout", tmp_path / "layout.c"], check=True)
+    offsets = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout.split()
+    mirrored = [getattr(HeapLayout, name).offset for name in names]
+    assert [int(each) for each in offsets] == [*mirrored, ctypes.sizeof(HeapLayout), 256]
