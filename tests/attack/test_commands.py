@@ -154,7 +154,7 @@ def test_a_program_that_its_owner_cuts_short_ends_no_command(meadow: Path, mallo
     path.write_bytes(ElfFile(text=ENDLESS.ljust(4096), build_id=b"\xab" * 20, symbols=symbols).to_bytes())
     os.chown(path, mallory.uid, mallory.uid)
     with mallory.busy(RUN_MAPPED, path) as process:
-        recorded = tdprof("record", "-p", process.pid, "--duration", 0.3, "-o", meadow / "out")
+        recorded = tdprof("record", "-p", process.pid, "--duration", 1, "-o", meadow / "out")
         assert recorded.returncode == 0, recorded.stderr
         assert "function_0" in tdprof("report", meadow / "out").stdout
         with mallory.busy(CUT_AND_MEND, path):

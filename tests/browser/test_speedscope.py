@@ -14,6 +14,7 @@ import pytest
 
 from browser.chromium import NEEDS, SCREENSHOTS, drive
 from builders.profiles import example
+from builders.waiting import PATIENCE_S
 from tdprof.cli.speedscope import SPEEDSCOPE, find_speedscope
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
@@ -52,7 +53,7 @@ def viewer() -> Iterator[dict[str, str]]:
         assert process.stdout is not None
         yield dict(process.stdout.readline().split() for _ in range(2))
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
 

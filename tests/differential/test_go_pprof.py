@@ -17,6 +17,7 @@ from builders.opened import operations_of, profile_of
 from builders.profiles import example
 from builders.spe_capture import write_spe_capture
 from builders.topdown_example import CYCLES, topdown_example
+from builders.waiting import PATIENCE_S
 from tdprof.export.pprof import write_pprof
 from tdprof.model.profile import Profile
 from tdprof.profile.frames import function_names
@@ -214,10 +215,10 @@ def test_the_web_page_divides_by_bottleneck_and_selects_by_metric(topdown: Path)
 
 
 def fetch(url: str) -> str:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=20) as answer:
+            with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
                 return str(answer.read(), "utf-8")
         except urllib.error.URLError:  # it does not listen yet
             if time.monotonic() > deadline:

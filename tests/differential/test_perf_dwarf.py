@@ -101,7 +101,7 @@ def recorded(folder: Path, command: list[str], size: int) -> Path:
         "-o",
         str(folder / "perf.data"),
     ]
-    result = subprocess.run(["perf", "record", *options, "--", *command], capture_output=True, check=False, timeout=60)
+    result = subprocess.run(["perf", "record", *options, "--", *command], capture_output=True, check=False, timeout=300)
     if result.returncode:
         pytest.skip(f"perf record --call-graph dwarf: {result.stderr.decode().strip().splitlines()[-1:]}")
     return folder / "perf.data"

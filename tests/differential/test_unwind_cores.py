@@ -56,7 +56,7 @@ def test_stacks_are_gdbs(name, tmp_path):
 
 def wait_until_busy(pid: int) -> None:
     """Until it has run for a while on a CPU, so that it is past its start."""
-    for _ in range(600):
+    for _ in range(6000):
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         if int(fields[11]) >= 30:  # utime, in ticks of 10 ms
             return

@@ -25,10 +25,11 @@ def test_every_page_fault_is_a_sample(build: Build, folder: Path, options: list[
     assert capture.weight() + skipped == capture.total() == sum(sample.count for sample in capture.samples) + skipped
     assert skipped <= 0.01 * capture.total()
     leaf = capture.count(lambda sample: user_function(sample) == "fault")
-    assert leaf[True] == 5000
+    assert 5000 - skipped <= leaf[True] <= 5000
     # Path i is taken every fourth time: two choices deep, each function of either half of the paths.
     below = capture.count(lambda sample: sample.frames[1] if sample.frames[:1] == ("fault",) else None)
-    assert below == {"left": 2500, "right": 2500}
+    assert below.keys() == {"left", "right"}
+    assert all(2500 - skipped <= count <= 2500 for count in below.values())
 
 
 def test_a_period_counts_for_all_its_events(build: Build, folder: Path) -> None:

@@ -97,7 +97,7 @@ def test_llvm_is_gone_while_sampling(folder: Path) -> None:
     # The loader hands everything over and then takes some milliseconds to end, as does who builds unwind tables.
     others = "for child in $(cat /proc/$PPID/task/$PPID/children); do [ $child = $$ ] || "
     others += "grep -qs finishing_process /proc/$child/cmdline || echo $child; done"
-    ended = f'for i in $(seq 500); do left=$({others}); [ -z "$left" ] && break; done'
+    ended = f'for i in $(seq 5000); do left=$({others}); [ -z "$left" ] && break; done'
     script = f"{ended}; cat /proc/$PPID/maps; echo ==; echo $left"
     result = run_record("-q", "--", "sh", "-c", script, folder=folder)
     maps, _, left = result.stdout.partition("==\n")

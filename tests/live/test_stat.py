@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from builders.catalogs import event, metric, small_catalog, write_catalog
 from builders.perf_tool import NO_PERF, find_perf
+from builders.waiting import PATIENCE_S, wait_until
+from live.recording import TDPROF
 from tdprof.catalog.choose import CatalogChoice
 from tdprof.catalog.load import load_catalog
 from tdprof.errors import TdprofError
@@ -50,7 +51,7 @@ def python(code: str) -> list[str]:
 
 def stat(*arguments: str, status: int = 0) -> str:
     result = subprocess.run(
-        [sys.executable, "-c", "from tdprof.cli.main import main; main()", "stat", *arguments],
+        [*TDPROF, "stat", *arguments],
         capture_output=True, text=True, check=False, env=ENVIRONMENT,
     )  # fmt: skip
     assert result.returncode == status, result.stderr
@@ -100,7 +101,7 @@ def test_repetitions_give_mean_and_deviation() -> None:
 
 
 def test_intervals_add_up_to_the_whole() -> None:
-    code = f"import time\n{TOUCH}time.sleep(0.12)\n{TOUCH}time.sleep(0.12)"
+    code = f"import time\n{TOUCH}time.sleep(0.5)\n{TOUCH}time.sleep(0.5)"
     lines = stat("--json", "-I", "50", "-e", "page-faults", "--", *python(code)).splitlines()
     spans = [json.loads(line) for line in lines]
     assert len(spans) >= 4
@@ -110,7 +111,7 @@ def test_intervals_add_up_to_the_whole() -> None:
 
 
 def test_csv_has_one_header_however_many_intervals() -> None:
-    rows = list(csv.DictReader(stat("--csv", "-I", "50", "-e", "page-faults", "--", "sleep", "0.15").splitlines()))
+    rows = list(csv.DictReader(stat("--csv", "-I", "50", "-e", "page-faults", "--", "sleep", "0.5").splitlines()))
     counts = [row for row in rows if row["name"] == "page-faults"]
     assert len(counts) >= 2
     assert all(float(row["value"]) >= 0 for row in counts)
@@ -118,12 +119,15 @@ def test_csv_has_one_header_however_many_intervals() -> None:
 
 
 def test_a_running_process_is_counted_until_it_ends() -> None:
-    child = subprocess.Popen(python(f"import time; time.sleep(1.5)\n{TOUCH}"), env=ENVIRONMENT)
-    try:
-        counts = events_of(stat("--json", "-e", "page-faults", "-p", str(child.pid)))
-    finally:
-        child.wait()
-    assert PAGES <= counts["page-faults"] < PAGES * 1.5
+    child = subprocess.Popen(python(f"input()\n{TOUCH}"), env=ENVIRONMENT, stdin=subprocess.PIPE)
+    counting = ["stat", "--json", "-I", "100", "-e", "page-faults", "-p", str(child.pid)]
+    with subprocess.Popen([*TDPROF, *counting], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+        assert process.stdout
+        lines = [process.stdout.readline()]  # it counts
+        child.communicate(b"\n")
+        lines += process.stdout
+    assert process.returncode == 0
+    assert PAGES <= sum(events_of(line)["page-faults"] for line in lines) < PAGES * 1.5
 
 
 def test_an_interrupt_keeps_the_counts(tmp_path: Path) -> None:
@@ -131,15 +135,12 @@ def test_an_interrupt_keeps_the_counts(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     code = f"{TOUCH}open({str(ready)!r}, 'w').close()\nimport time; time.sleep(600)"
     process = subprocess.Popen(
-        [sys.executable, "-c", "from tdprof.cli.main import main; main()",
-         "stat", "--json", "-o", str(out), "-e", "page-faults", "--", *python(code)],
+        [*TDPROF, "stat", "--json", "-o", str(out), "-e", "page-faults", "--", *python(code)],
         stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
     )  # fmt: skip
-    deadline = time.monotonic() + 30
-    while not ready.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(ready.exists, process)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert "interrupted: these are the counts so far" in errors
     assert events_of(out.read_text())["page-faults"] >= PAGES
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.waiting import wait_until
+from builders.waiting import PATIENCE_S, wait_until
 from live.recording import TDPROF, assert_share, has_spooled, record, start_record, user_function
 
 pytestmark = pytest.mark.needs_perf
@@ -95,7 +95,7 @@ def test_a_containers_program_is_kept(
     begun = program if runs_before else folder / "spool/initial.jsonl"  # written once the events count
     inside = subprocess.Popen(["sh", "-c", script, "sh", program, root, begun], stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         wanted = "app" if runs_before else "sleep"
         while wanted not in _names_below(inside.pid) and time.monotonic() < deadline:
             if inside.poll() is not None:
