@@ -136,3 +136,23 @@ def test_a_folder_one_may_not_write_into(user: User) -> None:
     assert result.returncode == 1
     assert result.stderr.startswith("tdprof: cannot create capture: Permission denied")
     assert len(result.stderr.splitlines()) == 2
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(paranoid() > 2, reason="kernel.perf_event_paranoid forbids perf events to users altogether")
+def test_programs_that_gain_rights_are_counted_and_named(user: User, build: Callable[[str], Path]) -> None:
+    """The kernel takes the events off them, whoever starts them."""
+    setuid = Path(shutil.copy(build("split.c"), build("split.c").with_name("becomes-root")))
+    setuid.chmod(0o4755)
+    result = user.record("--", "sh", "-c", f"{setuid} 0.05; {setuid} 0.05; :")
+    assert result.returncode == 0, result.stderr
+    told = [line for line in result.stderr.splitlines() if "becomes-root" in line and "other rights" in line]
+    assert len(told) == 1
+    assert "2 programs" in told[0]
+
+
+@pytest.mark.skipif(paranoid() > 2, reason="kernel.perf_event_paranoid forbids perf events to users altogether")
+def test_ordinary_programs_lose_no_rights(user: User) -> None:
+    result = user.record("--", "sh", "-c", "for i in 1 2 3 4 5; do /bin/true; done")
+    assert result.returncode == 0, result.stderr
+    assert "rights" not in result.stderr

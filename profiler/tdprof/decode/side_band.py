@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +28,14 @@ class SideBandTables:
         mappings, processes: as ``capture.schema`` has them, in time order.
         lost_records: records that full ring buffers had no room for.
         throttled: times an event was stopped for interrupting too often.
+        of_other_rights: the name of each program that the kernel took the events off as it began.
     """
 
     mappings: pa.Table
     processes: pa.Table
     lost_records: int = 0
     throttled: int = 0
+    of_other_rights: list[str] = field(default_factory=list)
 
 
 def side_band_tables(batches: Sequence[SideBand]) -> SideBandTables:
@@ -47,7 +49,25 @@ def side_band_tables(batches: Sequence[SideBand]) -> SideBandTables:
         types = batch.rows["type"]
         throttled += int((types == RecordType.THROTTLE).sum())
         lost += int(batch.rows["value"][np.isin(types, _LOST_TYPES)].sum())
-    return SideBandTables(_in_time_order(mappings), _in_time_order(processes), lost, throttled)
+    other_rights = [] if lost else _of_other_rights(batches)
+    return SideBandTables(_in_time_order(mappings), _in_time_order(processes), lost, throttled, other_rights)
+
+
+def _of_other_rights(batches: Sequence[SideBand]) -> list[str]:
+    """Names of programs that ran without events.
+
+    Where a program gains privileges the kernel ends a task's events (begin_new_exec in fs/exec.c), which it records as
+    the task's end: before the program's first mapping, which each other one has.
+    """
+    batches = [replace(batch, rows=batch.rows[np.isin(batch.rows["type"], _OF_PROCESSES)]) for batch in batches]
+    rows = np.concatenate([np.empty(0, SIDE_BAND), *(batch.rows for batch in batches)])
+    batch_of = np.repeat(np.arange(len(batches)), [len(batch.rows) for batch in batches])
+    order = np.lexsort((rows["time_ns"], rows["pid"]))
+    rows, batch_of = rows[order], batch_of[order]
+    is_exec = (rows["type"] == RecordType.COMM) & (rows["misc"] & MISC_COMM_EXEC != 0)
+    ends_next = (rows["type"][1:] == RecordType.EXIT) & (rows["tid"][1:] == rows["tid"][:-1])
+    ended = np.flatnonzero(is_exec[:-1] & ends_next)
+    return [_names(batches[batch_of[at]], rows[at : at + 1])[0] for at in ended.tolist()]
 
 
 def of_processes(batches: Sequence[SideBand], roots: Collection[int]) -> list[SideBand]:

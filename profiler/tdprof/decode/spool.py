@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -49,6 +49,7 @@ _CHUNK_BYTES = 16 << 20
 _SPE_RING = re.compile(SPE_RING_FILE.format(cpu="[0-9]+", number="([0-9]{1,9})").replace(".", "[.]"))
 # Each task that is started costs up to one sample: of so few they matter no more than chance does.
 _MOST_STARTED = 0.05
+_MOST_NAMES = 3
 
 _RingBatch: TypeAlias = tuple[Samples, SideBand, Copies]
 
@@ -132,6 +133,7 @@ def write_tables(
         writer.write("samples", samples.of_rows(row_batch, stacks))
     losses = _losses(manifest, samples, lived.recorded, damage, decoder.losses)
     notes = [*damage.notes(), *(python.notes() if python else ())]
+    notes += _other_rights(lived.recorded.of_other_rights)
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns)
 
@@ -256,6 +258,17 @@ def _losses(
         bytes_damaged=damage.bytes + records.malformed_bytes,
         by_reason=by_reason,
     )
+
+
+def _other_rights(names: Sequence[str]) -> Iterator[str]:
+    """What to say of programs that the kernel took the events off."""
+    if names:
+        known = sorted(set(names))
+        shown = ", ".join([*known[:_MOST_NAMES], *(["…"] if len(known) > _MOST_NAMES else [])])
+        yield (
+            f"{plural(len(names), 'program', 's')} ran with other rights than the recorder's ({shown}): the kernel "
+            "takes the events off such and off what they start (record as root, where BPF works)"
+        )
 
 
 def _short_lives(manifest: Manifest, processes: pa.Table, samples: int) -> Iterator[str]:

@@ -1,9 +1,7 @@
 """Whose samples a recording takes, and by which events: of CPUs where BPF programs can filter, else of each task."""
 
 import os
-import shutil
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tdprof.errors import TdprofError
@@ -85,27 +83,6 @@ def _in_cgroups(cgroups: ChosenCgroups, sampler: BpfSampler | None, events: Sequ
     sampler.filter_cgroups(cgroups.folders, is_v2=cgroups.hierarchy.is_v2)
     is_counted = cgroups.is_perfs and _can_count_besides(events)
     return SamplingTarget([-1], is_of_cgroups=True, cgroups=cgroups.folders if is_counted else ())
-
-
-def privilege_notes(command: str, target: SamplingTarget) -> Iterator[str]:
-    """What to say of a command off which the kernel takes events, as it does where a program gains privileges."""
-    path = shutil.which(command)
-    if path and not target.is_filtered and _gains_privileges(path):
-        yield (
-            f"{command} runs with other rights than the recorder's: the kernel takes the events off it and off what it "
-            "starts (record it as root, where BPF works)"
-        )
-
-
-def _gains_privileges(path: str) -> bool:
-    try:
-        status = os.stat(path)
-        has_capabilities = "security.capability" in os.listxattr(path)
-    except OSError:
-        return False
-    is_other_user = status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()
-    is_other_group = status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
-    return bool(is_other_user or is_other_group or (has_capabilities and os.geteuid() != 0))
 
 
 def _follow(task_filter: TaskFilter, tids: Sequence[int], since: Follow) -> None:

@@ -16,7 +16,7 @@ from tdprof.model.losses import Losses
 from tdprof.recorder.cgroups import CgroupNaming, ChosenCgroups, chosen_cgroups
 from tdprof.recorder.duty import start_timers
 from tdprof.recorder.first_files import files_of_command
-from tdprof.recorder.following import choose_target, privilege_notes, with_newer_threads
+from tdprof.recorder.following import choose_target, with_newer_threads
 from tdprof.recorder.host import (
     MAX_SAMPLE_RATE,
     describe_host,
@@ -257,7 +257,6 @@ def _first_manifest(
             *choice.notes,
             *sampling.cgroups.notes,
             *target.notes(options.pids),
-            *(privilege_notes(options.command[0], target) if options.command else ()),
             *(sampler.notes if sampler else []),
             *(spe.notes if spe else []),
             *opened.notes,

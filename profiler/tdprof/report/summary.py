@@ -2,7 +2,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 
@@ -145,6 +145,12 @@ def _share(part: int, whole: int) -> str:
 def doubts(profile: Profile, unknown: list[UnknownSamples]) -> list[str]:
     """What a reader of the numbers should know, a line each: notes, losses, samples in no known function."""
     return [*map(printable, profile.notes), *_losses(profile.losses), *_unknown(profile, unknown), *_hidden(profile)]
+
+
+def no_samples(told: Sequence[str]) -> str:
+    """What to say where there are none, below the doubts that are told."""
+    briefly = "the command ran too briefly, or never on a CPU that was measured"
+    return f"No samples. Unless a line above says why, {briefly}." if told else f"No samples: {briefly}."
 
 
 def asked_for(event: EventInfo) -> str:

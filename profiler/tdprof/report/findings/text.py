@@ -27,7 +27,7 @@ from tdprof.report.metric_text import (
     metrics_of,
     short_units,
 )
-from tdprof.report.summary import doubts, facts
+from tdprof.report.summary import doubts, facts, no_samples
 from tdprof.text import plural, printable
 
 # Of a group in a hotspot's block; --function shows all.
@@ -55,9 +55,7 @@ def render_topdown(
     width = console.width
     lines = [*header_lines(profile, findings, unknown, width), Text(), *_program(findings, width), Text()]
     if not len(hotspots):
-        lines.append(
-            Text("No samples: the command ran too briefly, never on a CPU that was measured, or as another user.")
-        )
+        lines += prose(no_samples(doubts(profile, unknown)), width)
     shown = hotspots.rows(slice(limit or None))
     shares, average = Shares(profile, shown, sort_event), metrics_of(findings.program, 0)
     rows = findings.row_of()

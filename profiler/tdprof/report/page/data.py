@@ -33,7 +33,16 @@ from tdprof.report.page.times import (
     time_columns,
 )
 from tdprof.report.page.wakers import page_wakers
-from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, meaning_of_end, stack_quality
+from tdprof.report.summary import (
+    asked_for,
+    doubts,
+    event_notes,
+    facts,
+    format_value,
+    meaning_of_end,
+    no_samples,
+    stack_quality,
+)
 from tdprof.text import printable
 
 # Of a page of 5 MB: base64 makes three bytes four, and the scripts and styles take their part.
@@ -159,11 +168,13 @@ def _header(profile: Profile) -> Header:
     samples, weight = profile.total_samples().tolist(), profile.total_weight().tolist()
     names = [event.name for event in profile.events]
     mean_weights = _mean_weights(profile)
+    told = doubts(profile, unknown_samples(profile))
     return {
         "version": __version__,
         "facts": facts(profile),
         "stacks": _stacks(profile),
-        "doubts": doubts(profile, unknown_samples(profile)),
+        "doubts": told,
+        "noSamples": no_samples(told),
         "quantile95": Z_95,
         "firstEvent": names.index(CPU_CYCLES) if CPU_CYCLES in names else 0,
         "events": [

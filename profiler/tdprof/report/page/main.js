@@ -318,7 +318,7 @@ async function start() {
     page.flame.requestDraw();
     page.strip?.draw();
   });
-  if (!model.whole) fail("No samples: the command ran too briefly, never on a CPU that was measured, or as another user.");
+  if (!model.whole) fail(model.header.noSamples);
 }
 
 function fail(text) {

@@ -16,7 +16,7 @@ from tdprof.profile.frames import function_names, module_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.columns import Column, as_text, format_table, labelled, left_out, names, numbers, prose
 from tdprof.report.metric_text import doubt_legend, metric_cell
-from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value
+from tdprof.report.summary import asked_for, doubts, event_notes, facts, format_value, no_samples
 from tdprof.text import printable
 
 # Events with a row and a column of their own; a screen has room for a dozen.
@@ -54,9 +54,7 @@ def render_text(
     width = console.width
     lines = header_lines(profile, unknown, width)
     if not len(hotspots):
-        lines += prose(
-            "No samples: the command ran too briefly, never on a CPU that was measured, or as another user.", width
-        )
+        lines += prose(no_samples(doubts(profile, unknown)), width)
         return as_text(console, lines)
     shown = hotspots.rows(slice(limit or None))
     is_wide = width >= WIDE_COLUMNS
