@@ -250,3 +250,16 @@ def test_python_names_its_functions(folder: Path, tmp_path: Path) -> None:
     found = json.loads(report(folder, "--json"))
     total = {function["name"]: next(iter(function["total"].values())) for function in found["functions"]}
     assert total[f"py::hot_function:{script}"] > 0.7 * found["events"][0]["weight"]
+
+
+@pytest.mark.parametrize(
+    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
+)
+def test_a_program_whose_path_is_no_utf8_keeps_its_names(
+    build: Callable[[str], Path], folder: Path, tmp_path: Path, options: list[str]
+) -> None:
+    elsewhere = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(elsewhere)
+    program = shutil.copy(os.fsencode(build("split.c")), elsewhere)
+    samples = record("-F", "1999", *options, "--", os.fsdecode(program), "0.4", folder=folder).user_samples()
+    assert_share(samples["heavy"], samples["heavy"] + samples["light"], 0.75)

@@ -42,6 +42,8 @@ from tdprof.recorder.kallsyms import CodeSymbols, read_kernel_symbols
 from tdprof.recorder.python_processes import may_hold_python
 from tdprof.text import printable
 
+_NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+
 
 def finish_capture(folder: OwnFolder, held: HeldPrograms | None = None, kernel: CodeSymbols | None = None) -> Manifest:
     """Make a recording's tables out of its spool and remove the spool.
@@ -144,7 +146,8 @@ def _save_code(
     build_id_here = functools.cache(read_build_id)
 
     def is_unseen(program: MappedProgram) -> bool:
-        if program.pid in elsewhere or program.path.endswith(DELETED):
+        # A path that is no UTF-8 leads nowhere as the tables have it.
+        if program.pid in elsewhere or program.path.endswith(DELETED) or _NO_CHARACTER in program.path:
             return True
         is_held = held is not None and program.build_id is not None and program.build_id in held
         return is_held and build_id_here(program.path) != program.build_id
