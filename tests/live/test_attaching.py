@@ -101,6 +101,36 @@ def test_threads_that_start_while_others_are_attached_to(
     assert not [note for note in capture.manifest["notes"] if "kept starting" in note]
 
 
+@pytest.mark.parametrize(
+    "options", [pytest.param([], id="bpf", marks=pytest.mark.needs_bpf), pytest.param(["--no-bpf"], id="ring-buffer")]
+)
+def test_a_process_forked_once_events_are_open_and_still_off(
+    build: Build, monkeypatch: pytest.MonkeyPatch, folder: Path, options: list[str]
+) -> None:
+    """No record tells of it, nor of what it has mapped: all its samples were in no mapping."""
+    enable = AttachedEvents.enable
+
+    def fork_and_enable(self: AttachedEvents) -> None:
+        assert parent.stdin
+        assert parent.stdout
+        parent.stdin.write(".")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == "forked\n"
+        enable(self)
+
+    monkeypatch.setattr(AttachedEvents, "enable", fork_and_enable)
+    with subprocess.Popen([build("forks.c")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        assert parent.stdout.readline() == "ready\n"
+        arguments = [*options, "-e", "cpu-clock:u", "-F", "1999", "-p", str(parent.pid), "--duration", "0.4"]
+        result = CliRunner().invoke(cli, ["record", *arguments, "-o", str(folder)])
+        assert parent.stdin
+        parent.stdin.close()
+    assert not result.exit_code, result.output
+    samples = Capture(folder).count(lambda sample: sample.frames[0])
+    assert samples["serve"] >= 0.9 * samples.total() > 0
+
+
 @pytest.mark.needs_bpf
 def test_the_number_of_a_thread_that_ended_may_be_anothers(
     server: subprocess.Popen[str], build: Build, monkeypatch: pytest.MonkeyPatch, folder: Path

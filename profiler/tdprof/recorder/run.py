@@ -26,7 +26,7 @@ from tdprof.recorder.rotation import Rotation
 from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.stop_signals import StopSignals
-from tdprof.recorder.targets import SamplingTarget
+from tdprof.recorder.targets import SamplingTarget, processes_of
 from tdprof.recorder.totals import RunningCounts, SegmentCounts, with_clock_pair
 from tdprof.recorder.turns import Turns
 from tdprof.recorder.unwinding import Unwinding
@@ -128,6 +128,7 @@ class Run:
                 return
             self._time_threads()
             self.attached.enable()
+            self._follow_later()
             if self.spe:
                 self.spe.start()
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
@@ -159,6 +160,17 @@ class Run:
     def _followed_processes(self) -> Sequence[int]:
         """The recorded ones, and all that they have started meanwhile."""
         return self.cgroups.processes() if self.cgroups else [*filter(self.mappings.held.follows, running_pids())]
+
+    def _follow_later(self) -> None:
+        """Know, too, what was started since the events were opened: no record tells of it, as they were off."""
+        later = sorted(set(processes_of(self.options.pids)) - set(self.target.processes)) if self.options.pids else []
+        if not later:
+            return
+        self.target = replace(self.target, processes=[*self.target.processes, *later])
+        for pid in later:
+            self.mappings.held.follow(pid)
+        if self.manifest.followed:
+            self.manifest = replace(self.manifest, followed=list(self.target.processes))
 
     def _watch_cpus(self) -> None:
         if self.target.is_per_cpu:
