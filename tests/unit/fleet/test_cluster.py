@@ -13,7 +13,7 @@ import pytest
 
 from builders import fleet_work
 from builders.fleet import make_host_capture, tdprof
-from builders.waiting import ends_within, wait_until
+from builders.waiting import PATIENCE_S, ends_within, wait_until
 from tdprof.cli.fleet_add import LOCAL, engine_for
 from tdprof.errors import TdprofError
 from tdprof.fleet.add import Added, add_captures
@@ -24,13 +24,16 @@ from tdprof.fleet.work import WorkOptions
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'tdprof[fleet]'")
 
-from tdprof.fleet.cluster import DaskEngine  # noqa: E402  needs what is looked for above
+from tdprof.fleet import cluster  # noqa: E402  needs what is looked for above
+from tdprof.fleet.cluster import DaskEngine  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
-def _ends() -> Iterator[None]:
-    """A cluster that does not answer is a failure, and no endless wait."""
-    with ends_within(180, TimeoutError("the cluster does not answer")):
+def _ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cluster that does not answer is a failure, and no endless wait; one that is slow is neither."""
+    for name in ("_CONNECT_S", "_WORKERS_S"):
+        monkeypatch.setattr(cluster, name, int(PATIENCE_S))
+    with ends_within(2 * int(PATIENCE_S), TimeoutError("the cluster does not answer")):
         yield
 
 
