@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,22 @@ def test_a_dump_covered_with_a_file_of_roots_is_not_read(
     dump = mallory.folder(meadow / "his") / "jit-1.dump"
     with mallory.busy(COVER, secret, dump) as process:
         save(capture, process.pid, str(dump))
+    assert kept(capture) == {}
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+@ways
+def test_a_hard_link_to_a_file_of_roots_is_not_read(
+    save: Saving, has_ended: bool, capture: OwnFolder, maps: Callable[[int], Path], secret: Path
+) -> None:
+    """As the map of root's process, or of one that is gone; without fs.protected_hardlinks any user can make it."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        if has_ended:
+            process.kill()
+            process.wait()
+        os.link(secret, maps(process.pid))
+        save(capture, process.pid, "")
+        process.kill()
     assert kept(capture) == {}
 
 

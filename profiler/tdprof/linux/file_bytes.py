@@ -165,6 +165,10 @@ class FileBytes:
         """The number of the user whose file it is."""
         return os.fstat(self._fd).st_uid
 
+    def has_other_names(self) -> bool:
+        """Whether hard links lead to it: who made one of them need not be its owner (fs.protected_hardlinks)."""
+        return os.fstat(self._fd).st_nlink > 1
+
     def read(self, offset: int, size: int) -> memoryview:
         """At most ``size`` bytes from ``offset`` on: fewer where the file ends, or could not be read.
 

@@ -56,7 +56,8 @@ def save_run_time_code(
     """Copy ``/tmp/perf-PID.map`` of some processes, also as seen from inside their container, and their jitdumps.
 
     Each is opened with the rights of its process, and belongs to the process's user. That of a process that has ended
-    belongs to us or to root: anyone may write into /tmp.
+    belongs to us or to root: anyone may write into /tmp. None has another name: where fs.protected_hardlinks is off,
+    anyone may also link root's files there.
 
     Args:
         folder: the capture.
@@ -113,6 +114,8 @@ def _open_code(root: int, path: str, owners: set[int], start: re.Pattern[bytes])
     source = FileBytes(open_below(root, path))
     if source.owner() not in owners:
         raise PermissionError(errno.EPERM, "it belongs to another user")
+    if source.has_other_names():
+        raise PermissionError(errno.EPERM, "it has another name, too: who gave it this one is not known")
     if not start.match(source.read(0, _START_BYTES)):
         raise OSError(errno.EINVAL, "it is empty, or of another format")
     return source

@@ -240,10 +240,11 @@ def _open(process: HeldProcess, path: str) -> int:
         OSError: it cannot be opened so, or is another's: where it sees what it has mounted, anything may be there.
     """
     fd = call_as(process.identity, lambda: open_below(process.root, path), discard=os.close)
-    if os.fstat(fd).st_uid == process.identity.uid:
+    status = os.fstat(fd)
+    if status.st_uid == process.identity.uid and status.st_nlink <= 1:
         return fd
     os.close(fd)
-    raise PermissionError(errno.EPERM, "it belongs to another user")
+    raise PermissionError(errno.EPERM, "it belongs to another user, or has another name, too")
 
 
 def _has_number_of_another(pid: int, log: MapLog) -> bool:
