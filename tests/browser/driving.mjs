@@ -26,3 +26,9 @@ export async function drag(page, from, to) {
   await page.mouse.up();
   await ready(page);
 }
+
+// Opens the groups of metrics in the panel, which have no rows before.
+export async function openGroups(page) {
+  await page.locator("#details .stage-two details:not([open])").evaluateAll((all) => all.forEach((group) => (group.open = true)));
+  await page.waitForFunction(() => !document.querySelector("#details .stage-two details:not(:has(table))"));
+}

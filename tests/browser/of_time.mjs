@@ -3,7 +3,7 @@
 //   node of_time.mjs CHROMIUM SCREENSHOT_FOLDER PAGE FUNCTION…
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import { drag, launch, ready } from "./driving.mjs";
+import { drag, launch, openGroups, ready } from "./driving.mjs";
 
 const [executablePath, screenshots, file, ...functions] = process.argv.slice(2);
 const browser = await launch(executablePath);
@@ -13,13 +13,16 @@ page.setDefaultTimeout(120_000); // a machine may be busy with other work
 page.on("pageerror", (error) => errors.push(String(error.stack)));
 
 // [title, source, value, whose] of each metric in the panel, also of groups that are closed.
-const metrics = () => page.locator("#details table.metrics").evaluateAll((tables) => tables.flatMap((table) =>
-  [...table.querySelectorAll("tbody tr")].filter((row) => row.querySelector(".value")).map((row) => [
-    row.querySelector("th").firstChild.textContent,
-    row.querySelector("th .tag")?.textContent ?? "PMU",
-    row.querySelector(".value").textContent,
-    table.querySelector("thead").textContent,
-  ])));
+async function metrics() {
+  await openGroups(page);
+  return page.locator("#details table.metrics").evaluateAll((tables) => tables.flatMap((table) =>
+    [...table.querySelectorAll("tbody tr")].filter((row) => row.querySelector(".value")).map((row) => [
+      row.querySelector("th").firstChild.textContent,
+      row.querySelector("th .tag")?.textContent ?? "PMU",
+      row.querySelector(".value").textContent,
+      table.querySelector("thead").textContent,
+    ])));
+}
 
 async function state() {
   const result = {

@@ -5,7 +5,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { drag, launch, ready } from "./driving.mjs";
+import { drag, launch, openGroups, ready } from "./driving.mjs";
 
 const [executablePath, screenshots, pages] = process.argv.slice(2);
 const axe = fs.readFileSync(fileURLToPath(new URL("node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
@@ -129,6 +129,8 @@ async function unknown() {
   const table = page.locator("#details table").first();
   result.stage1 = await table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.innerText.trim())));
   result.tree = await page.locator("#tree .node").evaluateAll((all) => all.map((node) => [...node.children].map((part) => part.textContent).join("\n")));
+  result.closed = await page.locator("#details .stage-two details:not([open])").evaluateAll((all) => all.map((group) => group.querySelectorAll("tr").length));
+  await openGroups(page);
   result.unseen = await page.locator("#details .stage-two").evaluate((part) => part.textContent);
   await page.context().close();
   return result;

@@ -262,6 +262,9 @@ def test_what_is_not_known_is_never_shown_as_0(seen: Any) -> None:
     in_tree = {name: next(text for text in unknown["tree"] if text.startswith(titles[name])) for name in titles}
     assert in_tree[UNKNOWN].endswith("this function: unknown")
     assert "program: unknown" in in_tree[NOT_OF_PROGRAM]
+    # A group that nobody has opened has no rows.
+    assert unknown["closed"]
+    assert not any(unknown["closed"])
     assert re.search(r"< 0\.30\d*", unknown["unseen"])
     # The table by a metric: chase, of which it is not known, has no number; and no colour of the scale.
     chase = next(cells for cells in unknown["rows"] if cells[0].startswith("chase"))

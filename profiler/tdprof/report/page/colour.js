@@ -141,8 +141,8 @@ function byBottleneck(model) {
   const { findings } = model;
   const { roots } = findings;
   const paints = Array.from({ length: model.functionCount }, (_, f) => {
-    const found = findings.rowOf[f] < 0 ? null : findings.diagnosis(f);
-    return found?.path.length ? levelOneColour(found.path[0], roots) : UNKNOWN;
+    const found = findings.rowOf[f] < 0 ? null : findings.bottleneck(f);
+    return found ? levelOneColour(found, roots) : UNKNOWN;
   });
   const entries = roots.map((metric) => [findings.title(metric.name), levelOneColour(metric.name, roots)]);
   return { of: (f) => paints[f], legend: { kind: "categories", entries, hasUnknown: true } };

@@ -152,7 +152,8 @@ function stageOneTable(findings, valueFor, program, heading) {
   return metricTable("Stage 1, with 95 % intervals", rows, Boolean(program), heading);
 }
 
-// Stage 2: the groups that the diagnosis leads to stand open, the others closed.
+// Stage 2: the groups that the diagnosis leads to stand open, the others closed, and empty until somebody opens them: they
+// are most of what would have to be made anew for each movement on the strip of time.
 function explorationOf(findings, f) {
   const table = f < 0 ? "program" : tableOf(findings, f);
   // SPE's records have no call stack: what it measures is of a function's own instructions.
@@ -169,13 +170,17 @@ function explorationOf(findings, f) {
   for (const name of order) {
     const group = findings.catalog.groups[name];
     const metrics = measured.filter((metric) => group?.metrics.includes(metric.name) && !roots.has(metric.name));
-    const rows = metrics
-      .map((metric) => [metric, valueFor(metric)])
-      .filter(([, found]) => found)
-      .map(([metric, found]) => metricRow(findings, metric, found, f < 0 ? found : findings.program(metric)));
-    if (!rows.length) continue;
+    if (!metrics.some(valueFor)) continue;
     const isFirst = first.includes(name);
-    (isFirst ? open : closed).push(el("details", { open: isFirst }, el("summary", {}, group.title), metricTable(group.title, rows, f >= 0, SCOPES[table])));
+    const holder = el("details", { open: isFirst }, el("summary", {}, group.title));
+    const fill = () => {
+      const known = metrics.map((metric) => [metric, valueFor(metric)]).filter(([, found]) => found);
+      const rows = known.map(([metric, found]) => metricRow(findings, metric, found, f < 0 ? found : findings.program(metric)));
+      holder.append(metricTable(group.title, rows, f >= 0, SCOPES[table]));
+    };
+    if (isFirst) fill();
+    else holder.addEventListener("toggle", fill, { once: true });
+    (isFirst ? open : closed).push(holder);
   }
   if (!open.length && !closed.length) return [];
   return [el("section", { class: "stage-two", "aria-label": "Stage 2" }, el("h3", {}, "Stage 2: why"), open,

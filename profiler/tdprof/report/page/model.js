@@ -145,14 +145,16 @@ class Model {
     return result;
   }
 
-  // The mean weight of a sample of an event in each node that has any.
+  // The mean weight of a sample of an event in each node that has any; kept of the last event that was asked for.
   weightsOf(event) {
     const { columns } = this;
+    if (this.weightsKept?.event === event) return this.weightsKept.weights;
     const weights = new Float64Array(this.nodes);
     for (let i = columns.nodeStart[event], node = 0; i < columns.nodeStart[event + 1]; i++) {
       node += columns.nodeStep[i];
       weights[node] = columns.nodeWeight[i] * this.events[event].weightOfSample;
     }
+    this.weightsKept = { event, weights };
     return weights;
   }
 
@@ -437,6 +439,11 @@ class Metrics {
   ofLine(f, line, metric) {
     const row = this.lineRows.get(`${f}:${line}`) ?? -1;
     return this.at("line", this.column("line", metric), row, this.columns.metricLineFunction.length);
+  }
+
+  // The level-1 metric that leads; null where none does.
+  bottleneck(f) {
+    return this.diagnosis(f)?.path[0] ?? null;
   }
 
   diagnosis(f) {

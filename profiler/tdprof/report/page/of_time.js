@@ -159,6 +159,11 @@ class MetricsOfTime extends Metrics {
     return null;
   }
 
+  // The level-1 metric that leads, without the way below it; null where none does.
+  bottleneck(f) {
+    return this.winner(this.catalog.roots, f) || null;
+  }
+
   diagnosis(f) {
     if (!this.diagnosed.has(f)) this.diagnosed.set(f, this.diagnose(f));
     return this.diagnosed.get(f);
