@@ -32,7 +32,7 @@ OPTIONS = ("-XX:-Inline", "-Xshare:auto")
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("classes")
-    subprocess.run(["javac", "-d", folder, *SOURCES], check=True, capture_output=True)
+    subprocess.run(["javac", "--release", "11", "-d", folder, *SOURCES], check=True, capture_output=True)
     return folder
 
 
