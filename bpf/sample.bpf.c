@@ -208,8 +208,8 @@ static __always_inline void end_walk(struct walk *walk, int end)
 		ask_for_mappings(walk->key.pid);
 }
 
-/* Some frames of a user stack; then itself once more, or the last step. */
-int walk(struct bpf_perf_event_data *ctx)
+/* Some frames of a user stack; then the same program once more, or the last step. */
+static __always_inline int walk_frames(struct bpf_perf_event_data *ctx, int has_heaps)
 {
 	__u32 zero = 0;
 	struct walk *walk = walks.lookup(&zero);
@@ -218,7 +218,7 @@ int walk(struct bpf_perf_event_data *ctx)
 	if (!walk)
 		return 0;
 	for (int frame = 0; frame < FRAMES_PER_PROGRAM; frame++) {
-		end = walk_frame(walk);
+		end = walk_frame(walk, has_heaps);
 		if (end)
 			break;
 	}
@@ -229,6 +229,17 @@ int walk(struct bpf_perf_event_data *ctx)
 		steps.call(ctx, STEP_COPY);
 	steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);
 	return 0;
+}
+
+int walk(struct bpf_perf_event_data *ctx)
+{
+	return walk_frames(ctx, 0);
+}
+
+/* In its place where a JVM runs; apart, since it is twice as much for the verifier. */
+int walk_java(struct bpf_perf_event_data *ctx)
+{
+	return walk_frames(ctx, UNWIND_MACHINE == UNWIND_X86_64);
 }
 
 /* Flags for one more copy. User space comes by itself, but the ring may be full before it does: copies are large. */

@@ -97,7 +97,7 @@ static __always_inline int find_mapping(struct walk *walk, __u64 address)
 }
 
 /* Find the rule for an address; not 0: why there is none. */
-static __always_inline int find_rule(struct walk *walk, __u64 address, struct known_rule *found)
+static __always_inline int find_rule(struct walk *walk, __u64 address, int has_heaps, struct known_rule *found)
 {
 	const struct unwind_rule *rule;
 
@@ -116,7 +116,7 @@ static __always_inline int find_rule(struct walk *walk, __u64 address, struct kn
 	found->address = address;
 	found->generation = walk->space.generation;
 	found->otherwise = walk->mapping.otherwise;
-	if (UNWIND_MACHINE == UNWIND_X86_64 && walk->mapping.otherwise && walk->mapping.first_bucket) {
+	if (has_heaps && walk->mapping.otherwise && walk->mapping.first_bucket) {
 		const struct code_heap *heap = code_heap_at(walk->mapping.first_bucket - 1);
 
 		if (heap)
@@ -126,8 +126,9 @@ static __always_inline int find_rule(struct walk *walk, __u64 address, struct kn
 	return 0;
 }
 
-/* One frame: note it, and make the state its caller's. Not 0: the enum unwind_end of the stack. */
-static __always_inline int walk_frame(struct walk *walk)
+/* One frame: note it, and make the state its caller's; `has_heaps`: also of what JVMs have compiled. Not 0: the enum
+ * unwind_end of the stack. */
+static __always_inline int walk_frame(struct walk *walk, int has_heaps)
 {
 	struct unwind_state *state = &walk->state;
 	__u64 address = unwind_lookup_pc(state);
@@ -138,7 +139,7 @@ static __always_inline int walk_frame(struct walk *walk)
 
 	if (known->address != address || known->generation != walk->space.generation) {
 		known->generation = 0;
-		end = find_rule(walk, address, known);
+		end = find_rule(walk, address, has_heaps, known);
 		if (end) {
 			/* Where the sample was taken is known, whatever is mapped there. */
 			if (depth == 0) {

@@ -21,7 +21,8 @@ _KERNEL = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
 MOST_INSTRUCTIONS = {
     "sample_0": 1_000,
     "sample": 25_000,
-    "walk": 300_000 if (6, 12) <= _KERNEL < (7, 0) else 600_000,
+    "walk": 120_000 if (6, 12) <= _KERNEL < (7, 0) else 300_000,
+    "walk_java": 300_000 if (6, 12) <= _KERNEL < (7, 0) else 600_000,
     "python": 80_000,
     "copy": 20_000,
     "store": 10_000,
@@ -57,7 +58,9 @@ def verified_instructions() -> dict[str, int]:
         sampler.await_walk()
         assert sampler.python is not None
         assert sampler.python.start()
-        return {name: _verified(fd) for name, fd in sampler._programs.items()}
+        verified = {name: _verified(fd) for name, fd in sampler._programs.items()}
+        sampler.walk_java()  # in the place of `walk`
+        return verified | {"walk_java": _verified(sampler._programs["walk"])}
 
 
 def _verified(program_fd: int) -> int:

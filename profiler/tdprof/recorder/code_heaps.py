@@ -10,7 +10,7 @@ import queue
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple
@@ -51,10 +51,12 @@ class CodeHeaps:
 
     Args:
         map_fd: the programs' map of them.
+        begin: called before the first process is looked at, by who calls `look`.
     """
 
-    def __init__(self, map_fd: int) -> None:
+    def __init__(self, map_fd: int, begin: Callable[[], object]) -> None:
         self._map = map_fd
+        self._begin: Callable[[], object] | None = begin
         self._waiting: queue.Queue[tuple[_Library, int, int] | None] = queue.Queue(_MOST_WAITING)
         self._known: dict[int, _Known] = {}
         self._free = list(range(_MOST_HEAPS))
@@ -81,6 +83,9 @@ class CodeHeaps:
     def look(self, pid: int, line: ExecutableLine, fd: int) -> None:
         """Have a process's library looked into, by this ``O_PATH`` descriptor, which is this object's from here on."""
         library = _Library(pid, line.start, line.file_offset)
+        if self._begin:
+            self._begin()
+            self._begin = None
         with self._lock:
             self._known[pid] = _Known(library)
         try:

@@ -485,7 +485,7 @@ def start_unwinding(sampler: BpfSampler, *, has_interpreted: bool) -> Unwinding 
     python = PythonProcesses(sampler.python) if sampler.python and has_interpreted else None
     # The programs know what HotSpot's code looks like on that machine.
     is_known = platform.machine() == "x86_64"
-    heaps = CodeHeaps(sampler.code_heaps_fd) if has_interpreted and is_known else None
+    heaps = CodeHeaps(sampler.code_heaps_fd, sampler.walk_java) if has_interpreted and is_known else None
     return Unwinding(sampler.arrays, sampler.questions_fd, TableCache(), python, heaps)
 
 

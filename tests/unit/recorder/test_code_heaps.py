@@ -43,7 +43,7 @@ def look(monkeypatch: pytest.MonkeyPatch, jvm: Jvm) -> CodeHeaps:
     monkeypatch.setattr(code_heaps, "HotSpot", lambda elf, shift, read: jvm)
     monkeypatch.setattr(code_heaps, "map_element", jvm.set_element)
     monkeypatch.setattr(code_heaps, "_AGAIN_S", 0.001)
-    heaps = CodeHeaps(MAP_FD)
+    heaps = CodeHeaps(MAP_FD, lambda: None)
     assert heaps.wanted(5, [LINE]) == LINE
     heaps.look(5, LINE, os.open(PROGRAM, os.O_PATH))
     return heaps

@@ -126,7 +126,7 @@ class BpfLoad:
         programs = _with_settings(_with_growing_hashes(found), settings, self._with_kernel)
         began = time.monotonic()
         # Few recordings meet what `python` is for, or time threads.
-        later = ("walk", "python", *OFF_CPU_PROGRAMS)
+        later = ("walk", "walk_java", "python", *OFF_CPU_PROGRAMS)
         loaded = load_object(programs, sizes, types, ("copy", *TRACEPOINTS, *FOLLOWERS), later=later)
         walks = self._call_graph in (CallGraph.AUTO, CallGraph.DWARF)
         taken_s = time.monotonic() - began

@@ -149,6 +149,7 @@ class BpfSampler:
         self.drained = 0
         self._load_s = load_s
         self._walk_load: WalkLoad | None = None
+        self._walk_name = "walk"  # of the program that is used
         self.off_cpu = off_cpu
         self._closing = contextlib.ExitStack()
         self._programs = programs
@@ -258,16 +259,33 @@ class BpfSampler:
                 return False
             walks: list[int] = []
             on_failure.callback(lambda: close_all(walks))
-            load = WalkLoad(lambda: walks.extend(steps.load(self._maps | made, "walk") for steps in self._steps))
-            while not load.wait(_DRAIN_WHILE_LOADING_S):
-                self._take_copies()
-            if load.refusal:
+            if self._load_other_walks(self._walk_name, self._maps | made, walks):
                 return False
             on_failure.pop_all()
         replaced = [steps.use("walk", walk) for steps, walk in zip(self._steps, walks, strict=True)]
         close_all([*filter(None, replaced), *(self._maps[name] for name in made)])
         self._maps.update(made)
         return True
+
+    def _load_other_walks(self, name: str, maps: Mapping[str, int], walks: list[int]) -> str:
+        """Load a program that walks, for each kind of sample, while stacks are copied; returns the kernel's refusal."""
+        load = WalkLoad(lambda: walks.extend(steps.load(maps, name) for steps in self._steps))
+        while not load.wait(_DRAIN_WHILE_LOADING_S):
+            self._take_copies()
+        return load.refusal
+
+    def walk_java(self) -> None:
+        """Have the programs walk what JVMs have compiled, too, if the kernel lets them."""
+        self.await_walk()
+        if self._walk_name == "walk_java" or self.arrays is None:
+            return
+        walks: list[int] = []
+        if refusal := self._load_other_walks("walk_java", self._maps, walks):
+            close_all(walks)
+            self.notes.append(f"Java frames are walked along frame pointers only: {refusal}")
+            return
+        self._walk_name = "walk_java"
+        close_all(filter(None, [steps.use("walk", walk) for steps, walk in zip(self._steps, walks, strict=True)]))
 
     def _take_copies(self) -> None:
         """Make room in their ring, if that is due; unlike a drain this waits for no program to end."""
