@@ -116,7 +116,7 @@ def is_called_rightly(sample: Sample) -> bool:
 @pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
 @pytest.mark.parametrize("options", [(), ("-XX:TieredStopAtLevel=1",)], ids=["C2", "C1"])
 def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], classes: Path, folder: Path) -> None:
-    command = [java, "-XX:-Inline", *options, "-cp", classes, "Calls"]
+    command: list[str | Path] = [java, "-XX:-Inline", *options, "-cp", classes, "Calls"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout

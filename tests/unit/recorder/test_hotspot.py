@@ -99,7 +99,7 @@ def make(tmp_path: Path) -> Make:
 
 
 def told(heap: CodeHeap) -> dict[str, int]:
-    return {name: getattr(heap.layout, name) for name, _ in HeapLayout._fields_}
+    return {name: getattr(heap.layout, name) for name, *_ in HeapLayout._fields_}
 
 
 def test_heaps_of_a_jvm_as_17_has_them(make: Make) -> None:
@@ -151,7 +151,7 @@ def test_what_no_jvm_says_is_not_believed(make: Make, changes: dict[str, str]) -
 def test_the_programs_have_the_same_layout(tmp_path: Path) -> None:
     if not shutil.which("gcc"):
         pytest.skip("no gcc to ask for the layout")
-    names = [name for name, _ in HeapLayout._fields_]
+    names = [name for name, *_ in HeapLayout._fields_]
     lines = [f'printf("%zu ", offsetof(struct code_heap, {name}));' for name in names]
     lines += ['printf("%zu %d", sizeof(struct code_heap), MOST_CODE_HEAPS);']
     source = f'#include <stddef.h>\n#include <stdio.h>\n#include <linux/types.h>\n#include "{SAMPLE_HEADER}"\n'
