@@ -124,8 +124,7 @@ def write_tables(
             _write_walked(batches, decoder, writer, samples, stacks, WalkedStacks(walk), len(manifest.events))
     off_cpu_ns = None
     if manifest.has_thread_times:
-        times = read_thread_times(spool, damage)
-        writer.write("thread_times", times)
+        writer.write("thread_times", times := read_thread_times(spool, damage))
         off_cpu_ns = sampled_off_cpu_ns(times)
     if wakings:
         writer.write("wakers", wakings.table(stacks.known))
