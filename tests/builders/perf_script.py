@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from builders.perf_tool import run_perf
 
 _SAMPLE = re.compile(
@@ -38,6 +40,9 @@ def raw_samples(path: Path) -> list[RawSample]:
     """All samples, sorted."""
     is_pipe = path.name.startswith("pipe")
     result = run_perf("script", "-D", "-i", "-" if is_pipe else path, input=path.read_bytes() if is_pipe else b"")
+    if result.returncode < 0:
+        pytest.skip(f"perf script ended itself: {result.stderr.decode(errors='replace').strip().splitlines()[-1:]}")
+    assert result.returncode == 0, result.stderr
     samples: list[tuple[re.Match[str], list[int]]] = []
     for line in result.stdout.decode(errors="replace").splitlines():
         if match := _SAMPLE.match(line):
