@@ -72,15 +72,19 @@ def test_every_caller_is_a_true_one(interpreter: str, folder: Path) -> None:
     capture = record("-F", "1999", "--", interpreter, WORKLOADS / "python_calls.py", BEGINNING_S + 1, folder=folder)
     stacks = python_part(capture)
     wrong: Counter[tuple[str, str]] = Counter()
+    unread = 0
     seen = set()
     for functions, count in stacks.items():
         names = [name.rpartition(".")[2] for name in functions]
         for called, caller in itertools.pairwise(names):
             if called in python_calls.EDGES:
                 seen.add(called)
-                if caller not in python_calls.EDGES[called]:
+                if caller == "[code object not read]":  # its page was not there at that moment
+                    unread += count
+                elif caller not in python_calls.EDGES[called]:
                     wrong[called, caller] += count
     assert not wrong
+    assert unread <= 0.01 * stacks.total()
     assert seen >= {
         "spin",
         "work",

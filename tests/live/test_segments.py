@@ -52,7 +52,7 @@ def test_segments_add_up_and_each_is_whole(build: Build, tmp_path: Path) -> None
 
 
 def test_what_the_command_started_before_a_segment_has_its_names_in_it(build: Build, tmp_path: Path) -> None:
-    command = ("sh", "-c", f"{build('split.c')} 2.5; :")
+    command = ("sh", "-c", f"{build('split.c')} 6; :")
     run_record("--switch-output=1s", "-F", 199, "--", *command, folder=tmp_path / "segments")
     found = captures(tmp_path / "segments")
     assert len(found) >= 3

@@ -110,7 +110,7 @@ def _rows_of(output: Output) -> int:
 def _print_report(result: SpeReport, by: str, output: Output) -> None:
     print_result(
         output,
-        json=lambda: [render_json(result, limit=output.rows())],
+        json=lambda: render_json(result, limit=output.rows()),
         csv=lambda: render_csv(result, limit=output.rows()),
         text=lambda console: render_text(result, console, limit=_rows_of(output), title=by),
     )

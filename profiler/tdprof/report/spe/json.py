@@ -4,55 +4,84 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdprof.model.spe import LATENCIES, SpeReport, mean_latency
 
 QUANTILE_NAMES = ("p50", "p90", "p99")
+_ROWS_AT_ONCE = 1024
+_PLACE = "\0"
+
+# What a key has in some rows, as JSON.
+_Texts = Callable[[NDArray[np.int64]], Sequence[str]]
+_Tree = Mapping[str, "_Texts | _Tree"]
 
 
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def render_json(report: SpeReport, *, limit: int = 0) -> str:
+def render_json(report: SpeReport, *, limit: int = 0) -> Iterator[str]:
     """One JSON object: all rows (or `limit` of them) with exact counts, quantiles, ratios and their 95 % intervals."""
-    means = {name: mean_latency(report, name) for name in LATENCIES}
-    rows = []
-    for row in report.order()[: limit or None].tolist():
-        entry: dict[str, Any] = {
-            "name": report.names[row],
-            "counts": {name.lower(): int(values[row]) for name, values in report.counts.items()},
-            "loads_by_level": {level: int(values[row]) for level, values in report.levels.items()},
-            "latency_cycles": {
-                name: {"mean": _number(means[name][row])}
-                | {
-                    label: _number(value)
-                    for label, value in zip(QUANTILE_NAMES, report.latencies[name][row], strict=True)
-                }
-                for name in LATENCIES
-            },
-            "ratios": {
-                name: {
-                    "value": _number(ratio.value[row]),
-                    "low": _number(ratio.low[row]),
-                    "high": _number(ratio.high[row]),
-                }
-                for name, ratio in report.ratios.items()
-            },
-        }
-        if report.threads is not None:
-            entry["threads"] = int(report.threads[row])
-        if report.sharing is not None:
-            entry["sharing"] = report.sharing[row] or None
-        rows.append(entry)
-    whole = {
+    head = {
         "operations": report.total_operations,
         "weight": dataclasses.asdict(report.weight) if report.weight else None,
         "confidence": 0.95,
         "notes": list(report.notes),
-        "rows": rows,
     }
-    return json.dumps(whole, indent=1) + "\n"
+    yield json.dumps(head, indent=1).removesuffix("\n}") + ',\n "rows": ['
+    # Rows differ in what they say and not in their keys, which are laid out once: there may be millions.
+    tree = _row_of(report)
+    cells = list(_leaves(tree))
+    layout = json.dumps(_places(tree), indent=1).replace("%", "%%").replace(json.dumps(_PLACE), "%s")
+    layout = "\n  " + layout.replace("\n", "\n  ")
+    order = report.order()[: limit or None]
+    for first in range(0, len(order), _ROWS_AT_ONCE):
+        rows = order[first : first + _ROWS_AT_ONCE]
+        texts = [layout % row for row in zip(*(cell(rows) for cell in cells), strict=True)]
+        yield ("," if first else "") + ",".join(texts)
+    yield ("\n " if len(order) else "") + "]\n}\n"
+
+
+def _row_of(report: SpeReport) -> _Tree:
+    latencies = {
+        name: {"mean": _numbers(mean_latency(report, name))}
+        | {label: _numbers(report.latencies[name][:, i]) for i, label in enumerate(QUANTILE_NAMES)}
+        for name in LATENCIES
+    }
+    ratios = {
+        name: {"value": _numbers(ratio.value), "low": _numbers(ratio.low), "high": _numbers(ratio.high)}
+        for name, ratio in report.ratios.items()
+    }
+    tree: dict[str, _Texts | _Tree] = {
+        "name": lambda rows: [json.dumps(report.names[row]) for row in rows.tolist()],
+        "counts": {name.lower(): _counts(values) for name, values in report.counts.items()},
+        "loads_by_level": {level: _counts(values) for level, values in report.levels.items()},
+        "latency_cycles": latencies,
+        "ratios": ratios,
+    }
+    if report.threads is not None:
+        tree["threads"] = _counts(report.threads)
+    if (sharing := report.sharing) is not None:
+        tree["sharing"] = lambda rows: [json.dumps(sharing[row] or None) for row in rows.tolist()]
+    return tree
+
+
+def _counts(values: NDArray[Any]) -> _Texts:
+    return lambda rows: [str(int(value)) for value in values[rows].tolist()]
+
+
+def _numbers(values: NDArray[Any]) -> _Texts:
+    return lambda rows: ["null" if value != value else repr(float(value)) for value in values[rows].tolist()]
+
+
+def _leaves(tree: _Tree) -> Iterator[_Texts]:
+    for value in tree.values():
+        if callable(value):
+            yield value
+        else:
+            yield from _leaves(value)
+
+
+def _places(tree: _Tree) -> dict[str, Any]:
+    return {key: _PLACE if callable(value) else _places(value) for key, value in tree.items()}
