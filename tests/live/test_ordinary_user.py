@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from live.recording import Capture, assert_share, other_user, user_function
+from live.recording import Capture, assert_share, other_user, run_record, user_function
 from tdprof.recorder.host import perf_event_paranoid
 
 pytestmark = pytest.mark.needs_perf
@@ -149,6 +149,17 @@ def test_programs_that_gain_rights_are_counted_and_named(user: User, build: Call
     told = [line for line in result.stderr.splitlines() if "becomes-root" in line and "other rights" in line]
     assert len(told) == 1
     assert "2 programs" in told[0]
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="nothing here gives up root's rights for a command")
+def test_of_whole_cpus_events_go_on(build: Callable[[str], Path], folder: Path) -> None:
+    setuid = Path(shutil.copy(build("split.c"), build("split.c").with_name("becomes-root-again")))
+    setuid.chmod(0o4755)
+    result = run_record("--", "setpriv", "--reuid", 65534, "--clear-groups", setuid, "0.3", folder=folder)
+    assert result.returncode == 0, result.stderr
+    assert "rights" not in result.stderr
+    assert Capture(folder).user_samples()["heavy"] > 0
 
 
 @pytest.mark.skipif(paranoid() > 2, reason="kernel.perf_event_paranoid forbids perf events to users altogether")

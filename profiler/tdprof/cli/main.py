@@ -18,10 +18,12 @@ from tdprof.cli.standard_error import open_standard_streams, say
 from tdprof.cli.usage import SuggestingGroup, is_help, usage_error
 from tdprof.errors import TdprofError
 from tdprof.linux.temporary import avoid_temporary_folders_of_others
+from tdprof.text import printable
 
 _LEAST_DESCRIPTORS = 64
 _ENOUGH_DESCRIPTORS = 1024
 _OWN_DESCRIPTORS = 4  # input, output, errors, and the list of them
+_OF_PATHS = (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)  # what a user can have named
 _OBJECTS_AT_ONCE = 50_000  # of a start: modules and classes, none of which is garbage
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -115,6 +117,9 @@ def main() -> None:
             if isinstance(error, FileNotFoundError) and error.filename is None and "temporary directory" in str(error):
                 # Python's tempfile says so without a name; to whom else a file is missing gives its own.
                 raise TdprofError("no folder for temporary files can be written to", hint="TMPDIR=DIR") from error
+            if error.errno in _OF_PATHS and isinstance(error.filename, str | bytes):
+                name = printable(os.fsdecode(error.filename))
+                raise TdprofError(f"cannot use {name}: {error.strerror}") from error
             # Help and version are click's to print; an error from elsewhere is a mistake of ours.
             from traceback import walk_tb  # only now: most commands end without it
 

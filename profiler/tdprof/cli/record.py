@@ -190,10 +190,12 @@ def _record(
                         writer.finish()  # while what they hold is held
                 manifest = end.finish(made.folder, outcome.held)
         except KeyboardInterrupt as interrupt:
+            if segments.is_wanted:
+                writer.give_up()
             made = writer.recorded if segments.is_wanted else record_into
             if not made.is_published:
                 raise
-            raise left_unfinished(made.path) from interrupt
+            raise left_unfinished(made.path, is_segment=segments.is_wanted) from interrupt
         if not quiet:
             _say(manifest, made.path)
         if with_symbols:

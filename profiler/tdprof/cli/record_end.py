@@ -41,8 +41,14 @@ def interrupted_once() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-def left_unfinished(folder: Path) -> TdprofError:
-    """What to say where Ctrl-C came while the capture's tables were made: its recording is kept."""
+def left_unfinished(folder: Path, *, is_segment: bool) -> TdprofError:
+    """What to say where Ctrl-C came while tables were made: what was recorded is kept."""
+    if is_segment:
+        return TdprofError(
+            f"interrupted: the last segments, up to {folder}, are kept, but not all of them have their tables yet",
+            hint=f"tdprof report {folder} (tables are made each time that it is read, or by the next recorder)",
+            status=128 + signal.SIGINT,
+        )
     return TdprofError(
         f"interrupted: {folder} has the whole recording, but not its tables yet",
         hint=f"tdprof report {folder} (it makes them each time that the capture is read)",

@@ -23,7 +23,7 @@ class TargetOptions:
     @property
     def is_whole_system(self) -> bool:
         """Whether nothing but the whole system is meant."""
-        return self.is_system_wide and not (self.words or self.pids or self.cgroups)
+        return self.is_system_wide and not (self.pids or self.cgroups)
 
     @property
     def is_command(self) -> bool:

@@ -126,9 +126,11 @@ class SegmentWriter:
 
     def _close_finished(self) -> None:
         assert self._finishing
-        (ended, process), self._finishing = self._finishing, None
+        ended, process = self._finishing
+        failure = process.result()
+        self._finishing = None
         self._bytes.pop(ended.name, None)  # its raw records went
-        if failure := process.result():
+        if failure:
             say(f"tdprof: {ended.folder.shown} has no tables yet: {failure}")
             if self._health:
                 self._health.failed()
@@ -173,6 +175,15 @@ class SegmentWriter:
 
     def __enter__(self) -> Self:
         return self
+
+    def give_up(self) -> None:
+        """Leave segments without tables as they are: who reads one makes them, or the next recorder."""
+        if self._finishing:
+            (ended, process), self._finishing = self._finishing, None
+            self._waiting.append(ended)
+            process.close()
+        while self._waiting:
+            self._waiting.pop().closing.close()
 
     def finish(self) -> None:
         """Wait until all that ended before the last one is finished; then all keep within the bounds."""

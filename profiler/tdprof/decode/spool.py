@@ -132,7 +132,7 @@ def write_tables(
         writer.write("samples", samples.of_rows(row_batch, stacks))
     losses = _losses(manifest, samples, lived.recorded, damage, decoder.losses)
     notes = [*damage.notes(), *(python.notes() if python else ())]
-    notes += _other_rights(lived.recorded.of_other_rights)
+    notes += _other_rights(manifest, lived.recorded.of_other_rights)
     notes += list(_short_lives(manifest, lived.recorded.processes, samples.count))
     return Decoded(losses, samples.count, stacks.kernel_addresses(), samples.end_ns, notes, off_cpu_ns)
 
@@ -259,14 +259,14 @@ def _losses(
     )
 
 
-def _other_rights(names: Sequence[str]) -> Iterator[str]:
-    """What to say of programs that the kernel took the events off."""
-    if names:
+def _other_rights(manifest: Manifest, names: Sequence[str]) -> Iterator[str]:
+    """What to say of programs that the kernel took the events off: of whole CPUs they go on."""
+    if names and not (manifest.followed or manifest.is_system_wide):
         known = sorted(set(names))
         shown = ", ".join([*known[:_MOST_NAMES], *(["…"] if len(known) > _MOST_NAMES else [])])
         yield (
-            f"{plural(len(names), 'program', 's')} ran with other rights than the recorder's ({shown}): the kernel "
-            "takes the events off such and off what they start (record as root, where BPF works)"
+            f"{plural(len(names), 'program', 's')} ran with other rights than the recorder's, or may not be read "
+            f"({shown}): the kernel takes the events off such and off what they start (record as root, where BPF works)"
         )
 
 

@@ -114,7 +114,7 @@ def group_samples(profile: Profile, kind: GroupKind, event: int = 0) -> Groups:
         hottest[rows],
         hottest_share[rows],
         [cgroups[each] for each in number[first[rows]].tolist()] if kind is GroupKind.CGROUP else [],
-        spent=[] if times is None else times_of(times, pids, tids),
+        spent=[] if times is None else times_of(times, pids, tids if has_tid else None),
     )
 
 

@@ -5,11 +5,13 @@ In a thread of its own: the files are others' and may lie in a file system that 
 
 import contextlib
 import ctypes
+import errno
 import os
 import queue
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -23,12 +25,18 @@ from tdprof.recorder.bpf.unwind_arrays import Extent
 from tdprof.recorder.executable_maps import ExecutableLine
 from tdprof.recorder.hotspot import CodeHeap, HotSpot, NotKnownError, NotThereYetError
 from tdprof.recorder.process_memory import ProcessMemory
+from tdprof.text import plural
 
-_LIBRARY = "libjvm.so"
+_LIBRARIES = ("libjvm.so", "libjvm.so (deleted)")  # where another one was installed since
 _MOST_HEAPS = 256  # MOST_CODE_HEAPS
 _MOST_WAITING = 256
 # A JVM needs hundredths of a second to be so far, on a busy machine seconds.
 _AGAIN_S, _MOST_TRIES = 0.05, 200
+# Before its library is linked it describes nothing, or is in no memory: so often that is no answer.
+_TRIES_UNLINKED = 20
+_NOT_NOW = (errno.EFAULT, errno.EIO, errno.ETIMEDOUT)
+# A program that has read where a process's heaps are may still read there for that long.
+_GRACE_S = 0.5
 
 
 class _Library(NamedTuple):
@@ -43,6 +51,7 @@ class _Library(NamedTuple):
 class _Known:
     library: _Library
     is_tried: bool = False
+    interpreter_bytes: int = 0  # at the last look: it grows while the JVM starts
     heaps: list[tuple[CodeHeap, int]] = field(default_factory=list)  # with the number that the programs know each by
 
 
@@ -59,7 +68,8 @@ class CodeHeaps:
         self._begin: Callable[[], object] | None = begin
         self._waiting: queue.Queue[tuple[_Library, int, int] | None] = queue.Queue(_MOST_WAITING)
         self._known: dict[int, _Known] = {}
-        self._free = list(range(_MOST_HEAPS))
+        self._free = deque((0.0, number) for number in range(_MOST_HEAPS))  # since when, the first that came free first
+        self._without_room = 0
         self._found: set[int] = set()
         self._lock = threading.Condition()  # of all these; told when a library was tried
         self._memory = ProcessMemory()
@@ -72,7 +82,8 @@ class CodeHeaps:
 
     def wanted(self, pid: int, lines: Iterable[ExecutableLine]) -> ExecutableLine | None:
         """The JVM's library among what a process has mapped, unless it is known; forgets what is there no more."""
-        line = next((line for line in lines if line.is_file and PurePath(line.path).name == _LIBRARY), None)
+        files = (line for line in lines if line.is_file)
+        line = next((line for line in files if PurePath(line.path).name in _LIBRARIES), None)
         with self._lock:
             known = self._known.get(pid)
             if line and known and known.library == _Library(pid, line.start, line.file_offset):
@@ -125,7 +136,15 @@ class CodeHeaps:
         with self._lock:
             for pid in pids:
                 known = self._known.pop(pid, None)
-                self._free += [number for _, number in known.heaps] if known else []
+                self._free += [(time.monotonic(), number) for _, number in known.heaps] if known else []
+
+    def notes(self) -> list[str]:
+        """What the user should know in the end."""
+        if not self._without_room:
+            return []
+        return [
+            f"{plural(self._without_room, 'JVM', 's')} had no room in the kernel: Java's callers are missing in them"
+        ]
 
     def close(self) -> None:
         """End the thread once it has done what it is at; nobody waits for that."""
@@ -139,20 +158,26 @@ class CodeHeaps:
         with contextlib.closing(self._memory):
             while (item := self._waiting.get()) is not None:
                 library, fd, tries = item
-                try:
-                    try:
-                        self._look_into(library, fd)
-                    finally:
-                        self._note_tried(library.pid)
-                except NotThereYetError:
-                    if tries < _MOST_TRIES:
-                        time.sleep(_AGAIN_S)
-                        with contextlib.suppress(queue.Full):
-                            self._waiting.put_nowait((library, fd, tries + 1))
-                            continue
-                except (OSError, ElfError, struct.error, NotKnownError):  # it has ended, or is none that is known
-                    pass
+                if self._is_to_be_tried_again(library, fd, tries):
+                    time.sleep(_AGAIN_S)
+                    with contextlib.suppress(queue.Full):
+                        self._waiting.put_nowait((library, fd, tries + 1))
+                        continue
+                self._note_tried(library.pid)
                 os.close(fd)
+
+    def _is_to_be_tried_again(self, library: _Library, fd: int, tries: int) -> bool:
+        try:
+            self._look_into(library, fd)
+        except NotThereYetError:
+            return tries < _MOST_TRIES
+        except NotKnownError:
+            return tries < _TRIES_UNLINKED
+        except OSError as error:
+            return error.errno in _NOT_NOW and tries < _TRIES_UNLINKED
+        except (ElfError, struct.error):
+            pass
+        return False
 
     def _note_tried(self, pid: int) -> None:
         with self._lock:
@@ -169,10 +194,15 @@ class CodeHeaps:
         heaps = HotSpot(elf, shift, lambda address, size: self._memory.read(library.pid, address, size)).heaps()
         with self._lock:
             known = self._known.get(library.pid)
-            if known is None or known.library != library or self._event < 0:
+            if known is None or known.library != library or known.heaps or self._event < 0:
                 return
-            for heap in heaps[: len(self._free)]:
-                number = self._free.pop()
+            before, known.interpreter_bytes = known.interpreter_bytes, heaps[0].layout.interpreter_bytes
+            if before != known.interpreter_bytes:
+                raise NotThereYetError
+            rested = sum(since + _GRACE_S <= time.monotonic() for since, _ in self._free)
+            self._without_room += len(heaps) > rested
+            for heap in heaps[:rested]:
+                _, number = self._free.popleft()
                 known.heaps.append((heap, number))
                 map_element(BPF_MAP_UPDATE_ELEM, self._map, ctypes.c_uint32(number), heap.layout)
             self._found.add(library.pid)

@@ -69,7 +69,7 @@ def reach(pid: int, line: ExecutableLine) -> int:
     try:  # only the privileged may follow that link
         return os.open(f"{_PROC}/{pid}/map_files/{line.start:x}-{line.end:x}", flags)
     except OSError:
-        if line.may_be_memory:
+        if line.may_be_memory and str(Path(f"{_PROC}/{pid}/exe").readlink()).startswith(_NAMED_MEMORY):
             return reach_program(pid, line.key.inode)
         return os.open(f"{_PROC}/{pid}/root{line.path}", flags)
 

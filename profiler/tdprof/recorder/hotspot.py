@@ -4,6 +4,7 @@
 """
 
 import ctypes
+import itertools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _NAME_BYTES = 64
 _MOST_HEAPS = 8  # HotSpot has 1, or 3 or 4 by kind of code
 _MOST_HEAP_BYTES = 1 << 32  # ReservedCodeCacheSize is at most 2 GB
 _MOST_OFFSET = 1 << 15
+_MOST_LOADS = 64  # segments of the library; it has 4 to 6
 
 Read = Callable[[int, int], bytes]
 
@@ -86,6 +88,8 @@ class HotSpot:
         self._elf = elf
         self._shift = shift
         self._read = read
+        loads = (segment for segment in elf.segments if segment.type == PT_LOAD)
+        self._loads = list(itertools.islice(loads, _MOST_LOADS))
         self._fields = self._described()
 
     def heaps(self) -> list[CodeHeap]:
@@ -106,7 +110,8 @@ class HotSpot:
         data = self._word(heaps + self._offset("GrowableArray<int>", "_data"))
         layout = self._layout()
         layout.interpreter = self._word(interpreter + self._offset("StubQueue", "_stub_buffer"))
-        layout.interpreter_bytes = self._number(interpreter + self._offset("StubQueue", "_buffer_limit"), 4)
+        # What it takes so far: it makes its code piece by piece, in more room than it keeps.
+        layout.interpreter_bytes = self._number(interpreter + self._offset("StubQueue", "_queue_end"), 4)
         layout.call_return = call_return
         found = [self._heap(self._word(data + 8 * number), layout) for number in range(length)]
         return sorted(found, key=lambda heap: heap.start)
@@ -173,8 +178,8 @@ class HotSpot:
         if address not in known:
             place = address - self._shift
             data = b""
-            for segment in self._elf.segments:
-                if segment.type == PT_LOAD and 0 <= place - segment.address < segment.file_size:
+            for segment in self._loads:
+                if 0 <= place - segment.address < segment.file_size:
                     data = bytes(self._elf.content.read(segment.offset + place - segment.address, _NAME_BYTES))
             known[address] = data.partition(b"\0")[0].decode("ascii", "replace")
         return known[address]

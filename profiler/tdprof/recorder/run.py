@@ -10,6 +10,7 @@ from tdprof.capture.spool import SPE_FOLDER, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.heap import give_back_free_pages
 from tdprof.linux.own_folder import OwnFolder
+from tdprof.linux.readable import is_readable
 from tdprof.model.duty import duty_notes
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.bpf.sampler import BpfSampler
@@ -36,6 +37,7 @@ from tdprof.recorder.write_errors import cannot_begin, stopped_early
 
 PAUSE_S = 0.005  # mmap records wake the loop, and may come by the thousand
 TICK_MS = 100  # how often a table that fills too fast is noticed
+MEANWHILE_GRACE_S = 2.0  # for a command whose purpose is over
 COPYING_TICK_MS = 20  # the same while stacks are copied, of which 64 of the deepest fill the ring
 
 
@@ -232,7 +234,7 @@ class Run:
                     self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])
             except OSError as error:
                 failure = self._write_failure(error)
-        exit_status = self.workload.wait() if self.workload else self._end_meanwhile()
+        exit_status = self.workload.wait() if self.workload else self._end_meanwhile(has_failed=failure is not None)
         self.manifest = replace(
             self._with_totals(self._counted(totals)),
             # Of several runs, that of the first that went wrong.
@@ -253,18 +255,19 @@ class Run:
             failure = failure or self._write_failure(error)
         return Outcome(self.manifest, failure, self.mappings.held)
 
-    def _end_meanwhile(self) -> int | None:
+    def _end_meanwhile(self, *, has_failed: bool) -> int | None:
         """The status of the command that ran meanwhile; None if it is ended here, as it says for how long no more."""
-        if self.meanwhile is None:
+        command = self.meanwhile
+        if command is None:
             return None
-        # --duration lets commands go on.
-        is_ended = self.meanwhile.poll() is None and (
-            self.signals.received is not None or self.options.duration_s is None
-        )
-        if is_ended:
-            self.meanwhile.terminate()
-        status = self.meanwhile.wait()
-        return None if is_ended else status
+        goes_on = self.options.duration_s is not None and not has_failed
+        while goes_on and self.signals.received is None and not is_readable(command.pidfd, TICK_MS / 1e3):
+            pass
+        if command.poll() is not None:
+            return command.exit_status
+        command.terminate()
+        is_readable(command.pidfd, MEANWHILE_GRACE_S)  # or it is killed
+        return None
 
     def _counted(self, events: Sequence[Count | None]) -> RunningCounts:
         """Up to now; of the events what was read before."""

@@ -24,10 +24,14 @@ def find_symbols(elf: Elf, wanted: Collection[bytes]) -> dict[bytes, set[tuple[i
     return found
 
 
+_MOST_PLACES = 16  # of a name in a table of names: linkers keep one
+
+
 def _collect(table: bytes, names: bytes, wanted: Collection[bytes], found: dict[bytes, set[tuple[int, int]]]) -> None:
     for name in wanted:
-        at = names.find(b"\0" + name + b"\0")
-        while at >= 0:
+        at, left = names.find(b"\0" + name + b"\0"), _MOST_PLACES
+        while at >= 0 and left:
+            left -= 1
             for position in _places(table, at + 1):
                 _, _, _, section, address, size = _SYMBOL.unpack_from(table, position)
                 if section:

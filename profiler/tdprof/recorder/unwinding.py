@@ -36,6 +36,7 @@ _PATIENCE_S = 10.0
 # The start waits so long for tables.
 _PREPARATION_S = 2.0
 _BATCH_FILES = 64
+_MOST_WANTED = 512  # each holds a descriptor, and may hold its file's memory
 
 
 class _Placed(NamedTuple):
@@ -312,9 +313,12 @@ class Unwinding:
         if self._batch or not self._wanted:
             return
         files = dict(itertools.islice(self._wanted.items(), _BATCH_FILES))
+        try:
+            self._batch = _Batch(files, self._cache)
+        except OSError:  # no descriptor, process or memory for it now
+            return
         for key in files:
             del self._wanted[key]
-        self._batch = _Batch(files, self._cache)
         self._ready.register(self._batch.worker.fileno(), select.EPOLLIN)
 
     def _take_table(self) -> set[int]:
@@ -334,10 +338,11 @@ class Unwinding:
         self._ready.unregister(self._batch.worker.fileno())
         for number, (key, fd) in enumerate(self._batch.unknown.items()):
             if number:
-                self._wanted[key] = os.dup(fd)
-            else:
-                self._files[key] = self._without_table(key)
-                self._waiting.pop(key, None)
+                with contextlib.suppress(OSError):
+                    self._wanted[key] = os.dup(fd)
+                    continue
+            self._files[key] = self._without_table(key)
+            self._waiting.pop(key, None)
         self._batch.close()
         self._batch = None
 
@@ -345,6 +350,8 @@ class Unwinding:
         """What the user should know in the end."""
         if self._python:
             yield from self._python.notes()
+        if self._heaps:
+            yield from self._heaps.notes()
         if self._silent:
             silent = plural(len(self._silent), "process", "es")
             yield f"what {silent} mapped could not be read in time: its stacks end as no-table"
@@ -356,7 +363,7 @@ class Unwinding:
 
     def _forget_ended(self) -> None:
         """Those that had ended before the last look, too: their last samples have been read since."""
-        ended = {pid for pid in self._known if not (_PROC / str(pid)).exists()}
+        ended = {pid for pid in self._known.keys() | self._mapped_by.keys() if not (_PROC / str(pid)).exists()}
         self._forget(ended & self._ended)
         self._ended = ended - self._ended
 
@@ -378,7 +385,8 @@ class Unwinding:
         lines = self._mapped(pid)
         self._look_for_heaps(pid, lines)
         extents = self._extents(pid, lines)
-        self._mapped_by[pid] = tuple({line.key for line in lines if line.key in self._files})
+        if lines:
+            self._mapped_by[pid] = tuple({line.key for line in lines if line.key in self._files})
         self._look_for_python(pid, lines)
         # The programs forget a process at exec; then even what is known is new to them.
         if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
@@ -427,7 +435,7 @@ class Unwinding:
 
     def _is_new(self, pid: int, line: ExecutableLine) -> bool:
         """Whether a file is met for the first time; its table is wanted from then on."""
-        if not line.is_file or line.key in self._files:
+        if not line.is_file or line.key in self._files or len(self._wanted) >= _MOST_WANTED:
             return False
         if line.may_be_memory:
             self._memory.add(line.key)
@@ -449,9 +457,9 @@ class Unwinding:
             with contextlib.suppress(TimeoutError):
                 self._python.look(pid, self._patience.ask(pid, lambda: list(_of_python(pid, files)), _close_files))
 
-    def _look_for_heaps(self, pid: int, lines: Iterable[ExecutableLine]) -> None:
+    def _look_for_heaps(self, pid: int, lines: Sequence[ExecutableLine]) -> None:
         """Have the JVM's library of a process looked into, if it has mapped one."""
-        if self._heaps and (line := self._heaps.wanted(pid, lines)):
+        if self._heaps and lines and (line := self._heaps.wanted(pid, lines)):
             with contextlib.suppress(OSError):
                 self._heaps.look(pid, line, self._patience.ask(pid, lambda: reach(pid, line), os.close))
 

@@ -151,7 +151,12 @@ class TableWorker:
     def __init__(self, paths: Sequence[Path], cache: TableCache) -> None:
         self._left = len(paths)
         reader, writer = os.pipe2(os.O_CLOEXEC)
-        self._pid = os.fork()
+        try:
+            self._pid = os.fork()
+        except OSError:
+            os.close(reader)
+            os.close(writer)
+            raise
         if self._pid == 0:
             _serve(paths, cache, writer)
         os.close(writer)

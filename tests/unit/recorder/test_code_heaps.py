@@ -94,6 +94,37 @@ def test_who_executes_something_else_or_ends_gives_numbers_back(monkeypatch: pyt
     heaps.close()
 
 
+def test_a_number_rests_before_another_process_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that reads where the first one's heaps are is not sent to the other's."""
+    jvm = Jvm(*((0x1000 * n, 0x1000 * n + 0x1000) for n in range(1, 257)))
+    heaps = look(monkeypatch, jvm)
+    wait_until(lambda: heaps.take_found() == {5})
+    heaps.forget([5])
+    jvm.told.clear()
+    monkeypatch.setattr(code_heaps, "_GRACE_S", 1e9)
+    assert heaps.wanted(6, [LINE]) == LINE
+    heaps.look(6, LINE, os.open(PROGRAM, os.O_PATH))
+    wait_until(lambda: heaps.take_found() == {6})
+    assert not jvm.told
+    assert heaps.notes() == ["1 JVM had no room in the kernel: Java's callers are missing in them"]
+    heaps.close()
+
+
+def test_an_interpreter_that_still_grows_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm = Jvm((0x1000, 0x2000))
+    sizes = iter((10, 20, 30, 30, 40))
+
+    def heaps_now() -> list[CodeHeap]:
+        return [CodeHeap(0x1000, 0x2000, HeapLayout(low=0x1000, interpreter_bytes=next(sizes)))]
+
+    monkeypatch.setattr(jvm, "heaps", heaps_now)
+    heaps = look(monkeypatch, jvm)
+    heaps.await_tried(60)
+    assert heaps.take_found() == {5}
+    assert next(sizes) == 40
+    heaps.close()
+
+
 def test_no_more_heaps_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     jvm = Jvm(*((0x1000 * n, 0x1000 * n + 0x1000) for n in range(1, 300)))
     heaps = look(monkeypatch, jvm)

@@ -40,7 +40,7 @@ struct row rows[] = {
 	{ "GrowableArrayBase", "_len", "int", 0, offsetof(struct array, length), 0 },
 	{ "GrowableArray<int>", "_data", "int*", 0, offsetof(struct array, data), 0 },
 	{ "StubQueue", "_stub_buffer", "address", 0, offsetof(struct queue, buffer), 0 },
-	{ "StubQueue", "_buffer_limit", "int", 0, offsetof(struct queue, limit), 0 },
+	{ "StubQueue", "_queue_end", "int", 0, offsetof(struct queue, limit), 0 },
 	{ "CodeHeap", "_memory", "VirtualSpace", 0, offsetof(struct heap, memory), 0 },
 	{ "CodeHeap", "_segmap", "VirtualSpace", 0, offsetof(struct heap, segments), 0 },
 	{ "CodeHeap", "_log2_segment_size", "int", 0, offsetof(struct heap, shift), 0 },
