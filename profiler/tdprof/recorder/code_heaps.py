@@ -6,6 +6,7 @@ In a thread of its own: the files are others' and may lie in a file system that 
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import queue
 import struct
@@ -23,7 +24,7 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element
 from tdprof.recorder.bpf.unwind_arrays import Extent
 from tdprof.recorder.executable_maps import ExecutableLine
-from tdprof.recorder.hotspot import CodeHeap, HotSpot, NotKnownError, NotThereYetError
+from tdprof.recorder.hotspot import CodeHeap, HotSpot, HotSpotLibrary, NotKnownError, NotThereYetError
 from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.text import plural
 
@@ -48,6 +49,17 @@ class _Library(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Question:
+    """A library that is to be looked into."""
+
+    library: _Library
+    file: HotSpotLibrary
+    shift: int  # from the file's ELF addresses to the process's
+    tries: int = 0
+    jvm: HotSpot | None = None  # once it has described itself, which does not change
+
+
+@dataclass(slots=True)
 class _Known:
     library: _Library
     is_tried: bool = False
@@ -66,7 +78,7 @@ class CodeHeaps:
     def __init__(self, map_fd: int, begin: Callable[[], object]) -> None:
         self._map = map_fd
         self._begin: Callable[[], object] | None = begin
-        self._waiting: queue.Queue[tuple[_Library, int, int] | None] = queue.Queue(_MOST_WAITING)
+        self._waiting: queue.Queue[tuple[_Library, int] | None] = queue.Queue(_MOST_WAITING)
         self._known: dict[int, _Known] = {}
         self._free = deque((0.0, number) for number in range(_MOST_HEAPS))  # since when, the first that came free first
         self._without_room = 0
@@ -100,7 +112,7 @@ class CodeHeaps:
         with self._lock:
             self._known[pid] = _Known(library)
         try:
-            self._waiting.put_nowait((library, fd, 0))
+            self._waiting.put_nowait((library, fd))
         except queue.Full:
             os.close(fd)
             self._note_tried(pid)
@@ -155,27 +167,37 @@ class CodeHeaps:
             self._event = -1
 
     def _run(self) -> None:
+        again: deque[tuple[float, _Question]] = deque()  # when, ascending: one that is not ready holds up no other
         with contextlib.closing(self._memory):
-            while (item := self._waiting.get()) is not None:
-                library, fd, tries = item
-                if self._is_to_be_tried_again(library, fd, tries):
-                    time.sleep(_AGAIN_S)
-                    with contextlib.suppress(queue.Full):
-                        self._waiting.put_nowait((library, fd, tries + 1))
+            while True:
+                try:
+                    item = self._waiting.get(timeout=max(0.0, again[0][0] - time.monotonic()) if again else None)
+                except queue.Empty:
+                    question = again.popleft()[1]
+                else:
+                    if item is None:
+                        return
+                    opened = _opened(*item)
+                    if opened is None:
+                        self._note_tried(item[0].pid)
                         continue
-                self._note_tried(library.pid)
-                os.close(fd)
+                    question = opened
+                if self._is_to_be_tried_again(question) and len(again) < _MOST_WAITING:
+                    again.append((time.monotonic() + _AGAIN_S, question))
+                else:
+                    self._note_tried(question.library.pid)
 
-    def _is_to_be_tried_again(self, library: _Library, fd: int, tries: int) -> bool:
+    def _is_to_be_tried_again(self, question: _Question) -> bool:
+        question.tries += 1
         try:
-            self._look_into(library, fd)
+            self._look_into(question)
         except NotThereYetError:
-            return tries < _MOST_TRIES
+            return question.tries < _MOST_TRIES
         except NotKnownError:
-            return tries < _TRIES_UNLINKED
+            return question.tries < _TRIES_UNLINKED
         except OSError as error:
-            return error.errno in _NOT_NOW and tries < _TRIES_UNLINKED
-        except (ElfError, struct.error):
+            return error.errno in _NOT_NOW and question.tries < _TRIES_UNLINKED
+        except struct.error:  # an address that there is not
             pass
         return False
 
@@ -185,13 +207,12 @@ class CodeHeaps:
                 known.is_tried = True
             self._lock.notify_all()
 
-    def _look_into(self, library: _Library, fd: int) -> None:
-        elf = parse_elf(FileBytes(reopen_regular(fd)))
-        code = next((each for each in elf.segments if each.type == PT_LOAD and each.flags & PF_X), None)
-        if code is None:
-            return
-        shift = library.start - library.file_offset + code.offset - code.address
-        heaps = HotSpot(elf, shift, lambda address, size: self._memory.read(library.pid, address, size)).heaps()
+    def _look_into(self, question: _Question) -> None:
+        library = question.library
+        if question.jvm is None:
+            read = functools.partial(self._memory.read, library.pid)
+            question.jvm = HotSpot(question.file, question.shift, read)
+        heaps = question.jvm.heaps()
         with self._lock:
             known = self._known.get(library.pid)
             if known is None or known.library != library or known.heaps or self._event < 0:
@@ -207,6 +228,21 @@ class CodeHeaps:
                 map_element(BPF_MAP_UPDATE_ELEM, self._map, ctypes.c_uint32(number), heap.layout)
             self._found.add(library.pid)
             os.eventfd_write(self._event, 1)
+
+
+def _opened(library: _Library, fd: int) -> _Question | None:
+    """What is to be asked of a library by this ``O_PATH`` descriptor, which is closed; None: it is no JVM's."""
+    try:
+        elf = parse_elf(FileBytes(reopen_regular(fd)))
+        file = HotSpotLibrary.of(elf)
+    except (OSError, ElfError, NotKnownError):
+        return None
+    finally:
+        os.close(fd)
+    code = next((each for each in elf.segments if each.type == PT_LOAD and each.flags & PF_X), None)
+    if code is None:
+        return None
+    return _Question(library, file, library.start - library.file_offset + code.offset - code.address)
 
 
 def _with_heap(extents: list[Extent], heap: CodeHeap, number: int) -> list[Extent]:

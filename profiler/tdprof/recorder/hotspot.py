@@ -8,8 +8,10 @@ import itertools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
-from tdprof.linux.elf import PT_LOAD, Elf
+from tdprof.linux.elf import PT_LOAD, Elf, ElfSegment
+from tdprof.linux.file_bytes import FileBytes, MemoryBytes
 from tdprof.recorder.symbol_places import find_symbols
 
 _FIELDS = b"gHotSpotVMStructs"
@@ -71,11 +73,40 @@ class _Field:
     address: int  # of a static one
 
 
+@dataclass(frozen=True, slots=True)
+class HotSpotLibrary:
+    """What is needed of a libjvm.so: where its description stands, and its constants.
+
+    Attributes:
+        content: of the file.
+        loads: what of it is loaded.
+        places: ELF addresses of the variables that say where the description is and how to read it.
+    """
+
+    content: FileBytes | MemoryBytes
+    loads: tuple[ElfSegment, ...]
+    places: dict[bytes, int]
+
+    @classmethod
+    def of(cls, elf: Elf) -> Self:
+        """Of a file.
+
+        Raises:
+            NotKnownError: it has no such description.
+            OSError: it cannot be read.
+        """
+        places = {name: min(found)[0] for name, found in find_symbols(elf, (_FIELDS, *_ROW_OFFSETS)).items()}
+        if len(places) != 1 + len(_ROW_OFFSETS):
+            raise NotKnownError
+        loads = (segment for segment in elf.segments if segment.type == PT_LOAD)
+        return cls(elf.content, tuple(itertools.islice(loads, _MOST_LOADS)), places)
+
+
 class HotSpot:
     """What a JVM says of its structures.
 
     Args:
-        elf: libjvm.so.
+        library: its libjvm.so.
         shift: from its ELF addresses to the process's.
         read: bytes of the process's memory, from an address; OSError where there are none.
 
@@ -84,12 +115,10 @@ class HotSpot:
         OSError: its memory or the file cannot be read.
     """
 
-    def __init__(self, elf: Elf, shift: int, read: Read) -> None:
-        self._elf = elf
+    def __init__(self, library: HotSpotLibrary, shift: int, read: Read) -> None:
+        self._library = library
         self._shift = shift
         self._read = read
-        loads = (segment for segment in elf.segments if segment.type == PT_LOAD)
-        self._loads = list(itertools.islice(loads, _MOST_LOADS))
         self._fields = self._described()
 
     def heaps(self) -> list[CodeHeap]:
@@ -153,10 +182,7 @@ class HotSpot:
 
     def _described(self) -> dict[tuple[str, str], _Field]:
         """All fields that the JVM tells of, by type and name."""
-        places = find_symbols(self._elf, (_FIELDS, *_ROW_OFFSETS))
-        if len(places) != 1 + len(_ROW_OFFSETS):
-            raise NotKnownError
-        at = {name: self._shift + min(found)[0] for name, found in places.items()}
+        at = {name: self._shift + place for name, place in self._library.places.items()}
         if any(self._word(at[name]) != offset for name, offset in _ROW_OFFSETS.items()):
             raise NotKnownError
         table = self._word(at[_FIELDS])
@@ -178,9 +204,9 @@ class HotSpot:
         if address not in known:
             place = address - self._shift
             data = b""
-            for segment in self._loads:
+            for segment in self._library.loads:
                 if 0 <= place - segment.address < segment.file_size:
-                    data = bytes(self._elf.content.read(segment.offset + place - segment.address, _NAME_BYTES))
+                    data = bytes(self._library.content.read(segment.offset + place - segment.address, _NAME_BYTES))
             known[address] = data.partition(b"\0")[0].decode("ascii", "replace")
         return known[address]
 

@@ -90,7 +90,7 @@ class HeldProcess:
                 self.started_ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
                 self.root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 stack.callback(os.close, self.root)
-                self._confirm()
+                self.confirm()
             except (KeyError, ValueError, IndexError) as error:
                 raise OSError(errno.EINVAL, "unknown layout of /proc") from error
             self._stack = stack.pop_all()
@@ -107,13 +107,13 @@ class HeldProcess:
             inodes = [line.key.inode for line in read_executable_lines(self.pid) if line.start == start]
             fd = reach_program(self.pid, "".join(inodes))
         try:
-            self._confirm()
+            self.confirm()
         except OSError:
             os.close(fd)
             raise
         return fd
 
-    def _confirm(self) -> None:
+    def confirm(self) -> None:
         """See that what was found by its number meanwhile is its own, of the time when it had this identity.
 
         A program that gives up root, as newgrp does, must not have root's rights below a root, or to a mapping, that

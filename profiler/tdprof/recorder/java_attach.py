@@ -133,7 +133,8 @@ def _listening(process: HeldProcess) -> socket.socket | None:
         fd = hold_below(process.root, f"tmp/.java_pid{process.inner_pid}")
         try:
             status = os.fstat(fd)
-            if not stat.S_ISSOCK(status.st_mode) or status.st_uid not in (process.identity.uid, 0):
+            # Not root's either: who listens there is told by the kernel that we are root, whatever mounted it here.
+            if not stat.S_ISSOCK(status.st_mode) or status.st_uid != process.identity.uid:
                 raise NotAskedError("another user's file has the name of its socket")
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -164,6 +165,7 @@ def _woken(process: HeldProcess, handle: int, deadline: float) -> socket.socket:
         # Whose file was there before asks just now, or was ended while he did.
         connection = _listening(process) if is_ours else _heard(process, handle, _half_way(deadline))
         if connection is None:
+            process.confirm()  # a program of more rights that it executes now would be ended
             signal.pidfd_send_signal(handle, signal.SIGQUIT)
             connection = _heard(process, handle, deadline)
     if connection is None:

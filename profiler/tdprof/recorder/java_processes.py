@@ -47,6 +47,7 @@ class JavaProcesses:
         self._known: set[int] = set()
         self._asked: set[int] = set()
         self._reasons: dict[str, set[int]] = defaultdict(set)
+        self._left_out: set[int] = set()
         self._thread: threading.Thread | None = None
 
     def found(self, pid: int) -> None:
@@ -54,8 +55,10 @@ class JavaProcesses:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
-        if not self._waiting.full():
-            self._waiting.put(pid)
+        try:
+            self._waiting.put_nowait(pid)
+        except queue.Full:
+            self._left_out.add(pid)
 
     def known(self) -> list[int]:
         """Those that were found and have not ended."""
@@ -69,9 +72,12 @@ class JavaProcesses:
             self._waiting.put(None, timeout=_ENDING_S)
         self._thread.join(_ENDING_S)
         self._thread = None
+        if late := set(self._due) - self._asked:
+            self._reasons["there was no time to ask it"] |= late
         notes = list(self._notes())
         self._asked.clear()
         self._reasons.clear()
+        self._left_out.clear()
         return notes
 
     def _run(self) -> None:
@@ -87,9 +93,15 @@ class JavaProcesses:
                 continue
             if pid is None:
                 break
-            if pid not in self._known and len(self._known) < _MOST_PROCESSES:
-                self._known.add(pid)
-                self._due[pid] = time.monotonic() + _FIRST_S, _FIRST_S
+            if pid in self._known:
+                continue
+            if len(self._known) >= _MOST_PROCESSES:
+                self._known.intersection_update(self.known(), self._due)
+            if len(self._known) >= _MOST_PROCESSES:
+                self._left_out.add(pid)
+                continue
+            self._known.add(pid)
+            self._due[pid] = time.monotonic() + _FIRST_S, _FIRST_S
         deadline = time.monotonic() + _ENDING_S
         for pid in list(self._due):
             if time.monotonic() < deadline:
@@ -132,7 +144,10 @@ class JavaProcesses:
         if self._asked:
             those = plural(len(self._asked), "Java process", "es")
             yield f"asked {those} for the names of compiled code (--no-interpreters does not)"
-        for reason, pids in self._reasons.items():
+        reasons = dict(self._reasons)
+        if self._left_out:
+            reasons[f"{_MOST_PROCESSES} others were to be asked"] = self._left_out
+        for reason, pids in reasons.items():
             numbers = ", ".join(map(str, sorted(pids)[:8])) + (", …" if len(pids) > 8 else "")
             yield f"Java code of process {numbers} may have no names: {reason}"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from builders.waiting import wait_until
+from builders.waiting import PATIENCE_S, wait_until
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder import code_heaps
 from tdprof.recorder.bpf.unwind_arrays import Extent
 from tdprof.recorder.code_heaps import CodeHeaps
 from tdprof.recorder.executable_maps import ExecutableLine, FileKey
-from tdprof.recorder.hotspot import CodeHeap, HeapLayout, NotThereYetError
+from tdprof.recorder.hotspot import CodeHeap, HeapLayout, HotSpotLibrary, NotThereYetError
 
 PROGRAM = Path("/bin/true").resolve()  # any ELF file
 LINE = ExecutableLine(0x7000_0000, 0x7001_0000, 0, FileKey("fe:00", "7"), "/usr/lib/jvm/lib/server/libjvm.so", True)
@@ -25,12 +25,12 @@ class Jvm:
 
     def __init__(self, *heaps: tuple[int, int], questions: int = 0) -> None:
         self._heaps = [CodeHeap(start, end, HeapLayout(low=start)) for start, end in heaps]
-        self._questions = questions
+        self.questions = questions
         self.told: dict[int, int] = {}
 
     def heaps(self) -> list[CodeHeap]:
-        self._questions -= 1
-        if self._questions >= 0:
+        self.questions -= 1
+        if self.questions >= 0:
             raise NotThereYetError
         return self._heaps
 
@@ -39,10 +39,11 @@ class Jvm:
         self.told[key.value] = value.low
 
 
-def look(monkeypatch: pytest.MonkeyPatch, jvm: Jvm) -> CodeHeaps:
-    monkeypatch.setattr(code_heaps, "HotSpot", lambda elf, shift, read: jvm)
+def look(monkeypatch: pytest.MonkeyPatch, jvm: Jvm, again_s: float = 0.001) -> CodeHeaps:
+    monkeypatch.setattr(HotSpotLibrary, "of", lambda elf: HotSpotLibrary(elf.content, (), {}))
+    monkeypatch.setattr(code_heaps, "HotSpot", lambda library, shift, read: jvm)
     monkeypatch.setattr(code_heaps, "map_element", jvm.set_element)
-    monkeypatch.setattr(code_heaps, "_AGAIN_S", 0.001)
+    monkeypatch.setattr(code_heaps, "_AGAIN_S", again_s)
     heaps = CodeHeaps(MAP_FD, lambda: None)
     assert heaps.wanted(5, [LINE]) == LINE
     heaps.look(5, LINE, os.open(PROGRAM, os.O_PATH))
@@ -78,6 +79,18 @@ def test_a_jvm_that_is_about_to_start_is_asked_again(monkeypatch: pytest.MonkeyP
     heaps = look(monkeypatch, Jvm((0x1000, 0x2000), questions=3))
     heaps.await_tried(60)
     wait_until(lambda: heaps.take_found() == {5})
+    heaps.close()
+
+
+def test_one_that_never_starts_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck, ready = Jvm(questions=1 << 30), Jvm((0x1000, 0x2000))
+    heaps = look(monkeypatch, stuck, again_s=4 * PATIENCE_S)
+    wait_until(lambda: stuck.questions < 1 << 30)
+    monkeypatch.setattr(code_heaps, "HotSpot", lambda library, shift, read: ready)
+    monkeypatch.setattr(code_heaps, "_AGAIN_S", 0.001)
+    assert heaps.wanted(6, [LINE]) == LINE
+    heaps.look(6, LINE, os.open(PROGRAM, os.O_PATH))
+    wait_until(lambda: heaps.take_found() == {6})
     heaps.close()
 
 

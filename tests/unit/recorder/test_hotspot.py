@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tdprof.linux.elf import open_elf
-from tdprof.recorder.hotspot import CodeHeap, HeapLayout, HotSpot, NotKnownError, NotThereYetError
+from tdprof.recorder.hotspot import CodeHeap, HeapLayout, HotSpot, HotSpotLibrary, NotKnownError, NotThereYetError
 from tdprof.recorder.symbol_places import find_symbols
 
 SAMPLE_HEADER = Path(__file__).parents[3] / "bpf" / "sample.h"
@@ -93,7 +93,7 @@ def make(tmp_path: Path) -> Make:
             with open("/proc/self/mem", "rb", buffering=0) as memory:
                 return os.pread(memory.fileno(), size, address)
 
-        return HotSpot(elf, shift, read)
+        return HotSpot(HotSpotLibrary.of(elf), shift, read)
 
     return made
 

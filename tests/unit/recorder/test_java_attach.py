@@ -53,6 +53,11 @@ def wake(*_):
             connection.sendall(answer)
             connection.close()
 
+def change(*_):
+    os.setuid(65534)
+    print("ready again", flush=True)
+
+signal.signal(signal.SIGUSR1, change)
 if answer != b"deaf":
     signal.signal(signal.SIGQUIT, wake)
 print("ready", flush=True)
@@ -62,9 +67,9 @@ while True:
 
 
 @contextlib.contextmanager
-def jvm(answer: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def jvm(answer: str, *arguments: str, user: int | None = None) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", JVM, answer, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, user=user, group=user) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
         try:
@@ -199,6 +204,41 @@ def test_a_link_in_place_of_its_socket_is_not_followed(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_another_users_socket_is_not_connected_to() -> None:
+    """The process's user may have mounted root's there, whose server would take us for root."""
+    with jvm("0\n", user=65534) as process, socket.socket(socket.AF_UNIX) as other:
+        path = f"/tmp/.java_pid{process.pid}"
+        other.bind(path)
+        Path(path).chmod(0o666)
+        other.listen()
+        other.setblocking(False)
+        with pytest.raises(NotAskedError, match="has the name of its socket"), perf_map(process.pid, 120):
+            pass
+        with pytest.raises(BlockingIOError):
+            other.accept()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_what_executes_a_program_of_more_rights_meanwhile_is_not_sent_the_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check = java_attach._check_wakes
+
+    def check_and_lose(pid: int) -> None:
+        check(pid)
+        os.kill(pid, signal.SIGUSR1)
+        wait_until(lambda: "ready again" in (process.stdout.readline() if process.stdout else ""))
+
+    monkeypatch.setattr(java_attach, "_check_wakes", check_and_lose)
+    with jvm("changes") as process:
+        with pytest.raises(PermissionError), perf_map(process.pid, 120):
+            pass
+        process.kill()
+        assert process.stdout
+        assert process.stdout.read() == ""
+
+
 def test_names_of_code_that_was_freed_are_kept(tmp_path: Path) -> None:
     with jvm("0\n") as process, OwnFolder.open(tmp_path) as folder:
         java = JavaProcesses(folder)
@@ -237,6 +277,56 @@ def test_one_that_does_not_answer_is_no_matter_of_rights(tmp_path: Path, monkeyp
     assert note == f"Java code of process {os.getpid()} may have no names: its memory did not answer"
 
 
+class _Asked:
+    """In place of `perf_map`: JVMs by number, of which some answer nothing."""
+
+    def __init__(self, *silent: int) -> None:
+        self.pids: list[int] = []
+        self._silent = silent
+
+    @contextlib.contextmanager
+    def perf_map(self, pid: int, patience_s: float) -> Iterator[None]:
+        self.pids.append(pid)
+        if pid in self._silent:
+            raise NotReadyError("not yet")
+        yield
+
+
+def test_who_is_not_asked_for_want_of_time_or_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent, ready, others = os.getpid(), os.getppid(), (1 << 23, (1 << 23) + 1)  # the latter are nobody's numbers
+    asked = _Asked(silent)
+    monkeypatch.setattr(java_processes, "perf_map", asked.perf_map)
+    monkeypatch.setattr(java_processes, "save_run_time_code", lambda *_, **__: [])
+    monkeypatch.setattr(java_processes, "_MOST_PROCESSES", 2)
+    with OwnFolder.open(tmp_path) as folder:
+        java = JavaProcesses(folder)
+        java.found(silent)
+        java.found(ready)
+        wait_until(lambda: {silent, ready} <= set(asked.pids))
+        java.found(others[0])
+        wait_until(lambda: not java._waiting.qsize())
+        notes = java.finish()
+    assert notes == [
+        "asked 1 Java process for the names of compiled code (--no-interpreters does not)",
+        f"Java code of process {silent} may have no names: there was no time to ask it",
+        f"Java code of process {others[0]} may have no names: 2 others were to be asked",
+    ]
+
+
+def test_who_has_ended_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _Asked()
+    monkeypatch.setattr(java_processes, "perf_map", asked.perf_map)
+    monkeypatch.setattr(java_processes, "save_run_time_code", lambda *_, **__: [])
+    monkeypatch.setattr(java_processes, "_MOST_PROCESSES", 1)
+    with OwnFolder.open(tmp_path) as folder:
+        java = JavaProcesses(folder)
+        java.found(1 << 23)  # nobody's number
+        wait_until(lambda: asked.pids)
+        java.found(os.getpid())
+        wait_until(lambda: os.getpid() in asked.pids)
+        assert java.finish() == ["asked 2 Java processes for the names of compiled code (--no-interpreters does not)"]
+
+
 def mmap2(pid: int, path: bytes, misc: int = 0x4002) -> bytes:
     text = path + b"\0" * (8 - len(path) % 8)
     return struct.pack("<IHHII3Q24sII", 10, misc, 72 + len(text), pid, pid, 0x7000, 0x1000, 0, b"", 5, 2) + text
@@ -254,14 +344,7 @@ def test_it_is_found_where_it_is_mapped(misc: int) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
 def test_another_users_jvm_is_asked_as_that_user() -> None:
-    command = [sys.executable, "-c", JVM, "0\n"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, user=65534, group=65534) as process:
-        try:
-            assert process.stdout
-            assert process.stdout.readline() == "ready\n"
-            with perf_map(process.pid, 120):
-                assert Path(f"/tmp/perf-{process.pid}.map").stat().st_uid == 65534
-            assert left_behind(process.pid) == []
-        finally:
-            process.kill()
-            Path(f"/tmp/.java_pid{process.pid}").unlink(missing_ok=True)
+    with jvm("0\n", user=65534) as process:
+        with perf_map(process.pid, 120):
+            assert Path(f"/tmp/perf-{process.pid}.map").stat().st_uid == 65534
+        assert left_behind(process.pid) == []
