@@ -65,6 +65,12 @@ BPF_RINGBUF_OUTPUT(ended, 1);
 /* When time began to be recorded, CLOCK_MONOTONIC; 0: not yet, or no more. */
 BPF_TABLE("array", __u32, __u64, times_since, 1);
 BPF_TABLE("percpu_array", __u32, struct last_switch, last_switches, 1);
+/* What user space found threads in when time began to be recorded, by number: an enum thread_state. Who slept is there
+ * in recordings of control groups alone. */
+BPF_TABLE("hash", __u32, __u32, standing, 1);
+/* When processes (MOVED_PROCESS and their number) and threads came into another control group, and when anybody did. */
+BPF_TABLE("lru_hash", __u64, __u64, moved, 1);
+BPF_TABLE("array", __u32, __u64, last_move, 1);
 /* Who woke threads whose sleep has a sample, by the address that the kernel keeps each at; until it is taken. */
 BPF_TABLE("hash", __u64, struct last_waker, last_wakers, 1);
 BPF_RINGBUF_OUTPUT(wakings, 1);

@@ -20,6 +20,9 @@
 #define TASK_DEAD            0x80
 #define TASK_NOLOAD          0x400 /* a kernel thread that waits for work, which no signal ends */
 
+/* In the numbers of what came into another control group: a process, with all its threads. */
+#define MOVED_PROCESS (1ULL << 32)
+
 /* The last switch of a CPU, for the program that runs after it. */
 struct last_switch {
 	__u64 task;       /* who has the CPU since */

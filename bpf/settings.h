@@ -40,6 +40,9 @@ enum setting {
 	SETTING_SCHEDULE,   /* address and size of the scheduler's functions that every such call chain begins in;
 	                       0: not known */
 	SETTING_SCHEDULE_BYTES,
+	SETTING_FIRST_TURN, /* the same of the function that a new thread's first turn begins in */
+	SETTING_FIRST_TURN_BYTES,
+	SETTING_TASK_START,    /* where the structure of a thread has when it began, CLOCK_MONOTONIC */
 	SETTING_WAKERS,        /* 1: samples of sleep say who ended it */
 	SETTING_COPIES_WAKEUP, /* bytes of one CPU's copies of stacks after which user space is woken */
 	SETTINGS

@@ -93,8 +93,10 @@ static __always_inline __u32 scheduler_depth(struct bpf_perf_event_data *ctx, st
 	if (!SETTING(SETTING_SCHEDULE_BYTES))
 		return 0;
 	for (__u32 i = 0; i < MOST_SCHEDULER_DEPTH; i++) {
-		if ((long)(i * sizeof(__u64)) < bytes &&
-		    stack->address[i] - SETTING(SETTING_SCHEDULE) < SETTING(SETTING_SCHEDULE_BYTES))
+		if ((long)(i * sizeof(__u64)) >= bytes)
+			break;
+		if (stack->address[i] - SETTING(SETTING_SCHEDULE) < SETTING(SETTING_SCHEDULE_BYTES) ||
+		    stack->address[i] - SETTING(SETTING_FIRST_TURN) < SETTING(SETTING_FIRST_TURN_BYTES))
 			depth = i + 1;
 	}
 	return depth;

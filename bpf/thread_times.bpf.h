@@ -17,6 +17,14 @@ static __always_inline struct thread_times *begin_times(__u64 task, __u32 state,
 	return times.lookup(&task);
 }
 
+static __always_inline int is_of_cgroups(void)
+{
+	__u32 which = ACTIVE_FOLLOW;
+	__u32 *is_filtered = active.lookup(&which);
+
+	return is_filtered && *is_filtered == FILTER_CGROUPS;
+}
+
 /* Whether the time of the running thread is recorded; not of a CPU that idles, which is no thread. */
 static __always_inline int is_timed(void)
 {
@@ -45,6 +53,90 @@ static __always_inline __u64 recorded_since(void)
 	return since_ns ? *since_ns : 0;
 }
 
+/* When a thread, or its process, came into another control group last; 0: not while time was recorded. */
+static __always_inline __u64 moved_ns(__u64 task)
+{
+	__u64 ids = kernel_word(task + SETTING(SETTING_TASK_PID));
+	__u64 tid = (__u32)ids, pid = MOVED_PROCESS | ids >> 32;
+	__u64 *alone = moved.lookup(&tid), *with_all = moved.lookup(&pid);
+	__u64 alone_ns = alone ? *alone : 0, with_all_ns = with_all ? *with_all : 0;
+
+	return alone_ns > with_all_ns ? alone_ns : with_all_ns;
+}
+
+/* Begin with the running thread, which is timed and has not been seen: with what it has done since it is recorded. */
+static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_waited)
+{
+	__u32 pid, tid, state = has_waited ? THREAD_INTERRUPTIBLE : THREAD_RUNNING;
+	__u32 *stood = current_thread(&pid, &tid) ? 0 : standing.lookup(&tid);
+	__u64 since_ns = recorded_since(), start_ns = kernel_word(task + SETTING(SETTING_TASK_START));
+
+	if (start_ns > since_ns) { /* its number was another's before */
+		stood = 0;
+		since_ns = start_ns;
+		if (has_waited)
+			state = THREAD_RUNNABLE;
+	}
+	if (stood && has_waited)
+		state = *stood;
+	__u64 came_ns = !stood && is_of_cgroups() ? moved_ns(task) : 0;
+
+	return begin_times(task, state, came_ns > since_ns ? came_ns : since_ns);
+}
+
+/* Of a thread of which no more is recorded. */
+static __always_inline void end_times(__u64 task, struct thread_times *thread)
+{
+	if (ended.ringbuf_output(thread, sizeof(*thread), BPF_RB_NO_WAKEUP))
+		count(COUNTER_THREADS_NOT_TIMED);
+	times.delete(&task);
+	if (SETTING(SETTING_WAKERS))
+		last_wakers.delete(&task);
+}
+
+/* Whether anybody came into another control group since; only of recordings of some. */
+static __always_inline int is_move_since(__u64 since_ns)
+{
+	__u32 zero = 0;
+	__u64 *last_ns = last_move.lookup(&zero);
+
+	return last_ns && *last_ns && *last_ns >= since_ns;
+}
+
+/* Whether the running thread is in none of the groups any more, and recorded no longer. */
+static __always_inline int has_left_groups(__u64 task, struct thread_times *thread, __u64 since_ns)
+{
+	/* The kernel may have put a new thread into another group than its parent's, which is no move. */
+	if (thread->waits && !is_move_since(since_ns))
+		return 0;
+	if (!is_of_cgroups() || is_in_chosen_cgroup())
+		return 0;
+	__u64 left_ns = moved_ns(task);
+
+	if (left_ns >= thread->first_ns && (thread->pid || !name_thread(thread))) {
+		if (left_ns > thread->since_ns)
+			pass_time(thread, left_ns);
+		end_times(task, thread);
+	} else {
+		times.delete(&task);
+	}
+	return 1;
+}
+
+/* A process, or a thread alone, is moved to another control group. */
+int move_thread(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 ids = kernel_word(ctx->args[2] + SETTING(SETTING_TASK_PID)), now_ns = bpf_ktime_get_ns();
+	__u64 number = ctx->args[3] & 1 ? MOVED_PROCESS | ids >> 32 : (__u32)ids;
+	__u32 zero = 0;
+
+	if (!recorded_since())
+		return 0;
+	moved.update(&number, &now_ns);
+	last_move.update(&zero, &now_ns);
+	return 0;
+}
+
 /* The running thread leaves its CPU. */
 static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
 {
@@ -54,7 +146,9 @@ static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
 
 	/* One that has not been seen has run ever since. */
 	if (!thread)
-		thread = is_timed() ? begin_times(task, THREAD_RUNNING, recorded_since()) : 0;
+		thread = is_timed() ? begin_unseen(task, 0) : 0;
+	else if (has_left_groups(task, thread, thread->since_ns))
+		return;
 	if (!thread)
 		return;
 	__u32 kernel_state = kernel_word(task + SETTING(SETTING_TASK_STATE));
@@ -76,11 +170,7 @@ static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
 	}
 	if (kernel_state & TASK_DEAD) {
 		thread->state = THREAD_RUNNING;
-		if (ended.ringbuf_output(thread, sizeof(*thread), BPF_RB_NO_WAKEUP))
-			count(COUNTER_THREADS_NOT_TIMED);
-		times.delete(&task);
-		if (SETTING(SETTING_WAKERS))
-			last_wakers.delete(&task);
+		end_times(task, thread);
 	}
 }
 
@@ -106,7 +196,8 @@ int switch_threads(struct bpf_raw_tracepoint_args *ctx)
 	leave(bpf_get_current_task(), ctx->args[0] & 1, now_ns);
 	struct thread_times *thread = times.lookup(&next);
 
-	last->is_settled = thread && take_cpu(thread, now_ns);
+	/* What groups a thread is in is asked in itself. */
+	last->is_settled = thread && !is_move_since(thread->left_ns) && take_cpu(thread, now_ns);
 	last->task = next;
 	return 0;
 }
@@ -117,7 +208,8 @@ int wake_thread(struct bpf_raw_tracepoint_args *ctx)
 	__u64 task = ctx->args[0];
 	struct thread_times *thread = times.lookup(&task);
 
-	if (thread && thread->state >= THREAD_INTERRUPTIBLE) {
+	/* Where it may have left its groups meanwhile the rest of the wait counts alike. */
+	if (thread && thread->state >= THREAD_INTERRUPTIBLE && !is_move_since(thread->left_ns)) {
 		pass_time(thread, bpf_ktime_get_ns());
 		thread->state = THREAD_RUNNABLE;
 	}
@@ -160,20 +252,21 @@ int end_wait(struct bpf_perf_event_data *ctx)
 	if (!last || (last->task == task && last->is_settled))
 		return 0;
 	struct walk *walk = walks.lookup(&zero);
-	__u64 since_ns = recorded_since();
 
-	if (!walk || !since_ns)
+	if (!walk || !recorded_since())
 		return 0;
 	struct thread_times *thread = times.lookup(&task);
 
-	if (!thread && is_timed())
-		thread = begin_times(task, THREAD_INTERRUPTIBLE, since_ns);
-	if (thread && thread->state != THREAD_RUNNING)
-		take_cpu(thread, bpf_ktime_get_ns());
 	last->task = task;
 	last->is_settled = 1;
 	if (!thread)
+		thread = is_timed() ? begin_unseen(task, 1) : 0;
+	else if (has_left_groups(task, thread, thread->left_ns))
 		return 0;
+	if (!thread)
+		return 0;
+	if (thread->state != THREAD_RUNNING)
+		take_cpu(thread, bpf_ktime_get_ns());
 	__u32 samples = 0;
 
 	for (__u32 state = THREAD_RUNNABLE; state < THREAD_STATES; state++) {
@@ -204,7 +297,7 @@ int take_waker(struct bpf_perf_event_data *ctx)
 	struct thread_times *thread = times.lookup(&task);
 	__u32 zero = 0;
 
-	if (!thread || thread->state < THREAD_INTERRUPTIBLE)
+	if (!thread || thread->state < THREAD_INTERRUPTIBLE || is_move_since(thread->left_ns))
 		return 0;
 	pass_time(thread, bpf_ktime_get_ns());
 	if (!thread->due[THREAD_INTERRUPTIBLE] && !thread->due[THREAD_UNINTERRUPTIBLE])

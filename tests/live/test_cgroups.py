@@ -4,6 +4,7 @@ import functools
 import os
 import signal
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from builders.waiting import wait_until
 from live.recording import Capture, has_bytes, run_record, start_record
 from tdprof.capture.tables import read_table
+from tdprof.model.off_cpu import ThreadState
 from tdprof.recorder.cgroups import Hierarchy, mounted_hierarchies, perf_counts_by
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]
@@ -171,6 +173,47 @@ def test_who_moves_has_samples_in_each_and_a_removed_group_keeps_its_name(
     [times] = read_table(folder, "thread_times").to_pylist()
     assert times["pid"] == process.pid
     assert times["running_ns"] >= 250_000_000
+
+
+@pytest.mark.needs_bpf
+@pytest.mark.parametrize("group", ["v2", "v1"], indirect=True)
+def test_time_is_that_in_the_groups(group: Path, build: Build, folder: Path) -> None:
+    """Of whoever comes and goes while recording: one that works, and two that sleep, of which one comes to stay."""
+    asleep = [subprocess.Popen(["sleep", "600"], text=True) for _ in range(2)]
+    with working(build, group / "b") as busy:
+        processes = [busy, *asleep]
+        try:
+            recorder = start_record("--cgroup", group / "a", "--off-cpu=1ms", folder=folder)
+            wait_until(lambda: has_begun(folder), recorder)
+            work_for(busy, 0.2, recorder)
+            before_ns = time.monotonic_ns()
+            for process in processes:
+                move(process.pid, group / "a")
+            came_ns = time.monotonic_ns()
+            for number in (signal.SIGSTOP, signal.SIGCONT):  # which it wakes of, to sleep again
+                asleep[0].send_signal(number)
+            work_for(busy, 0.2, recorder)
+            leaving_ns = time.monotonic_ns()
+            for process in processes[:2]:
+                move(process.pid, group / "b")
+            gone_ns = time.monotonic_ns()
+            work_for(busy, 0.2, recorder)
+            stop(recorder)
+            ended_ns = time.monotonic_ns()
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+    rows = {row["pid"]: row for row in read_table(folder, "thread_times").to_pylist()}
+    assert rows.keys() == {process.pid for process in processes}
+    for process in processes:
+        row = rows[process.pid]
+        assert before_ns <= row["begin_ns"] <= came_ns
+        assert sum(row[f"{state.name.lower()}_ns"] for state in ThreadState) == row["end_ns"] - row["begin_ns"]
+    assert all(leaving_ns <= rows[process.pid]["end_ns"] <= gone_ns for process in processes[:2])
+    assert gone_ns <= rows[asleep[1].pid]["end_ns"] <= ended_ns
+    assert rows[busy.pid]["running_ns"] > 0
+    assert rows[asleep[1].pid]["interruptible_ns"] >= leaving_ns - came_ns
 
 
 @pytest.mark.needs_bpf

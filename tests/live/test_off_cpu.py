@@ -1,5 +1,6 @@
 """Time off a CPU: waits have their share of samples, and each thread's time is told whole."""
 
+import contextlib
 import os
 import subprocess
 from collections import Counter
@@ -30,9 +31,12 @@ def times_of(capture: Capture) -> dict[int, dict[str, int]]:
 @pytest.mark.needs_bpf
 def test_waits_have_their_share(build: Build, folder: Path) -> None:
     capture = record("--off-cpu=1ms", "--", build("waits.c"), "sleep", "12", folder=folder)
-    calls = {"long_wait", "short_wait"}
-    asleep = capture.count(lambda sample: next(iter(calls.intersection(sample.frames)), None), "off-cpu")
-    # At least 360 and 120 periods, whatever else a busy machine adds to them.
+    asleep: Counter[str] = Counter()
+    for at, sample in enumerate(capture.samples):
+        # Not what a busy machine adds to each: the wait for a CPU.
+        if capture.profile.samples.state[at] == ThreadState.INTERRUPTIBLE:
+            asleep.update(dict.fromkeys({"long_wait", "short_wait"}.intersection(sample.frames), sample.count))
+    # At least 360 and 120 periods.
     assert asleep["long_wait"] > 350
     assert 0.65 < asleep["long_wait"] / asleep.total() < 0.82
     [row] = times_of(capture).values()
@@ -101,6 +105,44 @@ def test_what_waits_all_the_time_is_told_without_a_sample(folder: Path) -> None:
     assert (row["tid"], row["waits"], row["running_ns"]) == (process.pid, 0, 0)
     assert row["interruptible_ns"] == row["unsampled_ns"] >= 300_000_000
     assert capture.total(1) == capture.weight(1) == 0
+
+
+@pytest.mark.needs_bpf
+def test_who_has_no_turn_waits_for_a_cpu(build: Build, folder: Path) -> None:
+    """Also from before the recording on: two that never sleep, of which one has a CPU when the other does without."""
+    cpu = min(os.sched_getaffinity(0))
+    processes = []
+    with contextlib.ExitStack() as running:
+        for policy in ("--fifo", "--idle"):
+            process = subprocess.Popen([build("split.c"), "60"], stdout=subprocess.PIPE, text=True)
+            running.callback(process.wait)
+            running.callback(process.kill)
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            os.sched_setaffinity(process.pid, {cpu})
+            subprocess.run(["chrt", policy, "-p", "1" if policy == "--fifo" else "0", str(process.pid)], check=True)
+            processes.append(process)
+        pids = ",".join(str(process.pid) for process in processes)
+        capture = record("--off-cpu=1ms", "-p", pids, "--duration", "0.5", folder=folder)
+    times = times_of(capture)
+    for process in processes:
+        row = times[process.pid]
+        assert (row["interruptible_ns"], row["uninterruptible_ns"]) == (0, 0)
+        assert row["running_ns"] + row["runnable_ns"] >= 500_000_000
+    # One CPU is not two threads' at once.
+    assert sum(row["running_ns"] for row in times.values()) <= max(
+        row["end_ns"] - row["begin_ns"] for row in times.values()
+    )
+
+
+@pytest.mark.needs_bpf
+def test_the_first_wait_of_a_thread_has_no_call_stack_of_ours(build: Build, folder: Path) -> None:
+    capture = record("--off-cpu=10us", "--", build("waits.c"), "wakers", "4", folder=folder)
+    first = [
+        sample.frames for sample in capture.samples if sample.event == "off-cpu" and "ret_from_fork" in sample.frames
+    ]
+    assert first
+    assert not [frames for frames in first if any(frame.startswith("bpf_") for frame in frames)]
 
 
 def test_without_bpf_it_is_refused(folder: Path) -> None:

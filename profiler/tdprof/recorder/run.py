@@ -131,6 +131,8 @@ class Run:
             self._time_threads()
             self.attached.enable()
             self._follow_later()
+            if self.sampler and self.sampler.off_cpu:
+                self.sampler.off_cpu.note_standing(self._recorded_processes())
             if self.spe:
                 self.spe.start()
             self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())

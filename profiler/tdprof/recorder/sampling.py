@@ -103,7 +103,12 @@ def begin_load(
             sizes = replace(sizes, named_threads=SPARE_THREADS + 2 * named_threads)
     off_cpu = None
     if options.off_cpu_period_ns:
-        off_cpu = OffCpuPlan.make(len(choice.events), options.off_cpu_period_ns, has_wakers=options.has_wakers)
+        off_cpu = OffCpuPlan.make(
+            len(choice.events),
+            options.off_cpu_period_ns,
+            has_wakers=options.has_wakers,
+            has_groups=bool(options.cgroups),
+        )
     return BpfAttempt(
         choice.events,
         sizes,

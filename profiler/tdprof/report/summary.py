@@ -84,7 +84,7 @@ def _time_spent(time: TimeSpent) -> Iterator[tuple[str, str]]:
     if time.unsampled_ns:
         threads = plural(time.unsampled_threads, "thread", "s")
         waited = format_value(time.unsampled_ns, Unit.NANOSECONDS)
-        yield "no sample", f"{waited} of it: {threads} still waited when the recording ended"
+        yield "no sample", f"{waited} of it: {threads} still waited in the end"
 
 
 def what_was_recorded(profile: Profile) -> tuple[str, str]:

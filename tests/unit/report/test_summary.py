@@ -28,4 +28,4 @@ def test_time_that_is_in_no_state_is_said() -> None:
 
 def test_waits_without_an_end_are_a_line_of_their_own() -> None:
     found = said(thread_times(*SPENT, (1, 3, [0, 0, 4_000_000_000, 0], 4_000_000_000)))
-    assert found["no sample"] == "4.000 s of it: 1 thread still waited when the recording ended"
+    assert found["no sample"] == "4.000 s of it: 1 thread still waited in the end"

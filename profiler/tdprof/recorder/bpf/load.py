@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # Large enough for the largest trees of processes. What samples are added up in has its memory before they come.
-GROWING = frozenset({"followed", "named", "spaces", "python_runtimes", "python_threads"})
+GROWING = frozenset({"followed", "named", "spaces", "standing", "python_runtimes", "python_threads"})
 
 
 class BpfUnavailableError(Exception):
@@ -137,7 +137,7 @@ class BpfLoad:
             at_waking = _with_settings(found, settings | plan.at_waking, []) if plan.has_wakers else None
             try:
                 with unlimited_locked_memory():  # until Linux 5.11, as load_object
-                    off_cpu = OffCpu(programs, at_switch, at_waking, loaded.maps, plan.scheduler)
+                    off_cpu = OffCpu(programs, at_switch, at_waking, loaded.maps, plan)
             except (LoadError, OSError) as error:
                 close_all([*loaded.maps.values(), *loaded.programs.values()])
                 raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error

@@ -10,16 +10,19 @@ import errno
 import os
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tdprof.capture.spool import ALIVE_FILE, ENDED_FILE, WAKINGS_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.btf import read_kernel_types
+from tdprof.model.off_cpu import ThreadState
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.kernel import wait_for_running_programs
+from tdprof.recorder.bpf.maps import update_u32
 from tdprof.recorder.bpf.object_file import (
     BPF_PROG_TYPE_KPROBE,
     BPF_PROG_TYPE_RAW_TRACEPOINT,
@@ -31,24 +34,28 @@ from tdprof.recorder.bpf.object_file import (
     load_one,
 )
 from tdprof.recorder.bpf.settings import SampledAt, Setting
+from tdprof.recorder.bpf.standing_threads import StandingThread, standing_threads
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
-from tdprof.recorder.host import KALLSYMS, read_text
+from tdprof.recorder.host import KALLSYMS, is_in_initial_pid_namespace
 from tdprof.recorder.ring import BpfRing, write_all
 
 THREAD_TIMES = struct.Struct("<7Q10I16s")  # struct thread_times
-_TID = 8  # among its numbers
+_PID, _TID, _STATE = 7, 8, 9  # among its numbers
+_RING_HEADER = struct.Struct("<II")  # of a record of a BPF ring: its length, then what readers pass over
+_MOVED_PROCESS = 1 << 32  # MOVED_PROCESS of bpf/off_cpu.h
 # The programs, and where the kernel runs them; `end_wait` where it can.
 ACCOUNTANTS = {"switch_threads": "sched_switch", "wake_thread": "sched_wakeup", "start_thread": "sched_wakeup_new"}
-PROGRAMS = (*ACCOUNTANTS, "end_wait", "take_waker")
+# Of recordings of control groups: whom it moves between them.
+MOVES = {"move_thread": "cgroup_attach_task"}
+PROGRAMS = (*ACCOUNTANTS, *MOVES, "end_wait", "take_waker")
 MOST_TIMED = 1 << 16  # threads at a time, in 13 MB
+MOST_MOVED = 1 << 12  # of processes, the last
 RING_BYTES = 1 << 20  # of threads that have ended, and of sleeps with who ended them
 # Per-CPU places that the same steps of other samples use: some of those interrupt these.
 _OWN_MAPS = {"steps": len(STEPS), "walks": 1, "python_walks": 1, "python_codes": 1}
-_AFTER_SWITCH, _SWITCH_FUNCTION = "sched_exit_tp", "finish_task_switch"
+_AFTER_SWITCH, _SWITCH_FUNCTION, _FIRST_TURN = "sched_exit_tp", "finish_task_switch", "schedule_tail"
 _WAKING, _WAKE_FUNCTION = "sched_waking", "try_to_wake_up"
 _KPROBE_TYPE = Path("/sys/bus/event_source/devices/kprobe/type")
-# enum thread_state, of what /proc says; a thread that was never seen to leave its CPU has not waited for one.
-_STATES, _INTERRUPTIBLE = {"R": 0, "D": 3}, 2
 # Schedulers are of this size at most; what lies in between is theirs.
 _MOST_SCHEDULER_BYTES = 64 << 10
 
@@ -62,6 +69,7 @@ class Scheduler:
         has_tracepoint: whether there is one after every switch.
         switch_functions: the names that the compiler left to what every switch returns to.
         wake_address, wake_size: of the function that wakes a thread, as the other two.
+        first_address, first_size: of the function that a new thread's first turn begins in.
     """
 
     address: int
@@ -70,6 +78,8 @@ class Scheduler:
     switch_functions: tuple[str, ...]
     wake_address: int = 0
     wake_size: int = 0
+    first_address: int = 0
+    first_size: int = 0
 
 
 def read_scheduler(kallsyms: Path = KALLSYMS) -> Scheduler:
@@ -87,7 +97,7 @@ def read_scheduler(kallsyms: Path = KALLSYMS) -> Scheduler:
             if name.endswith(".cold"):  # what the compiler put elsewhere, of no call chain
                 continue
             plain = name.partition(".")[0]  # finish_task_switch.isra.0
-            if plain in ("__schedule", "schedule", _WAKE_FUNCTION, f"__traceiter_{_AFTER_SWITCH}"):
+            if plain in ("__schedule", "schedule", _WAKE_FUNCTION, _FIRST_TURN, f"__traceiter_{_AFTER_SWITCH}"):
                 found.setdefault(plain, borders[-1])
             elif plain == _SWITCH_FUNCTION:
                 functions.append(name)
@@ -95,7 +105,7 @@ def read_scheduler(kallsyms: Path = KALLSYMS) -> Scheduler:
     last = found.get("schedule", begin)
     if not begin <= last < begin + _MOST_SCHEDULER_BYTES:
         last = begin
-    wake = found.get(_WAKE_FUNCTION, 0)
+    wake, first = found.get(_WAKE_FUNCTION, 0), found.get(_FIRST_TURN, 0)
     return Scheduler(
         begin,
         _next_border(borders, last) - begin if begin else 0,
@@ -103,6 +113,8 @@ def read_scheduler(kallsyms: Path = KALLSYMS) -> Scheduler:
         tuple(functions),
         wake,
         _next_border(borders, wake) - wake if wake else 0,
+        first,
+        _next_border(borders, first) - first if first else 0,
     )
 
 
@@ -118,14 +130,16 @@ class OffCpuPlan:
         settings: what the programs are told.
         scheduler: this kernel's.
         has_wakers: whether samples of sleep say who ended it.
+        has_groups: whether it is of control groups, which threads move into and out of.
     """
 
     settings: dict[Setting, int]
     scheduler: Scheduler
     has_wakers: bool = False
+    has_groups: bool = False
 
     @classmethod
-    def make(cls, event: int, period_ns: int, *, has_wakers: bool = False) -> "OffCpuPlan":
+    def make(cls, event: int, period_ns: int, *, has_wakers: bool = False, has_groups: bool = False) -> "OffCpuPlan":
         """As the event of this number, with a sample for each period of a thread.
 
         Raises:
@@ -134,19 +148,23 @@ class OffCpuPlan:
         scheduler = read_scheduler()
         offsets = read_kernel_types(["task_struct"], []).offsets
         state = offsets.get(("task_struct", "__state"), offsets.get(("task_struct", "state")))  # before Linux 5.14
-        if state is None or ("task_struct", "pid") not in offsets:
+        pid, start = (offsets.get(("task_struct", name)) for name in ("pid", "start_time"))
+        if state is None or pid is None or start is None:
             raise TdprofError("the kernel does not tell where it keeps the states of threads")
         settings = {
             Setting.SAMPLED_AT: SampledAt.OVERFLOW,
             Setting.OFF_CPU_PERIOD: period_ns,
             Setting.OFF_CPU_EVENT: event,
             Setting.TASK_STATE: state,
-            Setting.TASK_PID: offsets["task_struct", "pid"],
+            Setting.TASK_PID: pid,
+            Setting.TASK_START: start,
             Setting.SCHEDULE: scheduler.address,
             Setting.SCHEDULE_BYTES: scheduler.size,
+            Setting.FIRST_TURN: scheduler.first_address,
+            Setting.FIRST_TURN_BYTES: scheduler.first_size,
             Setting.WAKERS: int(has_wakers),
         }
-        return cls(settings, scheduler, has_wakers)
+        return cls(settings, scheduler, has_wakers, has_groups)
 
     @property
     def at_switch(self) -> dict[Setting, int]:
@@ -165,7 +183,8 @@ class OffCpuPlan:
     def maps(self) -> dict[str, int]:
         """Sizes of the maps that are used by nothing else."""
         of_wakers = {"last_wakers": MOST_TIMED, "wakings": RING_BYTES} if self.has_wakers else {}
-        return {"times": MOST_TIMED, "ended": RING_BYTES} | of_wakers
+        of_groups = {"moved": MOST_MOVED} if self.has_groups else {}
+        return {"times": MOST_TIMED, "ended": RING_BYTES, "standing": MOST_TIMED} | of_wakers | of_groups
 
 
 class OffCpu:
@@ -176,7 +195,7 @@ class OffCpu:
         at_switch: the same for what runs when a thread has come back to a CPU.
         at_waking: the same for what runs when a thread is woken; None: nobody asks who wakes threads.
         maps: descriptors by name, shared with other samples.
-        scheduler: this kernel's.
+        plan: what they do.
 
     Attributes:
         steps: what its samples go through, and those that take who wakes threads; without a walk.
@@ -191,10 +210,13 @@ class OffCpu:
         at_switch: BpfObject,
         at_waking: BpfObject | None,
         maps: Mapping[str, int],
-        scheduler: Scheduler,
+        plan: OffCpuPlan,
     ) -> None:
         self._maps = maps
+        self._has_groups = plan.has_groups
         self._begin_ns = 0
+        self._standing: dict[int, StandingThread] = {}
+        scheduler = plan.scheduler
         kind = BPF_PROG_TYPE_RAW_TRACEPOINT if scheduler.has_tracepoint else BPF_PROG_TYPE_KPROBE
         with contextlib.ExitStack() as on_failure:
             # By file of the spool.
@@ -212,7 +234,7 @@ class OffCpu:
             for steps in self.steps[1:]:
                 taker = self._attached_program(steps.load(maps, "take_waker"))
                 self._attached.callback(os.close, attach_tracepoint(_WAKING, taker))
-            for name, tracepoint in ACCOUNTANTS.items():
+            for name, tracepoint in (ACCOUNTANTS | MOVES if plan.has_groups else ACCOUNTANTS).items():
                 program = self._attached_program(load_one(plain, maps, name, BPF_PROG_TYPE_RAW_TRACEPOINT))
                 self._attached.callback(os.close, attach_tracepoint(tracepoint, program))
             self._closing = on_failure.pop_all()
@@ -225,6 +247,14 @@ class OffCpu:
         """Time threads from now on."""
         self._begin_ns = time.monotonic_ns()
         self._since(self._begin_ns)
+
+    def note_standing(self, processes: Iterable[int]) -> None:
+        """Look what the threads of these do, which are recorded: so counts the wait of those not seen since `begin`."""
+        self._standing = {thread.tid: thread for thread in standing_threads(processes)}
+        with contextlib.suppress(OSError):  # of more than there is room for the others count as asleep
+            for tid, thread in self._standing.items():
+                if self._has_groups or thread.state is not ThreadState.INTERRUPTIBLE:
+                    update_u32(self._maps["standing"], tid, thread.state)
 
     def _since(self, time_ns: int) -> None:
         bpf_maps.map_element(
@@ -247,7 +277,7 @@ class OffCpu:
                 self._rings[name].drain(spool.descriptor(name), position)
 
     def end(self, spool: SpoolWriter, processes: Iterable[int]) -> None:
-        """Stop, and append the threads that still are; of some processes those as well that never were on a CPU."""
+        """Stop, and append the threads that still are; of the recorded processes those as well that never switched."""
         end_ns = time.monotonic_ns()
         self._since(0)
         self._attached.close()
@@ -256,11 +286,29 @@ class OffCpu:
         fd = spool.descriptor(ALIVE_FILE)
         write_all(fd, memoryview(end_ns.to_bytes(8, "little")))
         known: set[int] = set()
+        members, moved_ns = set(processes), self._moved()
         for _, values in bpf_maps.BatchReader(8, THREAD_TIMES.size).take(self._maps["times"]):
-            known.update(numbers[_TID] for numbers in THREAD_TIMES.iter_unpack(values))
-            write_all(fd, memoryview(values))
-        for pid in processes:
-            write_all(fd, memoryview(b"".join(_standing_threads(pid, known, self._begin_ns))))
+            for numbers in THREAD_TIMES.iter_unpack(values):
+                known.add(numbers[_TID])
+                gone_ns = 0 if numbers[_PID] in members else moved_ns.get(_MOVED_PROCESS | numbers[_PID], 0)
+                if gone_ns:
+                    write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(numbers, gone_ns)))
+                else:
+                    write_all(fd, memoryview(THREAD_TIMES.pack(*numbers)))
+        for thread in standing_threads(members, known):
+            earlier = self._standing.get(thread.tid)
+            came_ns = max(moved_ns.get(thread.tid, 0), moved_ns.get(_MOVED_PROCESS | thread.pid, 0))
+            if earlier or came_ns:
+                state = thread.state_since(earlier) if earlier else thread.state
+                write_all(fd, memoryview(_begun(thread, state, self._begin_ns if earlier else came_ns)))
+
+    def _moved(self) -> dict[int, int]:
+        """When processes and threads came into another control group, by number; that is the kernel's own."""
+        found: dict[int, int] = {}
+        if self._has_groups and is_in_initial_pid_namespace():
+            for keys, values in bpf_maps.BatchReader(8, 8).take(self._maps["moved"]):
+                found.update(zip(*(struct.unpack(f"<{len(part) // 8}Q", part) for part in (keys, values)), strict=True))
+        return found
 
     def close(self) -> None:
         """Detach the programs and give their memory back."""
@@ -278,17 +326,20 @@ def _load_steps(found: BpfObject, maps: Mapping[str, int], kind: int, on_failure
     return steps
 
 
-def _standing_threads(pid: int, known: Collection[int], since_ns: int) -> Iterator[bytes]:
-    """A `THREAD_TIMES` of each thread of a process that has been as it is since then."""
-    with contextlib.suppress(OSError):
-        for entry in Path(f"/proc/{pid}/task").iterdir():
-            # proc_pid_stat(5): the name, in parentheses, may hold anything; the state is the field after it.
-            name, _, rest = read_text(entry / "stat").partition(" (")[2].rpartition(") ")
-            if rest and int(entry.name) not in known:
-                state = _STATES.get(rest[0], _INTERRUPTIBLE)
-                left_ns = since_ns if state else 0
-                numbers = (since_ns, since_ns, left_ns, 0, 0, 0, 0, pid, int(entry.name), state, 0, 0, 0, 0, 0, 0, 0)
-                yield THREAD_TIMES.pack(*numbers, name.encode()[:15])
+def _begun(thread: StandingThread, state: ThreadState, since_ns: int) -> bytes:
+    """The `THREAD_TIMES` of a thread that has been in a state since then."""
+    left_ns = 0 if state is ThreadState.RUNNING else since_ns
+    numbers = (since_ns, since_ns, left_ns, 0, 0, 0, 0, thread.pid, thread.tid, state, 0, 0, 0, 0, 0, 0, 0)
+    return THREAD_TIMES.pack(*numbers, thread.name.encode()[:15])
+
+
+def _ended(numbers: Sequence[Any], end_ns: int) -> bytes:
+    """The record of a ring of a thread that is as these numbers say, and was recorded until then."""
+    first_ns, since_ns, left_ns, *rest = numbers
+    passed_ns = max(end_ns - since_ns, 0)
+    rest[numbers[_STATE]] += passed_ns  # `spent_ns` stands first
+    row = THREAD_TIMES.pack(first_ns, since_ns + passed_ns, left_ns, *rest)
+    return _RING_HEADER.pack(len(row), 0) + row
 
 
 def _attach_to_any(attach: Callable[[str, int], int], names: Sequence[str], program: int) -> int:

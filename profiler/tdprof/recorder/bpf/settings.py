@@ -49,8 +49,11 @@ class Setting(IntEnum):
     TASK_PID = 17
     SCHEDULE = 18
     SCHEDULE_BYTES = 19
-    WAKERS = 20
-    COPIES_WAKEUP = 21
+    FIRST_TURN = 20
+    FIRST_TURN_BYTES = 21
+    TASK_START = 22
+    WAKERS = 23
+    COPIES_WAKEUP = 24
 
 
 # Where control groups do not matter.

@@ -77,6 +77,8 @@ ffffffff81001000 t try_to_wake_up.cold
 ffffffff81001100 T try_to_wake_up
 ffffffff81001900 T wake_up_process
 ffffffff81002200 t finish_task_switch.isra.0
+ffffffff81002400 T schedule_tail
+ffffffff81002480 T sched_exec
 ffffffff81002900 t __pfx___schedule
 ffffffff81003000 t __schedule
 ffffffff81003f60 T schedule
@@ -88,13 +90,13 @@ ffffffffa0000000 t schedule\t[other]
 def test_the_scheduler_is_read_of_the_symbols(tmp_path: Path) -> None:
     path = tmp_path / "kallsyms"
     path.write_text(KALLSYMS)
-    wakes = (0xFFFFFFFF81001100, 0x800)
+    wakes, first_turn = (0xFFFFFFFF81001100, 0x800), (0xFFFFFFFF81002400, 0x80)
     switches = ("finish_task_switch.isra.0",)
-    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0x1000, True, switches, *wakes)
+    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0x1000, True, switches, *wakes, *first_turn)
     path.write_text(
         KALLSYMS.replace("__traceiter_sched_exit_tp", "other").replace("3f60 T schedule", "3f60 T reschedule")
     )
-    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0xF60, False, switches, *wakes)
+    assert read_scheduler(path) == Scheduler(0xFFFFFFFF81003000, 0xF60, False, switches, *wakes, *first_turn)
 
 
 def test_hidden_addresses_tell_no_scheduler(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""Threads as /proc has them when their time begins to be recorded, and in the end."""
+
+import os
+import threading
+
+from tdprof.model.off_cpu import ThreadState
+from tdprof.recorder.bpf.standing_threads import StandingThread, standing_threads
+
+
+def test_threads_are_read_of_the_kernel() -> None:
+    is_over = threading.Event()
+    waiting = threading.Thread(target=is_over.wait)
+    waiting.start()
+    try:
+        # Of a process without a thread nothing is said.
+        found = {thread.tid: thread for thread in standing_threads([os.getpid(), 1 << 30])}
+        assert waiting.native_id is not None
+        own = found[threading.get_native_id()]
+        assert own.state is ThreadState.RUNNABLE  # it works, or /proc would not be read
+        assert own.run_ns > 0
+        assert own.pid == found[waiting.native_id].pid == os.getpid()
+        assert {*found} - {thread.tid for thread in standing_threads([os.getpid()], {own.tid})} == {own.tid}
+    finally:
+        is_over.set()
+        waiting.join()
+
+
+def test_who_has_not_run_meanwhile_has_waited() -> None:
+    before = StandingThread(1, 1, "work", ThreadState.RUNNABLE, 1000)
+    assert before.state_since(before) is ThreadState.RUNNABLE
+    assert before._replace(run_ns=5000).state_since(before) is ThreadState.RUNNING
+    # Kernels without statistics of schedulers tell neither.
+    unknown = before._replace(run_ns=-1)
+    assert unknown.state_since(unknown) is ThreadState.RUNNING
+    asleep = before._replace(state=ThreadState.UNINTERRUPTIBLE, run_ns=-1)
+    assert asleep.state_since(before) is ThreadState.UNINTERRUPTIBLE
