@@ -13,6 +13,7 @@ from arm_spe.native import need_native
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 _FIRST_CAPACITY = 1 << 12
+_SLOTS = 4  # for each group: few of them meet
 
 
 class SpeGroups(ctypes.Structure):
@@ -56,10 +57,10 @@ class GroupTable:
         return int(self.struct.capacity)
 
     def _allocate(self, capacity: int) -> None:
-        self._slot = np.zeros(2 * capacity, np.uint32)
+        self._slot = np.zeros(_SLOTS * capacity, np.uint32)
         self._pairs = np.zeros((capacity, 2), np.uint64)
         self.struct = SpeGroups(
-            slots=2 * capacity,
+            slots=_SLOTS * capacity,
             capacity=capacity,
             slot=self._slot.ctypes.data,
             pair=self._pairs.ctypes.data,

@@ -13,13 +13,15 @@ NO_ROW = -1
 """Row of a group whose records are left out."""
 LANES, PAGE_SIZE = 32, 6  # the numbers of tally.h
 _LOW = 32
-_PAGE_BITS = 14  # of a page's key, below row and kind
+_PAGE_BITS, _CYCLE_BITS = 14, 16  # of a page's and of a latency's key, below row and kind
 _NOTHING = np.uint64(2**64 - 1)
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
 ROW = np.dtype([("lanes", "u1", (LANES,)), ("low", "u1", (3, _LOW))])
 """`struct spe_row`."""
+WIDE = ROW.itemsize
+"""Numbers of a `struct spe_wide`."""
 PAGE = np.dtype([("key", "u8"), ("hits", "u4", (PAGE_SIZE,))])
 """`struct spe_page`."""
 
@@ -104,39 +106,38 @@ class TallyPart:
 
     Attributes:
         rows: ROW[n].
-        pages: PAGE[m], latencies that rows have no counter for, and what filled one.
+        wide_of: uint32[n], 1 + the wide counters of each row, 0 if it has none.
+        wide: uint32[m, 128], what the row's own counters did not hold.
+        pages: PAGE[k], latencies that rows have no counter for.
     """
 
     rows: NDArray[np.void]
+    wide_of: NDArray[np.uint32]
+    wide: NDArray[np.uint32]
     pages: NDArray[np.void]
 
     def lane(self, lane: int) -> U64:
         """uint64[n]: one of the counters, of each row."""
         counts = self.rows["lanes"][:, lane].astype(np.uint64)
-        row, kind, first = _keys(self.pages)
-        at = np.flatnonzero((kind == len(LATENCIES)) & (first == lane // PAGE_SIZE * PAGE_SIZE))
-        counts[row[at]] += self.pages["hits"][at, lane % PAGE_SIZE]
+        has_wide = np.flatnonzero(self.wide_of)
+        counts[has_wide] += self.wide[self.wide_of[has_wide] - 1, lane]
         return counts
 
     def has_any(self, lane: int) -> bool:
         """Whether one of the counters is not zero in any row."""
-        return bool(self.rows["lanes"][:, lane].any()) or bool(self.lane(lane).any())
+        return bool(self.rows["lanes"][:, lane].any()) or bool(self.wide[:, lane].any())
 
     def tallied(self, rows_wanted: I64 | None) -> list[Tallied]:
         """The counts in rows, and those in pages; as for `Tallied.sum`."""
-        rows, pages = self.rows, self.pages
-        if rows_wanted is not None:
-            place = np.full(max(len(rows), int(rows_wanted.max(initial=-1)) + 1), NO_ROW)
-            place[rows_wanted] = np.arange(len(rows_wanted))
-            is_here = rows_wanted < len(rows)
-            rows = np.zeros(len(rows_wanted), ROW)
-            rows[is_here] = self.rows[rows_wanted[is_here]]
-            row, kind, first = _keys(pages)
-            kept = place[row] != NO_ROW
-            pages = pages[kept]
-            key = (place[row[kept]] * (len(LATENCIES) + 1) + kind[kept]).astype(np.uint64) << np.uint64(_PAGE_BITS)
-            pages["key"] = key | (first[kept] // PAGE_SIZE).astype(np.uint64)
-        return [_counts_in_rows(rows), _counts_in_pages(pages)]
+        rows, wide_of, pages = self.rows, self.wide_of, self.pages
+        if rows_wanted is None:
+            return [_counts_in_rows(rows, wide_of, self.wide), _counts_in_pages(pages, None)]
+        place = np.full(max(len(rows), int(rows_wanted.max(initial=-1)) + 1), NO_ROW)
+        place[rows_wanted] = np.arange(len(rows_wanted))
+        is_here = rows_wanted < len(rows)
+        kept, kept_wide = np.zeros(len(rows_wanted), ROW), np.zeros(len(rows_wanted), np.uint32)
+        kept[is_here], kept_wide[is_here] = rows[rows_wanted[is_here]], wide_of[rows_wanted[is_here]]
+        return [_counts_in_rows(kept, kept_wide, self.wide), _counts_in_pages(pages, place)]
 
 
 def lane_of(counters: Sequence[TallyPart], lane: int) -> U64:
@@ -147,30 +148,30 @@ def lane_of(counters: Sequence[TallyPart], lane: int) -> U64:
     return found
 
 
-def _keys(pages: NDArray[np.void]) -> tuple[I64, I64, I64]:
-    """int64[m] each: row, kind and first neighbour of pages."""
-    row, kind = np.divmod((pages["key"] >> np.uint64(_PAGE_BITS)).astype(np.int64), len(LATENCIES) + 1)
-    return row, kind, (pages["key"] & np.uint64((1 << _PAGE_BITS) - 1)).astype(np.int64) * PAGE_SIZE
-
-
-def _counts_in_rows(rows: NDArray[np.void]) -> Tallied:
-    low = rows["low"]
-    cycles = (low * np.arange(_LOW, dtype=np.uint64)).sum(axis=2)
+def _counts_in_rows(rows: NDArray[np.void], wide_of: NDArray[np.uint32], wide: NDArray[np.uint32]) -> Tallied:
+    counts = rows.view(np.uint8).reshape(len(rows), ROW.itemsize).astype(np.uint32)
+    has_wide = np.flatnonzero(wide_of)
+    counts[has_wide] += wide[wide_of[has_wide] - 1]
+    low = counts[:, LANES:].reshape(len(rows), len(LATENCIES), _LOW)
+    cycles = np.einsum("rkc,c->rk", low, np.arange(_LOW, dtype=np.uint64))
     at = np.flatnonzero(low)
-    key = (at // _LOW << 16 | at % _LOW).astype(np.uint64)
-    return Tallied(rows["lanes"].astype(np.uint64), cycles, key, low.reshape(-1)[at].astype(np.uint32))
+    key = (at // _LOW << _CYCLE_BITS | at % _LOW).astype(np.uint64)
+    return Tallied(counts[:, :LANES].astype(np.uint64), cycles, key, low.reshape(-1)[at])
 
 
-def _counts_in_pages(pages: NDArray[np.void]) -> Tallied:
-    pages = pages[np.argsort(pages["key"])]  # latencies come out sorted, as they are searched for
-    at = np.flatnonzero(pages["hits"])
-    count = pages["hits"].reshape(-1)[at]
-    row, kind, first = (column[at // PAGE_SIZE] for column in _keys(pages))
-    index = first + at % PAGE_SIZE
+def _counts_in_pages(pages: NDArray[np.void], place: I64 | None) -> Tallied:
+    """Of rows in their ``place`` of the result, or left out, where it is NO_ROW; None: each in its own."""
+    row, kind = np.divmod((pages["key"] >> np.uint64(_PAGE_BITS)).astype(np.int64), len(LATENCIES))
+    if place is not None:
+        kept = np.flatnonzero(place[row] != NO_ROW)
+        pages, row, kind = pages[kept], place[row[kept]], kind[kept]
+    first = (pages["key"] & np.uint64((1 << _PAGE_BITS) - 1)).astype(np.int64) * PAGE_SIZE
+    key = (row * len(LATENCIES) + kind) << _CYCLE_BITS | first
+    order = np.argsort(key)  # latencies come out sorted, as they are searched for
+    hits = pages["hits"][order]
+    at = np.flatnonzero(hits)
+    key, count = key[order[at // PAGE_SIZE]] + at % PAGE_SIZE, hits.reshape(-1)[at]
     rows = int(row.max(initial=-1)) + 1
-    lanes, cycles = np.zeros((rows, LANES), np.uint64), np.zeros((rows, len(LATENCIES)), np.uint64)
-    is_lane = kind == len(LATENCIES)
-    lanes[row[is_lane], index[is_lane]] = count[is_lane]
-    row, kind, index, count = row[~is_lane], kind[~is_lane], index[~is_lane], count[~is_lane]
-    np.add.at(cycles, (row, kind), index.astype(np.uint64) * count)
-    return Tallied(lanes, cycles, ((row * len(LATENCIES) + kind) << 16 | index).astype(np.uint64), count)
+    cycles = np.zeros((rows, len(LATENCIES)), np.uint64)
+    np.add.at(cycles.reshape(-1), key >> _CYCLE_BITS, (key & ((1 << _CYCLE_BITS) - 1)).astype(np.uint64) * count)
+    return Tallied(np.zeros((rows, LANES), np.uint64), cycles, key.astype(np.uint64), count)

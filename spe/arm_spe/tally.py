@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import c_int64, c_uint16, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,23 +20,23 @@ from arm_spe.counts import DecodeCounts
 from arm_spe.decoder import ColumnMemory
 from arm_spe.groups import GroupTable
 from arm_spe.native import Buffer, Columns, Decoder, need_native
-from arm_spe.tallied import LANES, LATENCIES, PAGE, PAGE_SIZE, ROW, TallyPart
+from arm_spe.tallied import LATENCIES, PAGE, ROW, WIDE, TallyPart
 from arm_spe.text import describe_operation
 
 LEVELS = 8
-SNOOPED = 0x80
 NOTHING = 2**64 - 1
 """First key of records that have none: no data address, or no load."""
 OTHERS = 2**64 - 2
 """Both keys of the group that takes what comes after ``max_groups`` groups."""
 
-_SOURCES, _BLOCK = 512, 128  # the numbers of tally.h
-_PAGES_OF_RECORD = len(LATENCIES) + LANES // PAGE_SIZE + 1
-_UNPLACED = -2
+_SOURCES, _BLOCK, _NEIGHBOURS = 512, 128, 8  # the numbers of tally.h
+_EVENT_INDEX = 1024
+_UNPLACED, _FIRST_ROW = 1, 3  # `enum spe_placing`
 _MAX_WAITING = 1 << 18  # 4 MiB: each time they are placed, all functions that they fall into are named
 _COUNTER_LIMIT = 1 << 31  # records after which 32-bit counters are taken away
 _SHORTEST_RECORD = 2  # bytes at least
 _CACHE_LINE = 64
+_T = TypeVar("_T", bound=np.generic)
 U64 = NDArray[np.uint64]
 I32 = NDArray[np.int32]
 
@@ -87,9 +88,21 @@ class Rules(ctypes.Structure):
         ("known_sources", c_uint32),  # values from here on are not looked at
         ("ignores_contexts", c_uint32),  # `Tally.add` is told every record's thread
         ("lanes", c_uint32 * 1024),
-        ("source_of_events", c_uint16 * 1024),  # see `event_index`
-        ("level", c_uint8 * _SOURCES),  # by code: level below LEVELS, with SNOOPED if another cache gave the line
+        ("source_of_events", c_uint16 * _EVENT_INDEX),  # see `event_index`
+        ("source_lanes", c_uint32 * (_SOURCES + _EVENT_INDEX)),  # by code, then by events: see `set_sources`
     )
+
+    def set_sources(self, source_of_events: list[int], lanes: list[int]) -> None:
+        """How loads tell their source, and what they count for then.
+
+        Args:
+            source_of_events: 1024 codes, by `event_index`.
+            lanes: by code: the bit of the level, from Lane.LOADS_BY_LEVEL on, and of SNOOPED if another cache gave the
+                line.
+        """
+        self.source_of_events[:] = source_of_events
+        self.source_lanes[: len(lanes)] = lanes
+        self.source_lanes[_SOURCES:] = [lanes[code] for code in source_of_events]
 
 
 def event_index(events: U64) -> NDArray[np.intp]:
@@ -103,14 +116,18 @@ def event_index(events: U64) -> NDArray[np.intp]:
 
 
 def operation_lanes() -> list[int]:
-    """`Rules.lanes`: by ``class << 8 | payload`` the operation's own lanes, and those that its events may set."""
+    """`Rules.lanes`: by ``class << 8 | payload`` the operation's own lanes, and those that may be set besides.
+
+    Its events may set them, or the source of a load.
+    """
     memory = 1 << Lane.TLB_ACCESS | 1 << Lane.TLB_WALK
     caches = sum(1 << lane for lane in (Lane.L1D_ACCESS, Lane.L1D_REFILL, Lane.LLC_ACCESS, Lane.LLC_REFILL))
+    sources = 1 << Lane.SNOOPED | (1 << LEVELS) - 1 << Lane.LOADS_BY_LEVEL
     vector = 1 << Lane.VECTOR | 1 << Lane.PARTIAL_PREDICATE | 1 << Lane.EMPTY_PREDICATE
     by_class = {
         (0, 0): 1 << Lane.OTHERS,
         (0, 1): 1 << Lane.OTHERS,
-        (1, 0): 1 << Lane.LOADS | memory | caches,
+        (1, 0): 1 << Lane.LOADS | memory | caches | sources,
         (1, 1): 1 << Lane.STORES | memory,
         (2, 0): 1 << Lane.BRANCHES | 1 << Lane.NOT_TAKEN | 1 << Lane.MISPREDICTED,
         (2, 1): 1 << Lane.BRANCHES | 1 << Lane.NOT_TAKEN | 1 << Lane.MISPREDICTED,
@@ -120,7 +137,8 @@ def operation_lanes() -> list[int]:
         for payload in range(256):
             words = describe_operation(op_class, payload)
             is_vector = "EVLEN" in words or "ETS" in words
-            lanes[op_class << 8 | payload] = by_class[op_class, payload & 1] | (vector if is_vector else 0)
+            own = 1 << Lane.RETIRED | by_class[op_class, payload & 1]
+            lanes[op_class << 8 | payload] = own | (vector if is_vector else 0)
     return lanes
 
 
@@ -139,10 +157,16 @@ class _Tally(ctypes.Structure):
     """`struct spe_tally`."""
 
     _fields_ = (
-        *((name, c_void_p) for name in ("row_of", "rows", "waiting")),
+        *((name, c_void_p) for name in ("row_of", "rows", "wide_of", "wide")),
+        ("wide_capacity", c_uint64),
+        ("wide_count", c_uint64),
+        *((name, c_void_p) for name in ("waiting", "met")),
         ("waiting_capacity", c_uint64),
         ("waiting_count", c_uint64),
+        ("met_count", c_uint64),
         ("folded", c_uint64),
+        ("groups", c_uint64),
+        ("most_groups", c_uint64),
         ("others", c_int64),
         ("with_context", c_uint64),
         ("decoded", c_uint64),
@@ -152,6 +176,8 @@ class _Tally(ctypes.Structure):
 
 ITEM = np.dtype([("group", "u4"), ("lanes", "u4"), ("latency", "u2", (3,)), ("pad", "u2")])
 """`struct spe_item`."""
+MET = np.dtype([("first", "u8"), ("second", "u8"), ("group", "u4"), ("pad", "u4")])
+"""`struct spe_met`."""
 
 
 Place = Callable[[U64, U64], I32]
@@ -172,16 +198,13 @@ class Tally:
     def __init__(self, place: Place, *, max_groups: int = 1 << 22) -> None:
         self._library = need_native()
         self._place = place
-        self._max_groups = max_groups
-        self._groups = GroupTable()
-        self._row_of = np.full(self._groups.capacity, _UNPLACED, np.int32)
-        self._placed = 0
-        self._rows, self._used = _zeros(0, ROW), 0
-        self._waiting = np.empty(1 << 12, ITEM)
-        self._struct = _Tally(others=-1)
+        self._neighbourhoods = GroupTable()
+        self._row_of = np.zeros((self._neighbourhoods.capacity, _NEIGHBOURS), np.int32)
+        self._used = 0
+        self._waiting, self._met = np.empty(1 << 12, ITEM), np.empty(1 << 12, MET)
+        self._struct = _Tally(others=-1, most_groups=max_groups)
         self._parts: list[TallyPart] = []
-        self._records = 0
-        self._allocate_pages(1 << 10)
+        self._allocate_counters(0)
 
     @property
     def with_context(self) -> int:
@@ -216,7 +239,7 @@ class Tally:
                 ctypes.byref(decoder),
                 ctypes.byref(memory.columns),
                 ctypes.byref(rules),
-                ctypes.byref(self._groups.struct),
+                ctypes.byref(self._neighbourhoods.struct),
                 ctypes.byref(self._pages),
                 ctypes.byref(self._struct),
             ):
@@ -250,7 +273,7 @@ class Tally:
                 size,
                 None if threads is None else threads.ctypes.data,
                 ctypes.byref(rules),
-                ctypes.byref(self._groups.struct),
+                ctypes.byref(self._neighbourhoods.struct),
                 ctypes.byref(self._pages),
                 ctypes.byref(self._struct),
             )
@@ -265,10 +288,19 @@ class Tally:
 
     def _point(self) -> None:
         """Arrays may have moved since the last call."""
-        self._struct.row_of = self._row_of.ctypes.data
-        self._struct.rows = self._rows.ctypes.data
-        self._struct.waiting = self._waiting.ctypes.data
-        self._struct.waiting_capacity = len(self._waiting)
+        struct = self._struct
+        struct.row_of = self._row_of.ctypes.data
+        struct.rows, struct.wide_of = self._rows.ctypes.data, self._wide_of.ctypes.data
+        struct.wide, struct.wide_capacity = self._wide.ctypes.data, len(self._wide)
+        struct.waiting, struct.met = self._waiting.ctypes.data, self._met.ctypes.data
+        struct.waiting_capacity = len(self._waiting)
+
+    def _allocate_counters(self, rows: int) -> None:
+        """Counters that begin at zero."""
+        self._rows, self._wide_of = _zeros(rows, ROW), np.zeros(rows, np.uint32)
+        self._wide, self._struct.wide_count = np.empty((2 * _BLOCK, WIDE), np.uint32), 0
+        self._allocate_pages(1 << 10)
+        self._records = 0
 
     def _allocate_pages(self, capacity: int) -> None:
         self._page_slot = np.zeros(2 * capacity, np.uint32)
@@ -282,23 +314,34 @@ class Tally:
 
     def _make_room(self) -> None:
         """Room for at least a block of whatever is short."""
-        if self._struct.others < 0 and self._groups.capacity - len(self._groups) <= _BLOCK:  # one for the others, too
-            if len(self._groups) < self._max_groups:
-                self._groups.grow()
-                self._row_of = np.concatenate([self._row_of, np.full_like(self._row_of, _UNPLACED)])
-            else:
-                rest = np.array([OTHERS], np.uint64)
-                self._struct.others = int(self._groups.number(rest, rest)[0])
-        self._make_pages()
-        if len(self._waiting) - self._struct.waiting_count < _BLOCK:
+        struct, table = self._struct, self._neighbourhoods
+        if struct.others < 0 and table.capacity - len(table) <= _BLOCK:  # one for the others, too
+            table.grow()
+            self._row_of = _grown(self._row_of, table.capacity)
+        self._make_counters()
+        if len(self._waiting) - struct.waiting_count < _BLOCK:
             if len(self._waiting) < _MAX_WAITING:
-                self._waiting = np.concatenate([self._waiting, np.empty_like(self._waiting)])
+                self._waiting, self._met = (_grown(each, 2 * len(each)) for each in (self._waiting, self._met))
             else:
                 self._settle()
+        if struct.others < 0 and struct.most_groups - struct.groups < _BLOCK:
+            self._make_others()
 
-    def _make_pages(self) -> None:
+    def _make_others(self) -> None:
+        """The group of what comes from now on; no neighbourhood has this key."""
+        rest = np.array([OTHERS], np.uint64)
+        group = int(self._neighbourhoods.number(rest, rest)[0]) * _NEIGHBOURS
+        self._row_of.reshape(-1)[group] = _UNPLACED
+        self._met[self._struct.met_count] = (OTHERS, OTHERS, group, 0)
+        self._struct.met_count += 1
+        self._struct.others = group
+
+    def _make_counters(self) -> None:
+        """Room for a block's pages and wide counters."""
+        if len(self._wide) - self._struct.wide_count < _BLOCK:
+            self._wide = _grown(self._wide, 2 * len(self._wide))
         count = self._pages.count
-        if self._pages.capacity - count >= _PAGES_OF_RECORD * _BLOCK:
+        if self._pages.capacity - count >= len(LATENCIES) * _BLOCK:
             return
         pages = self._page[:count]
         self._allocate_pages(2 * self._pages.capacity)
@@ -307,28 +350,35 @@ class Tally:
 
     def _settle(self) -> None:
         """Places the groups that have no row, and adds the records that waited for it."""
-        first, second = self._groups.first[self._placed :], self._groups.second[self._placed :]
-        if len(first):
-            rows = self._place(first, second)
-            self._row_of[self._placed : len(self._groups)] = rows
-            self._placed = len(self._groups)
+        met = self._met[: self._struct.met_count]
+        if len(met):
+            rows = self._place(met["first"], met["second"])
+            self._row_of.reshape(-1)[met["group"]] = rows + np.int32(_FIRST_ROW)
             self._used = max(self._used, int(rows.max(initial=-1)) + 1)
             if self._used > len(self._rows):
                 # Pages that nothing is written to take no memory: seldom is there much to copy.
-                grown = _zeros(max(self._used, 4 * len(self._rows)), ROW)
+                size = max(self._used, 4 * len(self._rows))
+                grown = _zeros(size, ROW)
                 grown[: len(self._rows)] = self._rows
-                self._rows = grown
+                self._rows, self._wide_of = grown, _grown(self._wide_of, size)
         self._point()
         while not self._library.spe_fold(ctypes.byref(self._pages), ctypes.byref(self._struct)):
-            self._make_pages()
+            self._make_counters()
+            self._point()
 
     def _take(self) -> TallyPart:
         """The counts since the last time, which begin at zero again."""
-        taken = TallyPart(self._rows[: self._used], self._page[: self._pages.count])
-        self._rows = _zeros(len(self._rows), ROW)
-        self._allocate_pages(1 << 10)
-        self._records = 0
+        wide = self._wide[: self._struct.wide_count]
+        taken = TallyPart(self._rows[: self._used], self._wide_of[: self._used], wide, self._page[: self._pages.count])
+        self._allocate_counters(len(self._rows))
         return taken
+
+
+def _grown(array: NDArray[_T], length: int) -> NDArray[_T]:
+    """The array with zeros behind it."""
+    grown = np.zeros((length, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown
 
 
 def _zeros(length: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:

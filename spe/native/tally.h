@@ -6,16 +6,22 @@
 #include "group.h"
 #include "record.h"
 
-#define SPE_LANES     32  /* counters of a row, one for each bit of a record's `lanes` */
-#define SPE_LATENCIES 3   /* total, issue, translation */
-#define SPE_LOW       32  /* cycles below have a counter in the row itself */
-#define SPE_FULL      128 /* a row's counter that gets here begins anew, and a page counts that */
-#define SPE_PAGE      6   /* neighbours in a page of larger counters */
-#define SPE_BLOCK     128 /* records looked up together, so that their memory is asked for before it is needed */
-#define SPE_SOURCES   512 /* codes of data sources, at most */
+#define SPE_LANES      32  /* counters of a row, one for each bit of a record's `lanes` */
+#define SPE_LATENCIES  3   /* total, issue, translation */
+#define SPE_LOW        32  /* cycles below have a counter in the row itself; a power of two */
+#define SPE_FULL       255 /* records after which the counters of a row are added to its wide ones */
+#define SPE_PAGE       6   /* neighbours in a page of larger counters */
+#define SPE_BLOCK      128 /* records looked up together, so that their memory is asked for before it is needed */
+#define SPE_SOURCES    512 /* codes of data sources, at most */
+#define SPE_NEIGHBOURS 8   /* groups that are looked up together: code and data are sampled in neighbourhoods */
 
-#define SPE_UNPLACED (-2) /* row of a group that the caller has not placed yet */
-#define SPE_NO_ROW   (-1) /* of one that belongs to none */
+/* What stands in `row_of`. */
+enum spe_placing {
+	SPE_UNMET,     /* no record was of this group */
+	SPE_UNPLACED,  /* the caller has not placed it yet */
+	SPE_NO_ROW,    /* it belongs to no row */
+	SPE_FIRST_ROW, /* row 0 and, from here on, those after it */
+};
 
 /* What makes two records the same group. */
 enum spe_key {
@@ -51,6 +57,9 @@ enum spe_lane {
 	LANE_TRANSLATION_COUNT,
 };
 
+#define SPE_SOURCE_LANES (0xffu << LANE_LOADS_BY_LEVEL | 1u << LANE_SNOOPED)
+#define SPE_EVENT_INDEX  1024 /* ten bits of the events tell a load's source, where no packet does */
+
 /* How the records of one span are read. */
 struct spe_rules {
 	uint64_t thread;           /* of a record that nothing else tells the thread of */
@@ -61,11 +70,12 @@ struct spe_rules {
 	uint32_t known_sources;    /* values from here on are not looked at; 0: the core's encoding is unknown */
 	uint32_t ignores_contexts; /* the caller tells every record's thread, whatever its packets say */
 	uint32_t lanes[1024]; /* by class << 8 | payload: the operation's own lanes, and those its events may set */
-	uint16_t source_of_events[1024]; /* code by the ten events that tell a load's source, where no packet does */
-	uint8_t level[SPE_SOURCES];      /* by code: level, bit 7 set if another cache gave the line */
+	uint16_t source_of_events[SPE_EVENT_INDEX]; /* code of the source */
+	/* By code: lanes of a load from there; behind them by events, as source_of_events. */
+	uint32_t source_lanes[SPE_SOURCES + SPE_EVENT_INDEX];
 };
 
-/* One record, waiting for its group's row. */
+/* One record, on its way to its row. */
 struct spe_item {
 	uint32_t group;
 	uint32_t lanes;
@@ -73,19 +83,30 @@ struct spe_item {
 	uint16_t pad;
 };
 
-/* One row of a report, in counters below SPE_FULL: two cache lines, whatever is counted. */
+/* A group without a row: the caller places it. */
+struct spe_met {
+	uint64_t first, second;
+	uint32_t group;
+	uint32_t pad;
+};
+
+/* One row of a report: two cache lines, whatever is counted. No counter is above that of LANE_OPERATIONS. */
 struct spe_row {
 	uint8_t lanes[SPE_LANES];
 	uint8_t low[SPE_LATENCIES][SPE_LOW]; /* records by latency */
 };
 
-/* Neighbours of one histogram; the caller takes them away before 2^32 records. */
+/* What no longer fitted into a row's counters; the caller takes them away before 2^32 records. */
+struct spe_wide {
+	uint32_t count[sizeof(struct spe_row)];
+};
+
+/* Records by latency from SPE_LOW on: neighbours of one histogram. */
 struct spe_page {
-	uint64_t key; /* (row * 4 + kind) << 14 | first / SPE_PAGE; kind: a latency's, or SPE_LATENCIES: of lanes */
+	uint64_t key; /* (row * SPE_LATENCIES + kind of latency) << 14 | cycles / SPE_PAGE */
 	uint32_t hits[SPE_PAGE];
 };
 
-/* Records by latency from SPE_LOW on, and what no longer fitted into rows. */
 struct spe_pages {
 	uint64_t slots;    /* a power of two, above `capacity`, at most 2^32 */
 	uint64_t capacity; /* pages that fit */
@@ -94,19 +115,35 @@ struct spe_pages {
 	struct spe_page *page;
 };
 
-/* Pages that one record may need: of each latency, and of all lanes. */
-#define SPE_PAGES_OF_RECORD (SPE_LATENCIES + SPE_LANES / SPE_PAGE + 1)
-
 struct spe_tally {
-	int32_t *row_of; /* by group, as many as fit: SPE_UNPLACED at first */
+	/* The key of SPE_NEIGHBOURS groups is one in the table of groups; a group is its number there * SPE_NEIGHBOURS,
+	 * and its place among them. */
+	int32_t *row_of; /* by group, as many as fit: enum spe_placing */
 	struct spe_row *rows;
+	uint32_t *wide_of; /* by row: 1 + its wide counters, 0 if it has none */
+	struct spe_wide *wide;
+	uint64_t wide_capacity, wide_count;
 	struct spe_item *waiting; /* records of groups without a row */
-	uint64_t waiting_capacity, waiting_count;
-	uint64_t folded;       /* of them already added, by spe_fold */
-	int64_t others;        /* group of pairs that the table has no room for; -1: it may still grow */
-	uint64_t with_context; /* records whose context packet names their thread */
-	uint64_t decoded;      /* by spe_tally_span: records in the columns, */
-	uint64_t added;        /* and of them those that were added */
+	struct spe_met *met;      /* those groups, as they turned up: as many as there may be waiting records */
+	uint64_t waiting_capacity, waiting_count, met_count;
+	uint64_t folded;              /* of the waiting records already added, by spe_fold */
+	uint64_t groups, most_groups; /* met so far, and at most */
+	int64_t others;               /* group of what comes after most_groups; -1: there is none yet */
+	uint64_t with_context;        /* records whose context packet names their thread */
+	uint64_t decoded;             /* by spe_tally_span: records in the columns, */
+	uint64_t added;               /* and of them those that were added */
 };
+
+/* Records whose rows are known. */
+struct spe_ready {
+	unsigned count;
+	uint32_t item[SPE_BLOCK];
+	int32_t row[SPE_BLOCK];
+};
+
+/* Adds them to their rows. There is room for all that may come of it: SPE_LATENCIES pages and one row's wide counters
+ * for each. */
+void spe_count(struct spe_tally *t, struct spe_pages *pages, const struct spe_item *items,
+               const struct spe_ready *ready);
 
 #endif

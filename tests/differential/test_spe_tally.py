@@ -13,7 +13,7 @@ from arm_spe import ColumnMemory, Kind, RecordBatch, RecordDecoder
 from arm_spe.groups import GroupTable
 from arm_spe.native import load_native
 from arm_spe.tallied import LATENCIES, NO_ROW, Tallied
-from arm_spe.tally import NOTHING, OTHERS, SNOOPED, Key, Lane, Rules, Tally, operation_lanes
+from arm_spe.tally import NOTHING, OTHERS, Key, Lane, Rules, Tally, operation_lanes
 from builders import spe
 from tdprof.decode.spe.data_sources import encoding_of, fill_source_rules, source_codes, sources
 
@@ -198,6 +198,28 @@ def test_each_byte_of_a_slot_counts_as_in_the_columns(events_bytes: int, has_tim
                 assert getattr(found, name).tolist() == getattr(sums, name).tolist(), at
 
 
+def test_many_records_of_a_row_in_slots_of_two_layouts() -> None:
+    """More than its narrow counters hold; a stream of one core has one layout, but nothing says that it must."""
+    rng = np.random.default_rng(8)
+    sizes = iter(np.repeat(rng.choice([2, 4], 200), 100).tolist())
+    data, _ = spe.write_stream(spe.program(20_000, 8), lambda truth: spe.neoverse_slot(truth, next(sizes)))
+    (batch,) = RecordDecoder(data)
+    tally = Tally(place)
+    tally.add_span(data, rules_of(Key.CODE, N1), ColumnMemory(64))
+    (part,) = tally.finish()
+    assert part.wide_of.any()
+    pairs = keys_of(batch, Key.CODE, N1, None)
+    check(Tallied.sum([part]), batch, pairs, N1)
+    rows = np.array([row_of(*pair) for pair in pairs])
+    wanted = np.array([5, 2, ROWS + 3])  # of some rows, in any order; the last has no counters
+    some = Tallied.sum([part], wanted)
+    assert some.lanes[:, Lane.OPERATIONS].tolist() == [(rows == row).sum() for row in wanted]
+    every = Tallied.sum([part])
+    assert some.cycles[:2].tolist() == every.cycles[wanted[:2]].tolist()
+    kinds = np.isin(every.latency_key >> np.uint64(16), [*range(15, 18), *range(6, 9)])
+    assert some.latency_count.sum() == every.latency_count[kinds].sum()
+
+
 def test_little_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many placements, growing tables, and counters taken away in between."""
     monkeypatch.setattr(arm_spe.tally, "_MAX_WAITING", 1 << 12)
@@ -232,7 +254,7 @@ def test_groups_beyond_the_limit_share_one() -> None:
     tally.add(batch, rules_of(Key.CODE, N1))
     kept, others = Tallied.sum(tally.finish()).lanes[:, Lane.OPERATIONS].tolist()
     assert kept + others == len(batch)
-    assert 1 << 12 <= kept + 128 <= (1 << 13) + 256
+    assert (1 << 12) - 128 <= kept <= 1 << 12
 
 
 @given(seed=st.integers(0, 2**32), groups=st.integers(1, 6))
@@ -271,7 +293,6 @@ def test_parts_are_added() -> None:
         parts += tally.finish()
     check(Tallied.sum(parts), batch, keys_of(batch, Key.ADDRESS, N1, None), N1)
     assert Tallied.sum(Tally(place).finish()).latency_key.tolist() == []
-    assert SNOOPED == 1 << 7
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 5)), min_size=1))

@@ -83,14 +83,17 @@ static uint64_t decode_all(const uint8_t *data, uint64_t size, uint64_t rows, st
 	return mix(hash, other_hash);
 }
 
-#define GROUPS 160 /* little more than a block */
-#define PLACES 5
+#define NEIGHBOURHOODS (3 * SPE_BLOCK) /* little more than a block */
+#define GROUPS         (NEIGHBOURHOODS * SPE_NEIGHBOURS)
+#define MOST_GROUPS    (2 * SPE_BLOCK)
+#define PLACES         5
 
-static void grow_pages(struct spe_pages *pages)
+/* Room for a block. */
+static void grow_counters(struct spe_pages *pages, struct spe_tally *t)
 {
 	uint64_t count = pages->count;
 
-	pages->capacity = pages->capacity * 2 + SPE_PAGES_OF_RECORD * SPE_BLOCK;
+	pages->capacity = pages->capacity * 2 + SPE_LATENCIES * SPE_BLOCK;
 	while (pages->slots <= 2 * pages->capacity)
 		pages->slots *= 2;
 	free(pages->slot);
@@ -98,12 +101,31 @@ static void grow_pages(struct spe_pages *pages)
 	pages->page = realloc(pages->page, pages->capacity * sizeof *pages->page);
 	spe_index_pages(pages, count);
 	assert(pages->count == count);
+	t->wide_capacity = t->wide_count + SPE_BLOCK;
+	t->wide = realloc(t->wide, t->wide_capacity * sizeof *t->wide);
 }
 
-static void place_groups(struct spe_groups *g, struct spe_tally *t)
+static void make_others(struct spe_groups *g, struct spe_tally *t)
 {
-	for (uint64_t i = 0; i < g->count; i++)
-		t->row_of[i] = (int32_t)(g->pair[i].first % (PLACES + 1)) - 1;
+	uint64_t rest = UINT64_MAX - 1;
+	uint32_t group;
+
+	assert(spe_group(&rest, &rest, 1, g, &group) == 1);
+	t->others = (int64_t)group * SPE_NEIGHBOURS;
+	assert(t->row_of[t->others] == SPE_UNMET);
+	t->row_of[t->others] = SPE_NO_ROW;
+}
+
+/* Places the groups that were met, and adds what waited for it. */
+static void settle(struct spe_pages *pages, struct spe_tally *t)
+{
+	for (uint64_t i = 0; i < t->met_count; i++) {
+		assert(t->row_of[t->met[i].group] == SPE_UNPLACED);
+		t->row_of[t->met[i].group] = SPE_NO_ROW + (int32_t)(t->met[i].first % (PLACES + 1));
+	}
+	while (!spe_fold(pages, t))
+		grow_counters(pages, t);
+	assert(!t->waiting_count && !t->met_count);
 }
 
 /* Every record is in a row, or of a group without one; every latency of a retired one in one counter. */
@@ -111,19 +133,19 @@ static void tally_all(const uint8_t *data, uint64_t size, const struct spe_rules
 {
 	struct spe_columns c = allocate(LARGE);
 	struct spe_decoder d = { 0 };
-	struct spe_groups g = { .slots = 512, .capacity = GROUPS };
+	struct spe_groups g = { .slots = 1024, .capacity = NEIGHBOURHOODS };
 	struct spe_pages pages = { .slots = 1 };
-	struct spe_tally t = { .waiting_capacity = SPE_BLOCK, .others = -1 };
+	struct spe_tally t = { .waiting_capacity = SPE_BLOCK, .most_groups = MOST_GROUPS, .others = -1 };
 	uint64_t in_rows = 0, latencies = 0, counters = 0, retired = 0, without_row = 0;
 
 	g.slot = calloc(g.slots, sizeof *g.slot);
-	g.pair = malloc(GROUPS * sizeof *g.pair);
-	t.row_of = malloc(GROUPS * sizeof *t.row_of);
+	g.pair = calloc(NEIGHBOURHOODS, sizeof *g.pair);
+	t.row_of = calloc(GROUPS, sizeof *t.row_of);
 	t.rows = calloc(PLACES, sizeof *t.rows);
+	t.wide_of = calloc(PLACES, sizeof *t.wide_of);
 	t.waiting = malloc(SPE_BLOCK * sizeof *t.waiting);
-	for (int i = 0; i < GROUPS; i++)
-		t.row_of[i] = SPE_UNPLACED;
-	grow_pages(&pages);
+	t.met = malloc(SPE_BLOCK * sizeof *t.met);
+	grow_counters(&pages, &t);
 	/* What a group without a row has is told only by looking at the records apart. */
 	while (d.position < size) {
 		uint64_t others, n = spe_decode(data, size, &d, &c, &others);
@@ -134,55 +156,39 @@ static void tally_all(const uint8_t *data, uint64_t size, const struct spe_rules
 	d = (struct spe_decoder){ 0 };
 	c.is_lean = 1;
 	while (!spe_tally_span(data, size, &d, &c, rules, &g, &pages, &t)) {
-		if (t.others < 0 && GROUPS - g.count <= SPE_BLOCK) {
-			uint64_t rest = UINT64_MAX - 1;
-			uint32_t group;
-
-			assert(spe_group(&rest, &rest, 1, &g, &group) == 1);
-			t.others = group;
-		}
-		grow_pages(&pages);
-		place_groups(&g, &t);
-		while (!spe_fold(&pages, &t))
-			grow_pages(&pages);
-		assert(!t.waiting_count);
+		if (t.others < 0 && (MOST_GROUPS - t.groups < SPE_BLOCK || NEIGHBOURHOODS - g.count <= SPE_BLOCK))
+			make_others(&g, &t);
+		grow_counters(&pages, &t);
+		settle(&pages, &t);
 	}
-	assert(d.records == records);
-	place_groups(&g, &t);
-	while (!spe_fold(&pages, &t))
-		grow_pages(&pages);
+	assert(d.records == records && t.groups <= MOST_GROUPS);
+	settle(&pages, &t);
 	for (int row = 0; row < PLACES; row++) {
-		in_rows += t.rows[row].lanes[LANE_OPERATIONS];
-		retired += t.rows[row].lanes[LANE_RETIRED];
-		for (int kind = 0; kind < SPE_LATENCIES; kind++) {
-			latencies += t.rows[row].lanes[LANE_TOTAL_COUNT + kind];
-			for (int cycles = 0; cycles < SPE_LOW; cycles++)
-				counters += t.rows[row].low[kind][cycles];
-		}
-	}
-	for (uint64_t page = 0; page < pages.count; page++) {
-		unsigned kind = pages.page[page].key >> 14 & 3, first = (pages.page[page].key & 0x3fff) * SPE_PAGE;
+		uint32_t count[sizeof(struct spe_row)];
 
-		for (unsigned i = 0; i < SPE_PAGE; i++) {
-			uint32_t hits = pages.page[page].hits[i];
-
-			if (kind < SPE_LATENCIES)
-				counters += hits;
-			else if (first + i >= LANE_TOTAL_COUNT)
-				latencies += hits;
-			else if (first + i == LANE_OPERATIONS)
-				in_rows += hits;
-			else if (first + i == LANE_RETIRED)
-				retired += hits;
+		for (unsigned i = 0; i < sizeof count / sizeof *count; i++) {
+			count[i] = ((const uint8_t *)&t.rows[row])[i];
+			count[i] += t.wide_of[row] ? t.wide[t.wide_of[row] - 1].count[i] : 0;
+			counters += i < SPE_LANES ? 0 : count[i];
 		}
+		in_rows += count[LANE_OPERATIONS];
+		retired += count[LANE_RETIRED];
+		for (int kind = 0; kind < SPE_LATENCIES; kind++)
+			latencies += count[LANE_TOTAL_COUNT + kind];
 	}
+	for (uint64_t page = 0; page < pages.count; page++)
+		for (unsigned i = 0; i < SPE_PAGE; i++)
+			counters += pages.page[page].hits[i];
 	assert(retired <= in_rows && in_rows <= records && counters == latencies);
 	assert(rules->key != SPE_KEY_CODE || t.others >= 0 || in_rows + without_row == records);
 	free(g.slot);
 	free(g.pair);
 	free(t.row_of);
 	free(t.rows);
+	free(t.wide_of);
+	free(t.wide);
 	free(t.waiting);
+	free(t.met);
 	free(pages.slot);
 	free(pages.page);
 	release(&c);
@@ -210,8 +216,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 		for (uint32_t i = 0; i < 1024; i++) {
 			rules.lanes[i] = i << 2 | i << 17;
 			rules.source_of_events[i] = i % SPE_SOURCES;
-			rules.level[i % SPE_SOURCES] = (uint8_t)(i % 8 | (i & 64) << 1);
+			rules.lanes[i] |= 1u << LANE_RETIRED;
 		}
+		for (uint32_t i = 0; i < SPE_SOURCES + SPE_EVENT_INDEX; i++)
+			rules.source_lanes[i] = 1u << (LANE_LOADS_BY_LEVEL + i % 8) | (i >> 6 & 1) << LANE_SNOOPED;
 		tally_all(data, size, &rules, large.records);
 	}
 	free(text);

@@ -1,5 +1,6 @@
 """The numbers that Python shares with the C decoder, as the C compiler has them."""
 
+import ctypes
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,7 +21,14 @@ def test_numbers(tmp_path: Path) -> None:
     asked.update({f"LANE_{lane.name}": lane.value for lane in tally.Lane})
     asked.update({f"SPE_KEY_{key.name}": key.value for key in tally.Key})
     asked.update(SPE_LANES=tallied.LANES, SPE_LOW=tallied._LOW, SPE_PAGE=tallied.PAGE_SIZE)
-    asked.update(SPE_PAGES_OF_RECORD=tally._PAGES_OF_RECORD)
+    asked.update(SPE_NEIGHBOURS=tally._NEIGHBOURS, SPE_EVENT_INDEX=tally._EVENT_INDEX)
+    asked.update(SPE_UNMET=0, SPE_UNPLACED=tally._UNPLACED, SPE_FIRST_ROW=tally._FIRST_ROW)
+    asked.update(SPE_NO_ROW=tally._FIRST_ROW + tallied.NO_ROW)
+    structures = {"row": tallied.ROW, "page": tallied.PAGE, "item": tally.ITEM, "met": tally.MET}
+    asked.update({f"sizeof(struct spe_{name})": dtype.itemsize for name, dtype in structures.items()})
+    asked["sizeof(struct spe_wide)"] = 4 * tallied.WIDE
+    mirrors = {"rules": tally.Rules, "pages": tally._Pages, "tally": tally._Tally}
+    asked.update({f"sizeof(struct spe_{name})": ctypes.sizeof(mirror) for name, mirror in mirrors.items()})
     asked.update(SPE_BLOCK=tally._BLOCK, SPE_LATENCIES=len(tallied.LATENCIES), SPE_SOURCES=tally._SOURCES)
     asked.update({f"SPE_REASON_{reason.name}": reason.value for reason in Damage})
     asked.update(SPE_HAS_OTHER=HAS_OTHER, SPE_HAS_DUPLICATE=HAS_DUPLICATE)
@@ -31,7 +39,17 @@ def test_numbers(tmp_path: Path) -> None:
         f"int main(void) {{\n{lines}return 0;\n}}\n"
     )
     program = tmp_path / "layout"
-    build = ["gcc", "-std=gnu11", "-I", str(NATIVE), str(source), str(NATIVE / "frame.c"), "-o", str(program)]
+    build = [
+        "gcc",
+        "-std=gnu11",
+        "-I",
+        str(NATIVE),
+        str(source),
+        str(NATIVE / "frame.c"),
+        str(NATIVE / "count.c"),
+        "-o",
+        str(program),
+    ]
     subprocess.run(build, check=True)
     found = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
     assert dict(zip(asked, map(int, found), strict=True)) == asked

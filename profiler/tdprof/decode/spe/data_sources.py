@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arm_spe import Kind, RecordBatch
-from arm_spe.tally import SNOOPED, Rules, event_index
+from arm_spe.tally import Lane, Rules, event_index
 from tdprof.catalog.folder import catalog_folder
 
 _VALUES = 256
@@ -165,9 +165,9 @@ def source_of_events() -> NDArray[np.int16]:
 def fill_source_rules(rules: Rules, encoding: Encoding | None) -> None:
     """Say in `arm_spe.tally.Rules` how loads of a core with this encoding tell their source, and its level."""
     rules.first_source, rules.known_sources = _FIRST_VALUE, _VALUES if encoding else 0
-    rules.source_of_events[:] = source_of_events().tolist()
-    for code, source in enumerate(sources(encoding)):
-        rules.level[code] = LEVEL_ORDER.index(source.level) | (SNOOPED if source.is_snooped else 0)
+    level_lanes = {level: 1 << Lane.LOADS_BY_LEVEL + number for number, level in enumerate(LEVEL_ORDER)}
+    lanes = [level_lanes[source.level] | source.is_snooped << Lane.SNOOPED for source in sources(encoding)]
+    rules.set_sources(source_of_events().tolist(), lanes)
 
 
 def source_codes(batch: RecordBatch, encoding: Encoding | None) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
