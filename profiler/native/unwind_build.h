@@ -8,9 +8,12 @@
  *   unwind_expression.c  the expressions that are recognised
  *   unwind_go.c          Go's table of stack depths to rows
  *   unwind_go_switch.c   where Go's functions change to another stack
- *   unwind_code.c        code without any of these to rows, by its instructions, and V8's builtins
+ *   unwind_functions.c   the functions that symbols name
+ *   unwind_code.c        code of x86-64 without any of these to rows, by its instructions, and V8's builtins
  *   unwind_code_state.c  what these instructions do
  *   unwind_data.c        data among such code
+ *   unwind_arm_code.c    the same of aarch64
+ *   unwind_arm_state.c   what these instructions do
  *   unwind_table.c       rows in order, rules numbered, gaps, the file's bytes
  *   unwind_build.c       the exported functions
  *
@@ -169,10 +172,19 @@ struct saved saved_by_expression(struct cursor expression, uint16_t machine);
 void read_go_functions(struct entries *entries, const struct unwind_table *table, const struct unwind_input *input);
 bool run_go(struct unwind_table *table, const struct fde *fde, uint16_t machine);
 
-/* --- unwind_code.c --- */
-/* Add the rows of `size` bytes of code, of which the first is at `start` and has the ELF address `address`. */
+/* --- unwind_functions.c --- */
+/* The file's functions by address, once. */
+void read_functions(struct unwind_table *table);
+/* The first function from an address on; the end of all. */
+const struct symbol *first_function(const struct unwind_table *table, uint64_t address);
+
+/* --- unwind_code.c, unwind_arm_code.c --- */
+/* Add the rows of `size` bytes of code, of which the first is at `start` and has the ELF address `address`; functions
+ * have been read. */
 void infer_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size,
                 bool is_builtins);
+void infer_arm_rows(struct unwind_table *table, place_t start, uint64_t address, const uint8_t *code, uint32_t size,
+                    bool is_builtins);
 
 #define FP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 6U : 29U)
 #define SP_REGISTER(machine) ((machine) == MACHINE_X86_64 ? 7U : 31U)

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Prologues and epilogues of aarch64 of which call-frame information says nothing: LLVM 14 has one row up to a
- * prologue's end and one from there on. What lies between is read from the instructions; encodings: Arm ARM, C4.1. */
+ * prologue's end and one from there on. What lies between is read from the instructions. */
+#include "arm_instruction.h"
 #include "unwind_build.h"
 
 enum {
 	MOST_CODE = 64 << 20, /* bytes of a segment that are read */
 	MOST_EPILOGUE = 32,   /* instructions */
-	SP = 31,
-	X29 = 29,
-	X30 = 30,
 };
-
-#define RETURN 0xd65f03c0U
 
 /* Of an instruction on what a rule speaks of. */
 struct effect {
@@ -23,63 +19,33 @@ struct effect {
 /* All registers are as in the caller, but for the return address in LR. */
 static const packed_rule LEAF = UNWIND_CFA_SP | (packed_rule)UNWIND_RA_LR << 8 | (packed_rule)UNWIND_FP_SAME << 16;
 
-static bool is_branch(uint32_t word)
-{
-	/* The group has hints and system registers, too. */
-	return (word & 0x1c000000) == 0x14000000 && word >> 24 != 0xd5;
-}
-
-static bool is_return(uint32_t word)
-{
-	return word == RETURN || (word & ~0x400U) == 0xd65f0bff; /* RET; RETAA, RETAB */
-}
-
-/* SP as the result of ADD, SUB (immediate or extended register), AND. */
-static bool sets_sp(uint32_t word)
-{
-	return (word & 0xbf80001f) == 0x9100001f || (word & 0xbfe0001f) == 0x8b20001f ||
-	       (word & 0xff80001f) == 0x9200001f;
-}
-
-/* LDP, STP with SP. */
-static void pair_effect(uint32_t word, struct effect *effect)
-{
-	bool is_vector = word >> 26 & 1, has_writeback = word >> 23 & 1, is_load = word >> 22 & 1;
-	int64_t size = is_vector ? 4 << (word >> 30) : word >> 31 ? 8 : 4;
-	int64_t offset = (int32_t)(word << 10) >> 25;
-	uint32_t first = word & 31, second = word >> 10 & 31;
-
-	if (has_writeback)
-		effect->sp = offset * size;
-	if (is_load && !is_vector) {
-		effect->loads_fp = first == X29 || second == X29;
-		effect->loads_lr = first == X30 || second == X30;
-	}
-}
-
 static struct effect effect_of(uint32_t word)
 {
+	struct arm_instruction i = arm_decode(word);
 	struct effect effect = { 0 };
-	bool is_by_sp = (word >> 5 & 31) == SP;
-	/* ADD and SUB of SP: 12 bits, perhaps shifted by as many. */
-	int64_t immediate = (int64_t)(word >> 10 & 0xfff) << (word >> 22 & 1 ? 12 : 0);
 
-	if ((word & 0xff8003ff) == 0x910003ff) {
-		effect.sp = immediate;
-	} else if ((word & 0xff8003ff) == 0xd10003ff) {
-		effect.sp = -immediate;
-	} else if (is_branch(word) || sets_sp(word)) {
-		effect.is_end = true;
-	} else if ((word & 0x3a000000) == 0x28000000 && is_by_sp) {
-		pair_effect(word, &effect);
-	} else if ((word & 0x3a000000) == 0x38000000 && is_by_sp) {
-		/* LDR, STR; those with 9 bits of offset may write SP back. */
-		if ((word & 0x01200400) == 0x00000400)
-			effect.sp = (int32_t)(word << 11) >> 23;
-		if ((word & 0xc4c00000) == 0xc0400000) {
-			effect.loads_fp = (word & 31) == X29;
-			effect.loads_lr = (word & 31) == X30;
-		}
+	switch (i.kind) {
+	case ARM_CONDITIONAL:
+	case ARM_BRANCH:
+	case ARM_CALL:
+	case ARM_JUMP:
+	case ARM_END:
+	case ARM_ADD_SP:
+	case ARM_SET_SP: effect.is_end = true; return effect;
+	case ARM_ADD:
+		if (i.first == ARM_SP && i.base == ARM_SP)
+			effect.sp = i.offset;
+		else
+			effect.is_end = i.first == ARM_SP;
+		return effect;
+	default: break;
+	}
+	if (i.base != ARM_SP)
+		return effect;
+	effect.sp = i.writeback;
+	if (i.kind == ARM_LOAD) {
+		effect.loads_fp = i.first == ARM_FP || i.second == ARM_FP;
+		effect.loads_lr = i.first == ARM_LR || i.second == ARM_LR;
 	}
 	return effect;
 }
@@ -193,7 +159,7 @@ static void add_epilogue(const struct stretch *stretch, place_t from, place_t la
 		count++;
 	}
 	/* Who jumps elsewhere may do so from within the function. */
-	if (has_lr && !is_return(word_at(stretch, last)))
+	if (has_lr && !arm_is_return(word_at(stretch, last)))
 		return;
 	while (count--)
 		add_row(stretch->table, last - 4 * count, rules[count]);
@@ -205,7 +171,7 @@ static bool leaves(uint32_t word, place_t place, place_t start, place_t end)
 {
 	int64_t target = (int64_t)place + ((int32_t)(word << 6) >> 4);
 
-	return is_return(word) || (word >> 26 == 5 && (target < start || target >= end));
+	return arm_is_return(word) || (word >> 26 == 5 && (target < start || target >= end));
 }
 
 static void add_body(const struct stretch *stretch, place_t start, place_t end)

@@ -120,21 +120,25 @@ void add_row(struct unwind_table *table, place_t place, packed_rule rule)
 		table->header.unsupported_rows++;
 }
 
-/* Rows by what the code does; false if it cannot be read, or is of a machine whose instructions are not known here. */
+/* Rows by what the code does; false if it cannot be read. */
 static bool fill_inferred(struct unwind_table *table, place_t end, bool is_builtins)
 {
 	const struct unwind_segment *segment = &table->segments[table->segment];
 	uint64_t address = table->covered - segment_start(segment) + segment->elf_address;
 	uint32_t bytes = end - table->covered;
 
-	if (!table->input->read_code || table->input->machine != MACHINE_X86_64 || bytes > MOST_INFERRED)
+	if (!table->input->read_code || bytes > MOST_INFERRED)
 		return false;
 	uint8_t *code = malloc(bytes);
 	bool is_read = code && !table->input->read_code(address, code, bytes);
 
 	if (is_read) {
 		add_row(table, table->covered, NONE);
-		infer_rows(table, table->covered, address, code, bytes, is_builtins);
+		read_functions(table);
+		if (table->input->machine == MACHINE_X86_64)
+			infer_rows(table, table->covered, address, code, bytes, is_builtins);
+		else
+			infer_arm_rows(table, table->covered, address, code, bytes, is_builtins);
 	}
 	free(code);
 	return is_read;

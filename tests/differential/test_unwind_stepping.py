@@ -30,6 +30,12 @@ AARCH64_BUILDS = {
     "gcc -O2, return addresses signed": ["aarch64-linux-gnu-gcc", "-O2", "-mbranch-protection=standard"],
     "gcc -O3, no frame pointers": ["aarch64-linux-gnu-gcc", "-O3", "-fomit-frame-pointer", "-momit-leaf-frame-pointer"],
     "clang -O2": ["clang", "--target=aarch64-linux-gnu", "-O2"],
+    "gcc -O2, no call-frame information": [
+        "aarch64-linux-gnu-gcc",
+        "-O2",
+        "-fno-asynchronous-unwind-tables",
+        "-fno-unwind-tables",
+    ],
 }
 
 

@@ -17,7 +17,7 @@ from tdprof.linux.elf import EM_AARCH64, EM_X86_64, SHT_NOBITS, Elf
 I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]
 
-_PADDING = {EM_X86_64: b"\xcc", EM_AARCH64: b"\x00\x00\x20\xd4"}  # int3; brk #0
+_PADDING = {EM_X86_64: b"\xcc", EM_AARCH64: b"\xcc\xcc\xcc\xcc"}  # int3, of which no code of aarch64 is made
 # .eh_frame_hdr as linkers write it: version 1, and a table of signed words that count from the section on
 _SORTED_WORDS = b"\x01\x1b\x03\x3b"
 _ALIGNMENTS = (64, 32)  # kCodeAlignment

@@ -26,7 +26,7 @@ NAME = b"InterpreterEntryTrampoline\0"
 
 def blob(machine: int, alignment: int) -> tuple[bytes, list[tuple[int, int]]]:
     """Code with padding behind each builtin, and where each is."""
-    padding, code, places = (b"\xcc" if machine == EM_X86_64 else b"\x00\x00\x20\xd4"), b"", []
+    padding, code, places = b"\xcc" * (1 if machine == EM_X86_64 else 4), b"", []
     chance = random.Random(5)
     for _ in range(COUNT):
         # push %rbp; mov %rsp, %rbp; …; pop %rbp; ret
