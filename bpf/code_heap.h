@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Callers of what a JVM (HotSpot) has compiled: its code heaps say of each address whose code that is, and the code's
- * beginning how large its frames are. x86-64. Part of walk.h; the structure is filled in by
- * tdprof/recorder/code_heaps.py.
+ * beginning how large its frames are: FP and the return address are a frame's two highest words, on both machines.
+ * Part of walk.h; the structure is filled in by tdprof/recorder/code_heaps.py.
  */
 #ifndef TDPROF_CODE_HEAP_H
 #define TDPROF_CODE_HEAP_H
@@ -54,62 +54,25 @@ static __always_inline int is_before_frame(const struct code_heap *heap, __u64 b
 	return (__s64)(pc - begin) < complete;
 }
 
-#define BYTES(word, first, count) ((word) >> (8 * (first)) & ((1ULL << (8 * (count))) - 1))
+/* Whether execution returns to where a word leads that was read from the stack, or the link register. */
+static __always_inline int is_return_address(struct unwind_memory *memory, __u64 word)
+{
+	return unwind_follows_call(memory, word & UNWIND_ADDRESS_MASK, 0);
+}
 
-/* Whether the word at an address of the stack is where a call returns to. */
-static __always_inline int is_return_address(struct unwind_memory *memory, __u64 at)
+/* Whether the word at an address of the stack does. */
+static __always_inline int returns_by(struct unwind_memory *memory, __u64 at)
 {
 	__u64 word = 0;
 
-	return !walk_read_user(&word, sizeof(word), (void *)at) && unwind_follows_call(memory, word, 0);
+	return !walk_read_user(&word, sizeof(word), (void *)at) && is_return_address(memory, word);
 }
 
-/* Before a frame is made, and where it is given back, which the instructions tell that HotSpot uses for that. */
-static __always_inline void adjust_rule(const struct code_heap *heap, __u64 blob, __u64 pc, struct unwind_rule *rule)
-{
-	__u64 next = 0, before = 0;
-
-	walk_read_user(&next, sizeof(next), (void *)pc);
-	walk_read_user(&before, sizeof(before), (void *)(pc - sizeof(before)));
-	if (is_before_frame(heap, blob, pc)) {
-		if (BYTES(next, 0, 4) == 0x246c8948 || BYTES(next, 0, 4) == 0x24ac8948) { /* mov %rbp, n(%rsp) */
-			rule->fp = UNWIND_FP_SAME;
-			return;
-		}
-		/* Behind push %rbp, and mov %rsp, %rbp */
-		int is_pushed = BYTES(before, 7, 1) == 0x55 || BYTES(before, 5, 3) == 0xec8b48 ||
-		                BYTES(before, 5, 3) == 0xe58948;
-
-		rule->offset = is_pushed ? 16 : 8;
-		if (!is_pushed)
-			rule->fp = UNWIND_FP_SAME;
-		return;
-	}
-	if (BYTES(next, 0, 1) == 0x5d) { /* pop %rbp */
-		rule->offset = 16;
-		return;
-	}
-	/* ret; cmp n(%r15), %rsp with n of 1 or 4 bytes, which looks for a safepoint, and ja behind it; what that goes
-	 * to */
-	int is_checked = BYTES(next, 0, 3) == 0xa73b49 || BYTES(next, 0, 3) == 0x673b49;
-	int is_behind =
-		BYTES(next, 0, 2) == 0x870f && (BYTES(before, 1, 3) == 0xa73b49 || BYTES(before, 4, 3) == 0x673b49);
-	int is_at_safepoint = BYTES(next, 0, 3) == 0x158d4c || BYTES(before, 1, 3) == 0x158d4c; /* lea n(%rip), %r10 */
-
-	if (BYTES(next, 0, 1) == 0xc3 || is_checked || is_behind || is_at_safepoint) {
-		rule->offset = 8;
-		rule->fp = UNWIND_FP_SAME;
-	}
-}
-
-/* Where strings are compared a register is pushed meanwhile. */
-static __always_inline void find_pushed(struct unwind_memory *memory, __u64 sp, struct unwind_rule *rule)
-{
-	__u64 end = sp + rule->offset;
-
-	if (!is_return_address(memory, end - 8) && is_return_address(memory, end))
-		rule->offset += 8;
-}
+#ifdef __aarch64__
+#include "code_heap_aarch64.h"
+#else
+#include "code_heap_x86_64.h"
+#endif
 
 /* The rule for an address of a heap, where that is known; else it stays as it was. */
 static __always_inline void heap_rule(struct unwind_memory *memory, const struct code_heap *heap,
@@ -138,22 +101,16 @@ static __always_inline void heap_rule(struct unwind_memory *memory, const struct
 
 	if (!blob || walk_read_user(&words, sizeof(words), (void *)(blob + heap->frame_size)))
 		return;
-	if (words == 0 && is_exact) { /* stubs and adapters, with no frame or one that no size tells */
-		rule->cfa = UNWIND_CFA_SP | UNWIND_INFERRED;
-		rule->ra = UNWIND_RA_CFA;
-		rule->fp = UNWIND_FP_SAME;
-		rule->offset = 8;
-	}
+	if (words == 0 && is_exact) /* stubs and adapters, with no frame or one that no size tells */
+		stub_rule(state, rule);
 	if (words < 2 || words > MOST_FRAME_WORDS)
 		return;
 	rule->cfa = UNWIND_CFA_SP;
 	rule->ra = UNWIND_RA_CFA;
 	rule->fp = -16;
 	rule->offset = 8 * words;
-	if (is_exact) {
-		adjust_rule(heap, blob, state->pc, rule);
-		find_pushed(memory, state->sp, rule);
-	}
+	if (is_exact)
+		adjust_rule(memory, heap, blob, state, rule);
 }
 
 #endif

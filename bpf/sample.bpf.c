@@ -239,7 +239,7 @@ int walk(struct bpf_perf_event_data *ctx)
 /* In its place where a JVM runs; apart, since it is twice as much for the verifier. */
 int walk_java(struct bpf_perf_event_data *ctx)
 {
-	return walk_frames(ctx, UNWIND_MACHINE == UNWIND_X86_64);
+	return walk_frames(ctx, 1);
 }
 
 /* Flags for one more copy. User space comes by itself, but the ring may be full before it does: copies are large. */

@@ -1,7 +1,6 @@
 """Methods of Java programs have names: tdprof asks the JVM for them, through its attach socket."""
 
 import itertools
-import platform
 import re
 import shutil
 import subprocess
@@ -115,7 +114,6 @@ def is_called_rightly(sample: Sample) -> bool:
     return all(callee[:-1] == caller or callee == caller == "f_bba" for callee, caller in pairs)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="code heaps are walked on x86-64")
 @pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
 @pytest.mark.parametrize("options", [(), ("-XX:TieredStopAtLevel=1",)], ids=["C2", "C1"])
 def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], classes: Path, folder: Path) -> None:

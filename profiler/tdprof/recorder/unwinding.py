@@ -7,7 +7,6 @@ nothing is known to be mapped. So what is never sampled costs nothing, however m
 import contextlib
 import itertools
 import os
-import platform
 import select
 import tempfile
 import time
@@ -491,9 +490,7 @@ def start_unwinding(sampler: BpfSampler, *, has_interpreted: bool) -> Unwinding 
     if sampler.arrays is None:
         return None
     python = PythonProcesses(sampler.python) if sampler.python and has_interpreted else None
-    # The programs know what HotSpot's code looks like on that machine.
-    is_known = platform.machine() == "x86_64"
-    heaps = CodeHeaps(sampler.code_heaps_fd, sampler.walk_java) if has_interpreted and is_known else None
+    heaps = CodeHeaps(sampler.code_heaps_fd, sampler.walk_java) if has_interpreted else None
     return Unwinding(sampler.arrays, sampler.questions_fd, TableCache(), python, heaps)
 
 
