@@ -4,7 +4,7 @@ import itertools
 import re
 import shutil
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,14 +117,7 @@ def is_called_rightly(sample: Sample) -> bool:
 @pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
 @pytest.mark.parametrize("options", [(), ("-XX:TieredStopAtLevel=1",)], ids=["C2", "C1"])
 def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], classes: Path, folder: Path) -> None:
-    command: list[str | Path] = [java, "-XX:-Inline", *options, "-cp", classes, "Calls"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            assert process.stdout.readline() == "ready\n"
-            capture = record("-p", process.pid, "--duration", "3", folder=folder)
-        finally:
-            process.kill()
+    capture = record_calls([java, "-XX:-Inline", *options, "-cp", classes, "Calls"], folder)
     java_samples = [each for each in capture.samples if any("Calls.f_" in name for name in each.frames)]
     total = sum(each.count for each in java_samples)
     wrong = sum(each.count for each in java_samples if not is_called_rightly(each))
@@ -133,3 +126,42 @@ def test_callers_without_frame_pointers(java: Path, options: tuple[str, ...], cl
     assert wrong <= max(2, 0.002 * total)
     # Of a busy machine's first moments there may be no heap known yet: a third of them were whole without.
     assert whole >= 0.9 * total
+
+
+@pytest.mark.parametrize("java", JDKS, ids=lambda path: path.parents[1].name)
+@pytest.mark.parametrize("is_everywhere", [False, True], ids=["callers", "everywhere"])
+def test_inlined_methods_and_lines(java: Path, is_everywhere: bool, classes: Path, folder: Path) -> None:
+    options = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"] if is_everywhere else []
+    capture = record_calls([java, *options, "-cp", classes, "Calls"], folder)
+    java_samples = [each for each in capture.samples if any("Calls.f_" in name for name in each.frames)]
+    total = sum(each.count for each in java_samples)
+    wrong = sum(each.count for each in java_samples if not is_called_rightly(each))
+    assert total >= 50
+    assert wrong <= max(2, 0.002 * total)
+
+    # Compiled with what it calls: the lines are those of calls, and of what is done.
+    found = lines_of(capture)
+    assert found["void Calls.f_(long)"] & {83, 84, 85, 86}
+    if is_everywhere:
+        assert any(each.frames[0] == "long Calls.spin(int)" for each in java_samples)
+        assert 31 in found["long Calls.spin(int)"]
+
+
+def lines_of(capture: Capture) -> dict[str, set[int]]:
+    """The lines that each function was seen at."""
+    locations, names = capture.profile.locations, capture.profile.functions.name
+    found: dict[str, set[int]] = defaultdict(set)
+    for function, line in zip(locations.frame_function.tolist(), locations.frame_line.tolist(), strict=True):
+        found[names[function]].add(line)
+    return found
+
+
+def record_calls(command: list[str | Path], folder: Path) -> Capture:
+    """Of a command that runs Calls, after it has said that it is ready."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            return record("-p", process.pid, "--duration", "3", folder=folder)
+        finally:
+            process.kill()

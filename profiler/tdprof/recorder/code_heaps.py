@@ -15,20 +15,25 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import NamedTuple
 
-from tdprof.linux.elf import PF_X, PT_LOAD, ElfError, parse_elf
-from tdprof.linux.file_bytes import FileBytes, reopen_regular
+from tdprof.linux.elf import ElfError
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM, map_element
 from tdprof.recorder.bpf.unwind_arrays import Extent
 from tdprof.recorder.executable_maps import ExecutableLine
-from tdprof.recorder.hotspot import CodeHeap, HotSpot, HotSpotLibrary, NotKnownError, NotThereYetError
+from tdprof.recorder.hotspot import (
+    CodeHeap,
+    HotSpot,
+    HotSpotLibrary,
+    NotKnownError,
+    NotThereYetError,
+    find_library,
+    open_library,
+)
 from tdprof.recorder.process_memory import ProcessMemory
 from tdprof.text import plural
 
-_LIBRARIES = ("libjvm.so", "libjvm.so (deleted)")  # where another one was installed since
 _MOST_HEAPS = 256  # MOST_CODE_HEAPS
 _MOST_WAITING = 256
 # A JVM needs hundredths of a second to be so far, on a busy machine seconds.
@@ -94,8 +99,7 @@ class CodeHeaps:
 
     def wanted(self, pid: int, lines: Iterable[ExecutableLine]) -> ExecutableLine | None:
         """The JVM's library among what a process has mapped, unless it is known; forgets what is there no more."""
-        files = (line for line in lines if line.is_file)
-        line = next((line for line in files if PurePath(line.path).name in _LIBRARIES), None)
+        line = find_library(lines)
         with self._lock:
             known = self._known.get(pid)
             if line and known and known.library == _Library(pid, line.start, line.file_offset):
@@ -233,16 +237,11 @@ class CodeHeaps:
 def _opened(library: _Library, fd: int) -> _Question | None:
     """What is to be asked of a library by this ``O_PATH`` descriptor, which is closed; None: it is no JVM's."""
     try:
-        elf = parse_elf(FileBytes(reopen_regular(fd)))
-        file = HotSpotLibrary.of(elf)
+        return _Question(library, *open_library(fd, library.start, library.file_offset))
     except (OSError, ElfError, NotKnownError):
         return None
     finally:
         os.close(fd)
-    code = next((each for each in elf.segments if each.type == PT_LOAD and each.flags & PF_X), None)
-    if code is None:
-        return None
-    return _Question(library, file, library.start - library.file_offset + code.offset - code.address)
 
 
 def _with_heap(extents: list[Extent], heap: CodeHeap, number: int) -> list[Extent]:

@@ -4,16 +4,20 @@
 """
 
 import ctypes
+import functools
 import itertools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Self
 
-from tdprof.linux.elf import PT_LOAD, Elf, ElfSegment
-from tdprof.linux.file_bytes import FileBytes, MemoryBytes
+from tdprof.linux.elf import PF_X, PT_LOAD, Elf, ElfSegment, parse_elf
+from tdprof.linux.file_bytes import FileBytes, MemoryBytes, reopen_regular
+from tdprof.recorder.executable_maps import ExecutableLine
 from tdprof.recorder.symbol_places import find_symbols
 
+_LIBRARIES = ("libjvm.so", "libjvm.so (deleted)")  # where another one was installed since
 _FIELDS = b"gHotSpotVMStructs"
 _STRIDE = b"gHotSpotVMStructEntryArrayStride"
 # Where a row has what, in all versions so far; each file says it, too.
@@ -26,6 +30,14 @@ _ROW_OFFSETS = {
     b"gHotSpotVMStructEntryOffsetOffset": 32,
     b"gHotSpotVMStructEntryAddressOffset": 40,
     _STRIDE: _ROW.size,
+}
+_TYPES = b"gHotSpotVMTypes"
+_TYPE_STRIDE = b"gHotSpotVMTypeEntryArrayStride"
+_TYPE_ROW = struct.Struct("<QQIIIIQ")  # type, what it derives from, whether it is an oop, an integer, unsigned; size
+_TYPE_OFFSETS = {
+    b"gHotSpotVMTypeEntryTypeNameOffset": 0,
+    b"gHotSpotVMTypeEntrySizeOffset": 32,
+    _TYPE_STRIDE: _TYPE_ROW.size,
 }
 _MOST_ROWS = 4096  # versions have some 600 to 2,500
 _ROWS_AT_ONCE = 64
@@ -59,15 +71,22 @@ class HeapLayout(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class CodeHeap:
-    """Memory that is reserved for compiled code, and how to find one's way in it; run-time addresses."""
+    """Memory that is reserved for compiled code, and how to find one's way in it; run-time addresses.
+
+    Attributes:
+        grown_to: where what may hold code ends so far.
+    """
 
     start: int
     end: int
+    grown_to: int
     layout: HeapLayout
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class Field:
+    """A member of a structure."""
+
     type: str
     offset: int
     address: int  # of a static one
@@ -95,8 +114,9 @@ class HotSpotLibrary:
             NotKnownError: it has no such description.
             OSError: it cannot be read.
         """
-        places = {name: min(found)[0] for name, found in find_symbols(elf, (_FIELDS, *_ROW_OFFSETS)).items()}
-        if len(places) != 1 + len(_ROW_OFFSETS):
+        wanted = (_FIELDS, *_ROW_OFFSETS, _TYPES, *_TYPE_OFFSETS)
+        places = {name: min(found)[0] for name, found in find_symbols(elf, wanted).items()}
+        if not places.keys() >= {_FIELDS, *_ROW_OFFSETS}:
             raise NotKnownError
         loads = (segment for segment in elf.segments if segment.type == PT_LOAD)
         return cls(elf.content, tuple(itertools.islice(loads, _MOST_LOADS)), places)
@@ -128,76 +148,90 @@ class HotSpot:
             NotKnownError, NotThereYetError: as they say.
             OSError: its memory cannot be read.
         """
-        heaps = self._word(self._static("CodeCache", "_heaps"))
-        interpreter = self._word(self._static("AbstractInterpreter", "_code"))
-        call_return = self._word(self._static("StubRoutines", "_call_stub_return_address"))
+        heaps = self.word(self.static("CodeCache", "_heaps"))
+        interpreter = self.word(self.static("AbstractInterpreter", "_code"))
+        call_return = self.word(self.static("StubRoutines", "_call_stub_return_address"))
         if not (heaps and interpreter and call_return):
             raise NotThereYetError
-        length = self._number(heaps + self._array_length(), 4)
+        length = self.number(heaps + self._array_length(), 4)
         if not 0 < length <= _MOST_HEAPS:
             raise NotKnownError
-        data = self._word(heaps + self._offset("GrowableArray<int>", "_data"))
+        data = self.word(heaps + self.offset("GrowableArray<int>", "_data"))
         layout = self._layout()
-        layout.interpreter = self._word(interpreter + self._offset("StubQueue", "_stub_buffer"))
+        layout.interpreter = self.word(interpreter + self.offset("StubQueue", "_stub_buffer"))
         # What it takes so far: it makes its code piece by piece, in more room than it keeps.
-        layout.interpreter_bytes = self._number(interpreter + self._offset("StubQueue", "_queue_end"), 4)
+        layout.interpreter_bytes = self.number(interpreter + self.offset("StubQueue", "_queue_end"), 4)
         layout.call_return = call_return
-        found = [self._heap(self._word(data + 8 * number), layout) for number in range(length)]
+        found = [self._heap(self.word(data + 8 * number), layout) for number in range(length)]
         return sorted(found, key=lambda heap: heap.start)
 
     def _heap(self, heap: int, of_all: HeapLayout) -> CodeHeap:
-        memory = heap + self._offset("CodeHeap", "_memory")
-        low, low_boundary, high = (
-            self._word(memory + self._offset("VirtualSpace", name))
-            for name in ("_low", "_low_boundary", "_high_boundary")
+        memory = heap + self.offset("CodeHeap", "_memory")
+        low, low_boundary, grown_to, high = (
+            self.word(memory + self.offset("VirtualSpace", name))
+            for name in ("_low", "_low_boundary", "_high", "_high_boundary")
         )
-        shift = self._number(heap + self._offset("CodeHeap", "_log2_segment_size"), 4)
+        shift = self.number(heap + self.offset("CodeHeap", "_log2_segment_size"), 4)
         if not (low == low_boundary < high <= low + _MOST_HEAP_BYTES and 3 <= shift <= 16):
             raise NotKnownError
         layout = HeapLayout.from_buffer_copy(of_all)
         layout.low = low
-        segments = heap + self._offset("CodeHeap", "_segmap") + self._offset("VirtualSpace", "_low")
-        layout.segments = self._word(segments)
+        segments = heap + self.offset("CodeHeap", "_segmap") + self.offset("VirtualSpace", "_low")
+        layout.segments = self.word(segments)
         layout.segment_shift = shift
-        return CodeHeap(low, high, layout)
+        return CodeHeap(low, high, min(max(low, grown_to), high), layout)
 
     def _layout(self) -> HeapLayout:
         """What is the same for all heaps."""
-        complete = self._field("CodeBlob", "_frame_complete_offset")
+        complete = self.field("CodeBlob", "_frame_complete_offset")
         is_address = ("CodeBlob", "_code_begin") in self._fields
         return HeapLayout(
             # A HeapBlock is its header, in whole words, of which this is the last member.
-            header_bytes=(self._offset("HeapBlock::Header", "_used") + 8) & ~7,
-            frame_size=self._offset("CodeBlob", "_frame_size"),
+            header_bytes=(self.offset("HeapBlock::Header", "_used") + 8) & ~7,
+            frame_size=self.offset("CodeBlob", "_frame_size"),
             frame_complete=complete.offset,
             complete_bytes=2 if complete.type == "int16_t" else 4,
-            code_begin=self._offset("CodeBlob", "_code_begin" if is_address else "_code_offset"),
+            code_begin=self.offset("CodeBlob", "_code_begin" if is_address else "_code_offset"),
             code_begin_bytes=8 if is_address else 4,
         )
 
     def _array_length(self) -> int:
         """Of a growable array; its base had another name up to JDK 15."""
         is_new = ("GrowableArrayBase", "_len") in self._fields
-        return self._offset("GrowableArrayBase" if is_new else "GenericGrowableArray", "_len")
+        return self.offset("GrowableArrayBase" if is_new else "GenericGrowableArray", "_len")
 
-    def _described(self) -> dict[tuple[str, str], _Field]:
-        """All fields that the JVM tells of, by type and name."""
-        at = {name: self._shift + place for name, place in self._library.places.items()}
-        if any(self._word(at[name]) != offset for name, offset in _ROW_OFFSETS.items()):
+    def _rows(self, table: bytes, offsets: Mapping[bytes, int], row: struct.Struct) -> Iterator[tuple[int, ...]]:
+        """The rows of a table, up to the one that ends it."""
+        places = self._library.places
+        if not places.keys() >= {table, *offsets}:
             raise NotKnownError
-        table = self._word(at[_FIELDS])
-        texts: dict[int, str] = {}
-        fields: dict[tuple[str, str], _Field] = {}
+        if any(self.word(self._shift + places[name]) != offset for name, offset in offsets.items()):
+            raise NotKnownError
+        begin = self.word(self._shift + places[table])
         for first in range(0, _MOST_ROWS, _ROWS_AT_ONCE):
-            data = self._read(table + first * _ROW.size, _ROWS_AT_ONCE * _ROW.size)
-            for row in _ROW.iter_unpack(data[: len(data) // _ROW.size * _ROW.size]):
-                if not row[0]:
-                    return fields
-                type_, field, of = (self._text(address, texts) for address in row[:3])
-                fields[type_, field] = _Field(of, row[5], row[6])
-            if len(data) < _ROWS_AT_ONCE * _ROW.size:
+            data = self._read(begin + first * row.size, _ROWS_AT_ONCE * row.size)
+            for values in row.iter_unpack(data[: len(data) // row.size * row.size]):
+                if not values[0]:
+                    return
+                yield values
+            if len(data) < _ROWS_AT_ONCE * row.size:
                 break
         raise NotKnownError
+
+    def _described(self) -> dict[tuple[str, str], Field]:
+        """All fields that the JVM tells of, by type and name."""
+        texts: dict[int, str] = {}
+        fields: dict[tuple[str, str], Field] = {}
+        for row in self._rows(_FIELDS, _ROW_OFFSETS, _ROW):
+            type_, field, of = (self._text(address, texts) for address in row[:3])
+            fields[type_, field] = Field(of, row[5], row[6])
+        return fields
+
+    @functools.cached_property
+    def _sizes(self) -> dict[str, int]:
+        """The bytes of all structures that the JVM tells of."""
+        texts: dict[int, str] = {}
+        return {self._text(row[0], texts): row[6] for row in self._rows(_TYPES, _TYPE_OFFSETS, _TYPE_ROW)}
 
     def _text(self, address: int, known: dict[int, str]) -> str:
         """A text among the file's constants, cut where it is longer than any that matters."""
@@ -210,23 +244,88 @@ class HotSpot:
             known[address] = data.partition(b"\0")[0].decode("ascii", "replace")
         return known[address]
 
-    def _field(self, type_: str, name: str) -> _Field:
+    def has(self, type_: str, name: str) -> bool:
+        """Whether the JVM tells of a field."""
+        return (type_, name) in self._fields
+
+    def field(self, type_: str, name: str) -> Field:
+        """What it says of a field.
+
+        Raises:
+            NotKnownError: nothing, or nothing that can be.
+        """
         field = self._fields.get((type_, name))
         if field is None or field.offset >= _MOST_OFFSET:
             raise NotKnownError
         return field
 
-    def _offset(self, type_: str, name: str) -> int:
-        return self._field(type_, name).offset
+    def offset(self, type_: str, name: str) -> int:
+        """Where a field lies in its structure; raises as `field`."""
+        return self.field(type_, name).offset
 
-    def _static(self, type_: str, name: str) -> int:
-        return self._field(type_, name).address
+    def static(self, type_: str, name: str) -> int:
+        """Where a static field lies; raises as `field`."""
+        return self.field(type_, name).address
 
-    def _word(self, address: int) -> int:
-        return self._number(address, 8)
+    def size_of(self, type_: str) -> int:
+        """The bytes of a structure; raises as `field`."""
+        size = self._sizes.get(type_, 0)
+        if not 0 < size < _MOST_OFFSET:
+            raise NotKnownError
+        return size
 
-    def _number(self, address: int, size: int) -> int:
+    def flag(self, name: str) -> int | None:
+        """The lowest byte of an option; None: there is none of this name.
+
+        Raises:
+            NotKnownError, OSError: as `HotSpot`.
+        """
+        rows, size = self.word(self.static("JVMFlag", "flags")), self.size_of("JVMFlag")
+        count = min(self.word(self.static("JVMFlag", "numFlags")), _MOST_ROWS)
+        name_at, value_at = self.offset("JVMFlag", "_name"), self.offset("JVMFlag", "_addr")
+        for row in range(rows, rows + count * size, size):
+            text = self.word(row + name_at)
+            if text and self._text(text, {}) == name:
+                return self.number(self.word(row + value_at), 1)
+        return None
+
+    def word(self, address: int) -> int:
+        """8 bytes of its memory, as a number; raises as `number`."""
+        return self.number(address, 8)
+
+    def number(self, address: int, size: int) -> int:
+        """So many bytes of its memory, as a number.
+
+        Raises:
+            NotKnownError: they are not all there.
+            OSError: none can be read.
+        """
         data = self._read(address, size)
         if len(data) < size:
             raise NotKnownError
         return int.from_bytes(data, "little")
+
+
+def find_library(lines: Iterable[ExecutableLine]) -> ExecutableLine | None:
+    """The JVM's library among what a process has mapped; None: it has none."""
+    files = (line for line in lines if line.is_file)
+    return next((line for line in files if PurePath(line.path).name in _LIBRARIES), None)
+
+
+def open_library(fd: int, start: int, file_offset: int) -> tuple[HotSpotLibrary, int]:
+    """A JVM's library, and the shift from its ELF addresses to a process's.
+
+    Args:
+        fd: an ``O_PATH`` descriptor of it.
+        start, file_offset: of the process's executable mapping of it.
+
+    Raises:
+        NotKnownError, OSError: as `HotSpotLibrary.of`.
+        ElfError: it is none.
+    """
+    elf = parse_elf(FileBytes(reopen_regular(fd)))
+    library = HotSpotLibrary.of(elf)
+    code = next((each for each in elf.segments if each.type == PT_LOAD and each.flags & PF_X), None)
+    if code is None:
+        raise NotKnownError
+    return library, start - file_offset + code.offset - code.address

@@ -13,10 +13,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tdprof.capture.files import MOST_CODE_FILE_BYTES, PERF_MAP_FOLDER
+from tdprof.capture.java_code import code_name
+from tdprof.linux.elf import ElfError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.artefacts import code_budget, save_run_time_code
+from tdprof.recorder.hotspot import NotKnownError, NotThereYetError
 from tdprof.recorder.java_attach import JVM_LIBRARY, NotAskedError, NotReadyError, perf_map
-from tdprof.recorder.process_memory import NoReaderError
+from tdprof.recorder.java_code import CompiledCode, compiled_code
+from tdprof.recorder.process_memory import NoReaderError, ProcessMemory
 from tdprof.text import plural
 
 # After it was found; then in twice the time, up to the last.
@@ -48,6 +53,8 @@ class JavaProcesses:
         self._asked: set[int] = set()
         self._reasons: dict[str, set[int]] = defaultdict(set)
         self._left_out: set[int] = set()
+        self._memory = ProcessMemory()
+        self._code: dict[int, CompiledCode] = {}
         self._thread: threading.Thread | None = None
 
     def found(self, pid: int) -> None:
@@ -106,6 +113,7 @@ class JavaProcesses:
         for pid in list(self._due):
             if time.monotonic() < deadline:
                 self._ask(pid)
+        self._memory.close()
 
     def _ask(self, pid: int) -> None:
         """Ask one, and settle when it is asked again."""
@@ -115,6 +123,7 @@ class JavaProcesses:
                 for note in save_run_time_code(self._folder, [pid], budget=self._budget):
                     self._reasons[note].add(pid)
             self._asked.add(pid)
+            self._keep_code(pid)
         except NotReadyError as error:
             self._tries[pid] += 1
             if self._tries[pid] == _MOST_TRIES:
@@ -139,6 +148,22 @@ class JavaProcesses:
             return
         gap = min(2 * gap, _LONGEST_S)
         self._due[pid] = time.monotonic() + gap, gap
+
+    def _keep_code(self, pid: int) -> None:
+        """Keep what one has of its code besides the map, as far as it can be had; names are known without."""
+        with contextlib.suppress(NotKnownError, NotThereYetError, ElfError, struct.error, OSError):
+            uid, name = Path(f"/proc/{pid}").stat().st_uid, code_name(pid)
+            header = b""
+            if pid not in self._code:
+                self._code[pid] = compiled_code(pid, self._memory)
+                header = self._code[pid].header.to_bytes()
+            with self._folder.subfolder(PERF_MAP_FOLDER, make=True) as files, files.append(name) as file:
+                file.write(header)
+                for record in self._code[pid].more():
+                    if len(record) > min(self._budget.left_for(uid), MOST_CODE_FILE_BYTES - file.tell()):
+                        break
+                    self._budget.add(len(record), uid, name)
+                    file.write(record)
 
     def _notes(self) -> Iterator[str]:
         if self._asked:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 _WORDS = {
     # An older Java would not start with an option that it does not know. The last two write the map at its end.
     "JAVA_TOOL_OPTIONS": "-XX:+IgnoreUnrecognizedVMOptions -XX:+PreserveFramePointer "
-    "-XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit",
+    "-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints -XX:+DumpPerfMapAtExit",
     "ERL_AFLAGS": "+JPperf true",  # Erlang/OTP 24 and later; those before would not start with it
     # Without "only-functions" it leaves a log in the folder it runs in.
     "NODE_OPTIONS": "--perf-basic-prof-only-functions --interpreted-frames-native-stack",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,6 +10,9 @@ from tdprof.model.arrays import I64, U64, distinct
 from tdprof.symbolize.code_index import CodeIndex
 from tdprof.symbolize.doubts import OTHERS, Meant, either, is_within, shown
 from tdprof.symbolize.symbol_table import Cells, SymbolTable
+
+if TYPE_CHECKING:  # few captures have it
+    from tdprof.symbolize.java_code import JavaCodeIndex
 
 # Each version is looked up at a place of its own; no machine that is known has memory from here on. Bounded, so that
 # places stay below the kernel's addresses whatever a dump says.
@@ -83,12 +87,14 @@ class RunTimeCode:
     Attributes:
         note: says what was too much to be read, or nothing.
         versions: of functions that took each other's place, if times tell them apart.
+        java: what a JVM told besides of its code.
     """
 
     table: SymbolTable
     index: CodeIndex
     note: str = ""
     versions: CodeVersions | None = None
+    java: "JavaCodeIndex | None" = None
 
 
 def find_versions(start: U64, size: U64, time_ns: U64, meant: Sequence[Meant]) -> CodeVersions | None:

@@ -5,6 +5,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -184,7 +185,8 @@ class Symbolizer:
         code = self._run_time_code_of(pid)
         if code is None:
             return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
-        return find_locations(code.table, code.index, addresses, Unknown.NO_SYMBOL)
+        found = find_locations(code.table, code.index, addresses, Unknown.NO_SYMBOL)
+        return code.java.improve(found, addresses) if code.java else found
 
     def _locate_interpreted(self, file: MappedFile, numbers: U64) -> Locations:
         """Each place has two numbers, so that that of a caller, which is one less, is the same place's."""
@@ -206,6 +208,7 @@ class Symbolizer:
         if pid not in self._pids_with_code:
             return None
         assert self._perf_map_dir is not None
+        from tdprof.symbolize.java_code import read_java_code
         from tdprof.symbolize.jitdump import read_jitdump
         from tdprof.symbolize.perf_map import read_perf_map
 
@@ -217,7 +220,9 @@ class Symbolizer:
         code = read_perf_map(self._perf_map_dir, pid)
         if code is None:
             self._notes.append(f"run-time code of process {pid}: its file cannot be read, or is too large")
-        return code
+            return None
+        java = read_java_code(self._perf_map_dir, pid)
+        return replace(code, java=java) if java else code
 
     def notes(self) -> list[str]:
         """What a reader of the results should know, a sentence each: files that were replaced, damaged debug data."""

@@ -24,7 +24,7 @@ class Jvm:
     """In place of `HotSpot`: has started after some questions; and of the programs' map."""
 
     def __init__(self, *heaps: tuple[int, int], questions: int = 0) -> None:
-        self._heaps = [CodeHeap(start, end, HeapLayout(low=start)) for start, end in heaps]
+        self._heaps = [CodeHeap(start, end, end, HeapLayout(low=start)) for start, end in heaps]
         self.questions = questions
         self.told: dict[int, int] = {}
 
@@ -128,7 +128,7 @@ def test_an_interpreter_that_still_grows_is_looked_at_again(monkeypatch: pytest.
     sizes = iter((10, 20, 30, 30, 40))
 
     def heaps_now() -> list[CodeHeap]:
-        return [CodeHeap(0x1000, 0x2000, HeapLayout(low=0x1000, interpreter_bytes=next(sizes)))]
+        return [CodeHeap(0x1000, 0x2000, 0x2000, HeapLayout(low=0x1000, interpreter_bytes=next(sizes)))]
 
     monkeypatch.setattr(jvm, "heaps", heaps_now)
     heaps = look(monkeypatch, jvm)

@@ -20,14 +20,14 @@ SOURCE = """
 #include <stddef.h>
 #include <stdint.h>
 struct row { const char *type, *field, *of; int32_t is_static; uint64_t offset; void *address; };
-struct space { char *other, *low_boundary, *high_boundary, *low; };
+struct space { char *high, *low_boundary, *high_boundary, *low; };
 struct heap { long other; struct space memory; struct space segments; int shift; };
 struct array { int length, most; struct heap **data; };
 struct queue { void *other; char *buffer; int limit; };
 struct space space_;
-struct heap one = { .memory = { 0, (char *)0x10000, (char *)0x20000, (char *)0x10000 },
+struct heap one = { .memory = { (char *)0x18000, (char *)0x10000, (char *)0x20000, (char *)0x10000 },
 	.segments = { .low = (char *)0x5000 }, .shift = 7 };
-struct heap two = { .memory = { 0, (char *)0x8000, (char *)0x9000, (char *)0x8000 },
+struct heap two = { .memory = { (char *)0xa000, (char *)0x8000, (char *)0x9000, (char *)0x8000 },
 	.segments = { .low = (char *)0x6000 }, .shift = 7 };
 struct heap *all[2] = { &one, &two };
 struct array heaps_ = { LENGTH, 2, all }, *heaps = &heaps_;
@@ -44,6 +44,7 @@ struct row rows[] = {
 	{ "CodeHeap", "_memory", "VirtualSpace", 0, offsetof(struct heap, memory), 0 },
 	{ "CodeHeap", "_segmap", "VirtualSpace", 0, offsetof(struct heap, segments), 0 },
 	{ "CodeHeap", "_log2_segment_size", "int", 0, offsetof(struct heap, shift), 0 },
+	{ "VirtualSpace", "_high", "char*", 0, offsetof(struct space, high), 0 },
 	{ "VirtualSpace", "_low_boundary", "char*", 0, offsetof(struct space, low_boundary), 0 },
 	{ "VirtualSpace", "_high_boundary", "char*", 0, offsetof(struct space, high_boundary), 0 },
 	{ "VirtualSpace", "_low", "char*", 0, offsetof(struct space, low), 0 },
@@ -53,7 +54,22 @@ struct row rows[] = {
 	{ "CodeBlob", BEGIN, "address", 0, 32, 0 },
 	END
 };
-struct row *gHotSpotVMStructs = rows;
+struct flag { long other; const char *name; void *value; } flags_[] = {
+	{ 0, "First", "\7" }, { 0, 0, 0 }, { 0, "DebugNonSafepoints", "\1" } }, *flags = flags_;
+uint64_t flag_count = 3;
+struct row of_flags[] = {
+	{ "JVMFlag", "flags", "JVMFlag*", 1, 0, &flags },
+	{ "JVMFlag", "numFlags", "size_t", 1, 0, &flag_count },
+	{ "JVMFlag", "_name", "const char*", 0, offsetof(struct flag, name), 0 },
+	{ "JVMFlag", "_addr", "", 0, offsetof(struct flag, value), 0 },
+	{ 0 }
+};
+struct type { const char *type, *of; int32_t is_oop, is_integer, is_unsigned; uint64_t size; } types[] = {
+	{ "JVMFlag", 0, 0, 0, 0, sizeof(struct flag) }, { "Huge", 0, 0, 0, 0, 1 << 20 }, { 0 } };
+struct type *gHotSpotVMTypes = types;
+uint64_t gHotSpotVMTypeEntryTypeNameOffset = 0, gHotSpotVMTypeEntrySizeOffset = offsetof(struct type, size),
+	gHotSpotVMTypeEntryArrayStride = sizeof(struct type);
+struct row *gHotSpotVMStructs = ROWS;
 uint64_t gHotSpotVMStructEntryTypeNameOffset = 0, gHotSpotVMStructEntryFieldNameOffset = 8,
 	gHotSpotVMStructEntryTypeStringOffset = 16, gHotSpotVMStructEntryIsStaticOffset = 24,
 	gHotSpotVMStructEntryOffsetOffset = 32, gHotSpotVMStructEntryAddressOffset = 40,
@@ -67,6 +83,7 @@ AS_IN_17 = {
     "BEGIN": '"_code_begin"',
     "END": "{ 0 }",
     "STRIDE": "sizeof(struct row)",
+    "ROWS": "rows",
 }
 Make = Callable[..., HotSpot]
 
@@ -120,6 +137,16 @@ def test_heaps_of_a_jvm_as_17_has_them(make: Make) -> None:
     }
     assert told(one) == of_all | {"low": 0x10000, "segments": 0x5000}
     assert told(two) == of_all | {"low": 0x8000, "segments": 0x6000}
+    assert (one.grown_to, two.grown_to) == (0x18000, 0x9000)  # no further than it may grow
+
+
+def test_options_and_sizes(make: Make) -> None:
+    jvm = make(ROWS="of_flags")
+    assert (jvm.flag("First"), jvm.flag("DebugNonSafepoints"), jvm.flag("Other")) == (7, 1, None)
+    assert jvm.size_of("JVMFlag") == 24
+    for name in ("Huge", "Other"):
+        with pytest.raises(NotKnownError):
+            jvm.size_of(name)
 
 
 def test_shorter_fields_of_later_versions(make: Make) -> None:
@@ -140,7 +167,7 @@ def test_one_that_is_about_to_start(make: Make) -> None:
         {"BEGIN": '"_other"'},
         {"USED": "1 << 20"},
         {"STRIDE": "8"},
-        {"END": '[17 ... 5000] = { "a", "b", "c", 0, 0, 0 }'},
+        {"END": '[18 ... 5000] = { "a", "b", "c", 0, 0, 0 }'},
     ],
 )
 def test_what_no_jvm_says_is_not_believed(make: Make, changes: dict[str, str]) -> None:

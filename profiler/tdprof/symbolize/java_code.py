@@ -1,0 +1,248 @@
+"""Methods that a JVM has inlined, and lines, for addresses of its compiled code: from what the capture keeps of it.
+
+Formats: src/hotspot/share/code/{pcDesc,scopeDesc,compressedStream}.hpp and src/hotspot/share/utilities/unsigned5.hpp of
+the JDK. A JVM says where calls are, so that the callers of a stack are known; where a sample itself was taken it says
+only with -XX:+DebugNonSafepoints. Nothing is said of an address unless the outermost method has the name that the
+JVM's map gives it.
+"""
+
+import bisect
+import contextlib
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tdprof.capture.files import MOST_CODE_FILE_BYTES
+from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name, read_header, read_records
+from tdprof.linux.file_bytes import read_inside
+from tdprof.model.addresses import Locations, Unknown
+from tdprof.model.arrays import U64
+from tdprof.symbolize.locations import combine_locations
+
+_PLACE = np.dtype([("offset", "<i4"), ("scope", "<i4"), ("other", "<i4", 2)])
+_MOST_DEEP = 64  # MaxInlineLevel is 15, and recursive calls are inlined once
+_MOST_BYTES = 5  # of a number
+_LONG = 192  # bytes from here on have another behind them
+_ESCAPE, _END = 0xFF, 0  # in tables of lines
+_MOST_LINES = 1 << 16  # class files have 16 bits
+_BASE_TYPES = {
+    "B": "byte",
+    "C": "char",
+    "D": "double",
+    "F": "float",
+    "I": "int",
+    "J": "long",
+    "S": "short",
+    "Z": "boolean",
+    "V": "void",
+}
+
+
+class Frame(NamedTuple):
+    """A method, its source file and the line in it, 0 where there is none."""
+
+    method: str
+    file: str
+    line: int
+
+
+class _Numbers:
+    """Compressed numbers of a table, one after the other; IndexError where it ends."""
+
+    def __init__(self, data: bytes, at: int, lowest_byte: int) -> None:
+        if at < 0:
+            raise IndexError
+        self.data, self.at, self._lowest = data, at, lowest_byte
+
+    def next(self) -> int:
+        total = 0
+        for place in range(_MOST_BYTES):
+            byte = self.data[self.at]
+            self.at += 1
+            if byte < self._lowest:
+                raise IndexError
+            total += (byte - self._lowest) << 6 * place
+            if byte < _LONG:
+                break
+        return total & 0xFFFFFFFF
+
+    def next_signed(self) -> int:
+        number = self.next()
+        return number >> 1 ^ -(number & 1)
+
+
+class JavaCodeIndex:
+    """Looks up addresses in the compiled code of a process.
+
+    Args:
+        header: of its file.
+        data: the whole file.
+    """
+
+    def __init__(self, header: JavaHeader, data: bytes) -> None:
+        self._header = header
+        self._methods: list[JavaMethod] = []
+        codes: list[JavaCode] = []
+        for record in read_records(data):
+            if isinstance(record, JavaMethod):
+                self._methods.append(record)
+            elif record.begin < record.end:
+                codes.append(record)
+        self._codes = sorted(codes, key=lambda code: code.begin)
+        self._begin = np.array([code.begin for code in self._codes], np.uint64)
+        # Up to where any code reaches that begins no later: code was freed, and other code has its place.
+        ends = np.array([code.end for code in self._codes], np.uint64)
+        self._reach = np.maximum.accumulate(ends) if len(ends) else ends
+        self._name = functools.cache(lambda number: external_name(self._methods[number]))
+        self._file = functools.cache(lambda number: source_file(self._methods[number]))
+        self._lines = functools.cache(lambda number: _Lines(self._methods[number].lines, header.lowest_byte))
+
+    def improve(self, found: Locations, addresses: U64) -> Locations:
+        """Locations with more frames and lines, where they are known.
+
+        Args:
+            found: by the JVM's map: of each address one function, or none.
+            addresses: uint64[n], those that were looked up; of callers one less than they return to.
+        """
+        which = np.searchsorted(self._begin, addresses, "right").astype(np.int64) - 1
+        rows, frames = list[int](), list[list[Frame]]()
+        single = np.diff(found.frame_start) == 1
+        for row in np.flatnonzero((which >= 0) & single).tolist():
+            here = self.frames(int(addresses[row]), int(which[row]))
+            if here and here[-1].method == found.strings[found.function[found.frame_start[row]]]:
+                rows.append(row)
+                frames.append(here)
+        if not rows:
+            return found
+        return combine_locations(found, np.array(rows, np.int64), _locations(frames), np.arange(len(rows)))
+
+    def frames(self, address: int, which: int) -> list[Frame]:
+        """The methods at an address, innermost first; none where that is not known.
+
+        Args:
+            address: as of `improve`.
+            which: the number of the last code that begins there or before.
+        """
+        code = self._codes[which]
+        if address >= code.end or (which and self._reach[which - 1] > address):
+            return []
+        places = self._places(which)
+        behind = address + 1 - code.begin
+        at = int(np.searchsorted(places["offset"], behind))
+        if at + 1 >= len(places) or not (self._header.is_everywhere or places["offset"][at] == behind):
+            return []
+        try:
+            return self._chain(code, int(places["scope"][at]))
+        except IndexError:
+            return []
+
+    @functools.lru_cache(1 << 10)  # noqa: B019  it lives as long as a report
+    def _places(self, which: int) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
+        data = self._codes[which].places
+        return np.frombuffer(data[: len(data) // _PLACE.itemsize * _PLACE.itemsize], _PLACE)
+
+    def _chain(self, code: JavaCode, scope: int) -> list[Frame]:
+        """The frames of a scope and of those around it; IndexError where it is none."""
+        frames = list[Frame]()
+        numbers = np.frombuffer(code.methods, "<u4")
+        while scope and len(frames) < _MOST_DEEP:
+            stream = _Numbers(code.scopes, scope, self._header.lowest_byte)
+            around, method, bytecode = stream.next(), stream.next(), stream.next() - 1
+            if not 0 < method <= len(numbers) or around >= scope:
+                raise IndexError
+            number = int(numbers[method - 1])
+            if number >= len(self._methods):
+                raise IndexError
+            line = self._lines(number).find(max(bytecode, 0))
+            frames.append(Frame(self._name(number), self._file(number) if line else "", line))
+            scope = around
+        if scope or not frames or number != code.method:
+            raise IndexError
+        return frames
+
+
+class _Lines:
+    """A method's table of lines.
+
+    Args:
+        data: compressed.
+        lowest_byte: as of `JavaHeader`.
+    """
+
+    def __init__(self, data: bytes, lowest_byte: int) -> None:
+        stream = _Numbers(data, 0, lowest_byte)
+        at = line = 0
+        found = list[tuple[int, int]]()
+        with contextlib.suppress(IndexError):
+            while (byte := data[stream.at]) != _END:
+                stream.at += 1
+                at += stream.next_signed() if byte == _ESCAPE else byte >> 3
+                line += stream.next_signed() if byte == _ESCAPE else byte & 7
+                found.append((at, line))
+        self._rows = sorted(found, key=lambda row: row[0])
+
+    def find(self, bytecode: int) -> int:
+        """The line of a bytecode; 0 where it has none."""
+        row = bisect.bisect_right(self._rows, bytecode, key=lambda row: row[0]) - 1
+        line = self._rows[row][1] if row >= 0 else 0
+        return line if 0 < line < _MOST_LINES else 0
+
+
+def source_file(method: JavaMethod) -> str:
+    """Where compilers expect a method's source: its file in the folders of its package; empty if it has none."""
+    package, slash, _ = method.holder.decode("utf-8", "replace").rpartition("/")
+    file = method.file.decode("utf-8", "replace")
+    return f"{package}{slash}{file}" if file else ""
+
+
+def external_name(method: JavaMethod) -> str:
+    """A method's name as a JVM's perf map has it: ``long Split.heavy(int)``."""
+    holder = method.holder.decode("utf-8", "replace").replace("/", ".")
+    if "+" in holder:  # of a hidden class, with its address
+        holder = "/".join(holder.rsplit("+", 1))
+    types, _, result = method.signature.decode("utf-8", "replace").removeprefix("(").partition(")")
+    name = method.name.decode("utf-8", "replace")
+    return f"{''.join(_types(result))} {holder}.{name}({', '.join(_types(types))})"
+
+
+def _types(descriptor: str) -> list[str]:
+    """The types of a class file's descriptor."""
+    found, at, arrays = list[str](), 0, 0
+    while at < len(descriptor):
+        letter = descriptor[at]
+        if letter == "[":
+            arrays, at = arrays + 1, at + 1
+            continue
+        end = descriptor.find(";", at) if letter == "L" else at
+        end = len(descriptor) if end < 0 else end
+        plain = descriptor[at + 1 : end].replace("/", ".") if letter == "L" else _BASE_TYPES.get(letter, letter)
+        found.append(plain + "[]" * arrays)
+        at, arrays = end + 1, 0
+    return found
+
+
+def _locations(frames: Sequence[Sequence[Frame]]) -> Locations:
+    """Each address's frames as columns."""
+    strings: dict[str, int] = {}
+    flat = [frame for each in frames for frame in each]
+    return Locations(
+        frame_start=np.concatenate([[0], np.cumsum([len(each) for each in frames])]).astype(np.uint32),
+        function=np.array([strings.setdefault(frame.method, len(strings)) for frame in flat], np.int32),
+        file=np.array([strings.setdefault(frame.file, len(strings)) if frame.file else -1 for frame in flat], np.int32),
+        line=np.array([frame.line for frame in flat], np.uint32),
+        reason=np.full(len(frames), Unknown.KNOWN, np.uint8),
+        strings=list(strings),
+    )
+
+
+def read_java_code(folder: Path, pid: int) -> JavaCodeIndex | None:
+    """What a folder of maps has of a process's compiled code besides its map; None: nothing."""
+    try:
+        data = read_inside(folder, code_name(pid), MOST_CODE_FILE_BYTES)
+    except OSError:
+        return None
+    header = read_header(data)
+    return JavaCodeIndex(header, data) if header else None
