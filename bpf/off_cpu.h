@@ -19,6 +19,11 @@
 #define TASK_UNINTERRUPTIBLE 0x2
 #define TASK_DEAD            0x80
 #define TASK_NOLOAD          0x400 /* a kernel thread that waits for work, which no signal ends */
+/* As fs/proc/array.c tells them: for a lock that a real-time kernel makes of a spinlock (Linux 5.15), and frozen (6.1).
+ */
+#define TASK_RTLOCK_WAIT 0x1000
+#define TASK_FROZEN      0x8000
+#define BEYOND_SIGNALS   (TASK_UNINTERRUPTIBLE | TASK_RTLOCK_WAIT | TASK_FROZEN)
 
 /* In the numbers of what came into another control group: a process, with all its threads. */
 #define MOVED_PROCESS (1ULL << 32)
@@ -34,7 +39,7 @@ static __always_inline __u32 waiting_state(__u32 kernel_state, __u64 is_preempte
 {
 	if (is_preempted || !kernel_state)
 		return THREAD_RUNNABLE;
-	if (kernel_state & TASK_UNINTERRUPTIBLE && !(kernel_state & TASK_NOLOAD))
+	if (kernel_state & BEYOND_SIGNALS && !(kernel_state & TASK_NOLOAD))
 		return THREAD_UNINTERRUPTIBLE;
 	return THREAD_INTERRUPTIBLE;
 }

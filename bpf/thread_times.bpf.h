@@ -25,13 +25,14 @@ static __always_inline int is_of_cgroups(void)
 	return is_filtered && *is_filtered == FILTER_CGROUPS;
 }
 
-/* Whether the time of the running thread is recorded; not of a CPU that idles, which is no thread. */
+/* Whether the time of the running thread is recorded; not of a CPU that idles, which is no thread, nor of one that has
+ * no number here. */
 static __always_inline int is_timed(void)
 {
-	__u32 which = ACTIVE_FOLLOW;
+	__u32 pid, tid, which = ACTIVE_FOLLOW;
 	__u32 *is_filtered = active.lookup(&which);
 
-	if (!is_filtered || !(__u32)bpf_get_current_pid_tgid())
+	if (!is_filtered || !(__u32)bpf_get_current_pid_tgid() || current_thread(&pid, &tid))
 		return 0;
 	if (*is_filtered == FILTER_THREADS)
 		return is_followed();

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tdprof.model.off_cpu import ThreadState
 from tdprof.recorder.bpf.off_cpu import Scheduler, read_scheduler
 
 BPF = Path(__file__).parents[4] / "bpf"
@@ -27,6 +28,10 @@ static uint32_t bpf_get_prandom_u32(void)
 #include "off_cpu.h"
 int main(int argc, char **argv)
 {
+	if (argc > 2) {
+		printf("%u\\n", waiting_state(strtoul(argv[1], 0, 0), argv[2][0] == '1'));
+		return 0;
+	}
 	uint64_t now = 0, waited[THREAD_STATES] = {}, points[THREAD_STATES] = {}, bound = strtoull(argv[argc - 1], 0, 10);
 	for (int run = 0; run < 400; run++) {
 		struct thread_times thread = { .since_ns = now, .point_ns = random_point() };
@@ -55,14 +60,41 @@ int main(int argc, char **argv)
 """
 
 
-@pytest.mark.parametrize("longest_ns", [20_000, 1_500_000, 70_000_000])
-def test_each_period_has_one_sample_and_waits_have_their_share(tmp_path: Path, longest_ns: int) -> None:
+@pytest.fixture(scope="module")
+def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, compiled."""
     if not shutil.which("gcc"):
         pytest.skip("no gcc to compile it for this machine")
-    (tmp_path / "points.c").write_text(PROGRAM)
-    command = ["gcc", "-O1", "-I", str(BPF), "-o", str(tmp_path / "points"), str(tmp_path / "points.c")]
-    subprocess.run(command, check=True)
-    ran = subprocess.run([tmp_path / "points", str(longest_ns)], check=True, capture_output=True, text=True)
+    folder = tmp_path_factory.mktemp("points")
+    (folder / "points.c").write_text(PROGRAM)
+    subprocess.run(["gcc", "-O1", "-I", BPF, "-o", folder / "points", folder / "points.c"], check=True)
+    return folder / "points"
+
+
+@pytest.mark.parametrize(
+    ("kernel_state", "is_preempted", "state"),
+    [
+        pytest.param(0, False, ThreadState.RUNNABLE, id="yields"),
+        pytest.param(1, True, ThreadState.RUNNABLE, id="preempted on its way to sleep"),
+        pytest.param(0x1, False, ThreadState.INTERRUPTIBLE, id="S"),
+        pytest.param(0x2001, False, ThreadState.INTERRUPTIBLE, id="S, freezable"),
+        pytest.param(0x4, False, ThreadState.INTERRUPTIBLE, id="stopped"),
+        pytest.param(0x8, False, ThreadState.INTERRUPTIBLE, id="traced"),
+        pytest.param(0x402, False, ThreadState.INTERRUPTIBLE, id="I"),
+        pytest.param(0x2, False, ThreadState.UNINTERRUPTIBLE, id="D"),
+        pytest.param(0x102, False, ThreadState.UNINTERRUPTIBLE, id="killable"),
+        pytest.param(0x1000, False, ThreadState.UNINTERRUPTIBLE, id="real-time lock"),
+        pytest.param(0x8000, False, ThreadState.UNINTERRUPTIBLE, id="frozen"),
+    ],
+)
+def test_threads_wait_as_proc_tells_it(points: Path, kernel_state: int, is_preempted: bool, state: ThreadState) -> None:
+    command = [str(points), hex(kernel_state), str(int(is_preempted))]
+    assert int(subprocess.run(command, check=True, capture_output=True).stdout) == state
+
+
+@pytest.mark.parametrize("longest_ns", [20_000, 1_500_000, 70_000_000])
+def test_each_period_has_one_sample_and_waits_have_their_share(points: Path, longest_ns: int) -> None:
+    ran = subprocess.run([points, str(longest_ns)], check=True, capture_output=True, text=True)
     running, *waits = [tuple(map(int, line.split())) for line in ran.stdout.splitlines()]
     assert running[1] == 0
     for waited_ns, sampled_ns in waits:
