@@ -13,8 +13,6 @@ from tdprof.fleet.sources import UnreachableError, read_source_manifest
 from tdprof.fleet.store import Rejection, Store
 from tdprof.fleet.work import WorkOptions, read_outcomes, roll_up_captures
 
-_SOURCES_A_TASK = 4
-
 
 @dataclass(frozen=True, slots=True)
 class Added:
@@ -64,8 +62,8 @@ def add_captures(
     done = 0
     engine = engine_for(len(wanted))
     with _opened(engine):
-        for start in range(0, len(wanted), _SOURCES_A_TASK):
-            engine.submit(work, wanted[start : start + _SOURCES_A_TASK], options.to_json())
+        for source in wanted:  # one at a time: with a worker that dies, no more than that one is to be read again
+            engine.submit(work, [source], options.to_json())
         for each in engine.as_completed():
             total = _with(total, store, each)
             done += len(each.sources)

@@ -7,8 +7,12 @@ who is to blame where workers die, and that nobody speaks to an unprotected sche
 import contextlib
 import ipaddress
 import logging
+import queue
 import tempfile
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,10 +21,26 @@ import distributed
 
 from tdprof.errors import TdprofError
 from tdprof.fleet.engine import Done, Work
+from tdprof.fleet.own_process import do_in_own_process
 
-_CONNECT_S, _WORKERS_S = 15, 60
-# A task is taken up again so often when its worker dies, before it is tried alone.
+_CONNECT_S, _WORKERS_S, _LOOK_S = 15, 60, 5
+# A task is taken up again so often when its worker dies, before what it reads is suspected.
 _SECOND_CHANCES = 1
+# What is suspected is asked for so often while workers go on dying, though it cannot be its doing.
+_MOST_ROUNDS = 50
+# Pieces that scheduler and client hold at once, whatever their number.
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Work on some sources; a suspect, of which workers died, is read by a process of its own, one source at a time."""
+
+    work: Work
+    sources: Sequence[str]
+    options: str
+    is_suspect: bool = False
+    rounds: int = 0
 
 
 class DaskEngine:
@@ -41,7 +61,9 @@ class DaskEngine:
         self._address, self._workers, self._second_chances = address, workers, second_chances
         self._resources = contextlib.ExitStack()
         self._client: Any = None
-        self._waiting: dict[Any, tuple[Work, Sequence[str], str]] = {}
+        self._waiting: deque[_Piece] = deque()
+        self._running: dict[Any, _Piece] = {}
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def open(self) -> None:
         with contextlib.ExitStack() as stack:
@@ -73,42 +95,75 @@ class DaskEngine:
         )
 
     def submit(self, work: Work, sources: Sequence[str], options: str) -> None:
-        self._waiting[self._client.submit(work, sources, options, pure=False)] = (work, sources, options)
+        self._waiting.append(_Piece(work, sources, options))
 
     def as_completed(self) -> Iterator[Done]:
-        suspects: list[tuple[Work, Sequence[str], str]] = []
-        yield from self._finished(suspects)
-        # Work whose workers died is done again a capture at a time, and with nothing beside it: what dies then is to
-        # blame, and not its neighbour.
-        for work, sources, options in suspects:
-            for source in sources:
-                alone: list[tuple[Work, Sequence[str], str]] = []
-                self.submit(work, [source], options)
-                yield from self._finished(alone)
-                if alone:
-                    yield Done(
-                        [source], None, "whatever process reads it dies: it takes too much memory, or is made for it"
-                    )
-
-    def _finished(self, suspects: list[tuple[Work, Sequence[str], str]]) -> Iterator[Done]:
-        running = distributed.as_completed(list(self._waiting), loop=self._client.loop)
-        for future in running:
-            work, sources, options = self._waiting.pop(future)
+        while self._waiting or self._running:
+            while self._waiting and len(self._running) < _AT_ONCE:
+                self._start(self._waiting.popleft())
+            future = self._next()
+            piece = self._running.pop(future)
             try:
                 result = future.result()
             except distributed.KilledWorker:
-                suspects.append((work, sources, options))
+                yield from self._suspect(piece)
                 continue
             except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
-                raise TdprofError("the Dask scheduler is gone", hint="run it again: what is done is kept") from error
-            yield Done(sources, result)
+                raise _scheduler_gone() from error
+            if result is None:
+                reason = "whatever process reads it dies: it takes too much memory, or is made for it"
+                yield Done(piece.sources, None, reason)
+            else:
+                yield Done(piece.sources, result)
+
+    def _start(self, piece: _Piece) -> None:
+        run = [_in_own_process, piece.work] if piece.is_suspect else [piece.work]
+        future = self._client.submit(*run, piece.sources, piece.options, pure=False)
+        self._running[future] = piece
+        future.add_done_callback(self._done.put)
+
+    def _suspect(self, piece: _Piece) -> Iterator[Done]:
+        """Workers died of this, or of somebody who kills workers: which, a process for each source tells."""
+        if piece.rounds == _MOST_ROUNDS:
+            yield Done(piece.sources, None, "too many workers died while it was read, each of something else")
+            return
+        for source in piece.sources:
+            self._waiting.appendleft(replace(piece, sources=[source], is_suspect=True, rounds=piece.rounds + 1))
+
+    def _next(self) -> Any:
+        """The next future that is done.
+
+        Raises:
+            TdprofError: there is nobody any more who could do it.
+        """
+        last_seen = time.monotonic()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._done.get(timeout=_LOOK_S)
+            try:
+                if self._client.status != "running" or self._client.nthreads():
+                    last_seen = time.monotonic()  # it says itself when it gives up its scheduler
+            except (OSError, TimeoutError) as error:
+                raise _scheduler_gone() from error
+            if time.monotonic() > last_seen + _WORKERS_S:
+                raise TdprofError("no Dask worker is left", hint="run it again: what is done is kept")
 
     def cancel(self) -> None:
-        self._client.cancel(list(self._waiting), force=True)
+        self._client.cancel(list(self._running), force=True)
+        self._running.clear()
         self._waiting.clear()
 
     def close(self) -> None:
         self._resources.close()
+
+
+def _in_own_process(work: Work, sources: Sequence[str], options: str) -> bytes | None:
+    """On a worker: the work in a process of its own, which may take as much memory as the worker itself."""
+    return do_in_own_process(work, sources, options, distributed.get_worker().memory_manager.memory_limit)
+
+
+def _scheduler_gone() -> TdprofError:
+    return TdprofError("the Dask scheduler is gone", hint="run it again: what is done is kept")
 
 
 def _check_protected(address: str) -> None:
