@@ -27,6 +27,8 @@ _CONTROLS = dict.fromkeys((*range(32), *range(127, 160), *range(0x2028, 0x202F),
 
 def printable(text: str) -> str:
     """Text for any terminal, JSON reader or UTF-8 file: no controls or overrides of direction, no undecodable bytes."""
+    if text.isascii() and text.isprintable():  # nearly all names, of which there are many
+        return text
     return text.encode("utf-8", "replace").decode().translate(_CONTROLS)
 
 

@@ -1,9 +1,9 @@
 """Names that captures bring, made safe for paths; what identifies a recording; which core kind a host is of."""
 
+import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
@@ -79,16 +79,15 @@ def core_kind(host: Host) -> str:
 
     Of Arm's cores, implementer and part decide; two kinds in one host are joined by "+".
     """
-    kinds = sorted(set(_arm_cores(host.midr_el1.values())))
+    kinds = sorted(set(map(_arm_core, host.midr_el1.values())))
     return "+".join(kinds) or " ".join([host.machine, host.cpu_model]).strip() or "unknown"
 
 
-def _arm_cores(registers: Iterable[str]) -> Iterable[str]:
-    for text in registers:
-        try:
-            midr = Midr.from_register(int(text, 16))
-        except ValueError:
-            yield "unknown"
-            continue
-        catalog = find_by_midr(midr)
-        yield catalog.name if catalog else f"arm-{midr.implementer:02x}-{midr.part:03x}"
+@functools.lru_cache(maxsize=256)  # finding it reads catalogs, and hosts are of few kinds
+def _arm_core(register: str) -> str:
+    try:
+        midr = Midr.from_register(int(register, 16))
+    except ValueError:
+        return "unknown"
+    catalog = find_by_midr(midr)
+    return catalog.name if catalog else f"arm-{midr.implementer:02x}-{midr.part:03x}"

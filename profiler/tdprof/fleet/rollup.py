@@ -1,5 +1,6 @@
 """One capture reduced to its roll-ups: integers by function and by call path, in an order of their own."""
 
+import functools
 import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -62,7 +63,7 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
     profile = _each_event_once(calibrated(load_profile(capture)))
     manifest = capture.manifest
     _check_sums(profile, manifest)
-    code, number_of = _number_functions(profile, find_hotspots(profile))
+    code, number_of = _number_functions(profile, find_hotspots(profile, with_hottest_lines=False))
     functions = _functions(profile, code)
     paths = _paths(profile, number_of)
     content = digest(*(_bytes_of(functions.drop_columns("recording")), _bytes_of(paths.drop_columns("recording"))))
@@ -139,6 +140,7 @@ def _number_functions(profile: Profile, hotspots: Hotspots) -> tuple[_Code, I32]
     """
     chosen = np.arange(min(len(hotspots), MOST_FUNCTIONS))  # highest self value first
     table, paths = profile.functions, [*(bounded(file.path) for file in profile.mapped_files), ""]
+    shown = functools.cache(bounded)  # most functions of a file share their source files
     builds = [*(bounded(file.build_id) for file in profile.mapped_files), ""]
     keys = []
     for function in hotspots.function[chosen].tolist():
@@ -146,7 +148,7 @@ def _number_functions(profile: Profile, hotspots: Hotspots) -> tuple[_Code, I32]
             keys.append(("", NO_STACK, "", ""))
             continue
         file = int(table.mapped_file[function])
-        keys.append((paths[file], bounded(table.name[function]), bounded(table.file[function]), builds[file]))
+        keys.append((paths[file], bounded(table.name[function]), shown(table.file[function]), builds[file]))
     order = sorted(range(len(keys)), key=lambda row: (keys[row], int(hotspots.function[row])))
     row = chosen[order].astype(np.int64)
     function = hotspots.function[row]
@@ -160,9 +162,14 @@ def _functions(profile: Profile, code: _Code) -> pa.Table:
     kernel = {number for number, file in enumerate(profile.mapped_files) if file.kind in _KERNEL}
     table, ids = profile.functions, code.function.tolist()
     is_kernel = np.array([each >= 0 and int(table.mapped_file[each]) in kernel for each in ids], bool)
-    linkage = [bounded(table.linkage_name[each]) if each >= 0 else NO_STACK for each in ids]
-    files = Counter((posixpath.basename(module), name) for module, name, _, _ in code.keys)
-    is_ambiguous = np.array([files[posixpath.basename(key[0]), key[1]] > 1 for key in code.keys], bool)
+    linkage = [NO_STACK] * len(ids)
+    for row, each in enumerate(ids):
+        if each >= 0:
+            is_shown = table.linkage_name[each] == table.name[each]
+            linkage[row] = code.keys[row][1] if is_shown else bounded(table.linkage_name[each])
+    base = {module: posixpath.basename(module) for module in {key[0] for key in code.keys}}
+    files = Counter((base[module], name) for module, name, _, _ in code.keys)
+    is_ambiguous = np.array([files[base[module], name] > 1 for module, name, _, _ in code.keys], bool)
     texts = {
         "module": [key[0] for key in code.keys],
         "build_id": [key[3] for key in code.keys],
@@ -208,7 +215,8 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
     """The call paths' roll-up; its recording is filled in later."""
     stacks = frame_stacks(profile)
     merged, representative = merge_stacks(stacks)
-    numbers = number_of[stacks.function]
+    numbers = number_of[stacks.function].astype(np.int32)
+    in_order = numbers.astype(">i4").tobytes()  # as bytes they sort like lists of numbers
     starts, ends = stacks.start[:-1][representative], stacks.start[1:][representative]
     samples = profile.samples
     path_of = merged[samples.stack]
@@ -219,25 +227,26 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
         np.add.at(count, path_of[mine], samples.count[mine])
         np.add.at(weight, path_of[mine], samples.weight[mine])
         seen = np.flatnonzero(count)
-        frames = [numbers[starts[path] : ends[path]] for path in seen.tolist()]
-        texts = [each.astype(">i4").tobytes() for each in frames]
-        order = sorted(range(len(seen)), key=lambda path: (-int(weight[seen[path]]), texts[path]))
+        edges = zip((4 * starts[seen]).tolist(), (4 * ends[seen]).tolist(), strict=True)
+        texts = [in_order[start:end] for start, end in edges]
+        order = list(range(len(seen)))
+        if len(order) > MOST_PATHS:
+            order.sort(key=lambda path: (-int(weight[seen[path]]), texts[path]))
         kept, left = order[:MOST_PATHS], seen[order[MOST_PATHS:]]
         kept.sort(key=texts.__getitem__)
         chosen = seen[kept]
-        rows = [frames[path] for path in kept]
         counts, weights = count[chosen].astype(np.int64), weight[chosen].astype(np.int64)
-        if len(left):
-            rows.append(np.zeros(0, np.int32))  # no frames: of many paths
+        offsets = np.concatenate([[0], np.cumsum((ends - starts)[chosen])]).astype(np.int64)
+        flat = numbers[np.arange(offsets[-1]) + np.repeat(starts[chosen] - offsets[:-1], np.diff(offsets))]
+        if len(left):  # without frames: of many paths
+            offsets = np.append(offsets, offsets[-1])
             counts, weights = np.append(counts, count[left].sum()), np.append(weights, weight[left].sum())
-        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
-        flat = np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32)
         parts.append(
             _table(
                 PATHS,
                 {
-                    "event": pa.array([info.name] * len(rows), pa.string()),
-                    "frames": pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat)),
+                    "event": pa.array([info.name] * len(counts), pa.string()),
+                    "frames": pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(flat)),
                     "samples": counts.astype(np.int64),
                     "weight": weights.astype(np.int64),
                 },

@@ -62,7 +62,12 @@ class UnknownSamples:
 
 
 def find_hotspots(
-    profile: Profile, *, by_line: bool = False, sort_event: int = 0, order: Order = Order.SELF
+    profile: Profile,
+    *,
+    by_line: bool = False,
+    sort_event: int = 0,
+    order: Order = Order.SELF,
+    with_hottest_lines: bool = True,
 ) -> Hotspots:
     """Add up a profile by function, or by function and source line; inlined frames are functions too.
 
@@ -70,6 +75,7 @@ def find_hotspots(
         by_line: one row for each source line instead of one for each function.
         sort_event: index of the event whose values order the rows.
         order: by self, then inclusive values, or the other way round.
+        with_hottest_lines: of functions, which source line has most; else it stays unknown, which takes less time.
 
     Raises:
         TdprofError: so many rows of so many events that the table of all has no room in memory.
@@ -83,7 +89,12 @@ def find_hotspots(
         )
     places = _order(profile, rows, sort_event, order)
     function = rows.function[places]
-    line = rows.line[places] if by_line else _hottest_lines(profile, function, sort_event)
+    if by_line:
+        line = rows.line[places]
+    elif with_hottest_lines:
+        line = _hottest_lines(profile, function, sort_event)
+    else:
+        line = np.zeros(len(function), np.uint32)
     weights = _sums(profile, rows, profile.samples.weight, places)
     return Hotspots(function, line, *weights, *_sums(profile, rows, profile.samples.count, places))
 
