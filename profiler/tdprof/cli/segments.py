@@ -62,7 +62,7 @@ class SegmentWriter:
         self._next: tuple[OutputFolder, contextlib.ExitStack] | None = None
         self._waiting: deque[_Ended] = deque()
         self._finishing: tuple[_Ended, FinishingProcess] | None = None
-        self._is_hurrying = self._is_too_slow = False
+        self._is_hurrying = self._is_too_slow = self._is_over = False
         self._bytes: dict[str, int] = {}
         for name in self._folder.unfinished():  # of a recorder that was killed
             with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
@@ -109,15 +109,19 @@ class SegmentWriter:
             self._close_finished()
         if self._finishing is None and self._waiting:
             ended = self._waiting.popleft()
-            self._is_hurrying = bool(self._waiting)
+            self._is_hurrying = self._is_over or bool(self._waiting)
             process = FinishingProcess(is_ahead=False, hurries=self._is_hurrying)
             process.finish(ended.folder, ended.held)
             self._finishing = ended, process
-        if self._finishing and self._waiting and not self._is_hurrying:  # else it might fall ever further behind
-            self._is_hurrying = True
-            self._finishing[1].hurry()
+        if self._waiting:  # else it might fall ever further behind
+            self._hurry()
         self._prune()
         self._tell()
+
+    def _hurry(self) -> None:
+        if self._finishing and not self._is_hurrying:
+            self._is_hurrying = True
+            self._finishing[1].hurry()
 
     def _tell(self, *, is_due: bool = False) -> None:
         if self._health:
@@ -191,6 +195,8 @@ class SegmentWriter:
             (prepared, closing), self._next = self._next, None
             closing.close()
             self._folder.forget(prepared.path.name)
+        self._is_over = True  # nothing is recorded that it could disturb, and somebody waits
+        self._hurry()
         while self._finishing or self._waiting:
             if self._finishing:
                 self._close_finished()

@@ -73,7 +73,7 @@ def test_the_bound_holds_where_tables_are_made_more_slowly_than_segments_and_tha
     assert capsys.readouterr().err.count("went before its tables were made") == 1
 
 
-def test_tables_are_made_behind_all_others_unless_another_segment_waits_for_that(
+def test_tables_are_made_behind_all_others_unless_another_segment_or_the_end_waits_for_that(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(segments_module, "FinishingProcess", SlowFinishing)
@@ -82,6 +82,8 @@ def test_tables_are_made_behind_all_others_unless_another_segment_waits_for_that
     with SegmentWriter(folder, None, None, quiet=True) as segments:
         segments.tick()
         assert SlowFinishing.hurried == 0
+    assert SlowFinishing.hurried == 1  # nothing is recorded any more, and somebody waits
+    monkeypatch.setattr(SlowFinishing, "hurried", 0)
     for number in range(1, 4):
         segment(folder, number, 1, spool=True)
     health = tmp_path / "health.prom"
