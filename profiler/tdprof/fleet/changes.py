@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdprof.errors import TdprofError
 from tdprof.fleet.estimate import FEWEST_HOSTS, FEWEST_SAMPLES, HostSums, estimate_shares, freedom_of
@@ -95,11 +96,10 @@ def _test(
     place = {host: i for i, host in enumerate(hosts)}
     columns = [np.array([place[host] for host in stratum.hosts], np.int64) for stratum in strata]
     in_a, in_b = (np.isin(np.arange(len(hosts)), each) for each in columns)
-    groups = [group for group in (in_a & in_b, in_a & ~in_b, in_b & ~in_a) if group.any()]
+    groups = _collapsed([in_a & in_b, in_a & ~in_b, in_b & ~in_a])
     n, paired = len(change), int((in_a & in_b).sum())
     half, p = np.full(n, np.nan), np.full(n, np.nan)
-    # A group of one host does not say how its like differ.
-    if min(len(a.hosts), len(b.hosts)) < FEWEST_HOSTS or any(group.sum() < 2 for group in groups):
+    if min(len(a.hosts), len(b.hosts)) < FEWEST_HOSTS:
         return half, p, paired
     rate = np.zeros(len(hosts))
     for stratum, column in zip(strata, columns, strict=True):
@@ -121,6 +121,16 @@ def _test(
         tested[enough] = two_sided_p(t[enough], freedom[enough])
         p[rows] = tested
     return half, p, paired
+
+
+def _collapsed(groups: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]:
+    """The groups of hosts, bool[hosts] each, of which one alone is put with most others, since it does not say how its
+    like differ (collapsed strata: Wolter, Introduction to Variance Estimation, section 2.5).
+    """
+    largest = max(groups, key=np.count_nonzero)
+    alone = [group for group in groups if group is not largest and np.count_nonzero(group) == 1]
+    others = [group for group in groups if group is not largest and np.count_nonzero(group) > 1]
+    return [np.any([largest, *alone], axis=0), *others]
 
 
 def _influence(sums: HostSums, stratum: Stratum, share: F64, rows: slice) -> F64:

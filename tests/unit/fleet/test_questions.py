@@ -85,6 +85,18 @@ def test_hosts_on_both_sides_are_compared_with_themselves(tmp_path: Path, store:
     assert {row["name"] for row in stratum["functions"] if row["is_significant"]} == {"parse", "work"}
 
 
+def test_one_host_more_on_a_side_takes_no_answer_away(tmp_path: Path, store: Path) -> None:
+    """A host that was installed between two releases has none like it: it counts with the others."""
+    for version, parse, hosts in (("1", 0.2, 8), ("2", 0.3, 9)):
+        captures = make_fleet(tmp_path / version, hosts, seed=int(version), parse=parse, start_ns=int(version))
+        assert tdprof("fleet", "add", store, *captures, "--label", f"version={version}").status == 0
+    sides = ("--a", "version=1", "--b", "version=2")
+    (stratum,) = json.loads(tdprof("fleet", "diff", store, *sides, "--json").stdout)["strata"]
+    assert (stratum["hosts_a"], stratum["hosts_b"], stratum["hosts_both"]) == (8, 9, 8)
+    assert {row["name"] for row in stratum["functions"] if row["is_significant"]} == {"parse", "work"}
+    assert tdprof("fleet", "diff", store, *sides, "--fail-on", "parse:self>10%").status == 1
+
+
 def test_release_and_core_confounded_are_refused(tmp_path: Path, store: Path) -> None:
     for version, midr in (("1", NEOVERSE_V1), ("2", NEOVERSE_N1)):
         captures = make_fleet(tmp_path / version, 2, name=f"h{version}", midr=midr)
