@@ -28,6 +28,8 @@ _CONNECT_S, _WORKERS_S, _LOOK_S = 15, 60, 5
 _SECOND_CHANCES = 1
 # What is suspected is asked for so often while workers go on dying, though it cannot be its doing.
 _MOST_ROUNDS = 50
+# A cluster of its own is started so often, while workers die before they are up.
+_STARTS = 20
 # Pieces that scheduler and client hold at once, whatever their number.
 _AT_ONCE = 1000
 
@@ -83,16 +85,25 @@ class DaskEngine:
     def _own_cluster(self, stack: contextlib.ExitStack) -> Any:
         # In /tmp itself, other users know the names that Dask gives its files.
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tdprof-dask-", ignore_cleanup_errors=True))
-        stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": self._second_chances}))
-        return distributed.LocalCluster(
-            n_workers=self._workers,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=None,
-            local_directory=folder,
-            # Lost workers are told as captures that were set aside.
-            silence_logs=logging.CRITICAL,
-        )
+        # Forked from a process that has loaded what they need: for a worker that is killed another is there soon.
+        ways = {"scheduler.allowed-failures": self._second_chances, "worker.multiprocessing-method": "forkserver"}
+        stack.enter_context(dask.config.set({f"distributed.{name}": value for name, value in ways.items()}))
+        distributed.utils.get_mp_context().set_forkserver_preload(["distributed", "tdprof.fleet.work"])
+        last: Exception | None = None
+        for _ in range(_STARTS):
+            try:
+                return distributed.LocalCluster(
+                    n_workers=self._workers,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address=None,
+                    local_directory=folder,
+                    # Lost workers are told as captures that were set aside.
+                    silence_logs=logging.CRITICAL,
+                )
+            except RuntimeError as error:  # a worker was killed before it was up: later ones are started anew by Dask
+                last = error
+        raise OSError(f"its workers die as they start ({last})") from last
 
     def submit(self, work: Work, sources: Sequence[str], options: str) -> None:
         self._waiting.append(_Piece(work, sources, options))

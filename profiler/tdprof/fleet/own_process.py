@@ -42,7 +42,9 @@ def do_in_own_process(work: Work, sources: Sequence[str], options: str, memory_b
     }
     command = [sys.executable, "-I", "-c", _START.format(path=sys.path)]
     for _ in range(_ATTEMPTS):
-        done = subprocess.run(command, input=json.dumps(task).encode(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, input=json.dumps(task).encode(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         kind, content = done.stdout[:1], done.stdout[1:]
         if done.returncode == 0 and kind == _RESULT:
             return content

@@ -1,5 +1,6 @@
 """What a worker does, in this process or on another machine: captures in, roll-ups in the store, a small table back."""
 
+import gc
 import json
 import os
 from collections.abc import Sequence
@@ -81,7 +82,12 @@ def roll_up_captures(sources: Sequence[str], options: str) -> bytes:
     """
     chosen = WorkOptions(**json.loads(options))
     store = Store(chosen.store)
-    rows = [_roll_up_one(store, source, chosen) for source in sources]
+    rows = []
+    for source in sources:
+        rows.append(_roll_up_one(store, source, chosen))
+        # What a capture's values hold of each other would stay until there are very many objects, and of tables they
+        # are few: memory would grow with the number of captures.
+        gc.collect()
     sink = pa.BufferOutputStream()
     table = pa.Table.from_pylist(rows, OUTCOMES)
     with pa.ipc.new_stream(sink, OUTCOMES) as writer:

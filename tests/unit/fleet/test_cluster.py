@@ -95,12 +95,27 @@ def test_a_capture_whose_workers_somebody_kills_is_not_to_blame(
     for number in range(6):
         (shots / str(number)).touch()
     folders = [innocent, *(captures / f"h{host}" for host in range(1, 17))]
-    added = add(
-        tmp_path / "store", folders, lambda _: DaskEngine(workers=2, second_chances=0), work=fleet_work.hunted
-    )
+    added = add(tmp_path / "store", folders, lambda _: DaskEngine(workers=2, second_chances=0), work=fleet_work.hunted)
     assert [Path(each.source).name for each in added.rejected] == ["h3"]
     assert not list(shots.iterdir())
     assert contents(tmp_path / "store") == expected
+
+
+def test_workers_that_are_killed_as_they_start_are_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask gives its cluster up then; what it says when nobody is left is not its traceback."""
+    starts = []
+
+    class Dying:
+        def __init__(self, **asked: object) -> None:
+            starts.append(asked)
+            raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr(cluster.distributed, "LocalCluster", Dying)
+    with pytest.raises(TdprofError, match="die as they start"):
+        DaskEngine(workers=2).open()
+    assert len(starts) > 10
 
 
 def test_dask_is_taken_for_many_captures_or_when_asked() -> None:

@@ -1,5 +1,6 @@
 """A store: what goes in is counted once, the same bytes come out, and no capture can lead it elsewhere."""
 
+import gc
 import json
 import os
 import random
@@ -16,7 +17,9 @@ from tdprof.fleet.engine import InProcessEngine
 from tdprof.fleet.identity import name_of_part, path_part
 from tdprof.fleet.sources import find_captures
 from tdprof.fleet.store import Store
-from tdprof.fleet.work import WorkOptions
+from tdprof.fleet.work import WorkOptions, roll_up_captures
+from tdprof.model.profile import Profile
+from tdprof.pipeline.opened import OpenCapture
 
 HOSTILE = [
     "",
@@ -65,6 +68,18 @@ def test_the_same_bytes_in_any_order_and_however_often(tmp_path: Path, captures:
     assert contents(tmp_path / "two") == expected
     assert tdprof("fleet", "add", "--again", tmp_path / "two", *captures).status == 0
     assert contents(tmp_path / "two") == expected
+
+
+def test_nothing_of_a_capture_stays_in_memory(tmp_path: Path, captures: list[Path]) -> None:
+    """Commands collect garbage in cycles seldom; of 10,000 captures it would be all memory."""
+    Store.create(str(tmp_path / "store"))
+    gc.disable()
+    try:
+        roll_up_captures([str(each) for each in captures], WorkOptions(str(tmp_path / "store")).to_json())
+        left = [each for each in gc.get_objects() if isinstance(each, OpenCapture | Profile)]
+    finally:
+        gc.enable()
+    assert not left
 
 
 def test_a_copy_of_a_recording_counts_once(tmp_path: Path, captures: list[Path]) -> None:
