@@ -33,6 +33,8 @@ from tdprof.errors import TdprofError  # noqa: E402
 
 READERS = [
     "report {}", "report {} --json", "report {} --spe", "report {} --branches", "report {} --by cgroup",
+    "report {} --by state", "report {} --by thread", "report {} --by waker", "report {} --by phase", "report {} --tree",
+    "report {} --time 10%-60%", "report {} --by second --json", "fleet add {out} {}",
     "annotate {} main", "diff {} {good}", "archive {}", "spe report {}", "spe decode {} -o {out}",
     "export {} --to html -o {out}", "export {} --to pprof -o {out}", "export {} --to folded -o {out}",
 ]  # fmt: skip
@@ -66,7 +68,10 @@ def damage_manifest(chance: random.Random, capture: Path) -> None:
 
 def damage_table(chance: random.Random, capture: Path) -> None:
     """A column is gone, null, of another type or of extreme numbers; or rows are gone or doubled."""
-    path = chance.choice(sorted(capture.glob("*.parquet")))
+    path = chance.choice(sorted(capture.glob("*.parquet")) or [capture])
+    if path == capture:  # an interrupted recording's
+        damage_bytes(chance, capture / "spool")
+        return
     table = pq.read_table(path)
     column = chance.randrange(table.num_columns)
     field, rows = table.schema.field(column), len(table)
@@ -143,6 +148,7 @@ def main() -> int:
         bad, out = folder / "bad", folder / "out"
         for number in range(given.n):
             shutil.rmtree(bad, ignore_errors=True)
+            shutil.rmtree(out, ignore_errors=True)
             if good.is_dir():
                 shutil.copytree(good, bad)
                 chance.choice([damage_manifest, damage_table, damage_bytes])(chance, bad)

@@ -18,6 +18,9 @@ from tdprof.errors import TdprofError
 
 # Six programmable counters on every Neoverse core so far (docs/catalogs.md gives the sources).
 DEFAULT_COUNTERS = 6
+# Of the drawn tree, in which what several nodes lead to stands below each of them: published ones have tens of lines in
+# four levels. One level more can double the lines.
+_MOST_TREE_LINES, _MOST_TREE_LEVELS = 4096, 64
 _NAME = re.compile(r"\w+", re.ASCII)
 
 
@@ -313,7 +316,21 @@ def _read_tree(
     cycle = _find_cycle(tree)
     if cycle:
         raise _Entry(root.path, f"tree node {cycle[0]}", {}).error(f"leads back to itself: {' -> '.join(cycle)}")
+    if not _is_drawable(roots, tree):
+        raise section.error(f"has more than {_MOST_TREE_LINES} lines or {_MOST_TREE_LEVELS} levels when it is drawn")
     return roots, tree
+
+
+def _is_drawable(roots: Iterable[str], tree: Mapping[str, tuple[str, ...]]) -> bool:
+    ahead = [(root, 1) for root in roots]
+    for _ in range(_MOST_TREE_LINES):
+        if not ahead:
+            return True
+        name, level = ahead.pop()
+        if level > _MOST_TREE_LEVELS or len(ahead) > _MOST_TREE_LINES:
+            return False
+        ahead += [(child, level + 1) for child in tree.get(name, ())]
+    return not ahead
 
 
 def _find_cycle(tree: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

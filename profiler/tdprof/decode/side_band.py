@@ -84,7 +84,7 @@ def of_processes(batches: Sequence[SideBand], roots: Collection[int]) -> list[Si
     for pid, parent in zip(forks["pid"].tolist(), forks["ppid"].tolist(), strict=True):
         if parent in known:
             known.add(pid)
-    wanted = np.fromiter(known, np.uint32, len(known))
+    wanted = np.array([pid for pid in known if not pid >> 32], np.uint32)  # a stranger's capture may name any root
     return [
         replace(
             batch, rows=batch.rows[np.isin(batch.rows["pid"], wanted) | ~np.isin(batch.rows["type"], _OF_PROCESSES)]
@@ -172,9 +172,15 @@ def initial_tables(path: Path, damage: SpoolDamage) -> tuple[pa.Table, pa.Table]
         try:
             process = json.loads(line)
             pid = whole_number(process["pid"], 32)
-            threads = [(whole_number(tid, 32), _unicode(name)) for tid, name in process["threads"].items()]
+            threads = [(whole_number(tid, 32), plain_text(name)) for tid, name in process["threads"].items()]
             maps = [
-                (whole_number(start), whole_number(length), whole_number(offset), _unicode(name), _unicode(build_id))
+                (
+                    whole_number(start),
+                    whole_number(length),
+                    whole_number(offset),
+                    plain_text(name),
+                    plain_text(build_id),
+                )
                 for start, length, offset, name, build_id in process["maps"]
             ]
         except NONSENSE:
@@ -195,8 +201,8 @@ def whole_number(value: object, bits: int = 64) -> int:
     return int(number)
 
 
-def _unicode(value: object) -> str:
-    """Text as JSON has it, which may hold halves of characters, as text that can be written."""
+def plain_text(value: object) -> str:
+    """What JSON has as text, which may hold halves of characters, as text that can be written."""
     return str(value).encode(errors="replace").decode()
 
 

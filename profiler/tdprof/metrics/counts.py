@@ -165,6 +165,8 @@ def _read_perf_json(text: str, source: str) -> Iterable[_Entry]:
             continue
         try:
             entry = json.loads(line)
+        except RecursionError as error:
+            raise TdprofError(f"{source}, line {number}: nested too deeply") from error
         except ValueError as error:
             raise TdprofError(f"{source}, line {number}: not JSON: {error}") from error
         if not isinstance(entry, dict):

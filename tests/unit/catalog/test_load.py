@@ -54,6 +54,21 @@ def _cyclic(value: Json) -> None:
     tree.append({"name": "ratio", "group": "Detail", "next_items": ["lost"], "sample_events": []})
 
 
+def _levels(levels: int, names: str) -> Callable[[Json], None]:
+    """Levels of metrics, each of which leads to all of the next."""
+
+    def change(value: Json) -> None:
+        tree = value["methodologies"]["topdown_methodology"]["decision_tree"]
+        for level in range(levels):
+            below = [f"{name}{level + 1}" for name in names] if level + 1 < levels else []
+            value["metrics"] |= {f"{name}{level}": metric("STALLS") for name in names}
+            tree["metrics"] += [{"name": f"{name}{level}", "next_items": below} for name in names]
+        tree["root_nodes"] = [f"{name}0" for name in names]
+
+    return change
+
+
+_TOO_LARGE = "methodology topdown_methodology.decision_tree: has more than 4096 lines or 64 levels when it is drawn"
 _TREE = ("methodologies", "topdown_methodology", "decision_tree")
 
 
@@ -61,6 +76,14 @@ _TREE = ("methodologies", "topdown_methodology", "decision_tree")
     ("change", "complaint"),
     [
         (_cyclic, "tree node lost: leads back to itself: lost -> ratio -> lost"),
+        (
+            _levels(65, "a"),
+            _TOO_LARGE,
+        ),
+        (
+            _levels(40, "ab"),
+            _TOO_LARGE,
+        ),
         (_set("metrics", "bad", to=metric("NOPE / CPU_CYCLES")), "metric bad: formula: unknown event 'NOPE'"),
         (
             _set("metrics", "bad", to=metric("STALLS / (CPU_CYCLES")),

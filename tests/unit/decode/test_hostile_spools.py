@@ -79,6 +79,14 @@ def test_files_with_other_names_than_a_recorders_are_left_alone(tmp_path: Path) 
     assert CliRunner().invoke(cli, ["report", str(tmp_path)]).exit_code == 0
 
 
+@pytest.mark.parametrize("number", [1 << 32, (1 << 64) - 1, -1])
+def test_a_number_that_no_process_has_is_followed_nowhere(tmp_path: Path, number: int) -> None:
+    write_spool(tmp_path, {"rows.bpf": one_row(), "stacks.bpf": bpf_spool.stack_record(1, [0x1010])})
+    write_manifest(tmp_path, replace(read_manifest(tmp_path), followed=[number, PID]))
+    result = CliRunner().invoke(cli, ["report", str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 0
+
+
 def test_stacks_of_a_machine_that_is_not_known_are_an_error_in_words(tmp_path: Path) -> None:
     write_spool(tmp_path, {"copies.bpf": b"x"})
     manifest = tmp_path / "capture.json"

@@ -186,14 +186,16 @@ def test_samples_that_the_kernel_kept_to_itself_show_in_the_exact_total(
 def test_samples_name_their_control_groups(tmp_path: Path) -> None:
     (tmp_path / "spool").mkdir()
     names = [{"cgroup": 7, "path": "/a"}, {"cgroup": 1 << 31 | 7, "path": "/old"}, {"cgroup": 7, "path": "/renamed"}]
-    lines = [*map(json.dumps, names), "{", '{"cgroup": "x", "path": "/b"}', "[]"]
+    lines = [*map(json.dumps, names), json.dumps({"cgroup": 8, "path": "/\udcff"})]
+    good = len(lines)
+    lines += ["{", '{"cgroup": "x", "path": "/b"}', "[]", "[" * 100_000, '{"cgroup": 1e999, "path": "/b"}']
     (tmp_path / "spool" / "cgroups.jsonl").write_text("".join(f"{line}\n" for line in lines))
     rows = rows_frame(50, [row(0, 0), row(0, 0), row(0, 0)], cgroups=[7, 1 << 31 | 7, 0])
     decoded = decode(tmp_path, b"", rows, has_cgroups=True)
     assert read_table(tmp_path, "samples", ["cgroup"])["cgroup"].to_pylist() == [7, 1 << 31 | 7, None]
     found = {row["cgroup"]: row["path"] for row in read_table(tmp_path, "cgroups").to_pylist()}
-    assert found == {7: "/renamed", 1 << 31 | 7: "/old"}
-    assert decoded.losses.bytes_damaged == sum(map(len, lines[3:]))
+    assert found == {7: "/renamed", 1 << 31 | 7: "/old", 8: "/?"}
+    assert decoded.losses.bytes_damaged == sum(map(len, lines[good:]))
 
 
 def test_recordings_without_control_groups_have_no_column_of_them(tmp_path: Path) -> None:

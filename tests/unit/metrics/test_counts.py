@@ -119,6 +119,7 @@ def test_names_that_are_no_event_of_the_core(name: str) -> None:
         ('{"CPU_CYCLES": -1}', "counts: the count of CPU_CYCLES is -1; counts are finite and not negative"),
         ('{"CPU_CYCLES": NaN}', "counts: the count of CPU_CYCLES is nan; counts are finite and not negative"),
         ('{"CPU_CYCLES": 1e999}', "counts: the count of CPU_CYCLES is inf; counts are finite and not negative"),
+        ('{"counter-value": "1"}\n' + "[" * 100_000, "counts, line 2: nested too deeply"),
         ('{"CPU_CYCLES": 1', "counts: not JSON: Expecting ',' delimiter: line 1 column 17 (char 16)"),
         ("{}", "counts: no count of an event that Neoverse V1 has"),
         ("", "counts: no count of an event that Neoverse V1 has"),

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tdprof.capture.schema import CGROUPS, NAMESPACES
 from tdprof.decode.perf.columns import SideBand, Table
+from tdprof.decode.side_band import NONSENSE, plain_text, whole_number
 from tdprof.decode.spooled_files import SpoolDamage, spooled_lines
 from tdprof.linux.perf_abi import RecordType
 
@@ -38,8 +39,8 @@ def named_cgroups(path: Path, batches: Sequence[SideBand], damage: SpoolDamage) 
     for line in spooled_lines(path, damage):
         try:
             row = json.loads(line)
-            paths[int(row["cgroup"]) & 0xFFFFFFFF] = str(row["path"])
-        except (ValueError, KeyError, TypeError):
+            paths[whole_number(row["cgroup"]) & 0xFFFFFFFF] = plain_text(row["path"])
+        except NONSENSE:
             damage.bytes += len(line)
     return _cgroups(paths)
 
