@@ -8,12 +8,13 @@ import pytest
 from tdprof.decode.spe.data_sources import caveats_of, encoding_of, unknown_encodings
 
 N1, N2, N3, COBALT = 0x413FD0C1, 0x410FD493, 0x410FD8E0, 0x6D0FD490
+V3, V3AE = 0x410FD840, 0x410FD830
 AMPEREONE, AMPEREONE_A = 0xC00FAC30, 0xC00FAC40
 
 
 @pytest.mark.parametrize(
     ("midr", "name"),
-    [(N1, "arm-common"), (N2, "arm-common"), (COBALT, "arm-common"), (AMPEREONE_A, "ampereone")],
+    [(N1, "arm-common"), (N2, "arm-common"), (V3, "arm-common"), (COBALT, "arm-common"), (AMPEREONE_A, "ampereone")],
 )
 def test_known_cores(midr: int, name: str) -> None:
     encoding = encoding_of(midr)
@@ -23,7 +24,7 @@ def test_known_cores(midr: int, name: str) -> None:
 
 
 def test_what_is_not_published_is_said_once_for_each_kind_of_core() -> None:
-    for midr in (N3, AMPEREONE, 0x610F0220):
+    for midr in (N3, V3AE, AMPEREONE, 0x610F0220):
         assert encoding_of(midr) is None
     told = unknown_encodings([N3, N3 + 1, N1, AMPEREONE, 0x610F0220])
     assert [text.partition(" writes")[0] for text in told] == [
