@@ -13,6 +13,7 @@ from tdprof.catalog.tree import tree_nodes
 from tdprof.metrics.formula import evaluate
 
 CORES = [name for name in catalog_names() if name.startswith("neoverse")]
+WITHOUT_SLOTS = ("neoverse-e1", "neoverse-n1")  # events that count them
 
 # One V1 snapshot whose level-1 values are known: every wrong reading of the formulas gives other numbers.
 V1_COUNTS = {
@@ -37,6 +38,7 @@ def children(catalog: Catalog, name: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("name", "events", "metrics", "groups", "functions", "slots"),
     [
+        ("neoverse-e1", 83, 31, 12, 0, None),
         ("neoverse-n1", 110, 31, 12, 15, 5),
         ("neoverse-n2", 155, 36, 13, 18, 5),
         ("neoverse-n3", 224, 67, 18, 19, 5),
@@ -45,7 +47,9 @@ def children(catalog: Catalog, name: str) -> tuple[str, ...]:
         ("neoverse-v3", 253, 67, 18, 18, 10),
     ],
 )
-def test_catalogs_are_complete(name: str, events: int, metrics: int, groups: int, functions: int, slots: int) -> None:
+def test_catalogs_are_complete(
+    name: str, events: int, metrics: int, groups: int, functions: int, slots: int | None
+) -> None:
     catalog = load_packaged(name)
     found = (len(catalog.events), len(catalog.metrics), len(catalog.groups), catalog.slots)
     assert found == (events, metrics, groups, slots)
@@ -156,7 +160,7 @@ def test_known_snapshot() -> None:
 
 def test_slots_are_each_cores_own() -> None:
     full = {"CPU_CYCLES": 100.0, "STALL_SLOT_BACKEND": 400.0, "BR_MIS_PRED": 0.0}
-    found = {name: value(load_packaged(name), "backend_bound", full) for name in CORES if name != "neoverse-n1"}
+    found = {name: value(load_packaged(name), "backend_bound", full) for name in CORES if name not in WITHOUT_SLOTS}
     assert found == pytest.approx(
         {"neoverse-n2": 80, "neoverse-n3": 80, "neoverse-v1": 50, "neoverse-v2": 50, "neoverse-v3": 40}
     )
@@ -250,10 +254,17 @@ def test_v1_tree_is_arms() -> None:
     }
 
 
-def test_cycle_accounting_is_stage_1_on_n1_only() -> None:
+def test_cycle_accounting_is_stage_1_where_there_are_no_slot_events() -> None:
     assert {name: load_packaged(name).groups["Cycle_Accounting"].stage for name in CORES} == {
-        name: 1 if name == "neoverse-n1" else 2 for name in CORES
+        name: 1 if name in WITHOUT_SLOTS else 2 for name in CORES
     }
+
+
+def test_what_e1_alone_has_stands_under_its_code() -> None:
+    events = load_packaged("neoverse-e1").events
+    own = {"LD_RETIRED": 0x06, "ST_RETIRED": 0x07, "L1D_CACHE_ALLOCATE": 0x1F, "REMOTE_ACCESS_RD": 0x38}
+    assert {name: events[name].code for name in own} == own
+    assert "OP_SPEC" not in events
 
 
 def test_the_activity_monitors_count_the_four_architected_events() -> None:
@@ -281,7 +292,7 @@ def test_architectural_catalog_has_only_what_pmceid_can_tell() -> None:
     ("implementer", "part", "name"),
     [(0x41, 0xD0C, "neoverse-n1"), (0x41, 0xD40, "neoverse-v1"), (0x41, 0xD49, "neoverse-n2"),
      (0x6D, 0xD49, "neoverse-n2"), (0x41, 0xD4F, "neoverse-v2"), (0x41, 0xD8E, "neoverse-n3"),
-     (0x41, 0xD84, "neoverse-v3"), (0x41, 0xD83, "neoverse-v3")],
+     (0x41, 0xD84, "neoverse-v3"), (0x41, 0xD83, "neoverse-v3"), (0x41, 0xD4A, "neoverse-e1")],
 )  # fmt: skip
 def test_midr_finds_the_catalog(implementer: int, part: int, name: str) -> None:
     found = find_by_midr(Midr(implementer, part, Revision(0, 0)))
