@@ -1,5 +1,6 @@
 """Whose an SPE record is: programs and threads without context packets that name them; and with little memory."""
 
+import contextlib
 import io
 import json
 import os
@@ -53,6 +54,7 @@ def two_programs(folder: Path, workload: Path, other: Path) -> list[str]:
     return ["sh", "-c", f"{first} & taskset -c 0 {other} -r {regions} -w c -n 600 & wait"]
 
 
+AS_USER = ("setpriv", "--reuid", "user", "--regid", "user", "--init-groups")
 OPTIONS = ("--no-bpf", "-e", "page-faults:u", "--spe=period=4096,u")
 
 
@@ -118,6 +120,31 @@ def test_a_process_of_many_threads_shares_a_buffer_on_each_cpu(
 
 
 @pytest.mark.needs_spe
+def test_two_processes_are_told_apart_until_the_end(
+    simulate: Simulate, workload: Path, other: Path, paranoid: Callable[[int], None], folder: Path
+) -> None:
+    """They go on when the recording ends, and stopping the events of fifty threads takes its time."""
+    simulation = simulate()
+    paranoid(2)
+    DEVICE.chmod(0o666)
+    regions = write_regions(folder / "regions", [Region()] * 2)
+    with contextlib.ExitStack() as stack:
+        running = []
+        for program, function in ((workload, "h"), (other, "c")):
+            words = [program, "-r", regions, "-w", function, "-t", "24", "-n", "1000000"]
+            running.append(stack.enter_context(subprocess.Popen([*AS_USER, "nice", "-n", "19", *words])))
+            stack.callback(running[-1].kill)
+        for each in running:
+            wait_until(lambda pid=each.pid: len(os.listdir(f"/proc/{pid}/task")) >= 25, each)
+        pids = ",".join(str(each.pid) for each in running)
+        run_tdprof("record", *OPTIONS, "-o", folder / "capture", "-p", pids, "--duration", "0.3", user="user")
+    by_function = operations(spe_report(folder / "capture"))
+    for name, program in (("hot", workload), ("cold", other)):
+        assert by_function[name] == simulation.truth(symbols_of(program)[name]).records > 1_000
+    assert "[no mapping]" not in by_function
+
+
+@pytest.mark.needs_spe
 def test_locked_memory_that_is_short_makes_smaller_buffers(
     simulate: Simulate, workload: Path, symbols: dict[str, int], paranoid: Callable[[int], None], folder: Path
 ) -> None:
@@ -129,7 +156,7 @@ def test_locked_memory_that_is_short_makes_smaller_buffers(
     program = f"{workload} -r {regions} -w h -n 60"
     command = f"ulimit -l 64; tdprof record {' '.join(OPTIONS)} -o {folder / 'capture'} -- {program}"
     done = subprocess.run(
-        ["setpriv", "--reuid", "user", "--regid", "user", "--init-groups", "sh", "-c", command],
+        [*AS_USER, "sh", "-c", command],
         capture_output=True, text=True, check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -212,9 +212,9 @@ class Run:
         self.is_stopping = True
         ran_to_end = self.workload is not None and self.workload.poll() is not None
         self._note_clock()
-        self.attached.disable()
         if self.spe:
-            self.spe.disable()
+            self.spe.disable()  # while switches are still told: without them nobody knows whose its records are
+        self.attached.disable()
         if self.workload and self.signals.received is not None:
             self.workload.terminate()
         totals = list(self.attached.counts())

@@ -105,7 +105,7 @@ def without_switches(batch: SideBand) -> SideBand:
 
 
 def switches_of(batches: Sequence[Table], windows: Sequence[Sequence[int]] | None = None) -> SwitchesByCpu:
-    """The switches of each CPU that has any.
+    """The switches of each CPU that has any, or may have had, since records of it were lost.
 
     A record of a switch names both threads if a CPU was recorded, the recorded thread alone if that was (then nobody is
     known to run after it went). Between two switches with a loss of records between them, nobody is known.
@@ -115,8 +115,9 @@ def switches_of(batches: Sequence[Table], windows: Sequence[Sequence[int]] | Non
         windows: [from, to] of the times in which switches were told, in order; outside nobody is known. None: always.
     """
     rows = np.concatenate([np.empty(0, _ROW), *batches])
-    has_switch = np.unique(rows["cpu"][np.isin(rows["type"], _SWITCHES)])
-    rows = rows[(rows["cpu"] != NOT_RECORDED) & np.isin(rows["cpu"], has_switch)]
+    if not np.isin(rows["type"], _SWITCHES).any():
+        return no_switches()
+    rows = rows[rows["cpu"] != NOT_RECORDED]
     # Stable: of one switch the record of who goes stands before that of who comes, at the same time or earlier.
     rows = rows[np.lexsort((rows["time_ns"], rows["cpu"]))]
     is_lost = np.isin(rows["type"], _LOSSES)

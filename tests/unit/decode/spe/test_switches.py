@@ -64,6 +64,12 @@ def test_nobody_is_known_around_a_loss() -> None:
     assert switches_of([rows(lost)]) == switches_of([]) == {}
 
 
+def test_nobody_is_known_on_a_cpu_whose_switches_may_all_be_lost() -> None:
+    found = switches_of([rows(wide(10, OUT, 1, 2), (25, 1, 0, 0, 0, RecordType.LOST))])
+    assert list(found) == [0, 1]
+    assert threads(found[1], 5, 30) == [NO_TID, NO_TID]
+
+
 def test_outside_the_windows_in_which_switches_are_told_nobody_is_known() -> None:
     told = [wide(110, OUT, 1, 2), wide(190, OUT, 2, 3), wide(520, OUT, 4, 5), wide(150, OUT, 8, 9, cpu=1)]
     found = switches_of([rows(*told)], [[100, 200], [500, 600], [800, 900]])
