@@ -11,6 +11,7 @@ import pytest
 from builders.waiting import PATIENCE_S
 from live.recording import Capture, record, run_record, user_function
 from tdprof.capture.output_folder import OutputFolder
+from tdprof.capture.tables import read_table
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.pipeline.finish import finish_capture
 from tdprof.recorder import session
@@ -116,3 +117,36 @@ def test_the_benchmark_lets_groups_take_turns(build: Build, folder: Path) -> Non
     assert capture.manifest["state"] == "complete"
     assert len(capture.manifest["events"]) == 14
     assert capture.user_samples().keys() >= {"heavy", "light"}
+
+
+@pytest.mark.needs_bpf
+def test_of_a_process_what_it_starts_later_has_names_and_strangers_are_left_out(build: Build, folder: Path) -> None:
+    """Side-band records are those of CPUs, whatever runs there; the groups follow the tasks."""
+    program = build("split.c")
+    script = f"read go; {program} 0.3; exec {program} 0.3"  # reads until its input ends
+    stranger = subprocess.Popen(["sh", "-c", f"while {program} 0.1; do :; done"], stdout=subprocess.DEVNULL)
+    shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert shell.stdin
+    options = RecordOptions(
+        events=[parse_event(name) for name in NAMES],
+        rate=Rate(frequency_hz=HZ),
+        pids=[shell.pid],
+        topdown=TopdownInfo("neoverse-n3", [SampledGroup([0, 1], NAMES, [])]),
+        on_begun=shell.stdin.close,
+    )
+    try:
+        with OutputFolder(folder) as output:
+            session.record(options, output)
+            finish_capture(output.folder)
+    finally:
+        for process in (stranger, shell):
+            process.kill()
+            process.wait()
+    capture = Capture(folder)
+    assert capture.losses() == {}
+    pids = set(capture.profile.samples.pid.tolist())
+    assert shell.pid in pids
+    assert len(pids) == 2
+    assert set(read_table(folder, "processes")["pid"].to_pylist()) == pids
+    own = capture.count(user_function, NAMES[0])
+    assert own["heavy"] + own["light"] > 0.9 * own.total()

@@ -261,7 +261,7 @@ def _losses(
 
 def _other_rights(manifest: Manifest, names: Sequence[str]) -> Iterator[str]:
     """What to say of programs that the kernel took the events off: of whole CPUs they go on."""
-    if names and not (manifest.followed or manifest.is_system_wide):
+    if names and not (_is_of_cpus(manifest) or manifest.is_system_wide):
         known = sorted(set(names))
         shown = ", ".join([*known[:_MOST_NAMES], *(["…"] if len(known) > _MOST_NAMES else [])])
         yield (
@@ -270,10 +270,15 @@ def _other_rights(manifest: Manifest, names: Sequence[str]) -> Iterator[str]:
         )
 
 
+def _is_of_cpus(manifest: Manifest) -> bool:
+    """Whether events of CPUs sampled some processes; counter groups follow tasks, though their side-band does not."""
+    return bool(manifest.followed) and manifest.topdown is None
+
+
 def _short_lives(manifest: Manifest, processes: pa.Table, samples: int) -> Iterator[str]:
     """What events that follow tasks make of those that end before their first sample."""
     started = pc.sum(pc.equal(processes["kind"], "fork")).as_py() or 0
-    if manifest.followed or manifest.is_system_wide or started <= _MOST_STARTED * samples:
+    if _is_of_cpus(manifest) or manifest.is_system_wide or started <= _MOST_STARTED * samples:
         return
     cure = ", recording as root with BPF, too" if manifest.rung is Rung.RING_BUFFER else ""
     yield (
@@ -300,7 +305,7 @@ def _skipped(manifest: Manifest, samples: SampleRows) -> dict[str, int]:
     for number, event in enumerate(manifest.events):
         if event.period and event.total is not None and event.unit is Unit.COUNT:
             unfinished = 0 if event.period == 1 else len(samples.tids) * manifest.host.cpus_online
-            if manifest.followed and event.period > 1:
+            if _is_of_cpus(manifest) and event.period > 1:
                 unfinished += 5 * math.isqrt(event.total // event.period)
             missing = event.total // event.period - unfinished - samples.of_event[number] - accounted
             if missing > 0:

@@ -31,7 +31,8 @@ class AttachedEvents:
     events of CPUs sample whatever runs there, and for each task they are opened once more, over all CPUs, to count.
 
     Counter groups whose samples BPF takes follow their tasks over all CPUs instead: every new thread inherits a copy of
-    each event, and ninety events on each of a hundred CPUs would take it longer to start than many threads live.
+    each event, and ninety events on each of a hundred CPUs would take it longer to start than many threads live. Their
+    side-band, too, is that of CPUs.
     """
 
     def __init__(self, wanted: WantedEvents, cpus: Sequence[int]) -> None:
@@ -58,7 +59,7 @@ class AttachedEvents:
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for cpu in cpus:
-                for task in wanted.target.sampled_tasks:
+                for task in wanted.told_tasks:
                     self._open_side_band(task, cpu)
             for task in () if wanted.target.is_system_wide else wanted.target.tasks:
                 self._open_clock(task)
@@ -176,16 +177,21 @@ class AttachedEvents:
                 failure = failures.get(row) or next(iter(failures.values()))
                 raise wanted.refusal(row, self._rates[row], failure) from failure
 
+    @property
+    def is_told_per_cpu(self) -> bool:
+        """Whether the side-band is of CPUs, which may go offline, and tells of whatever runs there."""
+        return self._wanted.is_told_per_cpu
+
     def recorded_cpus(self) -> list[int]:
         """CPUs that events were opened on."""
         return list(self.rings)
 
     def enabled_ns(self, cpu: int) -> int:
-        """How long the newest events of a CPU have been counting; of a recording of the whole system."""
+        """How long the newest events of a CPU have been counting, where these are of CPUs."""
         return pe.read_count(self.rings[cpu].fd).enabled_ns
 
     def open_again(self, cpu: int) -> None:
-        """Open and enable everything on a CPU that came (back) online, while the whole system is recorded.
+        """Open and enable everything that is of CPUs on one that came (back) online.
 
         What it had before counts nothing more, but stays open for its counts. Drain its ring before.
 
@@ -200,7 +206,7 @@ class AttachedEvents:
             self._open_side_band(-1, cpu)
             if cpu not in self.rings:
                 raise TdprofError(f"CPU {cpu} is offline")
-            for rows in self._wanted.together:
+            for rows in () if self._wanted.follows_tasks else self._wanted.together:
                 self._open_group(rows, [(task, cpu) for task in self._wanted.sampled])
             self._count_cgroups(cpu)
         except TdprofError:
@@ -227,10 +233,14 @@ class AttachedEvents:
         Clocks come last, and go first: the time for which this process may be kept from going on in between would look
         like time for which events had no counter.
         """
-        if self._wanted.target.is_per_cpu or not self._wanted.target.starts_at_exec:
-            for fd in (*self.side_band, *self._leaders):
+        waits = self._wanted.target.starts_at_exec
+        if self._wanted.is_told_per_cpu or not waits:
+            for fd in self.side_band:
                 pe.enable(fd)
-        if not self._wanted.target.starts_at_exec:
+        if self._wanted.target.is_per_cpu or not waits:
+            for fd in self._leaders:
+                pe.enable(fd)
+        if not waits:
             for fd in (*itertools.chain(*self._counting), *self._clocks):
                 pe.enable(fd)
 

@@ -177,7 +177,7 @@ class Run:
             self.manifest = replace(self.manifest, followed=list(self.target.processes))
 
     def _watch_cpus(self) -> None:
-        if self.target.is_per_cpu:
+        if self.attached.is_told_per_cpu:
             open_spe = self._open_spe_again if self.manifest.spe else None
             self.cpus = CpuFollower(self.attached, self.manifest.start_monotonic_ns, open_spe=open_spe)
 
@@ -188,9 +188,12 @@ class Run:
         """Another run of the command, with other events, into the same capture."""
         self.workload, self.attached, self.control, self.is_stopping = workload, attached, control, False
         ids = [new or old for new, old in zip(attached.record_ids(), self.manifest.record_ids, strict=True)]
-        self.manifest = replace(self.manifest, record_ids=ids)
+        followed = [*self.manifest.followed, workload.pid] if attached.is_told_per_cpu else []
+        self.manifest = replace(self.manifest, record_ids=ids, followed=followed)
         self.mappings.code.start()
         self.mappings.held.follow(workload.pid)
+        attached.enable()
+        self._watch_cpus()
         workload.start()
         if self.unwinding:
             self.unwinding.add_processes([workload.pid])

@@ -230,7 +230,7 @@ def _first_manifest(
         command=list(options.command),
         meanwhile=list(options.meanwhile),
         pids=list(options.pids),
-        followed=list(target.processes) if target.is_filtered else [],
+        followed=list(target.processes) if opened.attached.is_told_per_cpu else [],
         is_system_wide=options.is_system_wide,
         has_cgroups=sampling.cgroups.is_told,
         cgroups=list(chosen.paths) if chosen else [],

@@ -68,6 +68,16 @@ class WantedEvents:
         return self.groups is not None and self.programs is not None and not self.target.is_per_cpu
 
     @property
+    def is_told_per_cpu(self) -> bool:
+        """Whether the side-band is of CPUs, whatever runs there: who may load BPF programs may have that."""
+        return self.target.is_per_cpu or self.follows_tasks
+
+    @property
+    def told_tasks(self) -> Sequence[int]:
+        """Of which the side-band is opened on each CPU."""
+        return [-1] if self.is_told_per_cpu else self.target.tasks
+
+    @property
     def counts_besides(self) -> bool:
         """Whether each event is opened once more, to count: those that sample are of others, too."""
         return self.target.is_filtered or (self.target.is_of_cgroups and self.programs is not None)
@@ -106,7 +116,7 @@ class WantedEvents:
         """
         if not has_gone_offline(cpu, error):
             return False
-        if not self.target.is_per_cpu:
+        if not self.is_told_per_cpu:
             raise gone_offline(cpu) from error
         return True
 

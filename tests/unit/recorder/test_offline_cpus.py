@@ -68,6 +68,25 @@ def test_a_recording_of_cpus_goes_on_and_takes_the_cpu_when_it_is_back(machine: 
     events.close()
 
 
+def test_of_groups_that_follow_tasks_the_side_band_alone_is_opened_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pe, "set_bpf", lambda *_: None)
+    target = SamplingTarget([1, 2], [1])
+    rates = [Rate(period=1)] * 2
+    wanted = WantedEvents(parse_events("page-faults,context-switches"), target, rates, [1, 1], [[0, 1]], sizes=SIZES)
+    events = AttachedEvents(wanted, CPUS)
+    assert events.is_told_per_cpu
+    assert (events.recorded_cpus(), len(events.side_band)) == ([0, 2], 2)
+    of_tasks = [list(fds) for fds in events.sampling]
+    assert [len(fds) for fds in of_tasks] == [2, 2]
+    machine.online.add(GONE)
+    events.open_again(GONE)
+    assert (sorted(events.recorded_cpus()), len(events.side_band)) == (CPUS, 3)
+    assert events.sampling == of_tasks
+    events.close()
+
+
 def test_where_nobody_would_notice_that_it_is_back_it_is_said(machine: Machine) -> None:
     with pytest.raises(TdprofError, match="CPU 1 went offline while recording began"):
         attached(SamplingTarget([os.getpid()], [os.getpid()]))
