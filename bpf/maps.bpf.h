@@ -26,6 +26,8 @@ BPF_RINGBUF_OUTPUT(stacks, 1);
 /* One for each CPU; too large for a map that is the kernel's own of each CPU. */
 BPF_TABLE("array", __u32, struct stack_copy, copy_scratch, 1);
 BPF_RINGBUF_OUTPUT(copies, 1);
+/* Copies without memory, for which that ring had no room. */
+BPF_RINGBUF_OUTPUT(leaves, 1);
 
 /* What user space fills, through its own view of these pages: how to unwind, and which file is mapped where. */
 BPF_F_TABLE("array", __u32, struct page, unwind_rows, 1, BPF_F_MMAPABLE);

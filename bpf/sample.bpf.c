@@ -242,12 +242,6 @@ int walk_java(struct bpf_perf_event_data *ctx)
 	return walk_frames(ctx, 1);
 }
 
-/* Flags for one more copy. User space comes by itself, but the ring may be full before it does: copies are large. */
-static __always_inline __u64 copies_wakeup(const struct walk *walk)
-{
-	return walk->unannounced < SETTING(SETTING_COPIES_WAKEUP) ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP;
-}
-
 /* A user stack that a table leads through only later, if its process may have one more copied. */
 int copy(struct bpf_perf_event_data *ctx)
 {
@@ -260,23 +254,24 @@ int copy(struct bpf_perf_event_data *ctx)
 	if (!walk || !copy || !is_copied)
 		return 0;
 	struct address_space *space = spaces.lookup(&walk->key.pid);
+	/* Other code is there than was said, and nobody has read yet which: the time tells what the leaf is in. */
+	int is_retaken = space && space->count && !walk->space.count;
 
-	if (*is_copied && space && space->copies_left && begin_walk(ctx, walk) == WALK_BEGUN) {
-		space->copies_left -= 1;
+	if (*is_copied && space && (space->copies_left || is_retaken) && begin_walk(ctx, walk) == WALK_BEGUN) {
 		copy->identity = mix(mix(mix(0, bpf_ktime_get_ns()), walk->key.tid), cpu) | 1;
 		copy->time_ns = bpf_ktime_get_ns();
 		copy->pid = walk->key.pid;
 		copy_registers(copy, &walk->state);
-		copy_stack(copy, walk->state.sp);
-		__u64 size = sizeof(*copy) - sizeof(copy->stack) + copy->stack_bytes;
-
-		asm volatile("" : "+r"(size)); /* as in send_stack() */
-		__u64 wakeup = copies_wakeup(walk);
-
-		if (size <= sizeof(*copy) && copies.ringbuf_output(copy, size, wakeup) == 0) {
-			walk->unannounced = wakeup == BPF_RB_NO_WAKEUP ? walk->unannounced + size : 0;
-			count(COUNTER_STACKS_COPIED);
+		if (space->copies_left) {
+			space->copies_left -= 1;
+			if (send_copy(walk, copy))
+				walk->copied = copy->identity;
+		}
+		if (!walk->copied && is_retaken && send_leaf(copy)) {
+			count(COUNTER_STACKS_NOT_COPIED);
 			walk->copied = copy->identity;
+		}
+		if (walk->copied) {
 			steps.call(ctx, has_python() ? STEP_PYTHON : STEP_STORE);
 			return 0;
 		}

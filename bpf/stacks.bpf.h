@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Call chains: as the kernel walks them, and sent to user space once. A part of sample.bpf.c. */
+/* Call chains: as the kernel walks them, sent to user space once, and copies of stacks. A part of sample.bpf.c. */
 
 static __always_inline void count_all(__u32 which, __u64 number)
 {
@@ -129,4 +129,34 @@ static __always_inline __u64 take_stack(struct bpf_perf_event_data *ctx, struct 
 	if (most > 1 && stack->depth >= MAX_KERNEL_WALK_DEPTH && stack->address[MAX_KERNEL_WALK_DEPTH - 1])
 		count(COUNTER_STACKS_TRUNCATED);
 	return send_stack(stack, hash_stack(stack));
+}
+
+/* Flags for one more copy. User space comes by itself, but the ring may be full before it does: copies are large. */
+static __always_inline __u64 copies_wakeup(const struct walk *walk)
+{
+	return walk->unannounced < SETTING(SETTING_COPIES_WAKEUP) ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP;
+}
+
+/* The stack's memory with what there is of the copy; whether there was room. */
+static __always_inline int send_copy(struct walk *walk, struct stack_copy *copy)
+{
+	copy_stack(copy, walk->state.sp);
+	__u64 size = sizeof(*copy) - sizeof(copy->stack) + copy->stack_bytes;
+
+	asm volatile("" : "+r"(size)); /* as in send_stack() */
+	__u64 wakeup = copies_wakeup(walk);
+
+	if (size > sizeof(*copy) || copies.ringbuf_output(copy, size, wakeup))
+		return 0;
+	walk->unannounced = wakeup == BPF_RB_NO_WAKEUP ? walk->unannounced + size : 0;
+	count(COUNTER_STACKS_COPIED);
+	return 1;
+}
+
+/* As a copy of which no memory could be read: it has the time of its leaf. */
+static __always_inline int send_leaf(struct stack_copy *copy)
+{
+	copy->pages = 0;
+	copy->stack_bytes = 0;
+	return !leaves.ringbuf_output(copy, sizeof(*copy) - sizeof(copy->stack), BPF_RB_NO_WAKEUP);
 }

@@ -102,6 +102,18 @@ def test_a_library_at_the_address_of_another(build: Build, folder: Path, options
     assert abs(other / whole - 0.25) <= 0.1, samples
 
 
+@pytest.mark.needs_bpf
+def test_a_library_at_the_address_of_another_while_the_recorder_gets_no_processor(build: Build, folder: Path) -> None:
+    """Stacks of half a second are more than there is room for, and their leaves are of the second library all the same."""
+    libraries = build("plugin.c"), build("other_plugin.c")
+    capture = record("-F", "1999", "--", build("swap.c"), *libraries, "0.5", "stop", folder=folder)
+    samples = capture.user_samples()
+    plugin, other, host = (samples[name] for name in ("plugin_work", "other_work", "host_work"))
+    assert_share(plugin, plugin + other + host, 0.25)
+    assert_share(other, plugin + other + host, 0.25)
+    assert not capture.losses()
+
+
 def test_processes_that_are_gone(build: Build, folder: Path) -> None:
     """Fifty processes of 10 ms each, started by a shell that executes nothing else for long."""
     script = f'i=0; while [ $i -lt 50 ]; do "{build("split.c")}" 0.01; i=$((i+1)); done'

@@ -112,7 +112,7 @@ class BpfLoad:
     def _sampler(self, found: BpfObject) -> BpfSampler:
         sizes = {"rows_a": self._sizes.rows, "rows_b": self._sizes.rows, "stacks": self._sizes.ring_bytes}
         sizes |= {"copies": self._sizes.copies_bytes, "copy_scratch": bpf_maps.possible_cpus()}
-        sizes |= {"missing": QUESTIONS_BYTES} | self._sizes.arrays.entries()
+        sizes |= {"leaves": self._sizes.leaves_bytes, "missing": QUESTIONS_BYTES} | self._sizes.arrays.entries()
         if self._sizes.named_threads:
             sizes |= {"named": self._sizes.named_threads, "followed": most_followed(), "ending": len(self._with_kernel)}
         if self._off_cpu:

@@ -57,6 +57,7 @@ _CAN_BE_MISSED = ("retake", *FOLLOWERS)
 QUESTIONS_BYTES = 64 << 10
 _LEAST_RING_BYTES = 1 << 20  # five hundred of the deepest stacks
 _LEAST_COPIES_BYTES, _MOST_COPIES_BYTES = 2 << 20, 4 << 20
+_MOST_LEAVES_BYTES = 1 << 20
 _COPY_BYTES = 16 << 10  # of most stacks; the deepest take 64 KiB
 _DRAIN_WHILE_LOADING_S = 0.01
 # The verifier goes through six times as many instructions of the walk as of all else; twice that on a busy machine.
@@ -73,6 +74,7 @@ class TableSizes:
         rows: of each table of samples.
         ring_bytes: for stacks.
         copies_bytes: for copies of stacks.
+        leaves_bytes: for those without memory.
         arrays: for unwinding.
         named_threads: that a filter of tasks begins with; 0: there is none.
     """
@@ -80,6 +82,7 @@ class TableSizes:
     rows: int
     ring_bytes: int
     copies_bytes: int
+    leaves_bytes: int
     arrays: ArraySizes = field(default_factory=ArraySizes)
     named_threads: int = 0
 
@@ -90,7 +93,7 @@ class TableSizes:
         while rows < 2 * samples_per_second and rows < 1 << 18:
             rows *= 2
         copies_bytes = min(max(rows * 512, _LEAST_COPIES_BYTES), _MOST_COPIES_BYTES)
-        return cls(rows, ring_bytes=max(rows * 256, _LEAST_RING_BYTES), copies_bytes=copies_bytes)
+        return cls(rows, max(rows * 256, _LEAST_RING_BYTES), copies_bytes, min(rows * 64, _MOST_LEAVES_BYTES))
 
 
 _WITHOUT_RETAKE = (
@@ -165,6 +168,7 @@ class BpfSampler:
             self._steps += off_cpu.steps
         self._stacks = self._closing.enter_context(BpfRing(maps["stacks"], sizes.ring_bytes))
         self._copies = self._closing.enter_context(BpfRing(maps["copies"], sizes.copies_bytes))
+        self._leaves = self._closing.enter_context(BpfRing(maps["leaves"], sizes.leaves_bytes))
         # Tells of each time that the programs wake us, not for as long as there is something.
         self._copies_ready = self._closing.enter_context(select.epoll())
         self._copies_ready.register(maps["copies"], select.EPOLLIN | select.EPOLLET)
@@ -377,7 +381,7 @@ class BpfSampler:
         self._use_b ^= 1
         bpf_maps.update_u32(self._maps["active"], ACTIVE_ROWS, self._use_b)
         time_ns = time.monotonic_ns()
-        produced, copied = self._stacks.produced, self._copies.produced
+        produced, copied, leaves = self._stacks.produced, self._copies.produced, self._leaves.produced
         of_python = self.python.produced() if self.python else {}
         of_threads = self.off_cpu.produced if self.off_cpu else {}
         wait_for_running_programs()
@@ -386,11 +390,12 @@ class BpfSampler:
             self.python.drain(spool, of_python)
         if self.off_cpu:
             self.off_cpu.drain(spool, of_threads)
-        if copied > self._copied_bytes:
+        if copied + leaves > self._copied_bytes:
             self._write_taken_copies(spool)  # no more are taken: the ring may be drained up to `copied` only
             self._copies.drain(spool.descriptor(COPIES_FILE), copied)
-            self._copied_bytes = copied
-            self._limit_copies(copied)
+            self._leaves.drain(spool.descriptor(COPIES_FILE), leaves)
+            self._copied_bytes = copied + leaves
+            self._limit_copies(self._copied_bytes)
         for keys, values in self._reader.take(resting):
             self.drained += sum(memoryview(values).cast("Q")[::2])  # sample_value.count
             spool.append_rows(time_ns, keys, values, len(keys) // KEY_BYTES)
