@@ -281,8 +281,9 @@ def _short_lives(manifest: Manifest, processes: pa.Table, samples: int) -> Itera
     if _is_of_cpus(manifest) or manifest.is_system_wide or started <= _MOST_STARTED * samples:
         return
     cure = ", recording as root with BPF, too" if manifest.rung is Rung.RING_BUFFER else ""
+    what = "1 process or thread was" if started == 1 else f"{started:,} processes or threads were"
     yield (
-        f"{plural(started, 'process', 'es')} or threads were started, and each begins its sampling interval anew: "
+        f"{what} started, and each begins its sampling interval anew: "
         f"the shorter one lives, the less of it is seen (a higher -F helps{cure})"
     )
 

@@ -105,6 +105,10 @@ def test_a_capture_without_metrics_has_a_tree_of_its_calls(monkeypatch: pytest.M
     rows = table(run("--tree", "--limit", "0", COLUMNS="80").stdout, "calls")
     assert [row[-1] for row in rows] == ["main", "log", "sort", "swap"]
     assert rows[0][:3] == ["100.0%", "0.0%", "13"]
+    lines = run("--tree", "--limit", "0", COLUMNS="80").stdout.splitlines()[-5:]
+    # A way that forks: each begins with a dash, and what goes on below it stands in its column.
+    calls = [line[lines[0].index("calls") :] for line in lines[1:]]
+    assert calls == ["main", "- log", "- sort", "  swap"]
     assert "log" in run("--tree", COLUMNS="80").stdout
     folded = run("--tree", COLUMNS="80").stdout
     assert "swap" not in folded

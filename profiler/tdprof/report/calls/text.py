@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
@@ -31,7 +32,8 @@ def render_text(
     limit: int | None,
     usual: int,
 ) -> str:
-    """What was measured, then each tree: those calls that weigh most, indented where a call has several below it.
+    """What was measured, then each tree: those calls that weigh most, indented where a call has several below it, of
+    which each begins with a dash.
 
     Args:
         event: of the trees.
@@ -54,20 +56,22 @@ def _tree_lines(
         return
     rows = tree.heaviest(usual if limit is None else limit, LEAST_SHARE if limit is None else 0.0)
     columns = [*numbers("total", "self", "samples"), *names(title)]
-    yield from table_lines(columns, _Calls(tree, rows, _indents(tree, rows), function_names(profile)), width)
+    yield from table_lines(columns, _Calls(tree, rows, *_places(tree, rows), function_names(profile)), width)
     yield from left_out(len(tree) - len(rows), "call", width)
 
 
-def _indents(tree: CallLines, rows: I64) -> I32:
-    """int32[rows of the tree]: how far to the right each of the shown rows stands."""
+def _places(tree: CallLines, rows: I64) -> tuple[I32, NDArray[np.bool_]]:
+    """int32[rows of the tree], bool[the same]: how far to the right each of the shown rows stands; whether it is one of
+    several ways on."""
     parent = tree.parent[rows]
     # A chain of single calls stays in its column: only where the way forks does the tree move to the right.
-    below = np.bincount(parent + 1, minlength=len(tree) + 1)[1:]
-    steps = (parent >= 0) & (below[parent] > 1)
+    forks = np.bincount(parent + 1, minlength=len(tree) + 1) > 1
+    is_way = np.zeros(len(tree), bool)
+    is_way[rows] = forks[parent + 1]
     indent = np.zeros(len(tree) + 1, np.int32)  # the last: of what stands below nothing
-    for row, above, step in zip(rows.tolist(), parent.tolist(), steps.tolist(), strict=True):
-        indent[row] = indent[above] + step
-    return indent
+    for row, above in zip(rows.tolist(), parent.tolist(), strict=True):
+        indent[row] = indent[above] + is_way[row]
+    return indent, is_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +81,15 @@ class _Calls:
     tree: CallLines
     rows: I64
     indent: I32
+    is_way: NDArray[np.bool_]
     function: list[str]
 
     def __iter__(self) -> Iterator[list[str | Text]]:
         tree, whole = self.tree, float(self.tree.total[0] / self.tree.share[0])
         for row in map(int, self.rows):
             name = self.function[int(tree.function[row])]
-            text = "  " * min(int(self.indent[row]), _DEEPEST) + name
+            mark = "- " if self.is_way[row] else ""
+            text = "  " * (min(int(self.indent[row]), _DEEPEST) - len(mark) // 2) + mark + name
             yield [
                 percent(float(tree.share[row])),
                 percent(float(tree.own[row]) / whole),
