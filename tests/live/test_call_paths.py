@@ -106,4 +106,4 @@ def test_what_was_walked_by_a_file_that_another_was_mapped_over_has_no_callers_a
     folded = subprocess.run([*TDPROF, "export", "--to", "folded", folder], capture_output=True, text=True, check=True)
     found = judge(turns.program, read_folded(folded.stdout))
     assert found.wrong <= 0.003 * found.total, found
-    assert any("mapped over" in reason for reason in read_manifest(folder).losses.by_reason)
+    assert any("mapped over" in reason for reason in read_manifest(folder).losses.by_reason), found

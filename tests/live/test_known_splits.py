@@ -104,7 +104,7 @@ def test_a_library_at_the_address_of_another(build: Build, folder: Path, options
 
 @pytest.mark.needs_bpf
 def test_a_library_at_the_address_of_another_while_the_recorder_gets_no_processor(build: Build, folder: Path) -> None:
-    """Stacks of half a second are more than there is room for, and their leaves are of the second library all the same."""
+    """Stacks of half a second are more than there is room for; their leaves are of the second library all the same."""
     libraries = build("plugin.c"), build("other_plugin.c")
     capture = record("-F", "1999", "--", build("swap.c"), *libraries, "0.5", "stop", folder=folder)
     samples = capture.user_samples()

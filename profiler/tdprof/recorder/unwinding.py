@@ -406,7 +406,10 @@ class Unwinding:
             self._changing.add(pid)
             self.end_interval(pid, is_late=True)
         self._known[pid] = extents
-        self._published.add(pid)
+        if is_replaced:  # what this was published for; the next such record is of something else
+            self._published.discard(pid)
+        else:
+            self._published.add(pid)
         self._silent.discard(pid)
         # A change while it was read and published nobody has seen; from now on the walker does.
         self._walker.look(pid)

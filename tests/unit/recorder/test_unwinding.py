@@ -354,6 +354,24 @@ def test_a_file_that_was_there_between_two_looks_is_told_of_as_late(
     assert (arrays.published, ended) == ([pid], [(pid, True)])
 
 
+def test_each_file_that_was_there_between_two_looks_is_told_of_as_late(
+    recorder: unwinding.Unwinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another took a file's place, and while nobody looked a third one came and went."""
+    pid = os.getpid()
+    place = 1
+    monkeypatch.setattr(recorder, "_extents", lambda *_: [Extent(0x1000, 0x1000, place, 0)])
+    recorder.add_processes([pid])
+    recorder.add_processes([pid], are_replaced=True)
+    ended: list[tuple[int, bool]] = []
+    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    place = 2
+    recorder.add_processes([pid], are_replaced=True)
+    assert ended == [(pid, True), (pid, False)]
+    recorder.add_processes([pid], are_replaced=True)
+    assert ended == [(pid, True), (pid, False), (pid, True)]
+
+
 def test_addresses_that_mean_something_else() -> None:
     before = [Extent(0x1000, 0x2000, 10, 0), Extent(0x8000, 0x1000, 0, StackEnd.JIT)]
     assert not are_replaced(before, before)
