@@ -1,8 +1,11 @@
-"""A store read by others: exports with their own readers, and the SQL of docs/fleet.md by DuckDB; Polars beside it."""
+"""A store read by others: exports with their own readers, and the SQL of docs/fleet.md by engines that are there."""
 
 import json
 import re
+import shutil
 import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -70,27 +73,78 @@ def test_several_kinds_of_cores_are_not_put_together(store: Path) -> None:
     assert "123" not in tdprof("export", store, "--to", "folded", "--recordings", "host=h1").stdout
 
 
-def test_the_documents_sql_gives_the_shares_of_the_report(store: Path, shares: dict[str, float]) -> None:
+@dataclass(frozen=True)
+class Documented:
+    """What docs/fleet.md says to each engine, about a store; and the queries for all of them and for DuckDB."""
+
+    duckdb: str
+    clickhouse: str
+    spark: str
+    shares: str
+    paths: str
+    polars: str
+
+
+@pytest.fixture(scope="module")
+def documented(store: Path) -> Documented:
+    text = (ROOT / "docs/fleet.md").read_text()
+    parts = [*re.findall(r"```sql\n(.*?)```", text, re.DOTALL), *re.findall(r"```python\n(.*?)```", text, re.DOTALL)]
+    return Documented(*(re.sub("(['\"])prod/", rf"\g<1>{store}/", part) for part in parts))
+
+
+def statements(text: str) -> list[str]:
+    return [each for each in map(str.strip, text.split(";")) if each]
+
+
+def told_shares(rows: Iterable[tuple[str, str, str, float]], shares: dict[str, float]) -> None:
+    """Of both kinds of cores, and those of the report."""
+    by_core: dict[str, dict[str, float]] = {}
+    for core, _, function, share in rows:
+        if share:
+            by_core.setdefault(core, {})[function] = share
+    assert by_core == {"neoverse-v1": pytest.approx(shares), "neoverse-n1": {"work": 1}}
+
+
+def test_duckdb(documented: Documented, shares: dict[str, float]) -> None:
     duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
-    documented = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/fleet.md").read_text(), re.DOTALL)
-    assert len(documented) == 2
-    by_function, by_path = (text.replace("'prod/", f"'{store}/") for text in documented)
-    rows = duckdb.sql(by_function).fetchall()
-    mine = {function: share for core, _, function, share in rows if core == "neoverse-v1" and share}
-    assert mine == pytest.approx(shares)
-    assert {core for core, *_ in rows} == {"neoverse-v1", "neoverse-n1"}
-    stacks = {tuple(stack): samples for core, stack, samples in duckdb.sql(by_path).fetchall() if core == "neoverse-v1"}
+    session = duckdb.connect()
+    session.sql(documented.duckdb)
+    told_shares(session.sql(documented.shares).fetchall(), shares)
+    paths = session.sql(documented.paths).fetchall()
+    stacks = {tuple(stack): samples for core, stack, samples in paths if core == "neoverse-v1"}
     assert stacks[("main", "work")] == 600 * 7
 
 
-def test_polars_reads_the_partitions(store: Path) -> None:
+def test_clickhouse(documented: Documented, shares: dict[str, float]) -> None:
+    sessions = pytest.importorskip("chdb.session", reason="ClickHouse is not installed: pip install chdb-core")
+    with sessions.Session() as session:
+        for statement in statements(documented.clickhouse):
+            session.query(statement)
+        rows = json.loads(session.query(*statements(documented.shares), "JSONCompact").bytes())["data"]
+    told_shares([tuple(row) for row in rows], shares)
+
+
+@pytest.mark.thorough
+def test_spark(documented: Documented, shares: dict[str, float]) -> None:
+    spark = pytest.importorskip("pyspark.sql", reason="Spark is not installed: pip install pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs java")
+    builder = spark.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
+    try:
+        for statement in statements(documented.spark):
+            session.sql(statement)
+        told_shares([tuple(row) for row in session.sql(*statements(documented.shares)).collect()], shares)
+    finally:
+        session.stop()
+
+
+def test_polars(documented: Documented, shares: dict[str, float]) -> None:
     polars = pytest.importorskip("polars", reason="Polars is not installed")
-    frame = polars.scan_parquet(
-        store / "rollup/functions/v=1/**/*.parquet", hive_partitioning=True, try_parse_hive_dates=False
-    )
-    chosen = frame.filter(polars.col("core") == "neoverse-v1", polars.col("function") == "parse")
-    by_host = chosen.group_by("host").agg(polars.col("self_samples").sum()).collect()
-    assert dict(by_host.iter_rows()) == {f"h{host}": (300 + 20 * host) * (2 if host == 5 else 1) for host in range(6)}
+    made = {"polars": polars}
+    exec(documented.polars, made)
+    context = polars.SQLContext(recordings=made["recordings"], functions=made["functions"])
+    told_shares(context.execute(*statements(documented.shares)).collect().iter_rows(), shares)
 
 
 def test_what_a_recording_has_too_many_of_stays_in_the_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
