@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,10 @@ def test_two_programs_in_a_pid_namespace(simulate: Simulate, workload: Path, oth
     assert any("another PID namespace" in note for note in notes), notes
 
 
+def has_threads(process: subprocess.Popen[bytes], count: int) -> bool:
+    return len(os.listdir(f"/proc/{process.pid}/task")) >= count
+
+
 @pytest.mark.needs_spe
 def test_a_process_of_many_threads_shares_a_buffer_on_each_cpu(
     simulate: Simulate, workload: Path, symbols: dict[str, int], tmp_path: Path
@@ -109,7 +114,7 @@ def test_a_process_of_many_threads_shares_a_buffer_on_each_cpu(
         ["nice", "-n", "19", workload, "-r", regions, "-w", "hc", "-t", "49", "-n", "1000000"]
     ) as running:
         try:
-            wait_until(lambda: len(os.listdir(f"/proc/{running.pid}/task")) >= 50, running)
+            wait_until(partial(has_threads, running, 50), running)
             run_tdprof("record", *OPTIONS, "-o", tmp_path / "capture", "-p", running.pid, "--duration", "0.3")
         finally:
             running.kill()
@@ -131,11 +136,11 @@ def test_two_processes_are_told_apart_until_the_end(
     with contextlib.ExitStack() as stack:
         running = []
         for program, function in ((workload, "h"), (other, "c")):
-            words = [program, "-r", regions, "-w", function, "-t", "24", "-n", "1000000"]
+            words = [str(program), "-r", str(regions), "-w", function, "-t", "24", "-n", "1000000"]
             running.append(stack.enter_context(subprocess.Popen([*AS_USER, "nice", "-n", "19", *words])))
             stack.callback(running[-1].kill)
         for each in running:
-            wait_until(lambda pid=each.pid: len(os.listdir(f"/proc/{pid}/task")) >= 25, each)
+            wait_until(partial(has_threads, each, 25), each)
         pids = ",".join(str(each.pid) for each in running)
         run_tdprof("record", *OPTIONS, "-o", folder / "capture", "-p", pids, "--duration", "0.3", user="user")
     by_function = operations(spe_report(folder / "capture"))
