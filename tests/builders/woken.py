@@ -7,8 +7,8 @@ import numpy as np
 from builders.profiles import CLOCK, Call, Frame, ProfileBuilder
 from tdprof.model.addresses import FileKind
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
-from tdprof.model.off_cpu import ThreadState
 from tdprof.model.profile import Profile, WakerTable
+from tdprof.model.thread_state import ThreadState
 from tdprof.profile.wakers import cut_interrupts
 
 EVENTS = (CLOCK, EventInfo(OFF_CPU, Unit.NANOSECONDS, 1_000_000))

@@ -14,7 +14,7 @@ import pytest
 from builders.waiting import wait_until
 from live.recording import Capture, has_bytes, run_record, start_record
 from tdprof.capture.tables import read_table
-from tdprof.model.off_cpu import ThreadState
+from tdprof.model.thread_state import ThreadState
 from tdprof.recorder.cgroups import Hierarchy, mounted_hierarchies, perf_counts_by
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]

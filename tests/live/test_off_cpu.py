@@ -12,7 +12,8 @@ import pytest
 
 from live.recording import TDPROF, Capture, record, run_record
 from tdprof.capture.tables import read_table
-from tdprof.model.off_cpu import ThreadState, TimeSpent
+from tdprof.model.off_cpu import TimeSpent
+from tdprof.model.thread_state import ThreadState
 from tdprof.profile.wakers import INTERRUPT, WOKEN_BY, sample_wakers
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_root]

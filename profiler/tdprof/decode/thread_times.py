@@ -11,7 +11,7 @@ from tdprof.capture.schema import THREAD_TIMES
 from tdprof.capture.spool import ALIVE_FILE, ENDED_FILE
 from tdprof.decode.bpf_aggregates import read_ring_file, ring_records
 from tdprof.decode.spooled_files import SpoolDamage, spooled_beginning
-from tdprof.model.off_cpu import ThreadState
+from tdprof.model.thread_state import ThreadState
 
 RECORD = np.dtype(
     [

@@ -2,23 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from tdprof.model.arrays import U32, U64
-
-
-class ThreadState(IntEnum):
-    """``enum thread_state`` of bpf/sample.h."""
-
-    RUNNING = 0  # on a CPU
-    RUNNABLE = 1  # waiting for one
-    INTERRUPTIBLE = 2  # asleep, until something happens or a signal comes
-    UNINTERRUPTIBLE = 3  # asleep, mostly until a device answers
-
-    @property
-    def words(self) -> str:
-        """As reports say it."""
-        return ("on a CPU", "waiting for a CPU", "asleep", "asleep beyond signals")[self]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ from tdprof.model.arrays import I32, I64, U32, U64, distinct
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings, MetricTimes
-from tdprof.model.off_cpu import ThreadState, ThreadTimes
+from tdprof.model.off_cpu import ThreadTimes
 from tdprof.model.profile import FunctionTable, LocationTable, Profile, SampleTable, StackTable, StackWalks
 from tdprof.model.stack_ends import StackEnd
+from tdprof.model.thread_state import ThreadState
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.wakers import read_wakers, with_wakers
 from tdprof.profile.frames import group_of_row, group_rows

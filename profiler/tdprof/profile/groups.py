@@ -8,8 +8,9 @@ import numpy as np
 from tdprof.model.arrays import F64, I32, I64, U8, U64, distinct
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import TIME_KINDS, GroupKind
-from tdprof.model.off_cpu import ThreadState, TimeSpent
+from tdprof.model.off_cpu import TimeSpent
 from tdprof.model.profile import NO_ID, Profile
+from tdprof.model.thread_state import ThreadState
 from tdprof.profile.cgroups import cgroup_name
 from tdprof.profile.commands import command_names
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, leaf_locations, module_names

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdprof.model.events import OFF_CPU
-from tdprof.model.off_cpu import ThreadState
 from tdprof.model.profile import KeptStacks, Profile, StackTable
+from tdprof.model.thread_state import ThreadState
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows, merge_stacks
 from tdprof.profile.markers import with_markers
 

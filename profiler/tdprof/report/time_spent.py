@@ -1,6 +1,7 @@
 """Where threads' time went, as JSON."""
 
-from tdprof.model.off_cpu import ThreadState, TimeSpent
+from tdprof.model.off_cpu import TimeSpent
+from tdprof.model.thread_state import ThreadState
 
 _SPENT = [f"{state.name.lower()}_ns" for state in ThreadState]
 

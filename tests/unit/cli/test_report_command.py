@@ -17,8 +17,8 @@ from tdprof.cli import report
 from tdprof.cli.capture_options import Input
 from tdprof.errors import TdprofError
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
-from tdprof.model.off_cpu import ThreadState
 from tdprof.model.profile import Profile
+from tdprof.model.thread_state import ThreadState
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tdprof.decode import bpf_aggregates, bpf_copies, thread_times, wakers
-from tdprof.model.off_cpu import ThreadState
 from tdprof.model.stack_ends import StackEnd
+from tdprof.model.thread_state import ThreadState
 from tdprof.recorder.bpf import off_cpu, unwind_arrays
 from tdprof.recorder.bpf import sampler as bpf_sampler
 

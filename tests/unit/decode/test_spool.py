@@ -20,8 +20,8 @@ from tdprof.decode.spool import Decoded, write_tables
 from tdprof.model.arrays import U32, U64
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
-from tdprof.model.off_cpu import ThreadState
 from tdprof.model.stack_ends import StackEnd
+from tdprof.model.thread_state import ThreadState
 from tdprof.unwind.walk import Walked
 
 

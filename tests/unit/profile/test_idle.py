@@ -9,8 +9,8 @@ from builders.profiles import CLOCK, ProfileBuilder
 from builders.waiting import ends_within
 from tdprof.model.choices import GroupKind
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
-from tdprof.model.off_cpu import ThreadState
 from tdprof.model.profile import Profile
+from tdprof.model.thread_state import ThreadState
 from tdprof.profile.frames import frame_stacks
 from tdprof.profile.groups import group_samples
 from tdprof.profile.hotspots import find_hotspots

@@ -10,7 +10,7 @@ from rich.console import Console
 from builders.profiles import CLOCK, ProfileBuilder, thread_times
 from tdprof.model.choices import GroupKind
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
-from tdprof.model.off_cpu import ThreadState
+from tdprof.model.thread_state import ThreadState
 from tdprof.profile.groups import group_samples
 from tdprof.report.groups.csv import render_csv
 from tdprof.report.groups.json import rows_json

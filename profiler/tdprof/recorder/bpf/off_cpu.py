@@ -18,7 +18,7 @@ from typing import Any
 from tdprof.capture.spool import ALIVE_FILE, ENDED_FILE, WAKINGS_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.btf import read_kernel_types
-from tdprof.model.off_cpu import ThreadState
+from tdprof.model.thread_state import ThreadState
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.kernel import wait_for_running_programs

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tdprof.model.off_cpu import ThreadState
+from tdprof.model.thread_state import ThreadState
 from tdprof.recorder.host import read_text
 
 _PROC = Path("/proc")

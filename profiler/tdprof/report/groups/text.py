@@ -9,8 +9,9 @@ from rich.text import Text
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.choices import TIME_KINDS, GroupKind
 from tdprof.model.events import Unit
-from tdprof.model.off_cpu import ThreadState, TimeSpent
+from tdprof.model.off_cpu import TimeSpent
 from tdprof.model.profile import Profile
+from tdprof.model.thread_state import ThreadState
 from tdprof.model.time_range import NS_PER_S
 from tdprof.profile.frames import function_names
 from tdprof.profile.groups import Groups

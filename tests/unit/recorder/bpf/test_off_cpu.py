@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.model.off_cpu import ThreadState
+from tdprof.model.thread_state import ThreadState
 from tdprof.recorder.bpf.off_cpu import Scheduler, read_scheduler
 
 BPF = Path(__file__).parents[4] / "bpf"

@@ -3,7 +3,7 @@
 import os
 import threading
 
-from tdprof.model.off_cpu import ThreadState
+from tdprof.model.thread_state import ThreadState
 from tdprof.recorder.bpf.standing_threads import StandingThread, standing_threads
 
 
