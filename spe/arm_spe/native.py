@@ -120,7 +120,7 @@ def _declare(library: ctypes.CDLL) -> None:
     library.spe_tally.argtypes = (
         POINTER(Columns), c_uint64, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p
     )  # fmt: skip
-    library.spe_tally_span.argtypes = (
+    library.spe_add_span.argtypes = (
         c_void_p, c_uint64, POINTER(Decoder), POINTER(Columns), c_void_p, c_void_p, c_void_p, c_void_p
     )  # fmt: skip
     library.spe_fold.argtypes = (c_void_p, c_void_p)

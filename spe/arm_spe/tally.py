@@ -233,7 +233,7 @@ class Tally:
         memory.columns.is_lean = True
         while True:
             self._point()
-            if self._library.spe_tally_span(
+            if self._library.spe_add_span(
                 array.ctypes.data,
                 len(array),
                 ctypes.byref(decoder),

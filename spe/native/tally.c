@@ -312,9 +312,9 @@ static int add_slots(const uint8_t *buf, uint64_t len, struct spe_decoder *d, st
 /* Adds the records of a span, from d->position on; `c` is where those are decoded that are not like the ones before,
  * and t->decoded and t->added are 0 before the first call. Returns 1 at the end of the input; 0: as spe_tally, and to
  * be called again with the same. */
-SPE_EXPORT int spe_tally_span(const uint8_t *buf, uint64_t len, struct spe_decoder *d, const struct spe_columns *c,
-                              const struct spe_rules *rules, struct spe_groups *g, struct spe_pages *pages,
-                              struct spe_tally *t)
+SPE_EXPORT int spe_add_span(const uint8_t *buf, uint64_t len, struct spe_decoder *d, const struct spe_columns *c,
+                            const struct spe_rules *rules, struct spe_groups *g, struct spe_pages *pages,
+                            struct spe_tally *t)
 {
 	struct seen seen;
 

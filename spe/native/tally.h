@@ -130,7 +130,7 @@ struct spe_tally {
 	uint64_t groups, most_groups; /* met so far, and at most */
 	int64_t others;               /* group of what comes after most_groups; -1: there is none yet */
 	uint64_t with_context;        /* records whose context packet names their thread */
-	uint64_t decoded;             /* by spe_tally_span: records in the columns, */
+	uint64_t decoded;             /* by spe_add_span: records in the columns, */
 	uint64_t added;               /* and of them those that were added */
 };
 

@@ -18,8 +18,8 @@ struct spe_dumper {
 };
 
 uint64_t spe_dump(const uint8_t *, uint64_t, uint64_t, struct spe_dumper *, char *, uint64_t);
-int spe_tally_span(const uint8_t *, uint64_t, struct spe_decoder *, const struct spe_columns *,
-                   const struct spe_rules *, struct spe_groups *, struct spe_pages *, struct spe_tally *);
+int spe_add_span(const uint8_t *, uint64_t, struct spe_decoder *, const struct spe_columns *, const struct spe_rules *,
+                 struct spe_groups *, struct spe_pages *, struct spe_tally *);
 int spe_fold(struct spe_pages *, struct spe_tally *);
 void spe_index_pages(struct spe_pages *, uint64_t);
 uint64_t spe_group(const uint64_t *, const uint64_t *, uint64_t, struct spe_groups *, uint32_t *);
@@ -155,7 +155,7 @@ static void tally_all(const uint8_t *data, uint64_t size, const struct spe_rules
 	}
 	d = (struct spe_decoder){ 0 };
 	c.is_lean = 1;
-	while (!spe_tally_span(data, size, &d, &c, rules, &g, &pages, &t)) {
+	while (!spe_add_span(data, size, &d, &c, rules, &g, &pages, &t)) {
 		if (t.others < 0 && (MOST_GROUPS - t.groups < SPE_BLOCK || NEIGHBOURHOODS - g.count <= SPE_BLOCK))
 			make_others(&g, &t);
 		grow_counters(&pages, &t);
