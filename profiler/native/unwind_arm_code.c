@@ -15,16 +15,15 @@ struct arm_analysis {
 	const uint8_t *code;
 	uint32_t size; /* bytes, whole instructions */
 	place_t start;
-	uint64_t base;                              /* ELF address of the first byte */
-	const struct symbol *symbols, *symbols_end; /* from this instruction on, by address */
-	VECTOR(struct arm_state) notes;             /* what holds where branches and calls lead */
-	uint32_t *note_numbers;                     /* by instruction; NO_NOTE */
+	uint64_t base;                      /* ELF address of the first byte */
+	struct functions_of_code functions; /* from this instruction on */
+	VECTOR(struct arm_state) notes;     /* what holds where branches and calls lead */
+	uint32_t *note_numbers;             /* by instruction; NO_NOTE */
 	uint8_t *is_odd; /* by instruction, of builtins: one begins here whose ways out do not fit its way in */
 	struct arm_state state, body;
-	uint32_t function_start, function_end; /* by its symbol; 0: not known */
-	uint32_t furthest;                     /* to which a branch of the function leads */
-	bool has_table;                        /* it has a jump by a register, to what no branch leads to */
-	bool is_behind_call;                   /* which may never have returned */
+	uint32_t furthest;   /* to which a branch of the function leads */
+	bool has_table;      /* it has a jump by a register, to what no branch leads to */
+	bool is_behind_call; /* which may never have returned */
 	bool is_last_pass;
 	bool is_builtins;
 };
@@ -113,23 +112,6 @@ static void note_call(struct arm_analysis *a, const struct arm_instruction *i, u
 		note(a, (uint32_t)target, ENTRY);
 }
 
-/* A function that a symbol names begins here. */
-static bool is_at_symbol(struct arm_analysis *a, uint32_t at)
-{
-	bool is_found = false;
-
-	while (a->symbols < a->symbols_end && a->symbols->address <= a->base + at) {
-		if (a->symbols->address == a->base + at) {
-			is_found = true;
-			a->function_start = at;
-			a->function_end =
-				at + (a->symbols->size < a->size - at ? (uint32_t)a->symbols->size : a->size - at);
-		}
-		a->symbols++;
-	}
-	return is_found;
-}
-
 /* Where nothing falls through and no branch is known to lead: behind all that the function before leads to, or with
  * PACIASP, BTI C, or what makes room on the stack, which are how functions begin, and little else does. */
 static bool is_function_start(const struct arm_analysis *a, uint32_t at)
@@ -160,8 +142,9 @@ static void arrive(struct arm_analysis *a, uint32_t at, bool is_behind_padding)
 	const struct arm_state *noted = noted_at(a, at);
 	bool is_dead = a->state.cfa == ARM_CFA_DEAD;
 
-	if (is_at_symbol(a, at) || (noted && noted->is_called && at >= a->function_end)) {
-		enter_function(a, at, a->is_builtins && a->is_odd[a->function_start / WORD]);
+	if (is_at_symbol(&a->functions, a->base, a->size, at) ||
+	    (noted && noted->is_called && at >= a->functions.end)) {
+		enter_function(a, at, a->is_builtins && a->is_odd[a->functions.start / WORD]);
 	} else if (!is_dead && !a->is_behind_call && noted && !noted->doubt && !a->state.doubt &&
 	           is_elsewhere(noted, &a->state)) {
 		lose_frame(&a->state);
@@ -169,7 +152,7 @@ static void arrive(struct arm_analysis *a, uint32_t at, bool is_behind_padding)
 		return;
 	} else if (noted) {
 		a->state = *noted;
-	} else if (at >= a->function_end && (is_behind_padding || is_function_start(a, at))) {
+	} else if (at >= a->functions.end && (is_behind_padding || is_function_start(a, at))) {
 		enter_function(a, at, 1);
 	} else {
 		a->state = a->body;
@@ -197,12 +180,12 @@ static void check_exit(struct arm_analysis *a, const struct arm_instruction *i, 
 {
 	const struct arm_state *state = &a->state;
 	int64_t target = (int64_t)at + i->offset;
-	bool is_inside = i->kind == ARM_BRANCH && target >= a->function_start && target < a->function_end;
+	bool is_inside = i->kind == ARM_BRANCH && target >= a->functions.start && target < a->functions.end;
 	bool is_trap = i->kind == ARM_END && !arm_is_return(word_at(a, at));
 
 	if (state->doubt || is_trap || is_inside || is_whole(state) || (i->kind == ARM_JUMP && state->fp_depth))
 		return;
-	a->is_odd[a->function_start / WORD] = 1;
+	a->is_odd[a->functions.start / WORD] = 1;
 }
 
 /* MOV x8, #139; SVC #0: what a signal handler returns to. */
@@ -248,12 +231,12 @@ static bool is_padding(uint32_t word)
 	return word == 0 || word == ARM_NOP;
 }
 
-static void run_pass(struct arm_analysis *a, const struct symbol *symbols)
+static void run_pass(struct arm_analysis *a, struct functions_of_code functions)
 {
 	bool is_behind_padding = true;
 
-	a->symbols = symbols;
-	a->function_start = a->function_end = a->furthest = 0;
+	a->functions = functions;
+	a->furthest = 0;
 	a->is_behind_call = a->has_table = false;
 	a->state = (struct arm_state){ .cfa = ARM_CFA_DEAD };
 	a->body = ENTRY;
@@ -285,13 +268,11 @@ void infer_arm_rows(struct unwind_table *table, place_t start, uint64_t address,
 	a.note_numbers = calloc(a.size / WORD, sizeof(*a.note_numbers));
 	a.is_odd = calloc(a.size / WORD, 1);
 	if (a.note_numbers && a.is_odd && PUSH(a.notes, &table->budget, (struct arm_state){ 0 })) {
-		const struct symbol *first = first_function(table, a.base);
+		struct functions_of_code functions = functions_from(table, a.base);
 
-		if (table->functions.count)
-			a.symbols_end = table->functions.items + table->functions.count;
 		for (unsigned number = 0; number < PASSES; number++) {
 			a.is_last_pass = number == PASSES - 1;
-			run_pass(&a, first);
+			run_pass(&a, functions);
 		}
 	} else {
 		table->budget.exhausted = true;

@@ -178,6 +178,31 @@ void read_functions(struct unwind_table *table);
 /* The first function from an address on; the end of all. */
 const struct symbol *first_function(const struct unwind_table *table, uint64_t address);
 
+/* The functions that symbols name in some code, while its instructions are followed in their order. */
+struct functions_of_code {
+	const struct symbol *next, *behind; /* those to come, by address */
+	uint32_t start, end;                /* of the last one, in the code; 0: there was none */
+};
+
+struct functions_of_code functions_from(const struct unwind_table *table, uint64_t address);
+
+/* Whether a function begins `at` so many bytes of the `size` bytes of code at the ELF address `base`. */
+static inline bool is_at_symbol(struct functions_of_code *functions, uint64_t base, uint32_t size, uint32_t at)
+{
+	bool is_found = false;
+
+	for (; functions->next < functions->behind && functions->next->address <= base + at; functions->next++) {
+		uint64_t bytes = functions->next->size;
+
+		if (functions->next->address != base + at)
+			continue;
+		is_found = true;
+		functions->start = at;
+		functions->end = at + (bytes < size - at ? (uint32_t)bytes : size - at);
+	}
+	return is_found;
+}
+
 /* --- unwind_code.c, unwind_arm_code.c --- */
 /* Add the rows of `size` bytes of code, of which the first is at `start` and has the ELF address `address`; functions
  * have been read. */

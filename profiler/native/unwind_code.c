@@ -30,8 +30,8 @@ struct analysis {
 	const uint8_t *code;
 	uint32_t size;
 	place_t start;
-	const struct symbol *symbols, *symbols_end; /* from this stretch on, by address */
-	uint64_t base;                              /* ELF address of the first byte */
+	struct functions_of_code functions; /* from this stretch on */
+	uint64_t base;                      /* ELF address of the first byte */
 	VECTOR(struct note) notes;
 	uint32_t *block_notes; /* by block the number of its last */
 	uint8_t *known; /* of the instruction at each offset, once it was decoded: its length, and 16 × its effect */
@@ -39,7 +39,6 @@ struct analysis {
 	VECTOR(struct stretch) data; /* among the code, in order */
 	uint32_t next_data;
 	struct code_state state, body;
-	uint32_t function_start, function_end; /* by its symbol; 0: not known */
 	uint8_t *is_odd;     /* of builtins: a bit for each beginning of one whose ways out do not fit its way in */
 	bool is_behind_call; /* which may never have returned */
 	bool is_last_pass;
@@ -161,32 +160,16 @@ static void note_call(struct analysis *a, const struct x86_instruction *i, uint3
 		note(a, (uint32_t)target, ENTRY);
 }
 
-/* A function that a symbol names begins here. */
-static bool is_at_symbol(struct analysis *a, uint32_t at)
-{
-	bool is_found = false;
-
-	while (a->symbols < a->symbols_end && a->symbols->address <= a->base + at) {
-		if (a->symbols->address == a->base + at) {
-			is_found = true;
-			a->function_start = at;
-			a->function_end =
-				at + (a->symbols->size < a->size - at ? (uint32_t)a->symbols->size : a->size - at);
-		}
-		a->symbols++;
-	}
-	return is_found;
-}
-
 /* What holds at an instruction, of which nothing else is known than what comes before it. */
 static void arrive(struct analysis *a, uint32_t at, bool is_behind_padding)
 {
 	const struct code_state *noted = noted_at(a, at);
 
-	if (is_at_symbol(a, at) || (noted && noted->is_called && at >= a->function_end)) {
+	if (is_at_symbol(&a->functions, a->base, a->size, at) ||
+	    (noted && noted->is_called && at >= a->functions.end)) {
 		a->state = ENTRY;
 		a->state.is_builtin = a->is_builtins;
-		a->state.doubt = a->is_builtins && is_set(a->is_odd, a->function_start);
+		a->state.doubt = a->is_builtins && is_set(a->is_odd, a->functions.start);
 		a->body = a->state;
 	} else if (a->is_builtins && a->state.cfa != CODE_DEAD && !a->is_behind_call && noted && !noted->doubt &&
 	           !a->state.doubt && is_elsewhere(noted, &a->state)) {
@@ -196,7 +179,7 @@ static void arrive(struct analysis *a, uint32_t at, bool is_behind_padding)
 		return;
 	} else if (noted) {
 		a->state = *noted;
-	} else if (at >= a->function_end && (is_behind_padding || at % 16 == 0)) {
+	} else if (at >= a->functions.end && (is_behind_padding || at % 16 == 0)) {
 		a->state = a->body = ENTRY;
 		a->state.doubt = 1;
 	} else {
@@ -231,14 +214,14 @@ static void check_exit(struct analysis *a, const struct x86_instruction *i, uint
 {
 	const struct code_state *state = &a->state;
 	int64_t target = (int64_t)at + i->length + i->immediate;
-	bool is_inside = is_jump(i) && target >= a->function_start && target < a->function_end;
+	bool is_inside = is_jump(i) && target >= a->functions.start && target < a->functions.end;
 	bool is_whole =
 		state->cfa == CODE_SP && state->depth == 8 && !state->fp_depth && state->fp_slot == UNWIND_FP_SAME;
 
 	if (state->doubt || state->cfa == CODE_LOST || i->opcode == 0xcc || is_inside || is_whole)
 		return;
 	if (!is_table_jump(i) || !state->fp_depth)
-		a->is_odd[a->function_start / 8] |= (uint8_t)(1 << a->function_start % 8);
+		a->is_odd[a->functions.start / 8] |= (uint8_t)(1 << a->functions.start % 8);
 }
 
 static void keep_body(struct analysis *a)
@@ -288,7 +271,7 @@ static uint32_t follow(struct analysis *a, uint32_t at)
 		apply_instruction(&a->state, &i);
 		/* What was popped over was no return address. */
 		if (is_popped && a->state.cfa == CODE_LOST && i.map == X86_ONE_BYTE && (i.opcode & 0xf8) == 0x58)
-			a->is_odd[a->function_start / 8] |= (uint8_t)(1 << a->function_start % 8);
+			a->is_odd[a->functions.start / 8] |= (uint8_t)(1 << a->functions.start % 8);
 		keep_body(a);
 	}
 	return next;
@@ -314,7 +297,8 @@ static uint32_t pass_data(struct analysis *a, uint32_t at)
 static uint32_t pass_over(struct analysis *a, uint32_t at)
 {
 	uint8_t least = (uint8_t)(least_effect(&a->state) << 4);
-	uint64_t until = a->symbols < a->symbols_end ? a->symbols->address - a->base : a->size, next = at;
+	uint64_t until = a->functions.next < a->functions.behind ? a->functions.next->address - a->base : a->size,
+		 next = at;
 
 	if (until > data_start(a))
 		until = data_start(a);
@@ -334,12 +318,11 @@ static uint32_t pass_over(struct analysis *a, uint32_t at)
 	return (uint32_t)next;
 }
 
-static void run_pass(struct analysis *a, const struct symbol *symbols)
+static void run_pass(struct analysis *a, struct functions_of_code functions)
 {
 	bool is_behind_padding = true;
 
-	a->symbols = symbols;
-	a->function_start = a->function_end = 0;
+	a->functions = functions;
 	a->is_behind_call = false;
 	a->next_data = 0;
 	a->state = (struct code_state){ .cfa = CODE_DEAD };
@@ -367,8 +350,8 @@ static void run_pass(struct analysis *a, const struct symbol *symbols)
 			next = follow(a, at);
 
 		/* An instruction that reaches into a function was none. */
-		if (a->symbols < a->symbols_end && a->symbols->address < a->base + next) {
-			next = (uint32_t)(a->symbols->address - a->base);
+		if (a->functions.next < a->functions.behind && a->functions.next->address < a->base + next) {
+			next = (uint32_t)(a->functions.next->address - a->base);
 			a->state.cfa = CODE_DEAD;
 		}
 		at = next > at ? next : at + 1;
@@ -383,7 +366,7 @@ static void note_data(struct analysis *a)
 	while (find_data(a->code, a->size, &found.from, &found.to)) {
 		const struct symbol *next = first_function(a->table, a->base + found.from);
 
-		if (next == a->symbols_end || next->address >= a->base + found.to)
+		if (next == a->functions.behind || next->address >= a->base + found.to)
 			PUSH(a->data, &a->table->budget, found);
 	}
 }
@@ -398,17 +381,16 @@ void infer_rows(struct unwind_table *table, place_t start, uint64_t address, con
 	a.known = calloc(size + 2 * bit_bytes, 1);
 	a.block_notes = calloc(size / BLOCK + 1, sizeof(*a.block_notes));
 	if (a.known && a.block_notes && PUSH(a.notes, &table->budget, (struct note){ 0 })) {
-		const struct symbol *first = first_function(table, address);
+		struct functions_of_code functions = functions_from(table, address);
 
 		a.is_noted = a.known + size;
 		a.is_odd = a.is_noted + bit_bytes;
-		if (table->functions.count)
-			a.symbols_end = table->functions.items + table->functions.count;
+		a.functions = functions;
 		if (!is_builtins)
 			note_data(&a);
 		for (unsigned number = 0; number < PASSES; number++) {
 			a.is_last_pass = number == PASSES - 1;
-			run_pass(&a, first);
+			run_pass(&a, functions);
 		}
 	} else {
 		table->budget.exhausted = true;

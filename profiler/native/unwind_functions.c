@@ -67,3 +67,13 @@ const struct symbol *first_function(const struct unwind_table *table, uint64_t a
 	}
 	return low ? table->functions.items + low : table->functions.items; /* may be NULL */
 }
+
+struct functions_of_code functions_from(const struct unwind_table *table, uint64_t address)
+{
+	const struct symbol *first = first_function(table, address);
+
+	return (struct functions_of_code){
+		.next = first,
+		.behind = table->functions.count ? table->functions.items + table->functions.count : first,
+	};
+}
