@@ -54,7 +54,7 @@ class JavaProcesses:
         self._reasons: dict[str, set[int]] = defaultdict(set)
         self._left_out: set[int] = set()
         self._memory = ProcessMemory()
-        self._code: dict[int, CompiledCode] = {}
+        self._code: dict[int, CompiledCode | None] = {}  # None: no more of it is kept
         self._thread: threading.Thread | None = None
 
     def found(self, pid: int) -> None:
@@ -155,15 +155,19 @@ class JavaProcesses:
             uid, name = Path(f"/proc/{pid}").stat().st_uid, code_name(pid)
             header = b""
             if pid not in self._code:
-                self._code[pid] = compiled_code(pid, self._memory)
-                header = self._code[pid].header.to_bytes()
+                self._code[pid] = new = compiled_code(pid, self._memory)
+                header = new.header.to_bytes()
+            if (code := self._code[pid]) is None:
+                return
             with self._folder.subfolder(PERF_MAP_FOLDER, make=True) as files, files.append(name) as file:
                 file.write(header)
-                for record in self._code[pid].more():
+                for record in code.more():
+                    self._code[pid] = None  # later records name methods by how many came before: none may be missing
                     if len(record) > min(self._budget.left_for(uid), MOST_CODE_FILE_BYTES - file.tell()):
-                        break
+                        return
                     self._budget.add(len(record), uid, name)
                     file.write(record)
+            self._code[pid] = code
 
     def _notes(self) -> Iterator[str]:
         if self._asked:

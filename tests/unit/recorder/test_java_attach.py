@@ -18,6 +18,7 @@ import pytest
 
 from builders.waiting import wait_until
 from tdprof.capture.files import PERF_MAP_FOLDER
+from tdprof.capture.java_code import JavaHeader, code_name
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import java_attach, java_processes
 from tdprof.recorder.java_attach import NotAskedError, NotReadyError, perf_map
@@ -325,6 +326,31 @@ def test_who_has_ended_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         java.found(os.getpid())
         wait_until(lambda: os.getpid() in asked.pids)
         assert java.finish() == ["asked 2 Java processes for the names of compiled code (--no-interpreters does not)"]
+
+
+class _Compiled:
+    """In place of `CompiledCode`: records by look."""
+
+    header = JavaHeader(1, is_everywhere=False)
+
+    def __init__(self, *looks: list[bytes]) -> None:
+        self._looks = iter(looks)
+
+    def more(self) -> Iterator[bytes]:
+        yield from next(self._looks)
+
+
+def test_behind_a_record_that_is_left_out_none_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later ones name methods by how many records of them came before."""
+    code = _Compiled([b"first", b"x" * 100, b"same look"], [b"next look"])
+    monkeypatch.setattr(java_processes, "compiled_code", lambda pid, memory: code)
+    monkeypatch.setattr(java_processes, "MOST_CODE_FILE_BYTES", 64)
+    with OwnFolder.open(tmp_path) as folder:
+        java = JavaProcesses(folder)
+        java._keep_code(os.getpid())
+        java._keep_code(os.getpid())
+    kept = (tmp_path / PERF_MAP_FOLDER / code_name(os.getpid())).read_bytes()
+    assert kept == code.header.to_bytes() + b"first"
 
 
 def mmap2(pid: int, path: bytes, misc: int = 0x4002) -> bytes:
