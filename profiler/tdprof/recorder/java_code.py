@@ -18,7 +18,7 @@ from tdprof.recorder.hotspot import CodeHeap, HotSpot, NotKnownError, Read, find
 from tdprof.recorder.process_memory import ProcessMemory
 
 _BLOCK_BYTES = 1 << 14  # read at once: what is asked for lies side by side
-_MOST_BLOCKS = 1 << 13
+_MOST_BLOCKS = 1 << 10
 _MOST_PART_BYTES = 1 << 22  # of what one compilation has of each
 _MOST_TABLE_BYTES = 1 << 17  # a method and its tables
 _MOST_METHODS = _MOST_CODES = 1 << 17
@@ -28,6 +28,9 @@ _AT_ONCE, _PAUSE_S = 32, 0.001
 _HAS_LINES = 1  # ConstMethod::_has_linenumber_table
 _MADE_BYTES_OTHERWISE = 20  # the JDK from which on numbers in tables have no zero bytes
 _PLACE = 16  # sizeof(PcDesc)
+# Members that say where tables are, and their bytes.
+_IMMUTABLE = (("_immutable_data", 8), ("_immutable_data_size", 4))
+_MUTABLE = (("_mutable_data", 8), ("_relocation_size", 4), ("_mutable_data_size", 4))
 
 
 class _Memory:
@@ -108,12 +111,14 @@ class CompiledCode:
         Raises:
             NotKnownError, OSError: as `HotSpot`.
         """
-        self._memory = _Memory(self._read)
-        for heap in self._jvm.heaps():
-            for blob in filter(None, map(self._blob, self._used(heap))):
-                yield from self._records(blob)
-                if len(self._told) % _AT_ONCE == 0:
-                    time.sleep(_PAUSE_S)
+        try:
+            for heap in self._jvm.heaps():
+                for blob in filter(None, map(self._blob, self._used(heap))):
+                    yield from self._records(blob)
+                    if len(self._told) % _AT_ONCE == 0:
+                        time.sleep(_PAUSE_S)
+        finally:
+            self._memory = _Memory(self._read)  # what was read is old at the next look
 
     def _used(self, heap: CodeHeap) -> Iterator[int]:
         """Where blocks of a heap begin that are in use."""
@@ -238,10 +243,6 @@ class CompiledCode:
     def _symbol(self, symbol: int) -> bytes:
         length = self._memory.number(symbol + self._jvm.offset("Symbol", "_length"), 2)
         return self._memory.read(symbol + self._jvm.offset("Symbol", "_body"), length)
-
-
-_IMMUTABLE = (("_immutable_data", 8), ("_immutable_data_size", 4))
-_MUTABLE = (("_mutable_data", 8), ("_relocation_size", 4), ("_mutable_data_size", 4))
 
 
 def compiled_code(pid: int, memory: ProcessMemory) -> CompiledCode:

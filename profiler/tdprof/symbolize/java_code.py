@@ -129,7 +129,7 @@ class JavaCodeIndex:
         code = self._codes[which]
         if address >= code.end or (which and self._reach[which - 1] > address):
             return []
-        places = self._places(which)
+        places = np.frombuffer(code.places, _PLACE, len(code.places) // _PLACE.itemsize)
         behind = address + 1 - code.begin
         at = int(np.searchsorted(places["offset"], behind))
         if at + 1 >= len(places) or not (self._header.is_everywhere or places["offset"][at] == behind):
@@ -138,11 +138,6 @@ class JavaCodeIndex:
             return self._chain(code, int(places["scope"][at]))
         except IndexError:
             return []
-
-    @functools.lru_cache(1 << 10)  # noqa: B019  it lives as long as a report
-    def _places(self, which: int) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
-        data = self._codes[which].places
-        return np.frombuffer(data[: len(data) // _PLACE.itemsize * _PLACE.itemsize], _PLACE)
 
     def _chain(self, code: JavaCode, scope: int) -> list[Frame]:
         """The frames of a scope and of those around it; IndexError where it is none."""
