@@ -57,7 +57,10 @@ WORK = ("multiply", "shift", "divide", "rotate")
 
 
 def test_a_tenth_more_in_one_function_is_found(build: Callable[[str], Path], tmp_path: Path) -> None:
-    """What changed is what the program's own clock says: the machine may disturb a function of a run, too."""
+    """What changed is what the program's own clock says: the machine may disturb a function of a run, too.
+
+    In a pair of these runs it is found three times in four, so that with two runs each it was not in some tests.
+    """
     program = build("steps.c")
 
     def run(percent: int, number: int) -> tuple[Profile, F64]:
@@ -65,7 +68,7 @@ def test_a_tenth_more_in_one_function_is_found(build: Callable[[str], Path], tmp
         said = run_record("-F", 4999, "--", program, 6000, percent, folder=folder).stdout
         return Capture(folder).profile, np.array(said.split()[-len(WORK) :], float)
 
-    runs = [(run(0, number), run(10, number)) for number in range(2)]
+    runs = [(run(0, number), run(10, number)) for number in range(3)]
     before, after = zip(*runs, strict=True)
     found: list[set[str]] = []
     risen: list[bool] = []
@@ -81,8 +84,8 @@ def test_a_tenth_more_in_one_function_is_found(build: Callable[[str], Path], tmp
         unchanged = {name for name, change in zip(WORK, own_rise.tolist(), strict=True) if abs(change) < 0.01}
         found.append(set(significant(comparison)) & (unchanged | {WORK[0]}))
         risen.append(bool(own_rise[0] >= 0.08))
-    # What chance picks in one run is in both comparisons of it.
-    assert sum(bool(names - {WORK[0]}) for names in found) <= 2, found
+    # What chance picks in one run is in all three comparisons of it.
+    assert sum(bool(names - {WORK[0]}) for names in found) <= 3, found
     if not any(risen):
         pytest.skip(UNSTEADY)
     assert any(WORK[0] in names for names, has_risen in zip(found, risen, strict=True) if has_risen), found
