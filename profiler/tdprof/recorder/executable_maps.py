@@ -63,8 +63,17 @@ def reach(pid: int, line: ExecutableLine) -> int:
     """An ``O_PATH`` descriptor of the very file that is mapped, also of another mount namespace, or deleted.
 
     Raises:
-        OSError: it cannot be reached.
+        OSError: it cannot be reached, or another is mapped there by now.
     """
+    fd = _open_mapped(pid, line)
+    # Some file systems tell other numbers here than in that list.
+    if str(os.fstat(fd).st_ino) == line.key.inode or line in read_executable_lines(pid):
+        return fd
+    os.close(fd)
+    raise FileNotFoundError(errno.ENOENT, "another file is mapped there now", line.path)
+
+
+def _open_mapped(pid: int, line: ExecutableLine) -> int:
     flags = os.O_PATH | os.O_CLOEXEC
     try:  # only the privileged may follow that link
         return os.open(f"{_PROC}/{pid}/map_files/{line.start:x}-{line.end:x}", flags)

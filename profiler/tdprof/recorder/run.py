@@ -234,6 +234,10 @@ class Run:
                 # Twice, because each drain empties one of the two tables.
                 self._drain()
                 self._drain()
+                if self.unwinding:
+                    # Told of only now: what was sampled since may have been walked by what was there before.
+                    for pid in self.mappings.take_replaced():
+                        self._end_interval(pid, is_late=True)
                 self.cgroup_names.look(self.spool)
                 if self.snapshot:
                     self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])

@@ -379,7 +379,8 @@ class Unwinding:
 
     def _refresh(self, pid: int, *, is_replaced: bool = False) -> bool:
         """Whether there was something new to publish."""
-        if self._walker.look(pid) or is_replaced:
+        has_noticed = self._walker.look(pid)
+        if has_noticed or is_replaced:
             self._changing.add(pid)
         lines = self._mapped(pid)
         self._look_for_heaps(pid, lines)
@@ -387,18 +388,20 @@ class Unwinding:
         if lines:
             self._mapped_by[pid] = tuple({line.key for line in lines if line.key in self._files})
         self._look_for_python(pid, lines)
+        # Another file was there, unless this tells of what was published meanwhile: the next is of something else.
+        is_unseen = is_replaced and pid in self._known and pid not in self._published
+        if is_replaced:
+            self._published.discard(pid)
         # The programs forget a process at exec; then even what is known is new to them.
         if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
-            if is_replaced and extents and pid not in self._published:
-                # Another file was there meanwhile, and is gone before anybody looked.
+            if is_unseen:  # it is gone before anybody looked, or its process is
                 self.end_interval(pid, is_late=True)
-            if is_replaced:
-                self._published.discard(pid)
             return False
         if self._python:
             self._python.see_switchers(pid, [(line.start, line.end) for line in lines if is_switcher(line.path)])
-        # It still walks by what was there.
+        # It still walks by what was there, or did until its process ended, whose mappings can be read a little longer.
         is_late = self._walker.has(pid) and are_replaced(self._known.get(pid, []), extents)
+        is_late = is_late or (is_unseen and not has_noticed)
         if not self._walker.publish(pid, extents):
             self.without_room += 1
             return False
@@ -406,9 +409,7 @@ class Unwinding:
             self._changing.add(pid)
             self.end_interval(pid, is_late=True)
         self._known[pid] = extents
-        if is_replaced:  # what this was published for; the next such record is of something else
-            self._published.discard(pid)
-        else:
+        if not is_replaced:
             self._published.add(pid)
         self._silent.discard(pid)
         # A change while it was read and published nobody has seen; from now on the walker does.

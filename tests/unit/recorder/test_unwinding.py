@@ -354,6 +354,25 @@ def test_a_file_that_was_there_between_two_looks_is_told_of_as_late(
     assert (arrays.published, ended) == ([pid], [(pid, True)])
 
 
+def test_what_ended_before_its_last_mapping_was_looked_at_is_told_of_as_late(
+    recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its mappings can still be read, as the kernel lets them be for a moment after the programs forgot them."""
+    pid = os.getpid()
+    extents = [Extent(0x1000, 0x1000, 1, 0)]
+    monkeypatch.setattr(recorder, "_extents", lambda *_: list(extents))
+    ended: list[tuple[int, bool]] = []
+    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    recorder.add_processes([pid])
+    recorder.add_processes([pid], are_replaced=True)
+    arrays.confirmed.clear()
+    recorder.add_processes([pid], are_replaced=True)
+    assert ended == [(pid, True), (pid, False)]
+    extents.clear()
+    recorder.add_processes([pid], are_replaced=True)
+    assert ended == [(pid, True), (pid, False), (pid, True)]
+
+
 def test_each_file_that_was_there_between_two_looks_is_told_of_as_late(
     recorder: unwinding.Unwinding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
