@@ -1,11 +1,15 @@
 """Intervals over hosts against the jackknife spelled out, and against hosts that differ as declared."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tdprof.fleet.changes import SideCounts, compare_sides
 from tdprof.fleet.estimate import FEWEST_HOSTS, HostSums, estimate_shares, jackknife_variance
+from tdprof.fleet.report import self_sums
 from tdprof.model.arrays import F64
-from tdprof.model.fleet import Stratum
+from tdprof.model.fleet import FleetFunction, FunctionCounts, Stratum
 from tdprof.profile.statistics import benjamini_hochberg, student_95
 
 
@@ -51,6 +55,55 @@ def test_a_share_and_its_interval() -> None:
     # 50,000 samples, those of hosts with more events standing for more of them.
     effective = 1000.0**2 / np.sum(total**2 / 10_000)
     assert estimates.design_effect == pytest.approx((half / quantile) ** 2 / (0.09 / effective))
+
+
+def test_a_ratio_over_unlike_hosts_is_that_of_statsmodels() -> None:
+    """statsmodels 0.15.0 leaves each host out (OLSInfluence.params_not_obsi of the regression through 0 with weights
+    1 / total, which is the ratio), scipy 1.17.1 has the quantile for 2.1231 degrees of freedom.
+    """
+    total = np.array([100, 250, 80, 400, 120, 310.0])
+    estimates = estimate_shares(sums_of(np.array([[12, 20, 11, 52, 10, 33.0]])), stratum_of(total))
+    assert estimates.value == pytest.approx([0.10952380952380948])
+    assert estimates.half_width == pytest.approx([0.04655909707809739], rel=1e-6)
+
+
+SHARES = [0.101, 0.094, 0.12, 0.088, 0.109, 0.097, 0.131]
+
+
+def side_of(shares: list[float], name: str) -> SideCounts:
+    """Hosts that count alike: then ratios are means."""
+    hosts = len(shares)
+    stratum = replace(stratum_of(np.full(hosts, 1e6)), hosts=[f"{name}{i}" for i in range(hosts)])
+    weight, count = np.array(shares) * 1e6, np.full(hosts, 1000, np.int64)
+    function, host = np.zeros(hosts, np.int64), np.arange(hosts)
+    return SideCounts(stratum, FunctionCounts([FleetFunction("m", "f")], function, host, weight, weight, count, count))
+
+
+def test_where_hosts_count_alike_intervals_are_those_of_scipy() -> None:
+    """stats.ttest_1samp, of scipy 1.17.1, and its confidence_interval."""
+    side = side_of(SHARES, "h")
+    estimates = estimate_shares(self_sums(side.counts, side.stratum), side.stratum)
+    assert (estimates.value[0], estimates.half_width[0]) == pytest.approx(
+        (0.10571428571428572, 0.014144540257454555), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("shares", "name", "difference", "p", "half_width"),
+    [
+        # stats.ttest_ind(equal_var=False), Welch's test, and stats.ttest_rel, of scipy 1.17.1.
+        ([0.14, 0.118, 0.127, 0.151, 0.119, 0.133], "other", 0.02561904761904761, 0.007168083057511141,
+         0.017123705356556093),
+        ([0.108, 0.097, 0.125, 0.09, 0.117, 0.099, 0.139], "h", 0.005, 0.0027521569714048307, 0.002504494125900026),
+    ],
+    ids=["other_hosts", "the_same_hosts"],
+)  # fmt: skip
+def test_where_hosts_count_alike_differences_are_those_of_scipy(
+    shares: list[float], name: str, difference: float, p: float, half_width: float
+) -> None:
+    table = compare_sides(side_of(SHARES, "h"), side_of(shares, name), is_self=True)
+    assert (table.change[0], table.p[0]) == pytest.approx((difference, p))
+    assert table.half_width[0] == pytest.approx(half_width, rel=1e-6)
 
 
 def test_of_few_hosts_only_the_chance_of_sampling_is_told() -> None:

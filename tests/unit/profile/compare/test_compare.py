@@ -20,7 +20,6 @@ from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.compare import Comparison, Match, compare
-from tdprof.profile.statistics import holm, two_sided_p
 
 PROGRAM = {"work": 0.4, "parse": 0.25, "hash": 0.2, "copy": 0.1, "log": 0.05}
 
@@ -322,14 +321,3 @@ def test_more_cache_misses_are_found_where_they_are() -> None:
     low, high = comparison.self_changes.low[changed[0], column], comparison.self_changes.high[changed[0], column]
     assert abs((low + high) / 2 - true) < high - low  # four standard errors: of 95 % intervals one in twenty misses
     assert not comparison.self_changes.is_significant[:, 0].any()  # no other time
-
-
-def test_holm_steps_down() -> None:
-    assert holm(np.array([0.04, np.nan, 0.01, 0.03])) == pytest.approx([0.06, np.nan, 0.03, 0.06], nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("freedom", "t", "p"), [(5, 2.5706, 0.05), (5, 4.0321, 0.01), (20, 2.8453, 0.01), (1e12, 1.96, 0.05)]
-)
-def test_p_is_that_of_students_t(freedom: float, t: float, p: float) -> None:
-    assert two_sided_p(np.array([t]), np.array([freedom]))[0] == pytest.approx(p, rel=0.04)
