@@ -38,7 +38,7 @@ def test_a_file_that_another_was_mapped_over_is_not_reached(tmp_path: Path) -> N
         finally:
             os.close(fd)
         _map(second, address)
-        with pytest.raises(OSError):
+        with pytest.raises(FileNotFoundError):
             reach(os.getpid(), line)
     finally:
         ctypes.CDLL(None).munmap(ctypes.c_void_p(address), ctypes.c_size_t(_BYTES))

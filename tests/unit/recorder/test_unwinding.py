@@ -357,7 +357,7 @@ def test_a_file_that_was_there_between_two_looks_is_told_of_as_late(
 def test_what_ended_before_its_last_mapping_was_looked_at_is_told_of_as_late(
     recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether its mappings can still be read, as the kernel lets them be for a moment after the programs forgot them."""
+    """Whether mappings can still be read, as the kernel lets them be for a moment after the programs forgot them."""
     pid = os.getpid()
     extents = [Extent(0x1000, 0x1000, 1, 0)]
     monkeypatch.setattr(recorder, "_extents", lambda *_: list(extents))
