@@ -39,9 +39,10 @@ enum unwind_cfa {
 	UNWIND_FP_RECORD,   /* code known to keep frame pointers (Go) */
 	UNWIND_FP_GUESS,    /* code without unwind information that probably keeps frame pointers */
 	UNWIND_UNSUPPORTED, /* there is a rule, of a form that is not followed */
-	/* x86-64, back to the stack that Go has left; the caller's sp is below or above. */
-	UNWIND_GO_SWITCH,    /* to where r14's thread keeps the sp of another goroutine, plus (offset & 0xffff) */
-	UNWIND_GO_CALL_OF_C, /* the sp is as far from a goroutine's stack's end as the stack says */
+	/* Back to the stack that Go has left; the caller's sp is below or above. */
+	/* to where the thread of r14 (aarch64: x28) keeps the sp of another goroutine, plus (offset & 0xffff) */
+	UNWIND_GO_SWITCH,
+	UNWIND_GO_CALL_OF_C, /* the sp is as far from a goroutine's stack's end as the stack says; aarch64: + fp */
 	/* x86-64: + DWARF number of the register that the CFA is relative to; known in the topmost frame, else a guess.
 	 */
 	UNWIND_CFA_REGISTER = 32,
@@ -128,7 +129,7 @@ struct unwind_state {
 	__u64 sp;
 	__u64 fp;       /* rbp, x29 */
 	__u64 lr;       /* x30; holds in exact frames */
-	__u64 leaf[16]; /* x86-64, by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 */
+	__u64 leaf[16]; /* x86-64, by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8 … r15; aarch64: 14 is x28 */
 	__u32 flags;
 	__u32 reserved;
 	__u32 methods[UNWIND_METHODS + 1]; /* callers found by each method; the last is padding */
@@ -137,7 +138,7 @@ struct unwind_state {
 /* --- A table on disk: header, segments, rules, buckets, rows, each without a gap after the other. --- */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       8
+#define UNWIND_VERSION       9
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */

@@ -237,9 +237,9 @@ UNWIND_INLINE int unwind_signal(struct unwind_memory *memory, struct unwind_stat
 }
 
 /*
- * Back from Go's stacks, by fields of its structures g and m (runtime/runtime2.go): g begins with the two ends of its
- * stack, has its m at 48, and at 56 and 64 the sp and the pc that it left its stack with; m begins with its own g, on
- * whose stack schedulers and C run.
+ * Back from Go's stacks, by the goroutine's register, r14 or x28, and fields of its structures g and m
+ * (runtime/runtime2.go): g begins with the two ends of its stack, has its m at 48, and at 56 and 64 the sp and the pc
+ * that it left its stack with; m begins with its own g, on whose stack schedulers and C run.
  */
 #define UNWIND_GO_G_END 8
 #define UNWIND_GO_G_M   48
@@ -260,8 +260,9 @@ UNWIND_INLINE int unwind_go(struct unwind_memory *memory, struct unwind_state *s
 			end = unwind_read(memory, g + UNWIND_GO_G_END, cfa);
 		if (!end)
 			end = unwind_read(memory, state->sp + (offset & 0xff), &word);
-		*cfa += 8 - word;
-		places->pc_at = *cfa - 8;
+		*cfa -= word; /* now the callee's sp; aarch64's return addresses lie at the lower end of the frame */
+		places->pc_at = *cfa;
+		*cfa += UNWIND_MACHINE == UNWIND_AARCH64 ? (__u64)rule->fp : 8;
 		return end;
 	}
 	if (offset >> 16)
@@ -272,7 +273,7 @@ UNWIND_INLINE int unwind_go(struct unwind_memory *memory, struct unwind_state *s
 	g = state->leaf[14];
 	if (unwind_read(memory, g + UNWIND_GO_G_M, &m) || unwind_read(memory, m, &word))
 		return UNWIND_END_UNSUPPORTED_RULE;
-	/* r14 is a goroutine of this m if that is its own or its current one; in C's code it may be anything. */
+	/* r14 (x28) is a goroutine of this m if that is its own or its current one; in C's code it may be anything. */
 	if (word != g && (unwind_read(memory, m + rule->fp, &word) || word != g))
 		return UNWIND_END_UNSUPPORTED_RULE;
 	end = unwind_read(memory, m + (offset >> 16), &g);
@@ -281,8 +282,10 @@ UNWIND_INLINE int unwind_go(struct unwind_memory *memory, struct unwind_state *s
 	if (!g)
 		return UNWIND_END_COMPLETE; /* the scheduler between two goroutines */
 	end = unwind_read(memory, g + UNWIND_GO_G_SP, cfa);
+	places->pc_at = *cfa; /* where aarch64 has it */
 	*cfa += offset & 0xffff;
-	places->pc_at = rule->ra == UNWIND_RA_SLOT ? g + UNWIND_GO_G_PC : *cfa - 8;
+	if (UNWIND_MACHINE == UNWIND_X86_64)
+		places->pc_at = rule->ra == UNWIND_RA_SLOT ? g + UNWIND_GO_G_PC : *cfa - 8;
 	return end;
 }
 
@@ -293,7 +296,7 @@ UNWIND_INLINE int unwind_find(struct unwind_memory *memory, struct unwind_state 
 	__u32 kind = rule->cfa & ~UNWIND_INFERRED;
 	int end;
 
-	if (UNWIND_MACHINE == UNWIND_X86_64 && (kind == UNWIND_GO_SWITCH || kind == UNWIND_GO_CALL_OF_C)) {
+	if (kind == UNWIND_GO_SWITCH || kind == UNWIND_GO_CALL_OF_C) {
 		end = unwind_go(memory, state, rule, places);
 		return end ? end : places->cfa & 7 ? UNWIND_END_BAD_SP : 0;
 	}

@@ -16,7 +16,11 @@ enum walk_start {
 #define IS_64_BIT(regs)    (((regs)->pstate & 0x10) == 0)
 #define REGISTERS_PC(regs) ((regs)->pc)
 #define BEGIN_WITH(state, registers)                                                                                   \
-	unwind_begin(state, (registers)->pc, (registers)->sp, (registers)->regs[29], (registers)->regs[30], 0)
+	do {                                                                                                           \
+		(state)->leaf[14] = (registers)->regs[28]; /* Go's goroutine */                                        \
+		unwind_begin(state, (registers)->pc, (registers)->sp, (registers)->regs[29], (registers)->regs[30],    \
+		             UNWIND_REGISTERS);                                                                        \
+	} while (0)
 
 #else
 

@@ -8,6 +8,7 @@
  *   unwind_expression.c  the expressions that are recognised
  *   unwind_go.c          Go's table of stack depths to rows
  *   unwind_go_switch.c   where Go's functions change to another stack
+ *   unwind_go_arm.c      the same of aarch64
  *   unwind_functions.c   the functions that symbols name
  *   unwind_code.c        code of x86-64 without any of these to rows, by its instructions, and V8's builtins
  *   unwind_code_state.c  what these instructions do

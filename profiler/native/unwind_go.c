@@ -160,12 +160,14 @@ static bool read_parts(struct unwind_table *table, const struct fde *fde, uint16
 	uint8_t code[1024];
 	uint32_t size = fde->end - fde->start;
 
-	if (machine != MACHINE_X86_64 || !table->input->read_code || size > sizeof(code) ||
+	if (!table->input->read_code || size > sizeof(code) ||
 	    table->input->read_code(elf_address(table, fde->start), code, size))
 		return false;
 	parts->current = table->go_current;
 
-	bool is_found = find_go_parts((enum go_switch)(fde->cie - GO_KNOWN_SWITCH), code, size, parts);
+	enum go_switch kind = (enum go_switch)(fde->cie - GO_KNOWN_SWITCH);
+	bool is_found = machine == MACHINE_X86_64 ? find_go_parts(kind, code, size, parts)
+	                                          : find_go_arm_parts(kind, code, size, parts);
 
 	table->go_current = parts->current;
 	return is_found;

@@ -26,6 +26,8 @@ enum go_switch { GO_SWITCHES_NOT, GO_SYSTEMSTACK, GO_MORESTACK, GO_ASMCGOCALL, G
 enum go_switch go_switch_named(const char *name);
 /* The parts of such a function of x86-64, by its instructions; false if they are not what is known of any version. */
 bool find_go_parts(enum go_switch kind, const uint8_t *code, uint32_t size, struct go_parts *parts);
+/* The same of aarch64. */
+bool find_go_arm_parts(enum go_switch kind, const uint8_t *bytes, uint32_t size, struct go_parts *parts);
 /* The rule of a part in which the frame has so many bytes without the return address. */
 packed_rule go_part_rule(const struct go_part *part, int32_t bytes);
 

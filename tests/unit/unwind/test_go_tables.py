@@ -4,6 +4,7 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from builders.call_frames import entry, uleb
@@ -11,7 +12,7 @@ from builders.go_table import GoCode, GoFunction, go_program
 from builders.unwind_table import UnwindTable, read_table
 from tdprof.linux.elf import open_elf, parse_elf
 from tdprof.native import unwind_api as binding
-from tdprof.unwind import sections
+from tdprof.unwind import sections, walk
 
 pytestmark = pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built")
 
@@ -94,3 +95,80 @@ def test_go_code_behind_c_code_is_counted_from_where_it_begins() -> None:
     table = read_table(binding.build_table(source))
     assert table.text_at(TEXT + 0x110) == "sp+8 ra=cfa-8"
     assert table.text_at(TEXT + 0x90) != table.text_at(TEXT + 0x110)
+
+
+def arm_table(words: str, name: str) -> bytes:
+    """Of a function of aarch64 at ``TEXT`` + 8 that begins with STR x30, [sp, #-16]!, and then has these."""
+    code = bytes.fromhex("fe0f1ff8" + words)
+    functions = [GoFunction("main.main", 0, [GoCode(8, 0, 1)]), GoFunction(name, 8, [GoCode(len(code), 0, 1)])]
+    program = go_program(functions, ["main.go"], "1.18", text=TEXT)
+    source = replace(
+        sections.table_input(parse_elf(memoryview(program)), None, b"x"),
+        machine=sections.EM_AARCH64,
+        read_code=lambda address, size: (bytes(8) + code)[address - TEXT :][:size],
+    )
+    table = binding.build_table(source)
+    assert table
+    return table
+
+
+def arm_rules(words: str, name: str) -> list[str]:
+    """Of each of these instructions."""
+    table = read_table(arm_table(words, name))
+    return [table.text_at(TEXT + 12 + at) for at in range(0, len(words) // 2, 4)]
+
+
+def test_systemstack_of_aarch64_leads_back_to_the_goroutine() -> None:
+    # ldr x3, [x28, #56]; mov sp, x3; ldr x3, [x26]; blr x3; ldr x3, [x28, #48]; ldr x28, [x3, #192]
+    # ldr x0, [x28, #56]; mov sp, x0; ldr x29, [x28, #104]
+    words = "831f40f97f000091430340f960003fd6831b40f97c6040f9801f40f91f0000919d3740f9"
+    switch = f"switch+{192 << 16 | 16} fp=cfa+192 ra=cfa-8"
+    counted = "sp+0 ra=lr"  # as the table says of the whole function
+    assert arm_rules(words, "runtime.systemstack") == [counted, counted, *[switch] * 6, counted]
+
+
+# mov sp, x0; mov x13, sp; mov sp, x13; str x4, [sp]; ldr x4, [x4, #8]; sub x4, x4, x2; str x4, [sp, #8]; blr x1;
+# mov sp, x5; ret; and on that stack already: mov sp, x13; str x4, [sp]; str x2, [sp, #8]; blr x1; mov sp, x2; ret
+ASMCGOCALL = "1f000091ed030091bf010091e40300f9840440f9840002cbe40700f920003fd6bf000091c0035fd6"
+ASMCGOCALL += "bf010091e40300f9e20700f920003fd65f000091c0035fd6"
+
+
+def test_asmcgocall_of_aarch64_has_the_goroutine_on_the_stack() -> None:
+    counted, called = "sp+0 ra=lr", "call of C+8 fp=cfa+16 ra=cfa-8"
+    assert arm_rules(ASMCGOCALL, "runtime.asmcgocall") == [
+        counted,
+        *["unsupported"] * 6,
+        called,
+        called,
+        counted,
+        counted,
+        *["unsupported"] * 2,
+        *["[sp+8]+16 ra=cfa-16"] * 2,
+        counted,
+    ]
+
+
+def test_the_walk_from_c_back_to_the_goroutine() -> None:
+    """C's code stands at the call of asmcgocall; the thread's stack, the goroutine and its stack are one copy."""
+    bottom, caller = 0x7000, TEXT + 4
+    goroutine, stack_end, depth = bottom + 64, bottom + 256, 80
+    words = [0] * 40
+    words[0], words[1] = goroutine, depth
+    words[(64 + 8) // 8] = stack_end
+    words[(256 - depth) // 8] = caller
+    copied = walk.CopiedStacks(
+        sections.EM_AARCH64,
+        np.array([[0, 0, bottom, TEXT + 8 + 8 * 4]], np.uint64),
+        np.zeros(1, np.uint32),
+        np.zeros(1, np.uint64),
+        np.array([320], np.uint32),
+        np.array(words, np.uint64).view(np.uint8),
+    )
+    mapping = np.array([(TEXT, TEXT + 0x1000, 0x1000, 0, walk.MappingKind.TABLE)], walk.MAPPING)
+    walked = walk.walk_stacks(copied, walk.World([mapping], [arm_table(ASMCGOCALL, "runtime.asmcgocall")]))
+    assert walked.addresses[:2].tolist() == [TEXT + 8 + 8 * 4, caller]
+
+
+@pytest.mark.parametrize("name", ["runtime.systemstack", "runtime.asmcgocall", "runtime.morestack"])
+def test_what_is_not_known_of_aarch64_is_not_followed(name: str) -> None:
+    assert set(arm_rules("1f2003d5" * 16, name)) == {"unsupported"}
