@@ -45,7 +45,10 @@ FP_SAME = 0x7FFF
 
 _ENDBR64 = b"\xf3\x0f\x1e\xfa"
 _BTI_C = b"\x5f\x24\x03\xd5"
-_ENTRY_BYTES = 16  # of a PLT
+# How the first entry of a PLT begins, mold's with three instructions, and what others begin with
+_STORES_X16_X30 = b"\xf0\x7b\xbf\xa9"
+_PUSHES_MAP, _PUSH_R11, _JUMPS_BY_GOT = b"\xff\x35", b"\x41\x53", b"\xff\x25"
+_ENTRY_BYTES = 16
 _START_BYTES = {EM_X86_64: 22, EM_AARCH64: 28}  # of musl's _start, which has no call-frame information
 _COMPRESSION_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: type, reserved, size, alignment
 _ELFCOMPRESS_ZLIB = 1
@@ -185,26 +188,36 @@ def _stretch(start: int, end: int, cfa: int, ra: int = RA_CFA, offset: int = 0) 
 
 
 def _plt(elf: Elf) -> Iterator[binding.Stretch]:
-    """Nothing is on the stack at first; a lazy entry of x86-64 pushes its number, the first entry one word more."""
+    """Nothing is on the stack at first; a lazy entry of x86-64 pushes its number, the first entry one word more.
+
+    Static programs have no first entry that differs, and mold's entries push nothing.
+    """
     for section in elf.sections:
-        if not section.name.startswith(".plt") or not section.flags & SHF_EXECINSTR:
+        if not section.name.startswith((".plt", ".iplt")) or not section.flags & SHF_EXECINSTR:
             continue
         start, end = section.address, section.address + section.size
+        code = bytes(elf.section_data(section)[: 3 * _ENTRY_BYTES])
         if elf.machine == EM_AARCH64:
             # The first entry stores x16 and x30 and leaves for the dynamic linker.
-            if section.name == ".plt" and section.size >= 32:
-                stored = start + (8 if elf.section_data(section)[:4] == _BTI_C else 4)
-                yield _stretch(start, stored, CFA_SP, RA_LR)
-                yield binding.Stretch(stored, start + 32, binding.Rule(CFA_SP, RA_SLOT, -8, 16))
+            stored = 4 * code.startswith(_BTI_C) + 4
+            if code[:stored].endswith(_STORES_X16_X30) and section.size >= 32:
+                yield _stretch(start, start + stored, CFA_SP, RA_LR)
+                yield binding.Stretch(start + stored, start + 32, binding.Rule(CFA_SP, RA_SLOT, -8, 16))
                 start += 32
             yield _stretch(start, end, CFA_SP, RA_LR)
-        elif elf.machine == EM_X86_64 and section.name == ".plt" and section.size > _ENTRY_BYTES:
-            entry = bytes(elf.section_data(section)[_ENTRY_BYTES : _ENTRY_BYTES + 4])
+        elif elf.machine == EM_X86_64 and code.startswith(_PUSHES_MAP):
             yield _stretch(start, start + 6, CFA_SP, offset=16)
             yield _stretch(start + 6, start + _ENTRY_BYTES, CFA_SP, offset=24)
-            # The push ends at byte 9 behind an endbr64, else at 11.
-            yield _stretch(start + _ENTRY_BYTES, end, CFA_PLT, offset=9 if entry == _ENDBR64 else 11)
+            entry = code[_ENTRY_BYTES:]
+            # The push ends at byte 9 behind an endbr64, else at 11; of others (lld's -z retpolineplt) nothing is known.
+            if entry.startswith((_ENDBR64, _JUMPS_BY_GOT)):
+                yield _stretch(start + _ENTRY_BYTES, end, CFA_PLT, offset=9 if entry.startswith(_ENDBR64) else 11)
         elif elf.machine == EM_X86_64:
+            if code.startswith(_ENDBR64 + _PUSH_R11 + _PUSHES_MAP):
+                yield _stretch(start, start + 6, CFA_SP, offset=8)
+                yield _stretch(start + 6, start + 12, CFA_SP, offset=16)
+                yield _stretch(start + 12, start + 32, CFA_SP, offset=24)
+                start += 32
             yield _stretch(start, end, CFA_SP, offset=8)
 
 
