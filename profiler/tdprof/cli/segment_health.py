@@ -31,7 +31,7 @@ class SegmentHealth:
         self._start_s = time.time()
         self._segments = self._samples = self._removed = self._failed = 0
         self._recorded_ns = 0
-        self._last_s = 0.0
+        self._last_s: float | None = None
         self._losses: dict[str, int] = {}
 
     def recorded(self, manifest: Manifest) -> None:
@@ -81,9 +81,9 @@ class SegmentHealth:
         yield from _metric(
             "recorded_seconds_total", "counter", "time that these were recorded", self._recorded_ns / 1e9
         )
-        yield from _metric(
-            "last_segment_time_seconds", "gauge", "when the last one ended, since the epoch", self._last_s
-        )
+        if self._last_s is not None:
+            last = "when the last one ended, since the epoch"
+            yield from _metric("last_segment_time_seconds", "gauge", last, self._last_s)
         yield from _metric("samples_total", "counter", "samples that were taken", self._samples)
         yield _heading("losses_total", "counter", "samples and records that were lost, by how")
         for reason, count in sorted(self._losses.items()):

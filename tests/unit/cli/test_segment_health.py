@@ -60,6 +60,17 @@ def test_what_was_recorded_lost_and_removed(tmp_path: Path) -> None:
     assert parsed(tmp_path / "tdprof.prom")["segments_removed_total"] == 2
 
 
+def test_before_the_first_segment_none_has_ended(tmp_path: Path) -> None:
+    health = SegmentHealth(tmp_path / "prom")
+    health.write(0, 0)
+    told = parsed(tmp_path / "prom")
+    assert told["segments_total"] == 0
+    assert "last_segment_time_seconds" not in told
+    health.recorded(read_manifest(make_host_capture(tmp_path / "capture", "a", {"work": 60})))
+    health.write(0, 0, is_due=True)
+    assert parsed(tmp_path / "prom")["last_segment_time_seconds"] >= told["start_time_seconds"]
+
+
 def test_the_writer_of_segments_tells_it(tmp_path: Path) -> None:
     folder = tmp_path / "segments"
     folder.mkdir(mode=0o700)
