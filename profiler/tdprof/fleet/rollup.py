@@ -4,7 +4,7 @@ import functools
 import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,11 @@ from tdprof.model.addresses import FileKind
 from tdprof.model.arrays import I32, I64
 from tdprof.model.duty import TOPDOWN, recorded_ns_of
 from tdprof.model.events import EventInfo
-from tdprof.model.profile import Profile
+from tdprof.model.profile import Profile, SampleTable
 from tdprof.pipeline.load import load_profile
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
-from tdprof.profile.frames import NO_STACK, frame_stacks, merge_stacks
+from tdprof.profile.frames import NO_STACK, frame_stacks, merge_stacks, number_values
 from tdprof.profile.hotspots import Hotspots, effective_samples, find_hotspots, unknown_samples
 
 # Rows of one recording's roll-up; what is beyond is one row more, so that sums stay whole.
@@ -63,6 +63,8 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
     profile = _each_event_once(calibrated(load_profile(capture)))
     manifest = capture.manifest
     _check_sums(profile, manifest)
+    effective = [int(effective_samples(profile, event)) for event in range(len(profile.events))]
+    profile = _by_stack(profile)
     code, number_of = _number_functions(profile, find_hotspots(profile, with_hottest_lines=False))
     functions = _functions(profile, code)
     paths = _paths(profile, number_of)
@@ -70,7 +72,7 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
     recording = recording_id(manifest, content.encode())
     latencies, no_spe = _latencies(capture)
     tables = {
-        "recordings": _recordings(profile, manifest, code, labels, lacks_spe=bool(no_spe)),
+        "recordings": _recordings(profile, manifest, code, effective, labels, lacks_spe=bool(no_spe)),
         "functions": functions,
         "paths": paths,
     }
@@ -131,6 +133,18 @@ def _check_sums(profile: Profile, manifest: Manifest) -> None:
             raise TdprofError("its samples add up to more than any recording has")
     if not 0 < manifest.duration_ns < 1 << 62:
         raise TdprofError("the times of its start and end are none that a recording has")
+
+
+def _by_stack(profile: Profile) -> Profile:
+    """The profile with a row of samples for each event and stack: when, where and in which thread is not kept."""
+    samples = profile.samples
+    keys, row = number_values(samples.event.astype(np.uint64) << np.uint64(32) | samples.stack.astype(np.uint64))
+    count, weight = np.zeros(len(keys), np.uint64), np.zeros(len(keys), np.uint64)
+    np.add.at(count, row, samples.count)
+    np.add.at(weight, row, samples.weight)
+    columns = {each.name: np.zeros(len(keys), getattr(samples, each.name).dtype) for each in fields(samples)}
+    columns |= {"event": (keys >> np.uint64(32)).astype(np.uint32), "stack": keys.astype(np.uint32).astype(np.int32)}
+    return replace(profile, samples=SampleTable(**{**columns, "count": count, "weight": weight}))
 
 
 def _number_functions(profile: Profile, hotspots: Hotspots) -> tuple[_Code, I32]:
@@ -256,7 +270,13 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
 
 
 def _recordings(
-    profile: Profile, manifest: Manifest, code: _Code, labels: Sequence[str], *, lacks_spe: bool
+    profile: Profile,
+    manifest: Manifest,
+    code: _Code,
+    effective: Sequence[int],
+    labels: Sequence[str],
+    *,
+    lacks_spe: bool,
 ) -> pa.Table:
     """A row for each event; the recording is filled in later."""
     host, losses, events = manifest.host, manifest.losses, len(profile.events)
@@ -287,7 +307,7 @@ def _recordings(
             "samples": samples,
             "weight": weight,
             "counted": [_counted(event, is_scaled=profile.topdown is not None) for event in profile.events],
-            "effective_samples": [int(effective_samples(profile, event)) for event in range(events)],
+            "effective_samples": effective,
             "known_samples": samples - unknown,
             "duration_ns": _durations_ns(profile, manifest),
             **{name: [value] * events for name, value in same.items()},

@@ -1,8 +1,9 @@
-"""glibc's heap: what is freed goes back to the system."""
+"""glibc's heap: whether what is freed goes back to the system."""
 
 import ctypes
 
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
+_LARGEST_MMAP_THRESHOLD = 32 << 20  # glibc takes no larger one
 GLIBCS_BYTES = 128 << 10  # blocks of that size are mapped, as glibc begins with
 
 
@@ -12,6 +13,12 @@ def map_large_blocks(from_bytes: int = GLIBCS_BYTES) -> None:
     glibc raises this limit with every large block that is freed, and then keeps blocks of that size for itself.
     """
     _mallopt(_M_MMAP_THRESHOLD, from_bytes)
+
+
+def use_blocks_again(up_to_bytes: int) -> None:
+    """For this process: up to so much of what is freed stays, since new pages have to be cleared by the kernel."""
+    _mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+    _mallopt(_M_TRIM_THRESHOLD, up_to_bytes)
 
 
 def share_one_heap() -> None:
