@@ -1,6 +1,7 @@
 """What is done about mappings, while what was mapped is still there: programs are held, replaced libraries,
 dumps of run-time code and JVMs noticed."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 
 from tdprof.recorder.code_dumps import dumps_mapped
@@ -20,7 +21,7 @@ class MappingWatch:
 
     Attributes:
         held: programs that were mapped.
-        replaced: processes in which a library took another's place, until `take_replaced`.
+        replaced: processes in which a library took another's place, and how often, until `take_replaced`.
         code: what programs tell of the code that they make.
     """
 
@@ -28,7 +29,7 @@ class MappingWatch:
         self, followed: Iterable[int], *, needs_replaced: bool, found_java: Callable[[int], None] | None = None
     ) -> None:
         self.held = HeldPrograms(followed)
-        self.replaced: set[int] = set()
+        self.replaced: Counter[int] = Counter()
         self._found_java = found_java
         self._mapped = ReplacedMappings() if needs_replaced else None
         self.code = CodeWatch(ends_intervals=needs_replaced)
@@ -38,7 +39,7 @@ class MappingWatch:
         self.held.look(rings)
         records = b"".join(rings)
         if self._mapped:
-            self.replaced |= self._mapped.look(records)
+            self.replaced.update(self._mapped.look(records))
         if self.code.ends_intervals:
             for pid, path in dumps_mapped(records):
                 if self.held.follows(pid):
@@ -53,7 +54,7 @@ class MappingWatch:
             self._mapped.forget_all_but(running)
         self.code.forget_all_but(running)
 
-    def take_replaced(self) -> set[int]:
-        """The processes that were found since the last call."""
-        found, self.replaced = self.replaced, set()
+    def take_replaced(self) -> Counter[int]:
+        """The processes that were found since the last call, and how often."""
+        found, self.replaced = self.replaced, Counter()
         return found

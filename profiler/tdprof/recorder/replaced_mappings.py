@@ -19,15 +19,18 @@ class ReplacedMappings:
     def __init__(self) -> None:
         self._mapped: dict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
 
-    def look(self, records: bytes) -> set[int]:
-        """Processes of which perf records tell a mapping that covers an earlier one of another file."""
-        found = set()
+    def look(self, records: bytes) -> dict[int, int]:
+        """Processes of which perf records tell a mapping that covers an earlier one of another file; how often one
+        took another's place at most, where these records tell of several."""
+        found: dict[int, int] = {}
+        times: dict[tuple[int, int, int, bytes], int] = {}
         for pid, start, length, _, file in mapped_files(records):
             end = start + length
             mapped = self._mapped[pid]
             covered = [each for each in mapped if each[0] < end and start < each[1]]
             if any(each[2] != file for each in covered):
-                found.add(pid)
+                times[pid, start, end, file] = 1 + max(times.get((pid, *each), 0) for each in covered)
+                found[pid] = max(found.get(pid, 0), times[pid, start, end, file])
             for each in covered:
                 mapped.remove(each)
             if len(mapped) >= _MOST_MAPPINGS:

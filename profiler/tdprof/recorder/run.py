@@ -395,7 +395,7 @@ class Run:
         if self.unwinding:
             if self.unwinding.fd in ready:
                 self.unwinding.answer()
-            self.unwinding.add_processes(replaced, are_replaced=True)  # ends the interval where need be
+            self.unwinding.see_replaced(replaced)  # ends the interval where need be
             self.unwinding.tick()
         return self.mappings.code.take_replaced() or bool(replaced and not self.unwinding)
 

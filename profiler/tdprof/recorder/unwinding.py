@@ -197,13 +197,16 @@ class Unwinding:
             self._heaps.await_tried(_PREPARATION_S)
         self.add_processes(pids)
 
-    def add_processes(self, pids: Iterable[int], *, are_replaced: bool = False) -> None:
-        """Publish what processes have mapped now; those that end meanwhile are left out.
-
-        ``are_replaced``: in each a file was mapped where another was.
-        """
+    def add_processes(self, pids: Iterable[int]) -> None:
+        """Publish what processes have mapped now; those that end meanwhile are left out."""
         for pid in pids:
-            self._refresh(pid, is_replaced=are_replaced)
+            self._refresh(pid)
+        self._start_batch()
+
+    def see_replaced(self, replaced: Mapping[int, int]) -> None:
+        """The same of processes in which a file was mapped where another was, and how often since the last look."""
+        for pid, times in replaced.items():
+            self._refresh(pid, replaced=times)
         self._start_batch()
 
     def answer(self) -> None:
@@ -377,10 +380,10 @@ class Unwinding:
             self._heaps.forget(pids)
         self._walker.release(pids)
 
-    def _refresh(self, pid: int, *, is_replaced: bool = False) -> bool:
+    def _refresh(self, pid: int, *, replaced: int = 0) -> bool:
         """Whether there was something new to publish."""
         has_noticed = self._walker.look(pid)
-        if has_noticed or is_replaced:
+        if has_noticed or replaced:
             self._changing.add(pid)
         lines = self._mapped(pid)
         self._look_for_heaps(pid, lines)
@@ -389,8 +392,8 @@ class Unwinding:
             self._mapped_by[pid] = tuple({line.key for line in lines if line.key in self._files})
         self._look_for_python(pid, lines)
         # Another file was there, unless this tells of what was published meanwhile: the next is of something else.
-        is_unseen = is_replaced and pid in self._known and pid not in self._published
-        if is_replaced:
+        is_unseen = replaced > (pid in self._published) and pid in self._known
+        if replaced:
             self._published.discard(pid)
         # The programs forget a process at exec; then even what is known is new to them.
         if not extents or (extents == self._known.get(pid) and self._walker.has(pid)):
@@ -409,7 +412,7 @@ class Unwinding:
             self._changing.add(pid)
             self.end_interval(pid, is_late=True)
         self._known[pid] = extents
-        if not is_replaced:
+        if not replaced:
             self._published.add(pid)
         self._silent.discard(pid)
         # A change while it was read and published nobody has seen; from now on the walker does.

@@ -22,19 +22,27 @@ ONE, OTHER = b"\1" * 20, b"\2" * 20
 
 def test_what_covers_another_file_of_the_same_process_is_noticed() -> None:
     mapped = ReplacedMappings()
-    assert mapped.look(mapping(7, 0x1000, 0x1000, ONE) + mapping(8, 0x1000, 0x1000, OTHER)) == set()
-    assert mapped.look(mapping(7, 0x2000, 0x1000, OTHER) + mapping(7, 0x1000, 0x1000, ONE)) == set()
-    assert mapped.look(mapping(7, 0x1800, 0x100, OTHER)) == {7}
+    assert mapped.look(mapping(7, 0x1000, 0x1000, ONE) + mapping(8, 0x1000, 0x1000, OTHER)) == {}
+    assert mapped.look(mapping(7, 0x2000, 0x1000, OTHER) + mapping(7, 0x1000, 0x1000, ONE)) == {}
+    assert mapped.look(mapping(7, 0x1800, 0x100, OTHER)) == {7: 1}
     # It is known where it is now.
-    assert mapped.look(mapping(7, 0x1800, 0x100, OTHER)) == set()
-    assert mapped.look(mapping(7, 0x1000, 0x2000, ONE) + mapping(8, 0x1FFF, 1, ONE)) == {7, 8}
+    assert mapped.look(mapping(7, 0x1800, 0x100, OTHER)) == {}
+    assert mapped.look(mapping(7, 0x1000, 0x2000, ONE) + mapping(8, 0x1FFF, 1, ONE)) == {7: 1, 8: 1}
+
+
+def test_how_often_a_file_took_anothers_place_is_told() -> None:
+    """One that came and went leaves all as it was; two libraries of which each takes one's place are no such thing."""
+    mapped = ReplacedMappings()
+    mapped.look(mapping(7, 0x1000, 0x1000, ONE) + mapping(7, 0x9000, 0x1000, ONE))
+    assert mapped.look(mapping(7, 0x1000, 0x1000, OTHER) + mapping(7, 0x9000, 0x1000, OTHER)) == {7: 1}
+    assert mapped.look(mapping(7, 0x1000, 0x800, ONE) + mapping(7, 0x1400, 0x100, OTHER)) == {7: 2}
 
 
 def test_a_process_that_has_ended_is_forgotten() -> None:
     mapped = ReplacedMappings()
     mapped.look(mapping(7, 0x1000, 0x1000, ONE) + mapping(8, 0x1000, 0x1000, ONE))
     mapped.forget_all_but({8, 9})
-    assert mapped.look(mapping(7, 0x1000, 0x1000, OTHER) + mapping(8, 0x1000, 0x1000, OTHER)) == {8}
+    assert mapped.look(mapping(7, 0x1000, 0x1000, OTHER) + mapping(8, 0x1000, 0x1000, OTHER)) == {8: 1}
 
 
 def mapping_of_inode(pid: int, address: int, inode: int, path: bytes = b"/lib/some.so") -> bytes:
@@ -45,11 +53,11 @@ def mapping_of_inode(pid: int, address: int, inode: int, path: bytes = b"/lib/so
 
 def test_files_without_build_ids_are_told_by_their_inodes() -> None:
     mapped = ReplacedMappings()
-    assert mapped.look(mapping_of_inode(7, 0x1000, 12)) == set()
-    assert mapped.look(mapping_of_inode(7, 0x1000, 12)) == set()
-    assert mapped.look(mapping_of_inode(7, 0x1000, 0, b"//anon")) == set()
-    assert mapped.look(mapping_of_inode(7, 0x1000, 13)) == {7}
-    assert mapped.look(mapping(7, 0x1000, 0x1000, ONE)) == {7}
+    assert mapped.look(mapping_of_inode(7, 0x1000, 12)) == {}
+    assert mapped.look(mapping_of_inode(7, 0x1000, 12)) == {}
+    assert mapped.look(mapping_of_inode(7, 0x1000, 0, b"//anon")) == {}
+    assert mapped.look(mapping_of_inode(7, 0x1000, 13)) == {7: 1}
+    assert mapped.look(mapping(7, 0x1000, 0x1000, ONE)) == {7: 1}
 
 
 class KernelSide:
@@ -74,11 +82,11 @@ def test_what_comes_between_a_look_and_the_drain_is_seen_before_it_leaves(tmp_pa
     watch.see([ring.look()])
     kernel.put(second)
     assert ring.drain(spool) == len(first)
-    assert watch.take_replaced() == set()
+    assert watch.take_replaced() == {}
     watch.see([ring.look()])
     assert ring.drain(spool) == len(second)
-    assert watch.take_replaced() == {7}
-    assert watch.take_replaced() == set()
+    assert watch.take_replaced() == {7: 1}
+    assert watch.take_replaced() == {}
     assert os.pread(spool, 4096, 0) == first + second
     ring.close()
     os.close(spool)

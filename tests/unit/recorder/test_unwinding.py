@@ -297,7 +297,7 @@ def test_an_interval_ends_before_addresses_that_mean_something_else_are_told(
     ended: list[tuple[int, list[int], bool]] = []
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, sorted(arrays.confirmed), is_late))
     recorder.add_processes([pid])
-    recorder.add_processes([pid], are_replaced=True)  # that is known already
+    recorder.see_replaced({pid: 1})  # that is known already
     assert (arrays.published, ended) == ([pid], [])
     arrays.retaken.add(pid)
     recorder.add_processes([pid])
@@ -334,10 +334,10 @@ def test_a_file_that_is_mapped_over_another_is_told_of_as_late(
     del places[0]
     recorder.add_processes([pid])  # whether its record was read or it asked for something else
     assert ended == [(pid, True), (pid, False)]
-    recorder.add_processes([pid], are_replaced=True)
+    recorder.see_replaced({pid: 1})
     places[0] = 3
     arrays.retaken.add(pid)  # noticed
-    recorder.add_processes([pid], are_replaced=True)
+    recorder.see_replaced({pid: 1})
     assert ended == [(pid, True), (pid, False), (pid, False)]
 
 
@@ -349,8 +349,20 @@ def test_a_file_that_was_there_between_two_looks_is_told_of_as_late(
     ended: list[tuple[int, bool]] = []
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
     recorder.add_processes([pid])
-    recorder.add_processes([pid], are_replaced=True)  # it came before what was told just now
-    recorder.add_processes([pid], are_replaced=True)
+    recorder.see_replaced({pid: 1})  # it came before what was told just now
+    recorder.see_replaced({pid: 1})
+    assert (arrays.published, ended) == ([pid], [(pid, True)])
+
+
+def test_a_file_that_came_and_went_within_one_look_is_told_of_as_late(
+    recorder: unwinding.Unwinding, arrays: Arrays
+) -> None:
+    """What was published at first explains one record at most."""
+    pid = os.getpid()
+    ended: list[tuple[int, bool]] = []
+    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
+    recorder.add_processes([pid])
+    recorder.see_replaced({pid: 2})
     assert (arrays.published, ended) == ([pid], [(pid, True)])
 
 
@@ -364,12 +376,12 @@ def test_what_ended_before_its_last_mapping_was_looked_at_is_told_of_as_late(
     ended: list[tuple[int, bool]] = []
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
     recorder.add_processes([pid])
-    recorder.add_processes([pid], are_replaced=True)
+    recorder.see_replaced({pid: 1})
     arrays.confirmed.clear()
-    recorder.add_processes([pid], are_replaced=True)
+    recorder.see_replaced({pid: 1})
     assert ended == [(pid, True), (pid, False)]
     extents.clear()
-    recorder.add_processes([pid], are_replaced=True)
+    recorder.see_replaced({pid: 1})
     assert ended == [(pid, True), (pid, False), (pid, True)]
 
 
@@ -381,13 +393,13 @@ def test_each_file_that_was_there_between_two_looks_is_told_of_as_late(
     place = 1
     monkeypatch.setattr(recorder, "_extents", lambda *_: [Extent(0x1000, 0x1000, place, 0)])
     recorder.add_processes([pid])
-    recorder.add_processes([pid], are_replaced=True)
+    recorder.see_replaced({pid: 1})
     ended: list[tuple[int, bool]] = []
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
     place = 2
-    recorder.add_processes([pid], are_replaced=True)
+    recorder.see_replaced({pid: 1})
     assert ended == [(pid, True), (pid, False)]
-    recorder.add_processes([pid], are_replaced=True)
+    recorder.see_replaced({pid: 1})
     assert ended == [(pid, True), (pid, False), (pid, True)]
 
 
