@@ -306,18 +306,39 @@ int store(struct bpf_perf_event_data *ctx)
 	return add_sample(walk);
 }
 
-/* A process executes another program, or its first thread ends: what was mapped is not there any more. */
-int forget_mappings(struct bpf_raw_tracepoint_args *ctx)
+/* Of a process that executes another program, or ends: what was mapped is not there any more. */
+static __always_inline void forget_process(__u32 pid)
+{
+	spaces.delete(&pid);
+	python_runtimes.delete(&pid);
+}
+
+/* A process executes another program. */
+int begin_program(struct bpf_raw_tracepoint_args *ctx)
 {
 	__u32 pid, tid;
 
 	if (current_thread(&pid, &tid))
 		return 0;
 	python_threads.delete(&tid);
-	if (pid == tid) {
-		spaces.delete(&pid);
-		python_runtimes.delete(&pid);
-	}
+	if (pid == tid)
+		forget_process(pid);
+	return 0;
+}
+
+/*
+ * A thread ends; the process with the last one. Where the kernel does not tell how many there are it is with the first:
+ * then more of its stacks are copied, until its mappings are read again.
+ */
+int end_thread(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 pid, tid;
+
+	if (current_thread(&pid, &tid))
+		return 0;
+	python_threads.delete(&tid);
+	if (SETTING(SETTING_SIGNAL_LIVE) ? !living_threads() : pid == tid)
+		forget_process(pid);
 	return 0;
 }
 

@@ -109,6 +109,13 @@ static __always_inline __u64 kernel_word(__u64 address)
 	return word;
 }
 
+/* Of the thread's process; one that ends is none any more. */
+static __always_inline __u32 living_threads(void)
+{
+	return kernel_word(kernel_word(bpf_get_current_task() + SETTING(SETTING_TASK_SIGNAL)) +
+	                   SETTING(SETTING_SIGNAL_LIVE));
+}
+
 /* The thread's state of one controller of version 1 (struct cgroup_subsys_state), and the id of the group that it is
  * of. */
 static __always_inline __u64 state_of_v1(void)

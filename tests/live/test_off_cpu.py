@@ -137,6 +137,26 @@ def test_who_has_no_turn_waits_for_a_cpu(build: Build, folder: Path) -> None:
 
 
 @pytest.mark.needs_bpf
+def test_waits_that_the_end_of_a_process_ends_have_whole_stacks(build: Build, folder: Path) -> None:
+    """The first thread ends before the others are back on a CPU: more than stacks may be copied of a process."""
+    with subprocess.Popen([build("waits.c"), "pool", "1500"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            is_known = f"until test -s {folder}/spool/initial.jsonl; do sleep 0.01; done"
+            ending = f"{is_known}; kill -USR1 {process.pid}; exec sleep 600"
+            capture = record("--off-cpu=100us", "-p", process.pid, "--", "sh", "-c", ending, folder=folder)
+        finally:
+            process.kill()
+    waited: Counter[bool] = Counter()
+    for sample, state in zip(capture.samples, capture.profile.samples.state, strict=True):
+        if state == ThreadState.INTERRUPTIBLE and "futex_wait" in sample.frames:
+            waited["wait_for_end" in sample.frames and "outlive" in sample.frames] += sample.count
+    assert waited.total() > 10_000
+    assert waited[True] > 0.95 * waited.total()
+
+
+@pytest.mark.needs_bpf
 def test_the_first_wait_of_a_thread_has_no_call_stack_of_ours(build: Build, folder: Path) -> None:
     capture = record("--off-cpu=10us", "--", build("waits.c"), "wakers", "4", folder=folder)
     first = [

@@ -1,5 +1,6 @@
 """The code that processes have mapped, as /proc/PID/maps tells it, and the very files that it is of."""
 
+import contextlib
 import errno
 import functools
 import os
@@ -46,9 +47,23 @@ class ExecutableLine(NamedTuple):
         return self.path.startswith(_NAMED_MEMORY)
 
 
+def memory_holder(pid: int) -> int:
+    """The number below which /proc tells of a process's memory: a first thread that has ended has none, others may."""
+    if not _has_memory(pid):
+        with contextlib.suppress(OSError):
+            threads = (int(entry.name) for entry in (_PROC / str(pid) / "task").iterdir())
+            return next(filter(_has_memory, threads), pid)
+    return pid
+
+
+def _has_memory(tid: int) -> bool:
+    return read_text(_PROC / str(tid) / "statm").partition(" ")[0] not in ("", "0")
+
+
 def read_executable_lines(pid: int) -> list[ExecutableLine]:
     """The code that a process has mapped, but for what the kernel emulates."""
-    return [line for line in executable_lines(read_text(f"{_PROC}/{pid}/maps")) if line.path != "[vsyscall]"]
+    maps = read_text(_PROC / str(memory_holder(pid)) / "maps")
+    return [line for line in executable_lines(maps) if line.path != "[vsyscall]"]
 
 
 def executable_lines(maps: str) -> Iterator[ExecutableLine]:
@@ -65,7 +80,7 @@ def reach(pid: int, line: ExecutableLine) -> int:
     Raises:
         OSError: it cannot be reached, or another is mapped there by now.
     """
-    fd = _open_mapped(pid, line)
+    fd = _open_mapped(memory_holder(pid), line)
     # Some file systems tell other numbers here than in that list.
     if str(os.fstat(fd).st_ino) == line.key.inode or line in read_executable_lines(pid):
         return fd

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tdprof.capture.spool import INITIAL_FILE, SpoolWriter
 from tdprof.linux.elf import read_build_id
+from tdprof.recorder.executable_maps import memory_holder
 from tdprof.recorder.host import read_text
 from tdprof.recorder.java_attach import JVM_LIBRARY
 from tdprof.recorder.patience import Patience
@@ -50,7 +51,7 @@ class Snapshot:
         """A process without its build-ids, which take far longer; None of one that has ended, or may not be read."""
         maps = ""
         with contextlib.suppress(TimeoutError):
-            maps = self._patience.ask(pid, lambda: read_text(_PROC / str(pid) / "maps"))
+            maps = self._patience.ask(pid, lambda: read_text(_PROC / str(memory_holder(pid)) / "maps"))
         if self._found_java and JVM_LIBRARY in maps:
             self._found_java(pid)
         threads = self._threads(pid)
@@ -178,7 +179,7 @@ class SnapshotThread:
 
 def _read_build_id(pid: int, start: int, end: int, path: str, inode: str) -> tuple[str, bool]:
     """The build-id, and whether the path leads elsewhere here than to what has it."""
-    process = _PROC / str(pid)
+    process = _PROC / str(memory_holder(pid))
     # maps pads addresses to eight digits, map_files does not.
     build_id = read_build_id(process / "map_files" / f"{start:x}-{end:x}")
     # Only the privileged may follow that link; the path serves others while it still names the same file.

@@ -3,6 +3,7 @@
  * waits sleep TIMES   sleeps so often, three times as long in long_wait() as in short_wait()
  * waits queue MS      four threads on one CPU, each until it has had that much of it; says of each: its id, and what
  *                     the kernel added up of it on the CPU and waiting for it, in nanoseconds
+ * waits pool THREADS  so many wait in wait_for_end(), which it says, until SIGUSR1 has the first end the process
  * waits wakers TIMES  a thread waits in wait_for_signal() so often, each time as long; of four times signal_often() of
  *                     the first thread ends three, signal_rarely() one
  */
@@ -10,6 +11,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -70,7 +72,7 @@ static void queue(void)
 }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, never = PTHREAD_COND_INITIALIZER;
 static int signals, times;
 
 KEEP void wait_for_signal(void)
@@ -124,10 +126,51 @@ static void wake_often(void)
 	pthread_join(waiter, NULL);
 }
 
+KEEP void wait_for_end(void)
+{
+	pthread_mutex_lock(&lock);
+	signals++;
+	pthread_cond_signal(&changed);
+	for (;;)
+		pthread_cond_wait(&never, &lock);
+}
+
+static void *outlive(void *unused)
+{
+	(void)unused;
+	wait_for_end();
+	return NULL;
+}
+
+static void end_all(int threads)
+{
+	pthread_t thread;
+	sigset_t chosen;
+	int number;
+
+	sigemptyset(&chosen);
+	sigaddset(&chosen, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &chosen, NULL);
+	for (int i = 0; i < threads; i++)
+		if (pthread_create(&thread, NULL, outlive, NULL))
+			exit(1);
+	pthread_mutex_lock(&lock);
+	while (signals < threads)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+	puts("ready");
+	fflush(stdout);
+	sigwait(&chosen, &number);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 3)
 		return 2;
+	if (!strcmp(argv[1], "pool")) {
+		end_all(atoi(argv[2]));
+		return 0;
+	}
 	if (!strcmp(argv[1], "wakers")) {
 		times = atoi(argv[2]);
 		wake_often();

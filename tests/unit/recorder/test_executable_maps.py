@@ -3,11 +3,14 @@
 import ctypes
 import mmap
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tdprof.recorder.executable_maps import reach, read_executable_lines
+from builders.waiting import wait_until
+from tdprof.recorder.executable_maps import memory_holder, reach, read_executable_lines
 
 _MAP_FIXED = 0x10
 _BYTES = 4096
@@ -22,6 +25,30 @@ def _map(file: Path, at: int = 0) -> int:
         address = libc.mmap(at, _BYTES, mmap.PROT_READ | mmap.PROT_EXEC, flags, opened.fileno(), 0)
     assert address not in (None, ctypes.c_void_p(-1).value)
     return int(address)
+
+
+ENDS_FIRST_THREAD = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=[600]).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_whose_first_thread_has_ended_has_its_memory() -> None:
+    """C programs do so, and go on in others; /proc/PID/maps is empty then."""
+    with subprocess.Popen([sys.executable, "-c", ENDS_FIRST_THREAD]) as process:
+        try:
+            wait_until(lambda: not Path(f"/proc/{process.pid}/maps").read_bytes(), process)
+            assert memory_holder(process.pid) != process.pid
+            lines = read_executable_lines(process.pid)
+            program = next(line for line in lines if Path(line.path) == Path(sys.executable).resolve())
+            fd = reach(process.pid, program)
+            assert os.path.samestat(os.fstat(fd), Path(sys.executable).stat())
+            os.close(fd)
+        finally:
+            process.kill()
+    assert memory_holder(os.getpid()) == os.getpid()
+    assert memory_holder(process.pid) == process.pid  # of which nothing is left
 
 
 def test_a_file_that_another_was_mapped_over_is_not_reached(tmp_path: Path) -> None:

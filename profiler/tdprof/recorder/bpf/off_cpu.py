@@ -146,7 +146,7 @@ class OffCpuPlan:
             TdprofError: the kernel does not tell where its structures have the state of a thread.
         """
         scheduler = read_scheduler()
-        offsets = read_kernel_types(["task_struct"], []).offsets
+        offsets = read_kernel_types(["task_struct", "signal_struct"], []).offsets
         state = offsets.get(("task_struct", "__state"), offsets.get(("task_struct", "state")))  # before Linux 5.14
         pid, start = (offsets.get(("task_struct", name)) for name in ("pid", "start_time"))
         if state is None or pid is None or start is None:
@@ -158,6 +158,8 @@ class OffCpuPlan:
             Setting.TASK_STATE: state,
             Setting.TASK_PID: pid,
             Setting.TASK_START: start,
+            Setting.TASK_SIGNAL: offsets.get(("task_struct", "signal"), 0),
+            Setting.SIGNAL_LIVE: offsets.get(("signal_struct", "live"), 0),
             Setting.SCHEDULE: scheduler.address,
             Setting.SCHEDULE_BYTES: scheduler.size,
             Setting.FIRST_TURN: scheduler.first_address,

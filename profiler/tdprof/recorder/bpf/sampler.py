@@ -52,7 +52,11 @@ COUNTERS = (
 # enum active of bpf/sample.h
 ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 4, 5
 # Programs of other types than perf events', and where the kernel runs them.
-TRACEPOINTS = {"forget_mappings": ("sched_process_exec", "sched_process_exit"), "retake": ("vm_unmapped_area",)}
+TRACEPOINTS = {
+    "begin_program": "sched_process_exec",
+    "end_thread": "sched_process_exit",
+    "retake": "vm_unmapped_area",
+}
 _CAN_BE_MISSED = ("retake", *FOLLOWERS)
 QUESTIONS_BYTES = 64 << 10
 _LEAST_RING_BYTES = 1 << 20  # five hundred of the deepest stacks
@@ -180,9 +184,8 @@ class BpfSampler:
         reason = next((why for name, why in refused.items() if name not in _CAN_BE_MISSED), "")
         if not reason and not load_native():
             reason = "tdprof was built without its C library"
-        tracepoints = [(name, program) for program, names in TRACEPOINTS.items() for name in names]
         with contextlib.ExitStack() as on_failure:
-            for name, program in tracepoints if not reason else ():
+            for program, name in TRACEPOINTS.items() if not reason else ():
                 try:
                     on_failure.callback(os.close, attach_tracepoint(name, programs[program]))
                 except (KeyError, OSError) as error:

@@ -52,8 +52,10 @@ class Setting(IntEnum):
     FIRST_TURN = 20
     FIRST_TURN_BYTES = 21
     TASK_START = 22
-    WAKERS = 23
-    COPIES_WAKEUP = 24
+    TASK_SIGNAL = 23
+    SIGNAL_LIVE = 24
+    WAKERS = 25
+    COPIES_WAKEUP = 26
 
 
 # Where control groups do not matter.

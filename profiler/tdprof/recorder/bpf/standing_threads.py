@@ -11,6 +11,7 @@ from tdprof.recorder.host import read_text
 _PROC = Path("/proc")
 # Other letters of proc_pid_stat(5) are sleeps that something ends.
 _STATES = {"R": ThreadState.RUNNABLE, "D": ThreadState.UNINTERRUPTIBLE}
+_ENDED = "ZXx"  # and nobody has waited for it yet
 
 
 class StandingThread(NamedTuple):
@@ -48,7 +49,7 @@ def standing_threads(processes: Iterable[int], without: Collection[int] = ()) ->
 def _read(pid: int, folder: Path) -> StandingThread | None:
     # proc_pid_stat(5): the name, in parentheses, may hold anything; the state is the field after it.
     name, _, rest = read_text(folder / "stat").partition(" (")[2].rpartition(") ")
-    if not rest:
+    if not rest or rest[0] in _ENDED:
         return None
     state = _STATES.get(rest[0], ThreadState.INTERRUPTIBLE)
     run = read_text(folder / "schedstat").split(" ", 1)[0] if state is ThreadState.RUNNABLE else ""

@@ -1,6 +1,7 @@
 """Threads as /proc has them when their time begins to be recorded, and in the end."""
 
 import os
+import subprocess
 import threading
 
 from tdprof.model.thread_state import ThreadState
@@ -23,6 +24,12 @@ def test_threads_are_read_of_the_kernel() -> None:
     finally:
         is_over.set()
         waiting.join()
+
+
+def test_who_has_ended_does_not_stand() -> None:
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not [*standing_threads([process.pid])]
 
 
 def test_who_has_not_run_meanwhile_has_waited() -> None:
