@@ -26,18 +26,18 @@ from tdprof.profile.markers import with_markers
 IDLE = "[idle]"
 # Patterns, which only time off a CPU is looked at with: compiled at the start they take a twentieth of a short report.
 # The kernel's functions and the C library's; its own have underscores before and sizes behind.
-# Go's threads without a goroutine to run, and the one that looks after them.
+# Go's threads without a goroutine to run, and the one that looks after them; Java's first, which waits for the one that
+# runs main.
 _TAKES_ANYTHING = (
     r"_*(do_epoll_wait|ep_poll|epoll_p?wait2?|inet_csk_accept|accept4?|io_cqring_wait|do_sigtimedwait|"
-    r"(do_sys_)?pause|sigsuspend)|runtime\.(stopm|sysmon)"
+    r"(do_sys_)?pause|sigsuspend)|runtime\.(stopm|sysmon)|CallJavaMainInNewThread|ContinueInNewThread0"
 )
 # Rust's conditions are no C library's.
 _WAITS_FOR_ITS_TURN = (
     r"_*(pthread_cond_(timed|clock)?wait|new_sem_(timed|clock)?wait(_slow)?|sem_(timed|clock)?wait|do_sys_poll|do_poll|"
     r"do_select|core_sys_select|do_msgrcv|wq_sleep)(64)?|(\w+::)*Condvar::wait\w*"
 )
-# HotSpot's own threads, of which most kinds have one: these wait for what comes. The Finalizer is told where its Java
-# function has a name only; interpreted, as it mostly is, it looks like any other Object.wait.
+# HotSpot's own threads, of which most kinds have one: these wait for what comes.
 _OF_HOTSPOT = (
     r"GangWorker::loop|WorkerThread::run|VMThread::wait_for_operation|CompileQueue::get|os::signal_wait|"
     r"JVM_WaitForReferencePendingList|ServiceThread::service_thread_entry|NotificationThread::notification_thread_entry|"
@@ -45,6 +45,11 @@ _OF_HOTSPOT = (
     r"G1ServiceThread::(sleep_before_next_cycle|wait_for_task)|G1ConcurrentRefineThread::run_service|"
     r"G1ConcurrentMarkThread::(run_service|wait_for_next_cycle)|(.*\.)?ReferenceQueue\.(remove|await)\w*"
 )
+# Those of them that run Java's functions, which have no names while they are interpreted. What they run for others may
+# wait by the same means, but mostly with more callers, and of the first kind for some time.
+_FINALIZER, _CLEANERS = r"Finalizer", r"(Common-)?Cleaner(-\d+)?"
+_JAVA_BEGINS, _JAVA_WAITS = r"JavaCalls::call_helper", r"JVM_MonitorWait|Unsafe_Park"
+_FOR_SOME_TIME = r"pthread_cond_(timed|clock)wait"
 # Among this is what HotSpot's threads wait for in the midst of their work: workers, and operations of the VM.
 _IS_HELD_UP = (
     r"(WorkGang|WorkerThreads)::run_task|VMThread::execute|SuspendibleThreadSet::\w+|take_gil|JVM_Sleep|JavaThread::sleep|Object(Monitor|Synchronizer)::\w*enter\w*|"
@@ -94,10 +99,36 @@ def _has_nothing_to_do(profile: Profile, is_asleep: NDArray[np.bool_]) -> NDArra
         return np.asarray(np.logical_or.reduceat(of_frames(pattern), stacks.start[:-1])[of_sample])
 
     is_held_up = has(_IS_HELD_UP) | (has(_PYTHON_LOCK) & ~has(_PYTHON_CONDITION))
-    is_one_of_many = has(_OF_HOTSPOT) | _is_of_pool(profile, is_asleep)
+    callers = _frames_from(stacks.start, of_frames(_JAVA_WAITS))[of_sample]
+    is_theirs = _is_of_thread(profile, _CLEANERS) | (_is_of_thread(profile, _FINALIZER) & ~has(_FOR_SOME_TIME))
+    is_of_java = is_asleep & (callers > 0) & has(_JAVA_BEGINS) & is_theirs
+    is_one_of_many = has(_OF_HOTSPOT) | _is_of_pool(profile, is_asleep) | _has_fewest(profile, is_of_java, callers)
     is_at_rest = _is_outside_of(stacks.start, of_frames(_UNTIL_A_TIME), *map(of_frames, _KERNEL_THREAD))
     takes_anything = has(_TAKES_ANYTHING) | is_at_rest[of_sample]
     return takes_anything | (has(_WAITS_FOR_ITS_TURN) & is_one_of_many & ~is_held_up)
+
+
+def _frames_from(start: NDArray[np.integer], is_it: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """int64[stacks]: from the innermost of such frames to the outermost of all; 0 where there is none."""
+    first, end = start[:-1].astype(np.int64), start[1:].astype(np.int64)
+    ends = np.repeat(end, end - first)
+    return np.maximum.reduceat(np.where(is_it, ends - np.arange(len(ends)), 0), first)
+
+
+def _is_of_thread(profile: Profile, pattern: str) -> NDArray[np.bool_]:
+    is_name = re.compile(pattern).fullmatch
+    return np.array([bool(is_name(name)) for name in profile.thread_names], bool)[profile.samples.thread_name]
+
+
+def _has_fewest(profile: Profile, chosen: NDArray[np.bool_], callers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """bool[samples]: of those chosen, which have as few callers as any of the thread."""
+    rows = np.flatnonzero(chosen)
+    found = np.zeros(len(chosen), bool)
+    if len(rows):
+        order, start = group_rows(profile.samples.pid[rows], profile.samples.tid[rows])
+        fewest = np.minimum.reduceat(callers[rows[order]], start)
+        found[rows] = callers[rows] == fewest[group_of_row(order, start)]
+    return found
 
 
 def _is_outside_of(

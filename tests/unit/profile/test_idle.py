@@ -66,6 +66,7 @@ ASLEEP = ThreadState.INTERRUPTIBLE
         ([(1, ASLEEP, ("G1ConcurrentMarkThread::run_service()", "VMThread::execute()", *CONDITION))], [False]),
         ([(1, ASLEEP, ("java.lang.ref.ReferenceQueue.remove", "JVM_MonitorWait", *CONDITION))], [True]),
         ([(1, ASLEEP, ("Interpreter", "JVM_MonitorWait", *CONDITION))], [False]),
+        ([(1, ASLEEP, ("JLI_Launch", "CallJavaMainInNewThread", "__pthread_clockjoin_ex", "__futex_wait"))], [True]),
         ([(1, ASLEEP, ("runtime.stopm", "runtime.futex.abi0"))], [True]),
         # A thread of the kernel in its own function, by itself or until a time; but not in what that calls.
         ([(1, ASLEEP, (*KERNEL_THREAD, "worker_thread"))], [True]),
@@ -85,6 +86,28 @@ def test_idle_is_told_by_where_threads_wait(
     rows: Sequence[tuple[int, ThreadState, Sequence[str]]], idle: Sequence[bool]
 ) -> None:
     assert is_idle(waiting(*rows)).tolist() == [False, *idle]
+
+
+@pytest.mark.parametrize("wait", ["JVM_MonitorWait", "Unsafe_Park"])
+def test_javas_own_threads_are_idle_at_the_outermost_place_where_they_wait(wait: str) -> None:
+    """Its functions have no names while they are interpreted; what a `finalize` waits for has more callers."""
+    begin = ("JavaCalls::call_helper(JavaValue*, methodHandle const&)", "Interpreter")
+    idle, held_up = (*begin, wait, *CONDITION), (*begin, "Interpreter", "Interpreter", wait, *CONDITION)
+    builder = ProfileBuilder(EVENTS)
+    expected = []
+    for thread, pid, stack, is_expected in (
+        ("Finalizer", 1, held_up, False),
+        ("Finalizer", 1, idle, True),
+        ("Finalizer", 1, ("[incomplete: no-table]", wait, *CONDITION), False),
+        ("Finalizer", 1, (*begin, wait, "pthread_cond_timedwait", "__futex_wait"), False),
+        ("Common-Cleaner", 5, (*begin, wait, "pthread_cond_timedwait", "__futex_wait"), True),
+        ("Cleaner-0", 2, held_up, True),
+        ("worker", 4, idle, False),
+        ("Finalizer", 3, ("wait_for_it", *CONDITION), False),
+    ):
+        builder.add("main", *stack, event=1, thread=thread, pid=pid, tid=10 * pid + len(thread), state=ASLEEP)
+        expected.append(is_expected)
+    assert is_idle(mark_idle(builder.build())).tolist() == expected
 
 
 def test_a_name_costs_what_it_weighs() -> None:
