@@ -227,20 +227,7 @@ class Run:
             self.manifest = replace(self.manifest, spe=replace(self.manifest.spe, sampling=sampling))
         if failure is None:
             try:
-                if self.sampler and self.sampler.off_cpu:
-                    # Whose threads may have waited since before the recording; a command's have all begun in it.
-                    waiting = () if self.workload else self._recorded_processes()
-                    self.sampler.off_cpu.end(self.spool, waiting)
-                # Twice, because each drain empties one of the two tables.
-                self._drain()
-                self._drain()
-                if self.unwinding:
-                    # Told of only now: what was sampled since may have been walked by what was there before.
-                    for pid in self.mappings.take_replaced():
-                        self._end_interval(pid, is_late=True)
-                self.cgroup_names.look(self.spool)
-                if self.snapshot:
-                    self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])
+                self._drain_rest()
             except OSError as error:
                 failure = self._write_failure(error)
         exit_status = self.workload.wait() if self.workload else self._end_meanwhile(has_failed=failure is not None)
@@ -263,6 +250,23 @@ class Run:
         except OSError as error:
             failure = failure or self._write_failure(error)
         return Outcome(self.manifest, failure, self.mappings.held)
+
+    def _drain_rest(self) -> None:
+        """What is there once nothing counts any more. Raises OSError: the spool cannot be written."""
+        if self.sampler and self.sampler.off_cpu:
+            # Whose threads may have waited since before the recording; a command's have all begun in it.
+            waiting = () if self.workload else self._recorded_processes()
+            self.sampler.off_cpu.end(self.spool, waiting)
+        # Twice, because each drain empties one of the two tables.
+        self._drain()
+        self._drain()
+        if self.unwinding:
+            # Told of only now: what was sampled since may have been walked by what was there before.
+            for pid in self.mappings.take_replaced():
+                self._end_interval(pid, is_late=True)
+        self.cgroup_names.look(self.spool)
+        if self.snapshot:
+            self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])
 
     def _end_meanwhile(self, *, has_failed: bool) -> int | None:
         """The status of the command that ran meanwhile; None if it is ended here, as it says for how long no more."""
