@@ -123,8 +123,8 @@ def write_tables(
             batches = _ring_batches(rings, decoder, damage)
             _write_walked(batches, decoder, writer, samples, stacks, WalkedStacks(walk), len(manifest.events))
     off_cpu_ns = None
-    if manifest.has_thread_times:
-        writer.write("thread_times", times := read_thread_times(spool, damage))
+    if manifest.has_thread_times and (times := read_thread_times(spool, damage)) is not None:
+        writer.write("thread_times", times)
         off_cpu_ns = sampled_off_cpu_ns(times)
     if wakings:
         writer.write("wakers", wakings.table(stacks.known))

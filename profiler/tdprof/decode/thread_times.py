@@ -34,8 +34,13 @@ _END_BYTES = 8
 _MOST_ALIVE_BYTES = (1 << 22) * RECORD.itemsize
 
 
-def read_thread_times(spool: Path, damage: SpoolDamage) -> pa.Table:
-    """One row for each thread that was recorded: those that ended, then those that still were."""
+def read_thread_times(spool: Path, damage: SpoolDamage) -> pa.Table | None:
+    """One row for each thread that was recorded: those that ended, then those that still were.
+
+    None if the recorder was killed before it told of these: the others alone are no account of where time went.
+    """
+    if not (spool / ALIVE_FILE).exists():
+        return None
     own = SpoolDamage()
     parts = list(read_ring_file(spool / ENDED_FILE, own, _decode, 8 << 20))
     damage.add_records(own, RECORD.itemsize)
@@ -62,8 +67,6 @@ def _decode(data: bytes) -> tuple[NDArray[np.void], int, int]:
 
 def _alive(path: Path, damage: SpoolDamage) -> NDArray[np.void]:
     """With what passed until the end in the state that each was in."""
-    if not path.exists():
-        return np.empty(0, RECORD)
     data = spooled_beginning(path, damage, _MOST_ALIVE_BYTES)
     rest = max(len(data) - _END_BYTES, 0) % RECORD.itemsize
     damage.bytes += rest

@@ -108,7 +108,7 @@ def test_a_hole_in_a_spool_is_not_read_and_the_rest_is(
     for number, name in enumerate(names):
         capture = tmp_path / f"{number}.tdprof"
         capture.mkdir()
-        write_spool(capture, files | {"python.jsonl": b""}, rung=rung)
+        write_spool(capture, files | {"python.jsonl": b"", "alive.bpf": bytes(8)}, rung=rung)
         manifest = read_manifest(capture)
         write_manifest(capture, replace(manifest, has_cgroups=True, has_thread_times=True, has_wakers=True))
         place = capture / "spool" / name

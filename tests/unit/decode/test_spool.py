@@ -11,7 +11,7 @@ from builders.bpf_spool import BUSY, DISCARD, in_ring, rows_frame, stack_copy, s
 from builders.captures import table_writer
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung
-from tdprof.capture.tables import read_table
+from tdprof.capture.tables import has_table, read_table
 from tdprof.decode import wakers
 from tdprof.decode.bpf_aggregates import CPU_SHIFT, STATE_SHIFT
 from tdprof.decode.perf.columns import Copies
@@ -233,3 +233,15 @@ def test_time_off_a_cpu_is_one_event_in_several_states(tmp_path: Path) -> None:
     assert [each["unsampled_ns"] for each in times] == [0, 0, 900]
     assert decoded.off_cpu_ns == 800  # without what no sample can stand for
     assert decoded.losses.bytes_damaged == 2 * len(ended) + len(b"c") + len(b"cut")
+
+
+def test_a_killed_recording_knows_no_time_of_threads(tmp_path: Path) -> None:
+    clocks = [EventInfo("cpu-clock", Unit.NANOSECONDS), EventInfo("off-cpu", Unit.NANOSECONDS, 100)]
+    (tmp_path / "spool").mkdir()
+    ended = thread_times(7, 8, 1000, 1900, (100, 300, 200, 300), waits=4)
+    (tmp_path / "spool" / "ended.bpf").write_bytes(in_ring(ended))
+
+    decoded = decode(tmp_path, b"", rows_frame(50, [row(0, 0, 5)]), events=clocks, has_thread_times=True)
+
+    assert decoded.off_cpu_ns is None  # of threads that still were nothing is told
+    assert not has_table(tmp_path, "thread_times")
