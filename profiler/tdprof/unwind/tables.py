@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from tdprof.linux.descriptors import keep_only
-from tdprof.linux.elf import Elf, ElfError, open_elf
+from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.readable import is_readable
 from tdprof.linux.user_cache import CacheFolder, cache_folder
@@ -50,9 +50,11 @@ class TableCache:
     def load_by_build_id(self, build_id: str) -> bytes | None:
         """The checked table of the one file with this build-id that nobody but root or we could have written.
 
-        None if there is none, or there are several: the whole file and the stripped one. The one that is there may
-        still be of another layout: see ``is_mapped_as_laid_out``.
+        None if there is none, if that is no build-id, or if there are several: the whole file and the stripped one.
+        The one that is there may still be of another layout: see ``is_mapped_as_laid_out``.
         """
+        if not is_build_id(build_id):  # as a stranger's capture may say
+            return None
         begin = shared_identity(build_id)
         try:
             with self._folder.opened() as folder:
@@ -61,7 +63,7 @@ class TableCache:
             return None
         length = 2 * (len(begin) + LAYOUT_BYTES)
         found = [name for name in names if name.startswith(begin.hex()) and len(name) == length]
-        return self.load(bytes.fromhex(found[0])) if begin and len(found) == 1 else None
+        return self.load(bytes.fromhex(found[0])) if len(found) == 1 else None
 
     def size(self, identity: bytes) -> int | None:
         """Bytes of what is kept for the file with this identity, as yet unchecked; None if nothing is."""

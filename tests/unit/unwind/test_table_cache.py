@@ -64,8 +64,8 @@ def test_a_stripped_file_whose_code_lies_elsewhere_is_another(tmp_path):
 def test_a_file_that_is_gone_is_found_by_its_build_id_unless_that_has_two_tables(cache, program, tmp_path):
     with tables.TableWorker([program], cache) as worker:
         ((_, table),) = worker.results()
-    build_id = ("12" * 20, "12" * 16, "13" * 20, "")
-    assert [cache.load_by_build_id(each) for each in build_id] == [table, None, None, None]
+    build_id = ("12" * 20, "12" * 16, "13" * 20, "", "12" * 19 + "1g")
+    assert [cache.load_by_build_id(each) for each in build_id] == [table, None, None, None, None]
     stripped = bytearray(program.read_bytes())
     (headers,) = struct.unpack_from("<Q", stripped, 32)
     struct.pack_into("<Q", stripped, headers + 8, 0x2000)
