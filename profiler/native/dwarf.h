@@ -5,6 +5,7 @@
  *   dwarf_abbrev.c    abbreviation tables; attribute values
  *   dwarf_value.c     what values mean in a unit: strings, addresses, range lists, references
  *   dwarf_unit.c      unit headers and root DIEs; names of functions
+ *   dwarf_scope.c     the scopes around C++ functions without linkage names
  *   dwarf_line.c      line programs to rows
  *   dwarf_function.c  the walk over a unit's DIEs: functions and inlined calls
  *   dwarf_segment.c   their names and files; inlined calls painted over line rows
@@ -17,6 +18,8 @@
 #include "dwarf_api.h"
 #include "dwarf_cursor.h"
 #include "dwarf_memory.h"
+
+#include <pthread.h>
 
 struct attribute {
 	uint16_t name;    /* DW_AT_* */
@@ -72,6 +75,7 @@ struct unit {
 	bool is_bad;
 	bool is_type_unit;
 	/* from the root DIE */
+	uint64_t language;     /* 0: it does not say */
 	const char *directory; /* of compilation */
 	uint64_t low_pc;
 	struct value ranges, high_pc;
@@ -130,9 +134,17 @@ const struct unit *value_reference(const struct unit *unit, const struct value *
 /* All unit headers of .debug_info with their root DIEs. */
 void scan_units(struct debug_file *file, struct budget *budget);
 const struct unit *unit_at(const struct debug_file *file, uint64_t offset);
-/* The linkage name of a function's DIE, through its origin and declaration; else its plain name; else NULL.
+struct function_name {
+	const char *text; /* NULL: it has none */
+	bool is_linkage;
+	bool is_external;        /* without a linkage name that is C's, wherever it stands */
+	const struct unit *unit; /* where a plain name's DIE is */
+	uint64_t offset;
+};
+
+/* The linkage name of a function's DIE, through its origin and declaration; else its plain name.
  * Adds to `steps` what that took. */
-const char *function_name(const struct unit *unit, uint64_t offset, uint64_t *steps);
+struct function_name function_name(const struct unit *unit, uint64_t offset, uint64_t *steps);
 
 /* --- dwarf_line.c --- */
 struct line_row {
@@ -193,8 +205,9 @@ struct worker {
 	VECTOR(struct segment) segments;
 	VECTOR(struct run) runs;
 	VECTOR(struct node) nodes;
-	VECTOR(const char *) functions; /* names, inside the sections */
-	VECTOR(uint64_t) files;         /* offsets into file_text */
+	VECTOR(const char *) functions; /* names, inside the sections or of the next */
+	VECTOR(char *) scoped_names;
+	VECTOR(uint64_t) files; /* offsets into file_text */
 	VECTOR(char) file_text;
 	struct map function_by_name, function_by_die, file_by_hash;
 	uint64_t bad_units, first_bad_offset;
@@ -211,7 +224,10 @@ struct dwarf_index {
 	uint64_t text_start, text_end;
 	const uint64_t *wanted; /* sorted addresses; NULL: everything is wanted */
 	uint64_t wanted_count;
-	uint32_t next_unit; /* handed out to threads */
+	uint32_t next_unit;          /* handed out to threads */
+	pthread_mutex_t scopes_lock; /* of the next two */
+	VECTOR(struct unit_scopes *) scopes;
+	struct map scopes_by_unit;
 	struct common_budget common_budget;
 	struct budget budget; /* while no other thread runs */
 	struct worker *workers;
@@ -227,18 +243,38 @@ uint32_t intern_file(struct worker *worker, const char *text, size_t length);
 bool open_worker(struct worker *worker, struct dwarf_index *index);
 void close_worker(struct worker *worker);
 
+/* --- dwarf_scope.c --- */
+/* A plain name behind those of the scopes around its DIE. A function around it that has a linkage name
+ * comes first, by that: `_Z3runv::{lambda#1}::operator()`. */
+const char *scoped_name(struct worker *worker, const struct function_name *function);
+void close_scopes(struct dwarf_index *index);
+
 /* --- from the standard: tags (7.5.3), attributes (7.5.4), forms (7.5.6) --- */
 enum {
+	DW_TAG_class_type = 0x02,
+	DW_TAG_structure_type = 0x13,
+	DW_TAG_union_type = 0x17,
 	DW_TAG_inlined_subroutine = 0x1d,
 	DW_TAG_subprogram = 0x2e,
+	DW_TAG_namespace = 0x39,
+
+	DW_LANG_C_plus_plus = 0x04, /* 7.5.12, and dwarfstd.org's list of languages that came after the standard */
+	DW_LANG_C_plus_plus_03 = 0x19,
+	DW_LANG_C_plus_plus_11 = 0x1a,
+	DW_LANG_C_plus_plus_14 = 0x21,
+	DW_LANG_C_plus_plus_17 = 0x2a,
+	DW_LANG_C_plus_plus_20 = 0x2b,
+	DW_LANG_C_plus_plus_23 = 0x3a,
 
 	DW_AT_sibling = 0x01,
 	DW_AT_name = 0x03,
 	DW_AT_stmt_list = 0x10,
 	DW_AT_low_pc = 0x11,
 	DW_AT_high_pc = 0x12,
+	DW_AT_language = 0x13,
 	DW_AT_comp_dir = 0x1b,
 	DW_AT_abstract_origin = 0x31,
+	DW_AT_external = 0x3f,
 	DW_AT_specification = 0x47,
 	DW_AT_ranges = 0x55,
 	DW_AT_call_file = 0x58,

@@ -22,6 +22,9 @@ void close_worker(struct worker *worker)
 	RELEASE(worker->runs);
 	RELEASE(worker->nodes);
 	RELEASE(worker->functions);
+	for (uint32_t i = 0; i < worker->scoped_names.count; i++)
+		free(worker->scoped_names.items[i]);
+	RELEASE(worker->scoped_names);
 	RELEASE(worker->files);
 	RELEASE(worker->file_text);
 	free(worker->file_ids);

@@ -2,8 +2,6 @@
 /* The exported functions: open a file's sections, read its units on several threads, hand out sorted columns. */
 #include "dwarf.h"
 
-#include <pthread.h>
-
 #define EXPORT       __attribute__((visibility("default")))
 #define MOST_THREADS 64
 
@@ -57,6 +55,8 @@ EXPORT void tdprof_dwarf_close(struct dwarf_index *index)
 	}
 	RELEASE(index->splits);
 	RELEASE(index->runs);
+	close_scopes(index);
+	pthread_mutex_destroy(&index->scopes_lock);
 	close_file(&index->main);
 	close_file(&index->shared);
 	free(index);
@@ -69,6 +69,7 @@ EXPORT struct dwarf_index *tdprof_dwarf_open(const struct dwarf_section *section
 
 	if (!index)
 		return NULL;
+	pthread_mutex_init(&index->scopes_lock, NULL);
 	index->common_budget = (struct common_budget){
 		.memory = MEMORY_SPARE + MEMORY_TO_DATA * (data_size(sections) + data_size(shared)) +
 		          MEMORY_TO_FILE * file_bytes,

@@ -76,19 +76,39 @@ static uint32_t file_id(struct worker *worker, uint32_t number)
 	return scratch->file_ids.items[number];
 }
 
+/* Whether a name alone may be that of several functions, which what is around them tells apart. */
+static bool has_scopes(const struct function_name *function)
+{
+	if (function->is_linkage || function->is_external)
+		return false;
+	switch (function->unit->language) {
+	case 0: /* of what dwz moved into units of their own */
+	case DW_LANG_C_plus_plus:
+	case DW_LANG_C_plus_plus_03:
+	case DW_LANG_C_plus_plus_11:
+	case DW_LANG_C_plus_plus_14:
+	case DW_LANG_C_plus_plus_17:
+	case DW_LANG_C_plus_plus_20:
+	case DW_LANG_C_plus_plus_23: return true;
+	}
+	return false;
+}
+
 static uint32_t function_id(struct worker *worker, const struct unit *unit, uint64_t offset)
 {
 	/* Where the DIE stands in memory tells it from those of every other file. */
 	uint64_t die = (uint64_t)(uintptr_t)unit->file->sections[SECTION_INFO].data + offset;
 	uint32_t id = map_find(&worker->function_by_die, die);
+	struct function_name function;
 	uint64_t steps = 0;
 	const char *name;
 
 	if (id != MAP_NOTHING)
 		return id;
-	name = function_name(unit, offset, &steps);
-	if (!spend_work(&worker->budget, steps) || !name || !*name)
+	function = function_name(unit, offset, &steps);
+	if (!spend_work(&worker->budget, steps) || !function.text || !*function.text)
 		return NO_ID;
+	name = has_scopes(&function) ? scoped_name(worker, &function) : function.text;
 	id = map_find(&worker->function_by_name, (uint64_t)(uintptr_t)name);
 	if (id == MAP_NOTHING) {
 		id = worker->functions.count;

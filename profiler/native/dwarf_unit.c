@@ -25,6 +25,7 @@ static void read_root(struct unit *unit, uint64_t *steps)
 		struct value value = read_value(&c, attribute, unit);
 
 		switch (attribute->name) {
+		case DW_AT_language: unit->language = value.number; break;
 		case DW_AT_comp_dir: directory = value; break;
 		case DW_AT_low_pc: low = value; break;
 		case DW_AT_high_pc: unit->high_pc = value; break;
@@ -132,9 +133,9 @@ const struct unit *unit_at(const struct debug_file *file, uint64_t offset)
 	return low ? &file->units.items[low - 1] : NULL;
 }
 
-const char *function_name(const struct unit *unit, uint64_t offset, uint64_t *steps)
+struct function_name function_name(const struct unit *unit, uint64_t offset, uint64_t *steps)
 {
-	const char *plain = NULL;
+	struct function_name found = { 0 };
 
 	for (int step = 0; step < LONGEST_NAME_CHAIN; step++) {
 		const struct dwarf_section *section = &unit->file->sections[SECTION_INFO];
@@ -163,13 +164,14 @@ const char *function_name(const struct unit *unit, uint64_t offset, uint64_t *st
 				name = value_string(unit, &value, steps);
 				if (name && !c.bad) {
 					*steps += (uint64_t)(c.at - start) / STRING_BYTES_A_STEP;
-					return name;
+					return (struct function_name){ .text = name, .is_linkage = true };
 				}
 				break;
 			case DW_AT_name:
 				value = read_value(&c, attribute, unit);
 				name = value_string(unit, &value, steps);
 				break;
+			case DW_AT_external: found.is_external |= read_value(&c, attribute, unit).number != 0; break;
 			case DW_AT_abstract_origin:
 			case DW_AT_specification: reference = read_value(&c, attribute, unit); break;
 			default: skip_value(&c, attribute, unit);
@@ -179,10 +181,14 @@ const char *function_name(const struct unit *unit, uint64_t offset, uint64_t *st
 		if (c.bad)
 			break;
 		/* The deepest name is that of the declaration; what refers to it rarely repeats it. */
-		plain = name ? name : plain;
+		if (name) {
+			found.text = name;
+			found.unit = unit;
+			found.offset = offset;
+		}
 		unit = reference.form ? value_reference(unit, &reference, &offset) : NULL;
 		if (!unit)
 			break;
 	}
-	return plain;
+	return found;
 }

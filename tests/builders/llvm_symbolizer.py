@@ -24,8 +24,11 @@ def llvm_stacks(path: Path, addresses: Sequence[int], *flags: str) -> list[Stack
 
 
 def our_stacks(locations: Locations) -> list[Stack]:
-    """Locations in llvm-symbolizer's spelling."""
-    strings, starts = locations.strings, locations.frame_start.tolist()
+    """Locations in llvm-symbolizer's spelling, which names what has no linkage name without its scopes."""
+    strings = [
+        name if name.startswith(("_Z", "_R")) and "::" not in name else _last(name) for name in locations.strings
+    ]
+    starts = locations.frame_start.tolist()
     frames = [
         (strings[function], f"{strings[file] if file >= 0 else '??'}:{line}")
         for function, file, line in zip(
@@ -33,6 +36,18 @@ def our_stacks(locations: Locations) -> list[Stack]:
         )
     ]
     return [frames[a:b] or [("??", "??:0")] for a, b in itertools.pairwise(starts)]
+
+
+def _last(name: str) -> str:
+    """``step`` of ``Holder<a::b>::step``."""
+    depth = start = 0
+    for at, letter in enumerate(name):
+        if depth == 0 and name.startswith("::", at):
+            start = at + 2
+        if name.startswith("operator", start):  # its own angle brackets are none of a template's
+            break
+        depth += {"<": 1, ">": -1}.get(letter, 0)
+    return name[start:]
 
 
 def share_of_equal(ours: list[Stack], theirs: list[Stack]) -> float:

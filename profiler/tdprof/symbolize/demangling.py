@@ -32,12 +32,17 @@ def demangle(names: Sequence[str]) -> list[str]:
     mangled = list(dict.fromkeys(stem for stem, _, _ in parts if stem.startswith(_MANGLED)))
     meant = dict(zip(mangled, demangle_all(mangled), strict=True)) if mangled else {}
     return [
-        f"{meant.get(stem, stem)}{plt} [{tags}]" if tags else meant.get(stem, stem) + plt for stem, plt, tags in parts
+        f"{meant.get(stem, stem)}{rest} [{tags}]" if tags else meant.get(stem, stem) + rest
+        for stem, rest, tags in parts
     ]
 
 
 def _parts(name: str) -> tuple[str, str, str]:
-    """A linkage name's stem, ``@plt`` or nothing, and its clone tags."""
+    """A linkage name's stem, what stands behind it as it is (``@plt``, or what is inside of that function), and its
+    clone tags."""
+    if "::" in name and name.startswith(_MANGLED):
+        stem, _, inner = name.partition("::")
+        return stem, f"::{inner}", ""
     if "." not in name and "@" not in name:  # most names, many thousands of them
         return name, "", ""
     base, tags = split_clone_tags(_VERSION.sub("", name))

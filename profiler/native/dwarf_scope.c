@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Names of C++ functions with the scopes that they stand in. GCC gives no linkage name to functions of internal linkage
+ * that are inlined everywhere: lambdas, and what stands in anonymous namespaces or is static. Their own name alone is
+ * that of many others (`operator()`). A DIE does not say what it stands in, so a unit's scopes are listed once. */
+#include "dwarf_scratch.h"
+
+#include <stdio.h>
+
+#define LONGEST_SCOPED 8192
+#define MOST_SCOPES    256 /* one in the other */
+#define DEEPEST_SCOPE  1024
+#define CALL           "operator()" /* what a class without a name has if it is a lambda's */
+
+/* What has functions inside: a namespace, a class, or a function with a class of its own. */
+struct scope {
+	uint64_t start, end; /* offsets of its DIE and of what stands behind its last child */
+	const char *name;    /* or NULL; of functions it is looked up */
+	uint32_t parent;     /* in the unit's list, or NO_ID */
+	uint32_t number;     /* of a class without a name, from 1, among such ones of its parent */
+	uint32_t unnamed[2]; /* how many it has itself: others, and those of lambdas */
+	uint16_t tag;
+	bool has_functions;
+	bool is_lambda;
+};
+
+/* One unit's, in the order of their starts. */
+struct unit_scopes {
+	VECTOR(struct scope) list;
+};
+
+static bool is_scope(uint16_t tag)
+{
+	return tag == DW_TAG_namespace || tag == DW_TAG_class_type || tag == DW_TAG_structure_type ||
+	       tag == DW_TAG_union_type || tag == DW_TAG_subprogram;
+}
+
+static bool is_unnamed_class(const struct scope *scope)
+{
+	return !scope->name && scope->tag != DW_TAG_namespace && scope->tag != DW_TAG_subprogram;
+}
+
+static const char *read_name(struct cursor *c, const struct abbrev *abbrev, const struct unit *unit, uint64_t *steps)
+{
+	const char *name = NULL;
+
+	for (uint32_t i = 0; i < abbrev->count; i++) {
+		const struct attribute *attribute = &unit->table->attributes.items[abbrev->first + i];
+		struct value value;
+
+		if (attribute->name != DW_AT_name) {
+			skip_value(c, attribute, unit);
+			continue;
+		}
+		value = read_value(c, attribute, unit);
+		name = value_string(unit, &value, steps);
+	}
+	return name;
+}
+
+/* The innermost scope ends at `end`. One without functions is forgotten; it is the last, as all in it were, too. */
+static void leave_scope(struct unit_scopes *scopes, uint32_t number, uint64_t end)
+{
+	struct scope *scope = &scopes->list.items[number];
+	struct scope *parent = scope->parent == NO_ID ? NULL : &scopes->list.items[scope->parent];
+
+	if (!scope->has_functions) {
+		scopes->list.count = number;
+		return;
+	}
+	scope->end = end;
+	if (!parent)
+		return;
+	parent->has_functions = true;
+	if (is_unnamed_class(scope))
+		scope->number = ++parent->unnamed[scope->is_lambda];
+}
+
+/* A function that stands in a scope. */
+static void add_function(struct scope *scope, const char *name)
+{
+	scope->has_functions = true;
+	scope->is_lambda |= is_unnamed_class(scope) && name && !strncmp(name, CALL, strlen(CALL));
+}
+
+/* What a damaged unit says behind its damage is in no scope. */
+static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, struct budget *budget)
+{
+	const uint8_t *info = unit->file->sections[SECTION_INFO].data;
+	uint32_t within[DEEPEST_SCOPE]; /* the scope around each level's DIEs */
+	struct cursor c = unit->dies;
+	uint64_t steps = 0;
+	int depth = 0;
+
+	within[0] = NO_ID;
+	while (cursor_left(&c) && !budget->exhausted && spend_work(budget, 1 + steps)) {
+		uint64_t offset = (uint64_t)(c.at - info), code = read_uleb(&c);
+		const struct abbrev *abbrev = code ? find_abbrev(unit->table, code) : NULL;
+		uint32_t self = within[depth];
+
+		steps = 0;
+		if (!code && depth) {
+			depth--;
+			if (self != within[depth])
+				leave_scope(scopes, self, (uint64_t)(c.at - info));
+			continue;
+		}
+		if (!code)
+			continue;
+		if (!abbrev)
+			break;
+		steps = abbrev->size >= 0 ? 1 : abbrev->count;
+		if (is_scope(abbrev->tag)) {
+			const char *name = read_name(&c, abbrev, unit, &steps);
+
+			if (abbrev->tag == DW_TAG_subprogram && self != NO_ID)
+				add_function(&scopes->list.items[self], name);
+			if (abbrev->has_children) {
+				struct scope scope = { offset, 0, name, self, .tag = abbrev->tag };
+
+				if (!PUSH(scopes->list, budget, scope))
+					break;
+				self = scopes->list.count - 1;
+			}
+		} else {
+			skip_values(&c, abbrev, unit);
+		}
+		if (c.bad || (abbrev->has_children && ++depth == DEEPEST_SCOPE))
+			break;
+		within[depth] = abbrev->has_children ? self : within[depth];
+	}
+}
+
+void close_scopes(struct dwarf_index *index)
+{
+	for (uint32_t i = 0; i < index->scopes.count; i++) {
+		RELEASE(index->scopes.items[i]->list);
+		free(index->scopes.items[i]);
+	}
+	RELEASE(index->scopes);
+	free(index->scopes_by_unit.slots);
+}
+
+/* A unit's scopes, listed by whichever thread asks first; NULL if there is no memory. */
+static const struct unit_scopes *scopes_of(struct worker *worker, const struct unit *unit)
+{
+	struct dwarf_index *index = worker->index;
+	struct unit_scopes *scopes = NULL;
+	uint32_t known;
+
+	pthread_mutex_lock(&index->scopes_lock);
+	known = map_find(&index->scopes_by_unit, (uint64_t)(uintptr_t)unit);
+	if (known != MAP_NOTHING) {
+		scopes = index->scopes.items[known];
+	} else if (take_memory(&worker->budget, sizeof(*scopes))) {
+		scopes = calloc(1, sizeof(*scopes));
+		if (!scopes || !PUSH(index->scopes, &worker->budget, scopes)) {
+			worker->budget.exhausted = true;
+			free(scopes);
+			scopes = NULL;
+		} else {
+			map_add(&index->scopes_by_unit, (uint64_t)(uintptr_t)unit, index->scopes.count - 1,
+			        &worker->budget);
+			list_scopes(scopes, unit, &worker->budget);
+		}
+	}
+	pthread_mutex_unlock(&index->scopes_lock);
+	return scopes;
+}
+
+static uint32_t scope_around(const struct unit_scopes *scopes, uint64_t offset)
+{
+	uint32_t low = 0, high = scopes->list.count, found;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (scopes->list.items[middle].start < offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	found = low ? low - 1 : NO_ID;
+	while (found != NO_ID && scopes->list.items[found].end <= offset)
+		found = scopes->list.items[found].parent;
+	return found;
+}
+
+/* The text that stands before what is inside a scope. A function's linkage name says all that is around it. */
+static int scope_text(const struct unit *unit, const struct scope *scope, char *text, bool *is_whole, uint64_t *steps)
+{
+	struct function_name function;
+
+	if (scope->tag == DW_TAG_subprogram) {
+		function = function_name(unit, scope->start, steps);
+		*is_whole = function.is_linkage;
+		return snprintf(text, LONGEST_SCOPED,
+		                function.is_linkage ? "%s::" : "%s()::", function.text ? function.text : "{unknown}");
+	}
+	if (scope->name)
+		return snprintf(text, LONGEST_SCOPED, "%s::", scope->name);
+	if (scope->tag == DW_TAG_namespace)
+		return snprintf(text, LONGEST_SCOPED, "(anonymous namespace)::");
+	return snprintf(text, LONGEST_SCOPED,
+	                scope->is_lambda ? "{lambda#%u}::" : "{unnamed type#%u}::", scope->number);
+}
+
+/* Put the scopes from `number` outwards before the text that ends a buffer; where it then begins, 0: it does not fit.
+ */
+static size_t put_scopes(const struct unit_scopes *scopes, const struct unit *unit, uint32_t number, char *text,
+                         size_t at, uint64_t *steps)
+{
+	char part[LONGEST_SCOPED];
+	bool is_whole = false;
+
+	for (int i = 0; number != NO_ID && !is_whole && i < MOST_SCOPES; i++) {
+		const struct scope *scope = &scopes->list.items[number];
+		int bytes = scope_text(unit, scope, part, &is_whole, steps);
+
+		*steps += 1 + (bytes < 0 ? 0 : (uint64_t)bytes / STRING_BYTES_A_STEP);
+		if (bytes < 0 || (size_t)bytes >= at)
+			return 0;
+		at -= (size_t)bytes;
+		memcpy(text + at, part, (size_t)bytes);
+		number = scope->parent;
+	}
+	return at;
+}
+
+const char *scoped_name(struct worker *worker, const struct function_name *function)
+{
+	const struct unit_scopes *scopes = scopes_of(worker, function->unit);
+	uint32_t number = scopes ? scope_around(scopes, function->offset) : NO_ID;
+	size_t length = strlen(function->text) + 1, at;
+	uint64_t steps = DEEPEST_SCOPE / STRING_BYTES_A_STEP;
+	char text[LONGEST_SCOPED], *name;
+
+	if (number == NO_ID || length >= sizeof(text))
+		return function->text;
+	at = sizeof(text) - length;
+	memcpy(text + at, function->text, length);
+	at = put_scopes(scopes, function->unit, number, text, at, &steps);
+	length = sizeof(text) - at;
+	if (!spend_work(&worker->budget, steps) || !at)
+		return function->text;
+	name = take_memory(&worker->budget, length) ? malloc(length) : NULL;
+	if (!name || !PUSH(worker->scoped_names, &worker->budget, name)) {
+		worker->budget.exhausted = true;
+		free(name);
+		return function->text;
+	}
+	return memcpy(name, text + at, length);
+}
