@@ -12,7 +12,7 @@ from arm_spe.tallied import LATENCIES, NO_ROW, Tallied
 from arm_spe.tally import Key, Lane
 from tdprof.decode.spe.data_sources import caveats_of, unknown_encodings
 from tdprof.decode.spe.losses import aux_losses, decode_losses
-from tdprof.decode.spe.row_sums import NOTHING, Counted, GroupBy, count_records
+from tdprof.decode.spe.row_sums import NOTHING, Counted, GroupBy, check_compiled, count_records
 from tdprof.decode.spe.samples import AddedUp, SampleSums
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.errors import TdprofError
@@ -74,8 +74,9 @@ def add_up_lines(
         max_rows: rows before the rest share one.
 
     Raises:
-        TdprofError: the compiled code that does it was not built.
+        TdprofError: see `check_compiled`.
     """
+    check_compiled()
     data = replace(data, stages=capture.stages)
     rows = SymbolizedRows(capture, CodeDetail.LINE)
     samples = None

@@ -15,7 +15,7 @@ from arm_spe.tallied import Tallied
 from arm_spe.tally import Key, Lane
 from tdprof.capture.manifest import SpeInfo
 from tdprof.decode.spe.data_sources import LEVEL_ORDER
-from tdprof.decode.spe.row_sums import LINE_BYTES, Counted, GroupBy, WordUse, count_records, count_words
+from tdprof.decode.spe.row_sums import LINE_BYTES, Counted, GroupBy, WordUse, check_compiled, count_records, count_words
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.metrics.spe import RATIOS, Ratio, SamplingCounts, mean_interval, record_weight, share_interval
 from tdprof.model.arrays import I64, U64
@@ -57,7 +57,11 @@ def analyse(
         recorded: how a capture's SPE data was taken, by which records are weighted.
         max_rows: rows before the rest share one.
         limit: rows of the most operations that are wanted, where rows may be very many; 0: all.
+
+    Raises:
+        TdprofError: see `check_compiled`.
     """
+    check_compiled()
     if by in (By.ADDRESS, By.PAGE):
         report = _by_block(data, by, workers, max_rows, limit)
     elif by is By.SOURCE:

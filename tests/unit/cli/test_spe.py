@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from builders import spe
+from builders.spe_capture import write_spe_capture
 from builders.spe_perf_data import perf_data
+from tdprof.cli.main import cli
 from tdprof.cli.report import command as report_command
 from tdprof.cli.spe import command
 from tdprof.decode.spe.spans import AuxSpan, SpeInput
@@ -187,3 +189,31 @@ def test_report_shows_the_spe_records_of_a_perf_data_file(tmp_path: Path) -> Non
     plain = perf_data(tmp_path / "plain.data", [], [N1])
     with pytest.raises(TdprofError, match=r"plain\.data holds no AUX data"):
         CliRunner().invoke(report_command, [str(plain), "--spe"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["spe", "report", "perf.data", "--by", by.value] for by in By),
+        ["spe", "report", "perf.data", "--raw"],
+        ["report", "capture", "--spe"],
+        ["report", "capture"],
+        ["annotate", "capture", "work"],
+        ["diff", "capture", "capture"],
+        ["export", "capture", "--to", "pprof"],
+    ],
+)
+def test_without_the_compiled_code_a_line_says_what_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    stream, _ = spe.write_stream([load(8)], spe.packed_record)
+    perf_data(tmp_path / "perf.data", [(0, stream)], [N1])
+    write_spe_capture(tmp_path / "capture")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("arm_spe.native.load_native", lambda: None)
+    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    error = result.exception
+    assert error is None or isinstance(error, TdprofError)  # what shows more than SPE goes on without it
+    said = f"{error.message} ({error.hint})" if error else result.output
+    assert "without its compiled code" in said
+    assert "pip install . or, in a checkout, tools/setup" in said

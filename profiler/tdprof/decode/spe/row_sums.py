@@ -200,9 +200,8 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, 
             is valid until it returns.
 
     Raises:
-        TdprofError: the compiled code that does it was not built.
+        NotCompiledError: see `check_compiled`.
     """
-    _check_native()
     workers = working = 1 if also is not None else max(1, min(workers, len(source.spans), MOST_WORKERS))
     spans, lock = iter(source.spans), threading.Lock()
     counts, threads_from = DecodeCounts(), dict.fromkeys(_ORIGINS, 0)
@@ -238,13 +237,18 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, 
     return Counted(parts, counts, threads_from)
 
 
-def _check_native() -> None:
+def check_compiled() -> None:
+    """Whether SPE records can be added up: to be asked before the first table of them is made.
+
+    Raises:
+        TdprofError: the compiled code that does it was not built, or from other sources.
+    """
     try:
         need_native()
     except NotCompiledError as error:
         raise TdprofError(
             "this tdprof was installed without its compiled code, which adds SPE records up",
-            hint="install gcc and the package again, or a wheel for this machine",
+            hint="apt-get install gcc libc6-dev, then pip install . or, in a checkout, tools/setup",
         ) from error
 
 
