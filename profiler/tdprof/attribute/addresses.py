@@ -34,6 +34,10 @@ def attribute_addresses(
     return file, offset
 
 
+BRANCH_ENDS = ("pid", "time_ns", "from_address", "to_address")
+"""What `branch_ends` reads of the table."""
+
+
 def branch_ends(branches: pa.Table) -> tuple[I64, U64, U32, U64]:
     """The addresses that a capture's branches came from and went to.
 

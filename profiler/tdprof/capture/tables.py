@@ -80,25 +80,27 @@ def replace_table(folder: OwnFolder, name: str, table: pa.Table) -> None:
         pq.write_table(_in_schema(table, _with_columns(name, table.column_names)), file, compression="zstd")
 
 
-def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Table:
-    """A whole table.
+def read_table(folder: Path, name: str, optional: Sequence[str] = (), columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of a table.
 
     Args:
         folder: the capture.
         name: of the table.
         optional: which of its optional columns are wanted, too; null where the capture has none.
+        columns: those of its other columns that are wanted, one at least; None: all.
 
     Raises:
         TdprofError: missing, truncated or not what the schema says.
     """
     path = folder / table_file(name)
+    wanted = None if columns is None else [*columns, *optional]
     try:
         # Not pq.read_table(): it loads pyarrow.dataset and, where it is installed, pandas: 0.35 s of imports.
         with open_own(path) as opened:
             most = _SPARE_TABLE_BYTES + _TABLE_TO_FILE * os.fstat(opened.fileno()).st_size
             # What the file says of its sizes is checked first; where it lies, the limit ends it.
             with memory_limit(_SPARE_READING_BYTES + 3 * most):
-                table = _read_up_to(f"/proc/self/fd/{opened.fileno()}", most)
+                table = _read_up_to(f"/proc/self/fd/{opened.fileno()}", most, wanted)
             # Not within the limit: Arrow loads pandas for it, where that is installed.
             if text_bytes(table) > most:
                 raise MemoryError
@@ -109,6 +111,8 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
         cause = f"it is damaged ({words})" if path.exists() else "it is missing"
         raise TdprofError(f"cannot read {path}: {cause}", hint=COPY_AGAIN) from error
     schema = _with_columns(name, optional)
+    if wanted is not None:
+        schema = pa.schema([item for item in schema if item.name in wanted])
     for column in set(optional).difference(table.column_names):
         table = table.append_column(schema.field(column), pa.nulls(len(table), schema.field(column).type))
     try:
@@ -117,14 +121,14 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = ()) -> pa.Tabl
         raise TdprofError(f"{path} is not a capture's table, or damaged: {error}") from error
 
 
-def _read_up_to(path: str, most: int) -> pa.Table:
+def _read_up_to(path: str, most: int, columns: list[str] | None) -> pa.Table:
     """Raises MemoryError for a table that takes more bytes."""
     with _open(path) as file:
         if stated_bytes(file.metadata) > most:
             raise MemoryError
         # One row group after the other: reading all at once takes three times the table's size.
-        parts = [file.read_row_group(group, use_threads=False) for group in range(file.num_row_groups)]
-        return pa.concat_tables(parts).combine_chunks() if parts else file.read(use_threads=False)
+        parts = [file.read_row_group(group, columns, use_threads=False) for group in range(file.num_row_groups)]
+        return pa.concat_tables(parts).combine_chunks() if parts else file.read(columns, use_threads=False)
 
 
 def _open(path: str) -> pq.ParquetFile:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tdprof.model.arrays import I64, U64
+from tdprof.model.arrays import I32, I64, U32, U64
 from tdprof.model.spe import RatioColumn
 
 
@@ -26,29 +26,28 @@ class BranchEnds:
     """The sources or targets of rows, each made when it is asked for: rows may be a million, and few are shown.
 
     Attributes:
-        function, module, file: texts.
-        of_place: int64[places, 3], which of them each place is of.
-        line: int64[places].
+        name, module, file: of each function.
+        function: int32[places], which each place is of.
+        line: uint32[places].
         address: of each place, in the mapped file; None where a place is a function.
-        place: int64[rows]; -1 where the hardware did not record it.
+        place: int32[rows]; -1 where the hardware did not record it.
     """
 
-    function: Sequence[str]
+    name: Sequence[str]
     module: Sequence[str]
     file: Sequence[str]
-    of_place: I64
-    line: I64
+    function: I32
+    line: U32
     address: U64 | None
-    place: I64
+    place: I32
 
     def __getitem__(self, row: int) -> BranchEnd | None:
         place = int(self.place[row])
         if place < 0:
             return None
-        function, module, file = self.of_place[place].tolist()
-        line = int(self.line[place])
+        function, line = int(self.function[place]), int(self.line[place])
         address = None if line or self.address is None else int(self.address[place])
-        return BranchEnd(self.function[function], self.module[module], self.file[file], line, address)
+        return BranchEnd(self.name[function], self.module[function], self.file[function], line, address)
 
     @property
     def is_recorded(self) -> NDArray[np.bool_]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from tdprof.attribute.addresses import attribute_addresses, branch_ends
+from tdprof.attribute.addresses import BRANCH_ENDS, attribute_addresses, branch_ends
 from tdprof.attribute.stacks import attribute_stacks
 from tdprof.capture.manifest import Manifest, State
 from tdprof.capture.tables import COPY_AGAIN, has_table, read_table, replace_table
@@ -59,7 +59,7 @@ def _sampled_addresses(capture: OpenCapture) -> Iterator[tuple[MappedFile, U64]]
         (attributed.mapped_files, attributed.location_file, attributed.location_address)
     ]
     if has_table(capture.tables, "branches"):
-        _, addresses, pids, time_ns = branch_ends(read_table(capture.tables, "branches"))
+        _, addresses, pids, time_ns = branch_ends(read_table(capture.tables, "branches", columns=BRANCH_ENDS))
         files = capture.mapped_files
         recorded.append((files, *attribute_addresses(addresses, pids, time_ns, files, capture.spaces)))
     wanted: dict[MappedFile, list[U64]] = {}

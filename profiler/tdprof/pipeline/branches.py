@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from tdprof.attribute.addresses import branch_ends
+from tdprof.attribute.addresses import BRANCH_ENDS, branch_ends
 from tdprof.capture.tables import has_table, read_table
 from tdprof.errors import TdprofError
 from tdprof.metrics.spe import share_interval
-from tdprof.model.arrays import I64, U64
+from tdprof.model.arrays import I32, I64, U64
 from tdprof.model.branches import BranchEnds, BranchReport
 from tdprof.model.spe import RatioColumn
 from tdprof.pipeline.load import NamedCode, name_addresses
 from tdprof.pipeline.opened import OpenCapture
-from tdprof.profile.frames import first_alike, group_of_row, group_rows
+from tdprof.profile.frames import distinct_rows, first_alike, group_of_row, group_rows
 from tdprof.text import printable
 
 NOT_RECORDED = -1  # the place of an address that the hardware left out
@@ -40,16 +40,13 @@ def load_branches(capture: OpenCapture, *, by_function: bool = False) -> BranchR
             f"{capture.folder} has no branch stacks",
             hint="perf record -b -- CMD, then tdprof import; x86 LBR and Arm BRBE",
         )
+    # Names first, of the columns that they take: what names code goes before the others are read.
+    source, target, ends_at = _placed_ends(capture, by_function=by_function)
     table = read_table(capture.tables, "branches")
     events = [printable(event.name) for event in capture.manifest.events]
     event = table["event"].to_numpy()
-    if len(table) and int(event.max()) >= len(events):
+    if len(table) != len(source) or (len(table) and int(event.max()) >= len(events)):
         raise TdprofError(f"{capture.folder} is damaged: it has branches of an event that capture.json does not list")
-    end, addresses, pids, time_ns = branch_ends(table)
-    code, location = name_addresses(capture, addresses, pids, time_ns)
-    places, ends_at = _places(code, location, by_function=by_function)
-    # -1 finds the last.
-    source, target = np.append(places, NOT_RECORDED)[end].reshape(2, -1)
     types = table["type"].combine_chunks()
     type_ = types.indices.fill_null(-1).to_numpy().astype(np.int64)
     if by_function:
@@ -72,6 +69,16 @@ def load_branches(capture: OpenCapture, *, by_function: bool = False) -> BranchR
         mispredict=_mispredict(counts),
         notes=[*map(printable, [*capture.unreadable, *capture.manifest.notes, *capture.symbolizer.notes()])],
     )
+
+
+def _placed_ends(capture: OpenCapture, *, by_function: bool) -> tuple[I32, I32, Callable[[I32], BranchEnds]]:
+    """The places of all sources and of all targets, and ends out of places."""
+    end, addresses, pids, time_ns = branch_ends(read_table(capture.tables, "branches", columns=BRANCH_ENDS))
+    code, location = name_addresses(capture, addresses, pids, time_ns)
+    places, ends_at = _places(code, location, by_function=by_function)
+    # -1 finds the last.
+    source, target = np.append(places, np.int32(NOT_RECORDED))[end].reshape(2, -1)
+    return source, target, ends_at
 
 
 def _columns(table: pa.Table) -> dict[str, U64]:
@@ -109,23 +116,22 @@ def _fewest_samples(table: pa.Table, row: I64, rows: int) -> U64:
     return samples
 
 
-def _places(code: NamedCode, location: I64, *, by_function: bool) -> tuple[I64, Callable[[I64], BranchEnds]]:
+def _places(code: NamedCode, location: I32, *, by_function: bool) -> tuple[I32, Callable[[I32], BranchEnds]]:
     """The place of each end: a line of a function, or its address where none is known; and ends out of places."""
     functions, locations = code.functions, code.locations
     leaf = locations.frame_start[location]
-    function = first_alike(functions, code.mapped_files)[locations.frame_function[leaf]].astype(np.int64)
-    line = locations.frame_line[leaf].astype(np.int64)
+    function = first_alike(functions, code.mapped_files)[locations.frame_function[leaf]]
+    line = locations.frame_line[leaf]
     if by_function:
         line = np.zeros_like(line)
-    order, start = group_rows(function, line, np.where((line > 0) | by_function, 0, location))
-    place, first = group_of_row(order, start), order[start]
-    names, modules = [printable(name) for name in functions.name], [printable(file.path) for file in code.mapped_files]
+    first, place = distinct_rows(function, line, np.where((line > 0) | by_function, 0, location))
+    modules = [*(printable(file.path) for file in code.mapped_files), ""]
     ends_at = functools.partial(
         BranchEnds,
-        names,
-        [*modules, ""],
+        [printable(name) for name in functions.name],
+        [modules[file] for file in functions.mapped_file.tolist()],
         [printable(file) for file in functions.file],
-        np.stack([function[first], functions.mapped_file[function[first]].astype(np.int64), function[first]], axis=1),
+        function[first],
         line[first],
         None if by_function else locations.address[location[first]],
     )

@@ -17,7 +17,7 @@ from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import has_table, read_side_table, read_table, table_bytes
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
-from tdprof.model.arrays import I32, I64, U32, U64, distinct
+from tdprof.model.arrays import I32, U32, U64, distinct
 from tdprof.model.cgroups import Cgroup
 from tdprof.model.events import EventInfo
 from tdprof.model.findings import Findings, MetricTimes
@@ -27,7 +27,7 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.model.thread_state import ThreadState
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.wakers import read_wakers, with_wakers
-from tdprof.profile.frames import group_of_row, group_rows
+from tdprof.profile.frames import distinct_rows
 from tdprof.profile.idle import mark_idle
 from tdprof.profile.intervals import time_bins
 from tdprof.profile.languages import without_trampolines
@@ -168,7 +168,7 @@ class NamedCode:
     locations: LocationTable
 
 
-def name_addresses(capture: OpenCapture, addresses: U64, pids: U32, time_ns: U64) -> tuple[NamedCode, I64]:
+def name_addresses(capture: OpenCapture, addresses: U64, pids: U32, time_ns: U64) -> tuple[NamedCode, I32]:
     """Attribute and symbolize addresses that were recorded without call stacks.
 
     Args:
@@ -176,14 +176,14 @@ def name_addresses(capture: OpenCapture, addresses: U64, pids: U32, time_ns: U64
         addresses, pids, time_ns: uint64[n], uint32[n], uint64[n]: what was executed, by whom, and when.
 
     Returns:
-        The code, each location once, and int64[n]: the location of each address.
+        The code, each location once, and int32[n]: the location of each address.
     """
     file, offset = attribute_addresses(addresses, pids, time_ns, capture.mapped_files, capture.spaces)
-    order, start = group_rows(file, offset)
-    first = order[start]
+    first, location = distinct_rows(file, offset)
     mapped_files, ranges, location_file = capture.mapped_files.only(file[first])
-    named = name_locations(mapped_files, location_file, offset[first], capture.symbolizer.locate, demangle)
-    return NamedCode(mapped_files, ranges, *named), group_of_row(order, start)
+    offset = offset[first]  # not both while they are named: there may be millions
+    named = name_locations(mapped_files, location_file, offset, capture.symbolizer.locate, demangle)
+    return NamedCode(mapped_files, ranges, *named), location
 
 
 def make_profile(

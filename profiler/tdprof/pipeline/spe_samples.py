@@ -50,7 +50,7 @@ def load_operations(capture: OpenCapture) -> SampledOperations | None:
                 pid=pids,
                 tid=tids,
                 thread_name=thread_name,
-                stack=location.astype(np.int32),
+                stack=location,
                 count=records,
                 weight=records,
                 cgroup=np.full(len(table), -1, np.int32),

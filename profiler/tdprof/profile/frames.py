@@ -201,6 +201,17 @@ def group_of_row(order: I64, start: I64) -> I64:
     return group
 
 
+def distinct_rows(*keys: NDArray[Any]) -> tuple[I64, I32]:
+    """Rows of distinct keys, in the order of the keys.
+
+    Returns:
+        first: int64[groups], the first row of each.
+        group: int32[n], the group of each row.
+    """
+    order, start = group_rows(*keys)
+    return order[start], group_of_row(order, start).astype(np.int32)
+
+
 def module_names(profile: Profile) -> list[str]:
     """Printable paths by mapped file, and "" last, so that -1 (no mapping known) finds it."""
     return [*(printable(file.path) for file in profile.mapped_files), ""]

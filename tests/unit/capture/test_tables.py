@@ -36,6 +36,19 @@ def test_optional_columns_are_written_in_any_order(tmp_path: Path, chosen: tuple
         assert len(read_table(tmp_path, "samples", names)) == 2
 
 
+@pytest.mark.parametrize("columns", [["pid"], ["weight", "pid"]])
+@pytest.mark.parametrize("optional", [(), ("cpu",)])
+def test_columns_that_are_asked_for_are_read_alone(
+    tmp_path: Path, columns: list[str], optional: tuple[str, ...]
+) -> None:
+    with OwnFolder.open(tmp_path) as folder, TableWriter(folder) as writer:
+        writer.write("samples", samples(()))
+    read = read_table(tmp_path, "samples", optional, columns)
+    assert {*read.column_names} == {*columns, *optional}
+    assert all(read[name].to_pylist() == [1, 2] for name in columns)
+    assert all(read[name].null_count == 2 for name in optional)
+
+
 def test_a_column_that_no_schema_has_is_an_error(tmp_path: Path) -> None:
     surplus = samples(()).append_column("surplus", pa.array([1, 2]))
     with OwnFolder.open(tmp_path) as folder, TableWriter(folder) as writer:
