@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
@@ -19,3 +21,33 @@ def test_fetching_without_the_tools_names_their_packages() -> None:
     assert result.returncode == 1
     assert "needs eu-unstrip" in result.stderr
     assert "sudo apt-get install elfutils" in result.stderr
+
+
+HOLD = """
+import sys
+from goals import Goals
+goals = Goals()
+goals.hold("ratio", {over}, [1.0, 2.0, 1.0], {wanted})
+goals.end()
+"""
+
+
+@pytest.mark.parametrize(
+    ("over", "wanted", "word", "status"),
+    [
+        ([8.0, 18.0, 8.5], "least=8", "reached", 0),
+        ([7.0, 18.0, 7.5], "least=8", "within", 0),  # one round of three shows 9
+        ([7.0, 15.8, 7.5], "least=8", "MISSED", 1),
+        ([1.4, 3.2, 1.3], "most=1.5", "reached", 0),
+        ([1.6, 3.2, 1.3], "most=1.5", "within", 0),
+        ([1.6, 3.4, 1.7], "most=1.5", "MISSED", 1),
+    ],
+)
+def test_a_goal_is_missed_if_no_round_reaches_it(over: list[float], wanted: str, word: str, status: int) -> None:
+    program = HOLD.format(over=over, wanted=wanted)
+    result = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": str(TOOLS / "bench")}, capture_output=True, text=True
+    )
+    assert word in result.stdout
+    assert result.returncode == status
+    assert ("missed by more than noise" in result.stderr) == bool(status)
