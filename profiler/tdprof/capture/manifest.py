@@ -122,6 +122,8 @@ class Manifest:
     ran_to_end: bool = False  # the command ended before the recording did
     has_sample_times: bool = False  # of an import: not added up within intervals
     interval_ns: int = 900_000_000  # that samples are added up over, at most, where they have no times of their own
+    # [begin, end], CLOCK_MONOTONIC, of those that took at least twice as long, since nobody came to end them.
+    long_intervals: list[list[int]] = field(default_factory=list)
     state: State = State.RECORDING
     tdprof_version: str = ""
     schema_version: int = SCHEMA_VERSION

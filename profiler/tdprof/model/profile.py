@@ -209,6 +209,8 @@ class Profile:
     thread_times: ThreadTimes | None = None  # None: likewise
     start_monotonic_ns: int = 0  # the start in the clock of the samples' times
     interval_ns: int = 1_000_000_000  # that samples were to be added up over, where they have no times of their own
+    # Of intervals that took twice as long or longer: when they began, by their ends, both as the samples' times.
+    long_intervals: Mapping[int, int] = field(default_factory=dict)
     window: TimeWindow | None = None  # None: samples are of the whole recording
     unreadable: Sequence[str] = ()  # those of the notes that say what of the capture could not be read
     wakers: WakerTable | None = None  # None: nobody asked for them

@@ -227,6 +227,7 @@ def make_profile(
         start_realtime_ns=manifest.start_realtime_ns,
         start_monotonic_ns=manifest.start_monotonic_ns,
         interval_ns=min(max(manifest.interval_ns, 1), _LONGEST_INTERVAL_NS),
+        long_intervals={pair[1]: pair[0] for pair in manifest.long_intervals if len(pair) == 2},
         duration_ns=manifest.duration_ns,
         notes=[*map(printable, [*unreadable, *manifest.notes, *notes])],
         unreadable=[*map(printable, unreadable)],

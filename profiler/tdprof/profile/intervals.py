@@ -37,12 +37,17 @@ def find_intervals(profile: Profile) -> Intervals:
     """The intervals of a profile whose samples have no times of their own.
 
     Of an interval the samples tell the end. It begins where the one before ends; where that is twice the time ago that
-    intervals were to take, one between had no samples, and it is taken to have that length.
+    intervals were to take, one between had no samples, and it is taken to have that length, unless the recording says
+    that it took longer.
     """
     ends, number = np.unique(profile.samples.time_ns, return_inverse=True)
     end = _since_start(profile, ends)
     before = np.concatenate([np.zeros(min(len(end), 1), np.int64), end[:-1]])
     begin = np.where(end - before < 2 * profile.interval_ns, before, end - profile.interval_ns)
+    for row, time_ns in enumerate(ends.tolist() if profile.long_intervals else ()):
+        if time_ns in profile.long_intervals:
+            long_ns = time_ns - profile.long_intervals[time_ns]
+            begin[row] = max(int(before[row]), int(end[row]) - max(long_ns, 0))
     return Intervals(np.minimum(begin, end), end, number.reshape(-1).astype(np.int64))
 
 

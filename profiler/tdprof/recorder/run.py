@@ -28,7 +28,7 @@ from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import SamplingTarget, processes_of
-from tdprof.recorder.totals import RunningCounts, SegmentCounts, with_clock_pair
+from tdprof.recorder.totals import RunningCounts, SegmentCounts, with_clock_pair, with_long_interval
 from tdprof.recorder.turns import Turns
 from tdprof.recorder.unwinding import Unwinding
 from tdprof.recorder.wakeups import Wakeups, open_wakeups
@@ -451,6 +451,7 @@ class Run:
         end_ns = time.monotonic_ns()
         if self.sampler:
             end_ns = self.sampler.drain(self.spool)
+            self.manifest = with_long_interval(self.manifest, end_ns)
             self.by_programs = self.sampler.counters()
             self.manifest = self.segment.with_losses(self.manifest, self.by_programs)
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)

@@ -10,6 +10,7 @@ from tdprof.model.losses import NOT_FOLLOWED, NOT_TIMED, WAITS_NOT_SAMPLED, WAKE
 from tdprof.recorder.perf_event import Count
 
 MAX_CLOCK_PAIRS = 512
+_MOST_LONG_INTERVALS = 1000
 _OTHER_LOSSES = {
     "threads_not_followed": NOT_FOLLOWED,
     "waits_not_sampled": WAITS_NOT_SAMPLED,
@@ -70,6 +71,18 @@ def with_totals(manifest: Manifest, now: RunningCounts, before: RunningCounts) -
         losses=replace(manifest.losses, samples_ring_full=manifest.losses.samples_ring_full + lost),
         notes=[*manifest.notes, *idle_groups(manifest.topdown, totals)],
     )
+
+
+def with_long_interval(manifest: Manifest, end_ns: int) -> Manifest:
+    """The manifest, which says up to when samples were added up, once they were until then; CLOCK_MONOTONIC.
+
+    Readers take an interval for twice as long as it should be at most, since there may have been one without samples.
+    """
+    begin_ns = max(manifest.start_monotonic_ns, manifest.end_monotonic_ns)
+    known = manifest.long_intervals
+    if end_ns - begin_ns >= 2 * manifest.interval_ns and len(known) < _MOST_LONG_INTERVALS:
+        known = [*known, [begin_ns, end_ns]]
+    return replace(manifest, long_intervals=known)
 
 
 def with_clock_pair(manifest: Manifest, pair: tuple[int, int] | None) -> Manifest:

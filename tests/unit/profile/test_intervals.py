@@ -1,5 +1,7 @@
 """Samples of a range of time: whole intervals by their middle, or each sample by its own time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,18 @@ def test_intervals_follow_each_other_and_no_gap_is_taken_for_one() -> None:
     assert (found.begin / S).tolist() == pytest.approx([0, 0.9, 3.5, 4.5])
     assert (found.end / S).tolist() == pytest.approx([0.9, 1.8, 4.5, 5.4])
     assert found.number.tolist() == [0, 1, 2, 3]
+
+
+def test_a_long_interval_begins_when_the_recording_says() -> None:
+    """Else what had ten intervals' samples would have them in one."""
+    profile = replace(
+        intervals(0.9, 1.8, 9.5, 10.4, 14.0), long_intervals={START_NS + round(9.5 * S): START_NS + 4 * S, 14 * S: 1}
+    )
+    found = find_intervals(profile)
+    assert (found.begin / S).tolist() == pytest.approx([0, 0.9, 4, 9.5, 13])
+    # What damage makes of it reaches no further than the interval before.
+    damaged = replace(profile, long_intervals={START_NS + round(9.5 * S): 0, START_NS + 14 * S: START_NS + 20 * S})
+    assert (find_intervals(damaged).begin / S).tolist() == pytest.approx([0, 0.9, 1.8, 9.5, 14])
 
 
 def test_an_interval_is_whole_where_its_middle_is() -> None:

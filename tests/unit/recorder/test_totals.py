@@ -1,0 +1,18 @@
+"""What a recording's manifest is told while it goes on."""
+
+from dataclasses import replace
+
+from builders.hosts import HOST
+from tdprof.capture.manifest import Manifest, Rung
+from tdprof.model.losses import Losses
+from tdprof.recorder.totals import with_long_interval
+
+
+def test_intervals_that_took_too_long_are_told() -> None:
+    manifest = Manifest(HOST, [], [], False, [], Rung.BPF_PMU, "", 0, 1000, 1000, Losses(), interval_ns=100)
+    for end_ns in (1099, 1298, 1498, 1500):
+        manifest = replace(with_long_interval(manifest, end_ns), end_monotonic_ns=end_ns)
+    assert manifest.long_intervals == [[1298, 1498]]
+    for end_ns in range(2000, 2000 * 300, 300):
+        manifest = replace(with_long_interval(manifest, end_ns), end_monotonic_ns=end_ns)
+    assert len(manifest.long_intervals) == 1000
