@@ -127,7 +127,9 @@ def test_no_caller_is_guessed_where_subinterpreters_run_each_other(folder: Path)
         pytest.skip("no CPython with subinterpreters' module")
     script = WORKLOADS / "python_nested_interpreters.py"
     capture = record("--", has_them[0], script, BEGINNING_S + 0.5, folder=folder)
-    assert not [names for names in python_part(capture) if {"within", "around"} & set(names)]
+    # Until the inner one has frames, too, it is known who is whose caller.
+    stacks = python_part(capture).keys() - {("around", "<module>", "<module>")}
+    assert not [names for names in stacks if {"within", "around"} & set(names)]
     assert [note for note in capture.manifest["notes"] if "several subinterpreters have some" in note]
 
 
