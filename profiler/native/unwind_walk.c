@@ -31,7 +31,7 @@ static inline int unwind_read(struct unwind_memory *memory, uint64_t address, __
 {
 	uint64_t offset = address - memory->start;
 
-	if (address < memory->start)
+	if (address < memory->start || memory->size == 0)
 		return UNWIND_END_UNREADABLE;
 	if (memory->pages != UNWIND_ALL_PAGES) {
 		uint64_t page = address / UNWIND_PAGE - memory->start / UNWIND_PAGE;

@@ -62,6 +62,13 @@ def test_pages_that_no_frame_needs_may_be_missing(missing: set[int]) -> None:
     assert StackEnd(int(found.end[0])) is StackEnd.JIT
 
 
+def test_a_stack_of_which_nothing_could_be_copied_was_not_too_large() -> None:
+    """As of a process that ends, whose memory is gone."""
+    found = walked(set(range(64)))
+    assert found.addresses.tolist() == [CODE + 0x80]
+    assert StackEnd(int(found.end[0])) is StackEnd.UNREADABLE
+
+
 @pytest.mark.parametrize(("frame", "depth"), [(0, 1), (1, 2), (3, 4)])
 def test_a_page_that_a_frame_needs_ends_the_stack_before_its_caller(frame: int, depth: int) -> None:
     found = walked({page_of(FRAMES[frame])})
