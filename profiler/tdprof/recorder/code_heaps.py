@@ -77,7 +77,7 @@ class CodeHeaps:
 
     Args:
         map_fd: the programs' map of them.
-        begin: called before the first process is looked at, by who calls `look`.
+        begin: called before the first process is looked at, by who calls `look` or `prepare`.
     """
 
     def __init__(self, map_fd: int, begin: Callable[[], object]) -> None:
@@ -97,6 +97,12 @@ class CodeHeaps:
         """Readable when there is something for `take_found`."""
         return self._event
 
+    def prepare(self) -> None:
+        """A JVM is about to start: have the kernel's side ready, which takes tenths of a second."""
+        if self._begin:
+            self._begin()
+            self._begin = None
+
     def wanted(self, pid: int, lines: Iterable[ExecutableLine]) -> ExecutableLine | None:
         """The JVM's library among what a process has mapped, unless it is known; forgets what is there no more."""
         line = find_library(lines)
@@ -110,9 +116,7 @@ class CodeHeaps:
     def look(self, pid: int, line: ExecutableLine, fd: int) -> None:
         """Have a process's library looked into, by this ``O_PATH`` descriptor, which is this object's from here on."""
         library = _Library(pid, line.start, line.file_offset)
-        if self._begin:
-            self._begin()
-            self._begin = None
+        self.prepare()
         with self._lock:
             self._known[pid] = _Known(library)
         try:

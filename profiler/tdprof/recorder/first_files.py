@@ -20,6 +20,8 @@ _DYNAMIC = struct.Struct("<QQ")
 _MOST_FILES = 256
 _MOST_NAME_BYTES = 4096
 _MOST_SCRIPTS = 4  # as the kernel follows interpreters of interpreters
+# Java's launcher links to the first and loads the second, which lies beside it, with JDK 8 beside its folder.
+_JAVA_LAUNCHER, _JVM = "libjli.so", "server/libjvm.so"
 
 
 def files_of_command(command: Sequence[str]) -> list[Path]:
@@ -36,6 +38,8 @@ def files_of_command(command: Sequence[str]) -> list[Path]:
             continue
         found[path] = None
         waiting += _linked(elf, path)
+        if path.name == _JAVA_LAUNCHER:
+            waiting += [jvm for folder in path.parents[:2] if (jvm := folder / _JVM).is_file()]
     return list(found)
 
 

@@ -306,10 +306,15 @@ class HotSpot:
         return int.from_bytes(data, "little")
 
 
+def is_jvm(path: PurePath) -> bool:
+    """Whether a file's name is that of the JVM's library."""
+    return path.name in _LIBRARIES
+
+
 def find_library(lines: Iterable[ExecutableLine]) -> ExecutableLine | None:
     """The JVM's library among what a process has mapped; None: it has none."""
     files = (line for line in lines if line.is_file)
-    return next((line for line in files if PurePath(line.path).name in _LIBRARIES), None)
+    return next((line for line in files if is_jvm(PurePath(line.path))), None)
 
 
 def open_library(fd: int, start: int, file_offset: int) -> tuple[HotSpotLibrary, int]:

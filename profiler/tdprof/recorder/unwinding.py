@@ -21,6 +21,7 @@ from tdprof.recorder.bpf.unwind_arrays import TABLE_BEGINNING_BYTES, Extent, are
 from tdprof.recorder.code_heaps import CodeHeaps
 from tdprof.recorder.executable_maps import VDSO, ExecutableLine, FileKey, key_of, reach, read_executable_lines
 from tdprof.recorder.host import own_vdso
+from tdprof.recorder.hotspot import is_jvm
 from tdprof.recorder.patience import Patience
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
 from tdprof.text import plural
@@ -184,6 +185,9 @@ class Unwinding:
         for path in paths:
             with contextlib.suppress(OSError):
                 self._want(key_of(path), os.open(path, os.O_PATH | os.O_CLOEXEC))
+        self._start_batch()
+        if self._heaps and any(is_jvm(path) for path in paths):
+            self._heaps.prepare()
         self._await_tables()
 
     def prepare_processes(self, pids: Sequence[int]) -> None:

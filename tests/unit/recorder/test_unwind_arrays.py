@@ -118,6 +118,17 @@ def test_a_commands_files_are_the_program_its_interpreter_and_its_libraries(tmp_
     assert any(name.startswith(("libc.so", "libc-")) for name in names)
 
 
+@pytest.mark.parametrize("launcher", ["lib/libjli.so", "lib/jli/libjli.so"], ids=["JDK 9 and later", "JDK 8"])
+def test_javas_launcher_will_load_the_jvm(tmp_path: Path, launcher: str) -> None:
+    """Which it does not link to."""
+    jvm = tmp_path / "lib/server/libjvm.so"
+    for path in (tmp_path / launcher, jvm):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path(sys.executable).resolve(), path)
+        path.chmod(0o755)
+    assert jvm in files_of_command([str(tmp_path / launcher)])
+
+
 @pytest.mark.parametrize(
     "text", [b"#!", b"#!/does/not/exist\n", b"", b"\x7fELF", struct.pack("<16sHH", b"\x7fELF\2\1", 3, 62)]
 )

@@ -18,6 +18,7 @@ from tdprof.linux.user_cache import cache_folder
 from tdprof.model.stack_ends import StackEnd
 from tdprof.recorder import executable_maps, unwinding
 from tdprof.recorder.bpf.unwind_arrays import Extent, are_replaced
+from tdprof.recorder.code_heaps import CodeHeaps
 from tdprof.recorder.host import own_vdso
 from tdprof.unwind import tables
 
@@ -95,6 +96,18 @@ def recorder(arrays: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert set(os.listdir("/proc/self/fd")) == before
     os.close(reader)
     os.close(writer)
+
+
+def test_what_walks_javas_frames_is_ready_before_a_jvm_is_mapped(arrays: Arrays, tmp_path: Path) -> None:
+    """Its load takes tenths of a second, on a busy machine seconds."""
+    begun: list[str] = []
+    heaps = CodeHeaps(-1, lambda: begun.append("JVM"))
+    with unwinding.Unwinding(cast(Any, arrays), None, tables.TableCache(None), heaps=heaps) as recorder:
+        recorder.prepare_files([tmp_path / "libc.so.6"])
+        assert begun == []
+        recorder.prepare_files([tmp_path / "libjvm.so"])
+        recorder.prepare_files([tmp_path / "libjvm.so"])
+        assert begun == ["JVM"]
 
 
 def test_a_table_is_placed_once(recorder: unwinding.Unwinding, arrays: Arrays, tmp_path: Path) -> None:
