@@ -1,5 +1,6 @@
 """A process that ends without taking its modules apart has still done all that others see of its end."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,3 +49,22 @@ def test_the_command_ends_so_with_its_status() -> None:
     done = run(code, stdout=subprocess.PIPE)
     assert done.returncode == 0
     assert done.stdout.startswith("tdprof, version")
+
+
+CTRL_C_AS_IT_LOADS = """
+import builtins, os, signal, sys
+load = builtins.__import__
+def interrupted(name, *arguments):
+    if name == "click":
+        os.kill(os.getpid(), signal.SIGINT)
+    return load(name, *arguments)
+builtins.__import__ = interrupted
+sys.argv = ["tdprof", "--version"]
+from tdprof.__main__ import start
+start()
+"""
+
+
+def test_ctrl_c_while_the_program_loads_is_no_traceback() -> None:
+    result = subprocess.run([sys.executable, "-c", CTRL_C_AS_IT_LOADS], capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")
