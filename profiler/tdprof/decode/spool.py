@@ -253,6 +253,7 @@ def _losses(
         samples_ring_full=max(manifest.losses.samples_ring_full, tables.lost_records) if shares_rings else 0,
         side_band_records_lost=0 if shares_rings else tables.lost_records,
         throttled=tables.throttled,
+        stacks_truncated=manifest.losses.stacks_truncated + samples.truncated,
         stack_id_collisions=samples.ambiguous,
         bytes_damaged=damage.bytes + records.malformed_bytes,
         by_reason=by_reason,

@@ -28,6 +28,8 @@ from tdprof.decode.wakers import Wakings
 from tdprof.model.arrays import U64, distinct
 from tdprof.model.stack_ends import StackEnd
 
+KERNEL_WALK = 127  # addresses: kernel.perf_event_max_stack as it is unless somebody changed it
+
 
 class SampleRows:
     """Rows of samples.parquet, and what is to be known of them all."""
@@ -53,6 +55,8 @@ class SampleRows:
         self.uncertain = 0
         self.kernel_chains: set[int] = set()
         self.user_chains: set[int] = set()
+        self._pairs: Counter[int] = Counter()  # of chains of single samples: the kernel's in the upper half
+        self.truncated = 0
         self.tids: set[int] = set()
         self.of_event: Counter[int] = Counter()
 
@@ -111,6 +115,9 @@ class SampleRows:
         self.count += int(kept.sum())
         self.kernel_chains.update(distinct(samples.kernel_chain[kept]).tolist())
         self.user_chains.update(distinct(samples.user_chain[kept]).tolist())
+        pairs = samples.kernel_chain[kept].astype(np.int64) << 32 | samples.user_chain[kept].view(np.uint32)
+        found, counts = np.unique(pairs, return_counts=True)
+        self._pairs.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
         if kept.any():
             self.end_ns = max(self.end_ns, int(samples.time_ns[kept].max()))
         stacks = {
@@ -130,6 +137,13 @@ class SampleRows:
             weight=samples.period[kept],
             **stacks,
         )
+
+    def count_truncated(self, chains: Chains) -> None:
+        """Count single samples with as many addresses, both parts together, as the kernel walks to at most."""
+        length = np.append(np.diff(chains.offsets), 0).astype(np.int64)  # at its end, of ``NO_CHAIN``
+        pairs = np.array(list(self._pairs), np.int64)
+        total = length[pairs >> 32] + length[(pairs & 0xFFFFFFFF).astype(np.uint32).view(np.int32)]
+        self.truncated = int(np.array(list(self._pairs.values()), np.int64)[total == KERNEL_WALK].sum())
 
     def _table(self, cgroup: NDArray[np.integer], cpu: pa.Array, **columns: object) -> pa.Table:
         table = pa.table([columns[name] for name in SAMPLES.names], names=SAMPLES.names).cast(SAMPLES)
@@ -208,7 +222,9 @@ class StackRows:
         leaf_or_whole = StackEnd.NO_REGISTERS if has_heads else StackEnd.FRAME_POINTERS_ONLY
         walk["end"] = np.where(walk["is_kernel"], 0, leaf_or_whole)
         is_headed = np.zeros(len(numbers), bool)
-        if has_heads:
+        if not has_heads:
+            samples.count_truncated(chains)
+        else:
             is_headed = (walk["is_kernel"] == 0) & (np.diff(chains.offsets)[numbers] > 1)
             walk[is_headed] = walks_of(chains, numbers[is_headed])[0]
         start = chains.offsets[numbers] + is_headed.astype(np.uint64)

@@ -10,6 +10,7 @@ import pytest
 from builders.bpf_spool import BUSY, DISCARD, in_ring, rows_frame, stack_copy, stack_record, thread_times
 from builders.captures import table_writer
 from builders.hosts import HOST
+from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, RecordWriter, Sample
 from tdprof.capture.manifest import Manifest, Rung
 from tdprof.capture.tables import has_table, read_table
 from tdprof.decode import wakers
@@ -22,6 +23,7 @@ from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
 from tdprof.model.stack_ends import StackEnd
 from tdprof.model.thread_state import ThreadState
+from tdprof.recorder.chain_source import RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
 from tdprof.unwind.walk import Walked
 
 
@@ -245,3 +247,31 @@ def test_a_killed_recording_knows_no_time_of_threads(tmp_path: Path) -> None:
 
     assert decoded.off_cpu_ns is None  # of threads that still were nothing is told
     assert not has_table(tmp_path, "thread_times")
+
+
+def test_stacks_as_long_as_the_kernel_walks_count_as_cut(tmp_path: Path) -> None:
+    layouts = [RecordLayout(RING_SAMPLE_TYPE, ids=(1,)), RecordLayout(SIDE_BAND_SAMPLE_TYPE, ids=(2,))]
+    writer = RecordWriter(layouts)
+    user, kernel = [*range(0x1000, 0x1000 + 0x80)], [*range(2**63, 2**63 + 0x80)]
+    chains = [
+        [CONTEXT_USER, *user[:127]],
+        [CONTEXT_KERNEL, *kernel[:7], CONTEXT_USER, *user[:120]],
+        [CONTEXT_KERNEL, *kernel[:127]],
+        [CONTEXT_USER, *user[:126]],
+        [CONTEXT_KERNEL, *kernel[:7], CONTEXT_USER, *user[:119]],
+        [],
+    ]
+    samples = [
+        writer.sample(
+            Sample(ip=(chain or user)[-1], pid=7, tid=7, time_ns=number, id=1, period=10, chain=chain, misc=1)
+        )
+        for number, chain in enumerate([*chains, *chains[:1]])
+    ]
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "ring.0.perf").write_bytes(b"".join(samples))
+    manifest = Manifest(
+        HOST, [], [], False, [EventInfo("cpu-clock", Unit.NANOSECONDS)], Rung.RING_BUFFER, "", 0, 0, 0, Losses()
+    )
+    with table_writer(tmp_path) as tables:
+        decoded = write_tables(tmp_path / "spool", manifest, tables, layouts, lambda *_: walk_to_registers)
+    assert (decoded.samples, decoded.losses) == (7, Losses(stacks_truncated=4))
