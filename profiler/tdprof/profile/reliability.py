@@ -31,13 +31,17 @@ def event_doubts(
         samples, weights: number of samples of each, and the sum of their weights.
         losses: of the recording.
     """
-    lost = lost_samples(losses)
+    others = losses.samples_outside_namespace
+    lost = lost_samples(losses) - others
     for event, count, weight in zip(events, samples, weights, strict=True):
         tolerance = TOLERANCE + count**-0.5 if count else 0
         if not event.total or not count or abs(weight / event.total - 1) <= tolerance:
             continue
         share = f"the samples of {event.name} stand for {weight / event.total:.0%} of what was counted"
-        if lost and weight < event.total and _with_lost(weight, sum(samples), lost) >= event.total * (1 - tolerance):
+        if others and weight < event.total:
+            rest = "the rest is mostly of processes outside the recorder's pid namespace, which no row has"
+            yield f"{share}: {rest}" + (f"; and {_of_lost(lost)}" if lost else "")
+        elif lost and weight < event.total and _with_lost(weight, sum(samples), lost) >= event.total * (1 - tolerance):
             yield f"{share}: {_of_lost(lost)}"
         elif lost and weight < event.total:
             yield f"{share}: {_of_lost(lost)}, and that is not all that is missing"

@@ -92,7 +92,8 @@ class Run:
         return JavaProcesses(folder) if self.options.has_interpreted else None
 
     def _found_java(self, pid: int) -> None:
-        if self.java and (self.cgroups is None or pid in self.cgroups.processes()):
+        # 0: the pid namespace of the recorder does not have it.
+        if self.java and pid and (self.cgroups is None or pid in self.cgroups.processes()):
             self.java.found(pid)
 
     def prepare(self) -> None:

@@ -62,6 +62,14 @@ def test_losses_that_explain_too_little_are_not_made_out_to_be_all() -> None:
     assert "idle" not in said
 
 
+def test_samples_of_other_namespaces_are_not_lost_for_a_rate() -> None:
+    said = doubts(CLOCK, 25, Losses(samples_outside_namespace=30))
+    assert "the rest is mostly of processes outside the recorder's pid namespace" in said
+    assert "a lower -F" not in said
+    said = doubts(CLOCK, 25, Losses(samples_outside_namespace=30, samples_map_full=5))
+    assert "no row has; and 5 samples lost on the way" in said
+
+
 def test_losses_are_not_blamed_for_too_much_weight() -> None:
     faults = EventInfo("page-faults", Unit.COUNT, 0, 99, 100)
     assert "guesses the periods" in doubts(faults, 828, Losses(samples_ring_full=2))
