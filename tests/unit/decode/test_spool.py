@@ -263,9 +263,10 @@ def test_stacks_as_long_as_the_kernel_walks_count_as_cut(tmp_path: Path) -> None
     ]
     samples = [
         writer.sample(
-            Sample(ip=(chain or user)[-1], pid=7, tid=7, time_ns=number, id=1, period=10, chain=chain, misc=1)
+            Sample(ip=(chain or user)[-1], pid=7, tid=7, time_ns=90, id=1, period=1, chain=chain, misc=1 if mode else 2)
         )
-        for number, chain in enumerate([*chains, *chains[:1]])
+        for chain in [*chains, *chains[:1]]
+        for mode in [CONTEXT_KERNEL in chain]
     ]
     (tmp_path / "spool").mkdir()
     (tmp_path / "spool" / "ring.0.perf").write_bytes(b"".join(samples))
