@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -154,8 +154,8 @@ def check_has_wakers(profile: Profile, capture: Path) -> None:
         raise TdprofError(f"{capture} does not tell who woke threads", hint="tdprof record --wakers keeps it")
 
 
-def find_event(profile: Profile, name: str | None) -> int:
-    """The index of an event by its name; the first without one.
+def find_event(profile: Profile, name: str | None, beside: Sequence[str] = ()) -> int:
+    """The index of an event by its name; the first without one. ``beside``: what else could have been given.
 
     Raises:
         TdprofError: the capture has no such event.
@@ -164,5 +164,7 @@ def find_event(profile: Profile, name: str | None) -> int:
     if name is None:
         return 0
     if name not in names:
-        raise TdprofError(f"the capture has no event '{name}'", hint=f"one of: {', '.join(names)}", status=2)
+        raise TdprofError(
+            f"the capture has no event '{name}'", hint=f"one of: {', '.join([*beside, *names])}", status=2
+        )
     return names.index(name)

@@ -215,7 +215,7 @@ def _report(
     usual = OFF_CPU if asked.group in (GroupKind.WAKER, GroupKind.STATE) else CPU_CYCLES
     events = [word for word in asked.sort if word not in [*Order]] or [name for name in names if name == usual]
     order = next((Order(word) for word in asked.sort if word in [*Order]), Order.SELF)
-    event = find_event(profile, events[0] if events else None)
+    event = find_event(profile, events[0] if events else None, beside=[*Order])
     view = View(asked.by_line, function, asked.has_tree, asked.group, order, event)
     print_view(profile, findings, view, output)
 

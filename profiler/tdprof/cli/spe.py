@@ -1,8 +1,11 @@
 """`tdprof spe`: SPE data packet by packet, or record by record into a table."""
 
+from pathlib import Path
+
 import click
 
 from tdprof.cli.form import DEFAULT_LIMIT, Output, output_options
+from tdprof.cli.output import DEFAULT_OUTPUT
 from tdprof.cli.usage import SuggestingGroup
 from tdprof.errors import TdprofError
 from tdprof.model.choices import By
@@ -17,6 +20,11 @@ def _midr(_context: click.Context, _option: click.Parameter, text: str | None) -
         ) from error
 
 
+def _usual_input() -> str:
+    """perf.data as perf leaves it, or where there is none what `tdprof record --spe` does."""
+    return "perf.data" if Path("perf.data").exists() or not Path(DEFAULT_OUTPUT).exists() else DEFAULT_OUTPUT
+
+
 @click.group("spe", cls=SuggestingGroup)
 def command() -> None:
     """Look at data of Arm's Statistical Profiling Extension.
@@ -26,11 +34,13 @@ def command() -> None:
     tdprof spe decode perf.data -o ops.parquet one row a sampled operation
     tdprof spe report perf.data                latency, data sources and ratios by function
     tdprof spe decode aux.bin --raw --midr 0x410fd4f0 -o ops.csv --csv
+
+    Without a name they read perf.data, or tdprof.capture where there is no perf.data.
     """
 
 
 @command.command()
-@click.argument("file", default="perf.data")
+@click.argument("file", default=_usual_input)
 @click.option("--raw", "is_raw", is_flag=True, help="FILE holds AUX bytes alone, not perf.data.")
 def dump(file: str, is_raw: bool) -> None:
     """Print the packets of FILE (perf.data, a capture, AUX bytes with --raw; - is stdin), one a line.
@@ -44,7 +54,7 @@ def dump(file: str, is_raw: bool) -> None:
 
 
 @command.command()
-@click.argument("file", default="perf.data")
+@click.argument("file", default=_usual_input)
 @click.option("-o", "--output", required=True, metavar="OUT", help="The table to write; - is standard output.")
 @click.option("--csv", "is_csv", is_flag=True, help="Write comma-separated values, not Parquet.")
 @click.option("--raw", "is_raw", is_flag=True, help="FILE holds AUX bytes alone, not perf.data.")
@@ -73,7 +83,7 @@ def decode(
 
 
 @command.command()
-@click.argument("file", default="perf.data")
+@click.argument("file", default=_usual_input)
 @click.option("--by", type=click.Choice([by.value for by in By]), default="function", help="What a row is (function).")
 @output_options(
     json="Print one JSON object: all rows, counts, ratios, intervals.",

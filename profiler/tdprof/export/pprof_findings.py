@@ -9,6 +9,7 @@ import numpy as np
 
 from tdprof.model.arrays import I64
 from tdprof.model.findings import Findings, MetricTable
+from tdprof.text import plural
 
 BOTTLENECK = "bottleneck"
 PATH = "topdown_path"
@@ -96,7 +97,8 @@ def summary(findings: Findings, left_out: int) -> Iterator[str]:
         yield f"disagreement: {sentence}"
     yield "labels: 1/1000 of a metric's unit, of ratios 1/1000000; of the innermost function, where samples suffice"
     if left_out:
-        yield f"labels: {left_out} functions with the least self time have no metrics: the file would be too large"
+        least = f"{plural(left_out, 'function', 's')} with the least self time"
+        yield f"labels: {least} without metrics: the file would be too large"
 
 
 def _texts(table: MetricTable) -> dict[str, str]:

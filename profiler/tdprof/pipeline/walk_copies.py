@@ -94,7 +94,7 @@ class FileTables:
         """What the user should know in the end."""
         if self.missing:
             yield (
-                f"{len(self.missing)} mapped files are not here, or are not the recorded ones (the first is "
+                f"{len(self.missing):,} mapped files are not here, or are not the recorded ones (the first is "
                 f"{self.missing[0]}): user stacks end in them (--symfs names a folder with the recorded ones)"
             )
 

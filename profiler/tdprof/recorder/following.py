@@ -89,7 +89,9 @@ def _follow(task_filter: TaskFilter, tids: Sequence[int], since: Follow) -> None
     try:
         task_filter.follow(tids, since)
     except OSError as error:
-        raise TdprofError(f"{len(tids)} threads are more than can be followed", hint="record with --no-bpf") from error
+        raise TdprofError(
+            f"{len(tids):,} threads are more than can be followed", hint="record with --no-bpf"
+        ) from error
 
 
 def _can_count_besides(events: Sequence[Event]) -> bool:

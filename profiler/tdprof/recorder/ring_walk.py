@@ -159,8 +159,8 @@ class RingWalker:
         """What the user should know in the end."""
         if self._walk.not_copied:
             yield (
-                f"{self._walk.not_copied} stacks were taken before the tables of their programs were there, and had no "
-                "room to be kept: most end as no-table"
+                f"{self._walk.not_copied:,} stacks were taken before the tables of their programs were there, and had "
+                "no room to be kept: most end as no-table"
             )
 
     def _resize(self, pids: Iterable[int]) -> None:

@@ -363,7 +363,7 @@ class Unwinding:
             yield f"what {silent} mapped could not be read in time: its stacks end as no-table"
         if self.without_room:
             yield (
-                f"{self.without_room} unwind tables or lists of mappings had no room in the kernel: "
+                f"{self.without_room:,} unwind tables or lists of mappings had no room in the kernel: "
                 "stacks that need them end as no-table"
             )
 

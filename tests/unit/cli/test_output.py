@@ -96,12 +96,16 @@ def test_json_has_the_promised_form(run: Run) -> None:
 
 
 def test_an_unknown_event_is_one_line_and_the_choices(run: Run) -> None:
-    for arguments in (["report", "--sort", "cycles"], ["export", "--to", "folded", "--event", "cycles"]):
+    events = "cpu-clock, page-faults"
+    for choices, *arguments in (
+        [f"self, total, {events}", "report", "--sort", "cycles"],
+        [events, "export", "--to", "folded", "--event", "cycles"],
+    ):
         result = run(*arguments)
         assert result.returncode == 2
         assert result.stderr.decode().splitlines() == [
             "tdprof: the capture has no event 'cycles'",
-            "  try: one of: cpu-clock, page-faults",
+            f"  try: one of: {choices}",
         ]
 
 

@@ -98,6 +98,18 @@ def test_what_is_no_input_is_an_error(tmp_path: Path) -> None:
         run("decode", "--raw", tmp_path / "text", "--midr", "N1", "-o", "-")
 
 
+def test_without_a_name_perfs_file_comes_before_our_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TdprofError, match=r"cannot read perf\.data"):
+        run("report")
+    write_spe_capture(tmp_path / "tdprof.capture")
+    found = run("report", "--json")
+    assert found == run("report", "--json", "tdprof.capture")
+    (tmp_path / "perf.data").write_bytes(b"this is none")
+    with pytest.raises(TdprofError, match=r"perf\.data is not a perf\.data file"):
+        run("report")
+
+
 def test_an_empty_input_is_an_empty_table(tmp_path: Path) -> None:
     (tmp_path / "aux").write_bytes(b"")
     assert run("dump", "--raw", tmp_path / "aux") == ""

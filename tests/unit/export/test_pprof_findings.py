@@ -75,4 +75,4 @@ def test_the_coldest_functions_lose_their_metrics_when_there_are_too_many(monkey
     assert "ipc" not in labels["parse"]
     assert labels["parse"]["bottleneck"] == "frontend_bound"
     message = build_pprof(topdown_example()[0], findings)
-    assert any("1 functions with the least self time have no metrics" in text for text in message.string_table)
+    assert any("1 function with the least self time without metrics" in text for text in message.string_table)

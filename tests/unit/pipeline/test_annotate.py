@@ -81,7 +81,7 @@ def test_code_that_is_not_here_is_shown_by_address(of_clock: Path) -> None:
     assert part.name == ""
     assert [line.instruction.text for line in part.lines] == [""]
     assert [line.cost.samples[0] for line in part.lines if line.cost] == [300]
-    assert any("1 sampled addresses in /bin/app: their code is not at hand" in note for note in annotation.notes)
+    assert any("1 sampled address in /bin/app: their code is not at hand" in note for note in annotation.notes)
     assert any("/bin/app: the mapped file cannot be read here" in note for note in annotation.notes)
 
 

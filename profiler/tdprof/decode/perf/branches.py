@@ -215,7 +215,7 @@ class BranchTable:
         for rows in self._sums.flush() if self._sums else ():
             self._write(rows)
         if self._left_out:
-            self.notes.append(f"{self._left_out} branch stack entries are left out: no file of this size has as many")
+            self.notes.append(f"{self._left_out:,} branch stack entries are left out: no file of this size has as many")
         if self._has_any and self._sums is None:
             self._writer.write("branches", BRANCHES.empty_table())
             self.notes.append("branch stacks were asked for, and none holds a branch")

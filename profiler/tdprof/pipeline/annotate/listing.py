@@ -21,7 +21,7 @@ from tdprof.symbolize.demangling import demangle
 from tdprof.symbolize.elf_symbols import ElfSymbols
 from tdprof.symbolize.locations import concatenate_locations
 from tdprof.symbolize.symbolizer import Symbolizer
-from tdprof.text import printable
+from tdprof.text import plural, printable
 
 _LOCATED_AT_ONCE = 1 << 20  # offsets
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
@@ -220,7 +220,7 @@ def _bare_addresses(profile: Profile, places: SampledCode, rows: Sequence[int], 
     for row in rows:
         by_module[modules[int(profile.locations.mapped_file[places.location[row]])]].append(row)
     for module, mine in by_module.items():
-        where = f"{len(mine)} sampled addresses in {module or 'no mapping'}"
+        where = f"{plural(len(mine), 'sampled address', 'es')} in {module or 'no mapping'}"
         notes.append(f"{where}: their code is not at hand, or that of functions that this one is inlined into")
         lines = []
         for row in sorted(mine, key=lambda row: int(profile.locations.address[places.location[row]])):
