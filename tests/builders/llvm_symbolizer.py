@@ -28,6 +28,15 @@ def our_stacks(locations: Locations) -> list[Stack]:
     strings = [
         name if name.startswith(("_Z", "_R")) and "::" not in name else _last(name) for name in locations.strings
     ]
+    return _stacks(locations, strings)
+
+
+def stacks_with_scopes(locations: Locations) -> list[Stack]:
+    """Locations in its spelling but for their names, which are whole."""
+    return _stacks(locations, locations.strings)
+
+
+def _stacks(locations: Locations, strings: Sequence[str]) -> list[Stack]:
     starts = locations.frame_start.tolist()
     frames = [
         (strings[function], f"{strings[file] if file >= 0 else '??'}:{line}")

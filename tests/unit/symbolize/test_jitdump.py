@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.llvm_symbolizer import our_stacks
+from builders.llvm_symbolizer import stacks_with_scopes
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.addresses import FileKind, MappedFile
 from tdprof.recorder.artefacts import save_run_time_code
@@ -51,7 +51,7 @@ DUMP = (
 def stacks_at(folder, *addresses: int):
     with Symbolizer(perf_map_dir=folder) as symbolizer:
         file = MappedFile("[anon]", kind=FileKind.ANONYMOUS, pid=42)
-        return [stack[0] for stack in our_stacks(symbolizer.locate(file, np.array(addresses, np.uint64)))]
+        return [stack[0] for stack in stacks_with_scopes(symbolizer.locate(file, np.array(addresses, np.uint64)))]
 
 
 def test_names_and_lines(tmp_path):
