@@ -18,12 +18,12 @@ from tdprof.linux.elf import (
     EM_X86_64,
     PF_X,
     PT_LOAD,
-    SHF_COMPRESSED,
     SHF_EXECINSTR,
     SHT_DYNSYM,
     Elf,
     ElfSection,
 )
+from tdprof.linux.elf_compression import CompressionError, uncompressed
 from tdprof.linux.go_module import find_go_module
 from tdprof.native import unwind_api as binding
 
@@ -50,9 +50,6 @@ _STORES_X16_X30 = b"\xf0\x7b\xbf\xa9"
 _PUSHES_MAP, _PUSH_R11, _JUMPS_BY_GOT = b"\xff\x35", b"\x41\x53", b"\xff\x25"
 _ENTRY_BYTES = 16
 _START_BYTES = {EM_X86_64: 22, EM_AARCH64: 28}  # of musl's _start, which has no call-frame information
-_COMPRESSION_HEADER = struct.Struct("<IIQQ")  # Elf64_Chdr: type, reserved, size, alignment
-_ELFCOMPRESS_ZLIB = 1
-_DEFLATE_MOST = 1032  # no deflated byte makes more than this many
 # Of a builtin; V8 knows all by name, in stripped files too (BUILTIN_LIST_BASE in src/builtins/builtins-definitions.h).
 _V8_NAME = b"InterpreterEntryTrampoline\0"
 _MOST_CONSTANTS = 256 << 20  # bytes of a file that has V8 in it; Node's have 50 MB
@@ -89,8 +86,8 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
     else:
         stretches += _start(elf, text)
     stretches += _no_code(elf)
-    debug_frame = elf.section(".debug_frame") or (debug.section(".debug_frame") if debug else None)
-    frame_file = elf if debug_frame is elf.section(".debug_frame") else debug
+    own_frame = _debug_frame(elf)
+    frame_file = elf if own_frame or not debug else debug
     symbols = _section(elf, elf.section(".symtab") or elf.section(".dynsym"))
     if builtins := _v8_builtins(elf):
         stretches.append(
@@ -102,7 +99,7 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
         machine=elf.machine,
         segments=_segments(elf),
         eh_frame=_section(elf, elf.section(".eh_frame")),
-        debug_frame=_section(frame_file or elf, debug_frame),
+        debug_frame=_section(frame_file, own_frame or _debug_frame(frame_file)),
         gopclntab=_section(elf, go),
         symbols=symbols,
         read_code=functools.partial(_read_code, elf),
@@ -163,24 +160,17 @@ def _read_code(elf: Elf, address: int, size: int) -> memoryview:
 
 
 def _section(elf: Elf, section: ElfSection | None) -> binding.Section:
+    """Empty where it cannot be uncompressed: then the file has no such information."""
     if section is None:
         return binding.Section()
-    data = elf.section_data(section)
-    if section.flags & SHF_COMPRESSED:
-        return binding.Section(_uncompress(data), section.address)
-    return binding.Section(data, section.address)
-
-
-def _uncompress(data: memoryview) -> bytes:
-    """Empty where it cannot be: then the file has no such information."""
     try:
-        kind, _, size, _ = _COMPRESSION_HEADER.unpack_from(data)
-        packed = data[_COMPRESSION_HEADER.size :]
-        if kind != _ELFCOMPRESS_ZLIB or size > _DEFLATE_MOST * len(packed) + 64:
-            return b""
-        return zlib.decompressobj().decompress(packed, max(size, 1))
-    except (struct.error, zlib.error, MemoryError):
-        return b""
+        return binding.Section(uncompressed(elf, section), section.address)
+    except CompressionError:
+        return binding.Section(b"", section.address)
+
+
+def _debug_frame(elf: Elf) -> ElfSection | None:
+    return elf.section(".debug_frame") or elf.section(".zdebug_frame")
 
 
 def _stretch(start: int, end: int, cfa: int, ra: int = RA_CFA, offset: int = 0) -> binding.Stretch:
