@@ -356,8 +356,8 @@ class Tally:
             self._row_of.reshape(-1)[met["group"]] = rows + np.int32(_FIRST_ROW)
             self._used = max(self._used, int(rows.max(initial=-1)) + 1)
             if self._used > len(self._rows):
-                # Pages that nothing is written to take no memory: seldom is there much to copy.
-                size = max(self._used, 4 * len(self._rows))
+                # Pages that nothing is written to take no memory, while for a copy both are there.
+                size = 2 * self._used + _BLOCK
                 grown = _zeros(size, ROW)
                 grown[: len(self._rows)] = self._rows
                 self._rows, self._wide_of = grown, _grown(self._wide_of, size)

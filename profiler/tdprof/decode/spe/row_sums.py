@@ -181,8 +181,9 @@ class _Worker:
         """Rows that it has counters of."""
         return self._tally.rows
 
-    def finish(self) -> list[TallyPart]:
-        return self._tally.finish()
+    def finish(self) -> Counted:
+        """What it has added up."""
+        return Counted(self._tally.finish(), self.counts, self.threads_from)
 
 
 Also = Callable[[RecordBatch, AuxSpan], None]
@@ -204,9 +205,8 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, 
     """
     workers = working = 1 if also is not None else max(1, min(workers, len(source.spans), MOST_WORKERS))
     spans, lock = iter(source.spans), threading.Lock()
-    counts, threads_from = DecodeCounts(), dict.fromkeys(_ORIGINS, 0)
 
-    def work() -> _Worker:
+    def work() -> Counted:
         nonlocal working
         worker = _Worker(source, by, place, also)
         for span in spans:  # next() on a list's iterator is atomic under the GIL
@@ -217,7 +217,7 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, 
                     if working > 1:
                         working -= 1
                         break
-        return worker
+        return worker.finish()  # here: its tables are let go while another goes on
 
     if workers == 1:
         done = [work()]
@@ -227,13 +227,12 @@ def count_records(source: SpeInput, by: GroupBy, place: Place, *, workers: int, 
         with ThreadPoolExecutor(workers) as pool:
             done = [future.result() for future in [pool.submit(work) for _ in range(workers)]]
     source.files.check()
-    for worker in done:
-        counts.add(worker.counts)
-        for origin, records in worker.threads_from.items():
+    counts, threads_from = DecodeCounts(), dict.fromkeys(_ORIGINS, 0)
+    for each in done:
+        counts.add(each.counts)
+        for origin, records in each.threads_from.items():
             threads_from[origin] += records
-    parts = list[TallyPart]()
-    while done:  # each one's tables are let go when its counts are there
-        parts += done.pop().finish()
+    parts = [part for each in done for part in each.counters]
     return Counted(parts, counts, threads_from)
 
 
