@@ -31,6 +31,7 @@ from tdprof.profile.frames import distinct_rows
 from tdprof.profile.idle import mark_idle
 from tdprof.profile.intervals import time_bins
 from tdprof.profile.languages import without_trampolines
+from tdprof.profile.long_waits import spread_waits
 from tdprof.profile.naming import limit_inlining, mark_guesses, name_locations
 from tdprof.profile.reliability import (
     container_doubts,
@@ -102,7 +103,7 @@ def load_profile(capture: OpenCapture) -> Profile:
     profile = replace(profile, notes=notes, thread_times=thread_times)
     for reason in filter(None, (no_times, no_stacks, wakers.unreadable)):
         profile = profile.without(reason)
-    return profile
+    return spread_waits(profile)
 
 
 def _doubts(capture: OpenCapture, profile: Profile, attributed: AttributedStacks) -> Iterator[str]:

@@ -1,0 +1,120 @@
+"""Time off a CPU in the intervals in which it passed.
+
+A wait is sampled when it is over, so that all that it stands for falls into the interval of its end. What a thread
+cannot have waited within that interval, since it is longer, belongs to the wait that it was in when the interval began.
+"""
+
+from dataclasses import fields, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdprof.model.arrays import F64, I64
+from tdprof.model.events import OFF_CPU
+from tdprof.model.profile import Profile
+from tdprof.profile.frames import group_rows
+from tdprof.profile.intervals import Intervals, even_intervals, find_intervals, joined
+
+_MOST_INTERVALS = 1 << 16
+_LEAST_MOST_PIECES, _MOST_PIECES_A_ROW = 1 << 18, 8
+
+
+class _Moved(NamedTuple):
+    """Samples that belong to a time before their interval.
+
+    Attributes:
+        row: int64[n], row of the profile's samples.
+        samples: int64[n], how many of it.
+        begin, end: int64[n], nanoseconds since the recording's start, when they passed.
+    """
+
+    row: I64
+    samples: I64
+    begin: I64
+    end: I64
+
+
+def spread_waits(profile: Profile) -> Profile:
+    """The profile with the time of long waits in all of the intervals that they lasted; sums stay the same.
+
+    To the wait that a thread was in when an interval began goes what all of its waits that end in the interval are
+    longer than that: to the row that has most. It is right to an interval, and to a period at each end.
+    """
+    names = [event.name for event in profile.events]
+    if profile.has_sample_times or OFF_CPU not in names:
+        return profile
+    event = names.index(OFF_CPU)
+    if not (period_ns := profile.events[event].period):
+        return profile
+    moved = _longer_than_intervals(profile, profile.samples.event == event, period_ns)
+    if not len(moved.row):
+        return profile
+    return _with_moved(profile, moved, even_intervals(profile, _MOST_INTERVALS))
+
+
+def _longer_than_intervals(profile: Profile, is_off_cpu: NDArray[np.bool_], period_ns: int) -> _Moved:
+    samples, found = profile.samples, find_intervals(profile)
+    rows = np.flatnonzero(is_off_cpu)
+    number, count = found.number[rows], samples.count[rows].astype(np.float64)
+    # Of each thread's in each interval the row with most is the last.
+    order = np.lexsort((count, samples.tid[rows], samples.pid[rows], number))
+    groups, start = group_rows(number[order], samples.pid[rows][order], samples.tid[rows][order])
+    if not len(start):
+        return _Moved(*(np.empty(0, np.int64) for _ in _Moved._fields))
+    most = order[groups[np.append(start[1:], len(groups)) - 1]]
+    whole: F64 = np.add.reduceat(count[order][groups], start)
+    end = found.begin[number[most]]
+    fits = (found.end[number[most]] - end) / period_ns
+    # No wait is longer than the recording, whatever a damaged capture says.
+    longer = np.floor(np.minimum(np.minimum(whole - fits, count[most]), end / period_ns))
+    is_longer = longer >= 1
+    moved, end = longer[is_longer].astype(np.int64), end[is_longer]
+    return _Moved(rows[most[is_longer]], moved, end - moved * period_ns, end)
+
+
+def _with_moved(profile: Profile, moved: _Moved, intervals: Intervals) -> Profile:
+    """The profile with these samples in the intervals, which leave no gap, that they belong to."""
+    first, pieces = _covered(moved, intervals)
+    most = _LEAST_MOST_PIECES + _MOST_PIECES_A_ROW * len(profile.samples.stack)
+    while (total := int(pieces.sum())) > most and len(intervals.end) > 1:
+        intervals = joined(intervals, -(-len(intervals.end) // 4))
+        first, pieces = _covered(moved, intervals)
+    of = np.repeat(np.arange(len(pieces)), pieces)
+    at = first[of] + np.arange(total) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    begin, end, count = moved.begin[of], moved.end[of], moved.samples[of]
+
+    def passed(until: I64) -> I64:
+        return np.rint((np.clip(until, begin, end) - begin) / (end - begin) * count).astype(np.int64)
+
+    part = passed(intervals.end[at]) - passed(intervals.begin[at])
+    of, at, part = of[part > 0], at[part > 0], part[part > 0]
+    samples, source = profile.samples, moved.row[of]
+    of_one = samples.weight[source] // np.maximum(samples.count[source], 1)
+    start_ns = np.uint64(profile.start_monotonic_ns % (1 << 64))
+    changed = {
+        "time_ns": intervals.end[at].astype(np.uint64) + start_ns,
+        "count": part.astype(np.uint64),
+        "weight": part.astype(np.uint64) * of_one,
+    }
+    left = {name: getattr(samples, name).copy() for name in ("count", "weight")}
+    for name in left:
+        np.subtract.at(left[name], source, changed[name])
+    stays = left["count"] > 0
+    columns = {
+        field.name: np.concatenate(
+            [
+                left.get(field.name, column := getattr(samples, field.name))[stays],
+                changed.get(field.name, column[source]),
+            ]
+        )
+        for field in fields(samples)
+    }
+    return replace(profile, samples=replace(samples, **columns))
+
+
+def _covered(moved: _Moved, intervals: Intervals) -> tuple[I64, I64]:
+    """The first interval that each reaches into, and how many."""
+    first = np.searchsorted(intervals.end, moved.begin, side="right")
+    last = np.minimum(np.searchsorted(intervals.end, moved.end, side="left"), len(intervals.end) - 1)
+    return first.astype(np.int64), np.maximum(last - first + 1, 0).astype(np.int64)
