@@ -64,6 +64,13 @@ _CONTEXT_START = {
     ),
 }
 _MAKES_CONTEXTS = b"\0makecontext\0"
+# Behind make_fcontext of Boost.Context, to which a fiber's function returns: no call-frame information is there.
+_FIBER_START = {
+    EM_X86_64: re.compile(rb"(?<=\xff\xe3)(?:\xf3\x0f\x1e\xfa)?\x48\x31\xff\xe8.{4}\xf4", re.DOTALL),
+    EM_AARCH64: re.compile(rb"(?<=\xc0\x03\x5f\xd6)\x00\x00\x80\xd2...[\x94-\x97]", re.DOTALL),
+}
+_MAKES_FIBERS = (b"\0make_fcontext\0", b"\0libboost_context.so")
+_MOST_NAME_BYTES = {".dynstr": 64 << 10, ".strtab": 64 << 20}  # the library is small
 _MOST_STATIC_TEXT = 32 << 20  # of a program without symbols that is searched for it
 _VDSO_SIGNAL_RETURN = b"__kernel_rt_sigreturn"
 
@@ -80,7 +87,8 @@ def table_input(elf: Elf, debug: Elf | None, identity: bytes) -> binding.TableIn
     module = find_go_module(elf)
     # What Go's own table does not say, of a version that is not known, keeps frame pointers.
     go = module.table if module else elf.section(".gopclntab") or elf.section(".data.rel.ro.gopclntab")
-    stretches = [*_plt(elf), *_vdso_signal(elf), *_context_start(elf, text), *_data_among_code(elf)]
+    bottoms = [*_context_start(elf, text), *_fiber_start(elf, text)]
+    stretches = [*_plt(elf), *_vdso_signal(elf), *bottoms, *_data_among_code(elf)]
     if go and text:
         stretches.append(_stretch(text.address, text.address + text.size, FP_RECORD))
     else:
@@ -229,6 +237,19 @@ def _context_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretc
     if found := pattern.search(elf.section_data(text)):
         start, end = text.address + found.start() - 1, text.address + found.end()
         yield binding.Stretch(start, end, binding.Rule(STOP, RA_CFA, FP_SAME, 0), binding.CERTAIN)
+
+
+def _fiber_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
+    """The bottom of fibers' stacks, likewise, in the library or in a program with symbols that it was linked into."""
+    pattern = _FIBER_START.get(elf.machine)
+    if pattern is None or text is None:
+        return
+    tables = [(elf.section(name), most) for name, most in _MOST_NAME_BYTES.items()]
+    names = b"".join(elf.section_data(table) for table, most in tables if table and table.size <= most)
+    if not any(name in names for name in _MAKES_FIBERS):
+        return
+    for found in pattern.finditer(elf.section_data(text)):
+        yield _stretch(text.address + found.start() - 1, text.address + found.end(), STOP)
 
 
 def _data_among_code(elf: Elf) -> Iterator[binding.Stretch]:

@@ -43,6 +43,31 @@ def test_where_the_functions_of_contexts_return_to_is_the_bottom(machine, is_nam
     assert table.text_at(TEXT + 0x100 + len(code)) == table.text_at(TEXT) != "stop"
 
 
+# make_fcontext's end of Boost.Context 1.74 for x86-64, and as its source has it for CET and for aarch64
+FIBER_STARTS = {
+    "x86-64": (sections.EM_X86_64, "c355ffe3", "4831ffe849fefffff4"),
+    "x86-64, CET": (sections.EM_X86_64, "c3f30f1efa55ffe3", "f30f1efa4831ffe849fefffff4"),
+    "aarch64": (sections.EM_AARCH64, "014c00f9c0035fd6", "000080d2e0ffff97"),
+}
+
+
+@pytest.mark.parametrize(("machine", "before", "behind"), FIBER_STARTS.values(), ids=FIBER_STARTS)
+@pytest.mark.parametrize("name", ["make_fcontext", "libboost_context.so.1.83.0", "other"])
+def test_where_the_functions_of_fibers_return_to_is_the_bottom(machine, before, behind, name):
+    text = bytearray(b"\x90" * 0x1000 if machine == sections.EM_X86_64 else b"\x1f\x20\x03\xd5" * 0x400)
+    returned_to = 0x100 + len(before) // 2
+    text[0x100:returned_to] = bytes.fromhex(before)
+    text[returned_to : returned_to + len(behind) // 2] = bytes.fromhex(behind)
+    elf = parse_elf(
+        memoryview(ElfFile(bytes(text), TEXT, dynamic_symbols=[Symbol(name, TEXT)], machine=machine).to_bytes())
+    )
+    table = read_table(binding.build_table(sections.table_input(elf, None, b"x")))
+    is_known = name != "other"
+    assert (table.text_at(TEXT + returned_to - 1) == "stop") == is_known
+    assert (table.text_at(TEXT + returned_to) == "stop") == is_known
+    assert table.text_at(TEXT + returned_to - 2) != "stop"
+
+
 def test_the_entry_of_a_program_without_information_is_the_bottom():
     data = bytearray(ElfFile().to_bytes())
     struct.pack_into("<Q", data, 24, TEXT + 0x100)
