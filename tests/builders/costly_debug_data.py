@@ -7,7 +7,8 @@ from builders.costly_files import TEXT, builder, read_elf
 from builders.elf import ElfFile, Symbol
 
 TEXT_BYTES = 0x1000
-UNIT, FUNCTION, INLINED = 0x11, 0x2E, 0x1D
+UNIT, FUNCTION, INLINED, NAMESPACE = 0x11, 0x2E, 0x1D, 0x39
+LANGUAGE, CPP = 0x13, b"\x04"
 NAME, STMT_LIST, LOW, HIGH, RANGES, ORIGIN, CALL_FILE = 0x03, 0x10, 0x11, 0x12, 0x55, 0x31, 0x58
 ADDR, DATA4, DATA1, STRP, SEC_OFFSET, REF_ADDR, FLAG, CONSTANT = 0x01, 0x06, 0x0B, 0x0E, 0x17, 0x10, 0x19, 0x21
 
@@ -159,3 +160,39 @@ def calls_a_thousand_deep(folder: Path, size: int) -> list[str]:
     place = struct.pack("<QI", TEXT, TEXT_BYTES)
     dies = b"\x02" + place + (b"\x03" + place) * 1000
     return read_sections(folder, info=unit(b"\x01" + dies), abbrev=table)
+
+
+def _in_namespaces(folder: Path, size: int, depth: int, name_bytes: int) -> list[str]:
+    """As many functions as fit in half of the size, without linkage names, within namespaces of long names."""
+    table = abbreviation(1, UNIT, True, (LANGUAGE, DATA1)) + abbreviation(2, NAMESPACE, True, (NAME, STRP))
+    table += abbreviation(3, FUNCTION, False, (NAME, STRP), (LOW, ADDR), (HIGH, DATA4)) + b"\0"
+    dies = b"".join(b"\x03" + struct.pack("<IQI", 0, TEXT + i % TEXT_BYTES, 1) for i in range(size // 17))
+    scopes = (b"\x02" + bytes(4)) * depth
+    return read_sections(
+        folder, info=unit(b"\x01" + CPP + scopes + dies + bytes(depth)), abbrev=table, str=b"n" * name_bytes + b"\0"
+    )
+
+
+@builder
+def functions_in_deep_namespaces(folder: Path, size: int) -> list[str]:
+    """Names that hundreds of others stand before."""
+    return _in_namespaces(folder, size, 240, 30)
+
+
+@builder
+def functions_in_namespaces_of_long_names(folder: Path, size: int) -> list[str]:
+    """What stands before a name is nearly as much as is taken, or more."""
+    return _in_namespaces(folder, size, 2 + size % 2, 2_600)
+
+
+@builder
+def namespaces_within_each_other(folder: Path, size: int) -> list[str]:
+    """As many scopes as fit, a function in each, all within the last."""
+    table = abbreviation(1, UNIT, True, (LANGUAGE, DATA1)) + abbreviation(2, NAMESPACE, True)
+    table += abbreviation(3, FUNCTION, False) + abbreviation(
+        4, FUNCTION, False, (NAME, STRP), (LOW, ADDR), (HIGH, DATA4)
+    )
+    begins, ends = b"\x02\x03" * 500, bytes(500)
+    scopes = (begins + ends) * (size // 1500) + begins
+    named = b"\x04" + struct.pack("<IQI", 0, TEXT + 64, 16)
+    return read_sections(folder, info=unit(b"\x01" + CPP + scopes + named + ends), abbrev=table + b"\0", str=b"n\0")
