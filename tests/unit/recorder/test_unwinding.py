@@ -354,28 +354,18 @@ def test_a_file_that_is_mapped_over_another_is_told_of_as_late(
     assert ended == [(pid, True), (pid, False), (pid, False)]
 
 
-def test_a_file_that_was_there_between_two_looks_is_told_of_as_late(
-    recorder: unwinding.Unwinding, arrays: Arrays
+@pytest.mark.parametrize("looks", [[1, 1], [2]], ids=["in two looks", "in one"])
+def test_a_file_that_came_and_went_is_told_of_as_late(
+    recorder: unwinding.Unwinding, arrays: Arrays, looks: list[int]
 ) -> None:
-    """By MAP_FIXED, and the first one again: nothing is left of it but its records."""
+    """By MAP_FIXED, and the first one again: nothing is left of it but its records, of which one may be of what was
+    published at first."""
     pid = os.getpid()
     ended: list[tuple[int, bool]] = []
     recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
     recorder.add_processes([pid])
-    recorder.see_replaced({pid: 1})  # it came before what was told just now
-    recorder.see_replaced({pid: 1})
-    assert (arrays.published, ended) == ([pid], [(pid, True)])
-
-
-def test_a_file_that_came_and_went_within_one_look_is_told_of_as_late(
-    recorder: unwinding.Unwinding, arrays: Arrays
-) -> None:
-    """What was published at first explains one record at most."""
-    pid = os.getpid()
-    ended: list[tuple[int, bool]] = []
-    recorder.end_interval = lambda pid, *, is_late: ended.append((pid, is_late))
-    recorder.add_processes([pid])
-    recorder.see_replaced({pid: 2})
+    for times in looks:
+        recorder.see_replaced({pid: times})
     assert (arrays.published, ended) == ([pid], [(pid, True)])
 
 
