@@ -251,10 +251,11 @@ def compiled_code(pid: int, memory: ProcessMemory) -> CompiledCode:
     Raises:
         NotKnownError, NotThereYetError, OSError: as `HotSpot`.
         ElfError: its library is none.
+        ProcessLookupError: it runs something else by now.
     """
     line = find_library(read_executable_lines(pid))
     if line is None:
-        raise NotKnownError
+        raise ProcessLookupError
     read = functools.partial(memory.read, pid)
     fd = reach(pid, line)
     try:

@@ -30,6 +30,8 @@ _PATIENCE_S = 5.0
 _ENDING_S = 10.0  # for all of them, at the end
 _MOST_TRIES = 20  # at one that does not catch signals yet
 _MOST_PROCESSES = 256
+_NOT_PERMITTED = "who records may not trace it (kernel.yama.ptrace_scope, CAP_SYS_PTRACE), and so not read its memory"
+_NO_ROOM = "there was more of them than is kept"
 # struct perf_event_header of PERF_RECORD_MMAP2 of user space, with or without a build-id: see held_programs.
 _HEADER = re.compile(rb"\x0a\0\0\0\x02[\0\x20\x40\x60]", re.DOTALL)
 _RECORD = struct.Struct("<HII")  # size, pid, tid; the path ends the record
@@ -55,6 +57,7 @@ class JavaProcesses:
         self._left_out: set[int] = set()
         self._memory = ProcessMemory()
         self._code: dict[int, CompiledCode | None] = {}  # None: no more of it is kept
+        self._without_code: dict[int, str] = {}  # why that is not all, or nothing
         self._thread: threading.Thread | None = None
 
     def found(self, pid: int) -> None:
@@ -85,6 +88,7 @@ class JavaProcesses:
         self._asked.clear()
         self._reasons.clear()
         self._left_out.clear()
+        self._without_code.clear()
         return notes
 
     def _run(self) -> None:
@@ -144,30 +148,42 @@ class JavaProcesses:
             return
         except OSError as error:
             if pid not in self._asked:
-                self._reasons[f"{error.strerror or error} (its user, and root, may ask it)"].add(pid)
+                self._reasons[f"{error.strerror or error} (its user may, or root with CAP_SYS_PTRACE)"].add(pid)
             return
         gap = min(2 * gap, _LONGEST_S)
         self._due[pid] = time.monotonic() + gap, gap
 
     def _keep_code(self, pid: int) -> None:
         """Keep what one has of its code besides the map, as far as it can be had; names are known without."""
-        with contextlib.suppress(NotKnownError, NotThereYetError, ElfError, struct.error, OSError):
-            uid, name = Path(f"/proc/{pid}").stat().st_uid, code_name(pid)
-            header = b""
-            if pid not in self._code:
-                self._code[pid] = new = compiled_code(pid, self._memory)
-                header = new.header.to_bytes()
-            if (code := self._code[pid]) is None:
-                return
-            with self._folder.subfolder(PERF_MAP_FOLDER, make=True) as files, files.append(name) as file:
-                file.write(header)
-                for record in code.more():
-                    self._code[pid] = None  # later records name methods by how many came before: none may be missing
-                    if len(record) > min(self._budget.left_for(uid), MOST_CODE_FILE_BYTES - file.tell()):
-                        return
-                    self._budget.add(len(record), uid, name)
-                    file.write(record)
-            self._code[pid] = code
+        try:
+            self._without_code.pop(pid, None)
+            self._add_code(pid)
+        except PermissionError:
+            self._without_code[pid] = _NOT_PERMITTED
+        except (NotKnownError, ElfError):
+            self._without_code[pid] = "this JVM does not describe its code, or not as others do"
+        except (NotThereYetError, struct.error, OSError):
+            pass
+
+    def _add_code(self, pid: int) -> None:
+        uid, name = Path(f"/proc/{pid}").stat().st_uid, code_name(pid)
+        header = b""
+        if pid not in self._code:
+            self._code[pid] = new = compiled_code(pid, self._memory)
+            header = new.header.to_bytes()
+        if (code := self._code[pid]) is None:
+            self._without_code[pid] = _NO_ROOM
+            return
+        with self._folder.subfolder(PERF_MAP_FOLDER, make=True) as files, files.append(name) as file:
+            file.write(header)
+            for record in code.more():
+                self._code[pid] = None  # later records name methods by how many came before: none may be missing
+                if len(record) > min(self._budget.left_for(uid), MOST_CODE_FILE_BYTES - file.tell()):
+                    self._without_code[pid] = _NO_ROOM
+                    return
+                self._budget.add(len(record), uid, name)
+                file.write(record)
+        self._code[pid] = code
 
     def _notes(self) -> Iterator[str]:
         if self._asked:
@@ -177,8 +193,14 @@ class JavaProcesses:
         if self._left_out:
             reasons[f"{_MOST_PROCESSES} others were to be asked"] = self._left_out
         for reason, pids in reasons.items():
-            numbers = ", ".join(map(str, sorted(pids)[:8])) + (", …" if len(pids) > 8 else "")
-            yield f"Java code of process {numbers} may have no names: {reason}"
+            yield f"Java code of process {_numbers(pids)} may have no names: {reason}"
+        for reason in sorted(set(self._without_code.values())):
+            pids = {pid for pid, why in self._without_code.items() if why == reason}
+            yield f"inlined methods and lines of Java process {_numbers(pids)} are missing: {reason}"
+
+
+def _numbers(pids: set[int]) -> str:
+    return ", ".join(map(str, sorted(pids)[:8])) + (", …" if len(pids) > 8 else "")
 
 
 def java_mapped(records: bytes) -> Iterator[int]:

@@ -19,19 +19,21 @@ _PATIENCE_S = 1.0
 _PATIENCE_AT_START_S = 10.0  # an interpreter starts in hundredths of one, unless the machine is busy
 _PATIENCE_AT_END_S = 1.0
 _MOST_STUCK = 4  # readers, some MB each
-_REQUEST, _ANSWER = struct.Struct("<8s3Q"), struct.Struct("<Q")
+_REQUEST, _ANSWER = struct.Struct("<8s3Q"), struct.Struct("<iI")  # why nothing was read (errno, or 0), and how much
 _READER = """
 import os, struct, sys
 os.write(1, b"r")
 while len(request := os.read(0, 32)) == 32:
     name, pid, address, size = struct.unpack("<8s3Q", request)
-    data = b""
+    data, failure = b"", 0
     try:
         with open(f"{sys.argv[1]}/{pid}/" + name.rstrip(b"\\0").decode(), "rb", buffering=0) as file:
             data = os.pread(file.fileno(), size, address)
-    except (OSError, OverflowError):
+    except OverflowError:
         pass
-    os.write(1, struct.pack("<Q", len(data)) + data)
+    except OSError as error:
+        failure = error.errno
+    os.write(1, struct.pack("<iI", failure, len(data)) + data)
 """
 
 
@@ -86,10 +88,13 @@ class ProcessMemory:
         """``size`` bytes, at most some KiB, or fewer where what is mapped ends.
 
         Raises:
-            OSError: the process has ended, nothing is mapped there, or (TimeoutError) it does not answer.
+            OSError: the process has ended, nothing is mapped there, (PermissionError) this user may not read it, or
+                (TimeoutError) it does not answer.
             NoReaderError: as it says.
         """
-        data = self._answer(b"mem", pid, address, size)
+        data, failure = self._answer(b"mem", pid, address, size)
+        if failure in (errno.EACCES, errno.EPERM):
+            raise PermissionError(failure, os.strerror(failure))
         if not data:
             raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
         return data
@@ -101,9 +106,10 @@ class ProcessMemory:
             TimeoutError: it does not answer.
             NoReaderError: as it says.
         """
-        return b"\0".join(self._answer(name, pid, 0, most_bytes) for name in (b"cmdline", b"environ"))
+        return b"\0".join(self._answer(name, pid, 0, most_bytes)[0] for name in (b"cmdline", b"environ"))
 
-    def _answer(self, name: bytes, pid: int, offset: int, size: int) -> bytes:
+    def _answer(self, name: bytes, pid: int, offset: int, size: int) -> tuple[bytes, int]:
+        """What was read, and why nothing was, as errno has it."""
         self._left = {reader: read for reader, read in self._left.items() if not _has_ended(reader)}
         if pid in self._left.values():
             raise TimeoutError(errno.ETIMEDOUT, "its memory did not answer")
@@ -119,14 +125,14 @@ class ProcessMemory:
                 self._is_ready = True
             os.write(self._ask, _REQUEST.pack(name, pid, offset, size))
             data = b""
-            while len(data) < _ANSWER.size or len(data) < _ANSWER.size + _ANSWER.unpack_from(data)[0]:
+            while len(data) < _ANSWER.size or len(data) < _ANSWER.size + _ANSWER.unpack_from(data)[1]:
                 data += self._hear_part(_ANSWER.size + size, _PATIENCE_S, "its memory did not answer")
         except OSError as error:
             self._left[self._leave()] = pid
             if isinstance(error, BrokenPipeError):
                 raise NoReaderError(errno.EPIPE, "what reads its memory has ended") from error
             raise
-        return data[_ANSWER.size :]
+        return data[_ANSWER.size :], _ANSWER.unpack_from(data)[0]
 
     def _hear_part(self, most: int, patience_s: float, failure: str) -> bytes:
         if not is_readable(self._hear, patience_s):

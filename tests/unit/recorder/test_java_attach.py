@@ -21,6 +21,7 @@ from tdprof.capture.files import PERF_MAP_FOLDER
 from tdprof.capture.java_code import JavaHeader, code_name
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import java_attach, java_processes
+from tdprof.recorder.hotspot import NotKnownError
 from tdprof.recorder.java_attach import NotAskedError, NotReadyError, perf_map
 from tdprof.recorder.java_processes import JavaProcesses, java_mapped
 
@@ -246,7 +247,7 @@ def test_names_of_code_that_was_freed_are_kept(tmp_path: Path) -> None:
         java.found(process.pid)
         kept = tmp_path / PERF_MAP_FOLDER / f"perf-{process.pid}.map"
         wait_until(kept.exists)
-        assert java.finish() == ["asked 1 Java process for the names of compiled code (--no-interpreters does not)"]
+        assert java.finish()[0] == "asked 1 Java process for the names of compiled code (--no-interpreters does not)"
         freed, always, *more = [line.split(" ", 2)[2] for line in kept.read_text().splitlines()]
         assert (freed, always) == ("void Only.now0()", "void Always.here()")
         # Asked at least twice; on a busy machine its turn may have come between.
@@ -349,8 +350,41 @@ def test_behind_a_record_that_is_left_out_none_is_kept(tmp_path: Path, monkeypat
         java = JavaProcesses(folder)
         java._keep_code(os.getpid())
         java._keep_code(os.getpid())
+        assert list(java._notes()) == [f"{_missing(os.getpid())}: there was more of them than is kept"]
     kept = (tmp_path / PERF_MAP_FOLDER / code_name(os.getpid())).read_bytes()
     assert kept == code.header.to_bytes() + b"first"
+
+
+def _missing(pid: int) -> str:
+    return f"inlined methods and lines of Java process {pid} are missing"
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (PermissionError(errno.EACCES, ""), "who records may not trace it (kernel.yama.ptrace_scope, CAP_SYS_PTRACE)"),
+        (NotKnownError(), "this JVM does not describe its code"),
+    ],
+)
+def test_why_there_is_no_more_than_the_map_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception, reason: str
+) -> None:
+    failures = [failure, failure]
+
+    def compiled(pid: int, memory: object) -> _Compiled:
+        if failures:
+            raise failures.pop()
+        return _Compiled([])
+
+    monkeypatch.setattr(java_processes, "compiled_code", compiled)
+    with OwnFolder.open(tmp_path) as folder:
+        java = JavaProcesses(folder)
+        java._keep_code(os.getpid())
+        java._keep_code(os.getpid())
+        (note,) = java._notes()
+        java._keep_code(os.getpid())  # now it can be had
+        assert list(java._notes()) == []
+    assert note.startswith(f"{_missing(os.getpid())}: {reason}")
 
 
 def mmap2(pid: int, path: bytes, misc: int = 0x4002) -> bytes:

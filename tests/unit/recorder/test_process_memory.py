@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,20 @@ def test_memory_is_read_as_far_as_it_is_mapped() -> None:
             with pytest.raises(OSError, match="Bad address"):
                 memory.read(pid, address, 8)
         assert memory.read(os.getpid(), ctypes.addressof(here), 4) == TEXT[:4]
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root, and setpriv (util-linux)")
+def test_memory_that_one_may_not_read_is_a_matter_of_rights() -> None:
+    read = "import sys; from tdprof.recorder.process_memory import ProcessMemory as Memory; memory = Memory()\n"
+    read += "try: memory.read(int(sys.argv[1]), 4096, 8)\n"
+    read += "except PermissionError: print(memory.arguments(int(sys.argv[1]), 5))"
+    with subprocess.Popen(["sleep", "1000"], user=65534) as other:
+        try:
+            without = ["setpriv", "--bounding-set=-sys_ptrace", sys.executable, "-c", read, str(other.pid)]
+            result = subprocess.run(without, capture_output=True, text=True, check=True)
+        finally:
+            other.kill()
+    assert result.stdout.startswith("b'sleep")  # what it was executed with is for everyone to see
 
 
 @contextlib.contextmanager
