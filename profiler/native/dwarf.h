@@ -252,10 +252,13 @@ void close_scopes(struct dwarf_index *index);
 /* --- from the standard: tags (7.5.3), attributes (7.5.4), forms (7.5.6) --- */
 enum {
 	DW_TAG_class_type = 0x02,
+	DW_TAG_lexical_block = 0x0b,
 	DW_TAG_structure_type = 0x13,
 	DW_TAG_union_type = 0x17,
 	DW_TAG_inlined_subroutine = 0x1d,
+	DW_TAG_catch_block = 0x25,
 	DW_TAG_subprogram = 0x2e,
+	DW_TAG_try_block = 0x32,
 	DW_TAG_namespace = 0x39,
 
 	DW_LANG_C_plus_plus = 0x04, /* 7.5.12, and dwarfstd.org's list of languages that came after the standard */

@@ -39,22 +39,53 @@ static bool is_unnamed_class(const struct scope *scope)
 	return !scope->name && scope->tag != DW_TAG_namespace && scope->tag != DW_TAG_subprogram;
 }
 
-static const char *read_name(struct cursor *c, const struct abbrev *abbrev, const struct unit *unit, uint64_t *steps)
+/* Whether other scopes stand in one, or in what stands in a function. */
+static bool may_hold_scopes(uint16_t tag)
 {
-	const char *name = NULL;
+	return is_scope(tag) || tag == DW_TAG_lexical_block || tag == DW_TAG_try_block || tag == DW_TAG_catch_block;
+}
+
+/* What list_scopes() asks of a DIE. */
+struct scope_die {
+	const char *name;
+	struct value sibling;
+	bool has_origin; /* the copy of a function that is inlined elsewhere: what is in it stands in the function
+	                    itself */
+};
+
+static struct scope_die read_scope_die(struct cursor *c, const struct abbrev *abbrev, const struct unit *unit,
+                                       uint64_t *steps)
+{
+	struct scope_die die = { 0 };
 
 	for (uint32_t i = 0; i < abbrev->count; i++) {
 		const struct attribute *attribute = &unit->table->attributes.items[abbrev->first + i];
 		struct value value;
 
-		if (attribute->name != DW_AT_name) {
-			skip_value(c, attribute, unit);
-			continue;
+		switch (attribute->name) {
+		case DW_AT_name:
+			value = read_value(c, attribute, unit);
+			die.name = value_string(unit, &value, steps);
+			break;
+		case DW_AT_sibling: die.sibling = read_value(c, attribute, unit); break;
+		case DW_AT_abstract_origin: die.has_origin = true; /* fall through */
+		default: skip_value(c, attribute, unit);
 		}
-		value = read_value(c, attribute, unit);
-		name = value_string(unit, &value, steps);
 	}
-	return name;
+	return die;
+}
+
+/* Go on behind a DIE's children, if it says where that is. */
+static bool skip_children(struct cursor *c, const struct unit *unit, const struct value *sibling)
+{
+	const uint8_t *info = unit->file->sections[SECTION_INFO].data;
+	uint64_t next;
+
+	if (c->bad || value_reference(unit, sibling, &next) != unit || next >= (uint64_t)(c->end - info) ||
+	    info + next < c->at)
+		return false;
+	c->at = info + next;
+	return true;
 }
 
 /* The innermost scope ends at `end`. One without functions is forgotten; it is the last, as all in it were, too. */
@@ -82,6 +113,15 @@ static void add_function(struct scope *scope, const char *name)
 	scope->is_lambda |= is_unnamed_class(scope) && name && !strncmp(name, CALL, strlen(CALL));
 }
 
+/* Whether a DIE's name matters, or its children may be skipped. Of functions that are declared, which are most of all,
+ * only the name, and only where it tells a lambda. */
+static bool is_read(const struct abbrev *abbrev, const struct scope *around)
+{
+	if (abbrev->tag == DW_TAG_subprogram && !abbrev->is_code)
+		return around && is_unnamed_class(around) && !around->is_lambda;
+	return is_scope(abbrev->tag) || (abbrev->has_children && !may_hold_scopes(abbrev->tag));
+}
+
 /* What a damaged unit says behind its damage is in no scope. */
 static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, struct budget *budget)
 {
@@ -96,6 +136,7 @@ static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, str
 		uint64_t offset = (uint64_t)(c.at - info), code = read_uleb(&c);
 		const struct abbrev *abbrev = code ? find_abbrev(unit->table, code) : NULL;
 		uint32_t self = within[depth];
+		const char *name = NULL;
 
 		steps = 0;
 		if (!code && depth) {
@@ -109,20 +150,26 @@ static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, str
 		if (!abbrev)
 			break;
 		steps = abbrev->size >= 0 ? 1 : abbrev->count;
-		if (is_scope(abbrev->tag)) {
-			const char *name = read_name(&c, abbrev, unit, &steps);
+		if (is_read(abbrev, self == NO_ID ? NULL : &scopes->list.items[self])) {
+			struct scope_die die = read_scope_die(&c, abbrev, unit, &steps);
 
 			if (abbrev->tag == DW_TAG_subprogram && self != NO_ID)
-				add_function(&scopes->list.items[self], name);
-			if (abbrev->has_children) {
-				struct scope scope = { offset, 0, name, self, .tag = abbrev->tag };
-
-				if (!PUSH(scopes->list, budget, scope))
-					break;
-				self = scopes->list.count - 1;
-			}
+				add_function(&scopes->list.items[self], die.name);
+			if (abbrev->has_children && (die.has_origin || !is_scope(abbrev->tag)) &&
+			    skip_children(&c, unit, &die.sibling))
+				continue;
+			name = die.name;
 		} else {
 			skip_values(&c, abbrev, unit);
+			if (abbrev->tag == DW_TAG_subprogram && self != NO_ID)
+				scopes->list.items[self].has_functions = true;
+		}
+		if (abbrev->has_children && is_scope(abbrev->tag)) {
+			struct scope scope = { offset, 0, name, self, .tag = abbrev->tag };
+
+			if (!PUSH(scopes->list, budget, scope))
+				break;
+			self = scopes->list.count - 1;
 		}
 		if (c.bad || (abbrev->has_children && ++depth == DEEPEST_SCOPE))
 			break;
@@ -140,31 +187,43 @@ void close_scopes(struct dwarf_index *index)
 	free(index->scopes_by_unit.slots);
 }
 
-/* A unit's scopes, listed by whichever thread asks first; NULL if there is no memory. */
+static const struct unit_scopes *known_scopes(const struct dwarf_index *index, const struct unit *unit)
+{
+	uint32_t known = map_find(&index->scopes_by_unit, (uint64_t)(uintptr_t)unit);
+
+	return known == MAP_NOTHING ? NULL : index->scopes.items[known];
+}
+
+/* A unit's scopes, of whichever thread has listed them first; NULL if there is no memory. */
 static const struct unit_scopes *scopes_of(struct worker *worker, const struct unit *unit)
 {
 	struct dwarf_index *index = worker->index;
-	struct unit_scopes *scopes = NULL;
-	uint32_t known;
+	const struct unit_scopes *found;
+	struct unit_scopes *scopes;
 
 	pthread_mutex_lock(&index->scopes_lock);
-	known = map_find(&index->scopes_by_unit, (uint64_t)(uintptr_t)unit);
-	if (known != MAP_NOTHING) {
-		scopes = index->scopes.items[known];
-	} else if (take_memory(&worker->budget, sizeof(*scopes))) {
-		scopes = calloc(1, sizeof(*scopes));
-		if (!scopes || !PUSH(index->scopes, &worker->budget, scopes)) {
-			worker->budget.exhausted = true;
-			free(scopes);
-			scopes = NULL;
-		} else {
-			map_add(&index->scopes_by_unit, (uint64_t)(uintptr_t)unit, index->scopes.count - 1,
-			        &worker->budget);
-			list_scopes(scopes, unit, &worker->budget);
-		}
+	found = known_scopes(index, unit);
+	pthread_mutex_unlock(&index->scopes_lock);
+	if (found || !take_memory(&worker->budget, sizeof(*scopes)))
+		return found;
+	scopes = calloc(1, sizeof(*scopes));
+	if (!scopes) {
+		worker->budget.exhausted = true;
+		return NULL;
+	}
+	list_scopes(scopes, unit, &worker->budget);
+	pthread_mutex_lock(&index->scopes_lock);
+	found = known_scopes(index, unit);
+	if (!found && PUSH(index->scopes, &worker->budget, scopes)) {
+		map_add(&index->scopes_by_unit, (uint64_t)(uintptr_t)unit, index->scopes.count - 1, &worker->budget);
+		found = scopes;
 	}
 	pthread_mutex_unlock(&index->scopes_lock);
-	return scopes;
+	if (found != scopes) {
+		RELEASE(scopes->list);
+		free(scopes);
+	}
+	return found;
 }
 
 static uint32_t scope_around(const struct unit_scopes *scopes, uint64_t offset)
