@@ -28,8 +28,11 @@ def test_every_page_fault_is_a_sample(build: Build, folder: Path, options: list[
     assert 5000 - skipped <= leaf[True] <= 5000
     # Path i is taken every fourth time: two choices deep, each function of either half of the paths.
     below = capture.count(lambda sample: sample.frames[1] if sample.frames[:1] == ("fault",) else None)
+    # The first ones come faster than what the program has mapped can be read.
+    incomplete = sum(below.pop(name) for name in list(below) if name.startswith("[incomplete: "))
     assert below.keys() == {"left", "right"}
-    assert all(2500 - skipped <= count <= 2500 for count in below.values())
+    assert all(2500 - skipped - incomplete <= count <= 2500 for count in below.values())
+    assert incomplete <= 2500
 
 
 def test_a_period_counts_for_all_its_events(build: Build, folder: Path) -> None:
