@@ -1,8 +1,8 @@
 """Quantiles over hosts of histograms that add up exactly, with the intervals of Woodruff (1952).
 
 The interval of a quantile is that of the share of operations at or below it, which is a ratio over hosts, read back
-through the distribution: no density has to be guessed. What hosts have above a high quantile is skewed, and so is the
-share's error: its ends are taken from Student's t by the transformation that Hall (1992) undoes skewness with.
+through the distribution: no density has to be guessed. What hosts have above a high quantile is skewed; but where few
+of those that have most of it were seen the quantile lies low, more lies above it, and the interval is longer upwards.
 """
 
 from dataclasses import dataclass
@@ -101,14 +101,11 @@ def estimate_intervals(pooled: Pooled, parts: HostParts, shares: tuple[float, ..
             below = parts.below[:, column]
             found = np.bincount(parts.row, below, rows) / weight
             chance = found * (1 - found) / effective
-            between, skewness = _jackknife(parts, below, weight, hosts, rows)
-            variance = np.where(is_between, between, chance)
+            variance = np.where(is_between, _jackknife(parts, below, weight, hosts, rows), chance)
             effect[:, column] = np.where(is_between & (chance > 0), variance / chance, np.nan)
             # All of a row may lie at its quantile: then nothing is known of how often it does elsewhere but by chance.
             error = np.sqrt(np.maximum(variance, np.where(found < 1, 0, 1 / effective**2)))
-            # Hosts that do not differ are not skewed.
-            skew = np.nan_to_num(np.where(is_between, skewness / np.sqrt(hosts), 0))
-            ends = [share - error * _unskewed(sign * student, skew) for sign in (1, -1)]
+            ends = [share - student * error, share + student * error]
             is_known = (records >= FEWEST_SAMPLES) & np.isfinite(ends[0]) & np.isfinite(ends[1])
             low[:, column], high[:, column] = (find_quantiles(pooled, np.where(is_known, end, np.nan)) for end in ends)
             # Above the last value that was seen there may be more.
@@ -116,21 +113,13 @@ def estimate_intervals(pooled: Pooled, parts: HostParts, shares: tuple[float, ..
     return QuantileIntervals(low, high, is_between, effect)
 
 
-def _unskewed(t: F64, skew: F64) -> F64:
-    """Ends in standard errors, for what is skewed by ``skew`` times the root of the number of hosts (Hall 1992)."""
-    flat = np.abs(skew) < 1e-6
-    divisor = np.where(flat, 1, skew)
-    return np.asarray(np.where(flat, t, 3 / divisor * (np.cbrt(1 + skew * (t - skew / 6)) - 1)))
-
-
-def _jackknife(parts: HostParts, below: F64, weight: F64, hosts: I64, rows: int) -> tuple[F64, F64]:
-    """float64[n] each: variance of each row's share below, from leaving out a host at a time, and hosts' skewness."""
+def _jackknife(parts: HostParts, below: F64, weight: F64, hosts: I64, rows: int) -> F64:
+    """float64[n]: variance of each row's share below, from leaving out a host at a time."""
     whole = np.bincount(parts.row, below, rows)
     without = (whole[parts.row] - below) / (weight[parts.row] - parts.weight)
     mean = np.bincount(parts.row, without, rows) / hosts
-    off = mean[parts.row] - without
-    second, third = (np.bincount(parts.row, off**power, rows) for power in (2, 3))
-    return np.asarray((hosts - 1) / hosts * second), np.asarray(third / hosts / (second / hosts) ** 1.5)
+    squares = np.bincount(parts.row, (mean[parts.row] - without) ** 2, rows)
+    return np.asarray((hosts - 1) / hosts * squares)
 
 
 def _freedom(parts: HostParts, rows: int) -> F64:

@@ -14,13 +14,14 @@ from tdprof.fleet.changes import SideCounts, compare_sides, with_discoveries
 from tdprof.fleet.outliers import find_outliers
 from tdprof.fleet.quantiles import HostParts, Pooled, estimate_intervals, find_quantiles
 from tdprof.fleet.report import shares_in
-from tdprof.model.arrays import F64
+from tdprof.model.arrays import F64, distinct
 from tdprof.model.fleet import FleetFunction, FunctionCounts, Stratum
 from tdprof.profile.statistics import Z_95
 
 FUNCTIONS = 40  # of which each simulated fleet runs
 _SPEEDS = 0.5  # deviation of the logarithm of hosts' events a second
 _Z_80_ONE_SIDED = 0.841621  # one-sided 80 % of the normal distribution
+_Z_99_ONE_SIDED = 2.326348
 _MEDIAN_CYCLES, _CYCLES_DEVIATION = 200, 0.5  # of latencies, and the deviation of their logarithm on one host
 _NORMAL_AT = np.linspace(-8, 8, 4001)
 _NORMAL_BELOW = np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in _NORMAL_AT.tolist()])
@@ -143,10 +144,15 @@ def simulate_latencies(plan: FleetPlan, hosts: int) -> tuple[float, float, float
     rng = np.random.default_rng([plan.seed, hosts, 1])
     deviation = float(np.sqrt(np.log1p(plan.scatter**2)))
     shares = (0.5, 0.99)
-    # Half a percent apart, or a cycle.
-    values = np.unique(np.round(np.exp(np.arange(np.log(20), np.log(6000), 0.005)))).astype(np.int64)
+    # Each cycle near the quantiles, so that the ends of intervals are what they are; elsewhere five percent apart.
+    whole = float(np.hypot(_CYCLES_DEVIATION, deviation))
+    near = 1 + max(4 * plan.scatter / np.sqrt(hosts), 0.02)
+    middles = [_MEDIAN_CYCLES * np.exp(whole * z) for z in (0, _Z_99_ONE_SIDED)]
+    apart = np.exp(np.arange(np.log(20), np.log(6000), 0.05))
+    values = np.concatenate([apart, *(np.arange(each / near, each * near) for each in middles)])
+    values = distinct(np.round(values).astype(np.int64))
     cycles = np.log(values / _MEDIAN_CYCLES)
-    truth = values[np.searchsorted(_normal(cycles / np.hypot(_CYCLES_DEVIATION, deviation)), shares)]
+    truth = values[np.searchsorted(_normal(cycles / whole), shares)]
     rows, held, widths = np.zeros(hosts, np.int64), np.zeros((plan.rounds, 2)), []
     for fleet in range(plan.rounds):
         own = rng.normal(0, deviation, hosts)
