@@ -162,7 +162,7 @@ static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, str
 		} else {
 			skip_values(&c, abbrev, unit);
 			if (abbrev->tag == DW_TAG_subprogram && self != NO_ID)
-				scopes->list.items[self].has_functions = true;
+				add_function(&scopes->list.items[self], NULL);
 		}
 		if (abbrev->has_children && is_scope(abbrev->tag)) {
 			struct scope scope = { offset, 0, name, self, .tag = abbrev->tag };

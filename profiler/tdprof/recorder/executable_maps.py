@@ -62,7 +62,7 @@ def _has_memory(tid: int) -> bool:
 
 def read_executable_lines(pid: int) -> list[ExecutableLine]:
     """The code that a process has mapped, but for what the kernel emulates."""
-    maps = read_text(_PROC / str(memory_holder(pid)) / "maps")
+    maps = read_text(_PROC / str(pid) / "maps") or read_text(_PROC / str(memory_holder(pid)) / "maps")
     return [line for line in executable_lines(maps) if line.path != "[vsyscall]"]
 
 
