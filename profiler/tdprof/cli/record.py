@@ -38,7 +38,7 @@ RUNG_TEXT = {
 }
 
 
-@click.command("record")
+@click.command("record", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="-- CMD [ARG…]", nargs=-1, type=click.UNPROCESSED)
 @event_options
 @target_options

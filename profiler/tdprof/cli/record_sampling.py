@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,6 +44,20 @@ _CALL_GRAPH_HELP = (
 )
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _LEAST_OFF_CPU_NS, _MOST_OFF_CPU_NS = 10_000, 4_000_000_000  # bpf/settings.h has 32 bits for it
+
+
+class _Frequency(click.IntRange):
+    """A number, or as in perf ``max``: all that the kernel admits now."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; see ``click.ParamType.convert``."""
+        if value == "max":
+            from tdprof.recorder.host import MAX_SAMPLE_RATE, read_setting
+
+            value = read_setting(MAX_SAMPLE_RATE)
+            if value is None:
+                self.fail(f"{MAX_SAMPLE_RATE} is not visible here", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +148,10 @@ event_options = adding(
         "-F",
         "--freq",
         "frequency_hz",
-        type=click.IntRange(1, 2**31),
+        type=_Frequency(1, 2**31),
         metavar="HZ",
-        help=f"Samples of each event a second and CPU ({DEFAULT_HZ}; with --topdown {TOPDOWN_HZ}).",
+        help=f"Samples of each event a second and CPU ({DEFAULT_HZ}; with --topdown {TOPDOWN_HZ}); max: as many as the "
+        "kernel admits.",
     ),
     click.option(
         "-c",
