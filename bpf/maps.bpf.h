@@ -70,16 +70,19 @@ BPF_TABLE("percpu_array", __u32, struct last_switch, last_switches, 1);
 /* What user space found threads in when time began to be recorded, by number: an enum thread_state. Who slept is there
  * in recordings of control groups alone. */
 BPF_TABLE("hash", __u32, __u32, standing, 1);
-/* When processes (MOVED_PROCESS and their number) and threads came into another control group, and when anybody did. */
-BPF_TABLE("lru_hash", __u64, __u64, moved, 1);
+/* Processes (MOVED_PROCESS and their number) and threads that came into the chosen groups or left them, and when
+ * anybody did. */
+BPF_TABLE("lru_hash", __u64, struct visit, visits, 1);
 BPF_TABLE("array", __u32, __u64, last_move, 1);
+/* By number, of threads that have left the groups: when the last visit ended whose time is told. */
+BPF_TABLE("lru_hash", __u64, __u64, told_visits, 1);
 /* Who woke threads whose sleep has a sample, by the address that the kernel keeps each at; until it is taken. */
 BPF_TABLE("hash", __u64, struct last_waker, last_wakers, 1);
 BPF_RINGBUF_OUTPUT(wakings, 1);
 
-/* Control groups that samples are taken of: those of version 2 by descriptor, of version 1 by id. */
+/* Control groups that samples are taken of: by id, those of version 2 by descriptor as well. */
 BPF_CGROUP_ARRAY(chosen_v2, MOST_CGROUPS);
-BPF_TABLE("hash", __u64, __u32, chosen_v1, MOST_CGROUPS);
+BPF_TABLE("hash", __u64, __u32, chosen_ids, MOST_CGROUPS);
 
 static __always_inline int unwind_bucket(struct unwind_tables *tables, __u32 number, __u32 *first_row)
 {

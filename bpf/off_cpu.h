@@ -28,6 +28,12 @@
 /* In the numbers of what came into another control group: a process, with all its threads. */
 #define MOVED_PROCESS (1ULL << 32)
 
+/* When a process or a thread came into the chosen groups last, and left them; 0: not while time was recorded. */
+struct visit {
+	__u64 came_ns; /* CLOCK_MONOTONIC */
+	__u64 left_ns;
+};
+
 /* The last switch of a CPU, for the program that runs after it. */
 struct last_switch {
 	__u64 task;       /* who has the CPU since */

@@ -24,9 +24,10 @@ enum setting {
 	                               (Linux 5.15) */
 	SETTING_WITH_CPU,           /* 1: a row is of one CPU */
 	SETTING_CGROUPS,            /* enum cgroups */
-	/* Of a hierarchy of version 1: where the kernel's structures have what leads to a thread's control group. */
+	/* Where the kernel's structures have what leads to a thread's control group, of a hierarchy. */
 	SETTING_TASK_CSS_SET,
-	SETTING_CSS_SET_SUBSYS, /* of the hierarchy's controller */
+	SETTING_CSS_SET_STATE, /* the state of version 1's controller, or the group of version 2, which begins with its
+	                          own */
 	SETTING_CSS_CGROUP,
 	SETTING_CSS_PARENT,
 	SETTING_CGROUP_KERNFS,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Whose samples are taken, and whose they are: threads and control groups. A part of sample.bpf.c. */
 
-/* Of control groups of version 1 above each other. */
+/* Of control groups above each other. */
 #define MOST_LEVELS 32
 
 /* In thread_times.bpf.h. */
@@ -116,15 +116,13 @@ static __always_inline __u32 living_threads(void)
 	                   SETTING(SETTING_SIGNAL_LIVE));
 }
 
-/* The thread's state of one controller of version 1 (struct cgroup_subsys_state), and the id of the group that it is
- * of. */
-static __always_inline __u64 state_of_v1(void)
+/* A thread's struct cgroup_subsys_state in the hierarchy that is asked for, and the id of the group that it is of. */
+static __always_inline __u64 group_state(__u64 task)
 {
-	return kernel_word(kernel_word(bpf_get_current_task() + SETTING(SETTING_TASK_CSS_SET)) +
-	                   SETTING(SETTING_CSS_SET_SUBSYS));
+	return kernel_word(kernel_word(task + SETTING(SETTING_TASK_CSS_SET)) + SETTING(SETTING_CSS_SET_STATE));
 }
 
-static __always_inline __u64 id_of_v1(__u64 state)
+static __always_inline __u64 group_id(__u64 state)
 {
 	__u64 cgroup = kernel_word(state + SETTING(SETTING_CSS_CGROUP));
 
@@ -145,25 +143,30 @@ static __always_inline __u32 current_cgroup(void)
 	}
 	if (SETTING(SETTING_CGROUPS) == CGROUPS_NONE)
 		return 0;
-	return id_of_v1(state_of_v1()) | CGROUP_OF_V1;
+	return group_id(group_state(bpf_get_current_task())) | CGROUP_OF_V1;
+}
+
+/* Whether a thread is in one of the chosen groups, or below one, as the kernel's structures have it. */
+static __always_inline int is_task_in_chosen_cgroup(__u64 task)
+{
+	__u64 state = group_state(task);
+
+	for (int level = 0; level < MOST_LEVELS; level++) {
+		__u64 id = group_id(state);
+
+		if (chosen_ids.lookup(&id))
+			return 1;
+		state = kernel_word(state + SETTING(SETTING_CSS_PARENT));
+		if (!state)
+			break;
+	}
+	return 0;
 }
 
 static __always_inline int is_in_chosen_cgroup(void)
 {
-	if (SETTING(SETTING_CGROUPS) == CGROUPS_V1) {
-		__u64 state = state_of_v1();
-
-		for (int level = 0; level < MOST_LEVELS; level++) {
-			__u64 id = id_of_v1(state);
-
-			if (chosen_v1.lookup(&id))
-				return 1;
-			state = kernel_word(state + SETTING(SETTING_CSS_PARENT));
-			if (!state)
-				break;
-		}
-		return 0;
-	}
+	if (SETTING(SETTING_CGROUPS) == CGROUPS_V1)
+		return is_task_in_chosen_cgroup(bpf_get_current_task());
 	for (int number = 0; number < MOST_CGROUPS; number++) {
 		long is_below = chosen_v2.check_current_task(number);
 

@@ -54,33 +54,48 @@ static __always_inline __u64 recorded_since(void)
 	return since_ns ? *since_ns : 0;
 }
 
-/* When a thread, or its process, came into another control group last; 0: not while time was recorded. */
-static __always_inline __u64 moved_ns(__u64 task)
+/* Of a thread: its own, or its process's where that is later. */
+static __always_inline struct visit last_visit(__u64 task)
 {
 	__u64 ids = kernel_word(task + SETTING(SETTING_TASK_PID));
 	__u64 tid = (__u32)ids, pid = MOVED_PROCESS | ids >> 32;
-	__u64 *alone = moved.lookup(&tid), *with_all = moved.lookup(&pid);
-	__u64 alone_ns = alone ? *alone : 0, with_all_ns = with_all ? *with_all : 0;
+	struct visit *alone = visits.lookup(&tid), *with_all = visits.lookup(&pid);
+	struct visit visit = {};
 
-	return alone_ns > with_all_ns ? alone_ns : with_all_ns;
+	if (alone)
+		visit = *alone;
+	if (with_all && with_all->came_ns > visit.came_ns)
+		visit.came_ns = with_all->came_ns;
+	if (with_all && with_all->left_ns > visit.left_ns)
+		visit.left_ns = with_all->left_ns;
+	return visit;
+}
+
+/* As user space has found the running thread when time began to be recorded, an enum thread_state; 0: it did not. */
+static __always_inline __u32 *standing_since(__u64 task, __u64 since_ns)
+{
+	__u32 pid, tid;
+
+	if (kernel_word(task + SETTING(SETTING_TASK_START)) > since_ns) /* its number was another's before */
+		return 0;
+	return current_thread(&pid, &tid) ? 0 : standing.lookup(&tid);
 }
 
 /* Begin with the running thread, which is timed and has not been seen: with what it has done since it is recorded. */
 static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_waited)
 {
-	__u32 pid, tid, state = has_waited ? THREAD_INTERRUPTIBLE : THREAD_RUNNING;
-	__u32 *stood = current_thread(&pid, &tid) ? 0 : standing.lookup(&tid);
+	__u32 state = has_waited ? THREAD_INTERRUPTIBLE : THREAD_RUNNING;
 	__u64 since_ns = recorded_since(), start_ns = kernel_word(task + SETTING(SETTING_TASK_START));
+	__u32 *stood = standing_since(task, since_ns);
 
-	if (start_ns > since_ns) { /* its number was another's before */
-		stood = 0;
+	if (start_ns > since_ns) {
 		since_ns = start_ns;
 		if (has_waited)
 			state = THREAD_RUNNABLE;
 	}
 	if (stood && has_waited)
 		state = *stood;
-	__u64 came_ns = !stood && is_of_cgroups() ? moved_ns(task) : 0;
+	__u64 came_ns = !stood && is_of_cgroups() ? last_visit(task).came_ns : 0;
 
 	return begin_times(task, state, came_ns > since_ns ? came_ns : since_ns);
 }
@@ -104,6 +119,39 @@ static __always_inline int is_move_since(__u64 since_ns)
 	return last_ns && *last_ns && *last_ns >= since_ns;
 }
 
+/* Of a thread that was in the groups until then. */
+static __always_inline void leave_groups(__u64 task, struct thread_times *thread, __u64 left_ns)
+{
+	__u64 tid = (__u32)kernel_word(task + SETTING(SETTING_TASK_PID));
+
+	if (left_ns > thread->since_ns)
+		pass_time(thread, left_ns);
+	end_times(task, thread);
+	told_visits.update(&tid, &left_ns);
+}
+
+/* Tell of the running thread, which has not been seen, if it has been in the groups meanwhile. */
+static __always_inline void tell_visit(__u64 task, __u32 has_waited)
+{
+	if (!is_move_since(1) || !is_of_cgroups() || !(__u32)bpf_get_current_pid_tgid())
+		return;
+	struct visit visit = last_visit(task);
+	__u64 tid = (__u32)kernel_word(task + SETTING(SETTING_TASK_PID)), *told_ns = told_visits.lookup(&tid);
+
+	if (visit.left_ns <= visit.came_ns || (told_ns && *told_ns >= visit.left_ns))
+		return;
+	if (!visit.came_ns && !standing_since(task, recorded_since()))
+		return;
+	struct thread_times *thread = begin_unseen(task, has_waited);
+
+	if (!thread)
+		return;
+	if (thread->first_ns < visit.left_ns && !name_thread(thread))
+		leave_groups(task, thread, visit.left_ns);
+	else
+		times.delete(&task);
+}
+
 /* Whether the running thread is in none of the groups any more, and recorded no longer. */
 static __always_inline int has_left_groups(__u64 task, struct thread_times *thread, __u64 since_ns)
 {
@@ -112,28 +160,35 @@ static __always_inline int has_left_groups(__u64 task, struct thread_times *thre
 		return 0;
 	if (!is_of_cgroups() || is_in_chosen_cgroup())
 		return 0;
-	__u64 left_ns = moved_ns(task);
+	__u64 left_ns = last_visit(task).left_ns;
 
-	if (left_ns >= thread->first_ns && (thread->pid || !name_thread(thread))) {
-		if (left_ns > thread->since_ns)
-			pass_time(thread, left_ns);
-		end_times(task, thread);
-	} else {
+	if (left_ns >= thread->first_ns && (thread->pid || !name_thread(thread)))
+		leave_groups(task, thread, left_ns);
+	else
 		times.delete(&task);
-	}
 	return 1;
 }
 
 /* A process, or a thread alone, is moved to another control group. */
 int move_thread(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u64 ids = kernel_word(ctx->args[2] + SETTING(SETTING_TASK_PID)), now_ns = bpf_ktime_get_ns();
+	__u64 task = ctx->args[2], ids = kernel_word(task + SETTING(SETTING_TASK_PID)), now_ns = bpf_ktime_get_ns();
 	__u64 number = ctx->args[3] & 1 ? MOVED_PROCESS | ids >> 32 : (__u32)ids;
 	__u32 zero = 0;
 
 	if (!recorded_since())
 		return 0;
-	moved.update(&number, &now_ns);
+	struct visit visit = last_visit(task);
+	int was_in = visit.came_ns > visit.left_ns, is_in = is_task_in_chosen_cgroup(task);
+
+	/* From one of them into another, or in another hierarchy. */
+	if (visit.came_ns != visit.left_ns && was_in == is_in)
+		return 0;
+	if (is_in)
+		visit.came_ns = now_ns;
+	else
+		visit.left_ns = now_ns;
+	visits.update(&number, &visit);
 	last_move.update(&zero, &now_ns);
 	return 0;
 }
@@ -150,8 +205,10 @@ static __always_inline void leave(__u64 task, __u64 is_preempted, __u64 now_ns)
 		thread = is_timed() ? begin_unseen(task, 0) : 0;
 	else if (has_left_groups(task, thread, thread->since_ns))
 		return;
-	if (!thread)
+	if (!thread) {
+		tell_visit(task, 0);
 		return;
+	}
 	__u32 kernel_state = kernel_word(task + SETTING(SETTING_TASK_STATE));
 
 	pass_time(thread, now_ns);
@@ -264,8 +321,10 @@ int end_wait(struct bpf_perf_event_data *ctx)
 		thread = is_timed() ? begin_unseen(task, 1) : 0;
 	else if (has_left_groups(task, thread, thread->left_ns))
 		return 0;
-	if (!thread)
+	if (!thread) {
+		tell_visit(task, 1);
 		return 0;
+	}
 	if (thread->state != THREAD_RUNNING)
 		take_cpu(thread, bpf_ktime_get_ns());
 	__u32 samples = 0;

@@ -202,6 +202,11 @@ class CgroupNaming:
         note = f"control groups: of v2, and for threads in its root of {name}" if v2 else f"control groups: of {name}"
         return cls(v2, v1, settings, [note])
 
+    def structures(self) -> dict[Setting, int]:
+        """`kernel_structures` of the one hierarchy that the recording is of."""
+        hierarchy = self.v1 or self.v2
+        return kernel_structures(hierarchy) if hierarchy else {}
+
     @property
     def is_told(self) -> bool:
         """Whether samples name their control groups."""
@@ -223,15 +228,26 @@ def _settings(v2: Hierarchy | None, v1: Hierarchy | None) -> dict[Setting, int]:
     """Raises TdprofError: version 1 needs to know the kernel's structures, and it does not tell them."""
     if v1 is None:
         return {Setting.CGROUPS: Cgroups.V2 if v2 else Cgroups.NONE}
+    return {Setting.CGROUPS: Cgroups.V2_ELSE_V1 if v2 else Cgroups.V1} | kernel_structures(v1)
+
+
+def kernel_structures(hierarchy: Hierarchy) -> dict[Setting, int]:
+    """Where the kernel has what leads from a thread to its group in a hierarchy.
+
+    Raises:
+        TdprofError: it does not tell.
+    """
     types = read_kernel_types(_STRUCTURES, ["cgroup_subsys_id"])
-    # The kernel calls blkio io, as version 2 does.
-    subsystem = {"blkio": "io"}.get(v1.controllers[0], v1.controllers[0])
     try:
-        subsys = types.offsets["css_set", "subsys"] + _POINTER_BYTES * types.enumerators[f"{subsystem}_cgrp_id"]
+        if hierarchy.is_v2:
+            state = types.offsets["css_set", "dfl_cgrp"] + types.offsets["cgroup", "self"]
+        else:
+            # The kernel calls blkio io, as version 2 does.
+            subsystem = {"blkio": "io"}.get(hierarchy.controllers[0], hierarchy.controllers[0])
+            state = types.offsets["css_set", "subsys"] + _POINTER_BYTES * types.enumerators[f"{subsystem}_cgrp_id"]
         return {
-            Setting.CGROUPS: Cgroups.V2_ELSE_V1 if v2 else Cgroups.V1,
             Setting.TASK_CSS_SET: types.offsets["task_struct", "cgroups"],
-            Setting.CSS_SET_SUBSYS: subsys,
+            Setting.CSS_SET_STATE: state,
             Setting.CSS_CGROUP: types.offsets["cgroup_subsys_state", "cgroup"],
             Setting.CSS_PARENT: types.offsets["cgroup_subsys_state", "parent"],
             Setting.CGROUP_KERNFS: types.offsets["cgroup", "kn"],

@@ -107,7 +107,7 @@ def begin_load(
             len(choice.events),
             options.off_cpu_period_ns,
             has_wakers=options.has_wakers,
-            has_groups=bool(options.cgroups),
+            of_groups=cgroups.structures() if options.cgroups else None,
         )
     return BpfAttempt(
         choice.events,

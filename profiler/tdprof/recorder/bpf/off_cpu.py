@@ -36,20 +36,20 @@ from tdprof.recorder.bpf.object_file import (
 from tdprof.recorder.bpf.settings import SampledAt, Setting
 from tdprof.recorder.bpf.standing_threads import StandingThread, standing_threads
 from tdprof.recorder.bpf.step_programs import STEPS, StepPrograms
-from tdprof.recorder.host import KALLSYMS, is_in_initial_pid_namespace
+from tdprof.recorder.bpf.visits import TOLD_VISITS, VISITS, Visits
+from tdprof.recorder.host import KALLSYMS
 from tdprof.recorder.ring import BpfRing, write_all
 
 THREAD_TIMES = struct.Struct("<7Q10I16s")  # struct thread_times
 _PID, _TID, _STATE = 7, 8, 9  # among its numbers
 _RING_HEADER = struct.Struct("<II")  # of a record of a BPF ring: its length, then what readers pass over
-_MOVED_PROCESS = 1 << 32  # MOVED_PROCESS of bpf/off_cpu.h
 # The programs, and where the kernel runs them; `end_wait` where it can.
 ACCOUNTANTS = {"switch_threads": "sched_switch", "wake_thread": "sched_wakeup", "start_thread": "sched_wakeup_new"}
 # Of recordings of control groups: whom it moves between them.
 MOVES = {"move_thread": "cgroup_attach_task"}
 PROGRAMS = (*ACCOUNTANTS, *MOVES, "end_wait", "take_waker")
 MOST_TIMED = 1 << 16  # threads at a time, in 13 MB
-MOST_MOVED = 1 << 12  # of processes, the last
+MOST_MOVED = 1 << 12  # of processes that moved between control groups, the last
 RING_BYTES = 1 << 20  # of threads that have ended, and of sleeps with who ended them
 # Per-CPU places that the same steps of other samples use: some of those interrupt these.
 _OWN_MAPS = {"steps": len(STEPS), "walks": 1, "python_walks": 1, "python_codes": 1}
@@ -139,8 +139,13 @@ class OffCpuPlan:
     has_groups: bool = False
 
     @classmethod
-    def make(cls, event: int, period_ns: int, *, has_wakers: bool = False, has_groups: bool = False) -> "OffCpuPlan":
+    def make(
+        cls, event: int, period_ns: int, *, has_wakers: bool = False, of_groups: Mapping[Setting, int] | None = None
+    ) -> "OffCpuPlan":
         """As the event of this number, with a sample for each period of a thread.
+
+        Args:
+            of_groups: where the kernel has the control groups of threads, if it is of some.
 
         Raises:
             TdprofError: the kernel does not tell where its structures have the state of a thread.
@@ -166,7 +171,7 @@ class OffCpuPlan:
             Setting.FIRST_TURN_BYTES: scheduler.first_size,
             Setting.WAKERS: int(has_wakers),
         }
-        return cls(settings, scheduler, has_wakers, has_groups)
+        return cls(settings | dict(of_groups or {}), scheduler, has_wakers, of_groups is not None)
 
     @property
     def at_switch(self) -> dict[Setting, int]:
@@ -185,7 +190,7 @@ class OffCpuPlan:
     def maps(self) -> dict[str, int]:
         """Sizes of the maps that are used by nothing else."""
         of_wakers = {"last_wakers": MOST_TIMED, "wakings": RING_BYTES} if self.has_wakers else {}
-        of_groups = {"moved": MOST_MOVED} if self.has_groups else {}
+        of_groups = dict.fromkeys((VISITS, TOLD_VISITS), MOST_MOVED) if self.has_groups else {}
         return {"times": MOST_TIMED, "ended": RING_BYTES, "standing": MOST_TIMED} | of_wakers | of_groups
 
 
@@ -288,29 +293,28 @@ class OffCpu:
         fd = spool.descriptor(ALIVE_FILE)
         write_all(fd, memoryview(end_ns.to_bytes(8, "little")))
         known: set[int] = set()
-        members, moved_ns = set(processes), self._moved()
+        members = set(processes)
+        visits = Visits.take(self._maps) if self._has_groups else Visits({}, {})
         for _, values in bpf_maps.BatchReader(8, THREAD_TIMES.size).take(self._maps["times"]):
             for numbers in THREAD_TIMES.iter_unpack(values):
                 known.add(numbers[_TID])
-                gone_ns = 0 if numbers[_PID] in members else moved_ns.get(_MOVED_PROCESS | numbers[_PID], 0)
-                if gone_ns:
-                    write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(numbers, gone_ns)))
+                visit = visits.of_process(numbers[_PID])
+                if numbers[_PID] not in members and visit.is_over:
+                    write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(numbers, visit.left_ns)))
                 else:
                     write_all(fd, memoryview(THREAD_TIMES.pack(*numbers)))
-        for thread in standing_threads(members, known):
-            earlier = self._standing.get(thread.tid)
-            came_ns = max(moved_ns.get(thread.tid, 0), moved_ns.get(_MOVED_PROCESS | thread.pid, 0))
-            if earlier or came_ns:
-                state = thread.state_since(earlier) if earlier else thread.state
-                write_all(fd, memoryview(_begun(thread, state, self._begin_ns if earlier else came_ns)))
-
-    def _moved(self) -> dict[int, int]:
-        """When processes and threads came into another control group, by number; that is the kernel's own."""
-        found: dict[int, int] = {}
-        if self._has_groups and is_in_initial_pid_namespace():
-            for keys, values in bpf_maps.BatchReader(8, 8).take(self._maps["moved"]):
-                found.update(zip(*(struct.unpack(f"<{len(part) // 8}Q", part) for part in (keys, values)), strict=True))
-        return found
+        stood = {thread.pid for thread in self._standing.values()} if self._has_groups else set()
+        for thread in standing_threads(members | visits.over | stood, known):
+            earlier, visit = self._standing.get(thread.tid), visits.of_thread(thread)
+            begin_ns = self._begin_ns if earlier else visit.came_ns
+            if not begin_ns:
+                continue
+            state = thread.state_since(earlier) if earlier else thread.state
+            row = _begun(thread, state, begin_ns)
+            if thread.pid in members:
+                write_all(fd, memoryview(row))
+            elif visits.is_untold(thread):
+                write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(THREAD_TIMES.unpack(row), visit.left_ns)))
 
     def close(self) -> None:
         """Detach the programs and give their memory back."""

@@ -244,11 +244,8 @@ class BpfSampler:
         for number, folder in enumerate(folders):
             if is_v2:
                 bpf_maps.update_u32(self._maps["chosen_v2"], number, folder)
-            else:
-                identity = ctypes.c_uint64(os.fstat(folder).st_ino)
-                bpf_maps.map_element(
-                    bpf_maps.BPF_MAP_UPDATE_ELEM, self._maps["chosen_v1"], identity, ctypes.c_uint32(1)
-                )
+            identity = ctypes.c_uint64(os.fstat(folder).st_ino)
+            bpf_maps.map_element(bpf_maps.BPF_MAP_UPDATE_ELEM, self._maps["chosen_ids"], identity, ctypes.c_uint32(1))
         bpf_maps.update_u32(self._maps["active"], ACTIVE_FOLLOW, FILTER_CGROUPS)
 
     def _enlarge(self, entries: Mapping[str, int], fill: Callable[[Mapping[str, int]], None]) -> bool:

@@ -37,7 +37,7 @@ class Setting(IntEnum):
     WITH_CPU = 5
     CGROUPS = 6
     TASK_CSS_SET = 7
-    CSS_SET_SUBSYS = 8
+    CSS_SET_STATE = 8
     CSS_CGROUP = 9
     CSS_PARENT = 10
     CGROUP_KERNFS = 11
