@@ -116,6 +116,7 @@ def test_duration_ends_the_recording_not_the_command(build: Build, folder: Path)
     result = run_record("--duration", "0.3", "--", "sh", "-c", f'"{build("split.c")}" 3; echo finished', folder=folder)
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("finished\n")
+    assert "recording has ended, waiting for the command to end" in result.stderr
     capture = Capture(folder)
     assert capture.total() < 2.8e9  # of the command's 3 s, on a machine that has other work, too
     assert sum(sample.weight for sample in capture.samples) < 2.8e9

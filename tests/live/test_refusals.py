@@ -141,3 +141,16 @@ def test_a_process_that_is_ending(folder: Path) -> None:
     assert result.returncode == 1
     assert result.stderr.startswith(f"tdprof: no process with PID {process.pid}")
     assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("ls -l", "  try: sh -c 'ls -l' "),
+        ("/no/such/command", "  try: ls /no/such"),
+        ("no-such-command-anywhere", "  try: command -v no-such-command-anywhere "),
+    ],
+)
+def test_a_command_that_is_not_found_has_a_hint(folder: Path, command: str, hint: str) -> None:
+    said = run_record("--", command, folder=folder).stderr
+    assert said.splitlines()[1].startswith(hint)

@@ -1,5 +1,6 @@
 """`tdprof annotate`: a function's source, or its instructions, beside what they took."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from tdprof.cli.form import Output, output_options, print_result
 from tdprof.cli.output import DEFAULT_OUTPUT, waiting
 from tdprof.errors import TdprofError
 from tdprof.model.choices import Selection, SymbolOptions
+from tdprof.text import printable
 
 if TYPE_CHECKING:
     from tdprof.model.annotation import Annotation
@@ -115,6 +117,12 @@ def _capture_and_function(words: Sequence[str]) -> tuple[Path, str]:
     match words:
         case [function]:
             return Path(DEFAULT_OUTPUT), function
+        case [function, capture] if not Path(function).exists() and Path(capture).exists():
+            raise TdprofError(
+                f"the capture comes before the function, and there is nothing named {printable(function)}",
+                hint=f"tdprof annotate {shlex.quote(printable(capture))} {shlex.quote(printable(function))}",
+                status=2,
+            )
         case [capture, function]:
             return Path(capture), function
     raise TdprofError(

@@ -91,7 +91,7 @@ def command(output: Path | None, duty: str | None, with_symbols: bool, quiet: bo
     plan = plan_topdown(topdown) if topdown.is_wanted and not duties else None
     options = _record_options(target, events, stacks, plan)
     if not quiet:
-        options = replace(options, on_pass=show_pass)
+        options = replace(options, on_pass=show_pass, on_waiting=lambda: say(_WAITING))
     segments.check(
         has_spe=events.has_spe and not (duties and duties.spe),
         has_off_cpu=events.has_off_cpu,
@@ -101,6 +101,9 @@ def command(output: Path | None, duty: str | None, with_symbols: bool, quiet: bo
     if duties:
         options = with_duty(options, duties, topdown, events.spe_text)
     return _record(options, segments, output, with_symbols=with_symbols, quiet=quiet)
+
+
+_WAITING = "tdprof: recording has ended, waiting for the command to end (Ctrl-C ends it)"
 
 
 def _record_options(

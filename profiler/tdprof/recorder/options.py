@@ -43,6 +43,7 @@ class RecordOptions:
         asked_interval_ns: how long, at most, the BPF rungs add samples up before they note the time.
         duty: what is on for a part of the time only.
         on_begun: called once events count, and the capture has its name.
+        on_waiting: called once recording has ended, where the command goes on.
         on_pass: told the number, from 1, of each run of the command, and how many there will be.
     """
 
@@ -67,6 +68,7 @@ class RecordOptions:
     topdown: TopdownInfo | None = None
     notes: Sequence[str] = ()
     on_begun: Callable[[], None] = lambda: None
+    on_waiting: Callable[[], None] = lambda: None
     on_pass: Callable[[int, int], None] = lambda _number, _total: None
     segments: Segments | None = None
     duty: Duties = field(default_factory=Duties)

@@ -231,7 +231,7 @@ class Run:
                 self._drain_rest()
             except OSError as error:
                 failure = self._write_failure(error)
-        exit_status = self.workload.wait() if self.workload else self._end_meanwhile(has_failed=failure is not None)
+        exit_status = self._await_command() if self.workload else self._end_meanwhile(has_failed=failure is not None)
         self.manifest = replace(
             self._with_totals(self._counted(totals)),
             # Of several runs, that of the first that went wrong.
@@ -268,6 +268,17 @@ class Run:
         self.cgroup_names.look(self.spool)
         if self.snapshot:
             self.manifest = replace(self.manifest, notes=[*self.manifest.notes, *self.snapshot.finish()])
+
+    def _await_command(self) -> int:
+        """The status of the command, which may go on longer than what was to be recorded of it."""
+        assert self.workload
+        if self.workload.poll() is None and self.signals.received is None:
+            self.options.on_waiting()
+            while self.signals.received is None and not is_readable(self.workload.pidfd, TICK_MS / 1e3):
+                pass
+            if self.signals.received is not None:
+                self.workload.terminate()
+        return self.workload.wait()
 
     def _end_meanwhile(self, *, has_failed: bool) -> int | None:
         """The status of the command that ran meanwhile; None if it is ended here, as it says for how long no more."""

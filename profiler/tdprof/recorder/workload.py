@@ -1,6 +1,7 @@
 """The launched command: forked early, held until its events are open, then executed."""
 
 import os
+import shlex
 import shutil
 import signal
 import struct
@@ -137,5 +138,14 @@ def check_command(name: str) -> None:
         raise TdprofError(f"{name} is a directory, not a command", status=EXIT_NOT_EXECUTABLE)
     if "/" in name and Path(name).exists():
         raise TdprofError(f"{name} is not executable", hint=f"chmod +x {name}", status=EXIT_NOT_EXECUTABLE)
-    hint = f"./{name}" if Path(name).is_file() else ""
-    raise TdprofError(f"command not found: {name}", hint=hint, status=EXIT_NOT_FOUND)
+    raise TdprofError(f"command not found: {name}", hint=_hint_of_missing(name), status=EXIT_NOT_FOUND)
+
+
+def _hint_of_missing(name: str) -> str:
+    if " " in name.strip():
+        return f"sh -c {shlex.quote(name)} runs a command line; a command's words are typed without quotes around all"
+    if Path(name).is_file():
+        return f"./{name}"
+    if "/" in name:
+        return f"ls {shlex.quote(str(Path(name).parent))}"
+    return f"command -v {shlex.quote(name)} shows the path that your shell has for it; sudo has a PATH of its own"

@@ -31,3 +31,17 @@ def test_the_capture_may_be_left_out(
         main()
     assert left.value.code == status
     assert said in capsys.readouterr().err
+
+
+def test_a_capture_after_the_function_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.capture").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tdprof", "annotate", "work", "my.capture"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    assert "the capture comes before the function" in said
+    assert "tdprof annotate my.capture work" in said
