@@ -19,7 +19,7 @@ enum { TID_AT = HEADER_BYTES + 16, TIME_AT = TID_AT + 8, CHAIN_AT = TIME_AT + 24
 
 struct sample {
 	const uint8_t *record, *chain, *registers, *stack, *rest;
-	uint64_t size, chain_count, stack_bytes, rest_bytes;
+	uint64_t size, chain_count, stack_bytes, rest_bytes; /* of the stack: that could be read */
 };
 
 static struct ring_space *find_space(const struct ring_walk *walk, uint32_t pid)
@@ -187,6 +187,25 @@ static uint64_t put_sample(const struct sample *sample, const struct ring_walk_h
 	return bytes;
 }
 
+/* The record with no more of its stack than there was; returns its bytes. */
+static uint64_t put_copy(const struct sample *sample, uint8_t *out)
+{
+	const uint8_t *behind = sample->rest - 8; /* the word that says how much there was */
+	uint64_t before = (uint64_t)(sample->stack - sample->record), room = (uint64_t)(behind - sample->stack);
+	uint64_t kept = sample->stack_bytes < 8 ? 8 : (sample->stack_bytes + 7) / 8 * 8;
+
+	if (kept > room)
+		kept = room;
+
+	uint16_t size = (uint16_t)(sample->size - (room - kept));
+
+	memcpy(out, sample->record, before + kept);
+	memcpy(out + 6, &size, sizeof(size));
+	put64(out + before - 8, kept);
+	memcpy(out + before + kept, behind, 8 + sample->rest_bytes);
+	return size;
+}
+
 /* Returns the bytes of the record that takes the sample's place, 0: it stays as it is. */
 static uint64_t replace_sample(struct ring_walk *walk, const struct sample *sample, uint8_t *out)
 {
@@ -207,9 +226,10 @@ static uint64_t replace_sample(struct ring_walk *walk, const struct sample *samp
 		if ((space == NULL || space->copies_left) && walk->copied_bytes_left >= sample->size) {
 			if (space != NULL)
 				space->copies_left--;
-			walk->copied_bytes_left -= sample->size;
+			bytes = put_copy(sample, out);
+			walk->copied_bytes_left -= bytes;
 			walk->copied++;
-			return 0;
+			return bytes;
 		}
 		walk->not_copied++;
 	}
@@ -218,27 +238,75 @@ static uint64_t replace_sample(struct ring_walk *walk, const struct sample *samp
 	return bytes;
 }
 
-EXPORT uint64_t tdprof_ring_walk(struct ring_walk *walk, const uint8_t *data, uint64_t size, uint8_t *out)
+/* The bytes of a ring from a position on, in one piece: where they wrap, copied to `wrapped`. */
+static const uint8_t *in_one_piece(const struct ring_part *part, uint64_t position, uint64_t bytes, uint8_t *wrapped)
 {
-	uint64_t at = 0, used = 0;
+	uint64_t at = position % part->size, first = part->size - at;
 
-	while (size - at >= HEADER_BYTES) {
-		const uint8_t *record = data + at;
-		uint64_t bytes = load16(record + 6, false), written = 0;
+	if (bytes <= first)
+		return part->data + at;
+	memcpy(wrapped, part->data + at, first);
+	memcpy(wrapped + first, part->data, bytes - first);
+	return wrapped;
+}
+
+/* The bytes of the record at a position; 0: there is no whole one. */
+static uint64_t record_bytes(const struct ring_part *part, uint64_t position, uint32_t *type)
+{
+	uint8_t wrapped[HEADER_BYTES];
+
+	if (part->end - position < HEADER_BYTES)
+		return 0;
+	const uint8_t *header = in_one_piece(part, position, HEADER_BYTES, wrapped);
+	uint64_t bytes = load16(header + 6, false);
+
+	*type = load32(header, false);
+	return bytes < HEADER_BYTES || bytes > part->end - position ? 0 : bytes;
+}
+
+EXPORT uint64_t tdprof_ring_side_band(const struct ring_part *part, uint8_t *out)
+{
+	uint8_t wrapped[RING_WALK_RECORD];
+	uint64_t used = 0, bytes;
+	uint32_t type;
+
+	for (uint64_t at = part->start; (bytes = record_bytes(part, at, &type)) != 0; at += bytes) {
+		if (type == PERF_RECORD_SAMPLE)
+			continue;
+		if (out != NULL)
+			memcpy(out + used, in_one_piece(part, at, bytes, wrapped), bytes);
+		used += bytes;
+	}
+	return used;
+}
+
+EXPORT uint64_t tdprof_ring_walk(struct ring_walk *walk, struct ring_part *part, uint8_t *out, uint64_t capacity)
+{
+	uint8_t wrapped[RING_WALK_RECORD];
+	uint64_t used = 0;
+
+	while (part->start < part->end) {
+		uint32_t type = 0;
+		uint64_t bytes = record_bytes(part, part->start, &type), written = 0;
 		struct sample sample;
 
-		if (bytes < HEADER_BYTES || bytes > size - at)
+		if (bytes == 0) {
+			/* The kernel writes no such thing; who reads the spool says what is damaged. */
+			bytes = part->end - part->start < RING_WALK_RECORD ? part->end - part->start : RING_WALK_RECORD;
+			type = 0;
+		}
+		if (bytes > capacity - used)
 			break;
-		if (load32(record, false) == PERF_RECORD_SAMPLE && parse_sample(walk, record, bytes, &sample))
+		const uint8_t *record = in_one_piece(part, part->start, bytes, wrapped);
+
+		if (type == PERF_RECORD_SAMPLE && parse_sample(walk, record, bytes, &sample))
 			written = replace_sample(walk, &sample, out + used);
 		if (written == 0) {
 			memcpy(out + used, record, bytes);
 			written = bytes;
 		}
 		used += written;
-		at += bytes;
+		part->start += bytes;
 	}
-	/* The kernel writes no such thing; who reads the spool says what is damaged. */
-	memcpy(out + used, data + at, size - at);
-	return used + size - at;
+	return used;
 }

@@ -6,6 +6,7 @@
 #include "unwind_api.h"
 
 #define RING_WALK_FRAMES 255
+#define RING_WALK_RECORD (1 << 16) /* larger than any record */
 
 /* What a process has mapped, as far as it is known. */
 struct ring_space {
@@ -38,13 +39,25 @@ struct ring_walk {
  */
 void tdprof_ring_forget(struct ring_walk *walk, const uint8_t *data, uint64_t size);
 
+/* What a ring holds between two positions, which only grow; whole records. */
+struct ring_part {
+	const uint8_t *data;
+	uint64_t size; /* of the ring */
+	uint64_t start, end;
+};
+
+/* Copy the records that are no samples to `out`; returns their bytes. `out` is NULL: only that. */
+uint64_t tdprof_ring_side_band(const struct ring_part *part, uint8_t *out);
+
 /*
- * Copy whole records of a ring to `out`, which has room for `size` bytes. Samples whose stack leads to its end come out
- * without registers and stack, with their user call chain instead: PERF_CONTEXT_USER; a word that says how the walk
- * went (struct ring_walk_head); the addresses. Those of which too little is known stay as they are. Samples have the
- * layout that tdprof/recorder/chain_source.py asks for. Returns the bytes written.
+ * Copy records of a ring to `out`, as many as it has room for, and move the part's start behind them; to be called
+ * until that is the end. Samples whose stack leads to its end come out without registers and stack, with their user
+ * call chain instead: PERF_CONTEXT_USER; a word that says how the walk went (struct ring_walk_head); the addresses.
+ * Those of which too little is known stay as they are. Samples have the layout that tdprof/recorder/chain_source.py
+ * asks for. They are read where they are: of a copied stack only what the walk looks at. `capacity`: at least
+ * RING_WALK_RECORD. Returns the bytes written.
  */
-uint64_t tdprof_ring_walk(struct ring_walk *walk, const uint8_t *data, uint64_t size, uint8_t *out);
+uint64_t tdprof_ring_walk(struct ring_walk *walk, struct ring_part *part, uint8_t *out, uint64_t capacity);
 
 /* In front of the addresses; never as large as perf's markers of contexts, and never 0. */
 struct ring_walk_head {

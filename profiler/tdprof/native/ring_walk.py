@@ -3,6 +3,7 @@
 import ctypes
 
 MOST_REGISTERS = 17
+MOST_RECORD_BYTES = 1 << 16  # RING_WALK_RECORD
 
 
 class Mapping(ctypes.Structure):
@@ -60,9 +61,24 @@ class RingWalk(ctypes.Structure):
     asked_count: int
 
 
+class Part(ctypes.Structure):
+    """``struct ring_part``."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_uint64),
+        ("start", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+    )
+    start: int
+    end: int
+
+
 def declare(library: ctypes.CDLL) -> None:
     """Types of the functions."""
     library.tdprof_ring_forget.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64]
     library.tdprof_ring_forget.restype = None
-    library.tdprof_ring_walk.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p]
+    library.tdprof_ring_side_band.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    library.tdprof_ring_side_band.restype = ctypes.c_uint64
+    library.tdprof_ring_walk.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]
     library.tdprof_ring_walk.restype = ctypes.c_uint64

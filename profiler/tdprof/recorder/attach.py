@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tdprof.capture.spool import RING_FILE, SpoolWriter
@@ -61,6 +62,7 @@ class AttachedEvents:
             for cpu in cpus:
                 for task in wanted.told_tasks:
                     self._open_side_band(task, cpu)
+            self._copy_as_much_as_suits()
             for task in () if wanted.target.is_system_wide else wanted.target.tasks:
                 self._open_clock(task)
                 for row, fds in enumerate(self._counting):
@@ -176,6 +178,17 @@ class AttachedEvents:
             if not self.sampling[row]:
                 failure = failures.get(row) or next(iter(failures.values()))
                 raise wanted.refusal(row, self._rates[row], failure) from failure
+
+    def _copy_as_much_as_suits(self) -> None:
+        chains = self._wanted.call_graph
+        if chains.copies_in_ring and self.rings:
+            least = min(ring.data_bytes for ring in self.rings.values())
+            self._wanted = replace(self._wanted, call_graph=chains.for_rings(least))
+
+    @property
+    def stack_bytes(self) -> int:
+        """How much of each user stack is copied into the rings."""
+        return self._wanted.call_graph.stack_bytes
 
     @property
     def is_told_per_cpu(self) -> bool:
@@ -294,9 +307,9 @@ class AttachedEvents:
         """Samples for which a ring buffer had no room, also those after which nothing more was written to it."""
         return sum(pe.read_lost(fd) for fds in self.sampling for fd in fds)
 
-    def look(self) -> list[bytes]:
-        """Of each ring the records that came since the last look; they stay there."""
-        return [ring.look() for ring in self.rings.values()]
+    def look(self, walker: "RingWalker | None" = None) -> list[bytes]:
+        """Of each ring the records that came since the last look, with a walker all but samples; they stay there."""
+        return [ring.look(walker.side_band) if walker else ring.look() for ring in self.rings.values()]
 
     def drain(self, spool: SpoolWriter, walker: "RingWalker | None" = None) -> None:
         """Append the records of every ring that were looked at to its file.
@@ -307,11 +320,13 @@ class AttachedEvents:
             for cpu, ring in self.rings.items():
                 ring.drain(spool.descriptor(RING_FILE.format(cpu=cpu)))
             return
-        taken = {cpu: data for cpu, ring in self.rings.items() if (data := ring.take())}
-        # Once all are taken: now no sample is there without what had been said before it, in whatever ring.
-        newer = [ring.peek() for ring in self.rings.values()]
-        for cpu, records in walker.walk(taken, newer):
-            write_all(spool.descriptor(RING_FILE.format(cpu=cpu)), records)
+        parts = [(ring, cpu, ring.looked_at()) for cpu, ring in self.rings.items()]
+        # Once it is known what is taken: now no sample is there without what had been said before it, in whatever ring.
+        walker.forget([walker.side_band(ring.not_drained()) for ring in self.rings.values()])
+        for ring, cpu, part in parts:
+            for records in walker.walk(part):
+                write_all(spool.descriptor(RING_FILE.format(cpu=cpu)), records)
+            ring.drop(part)
 
     def close(self) -> None:
         """Unmap and close everything."""

@@ -14,8 +14,9 @@ class CallGraph(StrEnum):
     NONE = "no"
 
 
-# A perf record has 16 bits for its size, which is a multiple of 8; the walk's result must fit into what it came from.
-LEAST_STACK_BYTES, MOST_STACK_BYTES = 1024, 65528 - 1024
+# The walk's result must fit into what it came from. A perf record has 16 bits for its size, a multiple of 8: of
+# the most that it takes the kernel copies as much as the rest of the record leaves room for.
+LEAST_STACK_BYTES, MOST_STACK_BYTES = 1024, 65528
 
 
 def parse_call_graph(text: str) -> tuple[CallGraph, int]:

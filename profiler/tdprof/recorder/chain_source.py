@@ -1,9 +1,10 @@
 """What the samples of the ring-buffer rung say of their callers, and how perf is asked for it."""
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tdprof.linux.perf_abi import WALK_REGISTERS, SampleType
+from tdprof.recorder.call_graph import MOST_STACK_BYTES
 from tdprof.recorder.perf_event import PerfEventAttr
 
 SIDE_BAND_SAMPLE_TYPE = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME | SampleType.CPU
@@ -24,13 +25,22 @@ class ChainSource:
     Attributes:
         stack_bytes: so much of the user stack is copied, with the registers that a walk begins with; 0: the kernel
             walks along frame pointers.
+        copies_in_ring: for how many a ring should have room; with one that is larger more is copied. 0: it never is.
         is_leaf_only: nothing is said.
         has_cgroups: the control group is said, too.
     """
 
     stack_bytes: int = 0
+    copies_in_ring: int = 0
     is_leaf_only: bool = False
     has_cgroups: bool = False
+
+    def for_rings(self, ring_bytes: int) -> "ChainSource":
+        """The same with as much copied as suits rings of this size."""
+        if not self.copies_in_ring:
+            return self
+        suitable = min(ring_bytes // self.copies_in_ring // 1024 * 1024, MOST_STACK_BYTES)
+        return replace(self, stack_bytes=max(self.stack_bytes, suitable))
 
     def ask_for(self, attr: PerfEventAttr) -> None:
         """Set what an event's samples hold; ``exclude_callchain_kernel`` says already whether it samples the kernel."""

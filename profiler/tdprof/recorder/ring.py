@@ -3,6 +3,8 @@
 import errno
 import mmap
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Self
 
 PAGE_BYTES = mmap.PAGESIZE
@@ -14,6 +16,24 @@ _AUX_HEAD, _AUX_TAIL, _AUX_OFFSET, _AUX_SIZE = 1056 // 8, 1064 // 8, 1072 // 8, 
 # kernel/bpf/ringbuf.c: a record begins with its length and two flag bits, and its offset in pages.
 RECORD_HEADER_BYTES = 8
 RECORD_IS_BUSY = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class RingPart:
+    """What a ring holds between two positions, which only grow.
+
+    Attributes:
+        data: all of the ring.
+        start, end: before and behind whole records.
+    """
+
+    data: memoryview
+    start: int
+    end: int
+
+    def copy(self) -> bytes:
+        """All of it, in one piece."""
+        return between(self.data, self.start, self.end)
 
 
 class PerfRing:
@@ -43,21 +63,23 @@ class PerfRing:
         self._data = self._view[PAGE_BYTES:]
         self._looked = 0
 
-    def look(self) -> bytes:
-        """The records that came since the last look; they stay in the ring."""
-        head = self._words[_DATA_HEAD]
-        start, self._looked = self._looked, head
-        return between(self._data, start, head)
+    def look(self, copy: Callable[[RingPart], bytes] = RingPart.copy) -> bytes:
+        """The records that came since the last look, or what ``copy`` takes of them; they stay in the ring."""
+        part = RingPart(self._data, self._looked, self._words[_DATA_HEAD])
+        self._looked = part.end
+        return copy(part)
 
-    def peek(self) -> bytes:
-        """All that has not been drained; it stays in the ring."""
-        return between(self._data, self._words[_DATA_TAIL], self._words[_DATA_HEAD])
+    def not_drained(self) -> RingPart:
+        """All that there is."""
+        return RingPart(self._data, self._words[_DATA_TAIL], self._words[_DATA_HEAD])
 
-    def take(self) -> bytes:
-        """Remove the records that were looked at: none leaves the ring unseen."""
-        data = between(self._data, self._words[_DATA_TAIL], self._looked)
-        self._words[_DATA_TAIL] = self._looked
-        return data
+    def looked_at(self) -> RingPart:
+        """What was looked at and not drained: no record leaves the ring unseen."""
+        return RingPart(self._data, self._words[_DATA_TAIL], self._looked)
+
+    def drop(self, part: RingPart) -> None:
+        """Give the kernel the room of what was looked at."""
+        self._words[_DATA_TAIL] = part.end
 
     def drain(self, out_fd: int) -> int:
         """Append the records that were looked at to a file; returns the number of bytes.

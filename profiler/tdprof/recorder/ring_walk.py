@@ -6,16 +6,18 @@ to a bound, and are walked when the recording ends. Loads no NumPy: the recorder
 
 import ctypes
 import platform
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tdprof.linux.elf import MACHINES
 from tdprof.linux.perf_abi import WALK_REGISTERS
 from tdprof.model.stack_ends import StackEnd
 from tdprof.native.library import load_native
-from tdprof.native.ring_walk import MOST_REGISTERS, RingSpace, RingWalk
+from tdprof.native.ring_walk import MOST_RECORD_BYTES, MOST_REGISTERS, Part, RingSpace, RingWalk
 from tdprof.native.ring_walk import Mapping as RingMapping
 from tdprof.recorder.bpf.unwind_arrays import MOST_COPIES, Extent, copies_after_nothing_new
 from tdprof.recorder.call_graph import MOST_STACK_BYTES, CallGraph
+from tdprof.recorder.chain_source import ChainSource
+from tdprof.recorder.ring import RingPart
 from tdprof.recorder.targets import Rate
 
 _NO_INFORMATION = 0xFFFFFFFF  # the number of no table
@@ -23,17 +25,26 @@ _TABLE, _JIT, _NO_TABLE = 0, 1, 2  # enum unwind_mapping_kind of profiler/native
 _KIND = {StackEnd.JIT: _JIT, StackEnd.NO_TABLE: _NO_TABLE}
 _MOST_KEPT_BYTES = 256 << 20  # of records that stay as they are; they are gone once the recording is finished
 _MOST_QUESTIONS = 1024
+_OUT_BYTES = 4 * MOST_RECORD_BYTES
 _MOST_EVENTS = 4  # a Topdown recording has ninety; copies of their stacks would leave no room in the rings
-# A copy that a ring has room for some dozens of, whatever the rate.
+# A ring of the usual size has room for some dozens of the least, and for as long as a reader may be late of the most.
 _BYTES_AT_1000_HZ, _LEAST_BYTES, _BYTES_OF_PERIODS = 16 << 10, 2 << 10, 4 << 10
+_LATE_READERS_A_SECOND = 16
 
 
-def copied_bytes(rate: Rate, events: int) -> int:
-    """How much of each stack is copied, so that the recorder has time to drain the rings."""
-    if not rate.frequency_hz:
-        return _BYTES_OF_PERIODS
-    wanted = _BYTES_AT_1000_HZ * 1000 // (rate.frequency_hz * events)
-    return min(max(wanted // 1024 * 1024, _LEAST_BYTES), MOST_STACK_BYTES)
+def chain_source(asked_bytes: int, rate: Rate, events: int) -> ChainSource:
+    """How much of each stack is copied, so that the recorder has time to drain the rings.
+
+    Args:
+        asked_bytes: that much; 0: as much as suits.
+        rate: of each event.
+        events: that count at a time.
+    """
+    if asked_bytes or not rate.frequency_hz:
+        return ChainSource(asked_bytes or _BYTES_OF_PERIODS)
+    samples_a_second = rate.frequency_hz * events
+    least = max(_BYTES_AT_1000_HZ * 1000 // samples_a_second // 1024 * 1024, _LEAST_BYTES)
+    return ChainSource(min(least, MOST_STACK_BYTES), copies_in_ring=-(-samples_a_second // _LATE_READERS_A_SECOND))
 
 
 def can_walk(call_graph: CallGraph, events: int, rate: Rate) -> bool:
@@ -47,6 +58,11 @@ def can_walk(call_graph: CallGraph, events: int, rate: Rate) -> bool:
     return wanted and platform.machine() in MACHINES and load_native() is not None
 
 
+def _in_place(part: RingPart) -> Part:
+    """The same for C; it holds for as long as the ring is mapped."""
+    return Part(ctypes.addressof(ctypes.c_char.from_buffer(part.data)), len(part.data), part.start, part.end)
+
+
 class RingWalker:
     """Walks what is drained; `unwinding.Walker` says how it is told of tables and mappings."""
 
@@ -58,6 +74,7 @@ class RingWalker:
         registers = sorted(WALK_REGISTERS[machine])
         places = [registers.index(number) for number in WALK_REGISTERS[machine]]
         self._asked = (ctypes.c_uint32 * _MOST_QUESTIONS)()
+        self._out = ctypes.create_string_buffer(_OUT_BYTES)
         self._walk = RingWalk(
             asked=ctypes.addressof(self._asked),
             asked_capacity=_MOST_QUESTIONS,
@@ -76,20 +93,28 @@ class RingWalker:
         """Whether something was met of which too little is known."""
         return self._walk.asked_count > 0
 
-    def walk(self, rings: Mapping[int, bytes], newer: Iterable[bytes]) -> Iterator[tuple[int, memoryview]]:
-        """What becomes of the records that were taken from rings, by CPU.
+    def side_band(self, part: RingPart) -> bytes:
+        """The records that are no samples."""
+        there, at = _in_place(part), self._library.tdprof_ring_side_band
+        out = ctypes.create_string_buffer(at(ctypes.byref(there), None))
+        at(ctypes.byref(there), out)
+        return out.raw
+
+    def forget(self, side_band: Iterable[bytes]) -> None:
+        """Forget processes of which it says that they have executed something else, or ended.
 
         Args:
-            rings: whole records of each CPU.
-            newer: what has come since, which may say that a process has executed something else.
+            side_band: of each ring all that has not been drained, and what has come since it was known what is drained.
         """
-        walk = ctypes.byref(self._walk)
-        for data in (*rings.values(), *newer):
-            self._library.tdprof_ring_forget(walk, data, len(data))
-        for cpu, data in rings.items():
-            out = ctypes.create_string_buffer(len(data))
-            used = self._library.tdprof_ring_walk(walk, data, len(data), out)
-            yield cpu, memoryview(out)[:used]
+        for data in side_band:
+            self._library.tdprof_ring_forget(ctypes.byref(self._walk), data, len(data))
+
+    def walk(self, part: RingPart) -> Iterator[memoryview]:
+        """What becomes of the records of a ring, in pieces, each of which holds until the next is asked for."""
+        there = _in_place(part)
+        while there.start < there.end:
+            used = self._library.tdprof_ring_walk(ctypes.byref(self._walk), ctypes.byref(there), self._out, _OUT_BYTES)
+            yield memoryview(self._out)[:used]
 
     def place(self, table: bytes) -> int:
         """Add a table; its place is its number."""

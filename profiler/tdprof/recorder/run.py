@@ -404,7 +404,7 @@ class Run:
     def _see(self, ready: set[int]) -> bool:
         """Answer what the programs ask for; whether the interval is to end, since addresses change their meaning."""
         # First: what was mapped may be gone in a moment.
-        self.mappings.see(self.attached.look())
+        self.mappings.see(self.attached.look(self.walker))
         replaced = self.mappings.take_replaced()
         # What is told of may have begun within these: at most right before the drain before the last time.
         self.suspect_ends_ns, self.drain_ends_ns = self.drain_ends_ns, self.drain_ends_ns[-1:]
@@ -480,7 +480,7 @@ class Run:
     def _drain_rings(self) -> None:
         if self.sampler:
             self.sampler.save_copies(self.spool)
-        self.mappings.see(self.attached.look())
+        self.mappings.see(self.attached.look(self.walker))
         self.attached.drain(self.spool, self.walker)
         if self.unwinding and self.walker and self.walker.has_questions:
             self.unwinding.answer()  # now: who is asked for may end in a moment

@@ -12,11 +12,11 @@ from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.call_graph import CallGraph
 from tdprof.recorder.cgroups import CgroupNaming
-from tdprof.recorder.chain_source import ChainSource
+from tdprof.recorder.chain_source import BY_FRAME_POINTERS, ChainSource
 from tdprof.recorder.ladder import BpfAttempt, Choice
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.periods import PeriodControl
-from tdprof.recorder.ring_walk import RingWalker, can_walk, copied_bytes
+from tdprof.recorder.ring_walk import RingWalker, can_walk, chain_source
 from tdprof.recorder.targets import Rate
 from tdprof.recorder.unwinding import Unwinding, start_unwinding
 from tdprof.unwind.tables import TableCache
@@ -36,7 +36,7 @@ class Sampling:
         reason: why there.
         walker: walks copies of stacks out of the rings; None where BPF or nobody does.
         unwinding: gives whoever walks the programs' tables; None if nobody walks by them.
-        chains: what samples in the rings say of their callers.
+        chains: what samples in the rings say of their callers; how much is copied is up to the rings, too.
         cgroups: whether and how samples name their control groups.
     """
 
@@ -155,9 +155,11 @@ def start_sampling(
     walker = RingWalker() if sampler is None and can_walk(options.call_graph, together, options.rate) else None
     periods = control.periods if control else [0] * len(choice.events)
     rates = [Rate(period=period) if period else options.rate for period in periods]
-    suitable = options.stack_bytes or copied_bytes(rates[0], together)
-    is_leaf_only = options.call_graph is CallGraph.NONE
-    chains = ChainSource(suitable if walker else 0, is_leaf_only=is_leaf_only, has_cgroups=cgroups.is_told)
+    chains = replace(
+        chain_source(options.stack_bytes, rates[0], together) if walker else BY_FRAME_POINTERS,
+        is_leaf_only=options.call_graph is CallGraph.NONE,
+        has_cgroups=cgroups.is_told,
+    )
     unwinding = _start_unwinding(options, sampler, walker)
     if unwinding:
         stack.enter_context(unwinding)

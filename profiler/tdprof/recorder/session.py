@@ -251,7 +251,7 @@ def _first_manifest(
         has_thread_times=options.off_cpu_period_ns > 0,
         has_wakers=options.has_wakers,
         has_cpus=options.has_cpus or sampler is None,
-        stack_bytes=sampling.chains.stack_bytes,
+        stack_bytes=opened.attached.stack_bytes,
         notes=[
             *options.notes,
             *choice.notes,

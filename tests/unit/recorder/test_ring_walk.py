@@ -27,7 +27,8 @@ from tdprof.native.library import load_native
 from tdprof.recorder.bpf.unwind_arrays import Extent, copies_after_nothing_new
 from tdprof.recorder.call_graph import MOST_STACK_BYTES, CallGraph
 from tdprof.recorder.chain_source import COPIED_STACK, RING_SAMPLE_TYPE, SIDE_BAND_SAMPLE_TYPE
-from tdprof.recorder.ring_walk import RingWalker, can_walk, copied_bytes
+from tdprof.recorder.ring import RingPart
+from tdprof.recorder.ring_walk import RingWalker, can_walk, chain_source
 from tdprof.recorder.targets import Rate
 from tdprof.unwind.walk import Walked
 
@@ -50,7 +51,9 @@ CODE, STACK, PID = 0x7F0000000000, 0x7FFF00001000, 7
 CALLERS = [CODE + 0x200, CODE + 0x300]
 
 
-def sample(time_ns: int = 100, *, pid: int = PID, chain: list[int] | None = None) -> bytes:
+def sample(
+    time_ns: int = 100, *, pid: int = PID, chain: list[int] | None = None, copied: int = 4096, filled: int | None = None
+) -> bytes:
     """Taken in generated code that keeps frame pointers: two callers, then a frame pointer that leads nowhere."""
     words = [0] * 512
     words[1:3] = STACK + 40, CALLERS[0]
@@ -66,7 +69,8 @@ def sample(time_ns: int = 100, *, pid: int = PID, chain: list[int] | None = None
             period=10,
             chain=[CONTEXT_KERNEL, *chain] if chain else [],
             regs_user=[registers[number] for number in sorted(registers)],
-            stack=struct.pack("<512Q", *words),
+            stack=struct.pack("<512Q", *words)[:copied],
+            stack_filled=filled,
         )
     )
 
@@ -86,11 +90,19 @@ def known(*pids: int) -> RingWalker:
     return walker
 
 
-def walked(walker: RingWalker, data: bytes, *newer: bytes) -> bytes:
-    """What becomes of the records of one CPU."""
-    [(cpu, out)] = walker.walk({3: data}, newer)
-    assert cpu == 3
-    return bytes(out)
+def in_ring(data: bytes, start: int = 0) -> RingPart:
+    """Records as a ring holds them, from some position on."""
+    size = max(1, len(data))
+    turned = -start % size
+    ring = bytearray(data[turned:] + data[:turned]).ljust(size, b"\0")
+    return RingPart(memoryview(ring), start, start + len(data))
+
+
+def walked(walker: RingWalker, data: bytes, *newer: bytes, start: int = 0) -> bytes:
+    """What becomes of the records of a ring, while others have more."""
+    part = in_ring(data, start)
+    walker.forget([walker.side_band(part), *newer])
+    return b"".join(map(bytes, walker.walk(part)))
 
 
 def only_pid(pid: U32, time_ns: U64, copies: Copies) -> Walked:
@@ -126,6 +138,30 @@ def test_copies_become_chains_and_the_rest_stays(tmp_path: Path) -> None:
     assert (found["end"], found["guessed_from"], found["by_fp"]) == ("jit", 1, 2)
     assert stacks[third["user_stack"]]["addresses"] == [8]
     assert stacks[third["user_stack"]]["end"] == "complete"
+
+
+@pytest.mark.parametrize("start", [0, 8, 3000, 5016, 9000, 1 << 40])
+def test_wherever_a_ring_wraps_its_records_are_the_same(start: int) -> None:
+    other = WRITER.comm(9, 9, b"other", trailer=trailer(90))
+    data = sample(chain=[2**63 + 5]) + other + sample(110) + sample(120, pid=8)
+    assert RingWalker().side_band(in_ring(data, start)) == other
+    assert in_ring(data, start).copy() == data
+    out = walked(known(PID), data, start=start)
+    assert out == walked(known(PID), data)
+    assert out.endswith(sample(120, pid=8))
+
+
+def test_more_than_fits_at_once_comes_in_pieces() -> None:
+    data = sample(120, pid=8) * 100
+    pieces = list(map(bytes, RingWalker().walk(in_ring(data, 4000))))
+    assert len(pieces) > 1
+    assert b"".join(pieces) == data
+
+
+@pytest.mark.parametrize(("filled", "kept"), [(4096, 4096), (3001, 3008), (8, 8), (1, 8), (0, 8)])
+def test_what_stays_has_no_more_of_its_stack_than_could_be_read(filled: int, kept: int) -> None:
+    out = walked(RingWalker(), sample(120, pid=8, filled=filled))
+    assert out == sample(120, pid=8, filled=filled, copied=kept)
 
 
 def test_who_is_not_known_is_asked_for_once_and_then_walked() -> None:
@@ -187,12 +223,26 @@ def test_whatever_the_bytes_nothing_is_added(parts: list[bytes], data: st.DataOb
     assert len(walked(known(PID), bytes(broken), bytes(broken))) <= len(broken)
 
 
+def copied(rate: Rate, events: int = 1, ring_bytes: int = 512 << 10, *, asked: int = 0) -> int:
+    return chain_source(asked, rate, events).for_rings(ring_bytes).stack_bytes
+
+
 def test_as_much_is_copied_as_the_rate_leaves_room_for() -> None:
-    assert copied_bytes(Rate(frequency_hz=999), 1) == 16 << 10
-    assert copied_bytes(Rate(frequency_hz=99), 1) == MOST_STACK_BYTES
-    assert copied_bytes(Rate(frequency_hz=4999), 1) == 3 << 10
-    assert copied_bytes(Rate(frequency_hz=999), 90) == copied_bytes(Rate(frequency_hz=49_999), 1) == 2 << 10
-    assert copied_bytes(Rate(period=1000), 1) == 4 << 10
+    assert copied(Rate(frequency_hz=999)) == 16 << 10
+    assert copied(Rate(frequency_hz=99)) == MOST_STACK_BYTES
+    assert copied(Rate(frequency_hz=4999)) == 3 << 10
+    assert copied(Rate(frequency_hz=999), 90) == copied(Rate(frequency_hz=49_999)) == 2 << 10
+    assert copied(Rate(period=1000)) == 4 << 10
+
+
+def test_larger_rings_are_for_more_of_each_stack() -> None:
+    assert copied(Rate(frequency_hz=999), ring_bytes=4 << 20) == MOST_STACK_BYTES
+    assert copied(Rate(frequency_hz=1999), ring_bytes=8 << 20) == MOST_STACK_BYTES
+    assert copied(Rate(frequency_hz=1999), ring_bytes=4 << 20) == 32 << 10
+    assert copied(Rate(frequency_hz=1999), ring_bytes=4096) == 8 << 10
+    assert copied(Rate(frequency_hz=1999), 4, ring_bytes=8 << 20) == 16 << 10
+    assert copied(Rate(period=1000), ring_bytes=8 << 20) == 4 << 10
+    assert copied(Rate(frequency_hz=1999), ring_bytes=8 << 20, asked=2048) == 2048
 
 
 @pytest.mark.parametrize(
