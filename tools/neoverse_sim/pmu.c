@@ -442,7 +442,7 @@ static const struct attribute_group capability_group = { .name = "caps", .attrs 
 
 static ssize_t cpus_show(struct device *device, struct device_attribute *attribute, char *text)
 {
-	return cpumap_print_to_pagebuf(true, text, cpu_online_mask);
+	return sysfs_emit(text, "%*pbl\n", cpumask_pr_args(cpu_online_mask));
 }
 static DEVICE_ATTR_RO(cpus);
 static struct attribute *device_attributes[] = { &dev_attr_cpus.attr, NULL };
@@ -593,8 +593,7 @@ int sim_pmu_register(const char *name)
 	{
 		struct hrtimer *timer = &per_cpu(pmu_cpus, cpu).timer;
 
-		hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-		timer->function = look;
+		hrtimer_setup(timer, look, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	}
 	/* With this type it is found before the PMU that the machine came with. */
 	return perf_pmu_register(&core_pmu, this_core->pmu_name, PERF_TYPE_RAW);

@@ -3,11 +3,22 @@
 #ifndef SIM_H
 #define SIM_H
 
+#include <linux/hrtimer.h>
 #include <linux/perf_event.h>
 #include <linux/percpu.h>
 #include <linux/types.h>
+#include <linux/version.h>
 
 #include "neoverse_sim.h"
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+static inline void hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *),
+                                 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
+#endif
 
 struct sim_region {
 	struct nsim_region is;

@@ -665,7 +665,7 @@ static struct attribute *capability_attributes[] = { &dev_attr_arch_inst.attr,  
 
 static ssize_t cpumask_show(struct device *device, struct device_attribute *attribute, char *text)
 {
-	return cpumap_print_to_pagebuf(true, text, cpu_online_mask);
+	return sysfs_emit(text, "%*pbl\n", cpumask_pr_args(cpu_online_mask));
 }
 static DEVICE_ATTR_RO(cpumask);
 static struct attribute *device_attributes[] = { &dev_attr_cpumask.attr, NULL };
@@ -699,8 +699,7 @@ int sim_spe_register(void)
 	{
 		struct hrtimer *timer = &per_cpu(spe_cpus, cpu).timer;
 
-		hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-		timer->function = interval_ends;
+		hrtimer_setup(timer, interval_ends, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	}
 	error = perf_pmu_register(&spe_pmu, "arm_spe_0", -1);
 	if (!error)
