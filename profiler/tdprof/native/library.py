@@ -15,9 +15,21 @@ from tdprof.native import (
     perf_records,
     ring_walk,
     stacks,
+    varied_work,
 )
 
-_HEADERS = (aux_flags, bpf_stacks, counter, dwarf_api, go_lines, lost_pages, perf_records, ring_walk, stacks)
+_HEADERS = (
+    aux_flags,
+    bpf_stacks,
+    counter,
+    dwarf_api,
+    go_lines,
+    lost_pages,
+    perf_records,
+    ring_walk,
+    stacks,
+    varied_work,
+)
 
 
 @functools.cache

@@ -69,8 +69,9 @@ def plan_groups(
 
 ABSENT, SILENT, REFUSED = "does not offer", "counts nothing for", "refuses"
 _WHY_MISSING = (ABSENT, SILENT, REFUSED)
-# Common events that PMCEID has no bit for: loads, stores, integer operations, immediate branches, returns.
-_IN_ANY_PROGRAM = frozenset({0x70, 0x71, 0x73, 0x78, 0x79})
+# Common events that PMCEID has no bit for: loads, stores, integer and floating-point operations, immediate and indirect
+# branches, returns; stalls of a frontend that mispredicted, and of a backend that waits for operands.
+_IN_ANY_PROGRAM = frozenset({0x70, 0x71, 0x73, 0x75, 0x78, 0x79, 0x7A, 0x801C, 0x811D, 0x8160, 0x8162, 0x8164, 0x816A})
 # What they are a part of, which PMCEID0_EL0 reports.
 _OPERATIONS = ("INST_SPEC", 0x1B)
 
@@ -88,7 +89,8 @@ def missing_events(
     what PMCEID0/1_EL0 report, as far as its driver has a name for it. If one of these is missing that does not count
     in a trial either, somebody (a hypervisor, an emulator) leaves events out, and codes that nothing reports are
     believed only if they count in a trial: rare ones are lost then, but none is wrong. While none is missing, that is
-    asked only of what every program does, if the trial counts operations at all.
+    asked first of what every program does, if the trial counts operations at all, and of the others once one of these
+    counts nothing: a hypervisor's filter may begin anywhere.
     """
     events = {name: pmu.event(name, catalog.events[name].code) for name in needed}
     missing = {
@@ -98,8 +100,8 @@ def missing_events(
     }
     doubtful = {name: event for name, event in events.items() if not is_reported(event.config)}
     if not missing:
-        doubtful = {name: event for name, event in doubtful.items() if event.config in _IN_ANY_PROGRAM}
-        if doubtful and not counts_here(pmu.event(*_OPERATIONS)):
+        certain = [event for event in doubtful.values() if event.config in _IN_ANY_PROGRAM]
+        if not certain or not counts_here(pmu.event(*_OPERATIONS)) or all(map(counts_here, certain)):
             doubtful = {}
     missing |= {name: SILENT for name, event in doubtful.items() if not counts_here(event)}
     missing |= {name: REFUSED for name, event in events.items() if name not in missing and is_refused(event)}

@@ -1,6 +1,7 @@
 """The core PMU as this machine really offers it: its perf type, its events, and how many counters are to be had."""
 
 import contextlib
+import ctypes
 import errno
 import mmap
 import os
@@ -9,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.event_group import open_whole_group
 from tdprof.recorder.events import HARDWARE_EVENTS, SYSFS_PMUS, Event, core_pmus
@@ -137,9 +139,10 @@ def counters_beside(free: Counters, events: Sequence[Event]) -> Counters:
 
 
 def counts_anything(event: Event, cpus: Collection[int] = ()) -> bool:
-    """Whether an event counts while this thread computes, branches, and walks through more memory than caches hold.
+    """Whether an event counts while this thread does a little of everything: in Python, and what that never does in C.
 
-    An event that is not implemented counts zero; so does one of things that do not happen here.
+    It computes, branches, and walks through more memory than caches hold. An event that is not implemented counts
+    zero; so does one of things that do not happen here.
 
     Args:
         event: of a core PMU.
@@ -154,15 +157,18 @@ def counts_anything(event: Event, cpus: Collection[int] = ()) -> bool:
             return False
         stack.callback(os.close, fd)
         memory = stack.enter_context(mmap.mmap(-1, _TRIAL_MEMORY_BYTES))
+        native, start = load_native(), ctypes.addressof(ctypes.c_char.from_buffer(memory))
         pe.enable(fd)
         end = time.thread_time_ns() + _TRIAL_NS
-        number, at = 1.5, 1
+        number, at, state = 1.5, 1, 1
         while time.thread_time_ns() < end:
             for _ in range(200):
                 # A generator of Lehmer's kind: neither prefetchers nor branch predictors follow it.
                 at = at * 48271 % 0x7FFFFFFF
                 memory[at % _TRIAL_MEMORY_BYTES] = at & 0xFF
                 number = number * 1.0000001 if at & 64 else number / 1.0000002
+            if native:
+                state = native.tdprof_vary_work(start, _TRIAL_MEMORY_BYTES, state)
             if pe.read_count(fd).value:
                 return True
     return False

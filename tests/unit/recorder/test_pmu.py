@@ -11,6 +11,7 @@ from tdprof.catalog.choose import CatalogChoice, load_packaged
 from tdprof.errors import TdprofError
 from tdprof.pipeline.count import Plan, plan_counting
 from tdprof.recorder import perf_event as pe
+from tdprof.recorder import pmu as trial
 from tdprof.recorder import refusals
 from tdprof.recorder.events import parse_events
 from tdprof.recorder.pmu import CPU_CYCLES_CODE, CorePmu, Counters, find_arm_pmu, probe_counters
@@ -126,6 +127,24 @@ def test_counters_are_tried_on_the_pmus_own_cpus(monkeypatch: pytest.MonkeyPatch
     assert probe_counters(CorePmu("little", 8, frozenset({2, 3, 9}), frozenset())) == Counters(6, True)
     assert kept == [{2, 3}, before]
     assert probe_counters(CorePmu("elsewhere", 8, frozenset({9}), frozenset())) is None
+
+
+@pytest.mark.parametrize("has_native", [True, False])
+def test_a_trial_does_what_no_interpreter_does(monkeypatch: pytest.MonkeyPatch, has_native: bool) -> None:
+    """An event of what only compiled code executes."""
+    FakePmu(monkeypatch, counters=6, free=6, cycle_counter=True)
+    did: list[tuple[int, int]] = []
+
+    class Native:
+        def tdprof_vary_work(self, start: int, size: int, state: int) -> int:
+            assert start
+            did.append((size, state))
+            return state + 1
+
+    monkeypatch.setattr(trial, "load_native", lambda: Native() if has_native else None)
+    monkeypatch.setattr(pe, "read_count", lambda _: pe.Count(len(did) >= 3, 1000, 1000))
+    assert trial.counts_anything(CorePmu("fake", 8, frozenset(), frozenset()).event("ASE_SPEC", 0x74)) == has_native
+    assert [state for _, state in did] == [1, 2, 3][: 3 * has_native]
 
 
 def test_no_permission_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
