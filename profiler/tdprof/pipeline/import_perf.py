@@ -195,10 +195,10 @@ def _spe_events(data: PerfData) -> list[Attr]:
 def _with_spe(manifest: Manifest, folder: OwnFolder, data: PerfData, spe: SpeInput, writer: TableWriter) -> Manifest:
     """Copy the file's SPE data into the capture; what the kernel said was lost of it joins the losses."""
     event = next(iter(_spe_events(data)), None)
+    period, name = (event.sample_period, event.name) if event else (0, "arm_spe")
+    least = max((cpu.min_interval for cpu in data.auxtrace_info.cpus.values()), default=0) if data.auxtrace_info else 0
     try:
-        info = store_spe(
-            folder, spe, writer, period=event.sample_period if event else 0, event=event.name if event else "arm_spe"
-        )
+        info = store_spe(folder, spe, writer, period=period, event=name, caps={"min_interval": least} if least else {})
     except MemoryError:
         folder.remove_tree(SPE_FOLDER)
         return replace(manifest, notes=[*manifest.notes, _SPE_LEFT_OUT])

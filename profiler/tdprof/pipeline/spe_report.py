@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -222,8 +223,11 @@ def weight_of(recorded: SpeInfo, records: int) -> RecordWeight | None:
     if not recorded.period or not recorded.events:
         return None
     event = recorded.events[0]
+    # The driver raises what is below the hardware's least (arm_spe_event_sanitise_period).
     interval = mean_interval(
-        recorded.period, has_jitter="jitter=0x1" in event.event, has_even_jitter=event.caps.get("ernd", 0) == 1
+        max(recorded.period, event.caps.get("min_interval", 0)),
+        has_jitter=re.search(r"\bjitter(=(0x)?1\b|(?!=))", event.event) is not None,
+        has_even_jitter=event.caps.get("ernd", 0) == 1,
     )
     weight = record_weight(sampled, interval)
     if weight.is_measured and sampled.feed:

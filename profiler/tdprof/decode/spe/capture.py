@@ -187,7 +187,9 @@ def _mapped(folder: Path, name: str, files: MappedFiles) -> memoryview:
         return memoryview(b"")
 
 
-def store_spe(folder: OwnFolder, spe: SpeInput, writer: TableWriter, *, period: int, event: str) -> SpeInfo:
+def store_spe(
+    folder: OwnFolder, spe: SpeInput, writer: TableWriter, *, period: int, event: str, caps: dict[str, int]
+) -> SpeInfo:
     """Copy SPE data out of a perf.data file into a capture that is being made; returns what its manifest says of it.
 
     Args:
@@ -195,6 +197,7 @@ def store_spe(folder: OwnFolder, spe: SpeInput, writer: TableWriter, *, period: 
         spe: the data.
         writer: takes the tables of spans and of context switches.
         period, event: of the SPE event.
+        caps: what the file says of the driver's ``caps/``.
     """
     numbers: dict[tuple[int, int], int] = {}
     rows = []
@@ -214,4 +217,4 @@ def store_spe(folder: OwnFolder, spe: SpeInput, writer: TableWriter, *, period: 
     columns = zip(*rows, strict=True) if rows else [()] * len(SPE_SPANS)
     writer.write("spe_spans", pa.table(dict(zip(SPE_SPANS.names, columns, strict=True)), SPE_SPANS))
     cpus = sorted({span.cpu for span in spe.spans if span.cpu is not None})
-    return SpeInfo(period, [SpeEventInfo("arm_spe", event, cpus, {})], pairs_of(spe.time_conversion))
+    return SpeInfo(period, [SpeEventInfo("arm_spe", event, cpus, caps)], pairs_of(spe.time_conversion))

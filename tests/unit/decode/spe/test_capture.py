@@ -121,7 +121,7 @@ def test_a_number_that_no_cpu_has_is_none(tmp_path: Path) -> None:
 
 def test_no_span_at_all_is_stored(tmp_path: Path) -> None:
     with table_writer(tmp_path) as writer:
-        info = store_spe(OwnFolder.open(tmp_path), SpeInput([]), writer, period=0, event="arm_spe_0//")
+        info = store_spe(OwnFolder.open(tmp_path), SpeInput([]), writer, period=0, event="arm_spe_0//", caps={})
     assert spans(tmp_path, replace(MANIFEST, spe=info)) == []
 
 
@@ -134,7 +134,15 @@ def test_what_is_stored_comes_back_piece_by_piece(tmp_path: Path) -> None:
     pieces = [AuxSpan(memoryview(b"one"), 0, 0, None, None), AuxSpan(memoryview(b"two"), 3, 0, None, None)]
     pieces.append(AuxSpan(memoryview(b"task"), 0, None, 99, None))
     with table_writer(tmp_path) as writer:
-        info = store_spe(OwnFolder.open(tmp_path), SpeInput(pieces), writer, period=1024, event="arm_spe_0//")
+        info = store_spe(
+            OwnFolder.open(tmp_path),
+            SpeInput(pieces),
+            writer,
+            period=1024,
+            event="arm_spe_0//",
+            caps={"min_interval": 4},
+        )
+    assert [event.caps for event in info.events] == [{"min_interval": 4}]
     manifest = replace(MANIFEST, spe=info)
     assert [(row[0], row[1], row[4]) for row in spans(tmp_path, manifest)] == [
         (0, None, b"one"),
@@ -212,7 +220,18 @@ def test_a_record_stands_for_the_population_over_what_was_taken_and_lost() -> No
 
 @pytest.mark.parametrize(
     ("event", "caps", "interval"),
-    [("jitter=0x1/", {"ernd": 0}, 4224), ("jitter=0x1/", {"ernd": 1}, 4097), ("ts_enable=0x1/", {}, 4097)],
+    [
+        ("jitter=0x1/", {"ernd": 0}, 4224),
+        ("jitter=0x1/", {"ernd": 1}, 4097),
+        ("ts_enable=0x1/", {}, 4097),
+        # As perf names its events.
+        ("ts_enable=1,jitter=1/u", {}, 4224),
+        ("jitter,ts_enable/", {}, 4224),
+        ("jitter=0/", {}, 4097),
+        # A period below the hardware's least is that.
+        ("jitter=0x1/", {"min_interval": 8192}, 8320),
+        ("jitter=0x1/", {"min_interval": 1024}, 4224),
+    ],
 )
 def test_without_counts_it_is_the_mean_interval_with_no_known_error(event: str, caps: dict, interval: int) -> None:
     info = SpeInfo(
