@@ -2,6 +2,7 @@
 /* DWARF 2 to 5 to sorted address ranges with inline chains, files and lines. Section numbers in comments are those
  * of the DWARF 5 standard.
  *
+ *   dwarf_section.c   sections that are read when they are needed
  *   dwarf_abbrev.c    abbreviation tables; attribute values
  *   dwarf_value.c     what values mean in a unit: strings, addresses, range lists, references
  *   dwarf_unit.c      unit headers and root DIEs; names of functions
@@ -38,6 +39,8 @@ struct abbrev {
 	uint16_t tag;
 	bool has_children;
 	bool is_code; /* a function or an inlined call that has addresses */
+	bool is_declaration;
+	bool has_sibling;
 };
 
 /* One contribution to .debug_abbrev, read with one unit's offset and address size. */
@@ -50,8 +53,9 @@ struct abbrev_table {
 /* The sections that a set of units lives in: the file's own, the shared file of dwz, or one .dwo. */
 struct debug_file {
 	struct dwarf_section sections[SECTION_COUNT];
-	const struct debug_file *shared; /* what the _alt and _sup forms refer to, or NULL */
-	VECTOR(struct unit) units;       /* by offset */
+	struct section_blocks *blocks[SECTION_COUNT]; /* NULL: all of it is in memory */
+	const struct debug_file *shared;              /* what the _alt and _sup forms refer to, or NULL */
+	VECTOR(struct unit) units;                    /* by offset */
 	VECTOR(struct abbrev_table *) tables;
 	struct map table_by_key;
 	uint64_t abbrev_budget; /* bytes of .debug_abbrev that may still be parsed */
@@ -90,8 +94,24 @@ struct unit {
 	struct unit *split; /* a skeleton's full unit, once found */
 };
 
+/* --- dwarf_section.c --- */
+/* Of a file that is zeros; false: no memory. */
+bool open_sections(struct debug_file *file, const struct dwarf_section *sections, struct budget *budget);
+void close_sections(struct debug_file *file);
+/* Have bytes of a section in memory, as far as it goes. False: its file does not have all of them any more. */
+bool load_bytes(const struct debug_file *file, enum section_id id, uint64_t from, uint64_t bytes);
+/* The same of a whole unit. Of other units than a walk's own and what value_reference() gives no DIE is read. */
+bool load_unit(const struct unit *unit);
+
 /* --- dwarf_abbrev.c --- */
-const struct abbrev *find_abbrev(const struct abbrev_table *table, uint64_t code);
+const struct abbrev *search_abbrev(const struct abbrev_table *table, uint64_t code);
+static inline const struct abbrev *find_abbrev(const struct abbrev_table *table, uint64_t code)
+{
+	/* Compilers number them from 1 without gaps. */
+	if (code - 1 < table->abbrevs.count && table->abbrevs.items[code - 1].code == code)
+		return &table->abbrevs.items[code - 1];
+	return search_abbrev(table, code);
+}
 const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t offset, const struct unit *unit,
                                              struct budget *budget);
 /* An attribute of no name, for values that stand outside DIEs. */
@@ -127,7 +147,11 @@ uint64_t value_address(const struct unit *unit, const struct value *value, bool 
 /* Append the ranges of low_pc and high_pc, or of a range list; false if it breaks a rule or has too many entries. */
 bool value_ranges(const struct unit *unit, const struct value *low, const struct value *high, const struct value *list,
                   struct ranges *out);
-/* The unit and offset that a reference points at; NULL if it points nowhere. */
+/* Go on behind a DIE's children, if it says where that is. */
+bool skip_children(struct cursor *c, const struct unit *unit, const struct value *sibling);
+/* Skip a DIE's values and, if it says where they end, its children; whether it did. */
+bool skip_die(struct cursor *c, const struct abbrev *abbrev, const struct unit *unit);
+/* The unit, in memory, and offset that a reference points at; NULL if it points nowhere. */
 const struct unit *value_reference(const struct unit *unit, const struct value *value, uint64_t *offset);
 
 /* --- dwarf_unit.c --- */
@@ -258,6 +282,7 @@ enum {
 	DW_TAG_inlined_subroutine = 0x1d,
 	DW_TAG_catch_block = 0x25,
 	DW_TAG_subprogram = 0x2e,
+	DW_TAG_module = 0x1e,
 	DW_TAG_try_block = 0x32,
 	DW_TAG_namespace = 0x39,
 
@@ -277,6 +302,7 @@ enum {
 	DW_AT_language = 0x13,
 	DW_AT_comp_dir = 0x1b,
 	DW_AT_abstract_origin = 0x31,
+	DW_AT_declaration = 0x3c,
 	DW_AT_external = 0x3f,
 	DW_AT_specification = 0x47,
 	DW_AT_ranges = 0x55,

@@ -70,6 +70,8 @@ static bool parse_abbrev(struct cursor *c, struct abbrev_table *table, struct ab
 			abbrev->size = -1;
 		else if (abbrev->size >= 0)
 			abbrev->size += attribute.size;
+		abbrev->has_sibling |= name == DW_AT_sibling;
+		abbrev->is_declaration |= name == DW_AT_declaration;
 		has_addresses |= name == DW_AT_low_pc || name == DW_AT_ranges;
 		if (!PUSH(table->attributes, budget, attribute))
 			return false;
@@ -137,13 +139,10 @@ const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t o
 	return table;
 }
 
-const struct abbrev *find_abbrev(const struct abbrev_table *table, uint64_t code)
+const struct abbrev *search_abbrev(const struct abbrev_table *table, uint64_t code)
 {
 	uint32_t low = 0, high = table->abbrevs.count;
 
-	/* Compilers number them from 1 without gaps. */
-	if (code - 1 < high && table->abbrevs.items[code - 1].code == code)
-		return &table->abbrevs.items[code - 1];
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 

@@ -20,7 +20,10 @@ enum section_id {
 
 struct dwarf_section {
 	const uint8_t *data;
-	uint64_t size; /* bytes, uncompressed */
+	uint64_t size;   /* bytes, uncompressed */
+	uint8_t *unread; /* NULL, or `data`: zeros so far, into which `fd` is read from `offset` on, when needed */
+	uint64_t offset;
+	int64_t fd;
 };
 
 struct dwarf_sizes {

@@ -143,8 +143,8 @@ static uint32_t add_candidate(struct worker *worker, const struct unit *unit, co
 	return scratch->candidates.count - 1;
 }
 
-/* Read all functions of the unit that are wanted; false if a DIE breaks a rule. With `may_skip`, DIEs below a
- * function that is not wanted are not looked at: fast, but a nested function there may be wanted. */
+/* Read all functions of the unit that are wanted; false if a DIE breaks a rule. With `may_skip`, DIEs below a type, or
+ * a function that is not wanted, are not looked at: fast, but a nested function there may be wanted. */
 static bool walk(struct worker *worker, const struct unit *unit, bool may_skip)
 {
 	struct function_scratch *scratch = worker->scratch;
@@ -156,7 +156,7 @@ static bool walk(struct worker *worker, const struct unit *unit, bool may_skip)
 	scope[0] = NO_ID;
 	scratch->candidates.count = scratch->intervals.count = 0;
 	while (cursor_left(&c) && !worker->budget.exhausted && !worker->budget.is_spent) {
-		uint64_t offset = (uint64_t)(c.at - info), code = read_uleb(&c), next;
+		uint64_t offset = (uint64_t)(c.at - info), code = read_uleb(&c);
 		const struct abbrev *abbrev;
 		uint32_t self;
 
@@ -180,10 +180,8 @@ static bool walk(struct worker *worker, const struct unit *unit, bool may_skip)
 			if (c.bad || !value_ranges(unit, &die.low, &die.high, &die.ranges, &scratch->ranges))
 				return false;
 			if (function_depth < 0 && is_function && !any_wanted(worker->index, &scratch->ranges)) {
-				if (may_skip && value_reference(unit, &die.sibling, &next) == unit && next > offset &&
-				    next < (uint64_t)(c.end - info) && info + next >= c.at) {
+				if (may_skip && skip_children(&c, unit, &die.sibling)) {
 					scratch->has_skipped |= abbrev->has_children;
-					c.at = info + next;
 					continue;
 				}
 				self = NO_ID;
@@ -196,6 +194,12 @@ static bool walk(struct worker *worker, const struct unit *unit, bool may_skip)
 						function_depth = -1;
 					}
 				}
+			}
+		} else if (may_skip && function_depth < 0 && abbrev->tag != DW_TAG_namespace &&
+		           abbrev->tag != DW_TAG_module) {
+			if (skip_die(&c, abbrev, unit)) {
+				scratch->has_skipped |= abbrev->has_children;
+				continue;
 			}
 		} else {
 			skip_values(&c, abbrev, unit);
@@ -304,13 +308,16 @@ bool index_unit(struct worker *worker, const struct unit *unit, uint32_t number)
 	scratch->ranges.entries_left = entries;
 	if (!unit_is_wanted(worker, unit))
 		return spend_work(&worker->budget, entries - scratch->ranges.entries_left);
+	if (!load_unit(full))
+		return false;
 	scratch->unit = full;
 	scratch->line_unit = unit;
 	scratch->unit_number = number;
 	scratch->first_run = runs;
 	scratch->lines_read = scratch->has_skipped = false;
 	scratch->lines_fine = true;
-	fine = walk(worker, full, worker->index->wanted != NULL);
+	/* Lines tell what was missed. */
+	fine = walk(worker, full, worker->index->wanted && unit->has_lines);
 	load_lines(worker);
 	if (add_gaps(worker) && scratch->has_skipped) {
 		worker->segments.count = segments;

@@ -24,7 +24,8 @@ static uint64_t data_size(const struct dwarf_section *sections)
 static void open_file(struct debug_file *file, const struct dwarf_section *sections, const struct debug_file *shared,
                       struct budget *budget)
 {
-	memcpy(file->sections, sections, sizeof(file->sections));
+	if (!open_sections(file, sections, budget))
+		return;
 	file->shared = shared;
 	file->abbrev_budget = 4 * sections[SECTION_ABBREV].size + 4096;
 	scan_units(file, budget);
@@ -40,6 +41,7 @@ static void close_file(struct debug_file *file)
 	RELEASE(file->tables);
 	RELEASE(file->units);
 	free(file->table_by_key.slots);
+	close_sections(file);
 }
 
 EXPORT void tdprof_dwarf_close(struct dwarf_index *index)

@@ -24,6 +24,8 @@ enum {
 	DW_LNCT_directory_index,
 };
 
+#define LONGEST_LENGTH 12 /* of the field with a table's */
+
 struct line_header {
 	struct cursor program;
 	struct unit strings; /* a unit with this table's sizes, to read its strings with */
@@ -106,8 +108,11 @@ static bool read_header(const struct unit *unit, struct line_header *header, str
 {
 	const struct dwarf_section *section = &unit->file->sections[SECTION_LINE];
 	struct cursor c = cursor_over(section->data, section->size, unit->line_offset);
-	uint64_t length = read_u32(&c), header_length;
+	uint64_t length, header_length;
 
+	if (!load_bytes(unit->file, SECTION_LINE, unit->line_offset, LONGEST_LENGTH))
+		return false;
+	length = read_u32(&c);
 	header->strings = *unit;
 	header->strings.offset_size = 4;
 	if (length == UINT32_MAX) {
@@ -118,6 +123,8 @@ static bool read_header(const struct unit *unit, struct line_header *header, str
 		return false;
 	if (length < cursor_left(&c))
 		c.end = c.at + length;
+	if (!load_bytes(unit->file, SECTION_LINE, unit->line_offset, LONGEST_LENGTH + cursor_left(&c)))
+		return false;
 	out->version = read_u16(&c);
 	if (out->version < 2 || out->version > 5)
 		return false;

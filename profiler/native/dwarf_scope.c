@@ -14,7 +14,7 @@
 /* What has functions inside: a namespace, a class, or a function with a class of its own. */
 struct scope {
 	uint64_t start, end; /* offsets of its DIE and of what stands behind its last child */
-	const char *name;    /* or NULL; of functions it is looked up */
+	struct value name;   /* looked up when it is needed; of functions in another way */
 	uint32_t parent;     /* in the unit's list, or NO_ID */
 	uint32_t number;     /* of a class without a name, from 1, among such ones of its parent */
 	uint32_t unnamed[2]; /* how many it has itself: others, and those of lambdas */
@@ -36,7 +36,7 @@ static bool is_scope(uint16_t tag)
 
 static bool is_unnamed_class(const struct scope *scope)
 {
-	return !scope->name && scope->tag != DW_TAG_namespace && scope->tag != DW_TAG_subprogram;
+	return !scope->name.form && scope->tag != DW_TAG_namespace && scope->tag != DW_TAG_subprogram;
 }
 
 /* Whether other scopes stand in one, or in what stands in a function. */
@@ -47,45 +47,26 @@ static bool may_hold_scopes(uint16_t tag)
 
 /* What list_scopes() asks of a DIE. */
 struct scope_die {
-	const char *name;
-	struct value sibling;
+	struct value name, sibling;
 	bool has_origin; /* the copy of a function that is inlined elsewhere: what is in it stands in the function
 	                    itself */
 };
 
-static struct scope_die read_scope_die(struct cursor *c, const struct abbrev *abbrev, const struct unit *unit,
-                                       uint64_t *steps)
+static struct scope_die read_scope_die(struct cursor *c, const struct abbrev *abbrev, const struct unit *unit)
 {
 	struct scope_die die = { 0 };
 
 	for (uint32_t i = 0; i < abbrev->count; i++) {
 		const struct attribute *attribute = &unit->table->attributes.items[abbrev->first + i];
-		struct value value;
 
 		switch (attribute->name) {
-		case DW_AT_name:
-			value = read_value(c, attribute, unit);
-			die.name = value_string(unit, &value, steps);
-			break;
+		case DW_AT_name: die.name = read_value(c, attribute, unit); break;
 		case DW_AT_sibling: die.sibling = read_value(c, attribute, unit); break;
 		case DW_AT_abstract_origin: die.has_origin = true; /* fall through */
 		default: skip_value(c, attribute, unit);
 		}
 	}
 	return die;
-}
-
-/* Go on behind a DIE's children, if it says where that is. */
-static bool skip_children(struct cursor *c, const struct unit *unit, const struct value *sibling)
-{
-	const uint8_t *info = unit->file->sections[SECTION_INFO].data;
-	uint64_t next;
-
-	if (c->bad || value_reference(unit, sibling, &next) != unit || next >= (uint64_t)(c->end - info) ||
-	    info + next < c->at)
-		return false;
-	c->at = info + next;
-	return true;
 }
 
 /* The innermost scope ends at `end`. One without functions is forgotten; it is the last, as all in it were, too. */
@@ -106,11 +87,15 @@ static void leave_scope(struct unit_scopes *scopes, uint32_t number, uint64_t en
 		scope->number = ++parent->unnamed[scope->is_lambda];
 }
 
-/* A function that stands in a scope. */
-static void add_function(struct scope *scope, const char *name)
+/* A function that stands in a scope: if the scope is a lambda's. */
+static void add_function(struct scope *scope, const struct unit *unit, const struct value *name, uint64_t *steps)
 {
-	scope->has_functions = true;
-	scope->is_lambda |= is_unnamed_class(scope) && name && !strncmp(name, CALL, strlen(CALL));
+	const char *text;
+
+	if (!is_unnamed_class(scope) || scope->is_lambda)
+		return;
+	text = value_string(unit, name, steps);
+	scope->is_lambda = text && !strncmp(text, CALL, strlen(CALL));
 }
 
 /* Whether a DIE's name matters, or its children may be skipped. Of functions that are declared, which are most of all,
@@ -136,7 +121,7 @@ static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, str
 		uint64_t offset = (uint64_t)(c.at - info), code = read_uleb(&c);
 		const struct abbrev *abbrev = code ? find_abbrev(unit->table, code) : NULL;
 		uint32_t self = within[depth];
-		const char *name = NULL;
+		struct value name = { 0 };
 
 		steps = 0;
 		if (!code && depth) {
@@ -150,19 +135,21 @@ static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, str
 		if (!abbrev)
 			break;
 		steps = abbrev->size >= 0 ? 1 : abbrev->count;
+		if (abbrev->tag == DW_TAG_subprogram && self != NO_ID)
+			scopes->list.items[self].has_functions = true;
 		if (is_read(abbrev, self == NO_ID ? NULL : &scopes->list.items[self])) {
-			struct scope_die die = read_scope_die(&c, abbrev, unit, &steps);
+			struct scope_die die = read_scope_die(&c, abbrev, unit);
 
 			if (abbrev->tag == DW_TAG_subprogram && self != NO_ID)
-				add_function(&scopes->list.items[self], die.name);
+				add_function(&scopes->list.items[self], unit, &die.name, &steps);
 			if (abbrev->has_children && (die.has_origin || !is_scope(abbrev->tag)) &&
 			    skip_children(&c, unit, &die.sibling))
 				continue;
 			name = die.name;
-		} else {
+		} else if (!abbrev->is_declaration) {
 			skip_values(&c, abbrev, unit);
-			if (abbrev->tag == DW_TAG_subprogram && self != NO_ID)
-				add_function(&scopes->list.items[self], NULL);
+		} else if (skip_die(&c, abbrev, unit)) {
+			continue;
 		}
 		if (abbrev->has_children && is_scope(abbrev->tag)) {
 			struct scope scope = { offset, 0, name, self, .tag = abbrev->tag };
@@ -248,6 +235,7 @@ static uint32_t scope_around(const struct unit_scopes *scopes, uint64_t offset)
 static int scope_text(const struct unit *unit, const struct scope *scope, char *text, bool *is_whole, uint64_t *steps)
 {
 	struct function_name function;
+	const char *name;
 
 	if (scope->tag == DW_TAG_subprogram) {
 		function = function_name(unit, scope->start, steps);
@@ -255,8 +243,9 @@ static int scope_text(const struct unit *unit, const struct scope *scope, char *
 		return snprintf(text, LONGEST_SCOPED,
 		                function.is_linkage ? "%s::" : "%s()::", function.text ? function.text : "{unknown}");
 	}
-	if (scope->name)
-		return snprintf(text, LONGEST_SCOPED, "%s::", scope->name);
+	name = value_string(unit, &scope->name, steps);
+	if (name)
+		return snprintf(text, LONGEST_SCOPED, "%s::", name);
 	if (scope->tag == DW_TAG_namespace)
 		return snprintf(text, LONGEST_SCOPED, "(anonymous namespace)::");
 	return snprintf(text, LONGEST_SCOPED,

@@ -8,18 +8,25 @@
 #define DW_UT_split_type    0x06
 
 #define DWARF64_ESCAPE     0xffffffffu
-#define LONGEST_NAME_CHAIN 16 /* inlined call, abstract function, declaration: three in practice */
+#define LONGEST_HEADER     64   /* more than that of any version */
+#define ROOT_BYTES         4096 /* more than nearly any has */
+#define LONGEST_NAME_CHAIN 16   /* inlined call, abstract function, declaration: three in practice */
 
-static void read_root(struct unit *unit, uint64_t *steps)
+/* The root DIE, of which `bytes` are read; false if it breaks a rule or does not end there. */
+static bool read_root(struct unit *unit, uint64_t bytes, uint64_t *steps)
 {
 	struct cursor c = unit->dies;
-	const struct abbrev *abbrev = find_abbrev(unit->table, read_uleb(&c));
 	struct value directory = { 0 }, dwo_name = { 0 }, low = { 0 };
+	const struct abbrev *abbrev;
 
-	if (!abbrev) {
-		unit->is_bad = true;
-		return;
-	}
+	if (cursor_left(&c) > bytes)
+		c.end = c.at + bytes;
+	if (!load_bytes(unit->file, SECTION_INFO, (uint64_t)(c.at - unit->file->sections[SECTION_INFO].data),
+	                cursor_left(&c)))
+		return false;
+	abbrev = find_abbrev(unit->table, read_uleb(&c));
+	if (!abbrev)
+		return false;
 	for (uint32_t i = 0; i < abbrev->count; i++) {
 		const struct attribute *attribute = &unit->table->attributes.items[abbrev->first + i];
 		struct value value = read_value(&c, attribute, unit);
@@ -44,10 +51,8 @@ static void read_root(struct unit *unit, uint64_t *steps)
 		case DW_AT_GNU_dwo_name: dwo_name = value; break;
 		}
 	}
-	if (c.bad) {
-		unit->is_bad = true;
-		return;
-	}
+	if (c.bad)
+		return false;
 	/* Only now, since the bases may stand after what needs them. */
 	unit->directory = value_string(unit, &directory, steps);
 	unit->dwo_name = value_string(unit, &dwo_name, steps);
@@ -57,6 +62,7 @@ static void read_root(struct unit *unit, uint64_t *steps)
 
 		unit->low_pc = bad ? 0 : address;
 	}
+	return true;
 }
 
 /* Read one header; false if no further unit can be found after it. */
@@ -67,6 +73,11 @@ static bool read_unit(struct debug_file *file, struct cursor *info, struct unit 
 	uint8_t kind = 0;
 
 	*unit = (struct unit){ .file = file, .offset = (uint64_t)(info->at - section->data), .offset_size = 4 };
+	if (!load_bytes(file, SECTION_INFO, unit->offset, LONGEST_HEADER)) {
+		unit->is_bad = true;
+		info->at = info->end;
+		return true;
+	}
 	length = read_u32(info);
 	if (length == DWARF64_ESCAPE) {
 		unit->offset_size = 8;
@@ -112,9 +123,12 @@ void scan_units(struct debug_file *file, struct budget *budget)
 	while (cursor_left(&info) && read_unit(file, &info, &unit, budget))
 		if (!PUSH(file->units, budget, unit))
 			break;
-	for (uint32_t i = 0; i < file->units.count; i++)
-		if (!file->units.items[i].is_bad && !file->units.items[i].is_type_unit)
-			read_root(&file->units.items[i], &steps);
+	for (uint32_t i = 0; i < file->units.count; i++) {
+		struct unit *each = &file->units.items[i];
+
+		if (!each->is_bad && !each->is_type_unit)
+			each->is_bad = !read_root(each, ROOT_BYTES, &steps) && !read_root(each, UINT64_MAX, &steps);
+	}
 	spend_work(budget, steps);
 }
 

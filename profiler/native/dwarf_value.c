@@ -3,6 +3,23 @@
 #include "dwarf.h"
 
 #define LONGEST_STRING (1u << 16) /* C++ has names of some thousand bytes */
+#define STRING_PIECE   256
+
+/* A string whose end is looked for piece by piece, in what is in memory by then; false if the file lacks a part. */
+static bool load_string(const struct debug_file *file, enum section_id id, uint64_t offset, uint64_t most)
+{
+	const uint8_t *text = file->sections[id].data + offset;
+
+	for (uint64_t at = 0; file->blocks[id] && at < most; at += STRING_PIECE) {
+		uint64_t piece = most - at < STRING_PIECE ? most - at : STRING_PIECE;
+
+		if (!load_bytes(file, id, offset + at, piece))
+			return false;
+		if (memchr(text + at, 0, piece))
+			break;
+	}
+	return true;
+}
 
 static const char *section_string(const struct debug_file *file, enum section_id id, uint64_t offset, uint64_t *steps)
 {
@@ -16,7 +33,7 @@ static const char *section_string(const struct debug_file *file, enum section_id
 		return NULL;
 	if (cursor_left(&c) > LONGEST_STRING)
 		c.end = c.at + LONGEST_STRING;
-	text = read_string(&c);
+	text = load_string(file, id, offset, cursor_left(&c)) ? read_string(&c) : NULL;
 	*steps += 1 + (text ? (uint64_t)((const char *)c.at - text) : LONGEST_STRING) / STRING_BYTES_A_STEP;
 	return text;
 }
@@ -209,9 +226,41 @@ bool value_ranges(const struct unit *unit, const struct value *low, const struct
 	return !bad && add_range(out, start, end);
 }
 
+bool skip_children(struct cursor *c, const struct unit *unit, const struct value *sibling)
+{
+	const uint8_t *info = unit->file->sections[SECTION_INFO].data;
+	uint64_t next;
+
+	if (c->bad || value_reference(unit, sibling, &next) != unit || next >= (uint64_t)(c->end - info) ||
+	    info + next < c->at)
+		return false;
+	c->at = info + next;
+	return true;
+}
+
+bool skip_die(struct cursor *c, const struct abbrev *abbrev, const struct unit *unit)
+{
+	struct value sibling = { 0 };
+
+	if (!abbrev->has_sibling) {
+		skip_values(c, abbrev, unit);
+		return false;
+	}
+	for (uint32_t i = 0; i < abbrev->count; i++) {
+		const struct attribute *attribute = &unit->table->attributes.items[abbrev->first + i];
+
+		if (attribute->name == DW_AT_sibling)
+			sibling = read_value(c, attribute, unit);
+		else
+			skip_value(c, attribute, unit);
+	}
+	return skip_children(c, unit, &sibling);
+}
+
 const struct unit *value_reference(const struct unit *unit, const struct value *value, uint64_t *offset)
 {
 	const struct debug_file *file = unit->file;
+	const struct unit *found;
 
 	switch (value->form) {
 	case DW_FORM_ref1:
@@ -226,5 +275,6 @@ const struct unit *value_reference(const struct unit *unit, const struct value *
 	default: return NULL;
 	}
 	*offset = value->number;
-	return file ? unit_at(file, value->number) : NULL;
+	found = file ? unit_at(file, value->number) : NULL;
+	return found && load_unit(found) ? found : NULL;
 }

@@ -7,6 +7,7 @@ symbols_work.py cold|cached PROGRAM OFFSETS.npy
 import sys
 from pathlib import Path
 
+import tdprof.cli.memory  # noqa: F401  # as `report` does, before what loads NumPy  # isort: skip
 import numpy as np
 
 from tdprof.model.addresses import MappedFile

@@ -10,6 +10,7 @@ import mmap
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -131,6 +132,26 @@ def _stretches(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
         start = hole
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadBytes:
+    """A piece of a file that is not read yet, for who needs parts of it.
+
+    Attributes:
+        area: memory for it, zeros.
+        content: the file, which is open as long as this lives.
+        offset: of the piece in it.
+    """
+
+    area: memoryview
+    content: "FileBytes"
+    offset: int
+
+    @property
+    def fd(self) -> int:
+        """The file's descriptor."""
+        return self.content.fd
+
+
 class MemoryBytes:
     """Bytes that are in memory already, with the interface of ``FileBytes``."""
 
@@ -143,6 +164,14 @@ class MemoryBytes:
     def read(self, offset: int, size: int) -> memoryview:
         """At most ``size`` bytes from ``offset`` on."""
         return self._data[offset : offset + size]
+
+    def reserve(self, offset: int, size: int) -> memoryview:
+        """The same."""
+        return self.read(offset, size)
+
+
+def _memory(size: int, flags: int = 0) -> memoryview:
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags))
 
 
 class FileBytes:
@@ -160,6 +189,11 @@ class FileBytes:
 
     def __del__(self) -> None:
         os.close(self._fd)
+
+    @property
+    def fd(self) -> int:
+        """The descriptor, which stays this object's."""
+        return self._fd
 
     def owner(self) -> int:
         """The number of the user whose file it is."""
@@ -188,8 +222,16 @@ class FileBytes:
             return memoryview(b"")
         return self._read_stretches(offset, size, stretches)
 
+    def reserve(self, offset: int, size: int) -> memoryview | UnreadBytes:
+        """The same, but a large piece without holes is left for others to read."""
+        size = max(0, min(size, os.fstat(self._fd).st_size - offset))
+        is_whole = list(self.stretches(offset, offset + size)) == [(offset, offset + size)]
+        if not _SMALL_PIECE < size <= LARGEST_PIECE or not is_whole:
+            return self.read(offset, size)
+        return UnreadBytes(_memory(size), self, offset)
+
     def _read_stretches(self, offset: int, size: int, stretches: list[tuple[int, int]]) -> memoryview:
-        area = memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        area = _memory(size, mmap.MAP_POPULATE if stretches == [(offset, offset + size)] else 0)
         for start, end in stretches:
             at = start
             while at < end:

@@ -9,7 +9,13 @@ SECTIONS = ("info", "abbrev", "line", "str", "line_str", "rnglists", "ranges", "
 class DwarfSection(ctypes.Structure):
     """``struct dwarf_section``."""
 
-    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_uint64))
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_uint64),
+        ("unread", ctypes.c_void_p),
+        ("offset", ctypes.c_uint64),
+        ("fd", ctypes.c_int64),
+    )
 
 
 class DwarfSkeleton(ctypes.Structure):

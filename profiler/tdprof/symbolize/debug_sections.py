@@ -1,9 +1,13 @@
 """The debug sections of an ELF file, uncompressed."""
 
-from tdprof.linux.elf import Elf, ElfSection
+from collections.abc import Collection
+
+from tdprof.linux.elf import SHT_NOBITS, Elf, ElfSection
 from tdprof.linux.elf_compression import CompressionError, check_sizes, is_compressed, uncompressed
 from tdprof.native.dwarf_api import SECTIONS
-from tdprof.symbolize.dwarf import Buffer
+from tdprof.symbolize.dwarf import Buffer, Section
+
+_READ_IN_PARTS = ("info", "line", "str")  # what is large, and a few functions need little of
 
 
 class DebugDataError(ValueError):
@@ -18,13 +22,17 @@ def has_debug_info(elf: Elf) -> bool:
     )
 
 
-def read_debug_sections(elf: Elf, suffix: str = "") -> dict[str, Buffer]:
+def read_debug_sections(elf: Elf, suffix: str = "", leave_out: Collection[str] = ()) -> dict[str, Buffer]:
     """The sections that the DWARF reader takes, by its names; with ``suffix`` ``.dwo`` those of a split unit.
 
     Raises:
         DebugDataError: one is compressed in a way that cannot be undone, or they are too large.
     """
-    found = {name: elf.section(f".debug_{name}{suffix}") or elf.section(f".zdebug_{name}{suffix}") for name in SECTIONS}
+    found = {
+        name: elf.section(f".debug_{name}{suffix}") or elf.section(f".zdebug_{name}{suffix}")
+        for name in SECTIONS
+        if name not in leave_out
+    }
     present = [(name, section) for name, section in found.items() if section is not None]
     if not any(is_compressed(section) for _, section in present):
         return {name: elf.section_data(section) for name, section in present}
@@ -37,6 +45,21 @@ def read_debug_sections(elf: Elf, suffix: str = "") -> dict[str, Buffer]:
     # zlib lets other threads run meanwhile.
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(pool.map(lambda item: (item[0], read_section(elf, item[1])), present))
+
+
+def reserve_debug_sections(elf: Elf) -> dict[str, Section]:
+    """The same, but the largest are left to be read as far as they are needed, if they are not compressed.
+
+    Raises:
+        DebugDataError: as above.
+    """
+    found = {name: elf.section(f".debug_{name}") for name in _READ_IN_PARTS}
+    reserved: dict[str, Section] = {
+        name: elf.content.reserve(section.offset, section.size)
+        for name, section in found.items()
+        if section is not None and section.type != SHT_NOBITS and not is_compressed(section)
+    }
+    return read_debug_sections(elf, leave_out=reserved) | reserved
 
 
 def read_section(elf: Elf, section: ElfSection) -> Buffer:

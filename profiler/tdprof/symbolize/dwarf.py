@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from tdprof.linux.file_bytes import UnreadBytes
 from tdprof.model.arrays import U64
 from tdprof.native.dwarf_api import COLUMNS, SECTIONS, DwarfColumns, DwarfSection, DwarfSizes, DwarfSkeleton
 from tdprof.native.library import load_native
 from tdprof.symbolize.code_index import CodeIndex
 
 Buffer = bytes | memoryview
+Section = Buffer | UnreadBytes
 Sections = Mapping[str, Buffer]  # by a name of SECTIONS; what is absent is empty
+MaybeUnread = Mapping[str, Section]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,10 @@ def is_available() -> bool:
 
 
 def build_code_index(
-    sections: Sections,
+    sections: MaybeUnread,
     text: tuple[int, int],
     *,
-    shared: Sections | None = None,
+    shared: MaybeUnread | None = None,
     find_split: Callable[[SplitUnit], Sections | None] = lambda unit: None,
     wanted: U64 | None = None,
     threads: int = 1,
@@ -96,12 +99,18 @@ def build_code_index(
         library.tdprof_dwarf_close(handle)
 
 
-def _section_array(sections: Sections, alive: list[object]) -> Any:
+def _section_array(sections: MaybeUnread, alive: list[object]) -> Any:
     array = (DwarfSection * len(SECTIONS))()
     for i, name in enumerate(SECTIONS):
-        data = np.frombuffer(sections.get(name, b""), np.uint8)
-        alive.append(data)
-        array[i] = DwarfSection(data.ctypes.data, len(data))
+        section = sections.get(name, b"")
+        if isinstance(section, UnreadBytes):
+            data = np.frombuffer(section.area, np.uint8)
+            place = data.ctypes.data
+            array[i] = DwarfSection(place, len(data), place, section.offset, section.fd)
+        else:
+            data = np.frombuffer(section, np.uint8)
+            array[i] = DwarfSection(data.ctypes.data, len(data))
+        alive += [section, data]
     alive.append(array)
     return array
 

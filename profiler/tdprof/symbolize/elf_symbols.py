@@ -18,7 +18,7 @@ from tdprof.symbolize.cache import CachedSymbols, SymbolCache
 from tdprof.symbolize.code_extents import CodeExtents, read_extents
 from tdprof.symbolize.code_index import EMPTY_INDEX, CodeIndex
 from tdprof.symbolize.debug_files import DebugDirs, DebugFile, find_debug_file, find_shared_file, read_mini_debug_info
-from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, read_debug_sections
+from tdprof.symbolize.debug_sections import DebugDataError, has_debug_info, reserve_debug_sections
 from tdprof.symbolize.demangling import split_clone_tags
 from tdprof.symbolize.go_lines import open_go_lines
 from tdprof.symbolize.locations import find_locations
@@ -225,9 +225,9 @@ class ElfSymbols:
         elfs = [file.elf for file in (self._debug, self._shared) if file]
         try:
             result = dwarf.build_code_index(
-                read_debug_sections(self._debug.elf),
+                reserve_debug_sections(self._debug.elf),
                 text_bounds(self._elf),
-                shared=read_debug_sections(self._shared.elf) if self._shared else None,
+                shared=reserve_debug_sections(self._shared.elf) if self._shared else None,
                 find_split=splits.find,
                 wanted=wanted,
                 threads=os.cpu_count() or 1,
