@@ -60,6 +60,7 @@ def large_profile(
             frame_start=np.arange(functions * 4 + 1, dtype=np.uint32),
             frame_function=(np.arange(functions * 4) // 4).astype(np.int32),
             frame_line=line,
+            is_guess=np.zeros(functions * 4, bool),
         ),
         stacks=StackTable(start, location * 4 + random.integers(0, 4, len(location)).astype(np.int32)),
         samples=samples,

@@ -45,6 +45,7 @@ class Call:
     frames: tuple[Frame, ...]
     address: int = 0
     reason: Unknown = Unknown.KNOWN
+    is_guess: bool = False
 
     @property
     def module(self) -> str:
@@ -122,6 +123,7 @@ class ProfileBuilder:
                     [functions[_function_key(frame)] for call in calls for frame in call.frames], np.int32
                 ),
                 frame_line=np.array([frame.line for call in calls for frame in call.frames], np.uint32),
+                is_guess=np.array([call.is_guess for call in calls], bool),
             ),
             stacks=StackTable(
                 start=np.cumsum([0, *map(len, stacks)]).astype(np.uint32),

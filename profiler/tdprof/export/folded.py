@@ -6,7 +6,8 @@ import numpy as np
 
 from tdprof.export.folded_lines import FoldedRows, Labels, rank_stacks, write_lines
 from tdprof.model.profile import Profile
-from tdprof.profile.frames import frame_stacks, function_names, group_rows, thread_labels
+from tdprof.profile.frames import group_rows, thread_labels
+from tdprof.profile.guesses import marked_stacks
 
 
 def write_folded(profile: Profile, out: BinaryIO) -> None:
@@ -14,8 +15,7 @@ def write_folded(profile: Profile, out: BinaryIO) -> None:
 
     Lines stand in the order of their frames' names from the root; no two lines have the same frames.
     """
-    stacks = frame_stacks(profile)
-    *names, no_stack = function_names(profile)
+    stacks, (*names, no_stack) = marked_stacks(profile)
     functions, threads = Labels([no_stack, *names]), Labels(thread_labels(profile))
     rank, representative = rank_stacks(stacks, functions)
 

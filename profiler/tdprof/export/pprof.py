@@ -19,6 +19,7 @@ from tdprof.model.profile import NO_ID, Profile
 from tdprof.model.spe import RECORDS, SampledOperations
 from tdprof.profile.categories import category_events
 from tdprof.profile.frames import frame_stacks, group_of_row, group_rows
+from tdprof.profile.guesses import have_guess
 
 COMPRESSION_LEVEL = 6
 
@@ -128,13 +129,17 @@ def _add_samples(
     np.add.at(values[:, 0], group, samples.count.astype(np.int64))
     np.add.at(values, (group, samples.event + 1), samples.weight.astype(np.int64))
 
-    labels: dict[tuple[int, int, int, int], list[pb.Label]] = {}
+    labels: dict[tuple[int, int, int, int, bool], list[pb.Label]] = {}
     first = order[start]
     row, of_row, left_out = _labels_of_functions(profile, findings, samples.stack[first], strings)
-    columns = (samples.pid[first], samples.tid[first], samples.thread_name[first], samples.stack[first], row, values)
-    for pid, tid, thread, stack, function, value in zip(*(column.tolist() for column in columns), strict=True):
-        if (key := (pid, tid, thread, function)) not in labels:
+    is_guess = have_guess(profile)[samples.stack[first]]
+    of_sample = (column[first] for column in (samples.pid, samples.tid, samples.thread_name, samples.stack))
+    columns = (*of_sample, row, is_guess, values)
+    for pid, tid, thread, stack, function, has_guess, value in zip(*(each.tolist() for each in columns), strict=True):
+        if (key := (pid, tid, thread, function, has_guess)) not in labels:
             labels[key] = [*_labels(profile, pid, tid, thread, strings), *of_row[function]]
+            if has_guess:
+                labels[key].append(pb.Label(key=strings["callers"], str=strings["guessed"]))
         message.sample.add(location_id=stacks.of(stack), value=value, label=labels[key])
     return left_out
 

@@ -14,7 +14,8 @@ from tdprof.model.events import Unit
 from tdprof.model.findings import Findings
 from tdprof.model.profile import FrameStacks, Profile
 from tdprof.profile.call_tree import call_tree, widest_first, with_roots
-from tdprof.profile.frames import frame_stacks, function_names, group_rows, merge_stacks, thread_labels
+from tdprof.profile.frames import frame_stacks, group_rows, merge_stacks, thread_labels
+from tdprof.profile.guesses import marked_names
 from tdprof.text import printable
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -40,7 +41,7 @@ def write_speedscope(profile: Profile, out: BinaryIO, findings: Findings | None 
     function's own instructions, wherever in the graph it stands.
     """
     stacks = _distinct_stacks(profile)
-    names = [*function_names(profile), *thread_labels(profile)]
+    names = [*marked_names(profile), *thread_labels(profile)]
     if findings is not None:
         for function, bottleneck in _bottlenecks(findings).items():
             names[function] += f" [{bottleneck}]"

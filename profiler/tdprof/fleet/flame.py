@@ -237,6 +237,7 @@ def _code(functions: Sequence[FleetFunction]) -> tuple[list[MappedFile], Functio
             frame_start=np.arange(count + 1, dtype=np.uint32),
             frame_function=np.arange(count, dtype=np.int32),
             frame_line=np.zeros(count, np.uint32),
+            is_guess=np.zeros(count, bool),
         ),
     )
 

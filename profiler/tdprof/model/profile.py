@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdprof.errors import TdprofError
 from tdprof.model.addresses import MappedFile
@@ -47,6 +48,8 @@ class LocationTable:
         frame_start: uint32[n + 1]; frames of location i are ``frame_start[i]:frame_start[i + 1]``, never empty.
         frame_function: int32, function id.
         frame_line: uint32, source line or 0.
+        is_guess: bool; stacks have it where their walk had to guess their caller. An address that is one in some stacks
+            alone has two rows.
     """
 
     mapped_file: I32
@@ -55,6 +58,7 @@ class LocationTable:
     frame_start: U32
     frame_function: I32
     frame_line: U32
+    is_guess: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

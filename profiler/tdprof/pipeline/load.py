@@ -28,11 +28,12 @@ from tdprof.model.thread_state import ThreadState
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.wakers import read_wakers, with_wakers
 from tdprof.profile.frames import distinct_rows
+from tdprof.profile.guesses import mark_guesses
 from tdprof.profile.idle import mark_idle
 from tdprof.profile.intervals import time_bins
 from tdprof.profile.languages import without_trampolines
 from tdprof.profile.long_waits import spread_waits
-from tdprof.profile.naming import limit_inlining, mark_guesses, name_locations
+from tdprof.profile.naming import limit_inlining, name_locations
 from tdprof.profile.reliability import (
     container_doubts,
     count_doubt,
@@ -74,9 +75,7 @@ def load_profile(capture: OpenCapture) -> Profile:
         demangle,
         attributed.markers,
     )
-    functions, locations, stack_location = mark_guesses(
-        functions, locations, attributed.stack_location, attributed.is_guess
-    )
+    locations, stack_location = mark_guesses(locations, attributed.stack_location, attributed.is_guess)
     locations, cut_inlining = limit_inlining(locations, stack_location, table_bytes(capture.tables))
     columns = {name: samples[name].to_numpy() for name in ("time_ns", "event", "pid", "tid", "count", "weight")}
     columns["state"] = samples["state"].fill_null(0).to_numpy()

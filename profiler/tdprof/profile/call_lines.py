@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdprof.model.arrays import F64, I32, I64, U64
 from tdprof.model.profile import FrameStacks, Profile
-from tdprof.profile.call_tree import call_tree, node_depths, node_totals, preorder
+from tdprof.profile.call_tree import CallTree, call_tree, node_depths, node_totals, preorder
 from tdprof.profile.frames import frame_stacks
+from tdprof.profile.guesses import guessed_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class CallLines:
         depth: int64[n], from 0.
         total, own: uint64[n], the weight of all samples through a node, and of those that end there.
         samples: uint64[n], through it.
+        guessed: uint64[n], those of them of which it is a guess that they are.
         share: float64[n], of all samples of the event, as a fraction.
     """
 
@@ -30,6 +33,7 @@ class CallLines:
     total: U64
     own: U64
     samples: U64
+    guessed: U64
     share: F64
 
     def __len__(self) -> int:
@@ -50,7 +54,8 @@ class CallLines:
 
 def call_lines(profile: Profile, event: int) -> CallLines:
     """All calls of an event's samples, from the root down."""
-    return _lines(profile, event, frame_stacks(profile), np.arange(len(profile.stacks.start) - 1))
+    stacks = frame_stacks(profile)
+    return _lines(profile, event, stacks, np.arange(len(profile.stacks.start) - 1), guessed_frames(profile))
 
 
 def callees(profile: Profile, event: int, functions: Sequence[int]) -> CallLines:
@@ -58,7 +63,8 @@ def callees(profile: Profile, event: int, functions: Sequence[int]) -> CallLines
     stack, at = _outermost(profile, functions)
     stacks = frame_stacks(profile)
     first = stacks.start[stack]
-    return _lines(profile, event, _slices(stacks, first, at + 1 - first, step=1), stack, root=functions)
+    start, index = _slices(first, at + 1 - first, step=1)
+    return _part(profile, event, start, index, stack, functions)
 
 
 def callers(profile: Profile, event: int, functions: Sequence[int]) -> CallLines:
@@ -66,7 +72,8 @@ def callers(profile: Profile, event: int, functions: Sequence[int]) -> CallLines
     stack, at = _outermost(profile, functions)
     stacks = frame_stacks(profile)
     end = stacks.start[stack + 1]
-    return _lines(profile, event, _slices(stacks, end - 1, end - at, step=-1), stack, root=functions)
+    start, index = _slices(end - 1, end - at, step=-1)
+    return _part(profile, event, start, index, stack, functions)
 
 
 def _outermost(profile: Profile, functions: Sequence[int]) -> tuple[I64, I64]:
@@ -78,19 +85,22 @@ def _outermost(profile: Profile, functions: Sequence[int]) -> tuple[I64, I64]:
     return stack[is_last], positions[is_last]
 
 
-def _slices(stacks: FrameStacks, first: I64, length: I64, *, step: int) -> FrameStacks:
-    """Stacks of parts of others' frames: from ``first`` on, forwards or backwards."""
+def _slices(first: I64, length: I64, *, step: int) -> tuple[I64, I64]:
+    """Parts of stacks, from ``first`` on, forwards or backwards: where each begins, and which frame each one is."""
     start = np.concatenate(([0], np.cumsum(length)))
-    index = np.repeat(first, length) + step * (np.arange(start[-1]) - np.repeat(start[:-1], length))
-    return FrameStacks(start, stacks.function[index], stacks.line[index])
+    return start, np.repeat(first, length) + step * (np.arange(start[-1]) - np.repeat(start[:-1], length))
 
 
-def _lines(
-    profile: Profile, event: int, stacks: FrameStacks, stack: I64, root: Sequence[int] | None = None
-) -> CallLines:
+def _part(profile: Profile, event: int, start: I64, index: I64, stack: I64, root: Sequence[int]) -> CallLines:
+    """The tree of parts of stacks; pieces of the function at its root have ids of their own, there they are one."""
+    stacks, is_guess = frame_stacks(profile), guessed_frames(profile)[index]
+    function, ends = stacks.function[index], start[1:] - 1
+    function[ends] = min(root, default=-1)
+    return _lines(profile, event, FrameStacks(start, function, stacks.line[index]), stack, is_guess)
+
+
+def _lines(profile: Profile, event: int, stacks: FrameStacks, stack: I64, is_guess: NDArray[np.bool_]) -> CallLines:
     """The tree of some stacks, ``stack`` telling which of the profile's each is a part of."""
-    if root is not None and len(stacks.function):
-        stacks = _with_one_root(stacks, root)
     tree = call_tree(stacks)
     weight, count = (
         _per_stack(profile, event, column)[stack] for column in (profile.samples.weight, profile.samples.count)
@@ -110,15 +120,23 @@ def _lines(
         total[order].astype(np.uint64),
         own[order].astype(np.uint64),
         samples[order].astype(np.uint64),
+        _guessed(tree, stacks, count, is_guess)[order],
         total[order] / whole if whole else np.full(len(order), np.nan),
     )
 
 
-def _with_one_root(stacks: FrameStacks, root: Sequence[int]) -> FrameStacks:
-    """Pieces of one function have ids of their own; at the root they are one."""
-    function = stacks.function.copy()
-    function[stacks.start[1:] - 1] = min(root)
-    return FrameStacks(stacks.start, function, stacks.line)
+def _guessed(tree: CallTree, stacks: FrameStacks, count: U64, is_guess: NDArray[np.bool_]) -> U64:
+    """uint64[nodes]: the samples through each one, ``count`` by stack, whose frame there is a guess."""
+    guessed = np.zeros(len(tree.parent), np.uint64)
+    has_guess = np.flatnonzero(np.logical_or.reduceat(is_guess, stacks.start[:-1]))
+    node, frame, end = tree.node_of_stack[has_guess], stacks.start[has_guess], stacks.start[has_guess + 1]
+    weight = count[has_guess]
+    while len(node):
+        here = is_guess[frame]
+        np.add.at(guessed, node[here], weight[here])
+        goes_on = frame + 1 < end
+        node, frame, end, weight = tree.parent[node[goes_on]], frame[goes_on] + 1, end[goes_on], weight[goes_on]
+    return guessed
 
 
 def _per_stack(profile: Profile, event: int, column: U64) -> U64:

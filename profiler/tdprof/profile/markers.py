@@ -29,5 +29,6 @@ def with_markers(profile: Profile, names: Sequence[str]) -> Profile:
             np.append(locations.frame_start, (locations.frame_start[-1] + numbers).astype(np.uint32)),
             np.append(locations.frame_function, (len(functions.name) + numbers - 1).astype(np.int32)),
             np.append(locations.frame_line, np.zeros(count, np.uint32)),
+            np.append(locations.is_guess, np.zeros(count, bool)),
         ),
     )

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tdprof.model.addresses import NO_BEGIN, FileKind, Locations, MappedFile, Unknown
 from tdprof.model.arrays import I32, I64, U8, U32, U64
@@ -28,12 +27,8 @@ REASON_TEXT = {
     Unknown.HIDDEN_KERNEL: "hidden kernel",
 }
 
-# Behind the name of a caller that was guessed.
-GUESSED_TAG = " [guessed]"
 # As shown behind the names of what compilers split off or specialise; see symbolize.names.
-_TAGS = re.compile(
-    r"(?: \[(?:(?:cold|part|isra|constprop|unlikely|localalias)(?:\.\d+)? ?)+\])?" + f"(?:{re.escape(GUESSED_TAG)})?$"
-)
+_TAGS = re.compile(r"(?: \[(?:(?:cold|part|isra|constprop|unlikely|localalias)(?:\.\d+)? ?)+\])?$")
 _MOST_UNKNOWN = 1 << 16  # addresses that are functions of their own
 # Frames of all stacks; of programs of small inlined functions an address has two or three. Tables of recordings have up
 # to 1.5 addresses a byte, most half a one.
@@ -104,6 +99,7 @@ def name_locations(
         frame_start=frame_start.astype(np.uint32),
         frame_function=frame_function,
         frame_line=frame_line,
+        is_guess=np.zeros(len(address), bool),
     )
     return functions.table(demangle), location_table
 
@@ -223,56 +219,8 @@ def _same_text(index: I32, strings: Sequence[str]) -> I32:
 
 
 def base_name(shown: str) -> str:
-    """A shown name without the tags of compilers' clones and of guesses: ``run(int) [isra.0 cold]`` is ``run(int)``."""
+    """A shown name without the tags of compilers' clones: ``run(int) [isra.0 cold]`` is ``run(int)``."""
     return _TAGS.sub("", shown, count=1)
-
-
-def mark_guesses(
-    functions: FunctionTable, locations: LocationTable, stack_location: I32, is_guess: NDArray[np.bool_]
-) -> tuple[FunctionTable, LocationTable, I32]:
-    """Give callers that were guessed names that say so, so that no report or export can show them as known.
-
-    Args:
-        functions, locations: as `name_locations` gives them.
-        stack_location: the locations of all stacks.
-        is_guess: bool, for each of those.
-
-    Returns:
-        The tables with a function and a location more for each that is a guess anywhere, and the stacks' locations.
-    """
-    guessed, which = np.unique(stack_location[is_guess], return_inverse=True)
-    if not len(guessed):
-        return functions, locations, stack_location
-    first, last = locations.frame_start[guessed].astype(np.int64), locations.frame_start[guessed + 1].astype(np.int64)
-    lengths = last - first
-    frames = np.repeat(last - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
-    copied, number = np.unique(locations.frame_function[frames], return_inverse=True)
-    marked = stack_location.copy()
-    marked[is_guess] = len(locations.address) + which
-    return (
-        FunctionTable(
-            name=[*functions.name, *(functions.name[row] + GUESSED_TAG for row in copied.tolist())],
-            # Marked as well: what looks functions up by their identity means those that are known.
-            linkage_name=[
-                *functions.linkage_name,
-                *(functions.linkage_name[row] + GUESSED_TAG for row in copied.tolist()),
-            ],
-            file=[*functions.file, *(functions.file[row] for row in copied.tolist())],
-            mapped_file=np.concatenate([functions.mapped_file, functions.mapped_file[copied]]),
-            is_inlined=np.concatenate([functions.is_inlined, functions.is_inlined[copied]]),
-        ),
-        LocationTable(
-            mapped_file=np.concatenate([locations.mapped_file, locations.mapped_file[guessed]]),
-            address=np.concatenate([locations.address, locations.address[guessed]]),
-            reason=np.concatenate([locations.reason, locations.reason[guessed]]),
-            frame_start=np.concatenate(
-                [locations.frame_start, locations.frame_start[-1] + np.cumsum(lengths).astype(np.uint32)]
-            ),
-            frame_function=np.concatenate([locations.frame_function, (len(functions.name) + number).astype(np.int32)]),
-            frame_line=np.concatenate([locations.frame_line, locations.frame_line[frames]]),
-        ),
-        marked,
-    )
 
 
 def limit_inlining(locations: LocationTable, stack_location: I32, table_bytes: int) -> tuple[LocationTable, str]:

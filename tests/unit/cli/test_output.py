@@ -89,6 +89,7 @@ def test_json_has_the_promised_form(run: Run) -> None:
         "samples": 700,
         "self": {"cpu-clock": 700_000_000, "page-faults": 0},
         "total": {"cpu-clock": 700_000_000, "page-faults": 0},
+        "guessed": 0,
     }
     assert len(json.loads(run("report", "--json", "--limit", "2").stdout)["functions"]) == 2
     by_line = json.loads(run("report", "--json", "--lines", "--sort", "page-faults").stdout)["functions"]

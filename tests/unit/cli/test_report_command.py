@@ -126,7 +126,7 @@ def test_the_tree_of_a_function_has_its_callers_and_callees(monkeypatch: pytest.
         ("swap", 0, 60),
     ]
     rows = run("--tree", "--function", "sort", "--csv").stdout.splitlines()
-    assert rows[0] == "tree,row,parent,depth,function,module,share,total,self,samples"
+    assert rows[0] == "tree,row,parent,depth,function,module,share,total,self,samples,guessed"
     assert rows[1].startswith("callers,0,,0,sort,")
     # With metrics, too: --tree alone is the methodology's there.
     show(monkeypatch, topdown_profile(seconds=8))

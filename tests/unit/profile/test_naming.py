@@ -9,7 +9,7 @@ import pytest
 from tdprof.model.addresses import FileKind, Locations, MappedFile, Unknown
 from tdprof.model.arrays import U64
 from tdprof.model.profile import FunctionTable, LocationTable
-from tdprof.profile.naming import base_name, limit_inlining, mark_guesses, name_locations
+from tdprof.profile.naming import base_name, limit_inlining, name_locations
 from tdprof.symbolize.locations import unknown_locations
 
 FILES = [MappedFile("/bin/app"), MappedFile("/lib/x.so")]
@@ -84,33 +84,9 @@ def test_code_made_at_run_time_that_nobody_names_is_one_row_a_process() -> None:
     assert locations.address.tolist() == [0x7F00, 0x7F00, 0x7F08]
 
 
-def test_a_caller_that_is_a_guess_has_a_name_that_says_so() -> None:
-    functions, locations, _ = named([0, 0, 1], [16, 32, 64])
-    stacks = np.array([0, 1, 2, 1, 0], np.int32)
-    functions, locations, marked = mark_guesses(functions, locations, stacks, np.array([0, 0, 0, 1, 1], bool))
-    frames = [
-        [
-            functions.name[number]
-            for number in locations.frame_function[locations.frame_start[row] : locations.frame_start[row + 1]]
-        ]
-        for row in marked.tolist()
-    ]
-    assert frames == [
-        ["f()", "g()"],
-        ["g()"],
-        ["[no symbol] x.so+0x40"],
-        ["g() [guessed]"],
-        ["f() [guessed]", "g() [guessed]"],
-    ]
-    assert locations.address[marked].tolist() == [16, 32, 64, 32, 16]
-    assert functions.is_inlined.tolist() == [1, 0, 0, 1, 0]
-
-
 def test_tags_are_no_part_of_a_name() -> None:
-    assert [base_name(f"f(int){tag}") for tag in ("", " [cold]", " [guessed]", " [isra.0 cold] [guessed]")] == [
-        "f(int)"
-    ] * 4
-    assert base_name("[guessed] f") == "[guessed] f"
+    assert [base_name(f"f(int){tag}") for tag in ("", " [cold]", " [isra.0 cold]")] == ["f(int)"] * 3
+    assert base_name("[cold] f") == "[cold] f"
 
 
 def test_nothing_to_name() -> None:
@@ -143,6 +119,7 @@ def test_the_innermost_of_too_many_inlined_calls_are_left_out(monkeypatch: pytes
         frame_start=np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32),
         frame_function=np.arange(14, dtype=np.int32),
         frame_line=np.arange(14, dtype=np.uint32),
+        is_guess=np.zeros(3, bool),
     )
     kept, note = limit_inlining(table, np.array([0, 1, 2], np.int32), 0)
     # Nine frames for three addresses: one, four and four are the most of equal depth.

@@ -7,7 +7,7 @@ from tdprof.profile.call_lines import CallLines
 from tdprof.report.calls.json import rows_json
 from tdprof.report.csv_lines import write_rows
 
-_HEADING = ("tree", "row", "parent", "depth", "function", "module", "share", "total", "self", "samples")
+_HEADING = ("tree", "row", "parent", "depth", "function", "module", "share", "total", "self", "samples", "guessed")
 
 
 def render_csv(profile: Profile, trees: Mapping[str, CallLines], event: int, *, limit: int = 0) -> Iterator[str]:

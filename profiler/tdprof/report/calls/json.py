@@ -40,4 +40,5 @@ def rows_json(profile: Profile, tree: CallLines, limit: int) -> Iterator[dict[st
             "total": int(tree.total[row]),
             "self": int(tree.own[row]),
             "samples": int(tree.samples[row]),
+            "guessed": int(tree.guessed[row]),
         }

@@ -13,6 +13,7 @@ from tdprof.model.arrays import I32, I64
 from tdprof.model.profile import Profile
 from tdprof.profile.call_lines import CallLines
 from tdprof.profile.frames import function_names
+from tdprof.profile.guesses import guess_marks
 from tdprof.profile.hotspots import UnknownSamples
 from tdprof.report.columns import as_text, left_out, names, numbers, prose, table_lines
 from tdprof.report.profile.text import LEAST_SHARE, header_lines, percent
@@ -86,8 +87,9 @@ class _Calls:
 
     def __iter__(self) -> Iterator[list[str | Text]]:
         tree, whole = self.tree, float(self.tree.total[0] / self.tree.share[0])
+        marks = guess_marks(tree.guessed / tree.samples)
         for row in map(int, self.rows):
-            name = self.function[int(tree.function[row])]
+            name = self.function[int(tree.function[row])] + marks[row]
             mark = "- " if self.is_way[row] else ""
             text = "  " * (min(int(self.indent[row]), _DEEPEST) - len(mark) // 2) + mark + name
             yield [

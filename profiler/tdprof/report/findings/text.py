@@ -12,7 +12,8 @@ from tdprof.catalog.entries import Catalog
 from tdprof.model.events import EventInfo, TopdownInfo
 from tdprof.model.findings import Diagnosis, Findings, MetricValue
 from tdprof.model.profile import Profile
-from tdprof.profile.frames import function_names, module_names
+from tdprof.profile.frames import module_names
+from tdprof.profile.guesses import marked_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.columns import as_text, flow, labelled, left_out, prose
 from tdprof.report.metric_text import (
@@ -125,7 +126,7 @@ class Shares:
             self._own = hotspots.self_weight[:, event] / total
             self._inclusive = hotspots.inclusive_weight[:, event] / total
         self._half_width = share_half_width(self._own, profile, event)
-        self._names, self._modules = function_names(profile), module_names(profile)
+        self._names, self._modules = marked_names(profile), module_names(profile)
         self._mapped_file = [*profile.functions.mapped_file.tolist(), -1]
 
     def title(self, index: int, function: int) -> Text:

@@ -11,7 +11,8 @@ from tdprof.model.addresses import FileKind, Unknown
 from tdprof.model.arrays import I32, U8, distinct
 from tdprof.model.profile import NO_ID, Profile
 from tdprof.profile.frames import function_names, module_names
-from tdprof.profile.naming import GUESSED_TAG, REASON_TEXT
+from tdprof.profile.guesses import guess_words, guessed_shares
+from tdprof.profile.naming import REASON_TEXT
 from tdprof.text import plural, printable
 
 MOST_NAME_CHARACTERS = 1000  # a mangled name of a megabyte is no help to anybody
@@ -31,7 +32,7 @@ def functions_header(profile: Profile, function: NDArray[np.int32]) -> dict[str,
     Args:
         function: the functions of the rows; -1 for samples without a call stack.
     """
-    names, reasons = function_names(profile), _reasons(profile)
+    names, reasons, guessed = function_names(profile), _reasons(profile), guess_words(guessed_shares(profile))
     modules, module = np.unique(np.array([*profile.functions.mapped_file, -1])[function], return_inverse=True)
     files: dict[str, int] = {}
     marks: dict[str, int] = {}
@@ -39,7 +40,7 @@ def functions_header(profile: Profile, function: NDArray[np.int32]) -> dict[str,
     for each in function.tolist():
         file = profile.functions.file[each] if each >= 0 else ""
         file_of.append(files.setdefault(cut_text(printable(file)), len(files)))
-        name, mark = _name_and_mark(names[each], Unknown(reasons[each]))
+        name, mark = _name_and_mark(names[each], Unknown(reasons[each]), guessed[each])
         mark_of.append(marks.setdefault(mark, len(marks)))
         # A name of blanks could be neither read nor clicked on.
         shown.append(cut_text(name) if name.strip() else "[blank name]")
@@ -72,16 +73,16 @@ def _reasons(profile: Profile) -> U8:
     return reasons
 
 
-def _name_and_mark(name: str, reason: Unknown) -> tuple[str, str]:
-    """``[stripped] libz.so+0x10 [guessed]`` is ``libz.so+0x10`` with the mark ``stripped, guessed``."""
+def _name_and_mark(name: str, reason: Unknown, guessed: str) -> tuple[str, str]:
+    """``[stripped] libz.so+0x10``, guessed, is ``libz.so+0x10`` with the mark ``stripped, guessed``."""
     marks = []
     prefix = f"[{REASON_TEXT[reason]}] "
     if reason is not Unknown.KNOWN and name.startswith(prefix):
         name = name.removeprefix(prefix)
         marks.append(REASON_TEXT[reason])
-    if name.endswith(GUESSED_TAG):
-        name = name.removesuffix(GUESSED_TAG)
-        marks.append("guessed")
+    if guessed:
+        # Of unknown functions those of one mark are one row of the page.
+        marks.append(guessed if reason is Unknown.KNOWN or guessed == "guessed" else "partly guessed")
     return name, ", ".join(marks)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from tdprof.model.findings import Findings
 from tdprof.model.profile import Profile, StackWalks
 from tdprof.profile.frames import function_names, module_names
+from tdprof.profile.guesses import guessed_shares
 from tdprof.profile.hotspots import Hotspots, UnknownSamples
 from tdprof.report.findings.json import function_json, metrics_json, program_json
 from tdprof.report.time_spent import time_spent_json
@@ -119,8 +120,9 @@ def _functions(profile: Profile, hotspots: Hotspots) -> Iterator[dict[str, Any]]
         hotspots.self_samples.sum(axis=1).tolist(),
         hotspots.self_weight.tolist(),
         hotspots.inclusive_weight.tolist(),
+        guessed_shares(profile)[hotspots.function].tolist(),
     )
-    for function, line, samples, self_weight, inclusive_weight in zip(*columns, strict=True):
+    for function, line, samples, self_weight, inclusive_weight, guessed in zip(*columns, strict=True):
         yield {
             "name": names[function],
             "module": modules[mapped_file[function]] or None,
@@ -129,4 +131,5 @@ def _functions(profile: Profile, hotspots: Hotspots) -> Iterator[dict[str, Any]]
             "samples": samples,
             "self": dict(zip(events, self_weight, strict=True)),
             "total": dict(zip(events, inclusive_weight, strict=True)),
+            "guessed": guessed,
         }

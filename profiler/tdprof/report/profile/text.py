@@ -12,7 +12,8 @@ from rich.text import Text
 from tdprof.model.choices import Order
 from tdprof.model.findings import Findings, MetricTable
 from tdprof.model.profile import Profile
-from tdprof.profile.frames import function_names, module_names
+from tdprof.profile.frames import module_names
+from tdprof.profile.guesses import marked_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples, share_half_width
 from tdprof.report.columns import Column, as_text, format_table, labelled, left_out, names, numbers, prose
 from tdprof.report.metric_text import doubt_legend, metric_cell
@@ -119,7 +120,7 @@ def _table(
     columns += names(*(["module"] if is_wide else []), *(["line"] if by_line else []))
     columns += names("function")  # last, because names are the longest and a pipe gets them whole
 
-    function_name, modules = function_names(profile), module_names(profile)
+    function_name, modules = marked_names(profile), module_names(profile)
     mapped_file = [*profile.functions.mapped_file.tolist(), -1]
     rows = []
     for row, function in enumerate(hotspots.function.tolist()):
