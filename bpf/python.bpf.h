@@ -29,6 +29,33 @@ static __always_inline int has_python(void)
 	return is_there && *is_there;
 }
 
+/* The CPython that a thread's process runs; until user space has told of that, what its first thread was started
+ * with. */
+static __always_inline const struct python_runtime *find_runtime(__u64 pid)
+{
+	const struct python_runtime *runtime = python_runtimes.lookup(&pid);
+	__u64 task = bpf_get_current_task();
+
+	return runtime ? runtime : python_runtimes.lookup(&task);
+}
+
+#define CLONE_THREAD 0x10000
+
+/* A process starts another, which has its memory. */
+int begin_copy(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 task = ctx->args[0];
+	__u32 pid, tid;
+
+	if (ctx->args[1] & CLONE_THREAD || current_thread(&pid, &tid))
+		return 0;
+	const struct python_runtime *runtime = find_runtime(pid);
+
+	if (runtime)
+		python_runtimes.update(&task, runtime);
+	return 0;
+}
+
 /*
  * Get ready for the Python frames of a thread. Of one that was met before it is known where CPython has it, unless
  * there are more interpreters by now: each has its own structures of a thread, and adds frames to its stack.
@@ -62,7 +89,7 @@ static __always_inline void begin_python(const struct python_runtime *runtime, c
 	python->bytes = 0;
 	python->count = 0;
 	python->subinterpreters = 0;
-	python->stack.pid = walk->key.pid;
+	python->stack.pid = runtime->process;
 	python->stack.is_cut = 0;
 }
 
@@ -110,7 +137,7 @@ int python(struct bpf_perf_event_data *ctx)
 
 	if (!walk || !python || !code)
 		return 0;
-	const struct python_runtime *runtime = python_runtimes.lookup(&walk->key.pid);
+	const struct python_runtime *runtime = find_runtime(walk->key.pid);
 
 	if (runtime) {
 		if (!walk->python_calls)

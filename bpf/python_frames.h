@@ -27,6 +27,7 @@ struct python_runtime {
 	__u64 first_interpreter; /* where the pointer to it stands */
 	__u64 pidns_device;      /* the pid namespace as which it numbers its threads */
 	__u64 pidns_inode;       /* 0: as sample_key does */
+	__u32 process;           /* whom user space has told of: this one, or who started it */
 	__u16 next_interpreter;
 	__u16 first_thread; /* of an interpreter */
 	__u16 next_thread;
@@ -44,7 +45,7 @@ struct python_runtime {
 	__u8 entry;       /* enum python_entry */
 	__u8 instruction; /* enum python_instruction */
 	__u8 has_qualified_names;
-	__u8 reserved; /* always 0 */
+	__u8 reserved[5]; /* always 0 */
 };
 
 #define PYTHON_FRAME_BYTES 112
@@ -60,8 +61,8 @@ struct python_frame {
 
 /* The Python frames of a stack on their way to user space, leaf first. */
 struct python_stack {
-	__u64 stack; /* what sample_key refers to the whole stack by */
-	__u32 pid;
+	__u64 stack;  /* what sample_key refers to the whole stack by */
+	__u32 pid;    /* `process` of its CPython */
 	__u16 count;  /* frames that follow */
 	__u16 is_cut; /* there are more */
 	struct python_frame frame[PYTHON_SLOTS];
@@ -75,7 +76,7 @@ struct python_stack {
 /* A code object on its way to user space, sent when it is first met. */
 struct python_code {
 	__u64 code;
-	__u32 pid;
+	__u32 pid; /* as above */
 	__u32 first_line;
 	__u32 line_bytes; /* of the line table, of which at most MOST_LINE_BYTES follow */
 	__u16 name_bytes; /* that could be read of each object */

@@ -309,8 +309,19 @@ int store(struct bpf_perf_event_data *ctx)
 /* Of a process that executes another program, or ends: what was mapped is not there any more. */
 static __always_inline void forget_process(__u32 pid)
 {
+	__u64 process = pid;
+
 	spaces.delete(&pid);
-	python_runtimes.delete(&pid);
+	python_runtimes.delete(&process);
+}
+
+/* Likewise of the current thread. */
+static __always_inline void forget_thread(__u32 tid)
+{
+	__u64 task = bpf_get_current_task();
+
+	python_threads.delete(&tid);
+	python_runtimes.delete(&task);
 }
 
 /* A process executes another program. */
@@ -320,7 +331,7 @@ int begin_program(struct bpf_raw_tracepoint_args *ctx)
 
 	if (current_thread(&pid, &tid))
 		return 0;
-	python_threads.delete(&tid);
+	forget_thread(tid);
 	if (pid == tid)
 		forget_process(pid);
 	return 0;
@@ -336,7 +347,7 @@ int end_thread(struct bpf_raw_tracepoint_args *ctx)
 
 	if (current_thread(&pid, &tid))
 		return 0;
-	python_threads.delete(&tid);
+	forget_thread(tid);
 	if (SETTING(SETTING_SIGNAL_LIVE) ? !living_threads() : pid == tid)
 		forget_process(pid);
 	return 0;

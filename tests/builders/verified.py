@@ -27,6 +27,7 @@ MOST_INSTRUCTIONS = {
     "copy": 20_000,
     "store": 10_000,
     "begin_program": 1_000,
+    "begin_copy": 1_000,
     "end_thread": 1_000,
     "retake": 20_000,
     "follow_new": 1_000,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from live.recording import TDPROF, Capture, record, run_record
+from live.recording import TDPROF, Capture, Sample, record, run_record
 from live.workloads import python_calls
 from tdprof.cli.main import cli
 from tdprof.linux.elf import open_elf
@@ -47,11 +47,12 @@ def interpreter(request: pytest.FixtureRequest) -> str:
 def python_part(capture: Capture) -> Counter[tuple[str, ...]]:
     """Samples by their Python functions, leaf first; those without any are left out."""
 
-    def functions(sample: object) -> tuple[str, ...] | None:
-        frames = zip(sample.frames, sample.modules, strict=True)  # type: ignore[attr-defined]
-        return tuple(name for name, module in frames if module == PYTHON) or None
+    return capture.count(lambda sample: python_functions(sample) or None)
 
-    return capture.count(functions)
+
+def python_functions(sample: Sample) -> tuple[str, ...]:
+    """The Python functions of a sample's stack, leaf first."""
+    return tuple(name for name, module in zip(sample.frames, sample.modules, strict=True) if module == PYTHON)
 
 
 def test_three_to_one(interpreter: str, folder: Path) -> None:
@@ -97,6 +98,19 @@ def test_every_caller_is_a_true_one(interpreter: str, folder: Path) -> None:
     }
     # What has no Python frame: the interpreter's own beginning, and what ran before it was found.
     assert stacks.total() >= 0.5 * capture.count(lambda _sample: 1).total()
+
+
+def test_processes_that_are_forked_have_frames_from_their_first_sample_on(folder: Path) -> None:
+    capture = record("-F", "1999", "--", sys.executable, WORKLOADS / "python_forks.py", BEGINNING_S, folder=folder)
+    (parent,) = {sample.pid for sample in capture.samples if python_functions(sample)[:2] == ("spin", "main")}
+    has_frames: Counter[bool] = Counter()
+    for sample in capture.samples:
+        if sample.pid != parent and {"spin", "_PyEval_EvalFrameDefault"} & {*sample.frames}:
+            has_frames["spin" in sample.frames] += sample.count
+            if "spin" in sample.frames:
+                assert python_functions(sample) == ("spin", "child_work", "main", "<module>")
+    assert has_frames[True] >= 100
+    assert has_frames[False] <= 0.1 * has_frames.total()
 
 
 def test_a_thread_is_found_among_hundreds(folder: Path) -> None:

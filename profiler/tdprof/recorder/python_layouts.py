@@ -78,7 +78,7 @@ def runtime_of(version: tuple[int, int], address: int, beginning: bytes) -> Pyth
     """
     if version in _BY_VERSION:
         first, fields = _BY_VERSION[version]
-        runtime = PythonRuntime(address + first, 0, 0, *fields)
+        runtime = PythonRuntime(address + first, 0, 0, 0, *fields)
         if version < (3, 11):  # a thread does not keep its number: the C library does
             number = _PTHREAD_ID.get(platform.machine())
             if number is None:
@@ -124,7 +124,7 @@ def _by_own_offsets(version: tuple[int, int], address: int, beginning: bytes) ->
         code[9],
     )
     _check(head, fields, frame)
-    return PythonRuntime(address + head, 0, 0, *fields, PythonEntry.OWNER, PythonInstruction.ADDRESS, 1)
+    return PythonRuntime(address + head, 0, 0, 0, *fields, PythonEntry.OWNER, PythonInstruction.ADDRESS, 1)
 
 
 def _split(words: Sequence[int], sizes: Sequence[int]) -> list[Sequence[int]]:

@@ -18,6 +18,7 @@ class PythonRuntime(ctypes.Structure):
 
     _fields_ = [
         *[(name, ctypes.c_uint64) for name in ("first_interpreter", "pidns_device", "pidns_inode")],
+        ("process", ctypes.c_uint32),
         *[
             (name, ctypes.c_uint16)
             for name in (
@@ -37,7 +38,8 @@ class PythonRuntime(ctypes.Structure):
                 "code_instructions",
             )
         ],
-        *[(name, ctypes.c_uint8) for name in ("entry", "instruction", "has_qualified_names", "reserved")],
+        *[(name, ctypes.c_uint8) for name in ("entry", "instruction", "has_qualified_names")],
+        ("reserved", ctypes.c_uint8 * 5),
     ]
 
 
@@ -74,7 +76,8 @@ class PythonWalk:
 
     def add(self, pid: int, runtime: PythonRuntime, line: bytes) -> bool:
         """Walk the frames of a process from now on; False if there are too many. ``line`` tells the spool of it."""
-        key = ctypes.c_uint32(pid)
+        key = ctypes.c_uint64(pid)
+        runtime.process = pid
         with self._telling:
             with self._lock:
                 try:
@@ -97,7 +100,7 @@ class PythonWalk:
     def has(self, pid: int) -> bool:
         """Whether it knows a process; it forgets those that execute another program, or end."""
         try:
-            map_element(BPF_MAP_LOOKUP_ELEM, self._maps["python_runtimes"], ctypes.c_uint32(pid), PythonRuntime())
+            map_element(BPF_MAP_LOOKUP_ELEM, self._maps["python_runtimes"], ctypes.c_uint64(pid), PythonRuntime())
         except OSError:
             return False
         return True

@@ -54,10 +54,11 @@ ACTIVE_ROWS, ACTIVE_WALK, ACTIVE_COPY, ACTIVE_PYTHON, ACTIVE_SEGMENT = 0, 1, 2, 
 # Programs of other types than perf events', and where the kernel runs them.
 TRACEPOINTS = {
     "begin_program": "sched_process_exec",
+    "begin_copy": "task_newtask",
     "end_thread": "sched_process_exit",
     "retake": "vm_unmapped_area",
 }
-_CAN_BE_MISSED = ("retake", *FOLLOWERS)
+_CAN_BE_MISSED = ("begin_copy", "retake", *FOLLOWERS)
 QUESTIONS_BYTES = 64 << 10
 _LEAST_RING_BYTES = 1 << 20  # five hundred of the deepest stacks
 _LEAST_COPIES_BYTES, _MOST_COPIES_BYTES = 2 << 20, 4 << 20
@@ -189,9 +190,9 @@ class BpfSampler:
                 try:
                     on_failure.callback(os.close, attach_tracepoint(name, programs[program]))
                 except (KeyError, OSError) as error:
-                    if program in _CAN_BE_MISSED:
+                    if program == "retake":
                         self.notes.append(_WITHOUT_RETAKE)
-                    else:
+                    elif program not in _CAN_BE_MISSED:
                         reason = f"the kernel's tracepoint {name}: {error}"
             if reason:
                 self.notes.append(_without_tables(reason))

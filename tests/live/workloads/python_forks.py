@@ -1,0 +1,28 @@
+"""Works for as many seconds as the argument says, then starts processes that work for some milliseconds and end."""
+
+import os
+import sys
+import time
+
+
+def spin(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        sum(range(1000))
+
+
+def child_work() -> None:
+    spin(0.01)
+
+
+def main() -> None:
+    spin(float(sys.argv[1]))
+    for _ in range(60):
+        if child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            child_work()
+            os._exit(0)
+
+
+main()
