@@ -73,6 +73,9 @@ RUNTIMES = (
         re.compile(r"opcache\.jit_debug"),
     ),
     Runtime("Perl", False, re.compile(r"perl[.\d]*|libperl\.so.*"), ""),
+    Runtime(
+        "Lua", False, re.compile(r"luajit[-.\w]*|libluajit[-.\w]*\.so.*"), "a LuaJIT built with -DLUAJIT_USE_PERFTOOLS"
+    ),
     Runtime("Erlang", True, re.compile(r"beam\.smp"), "erl +JPperf true", re.compile(r"\+JPperf true")),
     Runtime(
         "WebAssembly",

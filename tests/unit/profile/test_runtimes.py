@@ -68,6 +68,16 @@ def test_languages_that_nothing_walks_are_named_where_they_matter() -> None:
     ]
 
 
+def test_lua_is_known_by_its_compiler_as_a_program_and_as_a_library() -> None:
+    rows = mapped((1, "/usr/bin/luajit-2.1.0-beta3"), (2, "/usr/lib/libluajit-5.1.so.2.1.0"), (3, "/usr/bin/luac"))
+    assert process_runtimes(rows) == {1: ["Lua"], 2: ["Lua"]}
+    (line,) = doubts(
+        profile := ProfileBuilder().add("lj_vm_call", pid=1).build(runtimes=process_runtimes(rows)),
+        unknown_samples(profile),
+    )
+    assert line.endswith("; compiled ones are named with a LuaJIT built with -DLUAJIT_USE_PERFTOOLS")
+
+
 def test_a_language_is_not_hidden_where_its_compiled_functions_have_names() -> None:
     compiled = Frame("JIT$heavy", module="[anon] 1")
     builder = ProfileBuilder(files=[MappedFile("[anon] 1", kind=FileKind.ANONYMOUS, pid=1)])
