@@ -124,6 +124,7 @@ class Manifest:
     interval_ns: int = 900_000_000  # that samples are added up over, at most, where they have no times of their own
     # [begin, end], CLOCK_MONOTONIC, of those that took at least twice as long, since nobody came to end them.
     long_intervals: list[list[int]] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)  # that it has been given when it became complete
     state: State = State.RECORDING
     tdprof_version: str = ""
     schema_version: int = SCHEMA_VERSION

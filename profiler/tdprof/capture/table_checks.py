@@ -25,6 +25,18 @@ def stated_bytes(metadata: pq.FileMetaData) -> int:
     return total
 
 
+def check_values(table: pa.Table) -> None:
+    """See that texts and columns' names are UTF-8, and that texts and lists lie within what holds them.
+
+    Arrow believes that of a file: what is not so would be an error wherever it is first looked at, or read beyond.
+
+    Raises:
+        pyarrow.ArrowInvalid, UnicodeDecodeError: something is not.
+    """
+    table.schema.names  # noqa: B018  decoded when they are asked for
+    table.validate(full=True)
+
+
 def text_bytes(table: pa.Table) -> int:
     """What the columns of text take when each row has its own."""
     total = 0

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tdprof.capture.schema import OPTIONAL_COLUMNS, OPTIONAL_TABLES, TABLES, table_file
-from tdprof.capture.table_checks import FOOTER_LIMITS, checked_columns, stated_bytes, text_bytes
+from tdprof.capture.table_checks import FOOTER_LIMITS, check_values, checked_columns, stated_bytes, text_bytes
 from tdprof.errors import TdprofError
 from tdprof.linux.file_bytes import open_own
 from tdprof.linux.memory_limit import memory_limit
@@ -34,7 +34,12 @@ _UNKNOWN_WITHOUT = {
     "thread_times": "where threads' time went is not known but from samples",
     "wakers": "who ended sleeps is not known",
     "namespaces": "files of containers are not told from this machine's",
+    "cgroups": "control groups have no names",
+    "branches": "branches are not known",
+    "switches": "which thread SPE sampled is known less often",
 }
+# Each page has a CRC-32, so that a bit that changed on a disk or a way is no other number.
+_WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 
 
 class TableWriter:
@@ -53,8 +58,12 @@ class TableWriter:
         if name not in self._writers:
             schema = _with_columns(name, table.column_names)
             file = self._files.enter_context(self._folder.replacing(table_file(name)))
-            self._writers[name] = pq.ParquetWriter(file, schema, compression="zstd")
+            self._writers[name] = pq.ParquetWriter(file, schema, **_WRITING)
         self._writers[name].write_table(_in_schema(table, self._writers[name].schema))
+
+    def names(self) -> list[str]:
+        """Of the tables: what a manifest says of them."""
+        return sorted(TABLES.keys() | self._writers)
 
     def __enter__(self) -> "TableWriter":
         return self
@@ -77,7 +86,7 @@ class TableWriter:
 def replace_table(folder: OwnFolder, name: str, table: pa.Table) -> None:
     """Write one table of a finished capture, in place of an older one of that name."""
     with folder.replacing(table_file(name)) as file:
-        pq.write_table(_in_schema(table, _with_columns(name, table.column_names)), file, compression="zstd")
+        pq.write_table(_in_schema(table, _with_columns(name, table.column_names)), file, **_WRITING)
 
 
 def read_table(folder: Path, name: str, optional: Sequence[str] = (), columns: Sequence[str] | None = None) -> pa.Table:
@@ -101,12 +110,13 @@ def read_table(folder: Path, name: str, optional: Sequence[str] = (), columns: S
             # What the file says of its sizes is checked first; where it lies, the limit ends it.
             with memory_limit(_SPARE_READING_BYTES + 3 * most):
                 table = _read_up_to(f"/proc/self/fd/{opened.fileno()}", most, wanted)
+                check_values(table)
             # Not within the limit: Arrow loads pandas for it, where that is installed.
             if text_bytes(table) > most:
                 raise MemoryError
     except MemoryError as error:
         raise TdprofError(f"{path} is not read: it would become more than {most >> 20} MiB", hint=COPY_AGAIN) from error
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         words = first_words(error).split(". ")[0].rstrip(".")
         cause = f"it is damaged ({words})" if path.exists() else "it is missing"
         raise TdprofError(f"cannot read {path}: {cause}", hint=COPY_AGAIN) from error
@@ -128,15 +138,22 @@ def _read_up_to(path: str, most: int, columns: list[str] | None) -> pa.Table:
             raise MemoryError
         # One row group after the other: reading all at once takes three times the table's size.
         parts = [file.read_row_group(group, columns, use_threads=False) for group in range(file.num_row_groups)]
+        # What stands behind the pages has no checksum; Arrow believes each group's number of rows.
+        if sum(map(len, parts)) != file.metadata.num_rows:
+            raise pa.ArrowInvalid("it has other numbers of rows than it says")
         return pa.concat_tables(parts).combine_chunks() if parts else file.read(columns, use_threads=False)
 
 
 def _open(path: str) -> pq.ParquetFile:
     """The file, with text columns as they are stored: each text once; but not within lists, which Arrow cannot join."""
-    file = pq.ParquetFile(path, **FOOTER_LIMITS)
+    file = pq.ParquetFile(path, page_checksum_verification=True, **FOOTER_LIMITS)
     columns = [file.schema.column(i) for i in range(len(file.schema))]
     text = [each.path for each in columns if each.physical_type == "BYTE_ARRAY" and not each.max_repetition_level]
-    return pq.ParquetFile(path, metadata=file.metadata, read_dictionary=text, **FOOTER_LIMITS) if text else file
+    if not text:
+        return file
+    return pq.ParquetFile(
+        path, metadata=file.metadata, read_dictionary=text, page_checksum_verification=True, **FOOTER_LIMITS
+    )
 
 
 def read_side_table(folder: Path, name: str, optional: Sequence[str] = ()) -> tuple[pa.Table, str]:
@@ -154,6 +171,12 @@ def read_side_table(folder: Path, name: str, optional: Sequence[str] = ()) -> tu
 def has_table(folder: Path, name: str) -> bool:
     """Whether a capture has one of the tables that not every capture has."""
     return (folder / table_file(name)).exists()
+
+
+def gone_tables(folder: Path, names: Iterable[str]) -> list[str]:
+    """Sentences on the tables that not every capture has, and this one had when it was made."""
+    gone = [name for name in names if name in OPTIONAL_TABLES and not has_table(folder, name)]
+    return [f"cannot read {folder / table_file(name)}: it is missing; {_UNKNOWN_WITHOUT[name]}" for name in gone]
 
 
 def table_bytes(folder: Path) -> int:

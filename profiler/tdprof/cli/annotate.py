@@ -70,13 +70,14 @@ def command(
     capture, function = _capture_and_function(words)
     source = find_input(capture)
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
-    from tdprof.cli.loading import find_event, load_with_findings, open_input
+    from tdprof.cli.loading import find_event, load_with_findings, open_input, say_losses
     from tdprof.pipeline.annotate.source_files import SourceFiles, parse_source_map
     from tdprof.profile.choice import choose_function
 
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
     with open_input(source, symbols) as opened:
         profile, findings = load_with_findings(opened, capture, selection=selection)
+        say_losses(profile)
         leading = find_event(profile, event)
         chosen = choose_function(profile, function, leading)
 

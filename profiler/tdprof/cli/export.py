@@ -165,7 +165,7 @@ def command(
         return
     source = find_input(capture)
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
-    from tdprof.cli.loading import open_input, say_unreadable
+    from tdprof.cli.loading import open_input, say_losses
 
     most = target.most_spe_samples if event is None else None
     with open_input(
@@ -174,7 +174,7 @@ def command(
         what = _prepare(opened, capture, target, event, selection)
         if older is not None and what.page is not None:
             what = replace(what, page=_with_changes(what.page, opened.recorded, capture, older, symbols, selection))
-        say_unreadable(what.profile)
+        say_losses(what.profile)
     _write(target, what, output)
 
 

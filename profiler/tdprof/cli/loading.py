@@ -142,10 +142,12 @@ def with_function_operations(
             return profile.without_spe(error), None
 
 
-def say_unreadable(profile: Profile) -> None:
-    """On stderr, what of a capture could not be read, for a command whose output has no place for it."""
-    for reason in profile.unreadable:
-        say(f"tdprof: {reason}")
+def say_losses(profile: Profile) -> None:
+    """On stderr, what of a capture was lost or cannot be read, for a command whose output has no place for it."""
+    from tdprof.report.summary import loss_lines
+
+    for line in (*profile.unreadable, *loss_lines(profile.losses)):
+        say(f"tdprof: {line}")
 
 
 def check_has_wakers(profile: Profile, capture: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tdprof.cli.capture_options import Input, capture_argument, find_input, selection_options, symbol_options
-from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Output, output_options
+from tdprof.cli.form import DEFAULT_LIMIT, DEFAULT_TOPDOWN_LIMIT, Form, Output, output_options
 from tdprof.errors import TdprofError
 from tdprof.model.choices import By, GroupKind, Order, Selection, SymbolOptions
 
@@ -182,7 +182,7 @@ def _report(
     """Report the capture's samples."""
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
     from tdprof.catalog.entries import CPU_CYCLES
-    from tdprof.cli.loading import check_has_wakers, find_event, load_with_findings, open_input
+    from tdprof.cli.loading import check_has_wakers, find_event, load_with_findings, open_input, say_losses
     from tdprof.cli.report_views import View, print_view
     from tdprof.model.events import OFF_CPU
     from tdprof.profile.selection import select
@@ -192,6 +192,8 @@ def _report(
         function = _one_function(selection)
         chosen = selection if function is None else Selection(has_native=selection.has_native)
         profile, findings = load_with_findings(opened, capture, selection=chosen)
+    if output.form is Form.CSV:
+        say_losses(profile)
     if asked.group is GroupKind.CGROUP and len(profile.samples.pid) and not profile.cgroups:
         raise TdprofError(
             f"the samples of {capture} tell no control group",

@@ -59,7 +59,7 @@ def command(
     release, lacking = _installed(is_needed=opened == SPEEDSCOPE_PAGE)
     source = find_input(capture)
     # Only now: help, and what is typed wrong, are said without loading NumPy and Arrow.
-    from tdprof.cli.loading import load_with_findings, open_input, with_function_operations
+    from tdprof.cli.loading import load_with_findings, open_input, say_losses, with_function_operations
     from tdprof.cli.local_server import LocalServer
     from tdprof.export.speedscope import has_order
     from tdprof.report.page.data import Page
@@ -67,6 +67,7 @@ def command(
     with open_input(source, symbols) as opened_capture:
         profile, findings = load_with_findings(opened_capture, capture, selection=selection, by_time=True)
         profile, operations = with_function_operations(opened_capture, profile, selection)
+    say_losses(profile)
     documents = _documents(Page(profile, findings, operations), release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
     with LocalServer(documents, port) as server:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tdprof.capture.table_checks import FOOTER_LIMITS, checked_columns, stated_bytes
+from tdprof.capture.table_checks import FOOTER_LIMITS, check_values, checked_columns, stated_bytes
 from tdprof.errors import TdprofError
 from tdprof.linux.memory_limit import memory_limit
 from tdprof.text import first_words
@@ -61,6 +61,7 @@ class StoredTable:
             # What the file says of its sizes has been looked at; where it lies, the limit ends it.
             with memory_limit(2 * self._most):
                 table = self._file.read_row_groups(groups, self._schema.names, use_threads=False)
+                check_values(table)
             return checked_columns(table, self._schema).replace_schema_metadata(table.schema.metadata)
 
     @contextlib.contextmanager

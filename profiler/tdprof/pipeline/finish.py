@@ -115,6 +115,7 @@ def make_tables(
         notes += _save_code(target, manifest, mappings, mapped, end_ns, held)
     return replace(
         manifest,
+        tables=writer.names(),
         losses=decoded.losses,
         # A recorder that was killed has drained samples that it could not note any more.
         events=_with_off_cpu(manifest.events, decoded.off_cpu_ns),

@@ -101,6 +101,7 @@ def import_perf_data(
             save_vdso(made)
             unused = save_run_time_code(made, imported.pids)
             manifest = replace(manifest, notes=[*manifest.notes, *unused])
+        manifest = replace(manifest, tables=writer.names())
         write_manifest(made, manifest)
         output.publish()
     return manifest

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
 from tdprof.capture.manifest import Manifest, State, read_manifest
-from tdprof.capture.tables import read_side_table
+from tdprof.capture.tables import gone_tables, read_side_table
 from tdprof.linux.limits import raised_descriptor_limit
 from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
 from tdprof.pipeline.symbols import ignore_progress, open_symbolizer
@@ -131,7 +131,8 @@ class OpenCapture:
         too_many = "mappings or forks are too many to follow: of some processes functions may have no names"
         beyond = self.mapped_files.left_out
         unseen = [f"{plural(beyond, 'mapped file', 's')} too many to look into: their code has no names"] * (beyond > 0)
-        return [*self.lost_tables, *[too_many] * self.spaces.is_cut, *unseen, *self.symbolizer.unreadable]
+        gone = gone_tables(self.tables, self.manifest.tables)
+        return [*self.lost_tables, *gone, *[too_many] * self.spaces.is_cut, *unseen, *self.symbolizer.unreadable]
 
     @functools.cached_property
     def spaces(self) -> AddressSpaces:

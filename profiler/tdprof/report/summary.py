@@ -144,7 +144,18 @@ def _share(part: int, whole: int) -> str:
 
 def doubts(profile: Profile, unknown: list[UnknownSamples]) -> list[str]:
     """What a reader of the numbers should know, a line each: notes, losses, samples in no known function."""
-    return [*map(printable, profile.notes), *_losses(profile.losses), *_unknown(profile, unknown), *_hidden(profile)]
+    return [*map(printable, profile.notes), *loss_lines(profile.losses), *_unknown(profile, unknown), *_hidden(profile)]
+
+
+def loss_lines(losses: Losses) -> Iterator[str]:
+    """How much went missing, a line for each way."""
+    for each in fields(losses):
+        if each.name == "by_reason":
+            continue
+        if count := getattr(losses, each.name):
+            yield f"{count:,} {LOSSES[each.name].format(s='' if count == 1 else 's')}"
+    for reason, count in losses.by_reason.items():
+        yield f"{count:,} lost: {printable(reason)}"
 
 
 def no_samples(told: Sequence[str]) -> str:
@@ -166,16 +177,6 @@ def event_notes(event: EventInfo, weight: int) -> Iterator[str]:
         yield f"samples stand for {weight / event.total:.1%} of it"
     if event.enabled_ns and event.running_ns is not None and event.running_ns < event.enabled_ns:
         yield f"counted {event.running_ns / event.enabled_ns:.1%} of the time"
-
-
-def _losses(losses: Losses) -> Iterator[str]:
-    for each in fields(losses):
-        if each.name == "by_reason":
-            continue
-        if count := getattr(losses, each.name):
-            yield f"{count:,} {LOSSES[each.name].format(s='' if count == 1 else 's')}"
-    for reason, count in losses.by_reason.items():
-        yield f"{count:,} lost: {printable(reason)}"
 
 
 def _unknown(profile: Profile, unknown: list[UnknownSamples]) -> Iterator[str]:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tdprof.capture.tables
-from tdprof.capture.schema import OPTIONAL_COLUMNS, TABLES
-from tdprof.capture.tables import TableWriter, read_table, replace_table
+from tdprof.capture.schema import OPTIONAL_COLUMNS, OPTIONAL_TABLES, TABLES
+from tdprof.capture.tables import TableWriter, gone_tables, read_table, replace_table
+from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 
 SAMPLES = TABLES["samples"]
@@ -47,6 +49,50 @@ def test_columns_that_are_asked_for_are_read_alone(
     assert {*read.column_names} == {*columns, *optional}
     assert all(read[name].to_pylist() == [1, 2] for name in columns)
     assert all(read[name].null_count == 2 for name in optional)
+
+
+def test_a_bit_that_changed_is_no_other_number(tmp_path: Path) -> None:
+    schema = OPTIONAL_TABLES["namespaces"]
+    columns = [
+        pa.array([f"{at}.{row}" for row in range(40)]).dictionary_encode()
+        if pa.types.is_dictionary(field.type)
+        else pa.array(range(at, at + 40)).cast(field.type)
+        for at, field in enumerate(schema)
+    ]
+    with OwnFolder.open(tmp_path) as folder:
+        replace_table(folder, "namespaces", pa.table(columns, schema.names))
+    written, path = read_table(tmp_path, "namespaces"), tmp_path / "namespaces.parquet"
+    good = path.read_bytes()
+    refused = 0
+    for at, byte in enumerate(good):
+        path.write_bytes(good[:at] + bytes([byte ^ 1 << at % 8]) + good[at + 1 :])
+        try:
+            assert read_table(tmp_path, "namespaces").equals(written), at
+        except TdprofError:
+            refused += 1
+    assert refused > len(good) // 2
+
+
+def test_texts_that_are_no_utf_8_are_damage(tmp_path: Path) -> None:
+    text = pa.array([b"main", b"\xff\xfe"], pa.binary())
+    table = samples(()).set_column(
+        SAMPLES.names.index("thread_name"), "thread_name", pa.Array.from_buffers(pa.string(), 2, text.buffers())
+    )
+    pq.write_table(table, tmp_path / "samples.parquet")
+    with pytest.raises(TdprofError, match=r"samples\.parquet: it is damaged .*UTF8"):
+        read_table(tmp_path, "samples")
+
+
+def test_tables_that_are_gone_are_told_of(tmp_path: Path) -> None:
+    with OwnFolder.open(tmp_path) as folder:
+        with TableWriter(folder) as writer:
+            writer.write("interpreted", OPTIONAL_TABLES["interpreted"].empty_table())
+        assert writer.names() == sorted([*TABLES, "interpreted"])
+        assert not gone_tables(tmp_path, writer.names())
+        folder.remove("interpreted.parquet")
+    assert gone_tables(tmp_path, writer.names()) == [
+        f"cannot read {tmp_path}/interpreted.parquet: it is missing; functions of interpreted languages have no names"
+    ]
 
 
 def test_a_column_that_no_schema_has_is_an_error(tmp_path: Path) -> None:

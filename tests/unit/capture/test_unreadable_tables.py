@@ -58,6 +58,34 @@ def test_a_whole_capture_has_nothing_unreadable(capture: Path) -> None:
     assert run("export", capture, "--to", "folded").stderr == ""
 
 
+def test_a_table_that_was_there_once_is_missed(capture: Path) -> None:
+    write_manifest(capture, replace(read_manifest(capture), tables=["interpreted", "samples", "wakers"]))
+    gone = {
+        "interpreted": "functions of interpreted languages have no names",
+        "wakers": "who ended sleeps is not known",
+    }
+    told = [f"cannot read {capture / name}.parquet: it is missing; {unknown}" for name, unknown in gone.items()]
+    assert run("report", capture).stdout.splitlines().count(told[0]) == 1
+    assert [*run("export", capture, "--to", "folded").stderr.splitlines()] == [f"tdprof: {line}" for line in told]
+
+
+@pytest.mark.parametrize("command", ["report --csv", "report --by thread --csv", "export --to folded", "annotate"])
+def test_losses_are_said_where_the_output_has_no_place_for_them(capture: Path, command: str) -> None:
+    manifest = read_manifest(capture)
+    write_manifest(capture, replace(manifest, losses=replace(manifest.losses, bytes_damaged=77)))
+    name, *options = command.split()
+    function = ["work"] * (name == "annotate")
+    result = CliRunner().invoke(cast(click.Command, cli), [name, str(capture), *function, *options])
+    assert "tdprof: 77 bytes of the capture could not be read" in result.stderr.splitlines()
+
+
+@pytest.mark.parametrize("view", ["--by=thread", "--tree"])
+def test_every_json_counts_losses(capture: Path, view: str) -> None:
+    manifest = read_manifest(capture)
+    write_manifest(capture, replace(manifest, losses=replace(manifest.losses, bytes_damaged=77)))
+    assert json.loads(run("report", capture, view, "--json").stdout)["losses"]["bytes_damaged"] == 77
+
+
 @pytest.mark.parametrize(
     ("name", "lose"),
     # A capture need not have symbols of its own.

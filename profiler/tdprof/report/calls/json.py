@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ def render_json(profile: Profile, trees: Mapping[str, CallLines], event: int, *,
     """
     header: dict[str, Any] = {
         "event": profile.events[event].name if profile.events else None,
+        "losses": asdict(profile.losses),
         "notes": [*profile.notes],
     }
     rows = {name: list(rows_json(profile, tree, limit)) for name, tree in trees.items()}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ def render_json(profile: Profile, groups: Groups, *, limit: int = 0) -> str:
         "by": groups.kind.value,
         "event": profile.events[groups.event].name if profile.events else None,
         "confidence": 0.95,
+        "losses": asdict(profile.losses),
         "notes": [*profile.notes],
         **({"false_positive_rate": FALSE_POSITIVE_RATE} if groups.kind is GroupKind.PHASE else {}),
         **({"functions": functions_json(profile, groups)} if groups.kind in TIME_KINDS else {}),
