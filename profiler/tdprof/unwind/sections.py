@@ -50,6 +50,9 @@ _STORES_X16_X30 = b"\xf0\x7b\xbf\xa9"
 _PUSHES_MAP, _PUSH_R11, _JUMPS_BY_GOT = b"\xff\x35", b"\x41\x53", b"\xff\x25"
 _ENTRY_BYTES = 16
 _START_BYTES = {EM_X86_64: 22, EM_AARCH64: 28}  # of musl's _start, which has no call-frame information
+# The entry of glibc's dynamic linker, which lets libraries initialise before it leaves for the program's; aarch64's has
+# call-frame information. RTLD_START of sysdeps/x86_64/dl-machine.h
+_LOADER_START = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x48\x89\xe7\xe8.{4}\x49\x89\xc4.{16,120}?\x41\xff\xe4", re.DOTALL)
 # Of a builtin; V8 knows all by name, in stripped files too (BUILTIN_LIST_BASE in src/builtins/builtins-definitions.h).
 _V8_NAME = b"InterpreterEntryTrampoline\0"
 _MOST_CONSTANTS = 256 << 20  # bytes of a file that has V8 in it; Node's have 50 MB
@@ -223,7 +226,11 @@ def _start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:
     """A program's first instructions, where nothing called from."""
     (entry,) = struct.unpack("<Q", elf.content.read(_E_ENTRY, 8))
     if text and text.address <= entry < text.address + text.size:
-        yield _stretch(entry, min(entry + _START_BYTES.get(elf.machine, 0), text.address + text.size), STOP)
+        size = _START_BYTES.get(elf.machine, 0)
+        if elf.machine == EM_X86_64:
+            found = _LOADER_START.match(elf.section_data(text), entry - text.address)
+            size = len(found[0]) if found else size
+        yield _stretch(entry, min(entry + size, text.address + text.size), STOP)
 
 
 def _context_start(elf: Elf, text: ElfSection | None) -> Iterator[binding.Stretch]:

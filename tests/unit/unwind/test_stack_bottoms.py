@@ -75,3 +75,23 @@ def test_the_entry_of_a_program_without_information_is_the_bottom():
     assert table.text_at(TEXT + 0x100) == "stop"
     assert table.text_at(TEXT) == "none"
     assert table.text_at(TEXT + 0x200) == "none"  # zeros are no code
+
+
+# _start and _dl_start_user of glibc 2.36's dynamic linker for x86-64
+LOADER_START = (
+    "4889e7e8f80b00004989c4488b14244889d64989e54883e4f0488b3d90840100498d4cd510498d550831ede8f09efeff"
+    "488d15299bfeff4c89ec41ffe4"
+)
+
+
+@pytest.mark.parametrize("before", ["", "f30f1efa"])
+def test_the_entry_of_the_dynamic_linker_is_the_bottom_to_its_end(before):
+    """Behind the call there of what initialises libraries, too."""
+    code = bytes.fromhex(before + LOADER_START)
+    text = bytearray(0x1000)
+    text[0x100 : 0x100 + len(code)] = code
+    data = bytearray(ElfFile(bytes(text), TEXT).to_bytes())
+    struct.pack_into("<Q", data, 24, TEXT + 0x100)
+    table = read_table(binding.build_table(sections.table_input(parse_elf(memoryview(data)), None, b"x")))
+    assert {table.text_at(TEXT + at) for at in range(0x100, 0x100 + len(code))} == {"stop"}
+    assert table.text_at(TEXT + 0xFF) == table.text_at(TEXT + 0x100 + len(code)) == "none"
