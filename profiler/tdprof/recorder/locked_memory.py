@@ -15,8 +15,9 @@ from tdprof.text import plural
 
 MLOCK_KB = "/proc/sys/kernel/perf_event_mlock_kb"
 _SIDE_BAND_BYTES = 512 << 10
-# What a CPU's ring takes of samples with copied stacks in half a second, and what all of them may lock.
-_MOST_SAMPLES_BYTES, _MOST_SAMPLES_BYTES_IN_ALL = 8 << 20, 64 << 20
+# What a CPU's ring takes of samples with the largest copies of stacks in an eighth of a second, at 2,000 a second; what
+# all of them may lock.
+_MOST_SAMPLES_BYTES, _MOST_SAMPLES_BYTES_IN_ALL = 16 << 20, 64 << 20
 
 
 class RingRefusedError(TdprofError):

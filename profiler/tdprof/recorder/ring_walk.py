@@ -29,7 +29,7 @@ _OUT_BYTES = 4 * MOST_RECORD_BYTES
 _MOST_EVENTS = 4  # a Topdown recording has ninety; copies of their stacks would leave no room in the rings
 # A ring of the usual size has room for some dozens of the least, and for as long as a reader may be late of the most.
 _BYTES_AT_1000_HZ, _LEAST_BYTES, _BYTES_OF_PERIODS = 16 << 10, 2 << 10, 4 << 10
-_LATE_READERS_A_SECOND = 16
+_LATE_READERS_A_SECOND = 8
 
 
 def chain_source(asked_bytes: int, rate: Rate, events: int) -> ChainSource:

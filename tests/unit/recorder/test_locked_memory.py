@@ -45,7 +45,8 @@ def test_nothing_gets_smaller_than_a_page_and_is_said() -> None:
 @pytest.mark.parametrize(
     ("cpus", "memlock_bytes", "side_band"),
     [
-        (2, None, 8 << 20),
+        (2, None, 16 << 20),
+        (8, None, 8 << 20),
         (64, None, 1 << 20),
         (192, None, 512 << 10),
         (2, 8 << 20, 4 << 20),

@@ -236,11 +236,11 @@ def test_as_much_is_copied_as_the_rate_leaves_room_for() -> None:
 
 
 def test_larger_rings_are_for_more_of_each_stack() -> None:
-    assert copied(Rate(frequency_hz=999), ring_bytes=4 << 20) == MOST_STACK_BYTES
-    assert copied(Rate(frequency_hz=1999), ring_bytes=8 << 20) == MOST_STACK_BYTES
-    assert copied(Rate(frequency_hz=1999), ring_bytes=4 << 20) == 32 << 10
+    assert copied(Rate(frequency_hz=999), ring_bytes=8 << 20) == MOST_STACK_BYTES
+    assert copied(Rate(frequency_hz=1999), ring_bytes=16 << 20) == MOST_STACK_BYTES
+    assert copied(Rate(frequency_hz=1999), ring_bytes=4 << 20) == 16 << 10
     assert copied(Rate(frequency_hz=1999), ring_bytes=4096) == 8 << 10
-    assert copied(Rate(frequency_hz=1999), 4, ring_bytes=8 << 20) == 16 << 10
+    assert copied(Rate(frequency_hz=1999), 4, ring_bytes=16 << 20) == 16 << 10
     assert copied(Rate(period=1000), ring_bytes=8 << 20) == 4 << 10
     assert copied(Rate(frequency_hz=1999), ring_bytes=8 << 20, asked=2048) == 2048
 
