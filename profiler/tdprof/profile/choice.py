@@ -2,7 +2,7 @@
 
 import difflib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -40,7 +40,7 @@ class ChosenFunction:
 
 
 def choose_function(profile: Profile, text: str, event: int = 0) -> ChosenFunction:
-    """The function that ``text`` names: its exact name, else the only name that it is part of.
+    """The function that ``text`` names: its exact name, with or without tags, else the only name that it is part of.
 
     ``MODULE:NAME``, with the base name of the file or its path, tells functions of one name apart.
 
@@ -52,12 +52,14 @@ def choose_function(profile: Profile, text: str, event: int = 0) -> ChosenFuncti
         raise TdprofError("the function's name is empty", hint=_WHERE_NAMES_STAND, status=2)
     groups = _groups(profile)
     share = _shares(profile, groups, event)
-    for is_meant in (
-        lambda name, module: name == text,
-        lambda name, module: any(f"{where}:{name}" == text for where in (module, PurePath(module).name)),
+    bare = base_name(text)  # as reports print it, tags of what compilers split off stand behind
+    ways: Sequence[Callable[[str, str], bool]] = (
+        lambda name, module: name in (text, bare),
+        lambda name, module: any(f"{where}:{name}" in (text, bare) for where in (module, PurePath(module).name)),
         lambda name, module: text in name,
         lambda name, module: text.lower() in name.lower(),
-    ):
+    )
+    for is_meant in ways:
         found = [key for key in groups if is_meant(*key)]
         if len(found) == 1:
             name, module = found[0]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # A cell: plain, or with a style.
 Cell = TypeVar("Cell", str, "Text")
 _BETWEEN = "  "
-_LEAST_PROSE = 24  # columns for words that wrap
+_LEAST_PROSE = 20  # columns for words that wrap
 # Where the width does not hold the table a column gives way down to here; then lines are cut at their end.
 _NARROWEST = 4
 _BRANCHES = " │├└─"

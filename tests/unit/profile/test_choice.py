@@ -27,6 +27,8 @@ def profile() -> Profile:
         ("one.so:copy", "copy", "/lib/one.so"),
         ("/lib/two.so:copy", "copy", "/lib/two.so"),
         ("app:main", "main", "/bin/app"),
+        ("run(int) [cold]", "run(int)", "/bin/app"),  # as reports print it
+        ("app:runner(int) [guessed]", "runner(int)", "/bin/app"),
     ],
 )
 def test_a_name_that_fits_one_function(text: str, name: str, module: str) -> None:
