@@ -309,8 +309,8 @@ class OffCpu:
             begin_ns = self._begin_ns if earlier else visit.came_ns
             if not begin_ns:
                 continue
-            state = thread.state_since(earlier) if earlier else thread.state
-            row = _begun(thread, state, begin_ns)
+            until_ns = end_ns if thread.pid in members else visit.left_ns
+            row = _begun(thread, thread.state_for(until_ns - begin_ns, earlier), begin_ns)
             if thread.pid in members:
                 write_all(fd, memoryview(row))
             elif visits.is_untold(thread):

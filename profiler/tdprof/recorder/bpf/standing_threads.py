@@ -30,11 +30,20 @@ class StandingThread(NamedTuple):
     state: ThreadState
     run_ns: int
 
-    def state_since(self, earlier: "StandingThread") -> ThreadState:
-        """In which one it has been since an earlier moment, if it was in one all the time."""
+    def state_for(self, length_ns: int, earlier: "StandingThread | None") -> ThreadState:
+        """In which one it has been for that long, if it came to no CPU and left none meanwhile.
+
+        Args:
+            earlier: as it was before that; None: not known.
+        """
+        if earlier and earlier.state is not ThreadState.RUNNABLE:
+            return earlier.state  # if it can run now, something has just woken it
         if self.state is not ThreadState.RUNNABLE:
             return self.state
-        return ThreadState.RUNNABLE if self.run_ns == earlier.run_ns >= 0 else ThreadState.RUNNING
+        ran_ns = self.run_ns - (earlier.run_ns if earlier else 0)
+        if self.run_ns < 0 or ran_ns >= length_ns // 2:  # it is all of it or nothing, and known as of the last tick
+            return ThreadState.RUNNING
+        return ThreadState.RUNNABLE if earlier else ThreadState.INTERRUPTIBLE
 
 
 def standing_threads(processes: Iterable[int], without: Collection[int] = ()) -> Iterator[StandingThread]:

@@ -34,10 +34,18 @@ def test_who_has_ended_does_not_stand() -> None:
 
 def test_who_has_not_run_meanwhile_has_waited() -> None:
     before = StandingThread(1, 1, "work", ThreadState.RUNNABLE, 1000)
-    assert before.state_since(before) is ThreadState.RUNNABLE
-    assert before._replace(run_ns=5000).state_since(before) is ThreadState.RUNNING
+    assert before.state_for(4500, before) is ThreadState.RUNNABLE
+    assert before._replace(run_ns=5000).state_for(4500, before) is ThreadState.RUNNING
     # Kernels without statistics of schedulers tell neither.
     unknown = before._replace(run_ns=-1)
-    assert unknown.state_since(unknown) is ThreadState.RUNNING
+    assert unknown.state_for(4500, unknown) is ThreadState.RUNNING
     asleep = before._replace(state=ThreadState.UNINTERRUPTIBLE, run_ns=-1)
-    assert asleep.state_since(before) is ThreadState.UNINTERRUPTIBLE
+    assert asleep.state_for(4500, before) is ThreadState.UNINTERRUPTIBLE
+
+
+def test_who_has_just_been_woken_has_slept() -> None:
+    asleep = StandingThread(1, 1, "work", ThreadState.INTERRUPTIBLE, -1)
+    woken = asleep._replace(state=ThreadState.RUNNABLE, run_ns=5000)
+    assert woken.state_for(4500, asleep) is ThreadState.INTERRUPTIBLE
+    assert woken.state_for(1 << 40, None) is ThreadState.INTERRUPTIBLE
+    assert woken.state_for(4500, None) is ThreadState.RUNNING
