@@ -27,7 +27,8 @@ class Sample:
     """One row of a profile with everything looked up.
 
     Attributes:
-        frames: function names, leaf first, inlined frames innermost first.
+        frames: function names, leaf first, inlined frames innermost first. Those of callers that are guesses end with
+            ``[guessed]``.
         modules: base name of the file of each frame's function, "?" if none is known.
     """
 
@@ -69,12 +70,13 @@ class Capture:
             profile.locations.frame_start.tolist(),
             profile.locations.frame_function.tolist(),
         )
+        marks = [" [guessed]" if is_guess else "" for is_guess in profile.locations.is_guess.tolist()]
         rows = profile.samples
         columns = (rows.event, rows.pid, rows.tid, rows.thread_name, rows.stack, rows.count, rows.weight)
         found = []
         for event, pid, tid, thread, stack, count, weight in zip(*(column.tolist() for column in columns), strict=True):
             frames = [
-                function
+                (function, marks[location])
                 for location in locations[starts[stack] : starts[stack + 1]]
                 for function in frame_functions[frame_starts[location] : frame_starts[location + 1]]
             ]
@@ -84,8 +86,8 @@ class Capture:
                     pid,
                     tid,
                     profile.thread_names[thread],
-                    tuple(names[frame] for frame in frames),
-                    tuple(modules[module_of[frame]] if module_of[frame] >= 0 else "?" for frame in frames),
+                    tuple(names[frame] + mark for frame, mark in frames),
+                    tuple(modules[module_of[frame]] if module_of[frame] >= 0 else "?" for frame, _ in frames),
                     count,
                     weight,
                 )
