@@ -44,7 +44,7 @@ BPF_RINGBUF_OUTPUT(missing, 1);
 
 /* Processes that run CPython, by number, and its threads: where each has its own structure. */
 /* By process; and by the address of its first thread's structure, of one that another has started that runs CPython. */
-BPF_TABLE("hash", __u64, struct python_runtime, python_runtimes, 512);
+BPF_TABLE("hash", __u64, struct python_runtime, python_runtimes, 1024);
 BPF_TABLE("hash", __u32, struct python_thread, python_threads, 4096);
 BPF_TABLE("percpu_array", __u32, struct python_walk, python_walks, 1);
 BPF_TABLE("percpu_array", __u32, struct python_code, python_codes, 1);
