@@ -1,5 +1,6 @@
 """Whatever text a capture or an error is made of, it steers no terminal."""
 
+import io
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from builders.fleet import tdprof
 from builders.spe_capture import write_spe_capture
 from tdprof.cli.main import cli
+from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 
@@ -152,3 +154,16 @@ def test_errors_are_what_was_raised() -> None:
     """The text of an error is made printable where it is printed, and nowhere before: a program may look at it."""
     result = CliRunner().invoke(cli, ["report", f"/no/such{HOSTILE}"])
     assert isinstance(result.exception, TdprofError)
+
+
+def test_what_is_waited_for_steers_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with waiting(f"reading {HOSTILE}[/bold][red]a") as show:
+        show(f"fetching {HOSTILE}[/bold][red]b")
+    text = terminal.getvalue()
+    assert "\x1b]" not in text
+    assert "\x9b" not in text
+    assert "[/bold][red]b" in text

@@ -77,7 +77,7 @@ def command(
     sources = SourceFiles(source_dirs, [parse_source_map(text) for text in source_maps], symbols.symfs)
     with open_input(source, symbols) as opened:
         profile, findings = load_with_findings(opened, capture, selection=selection)
-        say_losses(profile)
+        say_losses(profile.losses, profile.unreadable)
         leading = find_event(profile, event)
         chosen = choose_function(profile, function, leading)
 

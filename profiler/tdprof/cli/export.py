@@ -174,7 +174,7 @@ def command(
         what = _prepare(opened, capture, target, event, selection)
         if older is not None and what.page is not None:
             what = replace(what, page=_with_changes(what.page, opened.recorded, capture, older, symbols, selection))
-        say_losses(what.profile)
+        say_losses(what.profile.losses, what.profile.unreadable)
     _write(target, what, output)
 
 

@@ -54,7 +54,7 @@ def command(source: str, output: Path | None, kallsyms: Path | None, symfs: Path
 def _say(manifest: Manifest, folder: Path) -> None:
     """One line about what was imported, and what the user should know before trusting the numbers."""
     from tdprof.capture.tables import has_table
-    from tdprof.cli.perf_data import say_losses
+    from tdprof.cli.loading import say_losses
 
     names = ", ".join(event.name for event in manifest.events)
     seconds = manifest.duration_ns / 1e9

@@ -14,6 +14,7 @@ from tdprof.cli.standard_error import say
 from tdprof.errors import TdprofError
 from tdprof.model.choices import DEFAULT_SYMBOLS, EVERYTHING, Selection, SymbolOptions
 from tdprof.model.findings import Findings
+from tdprof.model.losses import Losses
 from tdprof.model.profile import Profile
 from tdprof.pipeline.load import find_findings, load_profile
 from tdprof.pipeline.opened import OpenCapture
@@ -38,11 +39,11 @@ def as_capture(path: Path, *, keeps_time: bool = True) -> Iterator[Path]:
     if not is_perf_data(path):
         yield path
         return
-    from tdprof.cli.perf_data import import_with_progress, say_losses
+    from tdprof.cli.perf_data import import_with_progress
 
     with tempfile.TemporaryDirectory(prefix="tdprof-") as folder:
         imported = Path(folder, "capture")
-        say_losses(import_with_progress(str(path), imported, keeps_time=keeps_time).losses)
+        import_with_progress(str(path), imported, keeps_time=keeps_time)
         yield imported
 
 
@@ -142,11 +143,11 @@ def with_function_operations(
             return profile.without_spe(error), None
 
 
-def say_losses(profile: Profile) -> None:
+def say_losses(losses: Losses, unreadable: Sequence[str] = ()) -> None:
     """On stderr, what of a capture was lost or cannot be read, for a command whose output has no place for it."""
     from tdprof.report.summary import loss_lines
 
-    for line in (*profile.unreadable, *loss_lines(profile.losses)):
+    for line in (*unreadable, *loss_lines(losses)):
         say(f"tdprof: {line}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from tdprof.errors import TdprofError
+from tdprof.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,9 +104,13 @@ def waiting(text: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]
         yield lambda _text: None
         return
     from rich.console import Console  # slow to load
+    from rich.text import Text
 
-    with Console(stderr=True).status(text, spinner="line") as status:
-        yield status.update
+    def shown(words: str) -> Text:  # not a str, in which rich looks for markup: files' names may be anything
+        return Text(printable(words))
+
+    with Console(stderr=True).status(shown(text), spinner="line") as status:
+        yield lambda words: status.update(shown(words))
 
 
 @contextlib.contextmanager

@@ -7,8 +7,6 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from tdprof.capture.manifest import Manifest
-from tdprof.cli.standard_error import say
-from tdprof.model.losses import Losses
 from tdprof.pipeline.import_perf import import_perf_data
 
 _PROGRESS_AFTER_S = 2.0
@@ -47,11 +45,3 @@ def import_with_progress(
             progress=show,
             replaces_older=replaces_older,
         )
-
-
-def say_losses(losses: Losses) -> None:
-    """What of the recording is not in the capture, a line on stderr for each reason."""
-    lost = {"samples lost in perf's buffers": losses.samples_ring_full, "bytes damaged": losses.bytes_damaged}
-    for reason, count in (lost | losses.by_reason).items():
-        if count:
-            say(f"tdprof: lost: {count} {reason}")

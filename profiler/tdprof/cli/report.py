@@ -193,7 +193,7 @@ def _report(
         chosen = selection if function is None else Selection(has_native=selection.has_native)
         profile, findings = load_with_findings(opened, capture, selection=chosen)
     if output.form is Form.CSV:
-        say_losses(profile)
+        say_losses(profile.losses, profile.unreadable)
     if asked.group is GroupKind.CGROUP and len(profile.samples.pid) and not profile.cgroups:
         raise TdprofError(
             f"the samples of {capture} tell no control group",

@@ -2,7 +2,7 @@
 
 from tdprof.cli.capture_options import Input
 from tdprof.cli.form import DEFAULT_LIMIT, Output, print_result
-from tdprof.cli.loading import open_input
+from tdprof.cli.loading import open_input, say_losses
 from tdprof.cli.output import waiting
 from tdprof.model.choices import SymbolOptions
 from tdprof.pipeline.branches import load_branches
@@ -19,6 +19,7 @@ def report_branches(source: Input, symbols: SymbolOptions, output: Output, *, by
     """
     with open_input(source, symbols, keeps_time=False) as opened, waiting(f"reading {source.path}") as opened.progress:
         report = load_branches(opened, by_function=by_function)
+        say_losses(opened.manifest.losses)  # of all samples, of which the branches are a part
     print_result(
         output,
         json=lambda: [branches_json.render_json(report, limit=output.rows())],

@@ -67,7 +67,7 @@ def command(
     with open_input(source, symbols) as opened_capture:
         profile, findings = load_with_findings(opened_capture, capture, selection=selection, by_time=True)
         profile, operations = with_function_operations(opened_capture, profile, selection)
-    say_losses(profile)
+    say_losses(profile.losses, profile.unreadable)
     documents = _documents(Page(profile, findings, operations), release)
     first = opened or (SPEEDSCOPE_PAGE if release else PAGE)
     with LocalServer(documents, port) as server:
