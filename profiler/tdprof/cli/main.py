@@ -24,7 +24,7 @@ _LEAST_DESCRIPTORS = 64
 _ENOUGH_DESCRIPTORS = 1024
 _OWN_DESCRIPTORS = 4  # input, output, errors, and the list of them
 _OF_PATHS = (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)  # what a user can have named
-_OBJECTS_AT_ONCE = 50_000  # of a start: modules and classes, none of which is garbage
+_OBJECTS_AT_ONCE = 100_000  # of a start: modules and classes, none of which is garbage
 # subcommand: (module in tdprof.cli that defines a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("record", "sample a command, processes or the whole system into a capture"),
