@@ -309,7 +309,8 @@ def _skipped(manifest: Manifest, samples: SampleRows) -> dict[str, int]:
             unfinished = 0 if event.period == 1 else len(samples.tids) * manifest.host.cpus_online
             if _is_of_cpus(manifest) and event.period > 1:
                 unfinished += 5 * math.isqrt(event.total // event.period)
-            missing = event.total // event.period - unfinished - samples.of_event[number] - accounted
+            counted = event.total - event.counted_at_cuts
+            missing = counted // event.period - unfinished - samples.of_event[number] - accounted
             if missing > 0:
                 skipped[f"samples of {event.name} that the kernel took without asking BPF (at least)"] = missing
     return skipped

@@ -31,6 +31,8 @@ class EventInfo:
         total: exact count from ``read()``, over all tasks and CPUs; None if it could not be read. Where events of CPUs
             are sampled, what threads do while they end is in it as it was sampled: the kernel counts nothing of that.
         enabled_ns, running_ns: multiplexing times that go with ``total``; None with it.
+        counted_at_cuts: where the recording was cut into segments, what counted while this one was cut off from those
+            beside it: ``total`` may have that much more or less than what its samples are of.
     """
 
     name: str
@@ -40,6 +42,7 @@ class EventInfo:
     total: int | None = None
     enabled_ns: int | None = None
     running_ns: int | None = None
+    counted_at_cuts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

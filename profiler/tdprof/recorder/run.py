@@ -28,7 +28,7 @@ from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import SamplingTarget, processes_of
-from tdprof.recorder.totals import RunningCounts, SegmentCounts, with_clock_pair, with_long_interval
+from tdprof.recorder.totals import RunningCounts, SegmentCounts, counted_between, with_clock_pair, with_long_interval
 from tdprof.recorder.turns import Turns
 from tdprof.recorder.unwinding import Unwinding
 from tdprof.recorder.wakeups import Wakeups, open_wakeups
@@ -70,6 +70,7 @@ class Run:
     java: JavaProcesses | None = field(init=False)
     segment: SegmentCounts = field(init=False)
     by_programs: dict[str, int] = field(default_factory=dict)  # at the last drain
+    before_drain: list[Count | None] | None = None  # counted before the last one; None: no segment can end there
     # When drains ended since what was replaced was last taken, and since the time before; each with the one before.
     drain_ends_ns: list[int] = field(default_factory=list)
     suspect_ends_ns: list[int] = field(default_factory=list)
@@ -294,7 +295,7 @@ class Run:
         is_readable(command.pidfd, MEANWHILE_GRACE_S)  # or it is killed
         return None
 
-    def _counted(self, events: Sequence[Count | None]) -> RunningCounts:
+    def _counted(self, events: Sequence[Count | None], at_cut: Sequence[int] = ()) -> RunningCounts:
         """Up to now; of the events what was read before."""
         sampler = self.sampler
         ending = sampler.ending_weights() if sampler else []
@@ -304,6 +305,7 @@ class Run:
             self.attached.lost_samples(),
             self.by_programs,
             sampler.drained if sampler else 0,
+            at_cut,
         )
 
     def _with_totals(self, now: RunningCounts) -> Manifest:
@@ -324,17 +326,18 @@ class Run:
         if self.rotation is None or self.sampler is None:
             return
         self.rotation.hand_over(self.mappings.held)
-        if self.rotation.is_ready:
+        if self.before_drain is not None:
             with self.turns.between_captures(self.spool, wakeups.poller) if self.turns else contextlib.nullcontext():
-                self._begin_segment(self.rotation)
+                self._begin_segment(self.rotation, self.before_drain)
         elif self.rotation.is_due((time.monotonic_ns() - self.manifest.start_monotonic_ns) / 1e9):
             self.cgroup_names = self.cgroup_names.anew()
             running, rings = self._followed_processes(), list(self.attached.rings)
             self.rotation.prepare(self.spool, self.sampler, self.cgroup_names, running, rings)
 
-    def _begin_segment(self, rotation: Rotation) -> None:
-        """Right after a drain."""
-        now = self._counted(list(self.attached.counts()))
+    def _begin_segment(self, rotation: Rotation, counts: list[Count | None]) -> None:
+        """Right after a drain, before which the events were at ``counts``."""
+        at_cut = counted_between(counts, list(self.attached.counts()))
+        now = self._counted(counts, at_cut)
         cut_ns = self.manifest.end_monotonic_ns
         self._note_clock()
         self.manifest = self.segment.cut(self.manifest, now)
@@ -462,6 +465,8 @@ class Run:
         self._note_clock()
         end_ns = time.monotonic_ns()
         if self.sampler:
+            is_cut = self.rotation is not None and self.rotation.is_ready
+            self.before_drain = list(self.attached.counts()) if is_cut else None
             end_ns = self.sampler.drain(self.spool)
             self.manifest = with_long_interval(self.manifest, end_ns)
             self.by_programs = self.sampler.counters()

@@ -29,6 +29,7 @@ class RunningCounts:
         lost_samples: in the rings.
         by_programs: as `bpf.sampler.BpfSampler.counters`.
         drained: samples that went into spools.
+        at_cut: of each event, what counted while a segment was cut off; empty: none was.
     """
 
     events: Sequence[Count | None] = ()
@@ -36,6 +37,12 @@ class RunningCounts:
     lost_samples: int = 0
     by_programs: dict[str, int] = field(default_factory=dict)
     drained: int = 0
+    at_cut: Sequence[int] = ()
+
+
+def counted_between(earlier: Sequence[Count | None], later: Sequence[Count | None]) -> list[int]:
+    """What each event counted between two moments."""
+    return [after.value - before.value if before and after else 0 for before, after in zip(earlier, later, strict=True)]
 
 
 def idle_groups(topdown: TopdownInfo | None, totals: Sequence[Count | None]) -> Iterator[str]:
@@ -60,13 +67,21 @@ def with_totals(manifest: Manifest, now: RunningCounts, before: RunningCounts) -
         weight - earlier for weight, earlier in zip(now.ending, before.ending or [0] * len(now.ending), strict=True)
     ]
     lost = now.lost_samples - before.lost_samples
+    nothing = [0] * len(totals)
+    at_cuts = [sum(each) for each in zip(now.at_cut or nothing, before.at_cut or nothing, strict=True)]
     return replace(
         manifest,
         events=[
-            replace(info, total=count.value + uncounted, enabled_ns=count.enabled_ns, running_ns=count.running_ns)
+            replace(
+                info,
+                total=count.value + uncounted,
+                enabled_ns=count.enabled_ns,
+                running_ns=count.running_ns,
+                counted_at_cuts=at_cut,
+            )
             if count
             else info
-            for info, count, uncounted in zip(manifest.events, totals, ending, strict=True)
+            for info, count, uncounted, at_cut in zip(manifest.events, totals, ending, at_cuts, strict=True)
         ],
         losses=replace(manifest.losses, samples_ring_full=manifest.losses.samples_ring_full + lost),
         notes=[*manifest.notes, *idle_groups(manifest.topdown, totals)],

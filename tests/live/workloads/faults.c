@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* faults COUNT PATHS: waits for a line on standard input, then touches an unmapped page COUNT times, from PATHS
- * different call stacks (a power of two). Prints "done" and waits for the end of standard input. */
+/* faults COUNT PATHS: for each line of standard input touches an unmapped page COUNT times, from PATHS different call
+ * stacks (a power of two), and prints "done". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -44,13 +44,13 @@ int main(int argc, char **argv)
 	char byte;
 
 	page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	while (read(0, &byte, 1) > 0 && byte != '\n')
-		;
-	for (unsigned long i = 0; i < count; i++)
-		fault(i % paths, paths);
-	printf("done\n");
-	fflush(stdout);
-	while (read(0, &byte, 1) > 0)
-		;
+	while (read(0, &byte, 1) > 0) {
+		if (byte != '\n')
+			continue;
+		for (unsigned long i = 0; i < count; i++)
+			fault(i % paths, paths);
+		printf("done\n");
+		fflush(stdout);
+	}
 	return 0;
 }
