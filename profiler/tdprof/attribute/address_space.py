@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tdprof.attribute.process_history import replay
 from tdprof.model.arrays import I32, I64, U32, U64, distinct
-from tdprof.profile.frames import group_rows
+from tdprof.profile.frames import group_rows, number_values
 
 _NONE = -1
 _HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
@@ -86,8 +86,8 @@ class AddressSpaces:
         Returns:
             int32[n], -1 for a process nothing is known of.
         """
-        numbers, which = np.unique(pid, return_inverse=True)
-        first, end = self._history.spaces_of(numbers)
+        numbers, which = number_values(pid.astype(np.uint64))
+        first, end = self._history.spaces_of(numbers.astype(np.uint32))
         one = np.append(self._history.space, _NONE)
         result: I32 = np.where(end - first == 1, one[first], _NONE).astype(np.int32)[which]
         several = np.flatnonzero(end - first > 1)
@@ -298,7 +298,7 @@ class AddressSpaces:
         return self._history.names_at(tid, time_ns), self._history.names
 
 
-def _rows_by_number(numbers: I64, count: int) -> list[I64]:
+def _rows_by_number(numbers: I32, count: int) -> list[I64]:
     """For each number below ``count`` the rows that have it."""
     order = np.argsort(numbers, kind="stable")
     return np.split(order, np.searchsorted(numbers[order], np.arange(1, count))) if count else []

@@ -13,16 +13,15 @@ from tdprof.attribute.address_space import ANY_TIME, AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
 from tdprof.attribute.places import Places, cut_chains, gather_numbered, number_places, with_single_places
 from tdprof.model.addresses import MappedFile
-from tdprof.model.arrays import I32, I64, U8, U32, U64, distinct
+from tdprof.model.arrays import I32, I64, U8, U32, U64
 from tdprof.model.stack_ends import StackEnd
-from tdprof.profile.frames import number_values
+from tdprof.profile.frames import number_pairs, number_values
 
 # The outermost frame was reached; or how the kernel walks, which does not tell.
 _WHOLE = (StackEnd.COMPLETE, StackEnd.FRAME_POINTERS_ONLY)
 _LONGEST_NS = np.uint64(1_000_000_000)  # intervals that a recording has no samples of are not known
 _NOT_TOLD = 2**64 - 1
 _KERNEL_CONTEXT = 2**32 - 1  # of kernel addresses, which mean the same everywhere
-_HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
 _PLACES_EACH, _SPARE_PLACES = 8, 2 << 20
 _NO_GUESS = 1 << 32
 
@@ -147,8 +146,8 @@ def _pairs(kernel_of: I64, user_of: I64, kernel_chains: int) -> tuple[I64, I32]:
         int64[stacks, 2], the chains of each stack, -1: none, and int32[n]. The kernel's part comes first: the leaf of a
         sample taken in the kernel is there.
     """
-    pairs, of_sample = number_values((kernel_of + 1).astype(np.uint64) << _HALF | (user_of + 1).astype(np.uint64))
-    chains = np.stack([pairs >> _HALF, pairs & _LOWER], axis=1).astype(np.int64) - 1
+    kernel, user, of_sample = number_pairs(kernel_of + 1, user_of + 1)
+    chains = np.stack([kernel, user], axis=1) - 1
     chains[:, 1] += np.where(chains[:, 1] < 0, 0, kernel_chains)
     return chains, of_sample
 
@@ -283,14 +282,14 @@ def _contexts(samples: pa.Table, spaces: AddressSpaces, replaced: Mapping[int, C
                 mapped_ns = np.maximum(mapped_ns, spaces.beginnings(space.view(np.int64)[in_space]))
                 mapped_at = np.where(mapped_ns == _NOT_TOLD, mapped_at, mapped_ns)
         when, at = number_values(np.where(depends[in_space], mapped_at, np.uint64(ANY_TIME)))
-    pairs, of_sample = number_values(in_space.astype(np.uint64) << _HALF | at.astype(np.uint64))
-    until = np.full(len(pairs), ANY_TIME, np.uint64)
+    of_space, of_time, of_sample = number_pairs(in_space.astype(np.int64), at.astype(np.int64))
+    until = np.full(len(of_space), ANY_TIME, np.uint64)
     if in_replaced.any():
         ends, ended = number_values(np.where(in_replaced[in_space], time_ns, np.uint64(ANY_TIME)))
-        parts, of_sample = number_values(of_sample.astype(np.uint64) << _HALF | ended.astype(np.uint64))
-        pairs, until = pairs[parts >> _HALF], ends[parts & _LOWER]
-    since = until if aggregated is None else _interval_starts(distinct(time_ns), until)
-    return _Contexts(of_sample.astype(np.uint32), known[pairs >> _HALF], when[pairs & _LOWER], since, until)
+        of_pair, of_end, of_sample = number_pairs(of_sample.astype(np.int64), ended.astype(np.int64))
+        of_space, of_time, until = of_space[of_pair], of_time[of_pair], ends[of_end]
+    since = until if aggregated is None else _interval_starts(number_values(time_ns)[0], until)
+    return _Contexts(of_sample.astype(np.uint32), known[of_space], when[of_time], since, until)
 
 
 def _times_in_intervals(
@@ -317,11 +316,10 @@ def _interval_starts(ends: U64, until: U64) -> U64:
 def _by_context(chains: tuple[I64, I64], contexts: _Contexts) -> tuple[I64, I64, U32]:
     """The distinct chains by context: (number of each sample's, -1: none; row in the stack table; context)."""
     of_sample, rows = chains
-    keys, which = number_values(contexts.of_sample.astype(np.uint64) << _HALF | (of_sample + 1).astype(np.uint64))
-    chain = (keys & _LOWER).astype(np.int64) - 1
-    is_there = chain >= 0
+    context, chain, which = number_pairs(contexts.of_sample.astype(np.int64), of_sample + 1)
+    is_there = chain > 0
     number = np.where(is_there, np.cumsum(is_there) - 1, -1)
-    return number[which], rows[chain[is_there]], (keys >> _HALF).astype(np.uint32)[is_there]
+    return number[which], rows[chain[is_there] - 1], context.astype(np.uint32)[is_there]
 
 
 def _attribute(places: Places, contexts: _Contexts, spaces: AddressSpaces, files: CodeFiles) -> tuple[I32, U64]:
@@ -357,9 +355,10 @@ def _tell_versions(
 def _distinct(file: I32, address: U64, used: NDArray[np.bool_]) -> tuple[I32, I64]:
     """Location number of each used place (file, address), and for each number one place that it stands for."""
     rows = np.flatnonzero(used)
-    order = rows[np.lexsort((address[rows], file[rows]))]
-    changed = np.ones(len(order), bool)
-    changed[1:] = (file[order][1:] != file[order][:-1]) | (address[order][1:] != address[order][:-1])
+    _, of_address = number_values(address[rows])
+    files, _, number = number_pairs(file[rows].astype(np.int64) + 1, of_address.astype(np.int64))
     location = np.full(len(file), -1, np.int32)
-    location[order] = np.cumsum(changed) - 1
-    return location, order[changed]
+    location[rows] = number
+    first = np.empty(len(files), np.int64)
+    first[number[::-1]] = rows[::-1]
+    return location, first

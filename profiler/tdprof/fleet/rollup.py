@@ -23,7 +23,7 @@ from tdprof.model.profile import Profile, SampleTable
 from tdprof.pipeline.load import load_profile
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
-from tdprof.profile.frames import NO_STACK, frame_stacks, merge_stacks, number_values
+from tdprof.profile.frames import NO_STACK, frame_stacks, merge_stacks, number_pairs
 from tdprof.profile.hotspots import Hotspots, effective_samples, find_hotspots, unknown_samples
 
 # Rows of one recording's roll-up; what is beyond is one row more, so that sums stay whole.
@@ -138,12 +138,12 @@ def _check_sums(profile: Profile, manifest: Manifest) -> None:
 def _by_stack(profile: Profile) -> Profile:
     """The profile with a row of samples for each event and stack: when, where and in which thread is not kept."""
     samples = profile.samples
-    keys, row = number_values(samples.event.astype(np.uint64) << np.uint64(32) | samples.stack.astype(np.uint64))
-    count, weight = np.zeros(len(keys), np.uint64), np.zeros(len(keys), np.uint64)
+    event, stack, row = number_pairs(samples.event.astype(np.int64), samples.stack.astype(np.int64))
+    count, weight = np.zeros(len(event), np.uint64), np.zeros(len(event), np.uint64)
     np.add.at(count, row, samples.count)
     np.add.at(weight, row, samples.weight)
-    columns = {each.name: np.zeros(len(keys), getattr(samples, each.name).dtype) for each in fields(samples)}
-    columns |= {"event": (keys >> np.uint64(32)).astype(np.uint32), "stack": keys.astype(np.uint32).astype(np.int32)}
+    columns = {each.name: np.zeros(len(event), getattr(samples, each.name).dtype) for each in fields(samples)}
+    columns |= {"event": event.astype(np.uint32), "stack": stack.astype(np.int32)}
     return replace(profile, samples=SampleTable(**{**columns, "count": count, "weight": weight}))
 
 
@@ -230,6 +230,7 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
     stacks = frame_stacks(profile)
     merged, representative = merge_stacks(stacks)
     numbers = number_of[stacks.function].astype(np.int32)
+    paths = pa.ListArray.from_arrays(pa.array(stacks.start.astype(np.int32)), pa.array(numbers))
     in_order = numbers.astype(">i4").tobytes()  # as bytes they sort like lists of numbers
     starts, ends = stacks.start[:-1][representative], stacks.start[1:][representative]
     samples = profile.samples
@@ -250,17 +251,16 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
         kept.sort(key=texts.__getitem__)
         chosen = seen[kept]
         counts, weights = count[chosen].astype(np.int64), weight[chosen].astype(np.int64)
-        offsets = np.concatenate([[0], np.cumsum((ends - starts)[chosen])]).astype(np.int64)
-        flat = numbers[np.arange(offsets[-1]) + np.repeat(starts[chosen] - offsets[:-1], np.diff(offsets))]
+        frames = paths.take(pa.array(representative[chosen]))
         if len(left):  # without frames: of many paths
-            offsets = np.append(offsets, offsets[-1])
+            frames = pa.concat_arrays([frames, pa.array([[]], frames.type)])
             counts, weights = np.append(counts, count[left].sum()), np.append(weights, weight[left].sum())
         parts.append(
             _table(
                 PATHS,
                 {
                     "event": pa.array([info.name] * len(counts), pa.string()),
-                    "frames": pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(flat)),
+                    "frames": frames,
                     "samples": counts.astype(np.int64),
                     "weight": weights.astype(np.int64),
                 },

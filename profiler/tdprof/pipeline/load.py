@@ -27,7 +27,7 @@ from tdprof.model.stack_ends import StackEnd
 from tdprof.model.thread_state import ThreadState
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.wakers import read_wakers, with_wakers
-from tdprof.profile.frames import distinct_rows
+from tdprof.profile.frames import distinct_rows, number_values
 from tdprof.profile.guesses import mark_guesses
 from tdprof.profile.idle import mark_idle
 from tdprof.profile.intervals import time_bins
@@ -152,10 +152,10 @@ def _cgroups(capture: OpenCapture, column: pa.ChunkedArray) -> tuple[I32, list[C
         table = read_table(capture.tables, "cgroups")
         paths = dict(zip(table["cgroup"].to_pylist(), table["path"].to_pylist(), strict=True))
     ids = column.fill_null(0).to_numpy()
-    known, number = np.unique(ids, return_inverse=True)
+    known, number = number_values(ids)
     cgroups = [Cgroup(each, paths.get(each)) for each in known.tolist() if each]
     # Without an id, 0, is what the sorted numbers begin with.
-    return (number.reshape(-1) - (len(known) - len(cgroups))).astype(np.int32), cgroups
+    return number - np.int32(len(known) - len(cgroups)), cgroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def make_profile(
         stacks=stacks,
         samples=samples,
         thread_names=thread_names,
-        process_names=capture.spaces.process_names(distinct(samples.pid)),
+        process_names=capture.spaces.process_names(number_values(samples.pid.astype(np.uint64))[0].astype(np.uint32)),
         command=manifest.command,
         target=printable(_target_of(manifest)),
         rung=manifest.rung,

@@ -20,6 +20,7 @@ from tdprof.text import printable
 
 FunctionIdentity = tuple[str, str, str]
 NO_STACK = "[no call stack]"  # the one frame of samples whose stack could not be read
+_DENSE = 4  # times as large as there are many: up to here a table of all values is faster than a hash table
 
 
 def frame_stacks(profile: Profile) -> FrameStacks:
@@ -167,16 +168,41 @@ def as_column(values: U64) -> pa.UInt64Array:
 def number_values(values: U64) -> tuple[U64, I32]:
     """``numpy.unique`` with the inverse, by a hash table: many times as fast where few values are distinct.
 
+    Of values that are no larger than there are many it is a plain table, a third of that.
+
     Returns:
         distinct: uint64, sorted.
         number: int32[n], the row of each value in ``distinct``.
     """
+    if len(values) and (largest := int(values.max())) < _DENSE * len(values):
+        is_there = np.zeros(largest + 1, bool)
+        is_there[values] = True
+        known = np.flatnonzero(is_there)
+        row = np.empty(largest + 1, np.int32)
+        row[known] = np.arange(len(known))
+        return known.astype(np.uint64), row[values]
     encoded = as_column(values).dictionary_encode()
     distinct = encoded.dictionary.to_numpy()
     order = np.argsort(distinct)
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
     return distinct[order], rank[encoded.indices.to_numpy()]
+
+
+def number_pairs(first: I64, second: I64) -> tuple[I64, I64, I32]:
+    """Number the distinct pairs of two columns.
+
+    Args:
+        first, second: int64[n], none negative, less than 2^31.
+
+    Returns:
+        Of each distinct pair, in order, the first and the second; and int32[n], the number of each row's pair.
+    """
+    seconds = second.max(initial=0) + 1
+    pairs = first * seconds
+    pairs += second
+    known, number = number_values(pairs.view(np.uint64))
+    return *np.divmod(known.view(np.int64), seconds), number
 
 
 def group_rows(*keys: NDArray[Any]) -> tuple[I64, I64]:

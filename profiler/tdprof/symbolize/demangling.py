@@ -28,13 +28,17 @@ def split_clone_tags(name: str) -> tuple[str, str]:
 def demangle(names: Sequence[str]) -> list[str]:
     """The names to show for linkage names, in the same order; what cannot be demangled, or would become longer than
     anybody reads, comes back as it is. Meant for what is shown, not for all that is known."""
-    parts = [_parts(name) for name in names]
-    mangled = list(dict.fromkeys(stem for stem, _, _ in parts if stem.startswith(_MANGLED)))
+    # Most names, of which there are many thousands, are shown as they are.
+    parts = {
+        name: _parts(name) for name in dict.fromkeys(names) if name.startswith(_MANGLED) or "." in name or "@" in name
+    }
+    mangled = list(dict.fromkeys(stem for stem, _, _ in parts.values() if stem.startswith(_MANGLED)))
     meant = dict(zip(mangled, demangle_all(mangled), strict=True)) if mangled else {}
-    return [
-        f"{meant.get(stem, stem)}{rest} [{tags}]" if tags else meant.get(stem, stem) + rest
-        for stem, rest, tags in parts
-    ]
+    shown = {
+        name: f"{meant.get(stem, stem)}{rest} [{tags}]" if tags else meant.get(stem, stem) + rest
+        for name, (stem, rest, tags) in parts.items()
+    }
+    return [shown.get(name, name) for name in names]
 
 
 def _parts(name: str) -> tuple[str, str, str]:
@@ -43,7 +47,5 @@ def _parts(name: str) -> tuple[str, str, str]:
     if "::" in name and name.startswith(_MANGLED):
         stem, _, inner = name.partition("::")
         return stem, f"::{inner}", ""
-    if "." not in name and "@" not in name:  # most names, many thousands of them
-        return name, "", ""
     base, tags = split_clone_tags(_VERSION.sub("", name))
     return (base[:-4], "@plt", tags) if base.endswith("@plt") else (base, "", tags)

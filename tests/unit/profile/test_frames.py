@@ -7,7 +7,15 @@ import pytest
 
 from builders.profiles import Call, Frame, ProfileBuilder
 from tdprof.model.addresses import MappedFile
-from tdprof.profile.frames import NO_STACK, frame_stacks, function_names, group_rows, merge_stacks
+from tdprof.profile.frames import (
+    NO_STACK,
+    frame_stacks,
+    function_names,
+    group_rows,
+    merge_stacks,
+    number_pairs,
+    number_values,
+)
 from tdprof.text import printable
 
 
@@ -79,3 +87,34 @@ def test_printable_text_has_no_controls_and_encodes() -> None:
         printable("a\x1b[31m\n\x9bb\udcff") == "a\N{REPLACEMENT CHARACTER}[31m" + "\N{REPLACEMENT CHARACTER}" * 2 + "b?"
     )
     assert printable("héλ") == "héλ"
+
+
+@pytest.mark.parametrize("largest", [1, 3, 50, 1000, 2**31, 2**64 - 1])
+def test_values_are_numbered_in_order_whether_small_or_large(largest: int) -> None:
+    rng = np.random.default_rng(largest)
+    values = rng.integers(0, largest, 300, np.uint64, endpoint=True)
+    values[:2] = largest, 0
+    known, number = number_values(values)
+    expected, inverse = np.unique(values, return_inverse=True)
+    assert known.dtype == np.uint64
+    assert number.dtype == np.int32
+    assert known.tolist() == expected.tolist()
+    assert number.tolist() == inverse.tolist()
+
+
+@pytest.mark.parametrize(("firsts", "seconds"), [(1, 1), (3, 70), (2**31 - 1, 2**31 - 1), (1, 2**31 - 1)])
+def test_pairs_are_numbered_in_order(firsts: int, seconds: int) -> None:
+    rng = np.random.default_rng(firsts)
+    first, second = (rng.integers(0, most, 300, np.int64, endpoint=True) for most in (firsts, seconds))
+    first[0], second[0] = firsts, seconds
+    first[150:], second[150:] = first[:150], second[:150]
+    known_first, known_second, number = number_pairs(first, second)
+    pairs = sorted(set(zip(first.tolist(), second.tolist(), strict=True)))
+    assert list(zip(known_first.tolist(), known_second.tolist(), strict=True)) == pairs
+    assert [pairs[each] for each in number.tolist()] == list(zip(first.tolist(), second.tolist(), strict=True))
+
+
+def test_nothing_is_numbered() -> None:
+    nothing = np.zeros(0, np.int64)
+    assert [len(each) for each in number_values(nothing.astype(np.uint64))] == [0, 0]
+    assert [len(each) for each in number_pairs(nothing, nothing)] == [0, 0, 0]
