@@ -43,9 +43,9 @@ def test_three_to_one(build: Build, folder: Path, options: list[str]) -> None:
 
 
 def test_a_recorder_that_gets_no_processor_loses_nothing(build: Build, folder: Path) -> None:
-    """It is stopped for a tenth of a second of work at a time: 1.7 MB of copied stacks."""
+    """It is stopped for less of its work at a time than the eighth of a second that there is room for."""
     split = build("split.c")
-    script = f'for i in 1 2 3; do kill -STOP $PPID; "{split}" 0.1; kill -CONT $PPID; "{split}" 0.05; done'
+    script = f'for i in 1 2 3; do kill -STOP $PPID; "{split}" 0.08; kill -CONT $PPID; "{split}" 0.05; done'
     assert_three_to_one(record("-F", "1999", "--no-bpf", "--", "sh", "-c", script, folder=folder))
 
 

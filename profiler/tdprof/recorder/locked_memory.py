@@ -15,9 +15,9 @@ from tdprof.text import plural
 
 MLOCK_KB = "/proc/sys/kernel/perf_event_mlock_kb"
 _SIDE_BAND_BYTES = 512 << 10
-# What a CPU's ring takes of samples with the largest copies of stacks in an eighth of a second, at 2,000 a second; what
-# all of them may lock.
-_MOST_SAMPLES_BYTES, _MOST_SAMPLES_BYTES_IN_ALL = 16 << 20, 64 << 20
+# What a CPU's ring takes of samples; of those with the largest copies of stacks, in an eighth of a second at 2,000 a
+# second; and what all of them may lock.
+_MOST_SAMPLES_BYTES, _MOST_COPIES_BYTES, _MOST_BYTES_IN_ALL = 8 << 20, 16 << 20, 64 << 20
 
 
 class RingRefusedError(TdprofError):
@@ -54,14 +54,15 @@ class RingSizes:
         """What a CPU's buffers lock; each ring of records has a header page."""
         return self.aux + sum(size + mmap.PAGESIZE for size in (self.side_band, self.spe) if size)
 
-    def with_room_for_samples(self, cpus: int, budget: int | None) -> "RingSizes":
+    def with_room_for_samples(self, cpus: int, budget: int | None, *, has_copies: bool) -> "RingSizes":
         """With more of the side-band ring, as far as the buffers of so many CPUs fit.
 
         A copied stack is some kilobytes: what is plenty for side-band holds a few dozen, and a reader that waits for a
         processor as long as those take loses the next.
         """
         sizes = self
-        while sizes.side_band < min(_MOST_SAMPLES_BYTES, _MOST_SAMPLES_BYTES_IN_ALL // cpus):
+        most = _MOST_COPIES_BYTES if has_copies else _MOST_SAMPLES_BYTES
+        while sizes.side_band < min(most, _MOST_BYTES_IN_ALL // cpus):
             larger = replace(sizes, side_band=2 * sizes.side_band)
             if budget is not None and larger.locked_bytes * cpus > budget:
                 break

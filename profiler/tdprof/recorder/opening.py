@@ -107,7 +107,8 @@ class Opener:
         budget = locked_memory_budget(len(self.cpus))
         sizes = fit(wanted, len(self.cpus), budget)
         if self.sampling.sampler is None and sizes == wanted:
-            sizes = wanted.with_room_for_samples(len(self.cpus), budget)
+            has_copies = self.sampling.chains.stack_bytes > 0
+            sizes = wanted.with_room_for_samples(len(self.cpus), budget, has_copies=has_copies)
         while True:
             try:
                 attached, spe = self._open_all(target, sizes)

@@ -46,6 +46,7 @@ def test_nothing_gets_smaller_than_a_page_and_is_said() -> None:
     ("cpus", "memlock_bytes", "side_band"),
     [
         (2, None, 16 << 20),
+        (4, None, 16 << 20),
         (8, None, 8 << 20),
         (64, None, 1 << 20),
         (192, None, 512 << 10),
@@ -59,6 +60,7 @@ def test_room_for_samples_is_what_is_left(cpus: int, memlock_bytes: int | None, 
     budget = None if memlock_bytes is None else budget_bytes(cpus, 512 + PAGE_KB, memlock_bytes, is_free=False)
     wanted = RingSizes.wanted(has_spe=False)
     assert fit(wanted, cpus, budget) == wanted
-    sizes = wanted.with_room_for_samples(cpus, budget)
+    sizes = wanted.with_room_for_samples(cpus, budget, has_copies=True)
     assert sizes.side_band == side_band
+    assert wanted.with_room_for_samples(cpus, budget, has_copies=False).side_band == min(side_band, 8 << 20)
     assert shrunk_note(wanted, sizes, cpus) == ""
