@@ -25,6 +25,8 @@ MAX_COUNTERS = 31  # PMCR_EL0.N
 _PROBE_NS = 2_000_000
 # For what happens now and then, such as a TLB walk.
 _TRIAL_NS = 5_000_000
+# For a counter to become free, where others' groups take turns on all of them.
+_LONGEST_TRIAL_NS = 100_000_000
 _TRIAL_MEMORY_BYTES = 16 << 20
 
 
@@ -159,7 +161,7 @@ def counts_anything(event: Event, cpus: Collection[int] = ()) -> bool:
         memory = stack.enter_context(mmap.mmap(-1, _TRIAL_MEMORY_BYTES))
         native, start = load_native(), ctypes.addressof(ctypes.c_char.from_buffer(memory))
         pe.enable(fd)
-        end = time.thread_time_ns() + _TRIAL_NS
+        end = time.thread_time_ns() + _LONGEST_TRIAL_NS
         number, at, state = 1.5, 1, 1
         while time.thread_time_ns() < end:
             for _ in range(200):
@@ -169,8 +171,11 @@ def counts_anything(event: Event, cpus: Collection[int] = ()) -> bool:
                 number = number * 1.0000001 if at & 64 else number / 1.0000002
             if native:
                 state = native.tdprof_vary_work(start, _TRIAL_MEMORY_BYTES, state)
-            if pe.read_count(fd).value:
+            count = pe.read_count(fd)
+            if count.value:
                 return True
+            if count.running_ns >= _TRIAL_NS:
+                break
     return False
 
 

@@ -1,6 +1,7 @@
 """The core PMU: found in sysfs, and its free counters found by counting."""
 
 import errno
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -142,9 +143,33 @@ def test_a_trial_does_what_no_interpreter_does(monkeypatch: pytest.MonkeyPatch, 
             return state + 1
 
     monkeypatch.setattr(trial, "load_native", lambda: Native() if has_native else None)
-    monkeypatch.setattr(pe, "read_count", lambda _: pe.Count(len(did) >= 3, 1000, 1000))
+    looks = itertools.count(1)
+    monkeypatch.setattr(pe, "read_count", lambda _: pe.Count(len(did) >= 3, 0, next(looks) * 10**6))
     assert trial.counts_anything(CorePmu("fake", 8, frozenset(), frozenset()).event("ASE_SPEC", 0x74)) == has_native
     assert [state for _, state in did] == [1, 2, 3][: 3 * has_native]
+
+
+def test_a_trial_lasts_until_the_event_had_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' groups have all of them at first."""
+    FakePmu(monkeypatch, counters=6, free=6, cycle_counter=True)
+    now = itertools.count(step=500_000)
+    event = CorePmu("fake", 8, frozenset(), frozenset()).event("LD_SPEC", 0x70)
+
+    def counts(waits_ns: int, *, is_silent: bool) -> bool:
+        """Its time is 500 us a look; it counts from the first look on at which it has a counter, or never."""
+        had = itertools.chain([0] * (waits_ns // 500_000), itertools.count(500_000, 500_000))
+
+        def read(_: int) -> pe.Count:
+            running_ns = next(had)
+            return pe.Count(0 if is_silent else running_ns, 0, running_ns)
+
+        monkeypatch.setattr(pe, "read_count", read)
+        return trial.counts_anything(event)
+
+    monkeypatch.setattr("time.thread_time_ns", lambda: next(now))
+    assert counts(20_000_000, is_silent=False)
+    assert not counts(20_000_000, is_silent=True)
+    assert not counts(10**9, is_silent=False)  # it ends, whatever others do
 
 
 def test_no_permission_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
