@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from builders.topdown import topdown_profile
-from tdprof.catalog.choose import CatalogChoice, find_by_name, is_reported, load_packaged, name_of
+from tdprof.catalog.choose import CatalogChoice, catalog_names, find_by_name, is_reported, load_packaged, name_of
 from tdprof.catalog.entries import Catalog, Metric
 from tdprof.catalog.midr import CoreType, Midr
 from tdprof.cli import record as record_command
@@ -112,7 +112,7 @@ def test_an_event_that_the_kernel_refuses_costs_only_its_metrics() -> None:
     assert f"refuses DTLB_WALK: {len(lost)} of 36" in found.notes[0]
 
 
-CATALOGS = [load_packaged(f"neoverse-{core}") for core in ("n1", "n2", "n3", "v1", "v2", "v3")]
+CATALOGS = [load_packaged(name) for name in catalog_names()]
 
 
 @pytest.mark.parametrize("catalog", CATALOGS, ids=lambda catalog: catalog.name)
