@@ -28,7 +28,7 @@ def profile() -> Profile:
         ("/lib/two.so:copy", "copy", "/lib/two.so"),
         ("app:main", "main", "/bin/app"),
         ("run(int) [cold]", "run(int)", "/bin/app"),  # as reports print it
-        ("app:runner(int) [guessed]", "runner(int)", "/bin/app"),
+        ("app:runner(int) [isra.0 constprop.1]", "runner(int)", "/bin/app"),
     ],
 )
 def test_a_name_that_fits_one_function(text: str, name: str, module: str) -> None:
