@@ -8,11 +8,13 @@ from builders import (  # register their builders
     costly_captures,
     costly_debug_data,
     costly_files,
+    costly_go,
     costly_perf_data,
     costly_programs,
     costly_side_tables,
     costly_spe,
     costly_spools,
+    costly_stores,
 )
 from builders.cost import allowed_bytes, allowed_seconds, is_affordable, measure
 from builders.costly_files import BUILDERS
@@ -22,6 +24,7 @@ SIZE_BYTES = 500_000
 _ALL_OF = {module.__name__ for module in (costly_files, costly_captures, costly_debug_data)}
 # Of the others those that were too costly once; tools/fuzz/costly_files.py runs all.
 _SOME = [
+    costly_go.go_calls_within_calls,
     costly_perf_data.perf_side_band_that_shrinks,
     costly_perf_data.perf_call_chains_that_shrink,
     costly_perf_data.perf_branches_that_shrink,
@@ -39,6 +42,8 @@ _SOME = [
     costly_spools.spool_of_magic_numbers,
     costly_spools.spool_of_nested_lists,
     costly_spools.spool_of_small_frames,
+    costly_stores.store_of_one_function_in_a_graph,
+    costly_stores.store_of_one_function_many_times,
 ]
 NAMES = [name for name, build in BUILDERS.items() if build.__module__ in _ALL_OF or build in _SOME]
 

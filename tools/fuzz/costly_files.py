@@ -17,11 +17,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from builders import (  # noqa: F401  # register their builders
     costly_captures,
     costly_debug_data,
+    costly_go,
     costly_perf_data,
     costly_programs,
     costly_side_tables,
     costly_spe,
     costly_spools,
+    costly_stores,
 )
 from builders.cost import MB, allowed_bytes, allowed_seconds, is_affordable, measure
 from builders.costly_files import BUILDERS
