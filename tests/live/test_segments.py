@@ -63,14 +63,16 @@ def test_each_event_is_in_one_segment_and_none_is_said_to_be_lost_at_a_seam(buil
             recorder.stdin.flush()
             assert recorder.stdout.readline() == "done\n"
             faults += 1000
-        _, said = recorder.communicate(timeout=PATIENCE_S)
-        assert recorder.returncode == 0, said
+        _, errors = recorder.communicate(timeout=PATIENCE_S)
+        assert recorder.returncode == 0, errors
     finally:
         recorder.kill()
         recorder.communicate()
     found = captures(folder)
     missing = sum(capture.total() - capture.weight() for capture in found)
-    assert sum(sum(capture.losses().values()) for capture in found) <= missing
+    said = [pair for capture in found for pair in capture.losses().items()]
+    gone = sum(number for reason, number in said if reason == "samples_map_full" or "without asking BPF" in reason)
+    assert gone <= missing, said
     # On a loaded machine the kernel may leave the BPF program out now and then.
     assert 0 <= missing <= 0.01 * faults
     held = sum(capture.count(lambda sample: user_function(sample) == "fault")[True] for capture in found)
