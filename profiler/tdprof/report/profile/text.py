@@ -48,12 +48,17 @@ def render_text(
     """The whole report as the console's width and colours allow, without trailing blanks.
 
     Args:
-        findings: of SPE records beside the samples; what they measured of each row stands behind the events.
+        findings: of SPE records beside the samples; what they measured of each row stands behind the events, and
+            above the table what they say otherwise than the samples do.
         limit: the most rows to show; 0 for all.
         sort_event: the event whose shares lead each row, as for ``find_hotspots``.
     """
     width = console.width
     lines = header_lines(profile, unknown, width)
+    if findings is not None and findings.disagreements:
+        for sentence in map(printable, findings.disagreements):
+            lines += prose(sentence, width, style="yellow")
+        lines.append(Text())
     if not len(hotspots):
         lines += prose(no_samples(doubts(profile, unknown)), width)
         return as_text(console, lines)

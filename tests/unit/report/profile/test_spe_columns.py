@@ -1,6 +1,7 @@
 """What SPE measured stands in the rows of the text report, each row's own."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def test_each_line_has_its_own(capture: Path) -> None:
     rows = {row[-2]: row for row in map(cells, table(capture, by_line=True)[1:])}
     assert rows["app.c:10"][5:7] == ["10.0 ± 2.7", "0.00 (0.00-0.64)"]  # no branches
     assert rows["app.c:11"][5:8] == ["25.0 ± 6.4", "10.0 ± 4.9", "0.0 (0.0-1.9)"]
+
+
+def test_what_spe_says_otherwise_stands_above_the_table(capture: Path) -> None:
+    """As of kernel code that masks interrupts: samples have it elsewhere."""
+    profile, findings = profile_of(capture), joined_with_spe(capture)
+    assert findings
+    sentence = "SPE does not wait for interrupts: of the kernel's operations it has update 70% (samples: 0%)"
+    said = replace(findings, disagreements=[sentence])
+    console = Console(width=200, no_color=True)
+    hotspots = find_hotspots(profile)
+    text = render_text(profile, hotspots, [], console, limit=0, by_line=False, sort_event=0, findings=said)
+    assert text.index(sentence) < text.index("SPE L1D miss %")
 
 
 def report(capture: Path, *arguments: str) -> str:
