@@ -53,8 +53,12 @@ static __always_inline void follow(__u64 task, __u32 state)
  * out. */
 int follow_new(struct bpf_raw_tracepoint_args *ctx)
 {
+	__u64 task = ctx->args[0];
+
 	if (is_followed())
-		follow(ctx->args[0], FOLLOWED_ALIVE);
+		follow(task, FOLLOWED_ALIVE);
+	else
+		followed.delete(&task); /* of who had its address before, if nobody was told that it is free */
 	return 0;
 }
 

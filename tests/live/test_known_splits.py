@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from live.recording import Capture, Sample, assert_share, record, user_function
+from tdprof.capture.tables import read_table
 
 pytestmark = pytest.mark.needs_perf
 
@@ -112,6 +113,16 @@ def test_a_library_at_the_address_of_another_while_the_recorder_gets_no_processo
     assert_share(plugin, plugin + other + host, 0.25)
     assert_share(other, plugin + other + host, 0.25)
     assert not capture.losses()
+
+
+@pytest.mark.needs_bpf
+def test_no_others_are_sampled_where_many_processes_end(folder: Path) -> None:
+    """A thread whose address in the kernel was another's is not that one, whoever was told that it is free."""
+    code = "import os, time; end = time.time() + 3\nwhile time.time() < end: os.waitpid(os.fork() or os._exit(0), 0)"
+    capture = record("-F", "4999", "-e", "cpu-clock:u", "--", "/usr/bin/python3", "-c", code, folder=folder)
+    pids = set(read_table(folder, "processes")["pid"].to_pylist())
+    assert len(pids) > 100
+    assert {sample.pid for sample in capture.samples} <= pids
 
 
 def test_processes_that_are_gone(build: Build, folder: Path) -> None:
