@@ -567,6 +567,10 @@ static const struct attribute_group *core_groups[] = { &format_group, &event_gro
 static struct pmu core_pmu = {
 	.module = THIS_MODULE,
 	.attr_groups = core_groups,
+#ifdef PERF_PMU_CAP_HETEROGENEOUS_CPUS
+	/* Before 6.2 threads have one hardware PMU beside those that say this, as the machine's own does. */
+	.capabilities = PERF_PMU_CAP_HETEROGENEOUS_CPUS,
+#endif
 	.task_ctx_nr = perf_hw_context,
 	.event_init = core_event_init,
 	.add = core_add,
