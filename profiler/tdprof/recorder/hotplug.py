@@ -5,11 +5,14 @@ open, count nothing more and say so only by their enabled time, which stands sti
 CPUs but one.
 """
 
+import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
 from tdprof.errors import TdprofError
 from tdprof.recorder.host import online_cpus
+
+_TICK_S = 0.011  # longer than one at CONFIG_HZ=100
 
 
 class EventsOfCpus(Protocol):
@@ -95,7 +98,11 @@ class CpuFollower:
 
     def _has_stopped(self, cpu: int) -> bool:
         # Reading brings the time of events that count up to date, so that two reads never agree.
-        return self._events.enabled_ns(cpu) == self._events.enabled_ns(cpu)
+        enabled_ns = self._events.enabled_ns(cpu)
+        if self._events.enabled_ns(cpu) != enabled_ns:
+            return False
+        time.sleep(_TICK_S)  # the kernel's clock may be one of ticks, where nothing better is stable
+        return self._events.enabled_ns(cpu) == enabled_ns
 
     def _seconds(self, time_ns: int) -> str:
         return f"{(time_ns - self._began_ns) / 1e9:.1f} s"

@@ -1,5 +1,7 @@
 """CPUs that go and come while everything is recorded, with events that only keep time."""
 
+import time
+
 from tdprof.errors import TdprofError
 from tdprof.recorder.hotplug import CpuFollower
 
@@ -43,6 +45,18 @@ def test_nothing_happens_where_nothing_happened() -> None:
     cpus = follower(machine)
     for second in range(5):
         machine.now_ns = second * S
+        assert cpus.follow(machine.now_ns) == []
+    assert cpus.notes() == []
+
+
+def test_a_clock_of_ticks_stands_still_for_no_longer_than_one() -> None:
+    class Ticking(Machine):
+        def enabled_ns(self, cpu: int) -> int:
+            return time.monotonic_ns() // 10_000_000 * 10_000_000
+
+    machine = Ticking(0, 1)
+    cpus = follower(machine)
+    for _ in range(3):
         assert cpus.follow(machine.now_ns) == []
     assert cpus.notes() == []
 
