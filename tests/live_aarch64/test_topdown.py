@@ -161,7 +161,10 @@ def check_functions(
             if values[name].samples >= 30 and values[name].half_width > 0
         }
         row = [function_names(profile)[number] for number in findings.function].index(function)
-        assert findings.diagnoses[row].bottleneck == core.bottlenecks[function], function
+        named = findings.diagnoses[row].bottleneck
+        # None is named where there are too few samples to tell, as there may be of the lesser function in a phase.
+        is_too_few = any(values[name].samples < 30 for name in metrics)
+        assert named == core.bottlenecks[function] or (named is None and is_too_few), function
     far = {key: round(off, 2) for key, off in offs.items() if off > 3}
     assert not far
     return offs
@@ -223,7 +226,7 @@ def test_each_phase_has_its_own_bottleneck(simulate: Simulate, workload: Path, t
     ]
     simulate(core="v1", spe=0)
     works = [
-        f"{workload} -r {write_regions(tmp_path / f'regions{number}', core.regions()[:2])} -w hc -j -n 2500"
+        f"{workload} -r {write_regions(tmp_path / f'regions{number}', core.regions()[:2])} -w hc -j -n 4000"
         for number, core in enumerate(phases)
     ]
     run_tdprof("record", "--topdown=all", "-F", HZ, "--interval", "0.1s", "--cpu", V1.name, "-o", capture, "--",
