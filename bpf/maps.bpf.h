@@ -42,8 +42,8 @@ BPF_TABLE("hash", __u32, struct address_space, spaces, 1);
 BPF_TABLE("array", __u32, __u32, retaken, RETAKEN_SLOTS);
 BPF_RINGBUF_OUTPUT(missing, 1);
 
-/* Processes that run CPython, by number, and its threads: where each has its own structure. */
-/* By process; and by the address of its first thread's structure, of one that another has started that runs CPython. */
+/* Processes that run CPython: by number, and of one that such a process has started by the address that the kernel
+ * keeps its first thread at, until user space tells of it. And CPython's threads: where each has its own structure. */
 BPF_TABLE("hash", __u64, struct python_runtime, python_runtimes, 1024);
 BPF_TABLE("hash", __u32, struct python_thread, python_threads, 4096);
 BPF_TABLE("percpu_array", __u32, struct python_walk, python_walks, 1);

@@ -280,9 +280,9 @@ enum {
 	DW_TAG_structure_type = 0x13,
 	DW_TAG_union_type = 0x17,
 	DW_TAG_inlined_subroutine = 0x1d,
+	DW_TAG_module = 0x1e,
 	DW_TAG_catch_block = 0x25,
 	DW_TAG_subprogram = 0x2e,
-	DW_TAG_module = 0x1e,
 	DW_TAG_try_block = 0x32,
 	DW_TAG_namespace = 0x39,
 

@@ -40,6 +40,7 @@ _UNKNOWN_WITHOUT = {
 }
 # Each page has a CRC-32, so that a bit that changed on a disk or a way is no other number.
 _WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+_READING: dict[str, Any] = {"page_checksum_verification": True, **FOOTER_LIMITS}
 
 
 class TableWriter:
@@ -146,14 +147,10 @@ def _read_up_to(path: str, most: int, columns: list[str] | None) -> pa.Table:
 
 def _open(path: str) -> pq.ParquetFile:
     """The file, with text columns as they are stored: each text once; but not within lists, which Arrow cannot join."""
-    file = pq.ParquetFile(path, page_checksum_verification=True, **FOOTER_LIMITS)
+    file = pq.ParquetFile(path, **_READING)
     columns = [file.schema.column(i) for i in range(len(file.schema))]
     text = [each.path for each in columns if each.physical_type == "BYTE_ARRAY" and not each.max_repetition_level]
-    if not text:
-        return file
-    return pq.ParquetFile(
-        path, metadata=file.metadata, read_dictionary=text, page_checksum_verification=True, **FOOTER_LIMITS
-    )
+    return pq.ParquetFile(path, metadata=file.metadata, read_dictionary=text, **_READING) if text else file
 
 
 def read_side_table(folder: Path, name: str, optional: Sequence[str] = ()) -> tuple[pa.Table, str]:

@@ -36,6 +36,7 @@ RUNG_TEXT = {
     "ring-buffer": "perf ring buffers without BPF",
     "perf-data": "the perf tool",
 }
+_WAITING = "tdprof: recording has ended, waiting for the command to end (Ctrl-C ends it)"
 
 
 @click.command("record", context_settings={"allow_interspersed_args": False})
@@ -101,9 +102,6 @@ def command(output: Path | None, duty: str | None, with_symbols: bool, quiet: bo
     if duties:
         options = with_duty(options, duties, topdown, events.spe_text)
     return _record(options, segments, output, with_symbols=with_symbols, quiet=quiet)
-
-
-_WAITING = "tdprof: recording has ended, waiting for the command to end (Ctrl-C ends it)"
 
 
 def _record_options(
