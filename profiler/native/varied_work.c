@@ -7,8 +7,9 @@
 #include <sys/auxv.h>
 #endif
 
-#define STEPS 512
-#define RARE  16
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+#define STEPS        512
+#define RARE         16
 
 /* Instructions that no interpreter executes, as far as this core has them; their results are of no use. */
 static void execute_rare_instructions(void)
@@ -36,6 +37,47 @@ static void execute_rare_instructions(void)
 			:
 			: "v0", "p0", "p1", "p2");
 #endif
+}
+
+/* Events of these instructions, by their codes in Arm's manual (DDI 0487), and the feature that each needs. */
+#ifdef __aarch64__
+static const struct {
+	uint16_t code;
+	unsigned long needs;
+} executed[] = {
+	{ 0x0074, HWCAP_ASIMD }, /* ASE_SPEC */
+	{ 0x0077, HWCAP_AES },   /* CRYPTO_SPEC */
+	{ 0x007c, 0 },           /* ISB_SPEC */
+	{ 0x007d, 0 },           /* DSB_SPEC */
+	{ 0x007e, 0 },           /* DMB_SPEC */
+	{ 0x8014, HWCAP_FPHP },  /* FP_HP_SPEC */
+	{ 0x8018, HWCAP_FP },    /* FP_SP_SPEC */
+	{ 0x80c1, HWCAP_FP },    /* FP_FIXED_OPS_SPEC */
+	{ 0x8006, HWCAP_SVE },   /* SVE_INST_SPEC */
+	{ 0x8074, HWCAP_SVE },   /* SVE_PRED_SPEC */
+	{ 0x8075, HWCAP_SVE },   /* SVE_PRED_EMPTY_SPEC */
+	{ 0x8076, HWCAP_SVE },   /* SVE_PRED_FULL_SPEC */
+	{ 0x8077, HWCAP_SVE },   /* SVE_PRED_PARTIAL_SPEC */
+	{ 0x80c0, HWCAP_SVE },   /* FP_SCALE_OPS_SPEC */
+};
+#endif
+
+/* Writes the codes of the events that rare instructions make happen on this core, as many as fit; returns how many. */
+__attribute__((visibility("default"))) uint64_t tdprof_varied_events(uint16_t *codes, uint64_t room)
+{
+	uint64_t count = 0;
+
+#ifdef __aarch64__
+	unsigned long has = getauxval(AT_HWCAP);
+
+	for (uint64_t i = 0; i < COUNT(executed) && count < room; i++)
+		if ((has & executed[i].needs) == executed[i].needs)
+			codes[count++] = executed[i].code;
+#else
+	(void)codes;
+	(void)room;
+#endif
+	return count;
 }
 
 /* Knuth's generator for MMIX; its upper bits are such that neither prefetchers nor branch predictors follow them. */

@@ -27,7 +27,7 @@ from tdprof.pipeline.plan import select_metrics
 from tdprof.recorder.counted_run import CountedRun, Subject
 from tdprof.recorder.events import Event, core_pmus, parse_events
 from tdprof.recorder.host import online_cpus
-from tdprof.recorder.pmu import counts_anything, find_arm_pmu, probe_counters
+from tdprof.recorder.pmu import find_arm_pmu, probe_counters, trial_on
 from tdprof.recorder.workload import check_command
 from tdprof.report.counts.csv import format_csv
 from tdprof.report.counts.json import format_json, measurement_json, metrics_json
@@ -74,8 +74,7 @@ def count(given: Options) -> int:
     counters = probe_counters(pmu) if pmu and metrics else None
     if counters and given.counters:
         counters = replace(counters, programmable=given.counters)
-    mine = pmu.cpus if pmu else ()
-    plan = plan_counting(choice, metrics, plain, pmu, counters, lambda event: counts_anything(event, mine))
+    plan = plan_counting(choice, metrics, plain, pmu, counters, trial_on(pmu.cpus if pmu else ()))
     writer = _Writer(given, choice)
     writer.prepare()
     writer.say([*plan.notes, *_software_only_notes(choice, plain)])

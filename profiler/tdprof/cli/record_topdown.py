@@ -124,7 +124,7 @@ def plan_topdown(options: TopdownOptions, beside: "Sequence[Event]" = ()) -> "Sa
     )
     from tdprof.recorder.events import Event
     from tdprof.recorder.permitted import can_open
-    from tdprof.recorder.pmu import counters_beside, counts_anything, find_arm_pmu, probe_counters
+    from tdprof.recorder.pmu import counters_beside, find_arm_pmu, probe_counters, trial_on
 
     def is_refused(event: Event) -> bool:
         return not can_open(event, sampling=True) and not can_open(event.user_only(), sampling=True)
@@ -141,7 +141,7 @@ def plan_topdown(options: TopdownOptions, beside: "Sequence[Event]" = ()) -> "Sa
     if pmu is None or counters is None:
         return SamplingPlan((), None, (_without(why_not_countable(pmu)),))
     counters = _chosen_counters(options, pmu, counters_beside(counters, beside))
-    planned = plan_groups(choice, metrics, pmu, counters, is_refused, lambda event: counts_anything(event, pmu.cpus))
+    planned = plan_groups(choice, metrics, pmu, counters, is_refused, trial_on(pmu.cpus))
     own = read_catalog(options.catalog_file) if options.catalog_file else ""
     core = choice.catalog.name if own else name_of(choice.catalog, options.cpu, cores)
     plan = plan_sampling(planned, core, is_pass_per_group=options.passes, catalog=own)

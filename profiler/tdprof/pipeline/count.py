@@ -15,7 +15,7 @@ from tdprof.pipeline.plan import plan_groups, why_not_countable
 from tdprof.recorder.counted_run import CountedRun, CountedSpan, Subject, count_run
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
-from tdprof.recorder.pmu import CorePmu, Counters
+from tdprof.recorder.pmu import CorePmu, Counters, EventTrial
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +41,20 @@ def plan_counting(
     plain: Sequence[Event],
     pmu: CorePmu | None,
     counters: Counters | None,
-    counts_here: Callable[[Event], bool] = lambda _: False,
+    trial: EventTrial | None = None,
 ) -> Plan:
     """Decide which events to count together.
 
     Args:
         pmu, counters: what this machine offers; None where it offers no core PMU, or no free counter.
-        counts_here: as for `plan_groups`.
+        trial: as for `plan_groups`.
     """
     if choice is None or not metrics:
         return Plan(tuple(plain), tuple(metrics), (), choice.notes if choice else ())
     if pmu is None or counters is None:
         note = f"{why_not_countable(pmu)}: hardware events are not counted, so their metrics have no value"
         return Plan(tuple(plain), tuple(metrics), (), (*choice.notes, note))
-    planned = plan_groups(choice, metrics, pmu, counters, counts_here=counts_here)
+    planned = plan_groups(choice, metrics, pmu, counters, trial=trial)
     return Plan(tuple(plain), tuple(metrics), planned.groups, planned.notes)
 
 

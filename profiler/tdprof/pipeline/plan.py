@@ -11,7 +11,7 @@ from tdprof.errors import TdprofError
 from tdprof.metrics.schedule import CounterGroup, Schedule, schedule_metrics
 from tdprof.model.events import SampledGroup, TopdownInfo
 from tdprof.recorder.events import Event
-from tdprof.recorder.pmu import CorePmu, Counters
+from tdprof.recorder.pmu import CorePmu, Counters, EventTrial
 from tdprof.text import few
 
 
@@ -40,17 +40,17 @@ def plan_groups(
     pmu: CorePmu,
     counters: Counters,
     is_refused: Callable[[Event], bool] = lambda _: False,
-    counts_here: Callable[[Event], bool] = lambda _: False,
+    trial: EventTrial | None = None,
 ) -> PlannedGroups:
     """Pack the events of all metrics that can be had into counter groups.
 
     Args:
         is_refused: whether the kernel will not open an event although the PMU claims it.
-        counts_here: whether an event that nothing vouches for counts something in a trial.
+        trial: tells which of the events that nothing vouches for count; without one, none does.
     """
     catalog = choice.catalog
     needed = dict.fromkeys(name for metric in metrics for name in metric.events if name in catalog.events)
-    missing = missing_events(catalog, needed, pmu, is_refused, counts_here)
+    missing = missing_events(catalog, needed, pmu, is_refused, trial or EventTrial(lambda _: False))
     countable = [metric for metric in metrics if not any(name in missing for name in metric.events)]
     notes = list(choice.notes)
     if missing:
@@ -69,9 +69,12 @@ def plan_groups(
 
 ABSENT, SILENT, REFUSED = "does not offer", "counts nothing for", "refuses"
 _WHY_MISSING = (ABSENT, SILENT, REFUSED)
-# Common events that PMCEID has no bit for: loads, stores, integer and floating-point operations, immediate and indirect
-# branches, returns; stalls of a frontend that mispredicted, and of a backend that waits for operands.
-_IN_ANY_PROGRAM = frozenset({0x70, 0x71, 0x73, 0x75, 0x78, 0x79, 0x7A, 0x801C, 0x811D, 0x8160, 0x8162, 0x8164, 0x816A})
+# Common events that PMCEID has no bit for: loads, stores, integer and floating-point operations, changes of the PC,
+# immediate and indirect branches, returns; stalls of a frontend that mispredicted, and of a backend that waits for
+# operands.
+_IN_ANY_PROGRAM = frozenset(
+    {0x70, 0x71, 0x73, 0x75, 0x76, 0x78, 0x79, 0x7A, 0x801C, 0x811D, 0x8160, 0x8162, 0x8164, 0x816A}
+)
 # What they are a part of, which PMCEID0_EL0 reports.
 _OPERATIONS = ("INST_SPEC", 0x1B)
 
@@ -81,7 +84,7 @@ def missing_events(
     needed: Iterable[str],
     pmu: CorePmu,
     is_refused: Callable[[Event], bool],
-    counts_here: Callable[[Event], bool],
+    trial: EventTrial,
 ) -> dict[str, str]:
     """The needed events that cannot be counted, in order, and why: ``ABSENT``, ``SILENT`` or ``REFUSED``.
 
@@ -89,21 +92,24 @@ def missing_events(
     what PMCEID0/1_EL0 report, as far as its driver has a name for it. If one of these is missing that does not count
     in a trial either, somebody (a hypervisor, an emulator) leaves events out, and codes that nothing reports are
     believed only if they count in a trial: rare ones are lost then, but none is wrong. While none is missing, that is
-    asked first of what every program does, if the trial counts operations at all, and of the others once one of these
-    counts nothing: a hypervisor's filter may begin anywhere.
+    asked of what every program does and of what the trial certainly executes, if the trial counts operations at all,
+    and of the others once one that every program does counts nothing: a hypervisor's filter may begin anywhere.
     """
     events = {name: pmu.event(name, catalog.events[name].code) for name in needed}
     missing = {
         name: ABSENT
         for name, event in events.items()
-        if is_reported(event.config) and event.config not in pmu.codes and not counts_here(event)
+        if is_reported(event.config) and event.config not in pmu.codes and not trial.counts(event)
     }
     doubtful = {name: event for name, event in events.items() if not is_reported(event.config)}
     if not missing:
-        certain = [event for event in doubtful.values() if event.config in _IN_ANY_PROGRAM]
-        if not certain or not counts_here(pmu.event(*_OPERATIONS)) or all(map(counts_here, certain)):
+        signs = [event for event in doubtful.values() if event.config in _IN_ANY_PROGRAM]
+        executed = {name: event for name, event in doubtful.items() if event.config in trial.executes}
+        if not (signs or executed) or not trial.counts(pmu.event(*_OPERATIONS)):
             doubtful = {}
-    missing |= {name: SILENT for name, event in doubtful.items() if not counts_here(event)}
+        elif all(map(trial.counts, signs)):
+            doubtful = executed
+    missing |= {name: SILENT for name, event in doubtful.items() if not trial.counts(event)}
     missing |= {name: REFUSED for name, event in events.items() if name not in missing and is_refused(event)}
     return {name: missing[name] for name in events if name in missing}
 

@@ -6,11 +6,12 @@ import errno
 import mmap
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tdprof.native.library import load_native
+from tdprof.native.varied_work import varied_events
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.event_group import open_whole_group
 from tdprof.recorder.events import HARDWARE_EVENTS, SYSFS_PMUS, Event, core_pmus
@@ -138,6 +139,25 @@ def counters_beside(free: Counters, events: Sequence[Event]) -> Counters:
     )
     left = max(free.programmable - len(of_pmu) + takes_own, 0)
     return Counters(left, free.has_cycle_counter and not takes_own)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTrial:
+    """What tells which events count where nothing reports them: a little work, and a look at the counter.
+
+    Attributes:
+        counts: whether an event counts something meanwhile.
+        executes: codes of events that this work makes happen on this machine for certain.
+    """
+
+    counts: Callable[[Event], bool]
+    executes: frozenset[int] = frozenset()
+
+
+def trial_on(cpus: Collection[int]) -> EventTrial:
+    """A trial on CPUs of a core PMU; empty for all."""
+    native = load_native()
+    return EventTrial(lambda event: counts_anything(event, cpus), varied_events(native) if native else frozenset())
 
 
 def counts_anything(event: Event, cpus: Collection[int] = ()) -> bool:

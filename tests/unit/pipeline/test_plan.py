@@ -30,7 +30,7 @@ from tdprof.pipeline.plan import (
 )
 from tdprof.recorder.events import Event
 from tdprof.recorder.perf_event import Count
-from tdprof.recorder.pmu import CorePmu, Counters
+from tdprof.recorder.pmu import CorePmu, Counters, EventTrial
 from tdprof.recorder.totals import idle_groups
 
 V1 = load_packaged("neoverse-v1")
@@ -128,7 +128,7 @@ def test_an_absent_event_costs_the_metrics_that_need_it(catalog: Catalog, is_tri
             return is_tried and event.config != absent
 
         pmu = replace(PMU, codes=EVERYTHING - {absent})
-        found = missing_events(catalog, sorted(needed), pmu, lambda _: False, counts_here)
+        found = missing_events(catalog, sorted(needed), pmu, lambda _: False, EventTrial(counts_here))
         assert {name for name, why in found.items() if why == ABSENT} == hidden
         # Once one is hidden, nobody vouches for codes beyond the registers, unless they count.
         beyond = {name for name in needed if not is_reported(codes[name])} if hidden and not is_tried else set()
@@ -148,7 +148,7 @@ def test_what_every_program_does_is_missed_where_it_alone_counts_nothing() -> No
             tried.add(event.config)
             return event.config not in silent
 
-        return missing_events(V1, needed, PMU, lambda _: False, counts_here), tried
+        return missing_events(V1, needed, PMU, lambda _: False, EventTrial(counts_here)), tried
 
     assert missed(loads)[0] == {"LD_SPEC": SILENT}
     # Who leaves one out may leave out others; while none is, what programs may well do without is believed.
@@ -172,9 +172,27 @@ def test_a_filter_of_all_that_nothing_reports_leaves_no_zeros(catalog: Catalog) 
             sorted(codes),
             PMU,
             lambda _: False,
-            lambda event: event.name not in hidden,  # noqa: B023
+            EventTrial(lambda event: event.name not in hidden),  # noqa: B023
         )
         assert found == dict.fromkeys(sorted(hidden) if has_sign else [], SILENT)
+
+
+@pytest.mark.parametrize("name", ["neoverse-n1", "neoverse-n2", "neoverse-v1", "neoverse-v3"])
+def test_what_the_trial_executes_is_missed_where_it_alone_counts_nothing(name: str) -> None:
+    """A filter from 0x8000 on hides N2's and V1's SVE_INST_SPEC alone: 0 % of SVE would be a wrong number."""
+    catalog = load_packaged(name)
+    codes = {name: catalog.events[name].code for metric in catalog.metrics.values() for name in metric.events}
+    executes = frozenset({0x74, 0x77, 0x8006})
+
+    def missed(silent: int, executes: frozenset[int] = executes) -> dict[str, str]:
+        trial = EventTrial(lambda event: event.config != silent, executes)
+        return missing_events(catalog, sorted(codes), PMU, lambda _: False, trial)
+
+    for alone in executes & set(codes.values()):
+        hidden = [event for event in sorted(codes) if codes[event] == alone]
+        assert missed(alone) == dict.fromkeys(hidden, SILENT)
+        # A core or a virtual machine without the instructions counts none of them, and that is true.
+        assert missed(alone, frozenset()) == {}
 
 
 def test_a_driver_without_a_name_for_an_event_does_not_hide_it() -> None:
@@ -182,7 +200,11 @@ def test_a_driver_without_a_name_for_an_event_does_not_hide_it() -> None:
     codes = frozenset(code for code in EVERYTHING if code < 0x4000)
     metrics = list(N3.metrics.values())
     planned = plan_groups(
-        CatalogChoice(N3, (0,), ()), metrics, replace(PMU, codes=codes), Counters(6, True), counts_here=lambda _: True
+        CatalogChoice(N3, (0,), ()),
+        metrics,
+        replace(PMU, codes=codes),
+        Counters(6, True),
+        trial=EventTrial(lambda _: True),
     )
     assert planned.notes == tuple(N3.caveats_of(metrics))
     assert {name for group, _ in planned.groups for name in group.metrics} == {metric.name for metric in metrics}
