@@ -133,6 +133,12 @@ class FinishingProcess:
             self._process.kill()
         self._log.close()
 
+    def abandon(self) -> None:
+        """End it at once; the capture that it was told of is to be removed."""
+        self._process.kill()
+        self._process.wait()
+        self.close()
+
     def __enter__(self) -> Self:
         return self
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tdprof.recorder.rotation import SegmentLength
 
 DEFAULT_FOLDER = "tdprof.segments"
+# What a busy machine writes until a segment is cut and its tables are made has to fit in.
+_LEAST_MEGABYTES = 64
 _EXAMPLE = "tdprof record -a -F 99 --switch-output=5m --max-size 2G"
 
 
@@ -70,10 +72,24 @@ class SegmentOptions:
         return replace(length, bytes=min(length.bytes or most, max(1, most // OF_ALL)))
 
     def most_bytes(self) -> int | None:
-        """That all segments may take."""
+        """That all segments may take.
+
+        Raises:
+            TdprofError: it is no size, or one that could not be kept.
+        """
         from tdprof.recorder.rotation import parse_size
 
-        return None if self.max_size is None else parse_size(self.max_size, "--max-size")
+        if self.max_size is None:
+            return None
+        size = parse_size(self.max_size, "--max-size")
+        if size < _LEAST_MEGABYTES << 20:
+            raise TdprofError(
+                f"--max-size {self.max_size} is too little: a few seconds of a busy machine take tens of megabytes "
+                "until they are one segment and its tables are made",
+                hint=f"--max-size {_LEAST_MEGABYTES}M or more",
+                status=2,
+            )
+        return size
 
     def writer(self, output: Path | None, *, quiet: bool) -> "SegmentWriter":
         """Where segments go."""
@@ -104,7 +120,11 @@ segment_options = adding(
         "them. Needs BPF.",
     ),
     click.option("--switch-max-files", type=click.IntRange(2), metavar="N", help="Keep the newest N segments."),
-    click.option("--max-size", metavar="SIZE", help="Remove the oldest segments so that all take no more (500M, 2G)."),
+    click.option(
+        "--max-size",
+        metavar="SIZE",
+        help=f"Remove the oldest segments so that all take no more (500M, 2G; {_LEAST_MEGABYTES}M at least).",
+    ),
     click.option(
         "--health",
         metavar="FILE",

@@ -9,9 +9,11 @@ from typing import Self
 from tdprof.capture.manifest import Manifest
 from tdprof.capture.output_folder import OutputFolder
 from tdprof.capture.segments import SegmentFolder
+from tdprof.cli.disk_growth import DiskGrowth
 from tdprof.cli.finishing_process import FinishingProcess
 from tdprof.cli.segment_health import SegmentHealth
 from tdprof.cli.standard_error import say
+from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.text import plural
@@ -19,6 +21,7 @@ from tdprof.text import plural
 # A segment may take this part of what all may; and while one is finished, its raw records and its tables are there.
 OF_ALL = 8
 _PARTS_KEPT, _PARTS = 3, 4
+_LOOKS_TO_CUT = 2  # from when a segment is due until it is cut
 _LEAST_FREE_BYTES = 64 << 20
 
 
@@ -64,6 +67,7 @@ class SegmentWriter:
         self._finishing: tuple[_Ended, FinishingProcess] | None = None
         self._is_hurrying = self._is_too_slow = self._is_over = False
         self._bytes: dict[str, int] = {}
+        self._growth = DiskGrowth()
         for name in self._folder.unfinished():  # of a recorder that was killed
             with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
                 folder = stack.enter_context(self._folder.open(name))
@@ -89,7 +93,9 @@ class SegmentWriter:
     def ended(self, manifest: Manifest, held: HeldPrograms) -> None:
         """See `SegmentSink`."""
         assert self._recorded
+        self._growth.saw(self._growing_bytes())
         (output, closing), self._recorded, self._next = self._recorded, self._next, None
+        self._growth.begin(self._growing_bytes())
         self._waiting.append(_Ended(output.path.name, output.folder, closing, held))
         self._bytes.pop(output.path.name, None)  # counted while it grew
         if self._health:
@@ -97,14 +103,37 @@ class SegmentWriter:
         if not self._quiet:
             samples = plural(manifest.samples_counted or 0, "sample", "s")
             say(f"tdprof: {output.path}: {manifest.duration_ns / 1e9:.1f} s, {samples}")
-        self.tick()
+        self._look()
 
-    def newest_bytes(self) -> int:
+    def bytes_at_cut(self) -> int:
         """See `SegmentSink`."""
-        return self._folder.bytes_of(self.recorded.path.name)
+        return self._folder.bytes_of(self.recorded.path.name) + _LOOKS_TO_CUT * self._growth.most_bytes
 
     def tick(self) -> None:
         """See `SegmentSink`."""
+        self._growth.saw(self._growing_bytes())
+        self._look()
+        if self._most_bytes is not None and self._soon_bytes() > self._most_bytes:
+            raise self._too_little(self._most_bytes)
+
+    def _too_little(self, most_bytes: int) -> TdprofError:
+        """Nothing is left that could go but what is being recorded."""
+        least = -(-OF_ALL * self.bytes_at_cut() >> 20)
+        return TdprofError(
+            f"--max-size of {most_bytes / 1e6:.0f} MB is too little for what is recorded here: in a second or two "
+            f"{self._growth.most_bytes / 1e6:.1f} MB more",
+            hint=f"--max-size {least}M or more; a lower -F takes less",
+        )
+
+    def _growing(self) -> set[str]:
+        """Names of the segment that is being recorded and of the next one."""
+        return {each[0].path.name for each in (self._recorded, self._next) if each}
+
+    def _growing_bytes(self) -> int:
+        return sum(map(self._folder.bytes_of, self._growing()))
+
+    def _look(self) -> None:
+        """See what was finished and what can be, and keep within the bounds."""
         if self._finishing and self._finishing[1].is_done:
             self._close_finished()
         if self._finishing is None and self._waiting:
@@ -142,40 +171,53 @@ class SegmentWriter:
 
     def _prune(self) -> None:
         """Remove the oldest segments until the others keep within the bounds, also such as wait for their tables."""
-        busy = {each[0].path.name for each in (self._recorded, self._next) if each}
-        if self._finishing:
-            busy.add(self._finishing[0].name)
-        while self._is_beyond(busy):
-            removed = self._folder.remove_oldest(busy)
-            if removed is None:
-                return
-            self._bytes.pop(removed, None)
-            for ended in [each for each in self._waiting if each.name == removed]:
-                self._waiting.remove(ended)
-                ended.closing.close()
-                self._say_too_slow(ended)
-            if self._health:
-                self._health.removed()
+        growing = self._growing()
+        busy = growing | ({self._finishing[0].name} if self._finishing else set())
+        while self._is_beyond() and self._remove_oldest(busy):
+            pass
+        if self._finishing and self._most_bytes is not None and self._soon_bytes() > self._most_bytes:
+            (ended, process), self._finishing = self._finishing, None
+            process.abandon()
+            self._waiting.appendleft(ended)
+            self._remove_oldest(growing)
+
+    def _remove_oldest(self, kept: set[str]) -> bool:
+        """Whether there was one."""
+        removed = self._folder.remove_oldest(kept)
+        if removed is None:
+            return False
+        self._bytes.pop(removed, None)
+        for ended in [each for each in self._waiting if each.name == removed]:
+            self._waiting.remove(ended)
+            ended.closing.close()
+            self._say_too_slow(ended)
+        if self._health:
+            self._health.removed()
+        return True
 
     def _say_too_slow(self, removed: _Ended) -> None:
         if not self._is_too_slow:
             self._is_too_slow = True
             say(
                 f"tdprof: {removed.folder.shown} went before its tables were made, and so may others: "
-                "this machine has too little time for them (longer segments or a lower -F take less)"
+                "this machine has too little time for them (longer segments, a larger --max-size or a lower -F help)"
             )
 
-    def _is_beyond(self, busy: set[str]) -> bool:
-        names = self._folder.names
-        if self._most_segments is not None and len(names) > self._most_segments:
+    def _is_beyond(self) -> bool:
+        soon = self._soon_bytes()
+        if self._most_segments is not None and len(self._folder.names) > self._most_segments:
             return True
-        for name in names:
-            if name in busy or name not in self._bytes:
-                self._bytes[name] = self._folder.bytes_of(name)
-        taken = sum(self._bytes[name] for name in names)
-        if self._most_bytes is not None and taken * _PARTS > self._most_bytes * _PARTS_KEPT:
+        if self._most_bytes is not None and soon * _PARTS > self._most_bytes * _PARTS_KEPT:
             return True
         return self._folder.free_bytes() < _LEAST_FREE_BYTES
+
+    def _soon_bytes(self) -> int:
+        """What all take at the next look, if until then as much comes as ever did of late."""
+        busy = self._growing() | ({self._finishing[0].name} if self._finishing else set())
+        for name in self._folder.names:
+            if name in busy or name not in self._bytes:
+                self._bytes[name] = self._folder.bytes_of(name)
+        return sum(self._bytes[name] for name in self._folder.names) + self._growth.most_bytes
 
     def __enter__(self) -> Self:
         return self
@@ -200,7 +242,7 @@ class SegmentWriter:
         while self._finishing or self._waiting:
             if self._finishing:
                 self._close_finished()
-            self.tick()
+            self._look()
         if self._recorded and self._recorded[0].is_published:  # it may have taken less time than there is between ticks
             self._prune()
         self._tell(is_due=True)

@@ -84,11 +84,15 @@ class SegmentSink(Protocol):
     def ended(self, manifest: Manifest, held: HeldPrograms) -> None:
         """The one before is recorded; the one that was opened last is published and goes on."""
 
-    def newest_bytes(self) -> int:
-        """What the segment that is being recorded takes on the disk."""
+    def bytes_at_cut(self) -> int:
+        """What the segment that is being recorded will take on the disk if it is to be cut now."""
 
     def tick(self) -> None:
-        """Called about once a second."""
+        """Called about once a second.
+
+        Raises:
+            TdprofError: what is being recorded alone takes more than all may.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +132,18 @@ class Rotation:
         self._leaving: _LeavingSegment | None = None
 
     def is_due(self, seconds: float) -> bool:
-        """Whether to prepare the next segment, ``seconds`` after this one began."""
+        """Whether to prepare the next segment, ``seconds`` after this one began.
+
+        Raises:
+            TdprofError: this one takes more room than all may.
+        """
         self._sink.tick()
         if self._next or self._leaving:
             return False
         # It is cut at the next look but one.
         if self._length.seconds and seconds + 2 * self._margin_s >= self._length.seconds:
             return True
-        return bool(self._length.bytes) and self._sink.newest_bytes() >= self._length.bytes
+        return bool(self._length.bytes) and self._sink.bytes_at_cut() >= self._length.bytes
 
     def prepare(
         self, spool: SpoolWriter, sampler: BpfSampler, cgroups: CgroupNames, pids: Sequence[int], rings: Sequence[int]

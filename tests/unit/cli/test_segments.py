@@ -7,6 +7,7 @@ import pytest
 from tdprof.cli import segments as segments_module
 from tdprof.cli.segment_health import SegmentHealth
 from tdprof.cli.segments import SegmentWriter
+from tdprof.errors import TdprofError
 
 
 def segment(folder: Path, number: int, kilobytes: int, *, spool: bool = False) -> Path:
@@ -40,7 +41,7 @@ class SlowFinishing:
     """As on a machine that has no time for it."""
 
     is_done = False
-    hurried = 0
+    hurried = abandoned = 0
 
     def __init__(self, *, is_ahead: bool, hurries: bool = False) -> None:
         type(self).hurried += hurries
@@ -53,6 +54,9 @@ class SlowFinishing:
 
     def result(self) -> None:
         self.is_done = True
+
+    def abandon(self) -> None:
+        type(self).abandoned += 1
 
 
 def test_the_bound_holds_where_tables_are_made_more_slowly_than_segments_and_that_is_said_once(
@@ -71,6 +75,35 @@ def test_the_bound_holds_where_tables_are_made_more_slowly_than_segments_and_tha
             assert 4 <= len(left) <= 6
     assert len(list(folder.iterdir())) == len(left)
     assert capsys.readouterr().err.count("went before its tables were made") == 1
+
+
+def test_what_is_being_written_has_room_before_what_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments_module, "FinishingProcess", SlowFinishing)
+    for number in range(3):
+        segment(folder, number, 100, spool=number == 2)
+    with SegmentWriter(folder, 1 << 20, None, quiet=True) as segments:
+        first = segments.open_next()
+        first.make()
+        first.publish()
+        written = first.path / "written"
+        written.write_bytes(bytes(100 << 10))
+        segments.tick()
+        assert len(list(folder.iterdir())) == 4
+        # Due by size where it will be too large by when it is cut: two looks, each with as much.
+        assert 300 << 10 <= segments.bytes_at_cut() <= 320 << 10
+        written.write_bytes(bytes(350 << 10))
+        segments.tick()
+        assert {path.name[11:13] for path in folder.iterdir()} == {"02", first.path.name[11:13]}
+        assert SlowFinishing.abandoned == 0
+        written.write_bytes(bytes(670 << 10))
+        segments.tick()
+        assert SlowFinishing.abandoned == 1
+        assert [path.name for path in folder.iterdir()] == [first.path.name]
+        written.write_bytes(bytes(750 << 10))
+        with pytest.raises(TdprofError, match="--max-size of 1 MB is too little") as caught:
+            segments.tick()
+    assert caught.value.hint
+    assert written.exists()
 
 
 def test_tables_are_made_behind_all_others_unless_another_segment_or_the_end_waits_for_that(

@@ -41,6 +41,7 @@ def test_a_bound_on_the_disk_is_a_size() -> None:
     [
         (["--max-size", "1G"], "--max-size bounds segments: give --switch-output, too"),
         (["--switch-max-files", "3"], "--switch-max-files bounds segments"),
+        (["--switch-output=5m", "--max-size", "20M"], "--max-size 20M is too little: a few seconds of a busy machine"),
         (["--switch-output=5m", "--spe"], "SPE cannot be cut into segments"),
         (["--switch-output=5m", "--with-symbols"], "--with-symbols cannot be cut into segments"),
         (["--switch-output=never"], "takes a time or a size, not 'never'"),
