@@ -235,7 +235,9 @@ def test_an_ordinary_user_records_his_own_program(
     assert "Traceback" not in refused.stderr
     as_root = record_spe("load,pa,period=4096", tmp_path / "root", workload, "-w", "l", "-n", 200)
     user_space = as_root[(as_root["pc"] >> 60) == 0x8]
-    assert (user_space["context_header"] == 0x64).all()
+    # Debian's 5.10 is built without them.
+    has_contexts = Path("/sys/module/neoverse_sim/parameters/context_packets").read_text().strip() == "Y"
+    assert (user_space["context_header"] == (0x64 if has_contexts else 0)).all()
     assert (user_space["physical_header"] == 0xB3).mean() > 0.9
 
 

@@ -87,6 +87,17 @@ def test_two_programs_of_an_ordinary_user(
 
 
 @pytest.mark.needs_spe
+def test_two_programs_on_a_kernel_without_context_packets(
+    simulate: Simulate, workload: Path, other: Path, tmp_path: Path
+) -> None:
+    """Root has none there either (Debian's 5.10 is such a kernel)."""
+    simulation = simulate(context_packets=0)
+    run_tdprof("record", *OPTIONS, "-o", tmp_path / "capture", "--", *two_programs(tmp_path, workload, other))
+    notes = check_both(simulation, tmp_path / "capture", workload, other)
+    assert any("context switches" in note for note in notes), notes
+
+
+@pytest.mark.needs_spe
 def test_two_programs_in_a_pid_namespace(simulate: Simulate, workload: Path, other: Path, tmp_path: Path) -> None:
     """Context packets hold the initial namespace's ids, the side-band those of the recorder's."""
     simulation = simulate()
@@ -120,7 +131,7 @@ def test_a_process_of_many_threads_shares_a_buffer_on_each_cpu(
             running.kill()
     by_function = operations(spe_report(tmp_path / "capture"))
     for name in ("hot", "cold"):
-        assert by_function[name] == simulation.truth(symbols[name]).records > 1_000
+        assert by_function[name] == simulation.truth(symbols[name]).records > 100
     assert len(list((tmp_path / "capture/spe").glob("*.aux"))) <= (os.cpu_count() or 1)
 
 

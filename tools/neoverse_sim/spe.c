@@ -49,6 +49,11 @@
 	(EV_RETIRED | EV_L1D_REFILL | EV_TLB_REFILL | EV_NOT_TAKEN | EV_MISPRED | BIT_ULL(11) | BIT_ULL(17) |          \
 	 BIT_ULL(18))
 
+static bool context_packets = IS_ENABLED(CONFIG_PID_IN_CONTEXTIDR);
+module_param(context_packets, bool, 0444);
+MODULE_PARM_DESC(context_packets,
+                 "whether records name their thread, as the driver has it where the kernel is built so");
+
 static const u8 source_code[NSIM_SOURCES] = { 0x0, 0x8, 0x9, 0xa, 0xb, 0xc, 0xd, 0xe };
 
 struct spe_buffer {
@@ -509,7 +514,7 @@ static int spe_event_init(struct perf_event *event)
 		return -EINVAL;
 	if (!perfmon_capable() && (attr->config & (PA_ENABLE | PCT_ENABLE)))
 		return -EACCES;
-	event->hw.flags = IS_ENABLED(CONFIG_PID_IN_CONTEXTIDR) && perfmon_capable();
+	event->hw.flags = context_packets && perfmon_capable();
 	event->hw.sample_period = clamp_t(u64, period & ~0xffull, MIN_INTERVAL, MAX_INTERVAL);
 	return 0;
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tdprof.capture.spool import RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
-from tdprof.linux.limits import raised_descriptor_limit
+from tdprof.linux.limits import unlimited_descriptors
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.event_attrs import clock_attr, inherited, switch_attr
 from tdprof.recorder.event_group import open_group, open_whole_group
@@ -56,7 +56,7 @@ class AttachedEvents:
         self._clocks: list[int] = []
         self._counting: list[list[int]] = [[] for _ in wanted.events] if wanted.counts_besides else []
         self._closing = contextlib.ExitStack()
-        self._closing.enter_context(raised_descriptor_limit())
+        self._closing.enter_context(unlimited_descriptors())
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for cpu in cpus:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tdprof.linux.limits import raised_descriptor_limit
+from tdprof.linux.limits import unlimited_descriptors
 from tdprof.recorder import perf_event as pe
 from tdprof.recorder.event_group import open_group
 from tdprof.recorder.events import SOFTWARE_EVENTS, Event
@@ -69,7 +69,7 @@ class CounterSet:
         self._gone_cpus: set[int] = set()
         self._fds: list[dict[str, list[int]]] = []
         self._raised_limit = contextlib.ExitStack()
-        self._raised_limit.enter_context(raised_descriptor_limit())
+        self._raised_limit.enter_context(unlimited_descriptors())
         try:
             self._open(groups, target)
         except PermissionError:

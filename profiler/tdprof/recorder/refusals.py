@@ -25,7 +25,10 @@ def open_error(what: str, error: OSError, scope: Scope, *, frequency_hz: int = 0
     """
     code = error.errno
     if code in (errno.EMFILE, errno.ENFILE):
-        return TdprofError("too many open files for this many events, threads and CPUs", hint="ulimit -n 65536")
+        return TdprofError(
+            "too many open files for this many events, threads and CPUs",
+            hint="record as root, who may have more than ulimit -Hn says; or -a, which needs none for each thread",
+        )
     if perf_event_paranoid() is None or code == errno.ENOSYS:
         return TdprofError(
             "perf events are not available: the kernel lacks them, or a container's seccomp filter hides them",
