@@ -30,8 +30,10 @@ def unlimited_descriptors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def unlimited_locked_memory() -> Iterator[None]:
-    """No limit where CAP_SYS_RESOURCE allows that; else what there is, and what is refused then says so."""
-    with _raised(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)):
+    """No limit where CAP_SYS_RESOURCE allows that; else the hard one, and what is refused then says so."""
+    _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    none = resource.RLIM_INFINITY
+    with _raised(resource.RLIMIT_MEMLOCK, (hard, hard)), _raised(resource.RLIMIT_MEMLOCK, (none, none)):
         yield
 
 

@@ -6,6 +6,7 @@ Layouts are those of ``union bpf_attr`` and ``struct bpf_insn`` in the kernel's 
 import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ BPF_F_NO_PREALLOC = 1
 BPF_PROG_TYPE_KPROBE = 2
 BPF_PROG_TYPE_PERF_EVENT = 7
 BPF_PROG_TYPE_RAW_TRACEPOINT = 17
+_BPF_MAP_TYPE_RINGBUF = 27
 _LOG_BYTES = 1 << 20
 _T = TypeVar("_T")
 
@@ -199,7 +201,7 @@ def _load(found: BpfObject, entries: Mapping[str, int], types: Mapping[str, int]
             try:
                 maps[spec.name] = create_map(spec, entries.get(spec.name, spec.entries))
             except OSError as error:
-                raise _refusal(error)(f"map {spec.name}: {error.strerror}") from error
+                raise _refusal(error)(f"map {spec.name}: {_why_no_map(error, spec)}") from error
             on_failure.callback(os.close, maps[spec.name])
         programs, refused = {}, {}
         for program in found.programs:
@@ -219,6 +221,15 @@ def _load(found: BpfObject, entries: Mapping[str, int], types: Mapping[str, int]
 
 def _refusal(error: OSError) -> type[LoadError]:
     return _NotPermittedError if error.errno == errno.EPERM else LoadError
+
+
+def _why_no_map(error: OSError, spec: MapSpec) -> str:
+    """The kernel's word, or that only its size is not permitted: as locked memory, until Linux 5.11."""
+    if error.errno == errno.EPERM:
+        with contextlib.suppress(OSError):
+            os.close(create_map(spec, mmap.PAGESIZE if spec.type == _BPF_MAP_TYPE_RINGBUF else 1))
+            return "more locked memory than is permitted (ulimit -l unlimited)"
+    return error.strerror or str(error)
 
 
 def create_map(spec: MapSpec, entries: int) -> int:
