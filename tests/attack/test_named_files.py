@@ -1,9 +1,12 @@
 """Files that a process names: read with the rights of that process, so that nobody gets what only root may read."""
 
+import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from attack.conftest import ALICE, MALLORY, User
 from builders.elf import ElfFile
 from builders.waiting import wait_until
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder import artefacts
+from tdprof.recorder import artefacts, code_watch
 from tdprof.recorder.artefacts import MappedProgram, save_files, save_run_time_code
 from tdprof.recorder.code_watch import CodeWatch
 from tdprof.recorder.identity import HeldProcess, Identity, call_as
@@ -39,6 +42,17 @@ WRITE_MAP_IN_NAMESPACE = """
 import os, sys
 write = 'echo 1000 10 mine > "$1"; echo ready; exec sleep 600'
 os.execvp("unshare", ["unshare", "-r", "-m", "sh", "-c", write, "sh", sys.argv[1].replace("PID", str(os.getpid()))])
+"""
+# The same code twice under two names.
+WRITE_DUMP = """
+import os, struct, sys, time
+with open(sys.argv[1].replace("PID", str(os.getpid())), "wb") as file:
+    file.write(struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 0))
+    for name in (b"f", b"g"):
+        body = struct.pack("<IIQQQQ", 42, 42, 0x1000, 0x1000, 0x20, 1) + name + bytes(0x21)
+        file.write(struct.pack("<IIQ", 0, 16 + len(body), 5) + body)
+print("ready", flush=True)
+time.sleep(600)
 """
 MAP_PROGRAM = """
 import mmap, os, sys, time
@@ -216,6 +230,65 @@ def test_a_map_of_a_process_that_only_has_the_number_now_is_not_used(
         assert kept(capture) == {}
         save_run_time_code(capture, [process.pid], until_ns=began_ns + TICK_NS)
         assert len(kept(capture)) == 1
+
+
+def test_a_map_that_a_later_process_of_that_number_wrote_is_not_used(
+    capture: OwnFolder, maps: Callable[[int], Path]
+) -> None:
+    """As root, whose maps are believed also where their process has ended."""
+    with User(0).busy(WRITE_MAP, "/tmp/perf-PID.map") as process:
+        path = maps(process.pid)
+        with HeldProcess(process.pid) as held:
+            began_ns = held.started_ns()
+        (note,) = save_run_time_code(capture, [process.pid], until_ns=began_ns - TICK_NS)
+        assert "a process that began after the recording has its number" in note
+        assert kept(capture) == {}
+        written_s = time.time() - 1
+        os.utime(path, (written_s, written_s))
+        save_run_time_code(capture, [process.pid], until_ns=began_ns - TICK_NS)
+        assert len(kept(capture)) == 1
+
+
+def test_a_map_that_is_older_than_its_process_is_not_used(capture: OwnFolder, maps: Callable[[int], Path]) -> None:
+    """Another process of its number left it; also where both have ended."""
+    written_s = time.time() - 1
+    with User(0).busy(WRITE_MAP, "/tmp/perf-PID.map") as process:
+        os.utime(maps(process.pid), (written_s, written_s))
+        with HeldProcess(process.pid) as held:
+            began_ns = {process.pid: held.started_ns()}
+        (note,) = save_run_time_code(capture, [process.pid])
+    assert "it is older than the process" in note
+    assert save_run_time_code(capture, [process.pid], began_ns=began_ns) == [note]
+    assert kept(capture) == {}
+    assert not save_run_time_code(capture, [process.pid])
+    assert len(kept(capture)) == 1
+
+
+@pytest.mark.parametrize("has_dumps", [False, True])
+def test_one_users_maps_and_dumps_leave_places_for_those_of_others(
+    alice: User, mallory: User, capture: OwnFolder, meadow: Path, monkeypatch: pytest.MonkeyPatch, has_dumps: bool
+) -> None:
+    """In `record -a`, with many more processes than are followed."""
+    monkeypatch.setattr(code_watch, "_MOST_FILES", 8)
+    monkeypatch.setattr(code_watch, "MAPS_FOLDER", str(meadow / "tmp"))
+    (meadow / "tmp").mkdir()
+    (meadow / "tmp").chmod(0o1777)
+    watch = CodeWatch(ends_intervals=True)
+    with contextlib.ExitStack() as stack:
+        many = [stack.enter_context(mallory.busy(WRITE_MAP, meadow / "tmp/perf-PID.map")) for _ in range(12)]
+        watch.start()
+        for process in many if has_dumps else ():
+            for number in range(8):
+                watch.found_dump(process.pid, f"{meadow}/tmp/jit-{number}.dump")
+                watch.found_dump(process.pid, f"{meadow}/tmp/perf-{process.pid}.map")
+        one = stack.enter_context(alice.busy(WRITE_DUMP if has_dumps else WRITE_MAP, meadow / "tmp/perf-PID.map"))
+        if has_dumps:
+            watch.found_dump(one.pid, f"{meadow}/tmp/perf-{one.pid}.map")
+            assert select.select([watch.fd], [], [], 60)[0]
+        else:
+            wait_until(lambda: one.pid in watch._maps)
+            assert len(watch._maps) == 5
+    watch.finish()
 
 
 @pytest.mark.parametrize(("mode", "is_kept"), [(0o755, True), (0o711, False)])

@@ -199,6 +199,10 @@ class FileBytes:
         """The number of the user whose file it is."""
         return os.fstat(self._fd).st_uid
 
+    def written_ns(self) -> int:
+        """When it was written last, CLOCK_REALTIME."""
+        return os.fstat(self._fd).st_mtime_ns
+
     def has_other_names(self) -> bool:
         """Whether hard links lead to it: who made one of them need not be its owner (fs.protected_hardlinks)."""
         return os.fstat(self._fd).st_nlink > 1

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tdprof.capture.manifest import Manifest, Rung, State, read_manifest, write_manifest
 from tdprof.capture.spool import COPIES_FILE, SPE_FOLDER, SPOOL_FOLDER
@@ -142,7 +143,8 @@ def _save_code(
 ) -> list[str]:
     """Save run-time code, and programs that no path leads to; returns what is not kept though it is there."""
     pids = {program.pid for program in mapped}
-    notes = save_run_time_code(target, pids, ((program.pid, program.path) for program in mapped), end_ns)
+    dumps = ((program.pid, program.path) for program in mapped)
+    notes = save_run_time_code(target, pids, dumps, end_ns, began_ns=_began_ns(target))
     elsewhere = set(filter(sees_other_files, pids))
     build_id_here = functools.cache(read_build_id)
 
@@ -155,6 +157,13 @@ def _save_code(
 
     unseen = list(filter(is_unseen, mapped))
     return notes + (_save_files(target, manifest, mappings, mapped, unseen, held) if unseen else [])
+
+
+def _began_ns(target: OwnFolder) -> dict[int, int]:
+    """When each process began of those that did in the recording; of several of one number, the first."""
+    table = read_table(target.path, "processes")
+    forks = table.filter(pc.and_(pc.equal(table["kind"], "fork"), pc.equal(table["pid"], table["tid"])))
+    return dict(zip(forks["pid"].to_pylist()[::-1], forks["time_ns"].to_pylist()[::-1], strict=True))
 
 
 def _with_off_cpu(events: list[EventInfo], total_ns: int | None) -> list[EventInfo]:

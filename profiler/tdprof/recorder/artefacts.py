@@ -8,11 +8,13 @@ import errno
 import functools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tdprof.capture.files import FILES_FOLDER, MOST_CODE_FILE_BYTES, PERF_MAP_FOLDER, VDSO_FILE
 from tdprof.capture.perf_maps import times_name
+from tdprof.linux.clocks import is_older
 from tdprof.linux.elf import build_id_of, read_build_id
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.linux.own_folder import OwnFolder
@@ -52,12 +54,13 @@ def save_run_time_code(
     dumps: Iterable[tuple[int, str]] = (),
     until_ns: int | None = None,
     budget: CopyBudget | None = None,
+    began_ns: Mapping[int, int] = MappingProxyType({}),
 ) -> list[str]:
     """Copy ``/tmp/perf-PID.map`` of some processes, also as seen from inside their container, and their jitdumps.
 
     Each is opened with the rights of its process, and belongs to the process's user. That of a process that has ended
     belongs to us or to root: anyone may write into /tmp. None has another name: where fs.protected_hardlinks is off,
-    anyone may also link root's files there.
+    anyone may also link root's files there. None was written last before its process began: another's of its number.
 
     Args:
         folder: the capture.
@@ -65,6 +68,7 @@ def save_run_time_code(
         dumps: (pid, mapped path) of all files; a process maps its ``jit-PID.dump`` to tell profilers of it.
         until_ns: the end of the recording (CLOCK_MONOTONIC); a process that began later only has the number.
         budget: of a recording that saves more than once; None: what the capture has room for.
+        began_ns: of processes that may have ended (CLOCK_MONOTONIC), as far as it is known.
 
     Returns:
         What was found but is not used, a sentence each.
@@ -73,15 +77,16 @@ def save_run_time_code(
     budget = code_budget(folder) if budget is None else budget
     notes = []
     for pid in sorted(set(pids) | set(dump_of)):
-        with _places(pid, until_ns) as (identity, inner_pid, roots):
-            wanted = [(f"perf-{pid}.map", [f"tmp/perf-{number}.map" for number in (inner_pid, pid)], _PERF_MAP_START)]
+        with _files_of(pid, until_ns, began_ns.get(pid, 0)) as its:
+            numbers = (its.inner_pid, pid)
+            wanted = [(f"perf-{pid}.map", [f"tmp/perf-{number}.map" for number in numbers], _PERF_MAP_START)]
             if pid in dump_of:
                 wanted.append((f"jit-{pid}.dump", [dump_of[pid]] * 2, _JITDUMP_START))
             for name, paths, start in wanted:
-                for (root, owners), path in zip(roots, paths[-len(roots) :], strict=True):
+                for (root, owners), path in zip(its.roots, paths[-len(its.roots) :], strict=True):
                     try:
-                        open_it = functools.partial(_open_code, root, path, owners, start)
-                        _keep_code(folder, name, call_as(identity, open_it), budget, identity.uid)
+                        open_it = functools.partial(_open_code, its, root, path, owners, start)
+                        _keep_code(folder, name, call_as(its.identity, open_it), budget, its.identity.uid)
                         break
                     except (FileNotFoundError, CannotBecomeError):
                         continue
@@ -92,9 +97,25 @@ def save_run_time_code(
     return list(dict.fromkeys(notes))
 
 
+class _Files(NamedTuple):
+    """How to know the files of a process.
+
+    Attributes:
+        identity: with which they are opened.
+        inner_pid: the process's number as it knows it.
+        roots: where to look: (root folder, owners to accept).
+        since_ns, before_ns: when it had begun, and when another had that has its number now (CLOCK_MONOTONIC).
+    """
+
+    identity: Identity
+    inner_pid: int
+    roots: list[tuple[int, set[int]]]
+    since_ns: int
+    before_ns: int | None = None
+
+
 @contextlib.contextmanager
-def _places(pid: int, until_ns: int | None) -> Iterator[tuple[Identity, int, list[tuple[int, set[int]]]]]:
-    """Who a process is, its number as it knows it, and where to look for its files: (root folder, owners to accept)."""
+def _files_of(pid: int, until_ns: int | None, began_ns: int) -> Iterator[_Files]:
     with contextlib.ExitStack() as stack:
         own_root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, own_root)
@@ -103,19 +124,25 @@ def _places(pid: int, until_ns: int | None) -> Iterator[tuple[Identity, int, lis
         except OSError:
             process = None
         if process is None or (until_ns is not None and process.started_ns() > until_ns):
-            yield Identity.own(), pid, [(own_root, {os.geteuid(), 0})]
+            another_ns = process.started_ns() if process else None
+            yield _Files(Identity.own(), pid, [(own_root, {os.geteuid(), 0})], began_ns, another_ns)
             return
         uid = process.identity.uid
         # In its own root anything may stand for anything; in ours an agent of root may have written for it.
-        yield process.identity, process.inner_pid, [(process.root, {uid}), (own_root, {uid, 0})]
+        roots = [(process.root, {uid}), (own_root, {uid, 0})]
+        yield _Files(process.identity, process.inner_pid, roots, process.started_ns())
 
 
-def _open_code(root: int, path: str, owners: set[int], start: re.Pattern[bytes]) -> FileBytes:
+def _open_code(its: _Files, root: int, path: str, owners: set[int], start: re.Pattern[bytes]) -> FileBytes:
     source = FileBytes(open_below(root, path))
     if source.owner() not in owners:
         raise PermissionError(errno.EPERM, "it belongs to another user")
     if source.has_other_names():
         raise PermissionError(errno.EPERM, "it has another name, too: who gave it this one is not known")
+    if is_older(source.written_ns(), its.since_ns):
+        raise OSError(errno.ESTALE, "it is older than the process: another of its number left it")
+    if its.before_ns is not None and not is_older(source.written_ns(), its.before_ns):
+        raise OSError(errno.ESTALE, "a process that began after the recording has its number, and wrote it")
     if not start.match(source.read(0, _START_BYTES)):
         raise OSError(errno.EINVAL, "it is empty, or of another format")
     return source

@@ -7,24 +7,16 @@ from dataclasses import dataclass, field
 
 from tdprof.capture.files import PERF_MAP_FOLDER
 from tdprof.capture.perf_maps import MAP_LINE, MOST_STEPS, MapTimes, times_name
+from tdprof.linux.clocks import file_time_to_monotonic_ns
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.code_ranges import CodeRanges
+from tdprof.recorder.shares import Shares
 
-_MOST_BYTES_OF_MAPS = 64 << 20  # of all maps together; they are kept in memory
 _LONGEST_LINE = 1 << 16
 # Read and taken apart in pieces, with pauses: the interpreter is shared with the thread that drains the buffers.
 _PIECE_BYTES, _PAUSE_S = 1 << 18, 0.002
 # The rest of a line that is longer in coming was in the buffer of its program, as other lines may have been.
 _LONGEST_WRITE_NS = 100_000_000
-# Two clocks that are read further apart are read again: another thread or process had the CPU in between.
-_BETWEEN_CLOCKS_NS = 1_000_000
-
-
-@dataclass(slots=True)
-class MapRoom:
-    """What may be read of all maps together, since all of it is kept."""
-
-    left_bytes: int = _MOST_BYTES_OF_MAPS
 
 
 @dataclass(slots=True)
@@ -32,7 +24,8 @@ class MapLog:
     """What one process wrote into its map.
 
     Attributes:
-        room: shared by all logs.
+        room: bytes that may be read of all maps together, since all of it is kept.
+        uid: whose process it is.
         started_ticks: when its process began, which tells it from others of its number.
         file: (device, inode) of the map.
         position: in the file, behind the last whole line; -1: it is too long to be followed.
@@ -43,7 +36,8 @@ class MapLog:
             are, nor where a buffer held lines back.
     """
 
-    room: MapRoom
+    room: Shares
+    uid: int = 0
     started_ticks: int = 0
     file: tuple[int, int] = (0, 0)
     position: int = 0
@@ -54,10 +48,10 @@ class MapLog:
     _partial_since_ns: int | None = None
     _ranges: CodeRanges = field(default_factory=CodeRanges)
 
-    def begin_anew(self, file: tuple[int, int]) -> None:
-        """There is a file of that name, or another one, or the same from its beginning."""
+    def begin_anew(self, file: tuple[int, int], position: int = 0) -> None:
+        """There is a file of that name, or another one, or the same from its beginning; or from behind older lines."""
         self.file = file
-        self.position = min(self.position, 0)
+        self.position = -1 if self.position < 0 else position
         self.is_timed = self.is_timed and not self.text
 
     def read_on(self, fd: int) -> bool:
@@ -67,10 +61,10 @@ class MapLog:
             self.begin_anew(self.file)
         if self.position < 0:
             return False
-        if status.st_size - self.position > self.room.left_bytes or len(self.steps) >= MOST_STEPS:
+        if status.st_size - self.position > self.room.left_for(self.uid) or len(self.steps) >= MOST_STEPS:
             self._give_up()
             return False
-        written_ns = _monotonic_ns(status.st_mtime_ns)
+        written_ns = file_time_to_monotonic_ns(status.st_mtime_ns)
         is_replaced = False
         while 0 <= self.position < status.st_size:
             more = os.pread(fd, min(_PIECE_BYTES, status.st_size - self.position), self.position)
@@ -90,7 +84,7 @@ class MapLog:
                 self.is_timed = self.is_timed and time_ns - self._partial_since_ns < _LONGEST_WRITE_NS
                 self._partial_since_ns = None
             self.text += lines
-            self.room.left_bytes -= len(lines)
+            self.room.take(self.uid, len(lines))
             self.taken_bytes += len(lines)
             self.position += len(lines)
             self.steps.append((len(self.text), time_ns))
@@ -103,20 +97,12 @@ class MapLog:
 
     def give_room_back(self) -> None:
         """For others: only once a segment, as a program could have it read again and again under other numbers."""
-        self.room.left_bytes += self.taken_bytes
+        self.room.give_back(self.uid, self.taken_bytes)
 
     def _give_up(self) -> None:
         """Read no more of it, and forget it; what it took of the room bounds the time as well."""
         self.position, self.is_timed = -1, False
         self.text, self.steps, self._ranges = bytearray(), [], CodeRanges()
-
-
-def _monotonic_ns(file_time_ns: int) -> int:
-    """What CLOCK_MONOTONIC was at a file's time; now, if that has not come yet."""
-    while True:
-        began_ns, now_ns, ended_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
-        if ended_ns - began_ns < _BETWEEN_CLOCKS_NS:
-            return ended_ns - max(0, now_ns - file_time_ns)
 
 
 def save_map_logs(folder: OwnFolder, logs: dict[int, MapLog], follows: Callable[[int], bool]) -> None:

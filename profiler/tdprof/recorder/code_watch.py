@@ -20,13 +20,18 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tdprof.linux.clocks import is_older
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.code_dumps import DumpedCode
-from tdprof.recorder.code_maps import MapLog, MapRoom, save_map_logs
+from tdprof.recorder.code_maps import MapLog, save_map_logs
 from tdprof.recorder.foreign_files import open_below
 from tdprof.recorder.identity import HeldProcess, call_as
+from tdprof.recorder.shares import Shares
 
-_MOST_FILES = 64  # each of dumps and maps
+_MOST_FILES = 128  # each of dumps and maps, of all users; `Shares` says how many of one
+_MOST_BYTES_OF_MAPS = 64 << 20  # of all maps together; they are kept in memory
+# A process maps its dump once; what it executes next, another.
+_MOST_DUMPS_OF_PROCESS, _MOST_PROCESSES = 4, 4096
 _PAUSE_S = 0.02  # between two intervals that are ended for this
 _READING_PAUSE_MS = 5  # lines may come by the thousand
 _ENDING_S = 1.0
@@ -34,13 +39,14 @@ _IN_MODIFY, _IN_MOVED_TO, _IN_CREATE, _IN_FLAGS = 2, 0x80, 0x100, os.O_NONBLOCK 
 _EVENT = struct.Struct("<iIII")  # struct inotify_event, behind it a name of the length it ends with
 _EVENTS_BYTES = 1 << 16
 MAPS_FOLDER = "/tmp"
-_MAP_NAME = re.compile(rb"perf-(\d{1,10})\.map")
+_MAP_NAME = re.compile(rb"perf-([1-9]\d{0,8})\.map")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Followed(NamedTuple):
     fd: int
     pid: int
+    uid: int
     reader: DumpedCode | MapLog
 
 
@@ -50,16 +56,20 @@ class _Watched:
 
     watch: int
     files: dict[int, _Followed] = field(default_factory=dict)
+    dumps: Shares = field(default_factory=lambda: Shares(_MOST_FILES))
 
-    def add(self, fd: int, pid: int, reader: DumpedCode | MapLog) -> int:
+    def add(self, fd: int, process: HeldProcess, reader: DumpedCode | MapLog) -> int:
+        """Follow an open file from now on, and have it closed later; returns its number."""
         try:
             number = _add_watch(self.watch, f"/proc/self/fd/{fd}", _IN_MODIFY)
         except OSError:
             os.close(fd)
             raise
         if number in self.files:  # the file by another name, or of a process before
-            os.close(self.files[number].fd)
-        self.files[number] = _Followed(fd, pid, reader)
+            self._close(number)
+        self.files[number] = _Followed(fd, process.pid, process.identity.uid, reader)
+        if isinstance(reader, DumpedCode):
+            self.dumps.take(process.identity.uid)
         return number
 
     def read_on(self, numbers: Set[int]) -> bool:
@@ -74,12 +84,17 @@ class _Watched:
         """Follow the files of these processes no more."""
         for number in [number for number, file in self.files.items() if file.pid in pids]:
             _libc.inotify_rm_watch(self.watch, number)
-            os.close(self.files.pop(number).fd)
+            self._close(number)
 
     def close(self) -> None:
-        for file in self.files.values():
-            os.close(file.fd)
-        self.files.clear()
+        for number in list(self.files):
+            self._close(number)
+
+    def _close(self, number: int) -> None:
+        file = self.files.pop(number)
+        os.close(file.fd)
+        if isinstance(file.reader, DumpedCode):
+            self.dumps.give_back(file.uid)
 
 
 class CodeWatch:
@@ -99,9 +114,9 @@ class CodeWatch:
         # What the thread is to do, which returns files to be read; None: the last time.
         self._asked: queue.SimpleQueue[Callable[[_Watched], set[int]] | None] = queue.SimpleQueue()
         self._ended: Set[int] = frozenset()  # processes that had ended at the last `forget_all_but`
-        self._known: set[tuple[int, str]] = set()
+        self._dumps: dict[int, set[str]] = {}  # that were found, by process
         self._maps: dict[int, MapLog] = {}
-        self._room = MapRoom()
+        self._places, self._room = Shares(_MOST_FILES), Shares(_MOST_BYTES_OF_MAPS)
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -111,8 +126,11 @@ class CodeWatch:
 
     def found_dump(self, pid: int, path: str) -> None:
         """A process has mapped a dump of this path, as it sees it."""
-        if (pid, path) not in self._known and len(self._known) < _MOST_FILES:
-            self._known.add((pid, path))
+        if pid not in self._dumps and len(self._dumps) >= _MOST_PROCESSES:
+            return
+        known = self._dumps.setdefault(pid, set())
+        if path not in known and len(known) < _MOST_DUMPS_OF_PROCESS:
+            known.add(path)
             self._tell(lambda watched: self._open_dump(watched, pid, path))
 
     def take_replaced(self) -> bool:
@@ -129,9 +147,9 @@ class CodeWatch:
 
     def forget_all_but(self, running: Set[int]) -> None:
         """Follow no files of other processes than these; from the second time on, as last lines may be on their way."""
-        ended = {*self._maps, *(pid for pid, _ in self._known)} - running
+        ended = {*self._maps, *self._dumps} - running
         if gone := ended & self._ended:
-            self._known = {each for each in self._known if each[0] not in gone}
+            self._dumps = {pid: paths for pid, paths in self._dumps.items() if pid not in gone}
             self._tell(lambda watched: self._forget(watched, gone))
         self._ended = ended
 
@@ -183,13 +201,16 @@ class CodeWatch:
 
     def _open_dump(self, watched: _Watched, pid: int, path: str) -> set[int]:
         with contextlib.suppress(OSError), HeldProcess(pid) as process:
-            return {watched.add(_open(process, path), pid, DumpedCode())}
+            if watched.dumps.left_for(process.identity.uid):
+                return {watched.add(_open(process, path), process, DumpedCode())}
         return set()
 
     def _forget(self, watched: _Watched, pids: Set[int]) -> set[int]:
         watched.drop(pids)
         for pid in pids & self._maps.keys():
-            self._maps.pop(pid).give_room_back()
+            log = self._maps.pop(pid)
+            log.give_room_back()
+            self._places.give_back(log.uid)
         return set()
 
     def _open_map(self, watched: _Watched, name: bytes) -> set[int]:
@@ -197,22 +218,29 @@ class CodeWatch:
         found = _MAP_NAME.fullmatch(name)
         if found is None:
             return set()
-        with contextlib.suppress(OSError):
-            pid = int(found[1])
-            with HeldProcess(pid) as process:
-                fd = _open(process, f"{MAPS_FOLDER}/{name.decode()}")
-            status, log = os.fstat(fd), self._maps.get(pid)
+        with contextlib.suppress(OSError), HeldProcess(int(found[1])) as process:
+            fd = _open(process, f"{MAPS_FOLDER}/{name.decode()}")
+            status, log = os.fstat(fd), self._log_of(process)
             file = (status.st_dev, status.st_ino)
-            if log and log.started_ticks != process.started_ticks:
-                del self._maps[pid]  # of a process that has ended: not a line of it is the other's
-                log = None
-            if (log and log.file == file) or (log is None and len(self._maps) >= _MOST_FILES):
+            if log is None or log.file == file:
                 os.close(fd)
                 return set()
-            log = self._maps.setdefault(pid, MapLog(self._room, process.started_ticks))
-            log.begin_anew(file)
-            return {watched.add(fd, pid, log)}
+            # What another process of that number left there is not this one's, also if it goes on in that file.
+            log.begin_anew(file, status.st_size if is_older(status.st_mtime_ns, process.started_ns()) else 0)
+            return {watched.add(fd, process, log)}
         return set()
+
+    def _log_of(self, process: HeldProcess) -> MapLog | None:
+        """What a process wrote so far; None where its user has no place for another."""
+        log, uid = self._maps.get(process.pid), process.identity.uid
+        if log and log.started_ticks != process.started_ticks:
+            del self._maps[process.pid]  # of a process that has ended: not a line of it is the other's
+            self._places.give_back(log.uid)
+            log = None
+        if log is None and self._places.left_for(uid):
+            log = self._maps[process.pid] = MapLog(self._room, uid, process.started_ticks)
+            self._places.take(uid)
+        return log
 
 
 def _add_watch(watch: int, path: str, mask: int) -> int:

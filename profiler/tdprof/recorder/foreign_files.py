@@ -8,6 +8,7 @@ import os
 from typing import BinaryIO
 
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
+from tdprof.recorder.shares import Shares
 
 _BLOCK_BYTES = 1 << 20
 
@@ -54,16 +55,12 @@ class CopyBudget:
     """
 
     def __init__(self, most_bytes: int, largest_bytes: int) -> None:
-        self.left = most_bytes
         self.largest_bytes = largest_bytes
-        self._left_of_user: dict[int, int] = {}
+        self._shares = Shares(most_bytes)
         self._weight: dict[str, int] = {}
 
     def take(self, source: FileBytes, uid: int, name: str) -> None:
         """Count a file that is to be copied.
-
-        Whoever is neither root nor our user gets half of what was left when the first of his files came, so that
-        nobody's files use up what others' need.
 
         Args:
             source: the file.
@@ -84,16 +81,12 @@ class CopyBudget:
         self._count(more_bytes, uid, name)
 
     def left_for(self, uid: int) -> int:
-        """What files of this user may still take."""
-        if uid in (0, os.geteuid()):
-            return self.left
-        return min(self.left, self._left_of_user.setdefault(uid, self.left // 2))
+        """What files of this user may still take, of the bytes of all."""
+        return self._shares.left_for(uid)
 
     def _count(self, more_bytes: int, uid: int, name: str) -> None:
         self._weight[name] = self._weight.get(name, 0) + more_bytes
-        self.left -= more_bytes
-        if uid in self._left_of_user:
-            self._left_of_user[uid] -= more_bytes
+        self._shares.take(uid, more_bytes)
 
 
 def copy_file(source: FileBytes, target: BinaryIO) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
+from tdprof.linux.clocks import ahead_ns
 from tdprof.linux.readable import is_readable
 from tdprof.recorder.executable_maps import reach_program, read_executable_lines
 from tdprof.recorder.patience import Call
@@ -130,8 +131,7 @@ class HeldProcess:
     def started_ns(self) -> int:
         """When it began, of CLOCK_MONOTONIC; in steps of a hundredth of a second."""
         # /proc counts the time that the machine was suspended, the recording's clock does not.
-        suspended_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        return self.started_ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK") - suspended_ns
+        return self.started_ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK") - ahead_ns(time.CLOCK_BOOTTIME)
 
     def __enter__(self) -> Self:
         return self

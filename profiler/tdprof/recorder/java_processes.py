@@ -19,6 +19,7 @@ from tdprof.linux.elf import ElfError
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.artefacts import code_budget, save_run_time_code
 from tdprof.recorder.hotspot import NotKnownError, NotThereYetError
+from tdprof.recorder.identity import HeldProcess
 from tdprof.recorder.java_attach import JVM_LIBRARY, NotAskedError, NotReadyError, perf_map
 from tdprof.recorder.java_code import CompiledCode, compiled_code
 from tdprof.recorder.process_memory import NoReaderError, ProcessMemory
@@ -166,7 +167,8 @@ class JavaProcesses:
             pass
 
     def _add_code(self, pid: int) -> None:
-        uid, name = Path(f"/proc/{pid}").stat().st_uid, code_name(pid)
+        with HeldProcess(pid) as process:  # /proc/PID itself is root's where a process keeps others from its memory
+            uid, name = process.identity.uid, code_name(pid)
         header = b""
         if pid not in self._code:
             self._code[pid] = new = compiled_code(pid, self._memory)

@@ -14,11 +14,13 @@ import pytest
 from builders.waiting import wait_until
 from tdprof.capture.files import PERF_MAP_FOLDER
 from tdprof.capture.perf_maps import MapTimes
+from tdprof.linux import clocks
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder import code_maps, code_watch
-from tdprof.recorder.code_maps import MapLog, MapRoom
+from tdprof.recorder.code_maps import MapLog
 from tdprof.recorder.code_watch import CodeWatch
 from tdprof.recorder.identity import HeldProcess
+from tdprof.recorder.shares import Shares
 
 HEADER = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 0)
 
@@ -119,28 +121,28 @@ def test_a_process_that_has_ended_is_followed_through_the_segment_and_no_longer(
 ) -> None:
     """Else the maps and descriptors of all processes that ever wrote one would add up, up to where no more are read."""
     watch.start()
-    room_bytes = watch._room.left_bytes
+    room_bytes = watch._room.left_for(0)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         path = tmp_path / f"perf-{process.pid}.map"
         append(path, b"1000 20 f\n")
         wait_until(lambda: (log := watch._maps.get(process.pid)) and log.text)
         watch.found_dump(process.pid, str(path))
         watch.forget_all_but({process.pid})
-    assert room_bytes - watch._room.left_bytes == path.stat().st_size
+    assert room_bytes - watch._room.left_for(0) == path.stat().st_size
     watch.forget_all_but(set())
     watch.forget_all_but({process.pid})
     watch.forget_all_but(set())
     assert process.pid in watch._maps
     watch.forget_all_but(set())
     wait_until(lambda: process.pid not in watch._maps)
-    wait_until(lambda: watch._room.left_bytes == room_bytes)
+    wait_until(lambda: watch._room.left_for(0) == room_bytes)
     wait_until(lambda: not any(path.samefile(fd) for fd in Path("/proc/self/fd").iterdir() if fd.exists()))
-    assert not watch._known
+    assert not watch._dumps
 
 
 def read_steps(path: Path, *pieces: bytes, pause_s: float = 0.0) -> MapLog:
     """What a log has after it was read on behind each piece."""
-    log = MapLog(MapRoom())
+    log = MapLog(Shares(1 << 20))
     with path.open("wb", buffering=0) as file, path.open("rb") as reader:
         for piece in pieces:
             file.write(piece)
@@ -159,7 +161,8 @@ def test_who_is_kept_from_the_cpu_between_two_clocks_looks_again(
 ) -> None:
     now_ns, real_ns, kept = [100], 1 << 60, list[int]()
 
-    def time_ns() -> int:
+    def clock_gettime_ns(clock: int) -> int:
+        assert clock == time.CLOCK_REALTIME
         if not kept:
             kept.append(1)
             now_ns[0] += 1_000_000_000
@@ -168,15 +171,18 @@ def test_who_is_kept_from_the_cpu_between_two_clocks_looks_again(
     path = tmp_path / "map"
     path.write_bytes(b"1000 20 f\n")
     os.utime(path, ns=(0, real_ns + 7))
-    log = MapLog(MapRoom())
-    monkeypatch.setattr(code_maps, "time", SimpleNamespace(monotonic_ns=lambda: now_ns[0], time_ns=time_ns))
+    log = MapLog(Shares(1 << 20))
+    clock = SimpleNamespace(
+        monotonic_ns=lambda: now_ns[0], clock_gettime_ns=clock_gettime_ns, CLOCK_REALTIME=time.CLOCK_REALTIME
+    )
+    monkeypatch.setattr(clocks, "time", clock)
     with path.open("rb") as file:
         log.read_on(file.fileno())
     assert log.steps == [(10, 7)]
 
 
 def test_a_map_that_gets_shorter_is_read_anew(tmp_path: Path) -> None:
-    log, path = MapLog(MapRoom()), tmp_path / "map"
+    log, path = MapLog(Shares(1 << 20)), tmp_path / "map"
     for text in (b"1000 20 a long name\n", b"1000 20 g\n"):
         path.write_bytes(text)
         with path.open("rb") as file:
@@ -186,7 +192,7 @@ def test_a_map_that_gets_shorter_is_read_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["_LONGEST_LINE", "room", "MOST_STEPS"])
 def test_a_map_that_grows_on_and_on_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    room = MapRoom(20 if limit == "room" else 1 << 20)
+    room = Shares(20 if limit == "room" else 1 << 20)
     if limit != "room":
         monkeypatch.setattr(code_maps, limit, 1)
     log, path = MapLog(room), tmp_path / "map"
@@ -196,7 +202,7 @@ def test_a_map_that_grows_on_and_on_is_left(tmp_path: Path, monkeypatch: pytest.
             log.read_on(file.fileno())
     assert (log.position, log.text, log.steps, log.is_timed) == (-1, b"", [], False)
     # What was read is not given back: a program could have it read again and again under other numbers.
-    assert room.left_bytes in (20, (1 << 20) - len(b"1000 20 f\n"))
+    assert room.left in (20, (1 << 20) - len(b"1000 20 f\n"))
 
 
 def test_a_long_map_is_taken_apart_in_pieces_with_pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +214,7 @@ def test_a_long_map_is_taken_apart_in_pieces_with_pauses(tmp_path: Path, monkeyp
     monkeypatch.setattr(code_maps, "_LONGEST_LINE", 50)
     monkeypatch.setattr(time, "sleep", pauses.append)
     (tmp_path / "map").write_bytes(text + b"ff10 10 half")
-    log = MapLog(MapRoom())
+    log = MapLog(Shares(1 << 20))
     log_take = MapLog._take
 
     def take(self: MapLog, more: bytes, written_ns: int, *, is_last: bool) -> bool:
@@ -277,3 +283,34 @@ def test_what_is_no_map_is_not_kept(tmp_path: Path, watch: CodeWatch) -> None:
     with OwnFolder.open(tmp_path / "capture") as folder:
         watch.save_maps(folder, lambda pid: True)
     assert not list((tmp_path / "capture").rglob("*.map"))
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_what_is_older_than_a_process_is_of_another_of_its_number(
+    tmp_path: Path, watch: CodeWatch, goes_on: bool
+) -> None:
+    path = tmp_path / f"perf-{os.getpid()}.map"
+    append(path, b"1000 20 f\n1000 20 g\n")
+    os.utime(path, (1, 1))
+    watch.start()
+    wait_until(lambda: os.getpid() in watch._maps)
+    if goes_on:
+        append(path, b"2000 20 h\n2000 20 i\n")
+        assert is_replaced(watch)
+    watch.finish()
+    assert not watch.take_replaced()
+    (tmp_path / "capture").mkdir()
+    with OwnFolder.open(tmp_path / "capture") as folder:
+        watch.save_maps(folder, lambda pid: True)
+    kept = [each.read_bytes() for each in (tmp_path / "capture").rglob("*.map")]
+    assert kept == [b"2000 20 h\n2000 20 i\n"] * goes_on
+
+
+def test_names_that_no_process_can_have_do_not_end_the_watch(tmp_path: Path, watch: CodeWatch) -> None:
+    """Anybody may make files of such names."""
+    for number in ("9999999999", "4294967296", "2147483648", "999999999", "0", f"0{os.getpid()}"):
+        append(tmp_path / f"perf-{number}.map", b"1000 20 f\n1000 20 g\n")
+    watch.start()
+    append(tmp_path / f"perf-{os.getpid()}.map", b"1000 20 f\n1000 20 g\n")
+    assert is_replaced(watch)
+    assert set(watch._maps) == {os.getpid()}

@@ -134,7 +134,7 @@ def test_one_users_files_leave_room_for_those_of_others(tmp_path: Path) -> None:
     assert taken == {54321: 8, 54322: 4}
     for number in range(4):
         budget.take(source, 0, f"{number}")
-    assert budget.left == 0
+    assert budget.left_for(0) == 0
 
 
 def test_a_copy_that_replaces_another_takes_its_place(tmp_path: Path) -> None:
