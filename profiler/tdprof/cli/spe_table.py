@@ -31,22 +31,7 @@ from tdprof.text import plural
 KEPT_BYTES = 4 << 20
 """Memory of columns and pages is used again: the system would clear it for each batch, a sixth of the time."""
 _PROGRESS_AFTER_S = 2.0
-# Addresses and times compress best as differences, and small numbers cost least so. Dictionaries serve what is a word
-# already, and sets of events, of which there are few; of other columns they cost more than they save.
-_PARQUET: dict[str, Any] = {
-    "compression": "zstd",
-    "compression_level": 1,
-    # Of columns by which rows are chosen; of others nobody asks, and they cost a tenth of the time.
-    "write_statistics": ["cpu", "pc", "va", "timestamp", "time_ns"],
-    "use_dictionary": ["security", "op_class", "op_subclass", "source", "events"],
-    "column_encoding": dict.fromkeys(
-        (
-            *("offset", "pc", "va", "pa", "branch_target", "previous_branch_target", "timestamp", "time_ns"),
-            *("op", "total_latency", "issue_latency"),
-        ),
-        "DELTA_BINARY_PACKED",
-    ),
-}
+_CHOSEN_BY = ("cpu", "pc", "va", "timestamp", "time_ns")  # rows are; of other columns nobody asks for the least
 
 
 def write_records(
@@ -89,7 +74,7 @@ def _write(
             sink: Any = stack.enter_context(_whole_writes(sys.stdout.buffer))
         else:
             sink = stack.enter_context(result_file(Path(output)))
-        writer = CsvWriter(sink) if is_csv else ParquetWriter(sink, spe_schema(), **_PARQUET)
+        writer = CsvWriter(sink) if is_csv else ParquetWriter(sink, spe_schema(), _CHOSEN_BY)
         stack.enter_context(writer)
         try:
             pieces = decode_spans(source, counts, writer.encode, workers=workers)

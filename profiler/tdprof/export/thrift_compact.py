@@ -98,7 +98,8 @@ def _write_fields(fields: Struct, out: bytearray) -> None:
     out.append(0)
 
 
-def _write_unsigned(value: int, out: bytearray) -> None:
+def write_unsigned(value: int, out: bytearray) -> None:
+    """Append a number as a varint, seven bits a byte, low ones first."""
     while value > 127:
         out.append(value & 127 | 128)
         value >>= 7
@@ -106,7 +107,7 @@ def _write_unsigned(value: int, out: bytearray) -> None:
 
 
 def _write_signed(value: int, out: bytearray) -> None:
-    _write_unsigned(value << 1 if value >= 0 else ~value << 1 | 1, out)
+    write_unsigned(value << 1 if value >= 0 else ~value << 1 | 1, out)
 
 
 def _write_value(kind: int, value: Any, out: bytearray) -> None:
@@ -117,13 +118,13 @@ def _write_value(kind: int, value: Any, out: bytearray) -> None:
     elif kind in (I16, I32, I64):
         _write_signed(value, out)
     elif kind == BINARY:
-        _write_unsigned(len(value), out)
+        write_unsigned(len(value), out)
         out += value
     elif kind in (LIST, SET):
         element, values = value
         out.append(min(len(values), 15) << 4 | element)
         if len(values) >= 15:
-            _write_unsigned(len(values), out)
+            write_unsigned(len(values), out)
         for each in values:
             _write_value(element, each, out)
     elif kind == DOUBLE:
