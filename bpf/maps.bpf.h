@@ -46,6 +46,9 @@ BPF_RINGBUF_OUTPUT(missing, 1);
  * keeps its first thread at, until user space tells of it. And CPython's threads: where each has its own structure. */
 BPF_TABLE("hash", __u64, struct python_runtime, python_runtimes, 1024);
 BPF_TABLE("hash", __u32, struct python_thread, python_threads, 4096);
+/* What is known of a process as soon as it executes one of these. */
+BPF_TABLE("hash", struct python_program, struct python_runtime, python_programs, 256);
+BPF_TABLE("array", __u32, struct exec_places, exec_places, 1);
 BPF_TABLE("percpu_array", __u32, struct python_walk, python_walks, 1);
 BPF_TABLE("percpu_array", __u32, struct python_code, python_codes, 1);
 /* Direct-mapped, as sent_stacks; a power of two, which python_walk.py knows, too. */

@@ -31,9 +31,9 @@ static __always_inline int has_python(void)
 
 /* The CPython that a thread's process runs; until user space has told of that, what its first thread was started
  * with. */
-static __always_inline const struct python_runtime *find_runtime(__u64 pid)
+static __always_inline struct python_runtime *find_runtime(__u64 pid)
 {
-	const struct python_runtime *runtime = python_runtimes.lookup(&pid);
+	struct python_runtime *runtime = python_runtimes.lookup(&pid);
 	__u64 task = bpf_get_current_task();
 
 	return runtime ? runtime : python_runtimes.lookup(&task);
@@ -54,6 +54,34 @@ int begin_copy(struct bpf_raw_tracepoint_args *ctx)
 	if (runtime)
 		python_runtimes.update(&task, runtime);
 	return 0;
+}
+
+/* A process has executed a program: of one that was met before all is known. `binprm` is the kernel's of that. */
+static __always_inline void begin_python_program(__u64 binprm, __u64 pid)
+{
+	__u32 zero = 0;
+	const struct exec_places *places = exec_places.lookup(&zero);
+
+	if (!places || !places->binprm_file)
+		return;
+	__u64 inode = kernel_word(kernel_word(binprm + places->binprm_file) + places->file_inode);
+	struct python_program program = {
+		.device = (__u32)kernel_word(kernel_word(inode + places->inode_super) + places->super_device),
+		.inode = kernel_word(inode + places->inode_number),
+		.bytes = kernel_word(inode + places->inode_bytes),
+	};
+	const struct python_runtime *known = python_programs.lookup(&program);
+	struct bpf_pidns_info ids = {};
+
+	/* In another namespace threads have other numbers. */
+	if (!known || bpf_get_ns_current_pid_tgid(known->pidns_device, known->pidns_inode, &ids, sizeof(ids)))
+		return;
+	struct python_runtime runtime = *known;
+
+	runtime.first_interpreter +=
+		kernel_word(kernel_word(bpf_get_current_task() + places->task_mm) + places->mm_code);
+	runtime.process = pid;
+	python_runtimes.update(&pid, &runtime);
 }
 
 /*
@@ -127,6 +155,21 @@ static __always_inline void search_python(const struct python_runtime *runtime, 
 	}
 }
 
+/* What `python_told` says of a process that is sampled before user space has looked at it. */
+static __always_inline void send_program(struct python_runtime *runtime, struct python_stack *stack)
+{
+	stack->stack = 0;
+	stack->pid = runtime->process;
+	stack->count = 1;
+	stack->is_cut = 0;
+	stack->frame[0].code = runtime->first_interpreter;
+	stack->frame[0].instruction = runtime->program;
+	stack->frame[0].is_entry = 0;
+	if (!python_stacks.ringbuf_output(stack, sizeof(*stack) - sizeof(stack->frame) + sizeof(stack->frame[0]),
+	                                  BPF_RB_NO_WAKEUP))
+		runtime->told = PYTHON_SENT;
+}
+
 /* Some Python frames of a thread, whose user stack was walked; then itself once more, or the last step. */
 int python(struct bpf_perf_event_data *ctx)
 {
@@ -137,9 +180,11 @@ int python(struct bpf_perf_event_data *ctx)
 
 	if (!walk || !python || !code)
 		return 0;
-	const struct python_runtime *runtime = find_runtime(walk->key.pid);
+	struct python_runtime *runtime = find_runtime(walk->key.pid);
 
 	if (runtime) {
+		if (runtime->told == PYTHON_UNTOLD)
+			send_program(runtime, &python->stack);
 		if (!walk->python_calls)
 			begin_python(runtime, walk, python);
 		walk->python_calls += 1;

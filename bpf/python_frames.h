@@ -20,6 +20,13 @@ enum python_instruction {
 	PYTHON_INSTRUCTION_INDEX, /* up to 3.10: a number of 32 bits */
 };
 
+/* What a capture's readers know of a process. */
+enum python_told {
+	PYTHON_UNTOLD,
+	PYTHON_SENT, /* which program it executes, and where, since it may end before user space looks at it */
+	PYTHON_TOLD, /* user space has */
+};
+
 #define PYTHON_NONE 0xffff
 
 /* A process's CPython: where its state is, and offsets in its structures, in bytes. */
@@ -45,7 +52,28 @@ struct python_runtime {
 	__u8 entry;       /* enum python_entry */
 	__u8 instruction; /* enum python_instruction */
 	__u8 has_qualified_names;
-	__u8 reserved[5]; /* always 0 */
+	__u8 told;     /* enum python_told */
+	__u32 program; /* of a process that the programs found themselves: as user space numbers it */
+};
+
+/* A program that has CPython in it. By these its python_runtime, whose `first_interpreter` is counted from where the
+ * kernel says that the program's code begins. */
+struct python_program {
+	__u64 device; /* as the kernel numbers it */
+	__u64 inode;
+	__u64 bytes;
+};
+
+/* Where the kernel's structures have what tells which program was executed, and where; all 0: it is not looked. */
+struct exec_places {
+	__u32 binprm_file;
+	__u32 file_inode;
+	__u32 inode_number;
+	__u32 inode_bytes;
+	__u32 inode_super;
+	__u32 super_device;
+	__u32 task_mm;
+	__u32 mm_code;
 };
 
 #define PYTHON_FRAME_BYTES 112
@@ -67,6 +95,11 @@ struct python_stack {
 	__u16 is_cut; /* there are more */
 	struct python_frame frame[PYTHON_SLOTS];
 };
+
+/*
+ * Or, by `stack` 0, of a process that user space has not looked at: its one frame has `first_interpreter` as the code,
+ * and the program's number as the instruction.
+ */
 
 /* Bytes of an object's header and text, and of a line table. */
 #define PYTHON_NAME_BYTES 256

@@ -334,6 +334,7 @@ int begin_program(struct bpf_raw_tracepoint_args *ctx)
 	forget_thread(tid);
 	if (pid == tid)
 		forget_process(pid);
+	begin_python_program(ctx->args[2], pid);
 	return 0;
 }
 

@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from live.recording import TDPROF, Capture, Sample, record, run_record
 from live.workloads import python_calls
 from tdprof.cli.main import cli
 from tdprof.linux.elf import open_elf
+from tdprof.recorder.python_processes import find_python
 
 pytestmark = pytest.mark.needs_bpf
 
@@ -25,6 +27,10 @@ WORKLOADS = Path(__file__).parent / "workloads"
 PYTHON = "[python]"
 # A recording's first moments: the interpreter is found, and the program that walks its frames is verified.
 BEGINNING_S = 1.0
+
+
+# In a stack where Python runs, whether its functions are known or not.
+LOOP = {"_PyEval_EvalFrameDefault", "<module>", "main", "heavy", "light"}
 
 
 def interpreters() -> list[str]:
@@ -111,6 +117,26 @@ def test_processes_that_are_forked_have_frames_from_their_first_sample_on(folder
                 assert python_functions(sample) == ("spin", "child_work", "main", "<module>")
     assert has_frames[True] >= 100
     assert has_frames[False] <= 0.1 * has_frames.total()
+
+
+def test_programs_that_are_executed_again_have_frames_from_the_beginning_on(folder: Path) -> None:
+    python = Path(sys.executable).resolve()
+    if not find_python(open_elf(python)):
+        pytest.skip("this CPython is a library's")
+    program = f"{shlex.quote(str(python))} {shlex.quote(str(WORKLOADS / 'python_split.py'))}"
+    # The program is found in the first, and how the kernel tells what is executed in the second.
+    script = f"{program} {BEGINNING_S}; {program} {BEGINNING_S}; for _ in 1 2 3 4 5 6 7 8; do {program} 0.1; done"
+    capture = record("-F", "1999", "--", "sh", "-c", script, folder=folder)
+    samples = Counter[int]()
+    for sample in capture.samples:
+        samples[sample.pid] += sample.count
+    has_frames: Counter[bool] = Counter()
+    for sample in capture.samples:
+        # Which end within a moment of being found.
+        if 50 < samples[sample.pid] < 1999 * BEGINNING_S / 2 and LOOP & {*sample.frames, *python_functions(sample)}:
+            has_frames[bool(python_functions(sample))] += sample.count
+    assert has_frames[True] >= 500
+    assert has_frames[False] <= 0.03 * has_frames.total()
 
 
 def test_a_thread_is_found_among_hundreds(folder: Path) -> None:

@@ -132,7 +132,7 @@ def test_spooled_copies_and_python_frames(tmp_path: Path) -> None:
     whole = b"".join(ring["codes.bpf"])
     borders = [at + near for at in range(0, len(whole) + 1, len(ring["codes.bpf"][0])) for near in range(-40, 40)]
     check(codes_of, whole, sorted({*range(0, len(whole), 29), *borders} & {*range(len(whole))}))
-    check(of("python.jsonl", lambda damage: [*read_processes(tmp_path, damage).items()]), lines)
+    check(of("python.jsonl", lambda damage: [*read_processes(tmp_path, damage, {}).items()]), lines)
 
 
 def test_the_kernels_symbols(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/ended.bpf       the same, each a ``struct thread_times`` of bpf/sample.h
     spool/alive.bpf       when the recording ended, 64 bits, and a ``struct thread_times`` of each thread that still was
     spool/wakings.bpf     the same, each a ``struct waking``
-    spool/python.jsonl    one JSON object for each process that was found to run CPython
+    spool/python.jsonl    one JSON object for each process, and program, that was found to run CPython
     spool/initial.jsonl   one JSON object for each process that ran before the recording began
     spool/cgroups.jsonl   one JSON object for each control group: its id, as samples name it, and its path
     spool/replaced.bpf    a process and a time, 64 bits each: rows of later intervals are of what it had mapped then;

@@ -22,13 +22,14 @@ _FUNC_PROTO, _VAR, _DATASEC, _DECL_TAG, _ENUM64 = 13, 14, 15, 17, 19
 _FIXED = {_INT: 4, _ARRAY: 12, _VAR: 4, _DECL_TAG: 4}
 _EACH = {_STRUCT: 12, _UNION: 12, _ENUM: 8, _FUNC_PROTO: 8, _DATASEC: 12, _ENUM64: 12}
 _LAST_KIND = 19
+_MOST_STRUCTURES = 1 << 12  # whose members are read: some tens, unless a damaged file has one within itself
 
 
 class KernelTypes(NamedTuple):
     """What was asked for, and found.
 
     Attributes:
-        offsets: of a structure's members in bytes, by (structure, member).
+        offsets: of a structure's members in bytes, by (structure, member); members of what has no name within it, too.
         enumerators: values by name.
     """
 
@@ -67,18 +68,31 @@ def _find(data: bytes, structures: Collection[str], enumerations: Collection[str
         for name in names
         if (offset := text.find(b"\0" + name.encode() + b"\0") + 1)
     }
-    offsets: dict[tuple[str, str], int] = {}
     enumerators: dict[str, int] = {}
+    found: list[tuple[str, int, int, int, bool]] = []  # structure, offset in it of members, and where they stand
+    places = []  # of each type's parts; types are numbered from 1 on
     for at, name_at, kind, parts, has_bits in _types(data, header + type_at, header + type_at + type_bytes):
+        places.append(at)
         if name_at not in wanted or wanted[name_at][1] != kind:
             continue
         if kind == _ENUM:
             for name, value in _ENUMERATOR.iter_unpack(data[at : at + 8 * parts]):
                 enumerators[_text(text, name)] = value
-            continue
-        for name, _, bits in _MEMBER.iter_unpack(data[at : at + 12 * parts]):
+        else:
+            found.append((wanted[name_at][0], 0, at, parts, has_bits))
+    offsets: dict[tuple[str, str], int] = {}
+    left = _MOST_STRUCTURES
+    while found and (left := left - 1):
+        structure, base, at, parts, has_bits = found.pop()
+        for name, number, bits in _MEMBER.iter_unpack(data[at : at + 12 * parts]):
             # In a structure with bit fields the upper byte is a field's width.
-            offsets[wanted[name_at][0], _text(text, name)] = (bits & 0xFFFFFF if has_bits else bits) // 8
+            offset = base + (bits & 0xFFFFFF if has_bits else bits) // 8
+            if name:
+                offsets[structure, _text(text, name)] = offset
+            elif 0 < number <= len(places):
+                inner, _, kind, members, has_fields = next(_types(data, places[number - 1] - _TYPE.size, len(data)))
+                if kind in (_STRUCT, _UNION):
+                    found.append((structure, offset, inner, members, has_fields))
     return KernelTypes(offsets, enumerators)
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tdprof.linux.elf import PF_X, PT_LOAD, Elf, ElfError, parse_elf
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
-from tdprof.recorder.bpf.python_walk import PythonWalk
+from tdprof.recorder.bpf.python_walk import PythonProgram, PythonRuntime, PythonWalk
 from tdprof.recorder.host import read_text
 from tdprof.recorder.process_memory import NoReaderError, ProcessMemory
 from tdprof.recorder.python_layouts import OFFSETS_BYTES, UnknownLayoutError, runtime_of
@@ -38,6 +38,11 @@ _SECTION = ".PyRuntime"  # of its state, from 3.11 on: in programs, too, that ha
 _TAIL_CALLS_FROM, _LEAST_LOOP_BYTES = (3, 14), 8192
 _MOST_OTHERS = 1 << 16
 _MOST_WAITING = 1024
+_MOST_PROGRAMS = 256  # of python_programs
+_START_CODE = 23  # of /proc/PID/stat, from the state on
+
+
+_Program = tuple[int, int, int]  # the fields of `PythonProgram`
 
 
 class PythonMapping(NamedTuple):
@@ -55,6 +60,7 @@ class _Found(NamedTuple):
     runtime: int
     version: int | None  # where its number stands, from 3.11 on
     loops: tuple[tuple[int, int], ...]  # parts of the evaluation loop: start, end
+    code: int  # where its executable segment begins
     bias: int  # what to add to an address of the file's executable segment to have the file offset
 
 
@@ -71,6 +77,7 @@ class PythonProcesses:
         # By reason; a process is looked at again whenever it maps a file.
         self._refused: defaultdict[str, set[int]] = defaultdict(set)
         self._others: set[tuple[str, str]] = set()  # files that hold no CPython
+        self._programs: dict[_Program, bool] = {}  # with CPython in them, that were executed: are they known?
         self._found: dict[int, dict[str, object]] = {}  # what the spool is told of each process
         self._switchers: dict[int, list[tuple[int, int]]] = {}
         self._lock = threading.Lock()  # of all these but the files
@@ -181,26 +188,40 @@ class PythonProcesses:
         beginning = self._memory.read(pid, shift + found.runtime, OFFSETS_BYTES)
         check_loop(version, found.loops)
         runtime = runtime_of(version, shift + found.runtime, beginning)
+        namespace = os.stat(f"/proc/{pid}/ns/pid")
         if _is_in_other_namespace(pid):
-            namespace = os.stat(f"/proc/{pid}/ns/pid")
             runtime.pidns_device, runtime.pidns_inode = namespace.st_dev, namespace.st_ino
-        loops = [[shift + start, shift + end] for start, end in found.loops]
+        told: dict[str, object] = {
+            "version": version,
+            "mapped": mapping.start,
+            "time_ns": time.monotonic_ns(),
+            "loops": [[shift + start, shift + end] for start, end in found.loops],
+        }
         if not self._frames.start():
             return
         with self._lock:  # what is told last holds
-            self._found[pid] = {
-                "pid": pid,
-                "version": version,
-                "mapped": mapping.start,
-                "time_ns": time.monotonic_ns(),
-                "loops": loops,
-            }
+            self._found[pid] = {"pid": pid} | told
             has_room = self._frames.add(pid, runtime, self._line(pid))
             if has_room:
                 for pids in self._refused.values():
                     pids.discard(pid)
         if not has_room:
             raise UnknownLayoutError("there are more of them than there is room for")
+        code = shift + found.code
+        if code == _code_start(pid):
+            runtime.pidns_device, runtime.pidns_inode = namespace.st_dev, namespace.st_ino
+            self._see_program(program_of(mapping.file, elf.content.size), runtime, code, told)
+
+    def _see_program(self, program: _Program, runtime: PythonRuntime, code: int, told: dict[str, object]) -> None:
+        """A program was executed whose code begins there; once is no reason to ask how the kernel tells that."""
+        if program not in self._programs and len(self._programs) < _MOST_PROGRAMS:
+            self._programs[program] = False
+        elif self._programs.get(program) is False:
+            self._programs[program] = True
+            runtime.told, runtime.program = 0, sum(self._programs.values())
+            line = json.dumps({"program": runtime.program, "first": runtime.first_interpreter} | told).encode()
+            runtime.first_interpreter -= code
+            self._frames.know(PythonProgram(*program), runtime, line)
 
     def _line(self, pid: int) -> bytes:
         return json.dumps(self._found[pid] | {"switchers": self._switchers.get(pid, [])}).encode()
@@ -213,6 +234,18 @@ class PythonProcesses:
         if match is None or match[1] is None:
             raise UnknownLayoutError("its version is not known")
         return 3, int(match[1])
+
+
+def program_of(file: tuple[str, str], size: int) -> _Program:
+    """Of a file as /proc/PID/maps names it, of so many bytes."""
+    major, minor = (int(part, 16) for part in file[0].split(":"))
+    return major << 20 | minor, int(file[1]), size  # MKDEV() of include/linux/kdev_t.h
+
+
+def _code_start(pid: int) -> int:
+    """Where the code of the program that a process executes begins; 0 where the kernel does not tell."""
+    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[_START_CODE]) if len(fields) > _START_CODE else 0
 
 
 def is_switcher(path: str) -> bool:
@@ -241,6 +274,7 @@ def find_python(elf: Elf) -> _Found | None:
         min(runtime)[0],
         min(version)[0] if version else None,
         tuple(sorted(parts)),
+        code.address,
         code.offset - code.address,
     )
 

@@ -32,6 +32,20 @@ def test_members_and_enumerators_are_found_behind_types_of_all_kinds(tmp_path: P
     assert read_kernel_types([], ["kinds"], tmp_path / "vmlinux").enumerators == {"one": -1}
 
 
+def test_members_of_what_has_no_name_are_the_structures(tmp_path: Path) -> None:
+    names = {"mm": 1, "code": 4, "kept": 9}
+    text = b"\0mm\0code\0kept\0"
+    data = struct.pack("<III", 0, 4 << 24 | 2, 16)  # 1: without a name, within itself, too
+    data += struct.pack("<III", names["code"], 9, 64) + struct.pack("<III", 0, 1, 128)
+    data += struct.pack("<III", 0, 5 << 24 | 1, 16) + struct.pack("<III", 0, 1, 0)  # 2: a union of that
+    data += struct.pack("<III", names["mm"], 4 << 24 | 3, 40)
+    data += struct.pack("<III", names["kept"], 9, 0) + struct.pack("<III", 0, 2, 128) + struct.pack("<III", 0, 9, 320)
+    whole = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(data), len(data), len(text)) + data + text
+    found = read_kernel_types(["mm"], [], written(tmp_path, whole)).offsets
+    assert found.keys() == {("mm", "kept"), ("mm", "code")}
+    assert found["mm", "kept"] == 0
+
+
 ODD_KIND = struct.pack("<HBBIIIIIIII", 0xEB9F, 1, 0, 24, 0, 12, 12, 1, 0, 31 << 24, 0)
 
 

@@ -5,11 +5,13 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tdprof.linux.elf import open_elf
+from tdprof.recorder.bpf.python_walk import PythonProgram, PythonRuntime
 from tdprof.recorder.python_layouts import UnknownLayoutError
 from tdprof.recorder.python_processes import (
     PythonMapping,
@@ -18,6 +20,7 @@ from tdprof.recorder.python_processes import (
     find_python,
     is_switcher,
     may_hold_python,
+    program_of,
 )
 
 SOURCE = """
@@ -109,6 +112,7 @@ class Kernel:
         self.room = room
         self.asked: list[int] = []
         self.told: list[bytes] = []
+        self.known: list[tuple[PythonProgram, PythonRuntime, dict[str, int]]] = []
 
     def start(self) -> bool:
         return True
@@ -123,13 +127,16 @@ class Kernel:
     def tell(self, pid: int, line: bytes) -> None:
         self.told.append(line)
 
+    def know(self, program: PythonProgram, runtime: PythonRuntime, line: bytes) -> None:
+        self.known.append((program, runtime, json.loads(line)))
+
 
 def own_mapping() -> PythonMapping:
     """This process's that holds CPython."""
     for line in Path("/proc/self/maps").read_text().splitlines():
-        place, rights, offset, _, _, *path = line.split()
+        place, rights, offset, device, inode, *path = line.split()
         if "x" in rights and path and may_hold_python(path[0]) and find_python(open_elf(path[0])):
-            return PythonMapping(int(place.split("-")[0], 16), int(offset, 16), path[0], ("", path[0]))
+            return PythonMapping(int(place.split("-")[0], 16), int(offset, 16), path[0], (device, inode))
     pytest.skip("this CPython has no symbols")
 
 
@@ -157,6 +164,27 @@ def test_a_process_that_is_looked_at_again_is_one_process() -> None:
     assert kernel.asked == [os.getpid()] * 3
     (note,) = processes.notes()
     assert note.startswith("the Python frames of a process are not walked: there are more of them")
+
+
+def test_a_program_that_was_executed_twice_is_known_by_where_its_code_begins() -> None:
+    kernel = Kernel(room=3)
+    processes = PythonProcesses(kernel)  # type: ignore[arg-type]
+    look_at_this(processes, times=3)
+    end(processes)
+    path = Path(sys.executable).resolve()
+    found, status = find_python(open_elf(path)), path.stat()
+    if own_mapping().path != str(path) or found is None:
+        pytest.skip("this CPython is a library's")
+    [(program, runtime, line)] = kernel.known
+    assert (program.inode, program.bytes) == (status.st_ino, status.st_size)
+    assert line["program"] == runtime.program == 1
+    # Where it points to is within the program, as the addresses that it was linked for.
+    assert 0 < runtime.first_interpreter + found.code - found.runtime < 1024
+    assert (runtime.pidns_inode, runtime.told) == (os.stat("/proc/self/ns/pid").st_ino, 0)
+
+
+def test_a_file_is_named_as_the_kernel_numbers_devices() -> None:
+    assert program_of(("fd:01", "77"), 9) == (0xFD << 20 | 1, 77, 9)
 
 
 def test_what_was_refused_and_is_walked_after_all_is_not_told_of() -> None:

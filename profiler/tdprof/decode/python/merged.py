@@ -42,8 +42,8 @@ class PythonFrames:
     """
 
     def __init__(self, spool: Path, damage: SpoolDamage) -> None:
-        self._processes = read_processes(spool, damage)
         self._stacks: PythonStacks = read_stacks(spool, damage)
+        self._processes = read_processes(spool, damage, self._stacks.first_interpreters)
         versions = {pid: process.version for pid, process in self._processes.items()}
         self._codes = read_codes(spool, damage, versions)
         keys = self._stacks.frames[["code", "instruction"]].copy()

@@ -1,7 +1,8 @@
 """Reads what the BPF programs sent of Python frames and code objects. Layouts: bpf/python_frames.h."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,8 @@ class PythonStacks:
         stack: uint64[n], the identity of each stack, sorted.
         pid: uint32[n].
         is_cut: bool[n], there were more.
+        first_interpreters: of processes that only the BPF programs knew: by number, which program each executes, and
+            where it has ``first_interpreter``.
         start: int64[n + 1], frames of stack i are ``frames[start[i]:start[i + 1]]``.
         frames: ``FRAME``.
     """
@@ -89,21 +92,46 @@ class PythonStacks:
     is_cut: NDArray[np.bool_]
     start: I64
     frames: NDArray[np.void]
+    first_interpreters: dict[int, tuple[int, int]]
 
 
-def read_processes(spool: Path, damage: SpoolDamage) -> dict[int, PythonProcess]:
-    """By process number; of several the last. What does not make sense is left out."""
-    found = {}
+def read_processes(
+    spool: Path, damage: SpoolDamage, first_interpreters: Mapping[int, tuple[int, int]]
+) -> dict[int, PythonProcess]:
+    """By process number; of several the last. What does not make sense is left out.
+
+    ``first_interpreters``: of `PythonStacks`; these processes are as the program of that number was told.
+    """
+    found: dict[int, PythonProcess] = {}
+    programs: dict[int, tuple[int, PythonProcess]] = {}
     for line in spooled_lines(spool / PYTHON_FILE, damage, _MOST_PROCESS_BYTES):
         try:
             each = json.loads(line)
             major, minor = (whole_number(number, 32) for number in each["version"])
             loops, switchers = _spans(each["loops"]), _spans(each.get("switchers", []))
             mapped, time_ns = whole_number(each["mapped"]), whole_number(each["time_ns"])
-            found[whole_number(each["pid"], 32)] = PythonProcess((major, minor), mapped, time_ns, loops, switchers)
+            process = PythonProcess((major, minor), mapped, time_ns, loops, switchers)
+            if "program" in each:
+                programs[whole_number(each["program"], 32)] = whole_number(each["first"]), process
+            else:
+                found[whole_number(each["pid"], 32)] = process
         except NONSENSE:
             continue
+    for pid, (program, first) in first_interpreters.items():
+        if pid not in found and program in programs:
+            told, process = programs[program]
+            found[pid] = _moved(process, first - told)
     return found
+
+
+def _moved(process: PythonProcess, distance: int) -> PythonProcess:
+    """Likewise at other addresses, which are of 64 bits."""
+
+    def moved(address: int) -> int:
+        return address + distance & 0xFFFF_FFFF_FFFF_FFFF
+
+    loops = tuple((moved(start), moved(end)) for start, end in process.loops)
+    return replace(process, mapped=moved(process.mapped), loops=loops)
 
 
 def _spans(found: list[list[int]]) -> tuple[tuple[int, int], ...]:
@@ -125,11 +153,27 @@ def read_stacks(spool: Path, damage: SpoolDamage) -> PythonStacks:
     all_heads, all_frames = np.concatenate(heads), np.concatenate(frames)
     ends = np.cumsum(all_heads["count"].astype(np.int64))
     stack, first = np.unique(all_heads["stack"], return_index=True)
+    stack, first = stack[stack != 0], first[stack != 0]
     lengths = all_heads["count"][first].astype(np.int64)
     start = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.repeat(ends[first] - lengths - start[:-1], lengths) + np.arange(start[-1])
     chosen = all_heads[first]
-    return PythonStacks(stack, chosen["pid"].copy(), chosen["is_cut"] != 0, start, all_frames[rows])
+    return PythonStacks(
+        stack,
+        chosen["pid"].copy(),
+        chosen["is_cut"] != 0,
+        start,
+        all_frames[rows],
+        _first_interpreters(all_heads, all_frames, ends),
+    )
+
+
+def _first_interpreters(heads: NDArray[np.void], frames: NDArray[np.void], ends: I64) -> dict[int, tuple[int, int]]:
+    """Of `PythonStacks`: what stands where a stack would, under the identity that none has."""
+    of_processes = (heads["stack"] == 0) & (heads["count"] == 1)
+    place = frames[ends[of_processes] - 1]
+    columns = heads["pid"][of_processes], place["instruction"], place["code"]
+    return {pid: (program, first) for pid, program, first in zip(*(each.tolist() for each in columns), strict=True)}
 
 
 def read_codes(

@@ -1,16 +1,20 @@
 """Has the BPF programs walk CPython's own frames, once a process is met that has some. Layouts: bpf/python_frames.h."""
 
+import contextlib
 import ctypes
 import threading
 from collections.abc import Callable, Mapping
 
 from tdprof.capture.spool import CODES_FILE, PYTHON_FILE, PYTHON_STACKS_FILE, SpoolWriter
+from tdprof.errors import TdprofError
+from tdprof.linux.btf import read_kernel_types
 from tdprof.recorder.bpf.maps import BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM, map_element
 from tdprof.recorder.ring import BpfRing, write_all
 
 RINGS = {"python_stacks": 1 << 20, "codes": 1 << 20}  # bytes; drained when half of one is taken
 _CODE_SLOTS = 1 << 14  # CODE_SLOTS
 NONE = 0xFFFF  # PYTHON_NONE
+_TOLD = 2  # PYTHON_TOLD
 
 
 class PythonRuntime(ctypes.Structure):
@@ -38,9 +42,34 @@ class PythonRuntime(ctypes.Structure):
                 "code_instructions",
             )
         ],
-        *[(name, ctypes.c_uint8) for name in ("entry", "instruction", "has_qualified_names")],
-        ("reserved", ctypes.c_uint8 * 5),
+        *[(name, ctypes.c_uint8) for name in ("entry", "instruction", "has_qualified_names", "told")],
+        ("program", ctypes.c_uint32),
     ]
+
+
+class PythonProgram(ctypes.Structure):
+    """``struct python_program``."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("device", "inode", "bytes")]
+
+
+# ``struct exec_places``: of the kernel's structures, in its order.
+_EXEC_PLACES = (
+    ("linux_binprm", "file"),
+    ("file", "f_inode"),
+    ("inode", "i_ino"),
+    ("inode", "i_size"),
+    ("inode", "i_sb"),
+    ("super_block", "s_dev"),
+    ("task_struct", "mm"),
+    ("mm_struct", "start_code"),
+)
+
+
+def _exec_places() -> ctypes.Array[ctypes.c_uint32]:
+    """Raises TdprofError or KeyError where this kernel does not tell them."""
+    offsets = read_kernel_types({structure for structure, _ in _EXEC_PLACES}, []).offsets
+    return (ctypes.c_uint32 * len(_EXEC_PLACES))(*(offsets[place] for place in _EXEC_PLACES))
 
 
 class PythonWalk:
@@ -58,8 +87,10 @@ class PythonWalk:
         self._rings: dict[str, BpfRing] | None = None
         self._is_over = False  # the kernel has refused it, or it is closed
         self._lock = threading.Lock()  # threads start it, the recording's own drains and closes it
+        self._has_places = False  # `exec_places` is filled, or cannot be
         self._lines: list[bytes] = []
         self._told: dict[int, bytes] = {}
+        self._programs: list[bytes] = []
         # A process is known and told of at once, for those who forget or tell of all that are known. Not the lock
         # above, which is held while programs are loaded.
         self._telling = threading.Lock()
@@ -78,6 +109,7 @@ class PythonWalk:
         """Walk the frames of a process from now on; False if there are too many. ``line`` tells the spool of it."""
         key = ctypes.c_uint64(pid)
         runtime.process = pid
+        runtime.told = _TOLD
         with self._telling:
             with self._lock:
                 try:
@@ -87,6 +119,25 @@ class PythonWalk:
                     return False
             self._tell(pid, line)
         return True
+
+    def know(self, program: PythonProgram, runtime: PythonRuntime, line: bytes) -> None:
+        """Walk the frames of whatever executes a program, from then on.
+
+        ``runtime`` is as `python_programs` has it, and ``line`` tells the spool of the program.
+        """
+        with self._telling:
+            self._lines.append(line)
+            self._programs.append(line)
+        with self._lock:
+            if self._is_over:
+                return
+            if not self._has_places:
+                self._has_places = True
+                with contextlib.suppress(TdprofError, KeyError):  # a kernel that does not tell: they are found later
+                    places = _exec_places()
+                    map_element(BPF_MAP_UPDATE_ELEM, self._maps["exec_places"], ctypes.c_uint32(0), places)
+            with contextlib.suppress(OSError):  # there are too many
+                map_element(BPF_MAP_UPDATE_ELEM, self._maps["python_programs"], program, runtime)
 
     def tell(self, pid: int, line: bytes) -> None:
         """Tell the spool of a process, in place of what it was told before."""
@@ -98,18 +149,19 @@ class PythonWalk:
         self._told[pid] = line
 
     def has(self, pid: int) -> bool:
-        """Whether it knows a process; it forgets those that execute another program, or end."""
+        """Whether it was told of a process; it forgets those that execute another program, or end."""
+        runtime = PythonRuntime()
         try:
-            map_element(BPF_MAP_LOOKUP_ELEM, self._maps["python_runtimes"], ctypes.c_uint64(pid), PythonRuntime())
+            map_element(BPF_MAP_LOOKUP_ELEM, self._maps["python_runtimes"], ctypes.c_uint64(pid), runtime)
         except OSError:
             return False
-        return True
+        return bool(runtime.told == _TOLD)
 
     def tell_again(self, spool: SpoolWriter) -> None:
-        """Write the lines of all processes that are still known, into a spool that has none of them."""
+        """Write the lines of all programs, and processes that are still known, into a spool that has none of them."""
         with self._telling:
             self._told = {pid: line for pid, line in self._told.items() if self.has(pid)}
-            lines = b"".join(line + b"\n" for line in self._told.values())
+            lines = b"".join(line + b"\n" for line in (*self._programs, *self._told.values()))
         write_all(spool.descriptor(PYTHON_FILE), memoryview(lines))
 
     def is_filling(self) -> bool:

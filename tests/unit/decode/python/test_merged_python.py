@@ -187,6 +187,24 @@ def test_addresses_belong_to_their_process(tmp_path: Path) -> None:
     assert mapping["address"] == INTERPRETED_ADDRESS
 
 
+def test_a_process_that_nobody_looked_at_is_as_its_program_at_other_addresses(tmp_path: Path) -> None:
+    frames(tmp_path, [(10, 0, 1)])
+    moved = -0x2000
+    process = {"program": 3, "first": 0x900, "version": HERE, "mapped": 0x4000, "time_ns": 5}
+    process["loops"] = [[LOOP - moved, LOOP + 0x100 - moved]]
+    (tmp_path / "python.jsonl").write_text(json.dumps(process) + "\n")
+    started = python_stack(0, PID, [(0x900 + moved & 0xFFFF_FFFF_FFFF_FFFF, 3, 0)])
+    (tmp_path / "python_stacks.bpf").write_bytes(started + python_stack(1, PID, [(10, 0, 1)]))
+    found = PythonFrames(tmp_path, SpoolDamage())
+    assert shown(found, native([0x100, LOOP + 16, 0x200])) == [0x100, "leaf", 0x200]
+    assert list(found.notes()) == []
+    [mapping] = found.mappings(MAPPINGS.empty_table()).to_pylist()
+    assert (mapping["pid"], mapping["time_ns"]) == (PID, 5)
+    # Of a program that was never told of nothing is known.
+    (tmp_path / "python_stacks.bpf").write_bytes(python_stack(0, PID, [(0x900, 4, 0)]))
+    assert PythonFrames(tmp_path, SpoolDamage()).mappings(MAPPINGS.empty_table()).num_rows == 0
+
+
 @pytest.mark.parametrize(
     "line",
     ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "version": [3], "loops": 1}', "\xff", "[" * 100_000, '{"pid": 1e999}'],

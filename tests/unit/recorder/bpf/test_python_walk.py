@@ -3,15 +3,16 @@
 import ctypes
 import errno
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from tdprof.linux.btf import KernelTypes
 from tdprof.recorder.bpf import python_walk
 from tdprof.recorder.bpf.maps import BPF_MAP_UPDATE_ELEM
-from tdprof.recorder.bpf.python_walk import PythonRuntime, PythonWalk
+from tdprof.recorder.bpf.python_walk import PythonProgram, PythonRuntime, PythonWalk
 
 PATIENCE_S = 300
 
@@ -51,14 +52,16 @@ class Maps:
         self.known: set[int] = set()
         self.is_updating, self.may_update = threading.Event(), threading.Event()
 
-    def __call__(self, command: int, fd: int, key: ctypes.c_uint32, value: object) -> None:
-        del fd, value
+    def __call__(self, command: int, fd: int, key: ctypes.c_uint32, value: PythonRuntime) -> None:
+        del fd
         if command == BPF_MAP_UPDATE_ELEM:
             self.is_updating.set()
             self.may_update.wait(PATIENCE_S)
             self.known.add(key.value)
         elif key.value not in self.known:
             raise FileNotFoundError
+        else:
+            value.told = 2
 
 
 def test_a_process_found_while_a_segment_begins_is_told_of_in_all_later_ones(
@@ -83,6 +86,34 @@ def test_a_process_found_while_a_segment_begins_is_told_of_in_all_later_ones(
     for spool in spools:
         spool.close()
     assert (tmp_path / "second").read_bytes() == b"7\n"
+
+
+def test_what_the_kernel_found_by_itself_is_to_be_looked_at_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_walk, "map_element", lambda *_: None)  # it is there, as a program that was executed
+    assert not PythonWalk({"python_runtimes": 0}, lambda _rings: None).has(7)
+
+
+def test_a_kernel_that_does_not_tell_what_is_executed_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def tell(structures: Collection[str], _: object) -> KernelTypes:
+        asked.append(structures)
+        return KernelTypes({("file", "f_inode"): 8}, {})
+
+    known = []
+    monkeypatch.setattr(python_walk, "read_kernel_types", tell)
+    monkeypatch.setattr(python_walk, "map_element", lambda _command, fd, *_: known.append(fd))
+    walk = PythonWalk({"python_programs": 1, "exec_places": 2}, lambda _rings: None)
+    for line in (b"1", b"2"):
+        walk.know(PythonProgram(1, 2, 3), PythonRuntime(), line)
+    assert known == [1, 1]
+    for name in ("first", "second"):  # each segment is told
+        with (tmp_path / name).open("wb") as spool:
+            walk.tell_again(SimpleNamespace(descriptor=lambda _name, spool=spool: spool.fileno()))  # type: ignore[arg-type]
+        assert (tmp_path / name).read_bytes() == b"1\n2\n"
+    assert len(asked) == 1
 
 
 def test_a_process_without_room_is_not_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
