@@ -36,3 +36,15 @@ while True:
 
 It rests for as long as a write takes, now and then, so that its links come before, during and after one.
 """
+
+EXCHANGE = """
+import ctypes, os, sys
+os.chdir(sys.argv[1])
+os.mkdir("out")
+os.symlink(sys.argv[2], "link")
+exchange = ctypes.CDLL(None).renameat2
+print("ready", flush=True)
+while not exchange(-100, b"out", -100, b"link", 2):
+    pass
+"""
+"""Arguments: folder, and where a link points that takes turns with a folder ``out`` in it."""

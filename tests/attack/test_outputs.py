@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pytest
 
 from attack.conftest import User
-from attack.races import PLANT_LINKS, SWAP_FOLDER_FOR_LINK
+from attack.races import EXCHANGE, PLANT_LINKS, SWAP_FOLDER_FOR_LINK
 from builders.captures import table_writer, write_manifest
 from builders.hosts import HOST
 from tdprof.capture.manifest import Manifest, Rung, State
@@ -181,6 +181,22 @@ def test_a_pipe_that_another_made_gets_no_result(
     with write(shared / "own") as file:
         file.write(b"result")
     assert os.read(reader, 100) == b"result"
+    os.close(reader)
+
+
+@pytest.mark.parametrize("write", [replaced_file, new_file])
+def test_what_takes_the_place_of_a_folder_gets_no_result(
+    place: Path, meadow: Path, mallory: User, write: Callable[[Path], contextlib.AbstractContextManager[BinaryIO]]
+) -> None:
+    """A link, exchanged for it in the moment between: it could lead to a disk, which is written to as it is."""
+    os.mkfifo(meadow / "roots")
+    reader = os.open(meadow / "roots", os.O_RDONLY | os.O_NONBLOCK)
+    with mallory.busy(EXCHANGE, place, meadow / "roots"):
+        for _ in range(4 * ROUNDS):
+            with pytest.raises(OSError, match=r"directory|link|exchanged"), write(place / "out") as file:
+                file.write(b"result")
+    with contextlib.suppress(BlockingIOError):
+        assert not os.read(reader, 100)
     os.close(reader)
 
 

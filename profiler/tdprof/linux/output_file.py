@@ -16,6 +16,7 @@ from tdprof.linux.folder_path import MOST_LINKS, open_folder, user_name
 from tdprof.linux.sudo import invoking_user, is_trusted
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SPECIAL = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def no_links_of_others(status: os.stat_result, shown: str) -> None:
@@ -37,12 +38,14 @@ class _Place:
     Attributes:
         parent: descriptor of the folder (O_PATH).
         name: what the file is called there.
-        is_special: a device or a pipe stands there, which is written to as it is.
+        special: of a device or a pipe that stands there, which is written to as it is: (device, inode); None: of none.
+        flags: with which that is opened.
     """
 
     parent: int
     name: str
-    is_special: bool
+    special: tuple[int, int] | None = None
+    flags: int = _SPECIAL | os.O_NOFOLLOW
 
 
 @contextlib.contextmanager
@@ -53,7 +56,7 @@ def replaced_file(path: Path) -> Iterator[BinaryIO]:
         OSError: it cannot be written; what was there before stays.
     """
     with _place_of(path) as place:
-        if place.is_special:
+        if place.special:
             with _open_special(place) as file:
                 yield file
             return
@@ -78,7 +81,7 @@ def new_file(path: Path) -> BinaryIO:
         OSError: it cannot be made.
     """
     with _place_of(path) as place:
-        if place.is_special:
+        if place.special:
             return _open_special(place)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(place.name, dir_fd=place.parent)
@@ -103,16 +106,17 @@ def _place_of(path: Path) -> Iterator[_Place]:
             try:
                 status = os.stat(name, dir_fd=parent, follow_symlinks=False)
             except FileNotFoundError:
-                yield _Place(parent, name, is_special=False)
+                yield _Place(parent, name)
                 return
             if not stat.S_ISLNK(status.st_mode):
                 _check_reader(status, path)
-                yield _Place(parent, name, is_special=not stat.S_ISREG(status.st_mode))
+                is_special = not stat.S_ISREG(status.st_mode)
+                yield _Place(parent, name, (status.st_dev, status.st_ino) if is_special else None)
                 return
             if not is_trusted(status.st_uid):
                 raise PermissionError(errno.EPERM, f"it is a link that {user_name(status.st_uid)} made", str(path))
-            if _leads_to_no_file(name, parent):
-                yield _Place(parent, name, is_special=True)
+            if found := _no_file(name, parent):
+                yield _Place(parent, name, (found.st_dev, found.st_ino), _SPECIAL)
                 return
             target = Path(os.readlink(name, dir_fd=parent))
             inner = open_folder(target.parent, no_links_of_others, start=parent)
@@ -130,23 +134,19 @@ def _check_reader(status: os.stat_result, path: Path) -> None:
         raise PermissionError(errno.EPERM, f"it is a pipe that {user_name(status.st_uid)} made", str(path))
 
 
-def _leads_to_no_file(name: str, parent: int) -> bool:
-    """Whether a link is one of /proc/PID/fd to what no name leads to: a pipe, a terminal's other end, a socket."""
+def _no_file(name: str, parent: int) -> os.stat_result | None:
+    """What a link of /proc/PID/fd leads to, if no name does: a pipe, a terminal's other end, a socket."""
     if os.fstat(parent).st_dev != os.stat("/proc").st_dev:
-        return False
-    return not stat.S_ISREG(os.stat(name, dir_fd=parent).st_mode)
+        return None
+    status = os.stat(name, dir_fd=parent)
+    return None if stat.S_ISREG(status.st_mode) else status
 
 
 def _open_special(place: _Place) -> BinaryIO:
-    fd = os.open(place.name, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=place.parent)
-    # Not of what is open already, to which only a link of /proc leads: that is as who called us wants it.
-    if stat.S_ISFIFO(os.stat(place.name, dir_fd=place.parent, follow_symlinks=False).st_mode):
-        try:
-            _check_reader(os.fstat(fd), Path(place.name))
-        except OSError:
-            os.close(fd)
-            raise
-    if stat.S_ISREG(os.fstat(fd).st_mode):
+    fd = os.open(place.name, place.flags, dir_fd=place.parent)
+    status = os.fstat(fd)
+    # Who may rename here could have put another user's pipe there, or a link to any device, which only root may write.
+    if (status.st_dev, status.st_ino) != place.special:
         os.close(fd)
         raise OSError(errno.EAGAIN, "it was exchanged while it was opened", place.name)
     return os.fdopen(fd, "wb")
