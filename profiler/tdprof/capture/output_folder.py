@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from tdprof.capture.files import MANIFEST_FILE
+from tdprof.capture.spool import SPE_FOLDER, SPOOL_FOLDER
 from tdprof.errors import TdprofError
 from tdprof.linux.folder_path import open_folder
 from tdprof.linux.output_file import no_links_of_others
@@ -128,18 +129,24 @@ def open_capture(parent: int, name: str) -> int:
     Raises:
         FileExistsError: it is no capture, or that of another user.
     """
+    fd = _open_own(parent, name)
     try:
-        fd = os.open(name, _FOLDER, dir_fd=parent)
-    except OSError as error:
-        raise FileExistsError(errno.EEXIST, "it is no capture") from error
-    try:
-        user = invoking_user()
-        if os.fstat(fd).st_uid not in (os.geteuid(), user.uid if user else os.geteuid()):
-            raise FileExistsError(errno.EEXIST, "it is another user's")
         os.stat(MANIFEST_FILE, dir_fd=fd, follow_symlinks=False)
     except OSError as error:
         os.close(fd)
         raise FileExistsError(errno.EEXIST, "it is no capture") from error
+    return fd
+
+
+def _open_own(parent: int, name: str) -> int:
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=parent)
+    except OSError as error:
+        raise FileExistsError(errno.EEXIST, "it is no capture") from error
+    user = invoking_user()
+    if os.fstat(fd).st_uid not in (os.geteuid(), user.uid if user else os.geteuid()):
+        os.close(fd)
+        raise FileExistsError(errno.EEXIST, "it is another user's")
     return fd
 
 
@@ -151,6 +158,19 @@ def remove_capture(parent: int, name: str) -> None:
     """
     with OwnFolder(open_capture(parent, name), Path(name)) as older:
         older.remove_all()
+    os.rmdir(name, dir_fd=parent)
+
+
+def remove_prepared(parent: int, name: str) -> None:
+    """Remove what was made for a capture that never began: it has no manifest, and room for raw records at most.
+
+    Raises:
+        OSError: it is something else, another user's, or cannot be removed.
+    """
+    with OwnFolder(_open_own(parent, name), Path(name)) as prepared:
+        if set(os.listdir(prepared.fd)) - {SPOOL_FOLDER, SPE_FOLDER}:
+            raise FileExistsError(errno.EEXIST, "it was begun")
+        prepared.remove_all()
     os.rmdir(name, dir_fd=parent)
 
 

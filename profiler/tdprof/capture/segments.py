@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-from tdprof.capture.output_folder import OutputFolder, open_capture, remove_capture
+from tdprof.capture.output_folder import OutputFolder, open_capture, remove_capture, remove_prepared
 from tdprof.capture.spool import SPOOL_FOLDER
 from tdprof.errors import TdprofError
 from tdprof.linux.folder_path import open_folder
@@ -67,6 +67,13 @@ class SegmentFolder:
     def forget(self, name: str) -> None:
         """A segment came to nothing."""
         self.names.remove(name)
+
+    def remove_prepared(self) -> None:
+        """Remove what a recorder that was killed had prepared: the segment before has all that was recorded."""
+        for name in list(self.names):
+            with contextlib.suppress(OSError):
+                remove_prepared(self._fd, name)
+                self.names.remove(name)
 
     def unfinished(self) -> list[str]:
         """Segments whose recorder ended before it made their tables."""

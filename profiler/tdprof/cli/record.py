@@ -177,7 +177,7 @@ def _record(
             path = output or Path(DEFAULT_OUTPUT)
             record_into = stack.enter_context(OutputFolder(path, replaces_older=output is None))
         # Left before the capture is: what it has begun writes there.
-        end = stack.enter_context(RecordEnd(quiet=quiet))
+        end = stack.enter_context(RecordEnd(quiet=quiet, stays_small=segments.is_wanted))
         if not segments.is_wanted and not options.is_system_wide:  # in whose profile it would be
             options = replace(options, on_begun=end.prepare)
         try:

@@ -61,10 +61,12 @@ class RecordEnd:
 
     Args:
         quiet: say nothing while tables are made.
+        stays_small: tables are made in another process, though nothing was loaded for it meanwhile.
     """
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, stays_small: bool) -> None:
         self._quiet = quiet
+        self._stays_small = stays_small
         self._process: FinishingProcess | None = None
         self._starting: threading.Thread | None = None
 
@@ -83,7 +85,10 @@ class RecordEnd:
         """`finish_capture`, by that process if it is ready."""
         if self._starting:
             self._starting.join()
-        if self._process and self._process.is_ready:
+        if self._stays_small:
+            with contextlib.suppress(OSError):  # as in `prepare`
+                self._process = FinishingProcess(is_ahead=False, hurries=True)
+        if self._process and (self._stays_small or self._process.is_ready):
             self._process.finish(folder, held)
             if not self._process.wait(_UNSAID_S):
                 with waiting("writing the capture's tables", quiet=self._quiet):

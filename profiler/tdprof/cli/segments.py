@@ -68,6 +68,7 @@ class SegmentWriter:
         self._is_hurrying = self._is_too_slow = self._is_over = False
         self._bytes: dict[str, int] = {}
         self._growth = DiskGrowth()
+        self._folder.remove_prepared()
         for name in self._folder.unfinished():  # of a recorder that was killed
             with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
                 folder = stack.enter_context(self._folder.open(name))

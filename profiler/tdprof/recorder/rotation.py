@@ -177,18 +177,19 @@ class Rotation:
         """Begin the next segment, right after all was drained into ``spool``, which is closed.
 
         Raises:
-            OSError: the new one could not be written.
+            OSError: the new one could not be written: this one is the last.
         """
         assert self._next
-        ready, self._next = self._next, None
+        ready = self._next
         for name, start in ready.shared_from.items():
             spool.copy_tail(name, start, ready.spool)
         spool.close()
         ready.output.publish()
+        self._next = None
         return ready.output, ready.spool, ready.snapshot
 
     def leave(self, folder: OwnFolder, manifest: Manifest, java: JavaProcesses | None) -> Sequence[int]:
-        """Let go of the segment that `switch` ends, as it says of itself; its JVMs are those of the next one, too."""
+        """Let go of the segment that `switch` ended, as it says of itself; its JVMs are those of the next one, too."""
         self._leaving = _LeavingSegment(folder, manifest, java)
         return self._leaving.java_processes()
 

@@ -347,8 +347,8 @@ class Run:
         self.mappings.code.save_maps(self.folder, self.mappings.held.follows)
         write_manifest(self.folder, ended)
         self._forget_ended()
-        java_processes = rotation.leave(self.folder, ended, self.java)
         output, self.spool, self.snapshot = rotation.switch(self.spool)
+        java_processes = rotation.leave(self.folder, ended, self.java)
         self.folder, self.java = output.folder, self._java_in(output.folder)
         self._make_spe_folder()
         if self.turns:

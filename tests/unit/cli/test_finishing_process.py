@@ -135,7 +135,15 @@ def test_the_recorder_makes_the_tables_where_no_process_does(
     capture: Path, monkeypatch: pytest.MonkeyPatch, kind: type[FinishingProcess]
 ) -> None:
     monkeypatch.setattr(record_end, "FinishingProcess", kind)
-    with OwnFolder.open(capture) as folder, HeldPrograms() as held, RecordEnd(quiet=True) as end:
+    with OwnFolder.open(capture) as folder, HeldPrograms() as held, RecordEnd(quiet=True, stays_small=False) as end:
         end.prepare()
         assert end.finish(folder, held).state is State.COMPLETE
     assert not (capture / "spool").exists()
+
+
+def test_a_recorder_that_stays_small_makes_no_tables_of_its_last_segment(
+    capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tdprof.pipeline.finish.finish_capture", lambda *_: pytest.fail("in this process"))
+    with OwnFolder.open(capture) as folder, HeldPrograms() as held, RecordEnd(quiet=True, stays_small=True) as end:
+        assert end.finish(folder, held).state is State.COMPLETE

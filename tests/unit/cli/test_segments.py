@@ -169,6 +169,18 @@ def test_a_prepared_segment_that_never_began_leaves_nothing(folder: Path) -> Non
     assert [path.name for path in folder.iterdir()] == [first.path.name]
 
 
+def test_what_a_killed_recorder_had_only_prepared_goes_and_nothing_else_does(folder: Path) -> None:
+    for number, files in enumerate([["spool/ring.0.perf"], [], ["spool/ring.0.perf", "notes.txt"], ["spool"]]):
+        made = folder / f"20260101T00{number:02}00.000Z"
+        made.mkdir()
+        for file in files:
+            (made / file).parent.mkdir(exist_ok=True)
+            (made / file).write_text("something")
+    with SegmentWriter(folder, None, None, quiet=True):
+        left = sorted(path.name[11:13] for path in folder.iterdir())
+    assert left == ["02"]
+
+
 def test_a_damaged_leftover_is_told_and_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left = segment(folder, 0, 1, spool=True)
     with SegmentWriter(folder, None, None, quiet=True) as segments:

@@ -1,11 +1,18 @@
-"""How long segments are, as typed; and that the options say what they need of each other."""
+"""How long segments are, as typed; that the options say what they need of each other; what a full disk leaves."""
+
+import errno
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
 
+from tdprof.capture.output_folder import OutputFolder
+from tdprof.capture.spool import SpoolWriter
 from tdprof.cli.main import cli
 from tdprof.errors import TdprofError
-from tdprof.recorder.rotation import SegmentLength, parse_segment_length, parse_size
+from tdprof.recorder.rotation import Rotation, SegmentLength, Segments, parse_segment_length, parse_size
 
 
 @pytest.mark.parametrize(
@@ -52,3 +59,26 @@ def test_options_that_do_not_go_together_are_refused(options: list[str], said: s
     assert isinstance(result.exception, TdprofError)
     assert result.exception.status == 2
     assert said in result.exception.message
+
+
+def test_a_segment_is_the_last_where_the_next_finds_the_disk_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with OutputFolder(tmp_path / "first") as first, OutputFolder(tmp_path / "second") as second:
+        sink = Mock(open_next=lambda: second)
+        rotation = Rotation(Segments(SegmentLength(seconds=1), sink), 0.1)
+        spool = SpoolWriter(first.make())
+        first.publish()
+        second.make()
+        rotation.prepare(spool, Mock(), Mock(), [], [])
+        monkeypatch.setattr(SpoolWriter, "copy_tail", full)
+        with pytest.raises(OSError, match="full"):
+            rotation.switch(spool)
+        rotation.hand_over(Mock(), waits=True)
+        rotation.close()
+        spool.close()
+    sink.ended.assert_not_called()
+    assert [path.name for path in tmp_path.iterdir()] == ["first"]
