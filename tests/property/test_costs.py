@@ -43,6 +43,11 @@ _SOME = [
     costly_spools.spool_of_nested_lists,
     costly_spools.spool_of_small_frames,
     costly_stores.store_of_one_function_in_a_graph,
+    costly_stores.store_of_long_names_checked,
+    costly_stores.store_of_long_names_compacted,
+    costly_stores.store_of_long_names_reported,
+    costly_stores.store_of_many_recordings,
+    costly_stores.store_of_many_recordings_in_a_graph,
     costly_stores.store_of_one_function_many_times,
 ]
 NAMES = [name for name, build in BUILDERS.items() if build.__module__ in _ALL_OF or build in _SOME]

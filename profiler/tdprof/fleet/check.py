@@ -3,13 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tdprof.errors import TdprofError
-from tdprof.fleet.recordings import content_of_members, members_of, only, recordings_in, superseded
+from tdprof.fleet.recordings import content_of_members, members_of, of_each, recording_rows, recordings_in, superseded
 from tdprof.fleet.rollup import content_of
 from tdprof.fleet.schema import KINDS, OPTIONAL
+from tdprof.fleet.shared_texts import row_text_bytes
 from tdprof.fleet.store import MANY, Rejection, Stem, Store
+
+_MOST_TEXT_BYTES = 128 << 20  # of a recording, each row's; that of a program of very long names has half of that
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +105,27 @@ def _problem(store: Store, stem: Stem, more: Sequence[str]) -> str:
     """Why a recording's roll-ups are not what was written; "" if they are. ``more``: the kinds that not all have."""
     try:
         tables = {kind: store.read(kind, stem) for kind in (*KINDS, *more)}
+        is_as_written = _is_as_written(tables, stem)
     except TdprofError as error:
         return error.message
-    if not _is_as_written(tables, stem):
-        return f"the roll-ups of {_words(stem)} are not those that were written"
-    return ""
+    return "" if is_as_written else f"the roll-ups of {_words(stem)} are not those that were written"
 
 
 def _is_as_written(tables: Mapping[str, pa.Table], stem: Stem) -> bool:
+    members = members_of(tables["recordings"]) if stem.recording == MANY else {stem.recording: stem.content}
+    sizes = sum(
+        np.bincount(1 + recording_rows(each, members), row_text_bytes(each), len(members) + 1)
+        for each in tables.values()
+    )
+    if np.max(sizes, initial=0) > _MOST_TEXT_BYTES:
+        most = f"more than {_MOST_TEXT_BYTES >> 20} MiB of texts"
+        raise TdprofError(f"the roll-ups of {_words(stem)} are not compared with what was written: {most}")
     if stem.recording != MANY:
         return content_of(tables) == stem.content
-    members = members_of(tables["recordings"])
+    parts = zip(*(of_each(table, members) for table in tables.values()), strict=True)
     return content_of_members(members) == stem.content and all(
-        content_of({kind: only(table, [name]) for kind, table in tables.items()}) == content
-        for name, content in members.items()
+        content_of(dict(zip(tables, part, strict=True))) == content
+        for part, content in zip(parts, members.values(), strict=True)
     )
 
 

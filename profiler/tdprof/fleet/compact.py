@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
 from tdprof.fleet.counts import FUNCTION_KEYS, VALUES, FunctionRows, KeyedRows, add_keyed, read_keyed, renumber
 from tdprof.fleet.recordings import (
@@ -21,6 +20,7 @@ from tdprof.fleet.recordings import (
     with_members,
 )
 from tdprof.fleet.schema import KINDS, OPTIONAL
+from tdprof.fleet.shared_texts import distinct_texts, is_any_of
 from tdprof.fleet.spans import Span, day_of, plan_spans
 from tdprof.fleet.store import MANY, Stem, Store
 from tdprof.fleet.sums import Group, SumsWriter, add_event_counts, is_too_much, join_sums
@@ -123,11 +123,11 @@ def _join(store: Store, recordings: Sequence[Recording], more: Mapping[str, set[
         return name
     tables = {}
     ordered = sorted(recordings, key=lambda each: each.recording)
-    for kind, schema in KINDS.items():
-        of_stem = {stem: store.read(kind, stem).cast(schema) for stem in stems}
+    for kind in KINDS:
+        of_stem = {stem: store.read(kind, stem) for stem in stems}
         tables[kind] = pa.concat_tables([only(of_stem[each.stem], [each.recording]) for each in ordered])
-    for kind, schema in OPTIONAL.items():
-        of_stem = {stem: store.read(kind, stem).cast(schema) for stem in stems & more[kind]}
+    for kind in OPTIONAL:
+        of_stem = {stem: store.read(kind, stem) for stem in stems & more[kind]}
         if of_stem:
             has_any = [each for each in ordered if each.stem in of_stem]
             tables[kind] = pa.concat_tables([only(of_stem[each.stem], [each.recording]) for each in has_any])
@@ -151,7 +151,7 @@ def _add_day(store: Store, span: Span, name: str, stems: Sequence[Stem], recordi
         tables = []
         for stem in stems[start : start + _FILES_AT_ONCE]:
             table = store.read("functions", stem, ["recording", "event", *FUNCTION_KEYS, *VALUES])
-            tables.append(_with_group(table, number_of))
+            tables.append(_with_group(only(table, number_of), number_of))
         _add_events(pa.concat_tables(tables).unify_dictionaries(), found)
     keys = sorted({key for parts in found.values() for part in parts for key in part.keys})
     writer = SumsWriter(store, span, name, groups, keys)
@@ -169,15 +169,16 @@ def _group(recording: Recording) -> Group:
 
 
 def _with_group(table: pa.Table, number_of: Mapping[str, int]) -> pa.Table:
-    names = table["recording"].cast(pa.string()).combine_chunks().dictionary_encode()
-    group = np.array([number_of[name] for name in names.dictionary.to_pylist()], np.int64)[names.indices.to_numpy()]
+    names, row = distinct_texts(table["recording"])
+    group = np.array([number_of.get(name, -1) for name in names], np.int64)[row]
     return table.drop_columns("recording").append_column("group", pa.array(group))
 
 
 def _add_events(table: pa.Table, found: dict[str, list[KeyedRows]]) -> None:
-    events = table["event"].cast(pa.string())
-    for event in pa.compute.unique(events).to_pylist():
-        mine = table.filter(pa.compute.equal(events, event))
+    for event in sorted(set(distinct_texts(table["event"])[0])):
+        mine = table.filter(is_any_of(table["event"], {event}))
+        if not len(mine):
+            continue
         part = read_keyed(mine, mine["group"].to_numpy())
         found[event] = [add_keyed([*found.get(event, []), part])]
 

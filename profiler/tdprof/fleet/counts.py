@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.errors import TdprofError
+from tdprof.fleet.shared_texts import distinct_texts
 from tdprof.model.arrays import I64
 
 FUNCTION_KEYS = ["module", "function", "file", "is_kernel", "is_ambiguous"]
@@ -96,13 +97,12 @@ def number_keys(table: pa.Table) -> tuple[list[FunctionKey], I64]:
         if pa.types.is_boolean(column.type):
             columns.append(([False, True], np.asarray(column.to_numpy(), np.int64)))
             continue
-        encoded = pa.concat_arrays([each.cast(pa.string()) for each in column.chunks]).dictionary_encode()
-        texts = encoded.dictionary.to_pylist()
+        texts, which = distinct_texts(column)
         if name == "module":
             texts = [posixpath.basename(text) for text in texts]
         distinct = sorted(set(texts))
         rank = {text: row for row, text in enumerate(distinct)}
-        columns.append((distinct, np.array([rank[text] for text in texts], np.int64)[encoded.indices.to_numpy()]))
+        columns.append((distinct, np.array([rank[text] for text in texts], np.int64)[which]))
     code = np.zeros(len(table), np.int64)
     for distinct, rows in columns:
         code = code * len(distinct) + rows

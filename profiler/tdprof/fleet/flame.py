@@ -1,6 +1,5 @@
 """The call paths of a store as one profile, for the page, pprof and all other exports."""
 
-import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,12 +7,13 @@ import numpy as np
 import pyarrow as pa
 
 from tdprof.errors import TdprofError
-from tdprof.fleet.counts import FUNCTION_KEYS
+from tdprof.fleet.counts import FUNCTION_KEYS, number_keys
 from tdprof.fleet.read import fleet_functions
-from tdprof.fleet.recordings import Recording, only
+from tdprof.fleet.recordings import only, recording_rows
 from tdprof.fleet.report import Found
 from tdprof.fleet.schema import OTHERS
-from tdprof.fleet.store import Store
+from tdprof.fleet.shared_texts import is_any_of
+from tdprof.fleet.store import Stem, Store
 from tdprof.model.addresses import FileKind, MappedFile, Unknown
 from tdprof.model.arrays import F64, I32, I64
 from tdprof.model.events import EventInfo, Unit
@@ -31,7 +31,8 @@ from tdprof.model.profile import (
 from tdprof.profile.frames import merge_stacks
 from tdprof.text import few, plural
 
-_RECORDINGS_AT_ONCE = 64  # whose paths are merged together
+_FILES_AT_ONCE = 64  # whose paths are merged together
+_ID_BITS = 32
 _MAPPING_BYTES = 1 << 32
 _OTHERS = FleetFunction("", OTHERS)
 
@@ -60,80 +61,98 @@ def fleet_profile(store: Store, found: Found) -> Profile:
             status=2,
         )
     (stratum,) = found.strata
-    mine = [each for each in found.parts.recordings if any(row["event"] == stratum.event for row in each.events)]
+    mine: dict[Stem, list[str]] = {}
+    for each in found.parts.recordings:
+        if any(row["event"] == stratum.event for row in each.events):
+            mine.setdefault(each.stem, []).append(each.recording)
     functions, number = _number_functions(store, mine, stratum.event)
     return _profile(store, found, stratum, functions, _read_paths(store, mine, stratum, number))
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbering:
-    """The numbers of a recording's functions: ``number[i]`` of what it knows as ``ids[i]``, which are in order."""
+    """The numbers of a file's functions, by recording and the recording's own number of each.
 
-    ids: I64
+    Attributes:
+        codes: int64: recording << 32 | id, in order.
+        number: int32: of each of these.
+        largest: int64[recordings]: the largest id of each.
+        others: what stands for functions that a recording has not.
+    """
+
+    codes: I64
     number: I32
+    largest: I64
     others: int
 
-    def of(self, frames: I32) -> I32:
-        """What a recording has no function for is one of many others. Raises ValueError for what cannot be an id."""
-        if len(frames) and not 0 <= int(frames.min()) <= int(frames.max()) <= int(self.ids.max(initial=-1)):
+    def of(self, recording: I64, frames: I32) -> I32:
+        """The numbers of frames of these recordings. Raises ValueError for what cannot be an id."""
+        if np.any(frames < 0) or np.any(frames > self.largest[recording]):
             raise ValueError
         if not len(frames):
             return np.zeros(0, np.int32)
-        at = np.searchsorted(self.ids, frames)
-        return np.where(self.ids[at] == frames, self.number[at], np.int32(self.others))
+        codes = recording << _ID_BITS | frames
+        at = np.searchsorted(self.codes, codes)
+        return np.where(self.codes[at] == codes, self.number[at], np.int32(self.others))
 
 
 def _number_functions(
-    store: Store, recordings: Sequence[Recording], event: str
-) -> tuple[list[FleetFunction], list[_Numbering]]:
-    """The functions of all recordings, and for each recording their numbers."""
+    store: Store, recordings: Mapping[Stem, Sequence[str]], event: str
+) -> tuple[list[FleetFunction], dict[Stem, _Numbering]]:
+    """The functions of all recordings, and for each file their numbers."""
     keys, rows = [], []
-    for recording in recordings:
-        table = store.read("functions", recording.stem, ["recording", "event", "id", *FUNCTION_KEYS])
-        table = only(table, [recording.recording])
-        table = table.filter(pa.compute.equal(table["event"].cast(pa.string()), event))
-        columns = [table[name].to_pylist() for name in FUNCTION_KEYS]
-        keys.append([(posixpath.basename(module), *rest) for module, *rest in zip(*columns, strict=True)])
-        rows.append(table["id"].to_numpy())
+    for stem, names in recordings.items():
+        table = _of_event(store, "functions", stem, names, event, ["id", *FUNCTION_KEYS])
+        own_keys, key = number_keys(table)
+        keys.append(own_keys)
+        rows.append((recording_rows(table, names), table["id"].to_numpy(), key))
     named = fleet_functions([key for each in keys for key in each])
     distinct = sorted({*named, _OTHERS}, key=lambda each: (each.module, each.name, each.file, each.is_kernel))
     number = {function: row for row, function in enumerate(distinct)}
-    numbers, at = [], 0
-    for ids in rows:
-        order = np.argsort(ids, kind="stable")
-        own = np.array([number[each] for each in named[at : at + len(ids)]], np.int32)
-        at += len(ids)
-        numbers.append(_Numbering(ids[order].astype(np.int64), own[order], number[_OTHERS]))
+    numbers, at = {}, 0
+    for (stem, names), own_keys, (recording, ids, key) in zip(recordings.items(), keys, rows, strict=True):
+        own = np.array([number[each] for each in named[at : at + len(own_keys)]], np.int32)[key]
+        at += len(own_keys)
+        order = np.lexsort((ids, recording))
+        largest = np.full(len(names), -1, np.int64)
+        np.maximum.at(largest, recording, ids)
+        codes = recording[order] << _ID_BITS | ids[order]
+        numbers[stem] = _Numbering(codes, own[order], largest, number[_OTHERS])
     return distinct, numbers
 
 
+def _of_event(
+    store: Store, kind: str, stem: Stem, recordings: Sequence[str], event: str, columns: Sequence[str]
+) -> pa.Table:
+    table = only(store.read(kind, stem, ["recording", "event", *columns]), recordings)
+    return table.filter(is_any_of(table["event"], {event}))
+
+
 def _read_paths(
-    store: Store, recordings: Sequence[Recording], stratum: Stratum, numbers: Sequence[_Numbering]
+    store: Store, recordings: Mapping[Stem, Sequence[str]], stratum: Stratum, numbers: Mapping[Stem, _Numbering]
 ) -> _Paths:
     seconds = dict(zip(stratum.hosts, stratum.seconds.tolist(), strict=True))
     parts: list[_Paths] = []
-    for recording, numbering in zip(recordings, numbers, strict=True):
-        table = store.read("paths", recording.stem, ["recording", "event", "frames", "samples", "weight"])
-        table = only(table, [recording.recording])
-        table = table.filter(pa.compute.equal(table["event"].cast(pa.string()), stratum.event))
+    for stem, names in recordings.items():
+        table = _of_event(store, "paths", stem, names, stratum.event, ["frames", "samples", "weight"])
         frames = table["frames"].combine_chunks()
         flat, lengths = frames.flatten().to_numpy(), pa.compute.list_value_length(frames).to_numpy()
         try:
-            function = numbering.of(flat)
+            function = numbers[stem].of(np.repeat(recording_rows(table, names), lengths), flat)
         except ValueError as error:
             raise TdprofError(
-                f"the call paths of {recording.stem.host_name} name functions that it has not",
+                f"the call paths of {stem.host_name} name functions that it has not",
                 hint=f"tdprof fleet check {store.place}",
             ) from error
         parts.append(
             _Paths(
                 np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
                 function,
-                table["weight"].to_numpy() / seconds[recording.stem.host_name],
+                table["weight"].to_numpy() / seconds[stem.host_name],
                 table["samples"].to_numpy(),
             )
         )
-        if len(parts) == _RECORDINGS_AT_ONCE:
+        if len(parts) == _FILES_AT_ONCE:
             parts = [_merged(parts)]
     return _sorted(_merged(parts))
 

@@ -2,9 +2,11 @@
 
 import functools
 import hashlib
+import io
 import json
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from tdprof.capture.manifest import Host, Manifest
@@ -12,6 +14,9 @@ from tdprof.catalog.choose import find_by_midr
 from tdprof.catalog.midr import Midr
 from tdprof.errors import TdprofError
 from tdprof.text import printable
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _LONGEST_PART = 120  # bytes, of the 255 that a file's name may have
 _LONGEST_TEXT = 2000  # characters: longer names are those of no program that anybody reads
@@ -21,10 +26,36 @@ _NS = 1_000_000_000
 
 def digest(*parts: bytes) -> str:
     """32 hexadecimal digits that identify some bytes."""
-    hashed = hashlib.sha256()
+    told = Digest()
     for part in parts:
-        hashed.update(len(part).to_bytes(8, "little") + part)
-    return hashed.hexdigest()[:_DIGEST_CHARACTERS]
+        told.begin(len(part))
+        told.write(part)
+    return told.digits()
+
+
+class Digest(io.RawIOBase):
+    """The same of parts that are written to it piece by piece."""
+
+    def __init__(self) -> None:
+        self._hashed = hashlib.sha256()
+
+    def begin(self, size_bytes: int) -> None:
+        """What is written from now on is a part of that size."""
+        self._hashed.update(size_bytes.to_bytes(8, "little"))
+
+    def writable(self) -> bool:
+        """See `io.IOBase`."""
+        return True
+
+    def write(self, data: "ReadableBuffer") -> int:
+        """See `io.RawIOBase`."""
+        with memoryview(data) as view:
+            self._hashed.update(view)
+            return view.nbytes
+
+    def digits(self) -> str:
+        """The digest of all parts, as `digest` has it."""
+        return self._hashed.hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def path_part(name: str) -> str:

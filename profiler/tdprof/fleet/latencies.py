@@ -17,6 +17,7 @@ from tdprof.fleet.quantiles import HostParts, Pooled, estimate_intervals, find_q
 from tdprof.fleet.read import fleet_functions, read_parts, what_is_missing
 from tdprof.fleet.recordings import Recording, only
 from tdprof.fleet.selection import Chosen
+from tdprof.fleet.shared_texts import is_any_of
 from tdprof.fleet.store import Stem, Store
 from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import FleetFunction, FleetLatencies, SetAside
@@ -176,9 +177,8 @@ class _Latencies:
         return seconds, len(duration)
 
     def _read(self, seconds: F64) -> Iterator[_Rows]:
-        compute = pa.compute
         for table in self._tables([*FUNCTION_KEYS, "cycles", "records", "period"]):
-            mine = table.filter(compute.equal(table["latency"].cast(pa.string()), self._latency))
+            mine = table.filter(is_any_of(table["latency"], {self._latency}))
             if not len(mine):
                 continue
             keys, function = number_keys(mine)

@@ -22,6 +22,7 @@ from tdprof.fleet.counts import (
 )
 from tdprof.fleet.recordings import EventCounts, Recording, best_of, only, recordings_in
 from tdprof.fleet.selection import Chosen
+from tdprof.fleet.shared_texts import distinct_texts, is_any_of
 from tdprof.fleet.spans import Span, cover_days, day_of, plan_spans
 from tdprof.fleet.store import Stem, Store
 from tdprof.fleet.sums import ChosenSums, add_chosen, choose_sums
@@ -170,18 +171,13 @@ def _functions(store: Store, stem: Stem, recordings: Sequence[str]) -> pa.Table:
 
 
 def _rows_of(table: pa.Table, stratum: Stratum) -> KeyedRows | None:
-    compute = pa.compute
-    mine = table.filter(
-        compute.and_(
-            compute.equal(table["core"].cast(pa.string()), stratum.core),
-            compute.equal(table["event"].cast(pa.string()), stratum.event),
-        )
-    )
+    is_mine = pa.compute.and_(is_any_of(table["core"], {stratum.core}), is_any_of(table["event"], {stratum.event}))
+    mine = table.filter(is_mine)
     if not len(mine):
         return None
-    hosts = pa.array(stratum.hosts, pa.string())
-    host = compute.index_in(mine["host"].cast(pa.string()), hosts).to_numpy().astype(np.int64)
-    return read_keyed(mine, host)
+    row_of = {name: row for row, name in enumerate(stratum.hosts)}
+    hosts, host = distinct_texts(mine["host"])
+    return read_keyed(mine, np.array([row_of.get(name, -1) for name in hosts], np.int64)[host])
 
 
 def _counts(parts: Sequence[KeyedRows], stratum: Stratum) -> FunctionCounts:

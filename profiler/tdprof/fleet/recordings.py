@@ -1,15 +1,18 @@
 """The recordings of a store, each once, and what each has of its events."""
 
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
 from tdprof.errors import TdprofError
 from tdprof.fleet.identity import digest
+from tdprof.fleet.shared_texts import distinct_texts, is_any_of, to_rows
 from tdprof.fleet.store import MANY, Stem, Store
+from tdprof.model.arrays import I64
 
 # In the metadata of a table of several recordings: the contents of each, as JSON.
 _MEMBERS = b"tdprof.members"
@@ -117,7 +120,7 @@ def recordings_in(store: Store, stem: Stem) -> list[Recording]:
     """
     table = store.read("recordings", stem)
     rows: dict[str, list[dict[str, object]]] = {}
-    for row in table.to_pylist():
+    for row in to_rows(table):
         rows.setdefault(row["recording"], []).append(row)
     contents = {stem.recording: stem.content} if stem.recording != MANY else members_of(table)
     if not rows or rows.keys() != contents.keys():
@@ -146,6 +149,21 @@ def content_of_members(members: Mapping[str, str]) -> str:
     return digest(*(f"{name}-{content}".encode() for name, content in sorted(members.items())))
 
 
-def only(table: pa.Table, recordings: Sequence[str]) -> pa.Table:
+def only(table: pa.Table, recordings: Collection[str]) -> pa.Table:
     """The rows of some recordings, of a table that may have more."""
-    return table.filter(pa.compute.is_in(table["recording"].cast(pa.string()), pa.array(recordings, pa.string())))
+    return table.filter(is_any_of(table["recording"], recordings))
+
+
+def recording_rows(table: pa.Table, recordings: Iterable[str]) -> I64:
+    """int64[rows]: which of some recordings each row is of; -1: of none."""
+    row_of = {name: row for row, name in enumerate(recordings)}
+    names, row = distinct_texts(table["recording"])
+    return np.array([row_of.get(name, -1) for name in names], np.int64)[row]
+
+
+def of_each(table: pa.Table, recordings: Collection[str]) -> Iterator[pa.Table]:
+    """The rows of each of some recordings, in the order that they have in the table: copies, which share no bytes."""
+    rows = recording_rows(table, recordings)
+    order = np.argsort(rows, kind="stable")
+    ends = np.searchsorted(rows[order], np.arange(len(recordings) + 1))
+    return (table.take(pa.array(order[start:end])) for start, end in itertools.pairwise(ends.tolist()))

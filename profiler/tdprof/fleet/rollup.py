@@ -3,7 +3,7 @@
 import functools
 import posixpath
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tdprof.capture.manifest import Manifest
 from tdprof.errors import TdprofError
-from tdprof.fleet.identity import bounded, core_kind, digest, recorded_date, recording_id
+from tdprof.fleet.identity import Digest, bounded, core_kind, recorded_date, recording_id
 from tdprof.fleet.schema import ALL_KINDS, FUNCTIONS, KINDS, OTHERS, PATHS, RECORDINGS, SPE_LATENCY
 from tdprof.fleet.spe_rollup import spe_latencies
 from tdprof.fleet.store import Stem, make_stem
@@ -68,7 +68,7 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
     code, number_of = _number_functions(profile, find_hotspots(profile, with_hottest_lines=False))
     functions = _functions(profile, code)
     paths = _paths(profile, number_of)
-    content = digest(*(_bytes_of(functions.drop_columns("recording")), _bytes_of(paths.drop_columns("recording"))))
+    content = _digest_of(table.drop_columns("recording") for table in (functions, paths))
     recording = recording_id(manifest, content.encode())
     latencies, no_spe = _latencies(capture)
     tables = {
@@ -93,9 +93,12 @@ def _latencies(capture: OpenCapture) -> tuple[pa.Table, str]:
 
 
 def content_of(tables: Mapping[str, pa.Table]) -> str:
-    """What tells one roll-up of a recording from another: a digest of all that is in it, labels as well."""
-    plain = {kind: table.cast(ALL_KINDS[kind]) for kind, table in tables.items() if kind in KINDS or len(table)}
-    return digest(*(_bytes_of(plain[kind]) for kind in sorted(plain)))
+    """What tells one roll-up of a recording from another: a digest of all that is in it, labels as well.
+
+    Each row has its texts to itself then; see `text_bytes` for what that takes.
+    """
+    kept = {kind: table for kind, table in tables.items() if kind in KINDS or len(table)}
+    return _digest_of(kept[kind].cast(ALL_KINDS[kind]) for kind in sorted(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,10 +345,17 @@ def _with_recording(table: pa.Table, recording: str) -> pa.Table:
     return table.set_column(0, table.schema.field(0), column)
 
 
-def _bytes_of(table: pa.Table) -> bytes:
-    """The same bytes for the same rows."""
-    sink = pa.BufferOutputStream()
+def _digest_of(tables: Iterable[pa.Table]) -> str:
+    """A digest of some tables' rows, none of which is copied for it."""
+    told = Digest()
+    for table in tables:
+        whole, size = table.combine_chunks(), pa.MockOutputStream()
+        _write_stream(whole, size)
+        told.begin(size.size())
+        _write_stream(whole, pa.PythonFile(told))
+    return told.digits()
+
+
+def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+        writer.write_table(table)

@@ -15,6 +15,7 @@ from tdprof.capture.files import STORE_MARKER, near_folder
 from tdprof.errors import TdprofError
 from tdprof.fleet.identity import digest, name_of_part, path_part
 from tdprof.fleet.schema import ALL_KINDS, KINDS, ROLLUP_VERSION, SUMS
+from tdprof.fleet.shared_texts import in_plain_pieces
 from tdprof.fleet.spans import Span, parse_span
 from tdprof.fleet.storage import UNFINISHED, Files, open_place
 from tdprof.fleet.stored_table import StoredTable
@@ -184,7 +185,7 @@ class Store:
         with _naming(self.place):
             for kind in sorted(tables, key=lambda kind: kind == "recordings"):
                 path = self._path(_ROLLUP, kind, f"v={ROLLUP_VERSION}", stem.folder, stem.file)
-                self._files.write(path, to_parquet(tables[kind]))
+                self._files.write(path, to_parquet(tables[kind], ALL_KINDS[kind]))
 
     def read(self, kind: str, stem: Stem, columns: list[str] | None = None) -> pa.Table:
         """One roll-up of a recording, with text columns as they are stored: each text once.
@@ -336,9 +337,12 @@ def _start_of(files: Files, path: str) -> bytes:
     return text
 
 
-def to_parquet(table: pa.Table) -> bytes:
-    """A table as a Parquet file: the same bytes for the same rows."""
+def to_parquet(table: pa.Table, schema: pa.Schema) -> bytes:
+    """A table, of which texts may be dictionaries, as a Parquet file: the same bytes for the same rows."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=1 << 20, write_page_checksum=True)
+    schema = schema.with_metadata(table.schema.metadata)
+    with pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True) as writer:
+        for piece in in_plain_pieces(table, schema):
+            writer.write_table(piece, row_group_size=1 << 20)
     content: bytes = sink.getvalue().to_pybytes()
     return content

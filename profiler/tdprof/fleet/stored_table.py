@@ -13,7 +13,7 @@ from tdprof.linux.memory_limit import memory_limit
 from tdprof.text import first_words
 
 # What a table may take in memory: its file times this, and something for small ones.
-_TABLE_TO_FILE, _SPARE_BYTES = 50, 16 << 20
+_TABLE_TO_FILE, _SPARE_BYTES = 24, 16 << 20
 
 
 class StoredTable:

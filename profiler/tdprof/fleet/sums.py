@@ -22,6 +22,7 @@ from tdprof.fleet.counts import (
 from tdprof.fleet.recordings import EventCounts
 from tdprof.fleet.schema import FUNCTION_NAMES, FUNCTION_SUMS, HOST_SUMS
 from tdprof.fleet.selection import Chosen
+from tdprof.fleet.shared_texts import to_rows, to_values
 from tdprof.fleet.spans import Span
 from tdprof.fleet.store import Store, to_parquet
 from tdprof.fleet.stored_table import StoredTable
@@ -76,7 +77,7 @@ def choose_sums(store: Store, span: Span, name: str, chosen: Chosen) -> ChosenSu
         table = stored.read()
     groups: dict[int, Group] = {}
     rows = []
-    for row in table.to_pylist():
+    for row in to_rows(table):
         group = Group(row["core"], row["host"], row["kernel"], row["catalog"], tuple(row["labels"]))
         if not chosen.holds(group.core, group.host, row):
             continue
@@ -144,7 +145,7 @@ def concatenated(parts: list[FunctionRows]) -> FunctionRows:
 def _read_names(store: Store, sums: ChosenSums) -> list[FunctionKey]:
     with store.open_sums("names", sums.span, sums.name) as stored:
         table = stored.read()
-    return list(zip(*(table[name].to_pylist() for name in FUNCTION_NAMES.names), strict=True))
+    return list(zip(*(to_values(table[name]) for name in FUNCTION_NAMES.names), strict=True))
 
 
 def _add_event(
@@ -229,9 +230,9 @@ class SumsWriter:
         ]
         columns = {field.name: pa.array([row[field.name] for row in told], field.type) for field in HOST_SUMS}
         hosts = pa.table(columns, HOST_SUMS).replace_schema_metadata({_RANGES: json.dumps(self._ranges).encode()})
-        self._store.write_sums("names", self._span, self._name, to_parquet(names_table))
+        self._store.write_sums("names", self._span, self._name, to_parquet(names_table, FUNCTION_NAMES))
         self._store.write_sums("functions", self._span, self._name, self._sink.getvalue().to_pybytes())
-        self._store.write_sums("hosts", self._span, self._name, to_parquet(hosts))
+        self._store.write_sums("hosts", self._span, self._name, to_parquet(hosts, HOST_SUMS))
 
 
 def _in_large_pieces(rows: Iterable[FunctionRows]) -> Iterator[FunctionRows]:
