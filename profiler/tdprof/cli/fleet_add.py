@@ -165,12 +165,17 @@ def _json(store: str, added: "Added") -> str:
         "known_samples": added.known_samples,
         "rejected": [each.told for each in added.rejected],
         "without_spe": [each.told for each in added.no_spe],
+        "damaged": [each.told for each in added.damaged],
     }
     return json.dumps(told, indent=1) + "\n"
 
 
 def _rows(added: "Added") -> Iterator[tuple[str, str, str]]:
-    for left_out, what in ((added.rejected, "capture"), (added.no_spe, "SPE data")):
+    for left_out, what in (
+        (added.rejected, "capture"),
+        (added.no_spe, "SPE data"),
+        (added.damaged, "damaged part"),
+    ):
         for source, reason in (each.shown for each in left_out):
             yield source, what, reason
 
@@ -178,7 +183,11 @@ def _rows(added: "Added") -> Iterator[tuple[str, str, str]]:
 def _text(store: str, added: "Added", sources: Sequence[str]) -> Iterator[str]:
     there = f", {added.known:,} already there" if added.known else ""
     yield f"{plural(added.added, 'capture', 's')} added to {printable(store)}{there}\n"
-    for left_out, what in ((added.rejected, "set aside"), (added.no_spe, "added without SPE data")):
+    for left_out, what in (
+        (added.rejected, "set aside"),
+        (added.no_spe, "added without SPE data"),
+        (added.damaged, "damaged, and added without what cannot be read"),
+    ):
         if left_out:
             yield f"{len(left_out)} of {plural(len(sources), 'capture', 's')} {what}:\n"
         for source, reason in (each.shown for each in left_out):

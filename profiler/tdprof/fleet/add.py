@@ -23,6 +23,7 @@ class Added:
         known: how many were there already, as the same recording.
         rejected: what was set aside.
         no_spe: captures that were added without their SPE data, which could not be read, and why.
+        damaged: captures of which something else could not be read, and what; the rest was added.
         samples, known_samples: of what was added; the latter are in functions with names.
     """
 
@@ -30,6 +31,7 @@ class Added:
     known: int = 0
     rejected: tuple[Rejection, ...] = ()
     no_spe: tuple[Rejection, ...] = ()
+    damaged: tuple[Rejection, ...] = ()
     samples: int = 0
     known_samples: int = 0
 
@@ -69,7 +71,12 @@ def add_captures(
             done += len(each.sources)
             progress(done)
     _keep_one_of_each(store)
-    return replace(total, rejected=tuple(sorted(total.rejected)), no_spe=tuple(sorted(total.no_spe)))
+    return replace(
+        total,
+        rejected=tuple(sorted(total.rejected)),
+        no_spe=tuple(sorted(total.no_spe)),
+        damaged=tuple(sorted(total.damaged)),
+    )
 
 
 def _with(total: Added, store: Store, done: Done) -> Added:
@@ -85,13 +92,18 @@ def _with(total: Added, store: Store, done: Done) -> Added:
                 added=total.added + 1,
                 samples=total.samples + row["samples"],
                 known_samples=total.known_samples + row["known_samples"],
-                no_spe=(*total.no_spe, *([Rejection(row["source"], row["no_spe"])] if row["no_spe"] else [])),
+                no_spe=(*total.no_spe, *_said(row, "no_spe")),
+                damaged=(*total.damaged, *_said(row, "damage")),
             )
         else:
             rejection = Rejection(row["source"], row["reason"])
             store.reject(rejection)
             total = replace(total, rejected=(*total.rejected, rejection))
     return total
+
+
+def _said(row: dict[str, Any], what: str) -> list[Rejection]:
+    return [Rejection(row["source"], row[what])] if row[what] else []
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from tdprof.pipeline.opened import OpenCapture
 from tdprof.profile.calibrate import calibrated
 from tdprof.profile.frames import NO_STACK, frame_stacks, merge_stacks, number_pairs
 from tdprof.profile.hotspots import Hotspots, effective_samples, find_hotspots, unknown_samples
+from tdprof.text import plural
 
 # Rows of one recording's roll-up; what is beyond is one row more, so that sums stay whole.
 MOST_FUNCTIONS, MOST_PATHS = 100_000, 200_000
@@ -39,11 +40,13 @@ class Rollup:
     Attributes:
         tables: by kind, as `tdprof.fleet.schema` has them.
         no_spe: why its SPE data could not be read; "" if it could, or there is none.
+        damage: what else of it could not be read; "" if all could.
     """
 
     stem: Stem
     tables: dict[str, pa.Table]
     no_spe: str = ""
+    damage: str = ""
 
     @property
     def samples(self) -> int:
@@ -81,7 +84,12 @@ def roll_up(capture: OpenCapture, labels: Sequence[str] = ()) -> Rollup:
     tables = {kind: _with_recording(table, recording) for kind, table in tables.items()}
     host = manifest.host
     stem = make_stem(recorded_date(manifest), core_kind(host), host.hostname, recording, content_of(tables))
-    return Rollup(stem, tables, no_spe)
+    return Rollup(stem, tables, no_spe, _damage(profile))
+
+
+def _damage(profile: Profile) -> str:
+    lost = profile.losses.bytes_damaged
+    return "; ".join([*profile.unreadable, *([f"{plural(lost, 'byte', 's')} of it are damaged"] if lost else [])])
 
 
 def _latencies(capture: OpenCapture) -> tuple[pa.Table, str]:

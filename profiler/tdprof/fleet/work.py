@@ -34,6 +34,7 @@ OUTCOMES = pa.schema(
         pa.field("samples", pa.int64(), nullable=False),
         pa.field("known_samples", pa.int64(), nullable=False),
         pa.field("no_spe", pa.string(), nullable=False),  # why its SPE data was left out; "" if it was not
+        pa.field("damage", pa.string(), nullable=False),  # what else of it could not be read; "" if all could
     ]
 )
 
@@ -143,11 +144,12 @@ def _roll_up_one(store: Store, source: str, options: WorkOptions) -> dict[str, o
         "samples": made.samples,
         "known_samples": known,
         "no_spe": _words(made.no_spe),
+        "damage": _words(made.damage),
     }
 
 
 def _rejected(source: str, reason: str) -> dict[str, object]:
-    nothing = {"host": "", "samples": 0, "known_samples": 0, "no_spe": ""}
+    nothing = {"host": "", "samples": 0, "known_samples": 0, "no_spe": "", "damage": ""}
     return {"source": os.fsencode(source), "reason": _words(reason), **nothing}
 
 

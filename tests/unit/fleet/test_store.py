@@ -129,6 +129,20 @@ def test_a_damaged_capture_is_named_and_the_others_go_on(tmp_path: Path, capture
     assert tdprof("fleet", "check", tmp_path / "store").status == 0
 
 
+@pytest.mark.parametrize("table", ["symbols", "stacks", "processes"])
+def test_what_is_added_of_a_damaged_capture_is_said(tmp_path: Path, captures: list[Path], table: str) -> None:
+    path = captures[0] / f"{table}.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    store = tmp_path / "store"
+    added = tdprof("fleet", "add", store, *captures)
+    assert f"1 of {len(captures)} captures damaged, and added without what cannot be read:" in added.stdout
+    assert f"  {captures[0]}: cannot read {path}: it is damaged" in added.stdout
+    again = json.loads(tdprof("fleet", "add", "--again", store, *captures, "--json").stdout)
+    assert [each["source"] for each in again["damaged"]] == [str(captures[0])]
+    lines = tdprof("fleet", "add", "--again", store, *captures, "--csv").stdout.splitlines()
+    assert [line.split(",")[:2] for line in lines[1:]] == [[str(captures[0]), "damaged part"]]
+
+
 def test_a_segment_that_is_being_recorded_waits_for_its_end(tmp_path: Path, captures: list[Path]) -> None:
     folder = captures[0].parent
     (captures[2] / "spool").mkdir()
