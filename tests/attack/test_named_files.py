@@ -17,9 +17,10 @@ from attack.conftest import ALICE, MALLORY, User
 from builders.elf import ElfFile
 from builders.waiting import wait_until
 from tdprof.linux.own_folder import OwnFolder
-from tdprof.recorder import artefacts, code_watch
+from tdprof.recorder import artefacts, code_watch, held_programs
 from tdprof.recorder.artefacts import MappedProgram, save_files, save_run_time_code
 from tdprof.recorder.code_watch import CodeWatch
+from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.identity import HeldProcess, Identity, call_as
 
 TICK_NS = 10_000_000
@@ -129,6 +130,13 @@ ways = pytest.mark.parametrize("save", [save_at_the_end, save_what_was_watched],
 
 def kept(capture: OwnFolder) -> dict[str, str]:
     return {path.name: path.read_text() for path in capture.path.rglob("*.*") if path.is_file()}
+
+
+def place_of(pid: int, path: Path) -> tuple[int, int]:
+    """Where a process has mapped a file, and how much of it."""
+    (line,) = [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if line.endswith(str(path))]
+    start, end = (int(number, 16) for number in line.split()[0].split("-"))
+    return start, end - start
 
 
 @ways
@@ -299,14 +307,28 @@ def test_a_program_that_its_process_may_not_read_is_not_kept(
     path.write_bytes(ElfFile(build_id=b"\xab" * 20).to_bytes())
     path.chmod(0o755)
     with alice.busy(MAP_PROGRAM, path) as process:
-        maps = Path(f"/proc/{process.pid}/maps").read_text()
-        (line,) = [line for line in maps.splitlines() if line.endswith(str(path))]
-        start, end = (int(number, 16) for number in line.split()[0].split("-"))
+        place = place_of(process.pid, path)
         path.chmod(mode)
         path.rename(meadow / "elsewhere")
-        notes = save_files(capture, [MappedProgram(process.pid, str(path), "ab" * 20, start, end - start)])
+        notes = save_files(capture, [MappedProgram(process.pid, str(path), "ab" * 20, *place)])
     assert (capture.path / "files" / ("ab" * 20)).exists() == is_kept
     assert notes == ([] if is_kept else [f"{path} is not kept for when its container has ended: Permission denied"])
+
+
+def test_one_users_programs_leave_places_for_those_of_others(
+    alice: User, mallory: User, meadow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_programs, "_MOST_HELD", 4)
+    with contextlib.ExitStack() as stack, HeldPrograms() as held:
+        for number, user in enumerate([mallory] * 6 + [alice]):
+            path, build_id = meadow / f"program{number}", bytes([number] * 20)
+            path.write_bytes(ElfFile(build_id=build_id).to_bytes())
+            path.chmod(0o755)
+            process = stack.enter_context(user.busy(MAP_PROGRAM, path))
+            for _ in range(5):
+                held.hold_mapped_before(process.pid, *place_of(process.pid, path), build_id.hex())
+        assert [bytes([number] * 20).hex() in held for number in range(7)] == [True] * 2 + [False] * 4 + [True]
+        assert held.notes() == ["4 programs not held while running: what was deleted since has no names"]
 
 
 @pytest.mark.parametrize("claims_one_of_roots", [True, False])
@@ -321,12 +343,10 @@ def test_a_program_with_the_build_id_of_one_of_roots_is_not_kept(
     if not claims_one_of_roots:
         os.chown(real, alice.uid, alice.uid)
     with alice.busy(MAP_PROGRAM, forged) as process:
-        maps = Path(f"/proc/{process.pid}/maps").read_text()
-        (line,) = [line for line in maps.splitlines() if line.endswith(str(forged))]
-        start, end = (int(number, 16) for number in line.split()[0].split("-"))
+        place = place_of(process.pid, forged)
         forged.unlink()
-        mapped = MappedProgram(process.pid, str(forged), "ab" * 20, start, end - start)
-        save_files(capture, [mapped], seen=[MappedProgram(1, str(real), "ab" * 20, start, end - start)])
+        mapped = MappedProgram(process.pid, str(forged), "ab" * 20, *place)
+        save_files(capture, [mapped], seen=[MappedProgram(1, str(real), "ab" * 20, *place)])
     assert (capture.path / "files" / ("ab" * 20)).exists() != claims_one_of_roots
 
 

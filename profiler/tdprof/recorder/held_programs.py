@@ -14,13 +14,16 @@ from typing import Any, NamedTuple, Self
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.recorder.identity import HeldProcess, Identity, call_as
 from tdprof.recorder.patience import Patience
+from tdprof.recorder.shares import Shares
 from tdprof.text import plural
 
 # Each holds a descriptor, and keeps a file system from being unmounted while the recording runs.
-_MOST_HELD = 512
+# `Shares` leaves a user half of root's; others have only their own, and fewer descriptors.
+_MOST_HELD = 512 if os.geteuid() else 1024
 # Of a program that is run thousands of times, some run is long enough, or none matters.
 _MOST_TRIES = 16
 _MOST_TRIED = 8 * _MOST_HELD
+_MOST_REFUSED = 4096  # processes of users who have their share
 # struct perf_event_header of PERF_RECORD_MMAP2: type 10; misc PERF_RECORD_MISC_USER and, from Linux 5.12 on and where
 # the file has one, PERF_RECORD_MISC_MMAP_BUILD_ID. Searched for rather than walked to: rings hold samples, too. What
 # only looks like a record leads to no file.
@@ -58,6 +61,8 @@ class HeldPrograms:
         self._followed = set(followed)
         self._strangers: list[_Start] = []  # processes of the last look whose parent is not followed
         self._held: dict[str, _Held] = {}
+        self._shares = Shares(_MOST_HELD)
+        self._refused: set[int] = set()
         self._tries: Counter[str] = Counter()  # that failed: whoever mapped it was gone, or may not read it
         self._left_out: set[str] = set()
         self._patience = Patience()
@@ -93,15 +98,26 @@ class HeldPrograms:
 
     def _hold(self, pid: int, address: int, length: int, build_id: str) -> bool:
         """Hold a mapped file; False: whoever mapped it is gone, or may not read it."""
-        if build_id in self._held or len(self._left_out) >= _MOST_HELD:
+        if build_id in self._held:
             return True
-        if len(self._held) >= _MOST_HELD:
-            self._left_out.add(build_id)
-            return True
+        if pid in self._refused or not self._shares.left_for(0):
+            return self._leave_out(build_id)
         held = self._reach(pid, address, length)
+        if held and not self._shares.left_for(held.identity.uid):
+            os.close(held.fd)
+            if len(self._refused) < _MOST_REFUSED:
+                self._refused.add(pid)
+            return self._leave_out(build_id)
         if held and self._held.setdefault(build_id, held) is not held:
             os.close(held.fd)  # another thread was faster
+        elif held:
+            self._shares.take(held.identity.uid)
         return held is not None
+
+    def _leave_out(self, build_id: str) -> bool:
+        if len(self._left_out) < _MOST_HELD:
+            self._left_out.add(build_id)
+        return True
 
     def _reach(self, pid: int, address: int, length: int) -> _Held | None:
         def hold() -> _Held:

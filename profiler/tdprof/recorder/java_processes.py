@@ -4,6 +4,7 @@ In a thread of its own: each answer takes milliseconds, and may never come.
 """
 
 import contextlib
+import os
 import queue
 import re
 import struct
@@ -23,6 +24,7 @@ from tdprof.recorder.identity import HeldProcess
 from tdprof.recorder.java_attach import JVM_LIBRARY, NotAskedError, NotReadyError, perf_map
 from tdprof.recorder.java_code import CompiledCode, compiled_code
 from tdprof.recorder.process_memory import NoReaderError, ProcessMemory
+from tdprof.recorder.shares import Shares
 from tdprof.text import plural
 
 # After it was found; then in twice the time, up to the last.
@@ -30,7 +32,7 @@ _FIRST_S, _LONGEST_S = 0.5, 10.0
 _PATIENCE_S = 5.0
 _ENDING_S = 10.0  # for all of them, at the end
 _MOST_TRIES = 20  # at one that does not catch signals yet
-_MOST_PROCESSES = 256
+_MOST_PROCESSES, _MOST_WAITING = 256, 4096
 _NOT_PERMITTED = "who records may not trace it (kernel.yama.ptrace_scope, CAP_SYS_PTRACE), and so not read its memory"
 _NO_ROOM = "there was more of them than is kept"
 # struct perf_event_header of PERF_RECORD_MMAP2 of user space, with or without a build-id: see held_programs.
@@ -49,10 +51,12 @@ class JavaProcesses:
     def __init__(self, folder: OwnFolder) -> None:
         self._folder = folder
         self._budget = code_budget(folder)
-        self._waiting: queue.Queue[int | None] = queue.Queue(_MOST_PROCESSES)
+        self._waiting: queue.Queue[int | None] = queue.Queue(_MOST_WAITING)
+        self._expected: set[int] = set()  # those in the queue
         self._due: dict[int, tuple[float, float]] = {}  # when, and how long after the time before
         self._tries: dict[int, int] = defaultdict(int)
-        self._known: set[int] = set()
+        self._known: dict[int, int] = {}  # each with its user
+        self._asked_s: defaultdict[int, float] = defaultdict(float)  # how long processes of each user were asked
         self._asked: set[int] = set()
         self._reasons: dict[str, set[int]] = defaultdict(set)
         self._left_out: set[int] = set()
@@ -66,9 +70,13 @@ class JavaProcesses:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
+        if pid in self._expected:
+            return
+        self._expected.add(pid)
         try:
             self._waiting.put_nowait(pid)
         except queue.Full:
+            self._expected.discard(pid)
             self._left_out.add(pid)
 
     def known(self) -> list[int]:
@@ -95,30 +103,49 @@ class JavaProcesses:
     def _run(self) -> None:
         while True:
             next_s = min((when for when, _ in self._due.values()), default=None)
-            try:
+            with contextlib.suppress(queue.Empty):
                 timeout = None if next_s is None else max(0.0, next_s - time.monotonic())
                 pid = self._waiting.get(timeout=timeout)
-            except queue.Empty:
-                now = time.monotonic()
-                for due in [pid for pid, (when, _) in self._due.items() if when <= now]:
-                    self._ask(due)
-                continue
-            if pid is None:
-                break
-            if pid in self._known:
-                continue
-            if len(self._known) >= _MOST_PROCESSES:
-                self._known.intersection_update(self.known(), self._due)
-            if len(self._known) >= _MOST_PROCESSES:
-                self._left_out.add(pid)
-                continue
-            self._known.add(pid)
-            self._due[pid] = time.monotonic() + _FIRST_S, _FIRST_S
-        deadline = time.monotonic() + _ENDING_S
-        for pid in list(self._due):
-            if time.monotonic() < deadline:
-                self._ask(pid)
+                if pid is None:
+                    break
+                self._expected.discard(pid)
+                self._add(pid)
+            now = time.monotonic()
+            self._ask_one_of({pid for pid, (when, _) in self._due.items() if when <= now})
+        deadline, left = time.monotonic() + _ENDING_S, set(self._due)
+        while left and time.monotonic() < deadline:
+            left.remove(self._ask_one_of(left))
         self._memory.close()
+
+    def _add(self, pid: int) -> None:
+        """Have one asked from now on, if there is a place for it."""
+        if pid in self._known:
+            return
+        user = _user_of(pid)
+        if not self._places_for(user):
+            alive = set(self.known()) & self._due.keys()
+            self._known = {each: its for each, its in self._known.items() if each in alive}
+        if not self._places_for(user):
+            self._left_out.add(pid)
+            return
+        self._known[pid] = user
+        self._due[pid] = time.monotonic() + _FIRST_S, _FIRST_S
+
+    def _places_for(self, user: int) -> int:
+        places = Shares(_MOST_PROCESSES)
+        for each in self._known.values():
+            places.take(each)
+        return places.left_for(user)
+
+    def _ask_one_of(self, pids: set[int]) -> int:
+        """Ask the one of whose user's processes the least time was spent: each may let us wait. Returns which; or 0."""
+        if not pids:
+            return 0
+        pid = min(pids, key=lambda each: self._asked_s[self._known.get(each, 0)])
+        began_s = time.monotonic()
+        self._ask(pid)
+        self._asked_s[self._known.get(pid, 0)] += time.monotonic() - began_s
+        return pid
 
     def _ask(self, pid: int) -> None:
         """Ask one, and settle when it is asked again."""
@@ -167,8 +194,7 @@ class JavaProcesses:
             pass
 
     def _add_code(self, pid: int) -> None:
-        with HeldProcess(pid) as process:  # /proc/PID itself is root's where a process keeps others from its memory
-            uid, name = process.identity.uid, code_name(pid)
+        uid, name = _user_of(pid), code_name(pid)
         header = b""
         if pid not in self._code:
             self._code[pid] = new = compiled_code(pid, self._memory)
@@ -199,6 +225,13 @@ class JavaProcesses:
         for reason in sorted(set(self._without_code.values())):
             pids = {pid for pid, why in self._without_code.items() if why == reason}
             yield f"inlined methods and lines of Java process {_numbers(pids)} are missing: {reason}"
+
+
+def _user_of(pid: int) -> int:
+    """Whose a process is; ours once it has ended. /proc/PID itself is root's where it keeps others from its memory."""
+    with contextlib.suppress(OSError), HeldProcess(pid) as process:
+        return process.identity.uid
+    return os.geteuid()
 
 
 def _numbers(pids: set[int]) -> str:

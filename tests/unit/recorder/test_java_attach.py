@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -327,6 +328,36 @@ def test_who_has_ended_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         java.found(os.getpid())
         wait_until(lambda: os.getpid() in asked.pids)
         assert java.finish() == ["asked 2 Java processes for the names of compiled code (--no-interpreters does not)"]
+
+
+def test_one_users_processes_leave_places_and_time_for_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others, one = (1, 2, os.getppid()), os.getpid()
+    asked = _Asked()
+
+    def perf_map(pid: int, patience_s: float) -> contextlib.AbstractContextManager[None]:
+        if pid in others:
+            now_s[0] += patience_s
+        return asked.perf_map(pid, patience_s)
+
+    now_s = [1000.0]
+    monkeypatch.setattr(java_processes, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(java_processes, "perf_map", perf_map)
+    monkeypatch.setattr(java_processes, "save_run_time_code", lambda *_, **__: [])
+    monkeypatch.setattr(java_processes, "_user_of", lambda pid: 54321 if pid in others else 54322)
+    monkeypatch.setattr(java_processes, "_MOST_PROCESSES", 4)
+    with OwnFolder.open(tmp_path) as folder:
+        java = JavaProcesses(folder)
+        for pid in (*others, one):
+            java._add(pid)
+        assert set(java._known) == {others[0], others[1], one}
+        java._due = dict.fromkeys(java._known, (0.0, 0.0))
+        left = set(java._known)
+        while left:
+            left.remove(java._ask_one_of(left))
+    assert asked.pids.index(one) < 2
+    assert sorted(asked.pids) == sorted([*others[:2], one])
 
 
 class _Compiled:
