@@ -1,6 +1,9 @@
 """Operations that SPE sampled: added up as rows of a report, or as samples of a profile with labels of their own."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +80,8 @@ class SpeReport:
         weight: operations that one record stands for; None where the recording does not tell.
         left_out: rows of fewer operations than these, which were not asked for.
         levels_met: those that any load was served from, of rows that were left out too.
+        following: how many rows of no more operations `rest` has.
+        rest: makes reports of these, some thousand rows each, in order: all at once they would take much memory.
     """
 
     names: Sequence[str]
@@ -91,6 +96,18 @@ class SpeReport:
     weight: RecordWeight | None = None
     left_out: int = 0
     levels_met: Sequence[str] = ()
+    following: int = 0
+    rest: Callable[[], Iterator[SpeReport]] = lambda: iter(())
+
+    def parts(self, limit: int = 0) -> Iterator[tuple[SpeReport, NDArray[np.int64]]]:
+        """All rows in their order, or the first ``limit``: reports one after the other, and which of their rows."""
+        left = limit or len(self.names) + self.following
+        for part in itertools.chain([self], self.rest()):
+            rows = part.order()[:left]
+            yield part, rows
+            left -= len(rows)
+            if not left:
+                return
 
     def order(self) -> NDArray[np.int64]:
         """Rows by operations, most first; equal ones by name."""

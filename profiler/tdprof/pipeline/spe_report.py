@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -81,6 +81,8 @@ def analyse(
 
 
 _USUAL_PAGE_BYTES = 4096
+# A row takes a kilobyte and a half while what was counted is made of it.
+_ROWS_AT_ONCE = 1 << 14
 
 
 class _Named(Rows, Protocol):
@@ -122,7 +124,11 @@ def _by_block(data: SpeInput, by: By, workers: int, max_rows: int, limit: int) -
         lines = rows.blocks[shown[candidates] - 1]
         for row, how in zip(candidates.tolist(), _sharing(count_words(data, lines), lines), strict=True):
             sharing[row] = how
-    return replace(_report_of(counted, shown, names, notes, operations), threads=threads, sharing=sharing)
+
+    def beside(report: SpeReport, part: slice) -> SpeReport:
+        return replace(report, threads=threads[part], sharing=sharing and sharing[part])
+
+    return _report_of(counted, shown, names, notes, operations, beside)
 
 
 def _most(operations: U64, rows: _Named, limit: int) -> tuple[I64, list[str]]:
@@ -137,11 +143,29 @@ def _most(operations: U64, rows: _Named, limit: int) -> tuple[I64, list[str]]:
     return shown[order], [names[row] for row in order.tolist()]
 
 
-def _report_of(counted: Counted, shown: I64, names: Sequence[str], notes: Sequence[str], operations: U64) -> SpeReport:
+def _report_of(
+    counted: Counted,
+    shown: I64,
+    names: Sequence[str],
+    notes: Sequence[str],
+    operations: U64,
+    beside: Callable[[SpeReport, slice], SpeReport] = lambda report, _: report,
+) -> SpeReport:
+    """The rows that are shown, in that order; ``beside`` adds to a report of some what the counts do not tell."""
     levels = [level.value for number, level in enumerate(LEVEL_ORDER) if counted.has_any(Lane.LOADS_BY_LEVEL + number)]
-    left_out = int(np.count_nonzero(operations)) - len(shown)
-    report = _of_rows(counted.tallied(shown), names, notes, counted.counts.records)
-    return replace(report, left_out=left_out, levels_met=levels)
+
+    def part(first: int) -> SpeReport:
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        report = _of_rows(counted.tallied(shown[rows]), names[rows], notes, counted.counts.records)
+        return beside(replace(report, levels_met=levels), rows)
+
+    starts = range(_ROWS_AT_ONCE, len(shown), _ROWS_AT_ONCE)
+    return replace(
+        part(0),
+        left_out=int(np.count_nonzero(operations)) - len(shown),
+        following=max(0, len(shown) - _ROWS_AT_ONCE),
+        rest=lambda: map(part, starts),
+    )
 
 
 def by_line(lines: SpeLines) -> SpeReport:

@@ -2,7 +2,7 @@
 each is written once in a batch of rows."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,24 +20,27 @@ _IS_QUOTED = re.compile('[,"\r\n]')
 Column = Sequence[str] | NDArray[Any]
 
 
-def write_columns(heading: Sequence[str], columns: Sequence[Column], rows: I64) -> Iterator[str]:
+def write_columns(heading: Sequence[str], parts: Iterable[tuple[Sequence[Column], I64]]) -> Iterator[str]:
     """The heading, then some thousand lines at a time.
 
     Args:
         heading: names of the columns.
-        columns: texts, or integers or floats of which NaN is unknown: empty; as long as each other.
-        rows: which of their rows, in this order.
+        parts: one below the other. Columns: texts, or integers or floats of which NaN is unknown: empty; as long as
+            each other. And which of their rows, in this order.
     """
     yield from write_rows(heading, ())
-    for first in range(0, len(rows), _BATCH_ROWS):
-        some = rows[first : first + _BATCH_ROWS]
-        cells = [
-            _of_numbers(column[some]) if isinstance(column, np.ndarray) else _of_texts(column, some)
-            for column in columns
-        ]
-        lines = pc.binary_join_element_wise(*cells, b",")
-        whole = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), b"\n")
-        yield whole[0].as_py().decode(errors=_ERRORS) + "\n"
+    for columns, rows in parts:
+        for first in range(0, len(rows), _BATCH_ROWS):
+            yield _lines(columns, rows[first : first + _BATCH_ROWS])
+
+
+def _lines(columns: Sequence[Column], some: I64) -> str:
+    cells = [
+        _of_numbers(column[some]) if isinstance(column, np.ndarray) else _of_texts(column, some) for column in columns
+    ]
+    lines = pc.binary_join_element_wise(*cells, b",")
+    whole = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), b"\n")
+    return str(whole[0].as_py().decode(errors=_ERRORS)) + "\n"
 
 
 def _of_numbers(values: NDArray[Any]) -> pa.Array:

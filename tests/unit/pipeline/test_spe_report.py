@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from builders import spe
 from builders.spe_capture import load, write_spe_capture
@@ -12,6 +13,9 @@ from tdprof.decode.spe.spans import AuxSpan, SpeInput
 from tdprof.model.choices import By
 from tdprof.pipeline.opened import OpenCapture
 from tdprof.pipeline.spe_report import analyse
+from tdprof.report.spe.csv import render_csv
+from tdprof.report.spe.json import render_json
+from tdprof.report.spe.text import render_text
 
 
 @pytest.mark.parametrize(("page_bytes", "pages"), [(4096, 3), (16384, 2), (65536, 1), (0, 3)])
@@ -52,3 +56,25 @@ def test_what_is_limited_begins_as_what_is_whole(monkeypatch: pytest.MonkeyPatch
         if whole.sharing is not None and whole.threads is not None and part.threads is not None:
             assert part.sharing == [whole.sharing[row] for row in kept]
             assert part.threads.tolist() == whole.threads[kept].tolist()
+
+
+@pytest.mark.parametrize("by", [By.ADDRESS, By.INSTRUCTION, By.SOURCE])
+def test_many_rows_are_printed_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch, by: By) -> None:
+    """The same text, JSON and CSV as from one report, of all rows and of the first ones."""
+    streams = [spe.write_stream(spe.program(900, seed), spe.packed_record)[0] for seed in range(2)]
+    data = SpeInput([AuxSpan(memoryview(stream), midr=0x410FD0C0) for stream in streams])
+    whole = analyse(data, by, None, workers=1)
+    assert not [*whole.rest()]
+    monkeypatch.setattr("tdprof.pipeline.spe_report._ROWS_AT_ONCE", 4)
+    parts = analyse(data, by, None, workers=1)
+    assert len(parts.names) == min(4, len(whole.names))
+    assert parts.following == len(whole.names) - len(parts.names)
+    assert [len(part.names) for part in parts.rest()] == [len(part.names) for part in parts.rest()]  # again and again
+    for limit in (0, 1, 4, 5, 9, len(whole.names), len(whole.names) + 1):
+        assert "".join(render_json(parts, limit=limit)) == "".join(render_json(whole, limit=limit))
+        assert "".join(render_csv(parts, limit=limit)) == "".join(render_csv(whole, limit=limit))
+        for width in (80, 200):
+            text, expected = (
+                render_text(report, Console(width=width), limit=limit, title="x") for report in (parts, whole)
+            )
+            assert text == expected

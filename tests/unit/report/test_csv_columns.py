@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tdprof.report.csv_columns import write_columns
+from tdprof.report.csv_columns import Column, write_columns
 
 
 def test_the_same_text_as_by_rows() -> None:
@@ -27,5 +27,7 @@ def test_the_same_text_as_by_rows() -> None:
         cells = [ratios[row].item(), whole[row].item()]
         writer.writerow([names[row], counts[row].item(), *("" if math.isnan(cell) else cell for cell in cells)])
     heading = ["name", "count", "a ratio", "whole"]
-    assert "".join(write_columns(heading, [names, counts, ratios, whole], rows)) == buffer.getvalue()
-    assert "".join(write_columns(["name"], [names], rows[:0])) == "name\n"
+    columns: list[Column] = [names, counts, ratios, whole]
+    assert "".join(write_columns(heading, [(columns, rows)])) == buffer.getvalue()
+    assert "".join(write_columns(heading, [(columns, rows[:9]), (columns, rows[9:])])) == buffer.getvalue()
+    assert "".join(write_columns(["name"], [([names], rows[:0])])) == "name\n"

@@ -11,6 +11,12 @@ from tdprof.report.spe.json import QUANTILE_NAMES
 
 def render_csv(report: SpeReport, *, limit: int = 0) -> Iterator[str]:
     """A row for each row of the report: exact counts, loads by level, latencies in cycles, ratios and their bounds."""
+    return write_columns(
+        [*_columns(report)], ((list(_columns(part).values()), rows) for part, rows in report.parts(limit))
+    )
+
+
+def _columns(report: SpeReport) -> dict[str, Column]:
     columns: dict[str, Column] = {"name": report.names}
     columns |= {name.lower(): values for name, values in report.counts.items()}
     columns |= {f"loads_from_{level}": values for level, values in report.levels.items()}
@@ -23,4 +29,4 @@ def render_csv(report: SpeReport, *, limit: int = 0) -> Iterator[str]:
         columns["threads"] = report.threads
     if report.sharing is not None:
         columns["sharing"] = report.sharing
-    return write_columns(list(columns), list(columns.values()), report.order()[: limit or None])
+    return columns

@@ -31,16 +31,17 @@ def render_json(report: SpeReport, *, limit: int = 0) -> Iterator[str]:
     }
     yield json.dumps(head, indent=1).removesuffix("\n}") + ',\n "rows": ['
     # Rows differ in what they say and not in their keys, which are laid out once: there may be millions.
-    tree = _row_of(report)
-    cells = list(_leaves(tree))
-    layout = json.dumps(_places(tree), indent=1).replace("%", "%%").replace(json.dumps(_PLACE), "%s")
+    layout = json.dumps(_places(_row_of(report)), indent=1).replace("%", "%%").replace(json.dumps(_PLACE), "%s")
     layout = "\n  " + layout.replace("\n", "\n  ")
-    order = report.order()[: limit or None]
-    for first in range(0, len(order), _ROWS_AT_ONCE):
-        rows = order[first : first + _ROWS_AT_ONCE]
-        texts = [layout % row for row in zip(*(cell(rows) for cell in cells), strict=True)]
-        yield ("," if first else "") + ",".join(texts)
-    yield ("\n " if len(order) else "") + "]\n}\n"
+    between = ""
+    for part, order in report.parts(limit):
+        cells = list(_leaves(_row_of(part)))
+        for first in range(0, len(order), _ROWS_AT_ONCE):
+            rows = order[first : first + _ROWS_AT_ONCE]
+            texts = [layout % row for row in zip(*(cell(rows) for cell in cells), strict=True)]
+            yield between + ",".join(texts)
+            between = ","
+    yield ("\n " if between else "") + "]\n}\n"
 
 
 def _row_of(report: SpeReport) -> _Tree:

@@ -1,13 +1,15 @@
 """SPE operations for people: latencies, where loads were served from, ratios and their intervals."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from tdprof.model.arrays import I64
 from tdprof.model.spe import RatioColumn, SpeReport, mean_latency
-from tdprof.report.columns import Column, as_text, format_table, left_out, names, numbers
+from tdprof.report.columns import Column, as_text, left_out, names, numbers, table_lines
 
 # Shown as columns of the text: the others are in the JSON.
 _TEXT_RATIOS = {
@@ -29,33 +31,52 @@ def render_text(report: SpeReport, console: Console, *, limit: int, title: str) 
     columns += numbers("threads") if report.threads is not None else []
     columns += [Column("sharing")] if report.sharing is not None else []
     columns += names(title)
-    order = report.order()
-    shown = order[: limit or None].tolist()
-    lines = format_table(columns, _rows(report, levels, ratios, shown), console.width)
-    lines += left_out(len(order) - len(shown) + report.left_out, "row", console.width)
+    table = table_lines(columns, _Rows(report, [*ratios], limit), console.width)
+    rows = len(report.names) + report.following
+    lines = left_out(rows - min(rows, limit or rows) + report.left_out, "row", console.width)
     lines += [
         Text(),
         Text(f"{report.total_operations} operations; shares of loads by level; in brackets 95 % intervals"),
     ]
     if report.weight:
         lines.append(Text(f"each stands for about {report.weight.value:.0f} of the program's ({report.weight.source})"))
-    return as_text(console, [*lines, *(Text(f"note: {note}") for note in report.notes)])
+    lines += [Text(f"note: {note}") for note in report.notes]
+    return as_text(console, itertools.chain(table, lines))
 
 
-def _rows(report: SpeReport, levels: Sequence[str], ratios: Iterable[str], shown: Sequence[int]) -> Iterator[list[str]]:
-    mean = mean_latency(report, "total_latency")
-    for row in shown:
-        count = {name: int(values[row]) for name, values in report.counts.items()}
-        cells = [_percent(count["OPERATIONS"], report.total_operations), str(count["OPERATIONS"])]
-        cells += [_percent(count[name], count["RETIRED"]) for name in ("LOADS", "STORES", "BRANCHES")]
-        cells += [_cycles(mean[row]), *(_cycles(value) for value in report.latencies["total_latency"][row])]
-        cells += [_percent(int(report.levels[level][row]), count["LOADS"]) for level in levels]
-        cells += [_interval(report.ratios[name], row) for name in ratios]
-        if report.threads is not None:
-            cells.append(str(report.threads[row]))
-        if report.sharing is not None:
-            cells.append(report.sharing[row])
-        yield [*cells, report.names[row]]
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The table's rows, made anew each time that somebody goes through them: there may be many."""
+
+    report: SpeReport
+    ratios: Sequence[str]
+    limit: int
+
+    def __iter__(self) -> Iterator[Sequence[str]]:
+        for part, rows in self.report.parts(self.limit):
+            yield from _cells(part, rows, self.report.levels_met, self.ratios)
+
+
+def _cells(part: SpeReport, rows: I64, levels: Sequence[str], ratios: Sequence[str]) -> Iterator[Sequence[str]]:
+    """A column at a time."""
+    counts = {
+        name: part.counts[name][rows].tolist() for name in ("OPERATIONS", "RETIRED", "LOADS", "STORES", "BRANCHES")
+    }
+    mean, quantiles = mean_latency(part, "total_latency")[rows], part.latencies["total_latency"][rows]
+    columns = [
+        [_percent(count, part.total_operations) for count in counts["OPERATIONS"]],
+        [*map(str, counts["OPERATIONS"])],
+    ]
+    columns += [[*map(_percent, counts[name], counts["RETIRED"])] for name in ("LOADS", "STORES", "BRANCHES")]
+    columns += [[*map(_cycles, values.tolist())] for values in (mean, *quantiles.T)]
+    columns += [[*map(_percent, part.levels[level][rows].tolist(), counts["LOADS"])] for level in levels]
+    columns += [_intervals(part.ratios[name], rows) for name in ratios]
+    if part.threads is not None:
+        columns.append([*map(str, part.threads[rows].tolist())])
+    if part.sharing is not None:
+        columns.append([part.sharing[row] for row in rows.tolist()])
+    columns.append([part.names[row] for row in rows.tolist()])
+    return zip(*columns, strict=True)
 
 
 def _percent(part: float, whole: float) -> str:
@@ -63,10 +84,12 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _cycles(value: float) -> str:
-    return "-" if np.isnan(value) else f"{value:.0f}"
+    return "-" if value != value else f"{value:.0f}"
 
 
-def _interval(ratio: RatioColumn, row: int) -> str:
-    if np.isnan(ratio.value[row]):
-        return "-"
-    return f"{100 * ratio.value[row]:.1f} ({100 * ratio.low[row]:.1f}-{100 * ratio.high[row]:.1f})"
+def _intervals(ratio: RatioColumn, rows: I64) -> list[str]:
+    bounds = (values[rows].tolist() for values in (ratio.value, ratio.low, ratio.high))
+    return [
+        "-" if value != value else f"{100 * value:.1f} ({100 * low:.1f}-{100 * high:.1f})"
+        for value, low, high in zip(*bounds, strict=True)
+    ]
