@@ -96,10 +96,13 @@ struct stack_copy {
 struct sample_mapping {
 	__u64 start; /* with a table: a multiple of 256 */
 	__u64 bytes;
-	__u32 first_bucket; /* of the one that holds `start`; without a table, 0 or the number of its code heap, from 1
-	                       on */
+	__u32 first_bucket; /* of the one that holds `start`; without a table, 0, OF_V8, or the number of its code heap,
+	                       from 1 on */
 	__u32 otherwise;    /* 0: there is a table; else none, and the end where frame pointers lead nowhere */
 };
+
+/* In a process that has V8 in it: what that compiles keeps frame pointers. */
+#define OF_V8 0xffffffff
 
 /* Code heaps of all processes. */
 #define MOST_CODE_HEAPS 256

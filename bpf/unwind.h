@@ -138,7 +138,7 @@ struct unwind_state {
 /* --- A table on disk: header, segments, rules, buckets, rows, each without a gap after the other. --- */
 
 #define UNWIND_MAGIC         0x6e697775666f7264ULL /* any file of another kind differs */
-#define UNWIND_VERSION       12
+#define UNWIND_VERSION       13
 #define UNWIND_MOST_SEGMENTS 16
 
 /* unwind_header.sources */
@@ -146,6 +146,7 @@ struct unwind_state {
 #define UNWIND_FROM_DEBUG_FRAME 2
 #define UNWIND_FROM_GO          4
 #define UNWIND_FROM_PLT         8
+#define UNWIND_FROM_V8          16 /* its builtins are in the file, so code that it makes is in its processes */
 
 struct unwind_header {
 	__u64 magic;

@@ -65,6 +65,7 @@ static __always_inline int unwind_code(struct unwind_memory *memory, __u64 addre
 #include "unwind_step.h"
 #include "walk_registers.h"
 #include "code_heap.h"
+#include "v8_code.h"
 
 /* Make `mapping` the one that holds `address`; 0 if none does. */
 static __always_inline int find_mapping(struct walk *walk, __u64 address)
@@ -116,6 +117,10 @@ static __always_inline int find_rule(struct walk *walk, __u64 address, int has_h
 	found->address = address;
 	found->generation = walk->space.generation;
 	found->otherwise = walk->mapping.otherwise;
+	if (walk->mapping.otherwise && walk->mapping.first_bucket == OF_V8) {
+		v8_rule(&walk->memory, &walk->state, walk->stack.depth, &found->rule);
+		found->generation = 0; /* as below */
+	}
 	if (has_heaps && walk->mapping.otherwise && walk->mapping.first_bucket) {
 		const struct code_heap *heap = code_heap_at(walk->mapping.first_bucket - 1);
 

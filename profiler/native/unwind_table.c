@@ -187,6 +187,8 @@ static void fill_gap(struct unwind_table *table, place_t end)
 			to = end + base;
 		if (from < to) {
 			fill_unknown(table, (place_t)(from - base), stretch->rule.cfa == UNWIND_NONE);
+			if (stretch->kind == UNWIND_STRETCH_BUILTINS)
+				table->header.sources |= UNWIND_FROM_V8;
 			if (stretch->kind != UNWIND_STRETCH_BUILTINS ||
 			    !fill_inferred(table, (place_t)(to - base), true))
 				add_row(table, (place_t)(from - base), stretch_rule(stretch));

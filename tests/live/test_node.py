@@ -1,6 +1,9 @@
 """Functions of Node programs have names where the program was told to write them down."""
 
+import itertools
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ pytestmark = [
     pytest.mark.needs_bpf,
     pytest.mark.skipif(not shutil.which("node"), reason="no Node (apt-get install nodejs)"),
 ]
+
+JS_FUNCTION = re.compile(r"JS:[*~^+]?(f_\w*) .*")
 
 # Of a function that is inlined nothing could be counted; what has a loop that is interrupted is compiled on the way.
 PROGRAM = """
@@ -29,6 +34,42 @@ const began = process.cpuUsage().user
 while (process.cpuUsage().user - began < 1e6) for (let i = 0; i < 50; i++) total += heavy(30000) + light(10000)
 console.log(total)
 """
+
+
+# Each function has one possible caller, whose name is its own without the last letter.
+CALLS = """
+const spin = (n) => { let t = 0; for (let i = 0; i < n; i++) t = (t + i % 7 * (i ^ t)) | 0; return t }
+function f_(n) { return f_a(n) + f_b(n) + f_c(n) + spin(20) }
+function f_a(n) { try { return f_aa(n) } catch (e) { return 1 } }
+function f_aa(n) { if (spin(300) !== 42.5) throw new Error('x'); return 1 }
+function f_b(n) { return [3, 1, 2, n % 5].sort(function f_ba(a, b) { return a - b + f_baa(40) })[0] }
+function f_baa(n) { return spin(n) & 0 }
+function f_c(n) { return 'a1b2c3'.replace(/\\d/g, function f_ca(m) { return String(f_caa(100)) }).length + f_cb(n) }
+function f_caa(n) { return spin(n) & 1 }
+function f_cb(n) { return JSON.stringify({ get x() { return f_cbx(n) } }).length }
+function f_cbx(n) { return spin(250) }
+const began = process.cpuUsage().user
+let total = 0
+while (process.cpuUsage().user - began < 1e6) for (let i = 0; i < 20; i++) total += f_(i)
+"""
+
+
+@pytest.mark.parametrize("option", ["--opt", "--always-sparkplug"])
+def test_callers_in_compiled_code_are_known(option: str, folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "calls.js"
+    script.write_text(CALLS)
+    node = ("node", "--max-inlined-bytecode-size=0", option, script)
+    assert run_record("--perf-maps", "-F", "1999", "--", *node, folder=folder).returncode == 0
+    pairs: Counter[tuple[bool, bool]] = Counter()
+    for sample in Capture(folder).samples:
+        found = [match for frame in sample.frames if (match := JS_FUNCTION.match(frame))]
+        for callee, caller in itertools.pairwise(found):
+            is_right = callee[1][:-1] == caller[1] or (callee[1], caller[1]) == ("f_cbx", "f_cb")
+            pairs[is_right, "[guessed]" in caller[0]] += sample.count
+    assert pairs[True, False] >= 500
+    assert pairs[False, False] == 0
+    # The rest stood where an old return address was on top.
+    assert pairs[True, True] <= 0.3 * pairs.total()
 
 
 def test_three_to_one(folder: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ MOST_SEGMENTS = 16
 HEADER_BYTES = 128
 
 
+FROM_V8 = 16  # UNWIND_FROM_V8
 PLAIN, CERTAIN, BUILTINS = 0, 1, 2  # enum unwind_stretch_kind
 
 

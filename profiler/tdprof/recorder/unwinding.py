@@ -25,7 +25,7 @@ from tdprof.recorder.hotspot import is_jvm
 from tdprof.recorder.patience import Patience
 from tdprof.recorder.python_processes import PythonMapping, PythonProcesses, is_switcher, may_hold_python
 from tdprof.text import plural
-from tdprof.unwind.tables import TableCache, TableWorker, identity_of
+from tdprof.unwind.tables import TableCache, TableWorker, has_v8, identity_of
 
 _PROC = Path("/proc")
 # A process that goes on asking has nothing new to be found so often.
@@ -45,6 +45,7 @@ class _Placed(NamedTuple):
     table: bytes  # its beginning, which says what it covers
     place: int
     size: int  # bytes of all of it
+    has_v8: bool  # code that it makes is in the processes that have mapped the file
 
 
 class Walker(Protocol):
@@ -441,6 +442,8 @@ class Unwinding:
             if self._files.get(line.key) is StackEnd.NO_TABLE:
                 self._waiting.setdefault(line.key, set()).add(pid)
         extents = [self._extent(line) for line in lines]
+        if any(file.has_v8 for line in lines if isinstance(file := self._files.get(line.key), _Placed)):
+            extents = [extent.of_v8() if extent.otherwise == StackEnd.JIT else extent for extent in extents]
         return self._heaps.put_in(pid, extents) if self._heaps else extents
 
     def _is_new(self, pid: int, line: ExecutableLine) -> bool:
@@ -492,7 +495,7 @@ class Unwinding:
                 self.without_room += 1
                 self._is_full = True
                 return StackEnd.NO_TABLE
-            self._placed[identity] = _Placed(table[:TABLE_BEGINNING_BYTES], first, len(table))
+            self._placed[identity] = _Placed(table[:TABLE_BEGINNING_BYTES], first, len(table), has_v8(table))
         return self._placed[identity]
 
 

@@ -246,6 +246,11 @@ def identity_of(table: bytes) -> bytes:
     return bytes(header.identity[: header.identity_size])
 
 
+def has_v8(table: bytes) -> bool:
+    """Whether V8 is in the file: then code that it makes is in the processes that have mapped it."""
+    return bool(binding.read_header(table).sources & binding.FROM_V8)
+
+
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:

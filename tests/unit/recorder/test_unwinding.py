@@ -415,6 +415,23 @@ def test_addresses_that_mean_something_else() -> None:
     assert are_replaced(before, [Extent(0x0, 0x100, 1, 0), Extent(0x2F00, 0x1000, 0, StackEnd.JIT)])
 
 
+@pytest.mark.parametrize("has_v8", [False, True])
+def test_code_that_v8_makes_is_marked(
+    recorder: unwinding.Unwinding, arrays: Arrays, monkeypatch: pytest.MonkeyPatch, has_v8: bool
+) -> None:
+    monkeypatch.setattr(unwinding, "has_v8", lambda _table: has_v8)
+    recorder.prepare_files([PROGRAM])
+    key = executable_maps.key_of(PROGRAM)
+    file = f"1000-2000 r-xp 0 {key.device} {key.inode} {PROGRAM}\n"
+    monkeypatch.setattr(executable_maps, "read_text", lambda _: f"{file}7f0000000000-7f0000001000 rwxp 0 00:00 0 \n")
+    published: list[Extent] = []
+    monkeypatch.setattr(arrays, "publish", lambda _pid, extents: published.extend(extents) or True)
+    recorder.add_processes([os.getpid()])
+    [of_file, made] = published
+    assert of_file.otherwise == 0
+    assert made == Extent(0x7F0000000000, 0x1000, 0xFFFFFFFF if has_v8 else 0, StackEnd.JIT)
+
+
 def test_what_looks_for_python_forgets_those_that_ended_before_the_segment_did(
     recorder: unwinding.Unwinding, monkeypatch: pytest.MonkeyPatch
 ) -> None:

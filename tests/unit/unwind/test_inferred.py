@@ -14,6 +14,7 @@ from builders.unwind_table import UnwindTable, read_table
 from tdprof.linux.elf import open_elf
 from tdprof.native import unwind_api as binding
 from tdprof.unwind import sections
+from tdprof.unwind.tables import has_v8
 
 pytestmark = pytest.mark.skipif(not binding.is_available(), reason="the compiled library was not built")
 
@@ -181,6 +182,7 @@ def builtin_rules(code: bytes, at: int = 0) -> list[str]:
     )
     data = binding.build_table(source)
     assert data
+    assert has_v8(data)
     table = read_table(data)
     decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
     return [table.text_at(address) for address, _, _, _ in decoder.disasm_lite(code, TEXT)]

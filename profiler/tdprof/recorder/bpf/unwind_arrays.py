@@ -19,6 +19,7 @@ from tdprof.recorder.bpf.kernel import wait_for_running_programs
 from tdprof.recorder.ring import BpfRing
 
 _BUCKET_BYTES = 256  # of text
+_OF_V8 = 0xFFFFFFFF  # OF_V8 of bpf/sample.h
 _RETAKEN_SLOTS = 1024
 _MAPPING = struct.Struct("<QQII")  # struct sample_mapping
 _SPACE = struct.Struct("<IIIIII")  # struct address_space
@@ -48,6 +49,10 @@ class Extent(NamedTuple):
     place: int  # of its rules, as the walker counts: in the arrays the first bucket
     otherwise: int
     file_offset: int = 0
+
+    def of_v8(self) -> "Extent":
+        """Likewise, of a process that has V8 in it."""
+        return self._replace(place=_OF_V8)
 
 
 def covered(table: bytes, start: int, end: int, file_offset: int) -> tuple[int, int, int] | None:
