@@ -58,7 +58,7 @@ def render_topdown(
     if not len(hotspots):
         lines += prose(no_samples(doubts(profile, unknown)), width)
     shown = hotspots.rows(slice(limit or None))
-    shares, average = Shares(profile, shown, sort_event), metrics_of(findings.program, 0)
+    shares, average = FunctionShares(profile, shown, sort_event), metrics_of(findings.program, 0)
     rows = findings.row_of()
     for index, function in enumerate(shown.function.tolist()):
         lines += _block(findings, rows.get(function), average, shares.title(index, function), width)
@@ -117,7 +117,7 @@ def _program(findings: Findings, width: int) -> list[Text]:
     ]
 
 
-class Shares:
+class FunctionShares:
     """Titles of hotspots: share, name, module."""
 
     def __init__(self, profile: Profile, hotspots: Hotspots, event: int) -> None:

@@ -14,7 +14,7 @@ from tdprof.profile.choice import ChosenFunction
 from tdprof.profile.frames import function_names
 from tdprof.profile.hotspots import Hotspots, UnknownSamples
 from tdprof.report.columns import Column, as_text, format_table, left_out, numbers
-from tdprof.report.findings.text import Shares, advice_lines, header_lines, level_1_lines, path_lines
+from tdprof.report.findings.text import FunctionShares, advice_lines, header_lines, level_1_lines, path_lines
 from tdprof.report.metric_text import CodeMetrics, doubt_legend, level_1_bar, metric_cell, metrics_of
 from tdprof.report.summary import format_value
 from tdprof.text import printable
@@ -53,7 +53,7 @@ def render_function(
     for index, function in enumerate(hotspots.function.tolist()):
         if function not in chosen.ids:
             continue
-        title = Shares(profile, hotspots.rows(slice(index, index + 1)), sort_event).title(0, function)
+        title = FunctionShares(profile, hotspots.rows(slice(index, index + 1)), sort_event).title(0, function)
         file = printable(profile.functions.file[function]) or "source file not known"
         where = file + (f":{hotspots.line[index]}" if hotspots.line[index] else "")
         lines += [title, Text(f"  {where}", style="dim"), Text()]
