@@ -36,3 +36,11 @@ def near_folder(path: Path, holds: str) -> Path | None:
             if (path.parent / name / holds).is_file():
                 return path.parent / name
     return None
+
+
+def last_folder(path: Path, holds: str) -> Path | None:
+    """Of the folders in one that have a file of that name the last by name, if there are not too many."""
+    with contextlib.suppress(OSError):
+        within = itertools.islice(path.iterdir(), _MOST_NEIGHBOURS)
+        return max((each for each in within if (each / holds).is_file()), default=None)
+    return None

@@ -121,6 +121,16 @@ def test_a_capture_whose_name_is_typed_wrong_has_the_right_one_as_hint(tmp_path:
     assert said == "tdprof: no capture at prdo.capture\n  try: prod.capture, which is one\n"
 
 
+def test_a_folder_of_captures_has_one_of_them_as_hint(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / "segments" / f"2026010{number}").mkdir(parents=True)
+        (tmp_path / "segments" / f"2026010{number}" / "capture.json").touch()
+    assert run("report", "segments", cwd=tmp_path).stderr.splitlines() == [
+        "tdprof: segments is not a capture: it is a folder of captures",
+        "  try: segments/20260102, which is one; or tdprof fleet add STORE segments",
+    ]
+
+
 @pytest.mark.parametrize(
     ("metavar", "shown"),
     [("[CAPTURE=tdprof.capture]", "CAPTURE"), ("[PERF.DATA]", "PERF.DATA"), ("CAPTURE…", "CAPTURE"), (None, "what")],
