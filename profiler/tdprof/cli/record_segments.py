@@ -107,7 +107,7 @@ def stay_small() -> None:
 
     share_one_heap()
     map_large_blocks()
-    # What is loaded stays. Collections of garbage then look at the rest only, and come as soon as that has grown.
+    # What is loaded stays. Collections of garbage then look at the rest only.
     gc.freeze()
 
 

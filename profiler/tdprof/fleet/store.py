@@ -318,7 +318,7 @@ def _naming(place: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise TdprofError(
-            f"cannot use the store {place}: {first_words(error)}", hint="check its permissions"
+            f"cannot use the store {place}: {first_words(error)}", hint="is it there, and may it be used?"
         ) from error
 
 
