@@ -33,6 +33,7 @@ from tdprof.decode.spe.losses import aux_losses
 from tdprof.decode.spe.perf_input import spe_input_of
 from tdprof.decode.spe.spans import SpeInput
 from tdprof.errors import TdprofError
+from tdprof.linux.clocks import file_time_to_monotonic_ns
 from tdprof.linux.elf import MACHINES
 from tdprof.linux.file_bytes import open_regular
 from tdprof.linux.own_folder import OwnFolder
@@ -99,12 +100,20 @@ def import_perf_data(
                 manifest = _with_spe(manifest, made, data, spe, writer)
         if symbols_from == KALLSYMS:
             save_vdso(made)
-            unused = save_run_time_code(made, imported.pids)
+            unused = save_run_time_code(made, imported.pids, until_ns=_ended_ns(path))
             manifest = replace(manifest, notes=[*manifest.notes, *unused])
         manifest = replace(manifest, tables=writer.names())
         write_manifest(made, manifest)
         output.publish()
     return manifest
+
+
+def _ended_ns(path: str) -> int | None:
+    """The latest that a recording can have ended: when its file was written last. None: it came through a pipe."""
+    try:
+        return None if path == "-" else file_time_to_monotonic_ns(os.stat(path).st_mtime_ns)
+    except OSError:
+        return None
 
 
 def _interval_ns(data: PerfData) -> int:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from tdprof.capture.manifest import Manifest, Rung, read_manifest
 from tdprof.capture.tables import read_table
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.errors import TdprofError
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.linux.perf_abi import RecordType, SampleType
+from tdprof.pipeline import import_perf
 from tdprof.pipeline.import_perf import import_perf_data
 from tdprof.pipeline.load import load_profile
 from tdprof.pipeline.opened import OpenCapture
@@ -278,3 +281,26 @@ def test_big_endian_recordings_make_the_same_capture(tmp_path: Path) -> None:
         folder, _ = imported(tmp_path / order, made.pipe(recording(made)))
         tables.append([read_table(folder, name).to_pylist() for name in ("samples", "stacks", "mappings", "processes")])
     assert tables[0] == tables[1]
+
+
+def test_processes_that_began_after_the_recording_only_have_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the maps that are in /tmp now say nothing of it."""
+    ends = list[int]()
+
+    def save(folder: OwnFolder, pids: set[int], until_ns: int) -> list[str]:
+        ends.append(until_ns)
+        return []
+
+    monkeypatch.setattr(import_perf, "_write_kernel_symbols", lambda *_: import_perf.KALLSYMS)
+    monkeypatch.setattr(import_perf, "save_run_time_code", save)
+    path, made, hour_ns = tmp_path / "perf.data", writer(), 3_600_000_000_000
+    path.write_bytes(made.file(recording(made)))
+    os.utime(path, ns=(0, time.time_ns() - hour_ns))
+    import_perf_data(str(path), tmp_path / "capture")
+    (until_ns,) = ends
+    assert until_ns <= time.monotonic_ns() - hour_ns
+    os.utime(path, ns=(0, time.time_ns()))
+    import_perf_data(str(path), tmp_path / "another")
+    assert ends[1] - until_ns >= hour_ns
