@@ -16,6 +16,7 @@ from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
 from tdprof.symbolize.code_versions import CodeVersions, RunTimeCode, find_versions
 from tdprof.symbolize.doubts import meant_in_any_order, shown
 from tdprof.symbolize.symbol_table import pack_names, paint_ranges, read_name
+from tdprof.symbolize.tiers import function_of
 
 _MAGIC = 0x4A695444
 _FILE_HEADER = struct.Struct("<IIII")  # magic, version, size of the header, machine
@@ -106,7 +107,9 @@ def _read_functions(data: bytes, position: int) -> Iterator[_Function]:
         position += size
         if kind == _JIT_CODE_LOAD and len(body) >= _LOAD.size:
             _, _, _, address, code_size, number = _LOAD.unpack_from(body)
-            function = _Function(address, code_size, read_name(body, _LOAD.size), lines.pop(address, []), time_ns)
+            function = _Function(
+                address, code_size, function_of(read_name(body, _LOAD.size)), lines.pop(address, []), time_ns
+            )
             loaded[number] = function
             yield function
         elif kind == _JIT_CODE_MOVE and len(body) >= _MOVE.size:

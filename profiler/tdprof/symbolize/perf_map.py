@@ -14,6 +14,7 @@ from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.code_versions import RunTimeCode, find_versions
 from tdprof.symbolize.doubts import Meant, meant_in_any_order, shown
 from tdprof.symbolize.symbol_table import paint_ranges
+from tdprof.symbolize.tiers import function_of
 
 
 class _Lines(NamedTuple):
@@ -33,7 +34,7 @@ def parse_perf_map(text: bytes, times: MapTimes | None = None) -> RunTimeCode:
     lines = _Lines(
         np.array([int(line[1], 16) for line in found], np.uint64),
         np.array([int(line[2], 16) for line in found], np.uint64),
-        [line[3].decode("utf-8", "replace") for line in found],
+        [function_of(line[3].decode("utf-8", "replace")) for line in found],
         np.array([line.end() for line in found], np.int64),
     )
     start, size = lines.start, lines.size
