@@ -84,7 +84,10 @@ class HeldProcess:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         with contextlib.ExitStack() as stack:
-            self._handle = os.pidfd_open(pid)
+            try:
+                self._handle = os.pidfd_open(pid)
+            except OverflowError as error:  # a file said so
+                raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH)) from error
             stack.callback(os.close, self._handle)
             try:
                 self.identity, self.inner_pid = self._found = _identity(pid)

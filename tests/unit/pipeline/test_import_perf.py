@@ -304,3 +304,13 @@ def test_processes_that_began_after_the_recording_only_have_the_numbers(
     os.utime(path, ns=(0, time.time_ns()))
     import_perf_data(str(path), tmp_path / "another")
     assert ends[1] - until_ns >= hour_ns
+
+
+def test_process_numbers_that_none_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A perf.data says any; whether such a process is here is asked of the kernel."""
+    monkeypatch.setattr(import_perf, "_write_kernel_symbols", lambda *_: import_perf.KALLSYMS)
+    made, number = writer(), 1 << 31
+    trailer = made.records.sample_id(pid=number, tid=number, time_ns=5, id_=1)
+    mapped = made.records.mmap2(number, 0x1000, 0x1000, 0, b"/tmp/jit-1.dump", trailer=trailer)
+    folder, _ = imported(tmp_path, made.file(mapped))
+    assert [row["pid"] for row in rows(folder, "mappings")] == [number]
