@@ -18,8 +18,10 @@ readable when it is interrupted. ``tdprof.decode`` reads the files; once the tab
     spool/replaced.bpf    a process and a time, 64 bits each: rows of later intervals are of what it had mapped then;
                           with UNCERTAIN: stacks in rows of that interval may be wrong
     spool/rows.bpf        frames: FRAME_HEADER, then zlib of keys and values as arrays
+    spool/sums.json       how long each of these was at the last drain, and the CRC-32 of all that; null: not known
 """
 
+import json
 import os
 import struct
 import zlib
@@ -38,6 +40,8 @@ ALIVE_FILE = "alive.bpf"
 WAKINGS_FILE = "wakings.bpf"
 PYTHON_FILE = "python.jsonl"
 ROWS_FILE = "rows.bpf"
+SUMS_FILE = "sums.json"
+_MOST_SUMMED_BYTES = 16 << 20  # of a file between two drains: of what is faster than that no sum is made
 INITIAL_FILE = "initial.jsonl"
 CGROUPS_FILE = "cgroups.jsonl"
 RING_FILE = "ring.{cpu}.perf"
@@ -63,6 +67,20 @@ def frame_checksum(header: bytes, payload: bytes) -> int:
     return zlib.crc32(payload, zlib.crc32(header[:CRC_OFFSET]))
 
 
+def _sum_on(fd: int, start: int, crc: int | None) -> tuple[int, int | None]:
+    """The size of a file, and the CRC-32 of it, of which it is known for what stands before ``start``."""
+    size = os.fstat(fd).st_size
+    if crc is None or size - start > _MOST_SUMMED_BYTES:
+        return size, None
+    while start < size:
+        piece = os.pread(fd, min(_COPIED_BYTES, size - start), start)
+        if not piece:
+            return start, crc
+        crc = zlib.crc32(piece, crc)
+        start += len(piece)
+    return size, crc
+
+
 class SpoolWriter:
     """Append-only files of one recording. Use as a context manager."""
 
@@ -70,6 +88,8 @@ class SpoolWriter:
         self._capture = capture
         self._folders: dict[str, OwnFolder] = {}
         self._descriptors: dict[tuple[str, str], int] = {}
+        self._sums: dict[str, tuple[int, int | None]] = {}
+        self._sums_fd: int | None = None
         with self._folder(SPOOL_FOLDER).replacing(RESERVE_FILE) as file:
             file.write(bytes(RESERVE_BYTES))
 
@@ -121,6 +141,16 @@ class SpoolWriter:
         """Note that stacks of a process may be wrong in rows of the interval that ended then."""
         os.write(self.descriptor(REPLACED_FILE), REPLACED.pack(pid | UNCERTAIN, time_ns))
 
+    def note_sums(self) -> None:
+        """Note what each file of the spool holds by now: what is gone or changed of it later can be told then."""
+        if self._sums_fd is None:
+            self._sums_fd = self._folder(SPOOL_FOLDER).create(SUMS_FILE)
+        for (folder, name), fd in self._descriptors.items():
+            if folder == SPOOL_FOLDER:
+                self._sums[name] = _sum_on(fd, *self._sums.get(name, (0, 0)))
+        text = json.dumps(self._sums).encode()
+        os.pwrite(self._sums_fd, text + b" " * (max(0, os.fstat(self._sums_fd).st_size - len(text))), 0)
+
     def __enter__(self) -> "SpoolWriter":
         return self
 
@@ -132,6 +162,9 @@ class SpoolWriter:
         for fd in self._descriptors.values():
             os.close(fd)
         self._descriptors.clear()
+        if self._sums_fd is not None:
+            os.close(self._sums_fd)
+            self._sums_fd = None
         for folder in self._folders.values():
             folder.close()
         self._folders.clear()

@@ -35,7 +35,7 @@ from tdprof.decode.python.merged import PythonFrames
 from tdprof.decode.replaced_files import ReplacedFiles
 from tdprof.decode.side_band import SideBandTables, initial_tables, of_processes, side_band_tables, spe_spans
 from tdprof.decode.spe.switches import switch_rows, switches_of, switches_table, without_switches
-from tdprof.decode.spooled_files import SpoolDamage, spooled_pieces
+from tdprof.decode.spooled_files import SpoolDamage, damage_by_sums, spooled_pieces
 from tdprof.decode.spooled_rows import SampleRows, StackRows
 from tdprof.decode.thread_times import read_thread_times, sampled_off_cpu_ns
 from tdprof.decode.wakers import Wakings
@@ -93,7 +93,7 @@ def write_tables(
 
     Memory grows with the distinct stacks and with the side-band, not with the samples.
     """
-    damage = SpoolDamage()
+    damage = damage_by_sums(spool)
     python = PythonFrames(spool, damage) if (spool / PYTHON_FILE).exists() else None
     wakings = Wakings(spool, damage) if manifest.has_wakers else None
     replaced = ReplacedFiles(spool / REPLACED_FILE, damage)

@@ -471,6 +471,7 @@ class Run:
             self.manifest = with_long_interval(self.manifest, end_ns)
             self.by_programs = self.sampler.counters()
             self.manifest = self.segment.with_losses(self.manifest, self.by_programs)
+        self.spool.note_sums()
         self.manifest = replace(self.manifest, end_monotonic_ns=end_ns)
         self.drain_ends_ns.append(end_ns)
 

@@ -1,6 +1,7 @@
 """A spool into tables: stacks once, losses counted, whatever is missing null."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,14 @@ from builders.captures import table_writer
 from builders.hosts import HOST
 from builders.perf_records import CONTEXT_KERNEL, CONTEXT_USER, RecordWriter, Sample
 from tdprof.capture.manifest import Manifest, Rung
+from tdprof.capture.spool import SpoolWriter
 from tdprof.capture.tables import has_table, read_table
 from tdprof.decode import wakers
 from tdprof.decode.bpf_aggregates import CPU_SHIFT, STATE_SHIFT
 from tdprof.decode.perf.columns import Copies
 from tdprof.decode.perf.layout import RecordLayout
 from tdprof.decode.spool import Decoded, write_tables
+from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.arrays import U32, U64
 from tdprof.model.events import EventInfo, Unit
 from tdprof.model.losses import Losses
@@ -168,6 +171,57 @@ def test_a_stack_that_never_came_and_samples_that_never_came(tmp_path: Path) -> 
         "samples counted in the kernel that never reached the capture": 4,
         "samples whose call stack never reached the capture": 3,
     }
+
+
+@pytest.mark.parametrize("left", [None, 0, 9])
+def test_what_is_gone_of_a_file_is_said(tmp_path: Path, left: int | None) -> None:
+    with OwnFolder.open(tmp_path) as folder, SpoolWriter(folder) as writer:
+        os.write(writer.descriptor("ring.3.perf"), bytes(100))
+        writer.note_sums()
+        os.write(writer.descriptor("ring.3.perf"), bytes(900))
+        os.write(writer.descriptor("python.jsonl"), b"{}")
+        writer.note_sums()
+        os.write(writer.descriptor("ring.3.perf"), bytes(1000))
+    file = tmp_path / "spool" / "ring.3.perf"
+    file.write_bytes(bytes(left or 0))
+    if left is None:
+        file.unlink()
+    decoded = decode(tmp_path, b"", b"")
+    assert (
+        f"1 file of the spool (ring.3.perf) with {1000 - (left or 0):,} bytes less than were recorded" in decoded.notes
+    )
+    assert decoded.losses.bytes_damaged >= 1000 - (left or 0)
+
+
+def test_what_changed_of_a_file_is_said(tmp_path: Path) -> None:
+    with OwnFolder.open(tmp_path) as folder, SpoolWriter(folder) as writer:
+        for part in (b"abc", b"def"):
+            os.write(writer.descriptor("ring.3.perf"), part)
+            os.write(writer.descriptor("ring.5.perf"), part)
+            writer.note_sums()
+        os.write(writer.descriptor("ring.3.perf"), b"later")
+    assert not any("changed" in note for note in decode(tmp_path, b"", b"").notes)
+    (tmp_path / "spool" / "ring.3.perf").write_bytes(b"abcdeflater"[:5] + b"glater")
+    assert "1 file of the spool (ring.3.perf) changed since, and may show anything" in decode(tmp_path, b"", b"").notes
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"",
+        b"[]",
+        b"[" * 9999,
+        b'{"../../etc/passwd": [1000000, 1], "a/b": [5, 1], "": [7, 1], "..": [9, 9], "rows.bpf": [0, 0]}',
+        b'{"a": [1e999, 1]}',
+        b'{"a": 5}',
+        b'{"a": [17592186044416, 1]}',
+    ],
+)
+def test_sums_that_nobody_noted_say_nothing(tmp_path: Path, told: bytes) -> None:
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "sums.json").write_bytes(told)
+    decoded = decode(tmp_path, b"", b"")
+    assert (decoded.notes, decoded.losses.bytes_damaged) == ([], 0)
 
 
 def test_an_empty_spool_makes_empty_tables(tmp_path: Path) -> None:
