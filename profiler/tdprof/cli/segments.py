@@ -239,6 +239,7 @@ class SegmentWriter:
             closing.close()
             self._folder.forget(prepared.path.name)
         self._is_over = True  # nothing is recorded that it could disturb, and somebody waits
+        self._growth = DiskGrowth()
         self._hurry()
         while self._finishing or self._waiting:
             if self._finishing:

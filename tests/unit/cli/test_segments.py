@@ -106,6 +106,18 @@ def test_what_is_being_written_has_room_before_what_is_there(folder: Path, monke
     assert written.exists()
 
 
+def test_where_nothing_is_recorded_any_more_no_room_is_kept_for_it(folder: Path) -> None:
+    segment(folder, 0, 100)
+    with SegmentWriter(folder, 1 << 20, None, quiet=True) as segments:
+        output = segments.open_next()
+        output.make()
+        output.publish()
+        (output.path / "written").write_bytes(bytes(300 << 10))
+        segments.tick()
+        (output.path / "written").write_bytes(bytes(450 << 10))
+    assert len(list(folder.iterdir())) == 2
+
+
 def test_tables_are_made_behind_all_others_unless_another_segment_or_the_end_waits_for_that(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
