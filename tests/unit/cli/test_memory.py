@@ -36,3 +36,21 @@ def test_threads_that_the_user_set_stay_set() -> None:
         [sys.executable, "-c", *PROGRAMS["captures"]], env=environment, check=True, capture_output=True, text=True
     )
     assert done.stdout.split() == ["1", "True", "3"]
+
+
+def test_what_nothing_here_uses_is_not_loaded_and_arrow_computes_all_the_same() -> None:
+    """File systems of clouds and the reader of descriptions were a tenth of a short report."""
+    code = (
+        "import sys, tdprof.cli.loading, pyarrow, pyarrow.compute, pyarrow.parquet\n"
+        "unused = {'pandas', 'pydoc', *('pyarrow._' + name for name in ('azurefs', 'gcsfs', 'hdfs', 's3fs'))}\n"
+        "numbers = pyarrow.array([2, None, 1])\n"
+        "print(sorted(unused & {*sys.modules}))\n"
+        "print(pyarrow.compute.array_sort_indices(numbers, order='descending').to_pylist())\n"
+        "print(pyarrow.compute.ScalarAggregateOptions(skip_nulls=False), pyarrow.compute.sum(numbers))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "[]",
+        "[0, 2, 1]",
+        "ScalarAggregateOptions(skip_nulls=false, min_count=1) 3",
+    ]
