@@ -77,7 +77,7 @@ class CodeHeaps:
 
     Args:
         map_fd: the programs' map of them.
-        begin: called before the first process is looked at, by who calls `look` or `prepare`.
+        begin: called before the first process's heaps can be taken, by who calls `look` or `prepare`.
     """
 
     def __init__(self, map_fd: int, begin: Callable[[], object]) -> None:
@@ -116,7 +116,6 @@ class CodeHeaps:
     def look(self, pid: int, line: ExecutableLine, fd: int) -> None:
         """Have a process's library looked into, by this ``O_PATH`` descriptor, which is this object's from here on."""
         library = _Library(pid, line.start, line.file_offset)
-        self.prepare()
         with self._lock:
             self._known[pid] = _Known(library)
         try:
@@ -128,6 +127,7 @@ class CodeHeaps:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
+        self.prepare()  # beside that
 
     def await_tried(self, patience_s: float) -> None:
         """Wait until what was to be looked into was once, or so long."""

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,14 @@ class Jvm:
         self.told[key.value] = value.low
 
 
-def look(monkeypatch: pytest.MonkeyPatch, jvm: Jvm, again_s: float = 0.001) -> CodeHeaps:
+def look(
+    monkeypatch: pytest.MonkeyPatch, jvm: Jvm, again_s: float = 0.001, begin: Callable[[], object] = lambda: None
+) -> CodeHeaps:
     monkeypatch.setattr(HotSpotLibrary, "of", lambda elf: HotSpotLibrary(elf.content, (), {}))
     monkeypatch.setattr(code_heaps, "HotSpot", lambda library, shift, read: jvm)
     monkeypatch.setattr(code_heaps, "map_element", jvm.set_element)
     monkeypatch.setattr(code_heaps, "_AGAIN_S", again_s)
-    heaps = CodeHeaps(MAP_FD, lambda: None)
+    heaps = CodeHeaps(MAP_FD, begin)
     assert heaps.wanted(5, [LINE]) == LINE
     heaps.look(5, LINE, os.open(PROGRAM, os.O_PATH))
     return heaps
@@ -78,6 +81,13 @@ def test_a_heap_that_would_lie_over_a_file_is_left_out(monkeypatch: pytest.Monke
 def test_a_jvm_that_is_about_to_start_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     heaps = look(monkeypatch, Jvm((0x1000, 0x2000), questions=3))
     heaps.await_tried(60)
+    wait_until(lambda: heaps.take_found() == {5})
+    heaps.close()
+
+
+def test_the_kernel_is_made_ready_beside_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm = Jvm((0x1000, 0x2000))
+    heaps = look(monkeypatch, jvm, begin=lambda: wait_until(lambda: bool(jvm.told)))
     wait_until(lambda: heaps.take_found() == {5})
     heaps.close()
 
