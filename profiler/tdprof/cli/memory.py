@@ -9,8 +9,7 @@ from types import ModuleType
 from tdprof.cli.without_threads import with_environment
 from tdprof.linux.heap import GLIBCS_BYTES, map_large_blocks
 
-# File systems of clouds and clusters, whose libraries Arrow starts, and does without.
-_unused = {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
+_kept_out: set[str] = set()
 _DESCRIPTIONS = "pyarrow.vendored.docscrape"
 
 
@@ -25,11 +24,11 @@ class _NoDescription(dict[str, list[object]]):
 
 
 class _WithoutUnused(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Keeps out what Arrow loads and nothing here uses; also its reader of the descriptions of its hundred functions,
-    which it has put together anew in each process."""
+    """Keeps out what Arrow loads and nothing here uses: pandas, and its reader of the descriptions of its hundred
+    functions, which it has put together anew in each process."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if fullname in _unused:
+        if fullname in _kept_out:
             raise ModuleNotFoundError("not needed by tdprof", name=fullname)
         return importlib.util.spec_from_loader(fullname, self) if fullname == _DESCRIPTIONS else None
 
@@ -58,4 +57,4 @@ def keep_process_small(mapped_from_bytes: int = GLIBCS_BYTES) -> None:
     """
     take_memory_from_the_system()
     map_large_blocks(mapped_from_bytes)
-    _unused.add("pandas")  # Arrow loads it, where it is installed, on converting to NumPy: 0.3 s
+    _kept_out.add("pandas")  # Arrow loads it, where it is installed, on converting to NumPy: 0.3 s

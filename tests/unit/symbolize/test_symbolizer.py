@@ -200,8 +200,8 @@ def test_perf_map(tmp_path):
         file = MappedFile("[anon]", kind=FileKind.ANONYMOUS, pid=42)
         found = symbolizer.locate(file, offsets(0x7F0000000000, 0x7F0000000020, 0x7F0000000048, 0x7F0000000080))
         assert leaf_names(found) == [
-            "replaced later [or what it replaced: LazyCompile:~add /srv/app.js:3]",
-            "LazyCompile:~add /srv/app.js:3",
+            "replaced later [or what it replaced: LazyCompile:add /srv/app.js:3]",
+            "LazyCompile:add /srv/app.js:3",
             "py::main:/srv/app.py",
             "NO_SYMBOL",
         ]
