@@ -161,10 +161,7 @@ class BpfLoad:
                 raise BpfUnavailableError(f"what bcc compiled cannot be loaded: {error}") from error
         if answer["stage"] == "import":
             raise BpfUnavailableError("bcc is not installed (apt-get install python3-bpfcc)")
-        lines = lines or [answer["error"]]
-        # clang's first line names the error; Python's last one does.
-        detail = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-        raise BpfUnavailableError(f"the BPF program did not compile: {detail}")
+        raise BpfUnavailableError(why_not_compiled(lines or [answer["error"]]))
 
     def close(self) -> None:
         """Reap the compiler and keep what it made. Once the events run: it takes a hundredth of a second to end."""
@@ -174,6 +171,13 @@ class BpfLoad:
         if self._compiler is not None:
             self._compiler.close()
             self._compiler = None
+
+
+def why_not_compiled(lines: Sequence[str]) -> str:
+    """What of a compiler process's output says why it made nothing: clang's first error, else the last line."""
+    if errors := [line for line in lines if ": error: " in line]:
+        return f"the BPF program did not compile: {errors[0]}"
+    return f"bcc cannot make the BPF program: {lines[-1].strip()}"  # it makes maps of those that it compiles
 
 
 def _with_growing_hashes(found: BpfObject) -> BpfObject:
