@@ -86,7 +86,7 @@ class CpuFollower:
                 but = "; SPE records nothing of it since it went" if has_lost_spe else ""
                 self._notes.append(
                     f"CPU {cpu} went offline and came back: nothing of it was recorded for "
-                    f"{(now_ns - stopped_ns) / 1e9:.2f} s, until {since}{but}"
+                    f"{(now_ns - stopped_ns) / 1e9:.2f} s, until {since}, nor what was mapped there then{but}"
                 )
         return found
 

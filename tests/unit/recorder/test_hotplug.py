@@ -73,7 +73,10 @@ def test_a_cpu_that_comes_back_is_recorded_again_and_its_gap_said() -> None:
     assert cpus.follow(machine.now_ns) == [1]
     machine.now_ns = 6 * S
     assert cpus.follow(machine.now_ns) == []
-    assert cpus.notes() == ["CPU 1 went offline and came back: nothing of it was recorded for 3.00 s, until 5.0 s"]
+    assert cpus.notes() == [
+        "CPU 1 went offline and came back: nothing of it was recorded for 3.00 s, until 5.0 s, "
+        "nor what was mapped there then"
+    ]
 
 
 def test_where_spe_is_not_begun_again_that_is_said() -> None:
@@ -87,7 +90,8 @@ def test_where_spe_is_not_begun_again_that_is_said() -> None:
     assert cpus.follow(machine.now_ns) == [1, 3, 7]
     assert asked == [1, 3, 7]
     assert cpus.notes() == [
-        "CPU 1 went offline and came back: nothing of it was recorded for 1.00 s, until 2.0 s; "
+        "CPU 1 went offline and came back: nothing of it was recorded for 1.00 s, until 2.0 s, "
+        "nor what was mapped there then; "
         "SPE records nothing of it since it went",
         "CPU 3 came online while recording; it is recorded from 2.0 s on",
         "CPU 7 came online while recording; it is recorded from 2.0 s on, but not by SPE",
@@ -114,7 +118,7 @@ def test_twice_is_said_twice() -> None:
         machine.online.add(1)
         machine.now_ns += S
         assert cpus.follow(machine.now_ns) == [1]
-    assert [note[-11:] for note in cpus.notes()] == ["until 2.0 s", "until 5.0 s"]
+    assert [note.split(", ")[1] for note in cpus.notes()] == ["until 2.0 s", "until 5.0 s"]
 
 
 def test_one_that_stays_away_is_said() -> None:
