@@ -18,7 +18,10 @@ WARNINGS = ["sample.bpf.c:46:25: warning: passing 'const struct sample_key *'", 
             [*WARNINGS, "a.c:1:25: error: use of undeclared identifier 'x'", "a.c:2:1: error: another", "2 errors"],
             "the BPF program did not compile: a.c:1:25: error: use of undeclared identifier 'x'",
         ),
-        (["Traceback (most recent call last):", "OSError: no LLVM"], "bcc cannot make the BPF program: OSError: no LLVM"),
+        (
+            ["Traceback (most recent call last):", "OSError: no LLVM"],
+            "bcc cannot make the BPF program: OSError: no LLVM",
+        ),
         (["the compiler died"], "bcc cannot make the BPF program: the compiler died"),
     ],
 )
