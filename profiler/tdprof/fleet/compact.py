@@ -7,7 +7,6 @@ before what it takes the place of goes. Done by several, or again, it leaves the
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from tdprof.fleet.counts import FUNCTION_KEYS, VALUES, FunctionRows, KeyedRows, add_keyed, read_keyed, renumber
@@ -20,7 +19,7 @@ from tdprof.fleet.recordings import (
     with_members,
 )
 from tdprof.fleet.schema import KINDS, OPTIONAL
-from tdprof.fleet.shared_texts import distinct_texts, is_any_of
+from tdprof.fleet.shared_texts import distinct_texts, is_any_of, numbers_of
 from tdprof.fleet.spans import Span, day_of, plan_spans
 from tdprof.fleet.store import MANY, Stem, Store
 from tdprof.fleet.sums import Group, SumsWriter, add_event_counts, is_too_much, join_sums
@@ -169,8 +168,7 @@ def _group(recording: Recording) -> Group:
 
 
 def _with_group(table: pa.Table, number_of: Mapping[str, int]) -> pa.Table:
-    names, row = distinct_texts(table["recording"])
-    group = np.array([number_of.get(name, -1) for name in names], np.int64)[row]
+    group = numbers_of(table["recording"], number_of)
     return table.drop_columns("recording").append_column("group", pa.array(group))
 
 

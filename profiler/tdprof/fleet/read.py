@@ -22,7 +22,7 @@ from tdprof.fleet.counts import (
 )
 from tdprof.fleet.recordings import EventCounts, Recording, best_of, only, recordings_in
 from tdprof.fleet.selection import Chosen
-from tdprof.fleet.shared_texts import distinct_texts, is_any_of
+from tdprof.fleet.shared_texts import is_any_of, numbers_of
 from tdprof.fleet.spans import Span, cover_days, day_of, plan_spans
 from tdprof.fleet.store import Stem, Store
 from tdprof.fleet.sums import ChosenSums, add_chosen, choose_sums
@@ -176,8 +176,7 @@ def _rows_of(table: pa.Table, stratum: Stratum) -> KeyedRows | None:
     if not len(mine):
         return None
     row_of = {name: row for row, name in enumerate(stratum.hosts)}
-    hosts, host = distinct_texts(mine["host"])
-    return read_keyed(mine, np.array([row_of.get(name, -1) for name in hosts], np.int64)[host])
+    return read_keyed(mine, numbers_of(mine["host"], row_of))
 
 
 def _counts(parts: Sequence[KeyedRows], stratum: Stratum) -> FunctionCounts:

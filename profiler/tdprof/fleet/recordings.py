@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tdprof.errors import TdprofError
 from tdprof.fleet.identity import digest
-from tdprof.fleet.shared_texts import distinct_texts, is_any_of, to_rows
+from tdprof.fleet.shared_texts import is_any_of, numbers_of, to_rows
 from tdprof.fleet.store import MANY, Stem, Store
 from tdprof.model.arrays import I64
 
@@ -156,9 +156,7 @@ def only(table: pa.Table, recordings: Collection[str]) -> pa.Table:
 
 def recording_rows(table: pa.Table, recordings: Iterable[str]) -> I64:
     """int64[rows]: which of some recordings each row is of; -1: of none."""
-    row_of = {name: row for row, name in enumerate(recordings)}
-    names, row = distinct_texts(table["recording"])
-    return np.array([row_of.get(name, -1) for name in names], np.int64)[row]
+    return numbers_of(table["recording"], {name: row for row, name in enumerate(recordings)})
 
 
 def of_each(table: pa.Table, recordings: Collection[str]) -> Iterator[pa.Table]:

@@ -1,6 +1,6 @@
 """Columns that hold each text once, looked at without a copy for each row: who made them may repeat long ones."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,12 @@ def is_any_of(column: pa.ChunkedArray, wanted: Collection[str]) -> pa.Array:
     texts, rows = distinct_texts(column)
     known = frozenset(wanted)
     return pa.array(np.array([text in known for text in texts], bool)[rows])
+
+
+def numbers_of(column: pa.ChunkedArray, number_of: Mapping[str, int]) -> I64:
+    """int64[rows]: the number that each row's text has; -1: it has none."""
+    texts, rows = distinct_texts(column)
+    return np.array([number_of.get(text, -1) for text in texts], np.int64)[rows]
 
 
 def row_text_bytes(table: pa.Table) -> I64:
