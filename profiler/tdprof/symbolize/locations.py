@@ -1,6 +1,7 @@
 """Making ``Locations`` from what a symbol source found."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,18 @@ def combine_locations(base: Locations, rows: I64, other: Locations, other_rows: 
         begin=_combined(base.begin, rows, other.begin, other_rows, len(length)),
         end=_combined(base.end, rows, other.end, other_rows, len(length)),
     )
+
+
+def with_files(found: Locations, files: Mapping[str, str]) -> Locations:
+    """Locations whose functions have source files, by name, where they had none. No line is known there."""
+    names = [files.get(text, "") for text in found.strings]
+    places = {text: len(found.strings) + at for at, text in enumerate(dict.fromkeys(names)) if text}
+    if not places:
+        return found
+    of_name = np.array([places.get(name, -1) for name in names], np.int32)
+    file = np.where(found.file < 0, of_name[found.function], found.file)
+    strings = [*found.strings, *dict.fromkeys(names)]
+    return replace(found, file=file, strings=strings)
 
 
 def _combined(base: U64 | None, rows: I64, other: U64 | None, other_rows: I64, count: int) -> U64 | None:

@@ -105,7 +105,7 @@ def _why_no_lines(profile: Profile, places: SampledCode, function: ChosenFunctio
     elif kinds & {FileKind.KERNEL, FileKind.KERNEL_MODULE}:
         yield "kernel code: a capture has its names, not its lines and instructions"
     elif FileKind.ANONYMOUS in kinds:
-        yield "code made at run time: its program left no lines of it (a jit-PID.dump would have them)"
+        yield "code made at run time: its program left no lines of it (Java: record --perf-maps; else a jit-PID.dump)"
     elif not any(places.file):
         name = Path(function.module).name or "it"
         yield f"no lines are known: compile {name} with -g, or name a folder with its debug data: --debug-dir"
