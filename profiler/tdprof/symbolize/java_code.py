@@ -20,7 +20,7 @@ from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name
 from tdprof.linux.file_bytes import read_inside
 from tdprof.model.addresses import Locations, Unknown
 from tdprof.model.arrays import U64
-from tdprof.symbolize.locations import combine_locations, with_files
+from tdprof.symbolize.locations import SourcePlace, combine_locations, with_places
 
 _PLACE = np.dtype([("offset", "<i4"), ("scope", "<i4"), ("other", "<i4", 2)])
 _MOST_DEEP = 64  # MaxInlineLevel is 15, and recursive calls are inlined once
@@ -115,7 +115,7 @@ class JavaCodeIndex:
             if here and here[-1].method == found.strings[found.function[found.frame_start[row]]]:
                 rows.append(row)
                 frames.append(here)
-        found = with_files(found, self._files)
+        found = with_places(found, lambda name: SourcePlace(self._files.get(name, ""), 0))
         if not rows:
             return found
         return combine_locations(found, np.array(rows, np.int64), _locations(frames), np.arange(len(rows)))

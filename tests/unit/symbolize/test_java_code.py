@@ -71,7 +71,13 @@ def test_between_calls_only_the_compiled_method_is_known(tmp_path: Path) -> None
 def test_all_instructions_where_the_jvm_says_so(tmp_path: Path) -> None:
     write(tmp_path, code(0), is_everywhere=True)
     outer = [(OUTER, "app/A.java:9")]
-    assert stacks(tmp_path, 0x1000, 0x100F, 0x1010, 0x101E, 0x1020) == [WHOLE, WHOLE, outer, outer, [(OUTER, "app/A.java:0")]]
+    assert stacks(tmp_path, 0x1000, 0x100F, 0x1010, 0x101E, 0x1020) == [
+        WHOLE,
+        WHOLE,
+        outer,
+        outer,
+        [(OUTER, "app/A.java:0")],
+    ]
 
 
 def test_another_name_in_the_map_is_believed(tmp_path: Path) -> None:
