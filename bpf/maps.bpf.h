@@ -68,6 +68,8 @@ BPF_TABLE("percpu_array", __u32, __u64, ending, 1);
 BPF_TABLE("hash", __u64, struct thread_times, times, 1);
 /* Of threads that have ended. */
 BPF_RINGBUF_OUTPUT(ended, 1);
+/* How long these have run, all together. */
+BPF_TABLE("percpu_array", __u32, __u64, ended_run_time, 1);
 /* When time began to be recorded, CLOCK_MONOTONIC; 0: not yet, or no more. */
 BPF_TABLE("array", __u32, __u64, times_since, 1);
 BPF_TABLE("percpu_array", __u32, struct last_switch, last_switches, 1);

@@ -103,6 +103,11 @@ static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_w
 /* Of a thread of which no more is recorded. */
 static __always_inline void end_times(__u64 task, struct thread_times *thread)
 {
+	__u32 zero = 0;
+	__u64 *run_time_ns = ended_run_time.lookup(&zero);
+
+	if (run_time_ns)
+		*run_time_ns += thread->spent_ns[THREAD_RUNNING];
 	if (ended.ringbuf_output(thread, sizeof(*thread), BPF_RB_NO_WAKEUP))
 		count(COUNTER_THREADS_NOT_TIMED);
 	times.delete(&task);

@@ -70,6 +70,19 @@ def test_waiting_for_a_cpu_is_as_long_as_the_kernel_says(build: Build, folder: P
     waited_ns = sum(times[tid]["runnable_ns"] for tid, *_ in told)
     # Of four that need 150 ms each, they wait for the others' turns for 900 ms in all; some begin later.
     assert waited_ns > 450_000_000
+    # The kernel counts nothing of threads where programs time them; only these know how long all ran.
+    assert Capture(folder).total(0) == sum(row["running_ns"] for row in times.values())
+
+
+@pytest.mark.needs_bpf
+def test_run_time_is_that_of_all_threads(build: Build, folder: Path) -> None:
+    """Also of those that end, and of other processes; what else is sampled the kernel counts."""
+    events = ("-e", "cpu-clock,page-faults", "-c", "1000000")
+    script = f"{build('waits.c')} queue 40; for n in 1 2 3 4; do (:); done; exec {build('split.c')} 0.05"
+    capture = record("--off-cpu", *events, "--", "sh", "-c", script, folder=folder)
+    ran_ns = sum(row["running_ns"] for row in times_of(capture).values())
+    assert capture.total(0) == ran_ns >= 160_000_000
+    assert capture.total(1) > 100
 
 
 @pytest.mark.needs_bpf
@@ -105,7 +118,7 @@ def test_what_waits_all_the_time_is_told_without_a_sample(folder: Path) -> None:
     [row] = times_of(capture).values()
     assert (row["tid"], row["waits"], row["running_ns"]) == (process.pid, 0, 0)
     assert row["interruptible_ns"] == row["unsampled_ns"] >= 300_000_000
-    assert capture.total(1) == capture.weight(1) == 0
+    assert capture.total(0) == capture.total(1) == capture.weight(1) == 0
 
 
 @pytest.mark.needs_bpf
@@ -130,6 +143,7 @@ def test_who_has_no_turn_waits_for_a_cpu(build: Build, folder: Path) -> None:
         row = times[process.pid]
         assert (row["interruptible_ns"], row["uninterruptible_ns"]) == (0, 0)
         assert row["running_ns"] + row["runnable_ns"] >= 500_000_000
+    assert capture.total(0) == sum(row["running_ns"] for row in times.values())
     # One CPU is not two threads' at once.
     assert sum(row["running_ns"] for row in times.values()) <= max(
         row["end_ns"] - row["begin_ns"] for row in times.values()

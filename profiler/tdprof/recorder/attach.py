@@ -63,10 +63,11 @@ class AttachedEvents:
                 for task in wanted.told_tasks:
                     self._open_side_band(task, cpu)
             self._copy_as_much_as_suits()
-            for task in () if wanted.target.is_system_wide else wanted.target.tasks:
+            for task in wanted.target.tasks if wanted.has_clock else ():
                 self._open_clock(task)
                 for row, fds in enumerate(self._counting):
-                    self._open_counting(row, task, fds)
+                    if row not in wanted.timed:
+                        self._open_counting(row, task, fds)
             for cpu in cpus:
                 self._count_cgroups(cpu)
             places = [(task, cpu) for cpu in ([-1] if wanted.follows_tasks else cpus) for task in wanted.sampled]
@@ -189,6 +190,11 @@ class AttachedEvents:
     def stack_bytes(self) -> int:
         """How much of each user stack is copied into the rings."""
         return self._wanted.call_graph.stack_bytes
+
+    @property
+    def timed(self) -> Sequence[int]:
+        """Of which events `counts` does not know the count, as the programs that time threads do."""
+        return self._wanted.timed
 
     @property
     def is_told_per_cpu(self) -> bool:

@@ -74,6 +74,12 @@ class Event:
         """Whether the kernel itself counts it, with no PMU."""
         return self.type == pe.PERF_TYPE_SOFTWARE
 
+    @property
+    def is_run_time(self) -> bool:
+        """Whether it counts how long threads run, all of it."""
+        is_clock = self.is_software and self.config in {SOFTWARE_EVENTS[name] for name in CLOCKS}
+        return is_clock and not self.exclude_user and not self.exclude_kernel
+
     def attr(self) -> pe.PerfEventAttr:
         """A fresh attribute structure for it, with no sampling set."""
         return pe.PerfEventAttr(

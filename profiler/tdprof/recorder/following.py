@@ -43,7 +43,8 @@ def choose_target(
     if workload:
         if task_filter:
             _follow(task_filter, [workload.pid], Follow.FROM_EXEC)
-        return SamplingTarget([workload.pid], [workload.pid], starts_at_exec=True, is_filtered=task_filter is not None)
+        target = SamplingTarget([workload.pid], [workload.pid], starts_at_exec=True)
+        return _filtered(target, options, task_filter)
     processes, tasks = tasks_of(options.pids)
     followed: set[int] = set()
     for _ in range(_MOST_LOOKS if task_filter else 0):
@@ -56,7 +57,7 @@ def choose_target(
         processes, tasks = tasks_of(options.pids)
     if task_filter:
         task_filter.forget(followed - set(tasks))
-    return SamplingTarget(tasks, processes, is_filtered=task_filter is not None)
+    return _filtered(SamplingTarget(tasks, processes), options, task_filter)
 
 
 def with_newer_threads(target: SamplingTarget, pids: Sequence[int]) -> SamplingTarget | None:
@@ -83,6 +84,11 @@ def _in_cgroups(cgroups: ChosenCgroups, sampler: BpfSampler | None, events: Sequ
     sampler.filter_cgroups(cgroups.folders, is_v2=cgroups.hierarchy.is_v2)
     is_counted = cgroups.is_perfs and _can_count_besides(events)
     return SamplingTarget([-1], is_of_cgroups=True, cgroups=cgroups.folders if is_counted else ())
+
+
+def _filtered(target: SamplingTarget, options: RecordOptions, task_filter: TaskFilter | None) -> SamplingTarget:
+    is_filtered = task_filter is not None
+    return replace(target, is_filtered=is_filtered, is_timed=is_filtered and options.off_cpu_period_ns > 0)
 
 
 def _follow(task_filter: TaskFilter, tids: Sequence[int], since: Follow) -> None:

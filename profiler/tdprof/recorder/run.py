@@ -217,6 +217,8 @@ class Run:
         self.is_stopping = True
         ran_to_end = self.workload is not None and self.workload.poll() is not None
         self._note_clock()
+        if self.sampler and self.sampler.off_cpu:
+            self.sampler.off_cpu.stop()
         if self.spe:
             self.spe.disable()  # while switches are still told: without them nobody knows whose its records are
         self.attached.disable()
@@ -230,6 +232,7 @@ class Run:
         if failure is None:
             try:
                 self._drain_rest()
+                totals = self._with_run_time(totals)
             except OSError as error:
                 failure = self._write_failure(error)
         exit_status = self._await_command() if self.workload else self._end_meanwhile(has_failed=failure is not None)
@@ -295,10 +298,20 @@ class Run:
         is_readable(command.pidfd, MEANWHILE_GRACE_S)  # or it is killed
         return None
 
+    def _with_run_time(self, totals: Sequence[Count | None]) -> list[Count | None]:
+        """What the events counted, with those that only the programs know that time threads; of all of these."""
+        off_cpu, timed = self.sampler.off_cpu if self.sampler else None, self.attached.timed
+        if not off_cpu or not timed or self.by_programs["threads_not_timed"]:
+            return [*totals]
+        ran_ns = off_cpu.run_time_ns()
+        return [Count(ran_ns, ran_ns, ran_ns) if row in timed else count for row, count in enumerate(totals)]
+
     def _counted(self, events: Sequence[Count | None], at_cut: Sequence[int] = ()) -> RunningCounts:
         """Up to now; of the events what was read before."""
-        sampler = self.sampler
-        ending = sampler.ending_weights() if sampler else []
+        sampler, timed = self.sampler, self.attached.timed
+        # Threads are timed until they are gone.
+        weights = sampler.ending_weights() if sampler else []
+        ending = [0 if row in timed else weight for row, weight in enumerate(weights)]
         return RunningCounts(
             events,
             [*ending, *[0] * (len(events) - len(ending))],

@@ -29,12 +29,14 @@ class SamplingTarget:
         is_of_cgroups: of every task only while it is in some control groups.
         cgroups: their open folders, where perf's events can be of them.
         is_filtered: events are those of whole CPUs, and BPF programs know whose samples to take.
+        is_timed: the same programs add up how long each thread runs.
     """
 
     tasks: Sequence[int]
     processes: Sequence[int] = ()
     starts_at_exec: bool = False
     is_filtered: bool = False
+    is_timed: bool = False
     is_of_cgroups: bool = False
     cgroups: Sequence[int] = ()
 

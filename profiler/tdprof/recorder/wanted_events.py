@@ -82,6 +82,19 @@ class WantedEvents:
         """Whether each event is opened once more, to count: those that sample are of others, too."""
         return self.target.is_filtered or (self.target.is_of_cgroups and self.programs is not None)
 
+    @property
+    def timed(self) -> Sequence[int]:
+        """Of these events the programs that time threads know the count.
+
+        An event of a thread makes each of its context switches dearer, about as much as those programs do.
+        """
+        return [row for row, event in enumerate(self.events) if self.target.is_timed and event.is_run_time]
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether there is an event of tasks, for which it is to be known how long they were there to be counted."""
+        return not self.target.is_system_wide and len(self.timed) < len(self.events)
+
     def starts_at_exec(self, task: int) -> bool:
         """Whether a task's events wait for its exec."""
         return self.target.starts_at_exec and task >= 0

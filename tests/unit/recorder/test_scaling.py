@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -51,8 +52,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-def attached(target: SamplingTarget, *, has_bpf: bool, groups: list[list[int]] | None = None) -> None:
-    events = parse_events("page-faults,context-switches")
+def attached(
+    target: SamplingTarget,
+    *,
+    has_bpf: bool,
+    groups: list[list[int]] | None = None,
+    names: str = "page-faults,context-switches",
+) -> None:
+    events = parse_events(names)
     programs = [1] * EVENTS if has_bpf else None
     AttachedEvents(WantedEvents(events, target, [Rate(period=1)] * EVENTS, programs, groups, sizes=SIZES), CPUS)
 
@@ -75,6 +82,14 @@ def test_with_bpf_nothing_grows_as_threads_times_cpus(
 ) -> None:
     attached(target, has_bpf=True)
     assert (opened["descriptors"], opened["inherited"], opened["rings"]) == (descriptors, inherited, 192)
+
+
+@pytest.mark.parametrize(("names", "inherited"), [("cpu-clock,task-clock", 0), ("cpu-clock,page-faults", 2)])
+def test_where_threads_are_timed_clocks_are_not_counted_besides(
+    opened: Counter[str], names: str, inherited: int
+) -> None:
+    attached(replace(filtered(COMMAND), is_timed=True), has_bpf=True, names=names)
+    assert (opened["descriptors"], opened["inherited"]) == (192 * (1 + EVENTS) + inherited, inherited)
 
 
 def test_groups_with_bpf_follow_their_tasks(opened: Counter[str]) -> None:

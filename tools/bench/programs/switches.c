@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * switches SECONDS RATE   On each CPU that it may use two threads that answer each other through pipes, with as much
- *                         work between as makes about RATE context switches a second in all; 0: none. Says how many
- *                         round trips and how many switches there were a second, of the time that it had the CPUs: what
- *                         else runs on the machine takes nothing of that.
+ * switches SECONDS RATE [TURNS]   On each CPU that it may use two threads that answer each other through pipes, with as
+ *                                 much work between as makes about RATE context switches a second in all, or TURNS of
+ *                                 a loop. Says how many switches there were a second of the time that it had the CPUs,
+ *                                 and the turns; then, a line for each 20 ms that a pair has had its CPU, nanoseconds a
+ *                                 switch: what else runs takes nothing of that, but for the caches.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -14,13 +15,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_CPUS 256
+#define MOST_CPUS    256
+#define MOST_WINDOWS 4096
+#define WINDOW_S     0.02
 
 struct pair {
 	int there[2];
 	int back[2];
 	int cpu;
-	unsigned long trips;
+	clockid_t clocks[2]; /* of its threads */
+	unsigned long windows;
+	double ns[MOST_WINDOWS];
 };
 
 static struct pair pairs[MOST_CPUS];
@@ -56,6 +61,11 @@ static void stay_on(int cpu)
 	sched_setaffinity(0, sizeof(one), &one);
 }
 
+static double pair_seconds(const struct pair *pair)
+{
+	return now(pair->clocks[0]) + now(pair->clocks[1]);
+}
+
 static void *answer(void *argument)
 {
 	struct pair *pair = argument;
@@ -74,14 +84,25 @@ static void *answer(void *argument)
 static void *ask(void *argument)
 {
 	struct pair *pair = argument;
+	unsigned long trips = 0;
 	char byte = 0;
 
 	stay_on(pair->cpu);
+	double begin = pair_seconds(pair);
+
 	while (now(CLOCK_MONOTONIC) < end) {
 		spin(work);
 		if (write(pair->there[1], &byte, 1) != 1 || read(pair->back[0], &byte, 1) != 1)
 			break;
-		pair->trips++;
+		if (++trips % 64 || pair->windows == MOST_WINDOWS)
+			continue;
+		double passed = pair_seconds(pair) - begin;
+
+		if (passed < WINDOW_S)
+			continue;
+		pair->ns[pair->windows++] = passed / trips / 2 * 1e9;
+		trips = 0;
+		begin = pair_seconds(pair);
 	}
 	close(pair->there[1]);
 	return NULL;
@@ -92,10 +113,9 @@ int main(int argc, char **argv)
 	pthread_t threads[2 * MOST_CPUS];
 	struct rusage before, usage;
 	cpu_set_t cpus;
-	unsigned long trips = 0;
 	int count = 0;
 
-	if (argc != 3)
+	if (argc < 3)
 		return 2;
 	double seconds = atof(argv[1]), rate = atof(argv[2]);
 
@@ -103,7 +123,9 @@ int main(int argc, char **argv)
 	for (int cpu = 0; cpu < CPU_SETSIZE && count < MOST_CPUS; cpu++)
 		if (CPU_ISSET(cpu, &cpus))
 			pairs[count++].cpu = cpu;
-	if (rate > 0) {
+	if (argc > 3) {
+		work = strtoul(argv[3], NULL, 10);
+	} else if (rate > 0) {
 		/* A switch with its pipe takes about 2 microseconds; a turn what is measured here. */
 		double begin = now(CLOCK_THREAD_CPUTIME_ID);
 
@@ -118,6 +140,8 @@ int main(int argc, char **argv)
 		if (pipe(pairs[i].there) || pipe(pairs[i].back))
 			return 1;
 		pthread_create(&threads[2 * i], NULL, answer, &pairs[i]);
+		pthread_getcpuclockid(threads[2 * i], &pairs[i].clocks[0]);
+		pairs[i].clocks[1] = CLOCK_THREAD_CPUTIME_ID;
 		pthread_create(&threads[2 * i + 1], NULL, ask, &pairs[i]);
 	}
 	for (int i = 0; i < 2 * count; i++)
@@ -125,8 +149,9 @@ int main(int argc, char **argv)
 	getrusage(RUSAGE_SELF, &usage);
 	double passed = (cpu_seconds(&usage) - cpu_seconds(&before)) / count;
 
+	printf("%.1f %lu\n", (usage.ru_nvcsw + usage.ru_nivcsw) / passed, work);
 	for (int i = 0; i < count; i++)
-		trips += pairs[i].trips;
-	printf("%.1f %.1f\n", trips / passed, (usage.ru_nvcsw + usage.ru_nivcsw) / passed);
+		for (unsigned long window = 0; window < pairs[i].windows; window++)
+			printf("%.1f\n", pairs[i].ns[window]);
 	return 0;
 }

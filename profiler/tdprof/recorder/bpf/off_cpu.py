@@ -41,7 +41,7 @@ from tdprof.recorder.host import KALLSYMS
 from tdprof.recorder.ring import BpfRing, write_all
 
 THREAD_TIMES = struct.Struct("<7Q10I16s")  # struct thread_times
-_PID, _TID, _STATE = 7, 8, 9  # among its numbers
+_SINCE, _SPENT, _PID, _TID, _STATE = 1, 3, 7, 8, 9  # among its numbers; of `spent_ns` that on a CPU
 _RING_HEADER = struct.Struct("<II")  # of a record of a BPF ring: its length, then what readers pass over
 # The programs, and where the kernel runs them; `end_wait` where it can.
 ACCOUNTANTS = {"switch_threads": "sched_switch", "wake_thread": "sched_wakeup", "start_thread": "sched_wakeup_new"}
@@ -221,7 +221,8 @@ class OffCpu:
     ) -> None:
         self._maps = maps
         self._has_groups = plan.has_groups
-        self._begin_ns = 0
+        self._begin_ns = self._end_ns = 0
+        self._ran_ns = 0  # of threads that are still there in the end
         self._standing: dict[int, StandingThread] = {}
         scheduler = plan.scheduler
         kind = BPF_PROG_TYPE_RAW_TRACEPOINT if scheduler.has_tracepoint else BPF_PROG_TYPE_KPROBE
@@ -283,10 +284,14 @@ class OffCpu:
             if position:
                 self._rings[name].drain(spool.descriptor(name), position)
 
-    def end(self, spool: SpoolWriter, processes: Iterable[int]) -> None:
-        """Stop, and append the threads that still are; of the recorded processes those as well that never switched."""
-        end_ns = time.monotonic_ns()
+    def stop(self) -> None:
+        """Time threads until now."""
+        self._end_ns = time.monotonic_ns()
         self._since(0)
+
+    def end(self, spool: SpoolWriter, processes: Iterable[int]) -> None:
+        """Once stopped, append the threads that were there, of these processes also those that never switched."""
+        end_ns = self._end_ns
         self._attached.close()
         wait_for_running_programs()
         self.drain(spool, self.produced)
@@ -298,6 +303,7 @@ class OffCpu:
         for _, values in bpf_maps.BatchReader(8, THREAD_TIMES.size).take(self._maps["times"]):
             for numbers in THREAD_TIMES.iter_unpack(values):
                 known.add(numbers[_TID])
+                self._ran_ns += _ran_ns(numbers, end_ns)
                 visit = visits.of_process(numbers[_PID])
                 if numbers[_PID] not in members and visit.is_over:
                     write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(numbers, visit.left_ns)))
@@ -312,9 +318,14 @@ class OffCpu:
             until_ns = end_ns if thread.pid in members else visit.left_ns
             row = _begun(thread, thread.state_for(until_ns - begin_ns, earlier), begin_ns)
             if thread.pid in members:
+                self._ran_ns += _ran_ns(THREAD_TIMES.unpack(row), end_ns)
                 write_all(fd, memoryview(row))
             elif visits.is_untold(thread):
                 write_all(spool.descriptor(ENDED_FILE), memoryview(_ended(THREAD_TIMES.unpack(row), visit.left_ns)))
+
+    def run_time_ns(self) -> int:
+        """How long all threads ran, once it has ended; not of recordings of control groups, which threads leave."""
+        return self._ran_ns + bpf_maps.PerCpuCounters(self._maps["ended_run_time"], 1).read()[0]
 
     def close(self) -> None:
         """Detach the programs and give their memory back."""
@@ -330,6 +341,12 @@ def _load_steps(found: BpfObject, maps: Mapping[str, int], kind: int, on_failure
     for name in ("copy", "store"):
         steps.use(name, steps.load(maps, name))
     return steps
+
+
+def _ran_ns(numbers: Sequence[Any], end_ns: int) -> int:
+    """How long a thread ran that was still there in the end."""
+    is_running = numbers[_STATE] == ThreadState.RUNNING
+    return int(numbers[_SPENT] + (max(end_ns - numbers[_SINCE], 0) if is_running else 0))
 
 
 def _begun(thread: StandingThread, state: ThreadState, since_ns: int) -> bytes:
