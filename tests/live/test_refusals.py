@@ -154,3 +154,17 @@ def test_a_process_that_is_ending(folder: Path) -> None:
 def test_a_command_that_is_not_found_has_a_hint(folder: Path, command: str, hint: str) -> None:
     said = run_record("--", command, folder=folder).stderr
     assert said.splitlines()[1].startswith(hint)
+
+
+@pytest.mark.needs_bpf
+def test_few_files_that_may_be_open_are_raised_or_named(folder: Path) -> None:
+    """What the hard limit allows is used, but not handed down; where that is little, more is the cure and not sudo."""
+    limited = ("sh", "-c", 'ulimit -S -n 70; exec "$@"', "limited")
+    raised = run_record("--off-cpu", "--", "sh", "-c", "ulimit -n", folder=folder, prefix=limited)
+    assert raised.returncode == 0, raised.stderr
+    assert raised.stdout == "70\n"
+    limited = ("sh", "-c", 'ulimit -n 70; exec "$@"', "limited")
+    # Where CAP_SYS_RESOURCE is had the hard limit does not count either.
+    result = run_record("--off-cpu", "--", "true", folder=folder.with_name("second"), prefix=limited)
+    assert result.returncode == 0 or result.stderr.splitlines()[0] == "tdprof: too many open files", result.stderr
+    assert result.returncode == 0 or "ulimit -n" in result.stderr.splitlines()[1]

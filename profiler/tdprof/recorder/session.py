@@ -10,6 +10,7 @@ from tdprof.capture.manifest import Host, Manifest, SpeEventInfo, SpeInfo
 from tdprof.capture.output_folder import OutputFolder
 from tdprof.capture.spool import SpoolWriter
 from tdprof.errors import TdprofError
+from tdprof.linux.limits import unlimited_descriptors
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.model.events import OFF_CPU, EventInfo, Unit
 from tdprof.model.losses import Losses
@@ -108,7 +109,9 @@ def _hold(
     """What to close after the first run; the command that is recorded, or the one while which others are."""
     first = stack.enter_context(contextlib.ExitStack())
     workload = first.enter_context(Workload(options.command, options.variables)) if options.command else None
-    return first, workload, first.enter_context(Workload(options.meanwhile)) if options.meanwhile else None
+    meanwhile = first.enter_context(Workload(options.meanwhile)) if options.meanwhile else None
+    first.enter_context(unlimited_descriptors())  # for what is opened from here on; the commands are forked already
+    return first, workload, meanwhile
 
 
 def _hear_signals(stack: contextlib.ExitStack) -> tuple[StopSignals, contextlib.ExitStack]:

@@ -1,5 +1,6 @@
 """The BPF programs on their way into the kernel: found or compiled, their settings filled in, loaded."""
 
+import errno
 import os
 import platform
 import time
@@ -95,16 +96,19 @@ class BpfLoad:
 
         Raises:
             BpfUnavailableError: no bcc, or the kernel refuses the program.
+            OSError: more files may not be open.
         """
         if self._cached is not None:
             try:
                 return self._sampler(self._cached)
-            except LoadError:
+            except LoadError as error:
+                _check_descriptors(error)
                 self._start_compiler()
         compiled = self._shipped or self._compiled()
         try:
             sampler = self._sampler(compiled)
         except LoadError as error:
+            _check_descriptors(error)
             raise BpfUnavailableError(f"the BPF program did not load: {error}") from error
         self._to_store = None if self._shipped else compiled
         return sampler
@@ -140,6 +144,7 @@ class BpfLoad:
                     off_cpu = OffCpu(programs, at_switch, at_waking, loaded.maps, plan)
             except (LoadError, OSError) as error:
                 close_all([*loaded.maps.values(), *loaded.programs.values()])
+                _check_descriptors(error)
                 raise BpfUnavailableError(f"time off a CPU cannot be sampled: {error}") from error
         return BpfSampler(
             programs,
@@ -171,6 +176,13 @@ class BpfLoad:
         if self._compiler is not None:
             self._compiler.close()
             self._compiler = None
+
+
+def _check_descriptors(error: LoadError | OSError) -> None:
+    """Raises OSError where all that is missing are descriptors: that the user can mend, and BPF is there."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+        raise cause
 
 
 def why_not_compiled(lines: Sequence[str]) -> str:
