@@ -54,18 +54,15 @@ static __always_inline int is_before_frame(const struct code_heap *heap, __u64 b
 	return (__s64)(pc - begin) < complete;
 }
 
-/* Whether execution returns to where a word leads that was read from the stack, or the link register. */
-static __always_inline int is_return_address(struct unwind_memory *memory, __u64 word)
-{
-	return unwind_follows_call(memory, word & UNWIND_ADDRESS_MASK, 0);
-}
-
-/* Whether the word at an address of the stack does. */
-static __always_inline int returns_by(struct unwind_memory *memory, __u64 at)
+/* Whether a word of the stack leads to where execution returns to: behind a call, or the interpreter. */
+static __always_inline int returns_by(struct unwind_memory *memory, const struct code_heap *heap, __u64 at)
 {
 	__u64 word = 0;
 
-	return !walk_read_user(&word, sizeof(word), (void *)at) && is_return_address(memory, word);
+	if (walk_read_user(&word, sizeof(word), (void *)at))
+		return 0;
+	word &= UNWIND_ADDRESS_MASK;
+	return word - heap->interpreter < heap->interpreter_bytes || unwind_follows_call(memory, word, 0);
 }
 
 #ifdef __aarch64__

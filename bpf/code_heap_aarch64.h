@@ -66,7 +66,7 @@ static __always_inline void adjust_rule(struct unwind_memory *memory, const stru
 		rule_by_lr(rule, 0);
 	} else if (next == LDP_PAIR && (IS_ADD_SP(before) || before == ADD_SP_X8)) {
 		rule->offset = 16;
-	} else if (!returns_by(memory, state->sp + rule->offset - 8)) {
+	} else if (!returns_by(memory, heap, state->sp + rule->offset - 8)) {
 		/* What looks for a safepoint, farther on */
 		rule->cfa = UNWIND_CFA_SP | UNWIND_INFERRED;
 		rule_by_lr(rule, 0);

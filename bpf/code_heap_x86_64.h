@@ -44,11 +44,12 @@ static __always_inline void adjust_frame(const struct code_heap *heap, __u64 blo
 }
 
 /* Where strings are compared a register is pushed meanwhile. */
-static __always_inline void find_pushed(struct unwind_memory *memory, __u64 sp, struct unwind_rule *rule)
+static __always_inline void find_pushed(struct unwind_memory *memory, const struct code_heap *heap, __u64 sp,
+                                        struct unwind_rule *rule)
 {
 	__u64 end = sp + rule->offset;
 
-	if (!returns_by(memory, end - 8) && returns_by(memory, end))
+	if (!returns_by(memory, heap, end - 8) && returns_by(memory, heap, end))
 		rule->offset += 8;
 }
 
@@ -57,7 +58,7 @@ static __always_inline void adjust_rule(struct unwind_memory *memory, const stru
                                         const struct unwind_state *state, struct unwind_rule *rule)
 {
 	adjust_frame(heap, blob, state->pc, rule);
-	find_pushed(memory, state->sp, rule);
+	find_pushed(memory, heap, state->sp, rule);
 }
 
 /* As if a stub had no frame. */
