@@ -1,14 +1,16 @@
 """Functions of Node programs have names where the program was told to write them down."""
 
 import itertools
+import json
 import re
 import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from live.recording import Capture, run_record
+from live.recording import TDPROF, Capture, run_record
 
 pytestmark = [
     pytest.mark.needs_bpf,
@@ -71,6 +73,46 @@ def test_callers_in_compiled_code_are_known(option: str, folder: Path, tmp_path:
     assert pairs[False, False] == 0
 
 
+# What is inlined into a function is of another file, all of it in a line that the function does not have.
+APART = """
+module.exports = (n) => { let t = 0; for (let i = 0; i < n; i++) t = (t + i % 7 * (i ^ t)) | 0; return t }
+""".strip()
+WITH_LIBRARY = """
+const apart = require('./apart.js')
+function outer(n) {
+  let total = 0
+  for (let i = 0; i < n; i++) {
+    total += apart(10)
+    for (let k = 0; k < 20; k++) total = (total + k % 13 * (i ^ total)) | 0
+  }
+  return total
+}
+let total = 0
+const began = process.cpuUsage().user
+while (process.cpuUsage().user - began < 1e6) for (let i = 0; i < 50; i++) total += outer(3000)
+console.log(total)
+"""
+
+
+def places(folder: Path, name: str) -> set[tuple[str | None, int | None]]:
+    """Where functions were sampled whose names begin so."""
+    report = subprocess.run(
+        [*TDPROF, "report", "--json", "--lines", "--limit", "0", folder], capture_output=True, check=True
+    )
+    rows = json.loads(report.stdout)["functions"]
+    return {(row["file"], row["line"]) for row in rows if row["name"].startswith(name)}
+
+
+def test_lines_of_a_dump_are_the_functions_own(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "apart.js").write_text(APART)
+    script = tmp_path / "main.js"
+    script.write_text(WITH_LIBRARY)
+    assert run_record("-F", "1999", "--", "node", "--perf-prof", script, folder=folder, cwd=tmp_path).returncode == 0
+    found = places(folder, "JS:outer ")
+    assert (str(script), 7) in found
+    assert found <= {(str(script), line) for line in (None, *range(3, 10))}
+
+
 def test_three_to_one(folder: Path, tmp_path: Path) -> None:
     script = tmp_path / "split.js"
     script.write_text(PROGRAM)
@@ -83,6 +125,8 @@ def test_three_to_one(folder: Path, tmp_path: Path) -> None:
         lambda sample: next((each for each in ("heavy", "light") if f"JS:{each} " in sample.frames[0]), None)
     )
     heavy, light = found["heavy"], found["light"]
+    assert places(folder, "JS:heavy ") == {(str(script), 2)}
+    assert places(folder, "JS:light ") == {(str(script), 7)}
     assert heavy + light >= 100
     # Five standard errors of the share, and a twentieth for rounds that are not all alike.
     assert abs(heavy / (heavy + light) - 0.75) <= 0.05 + 5 * (0.75 * 0.25 / (heavy + light)) ** 0.5

@@ -234,13 +234,13 @@ def _chains_of(identity: pa.ChunkedArray, stacks: pa.Table, *, is_kernel: bool) 
     is_there = np.append(known, 0)[at] == distinct
     is_there &= at < len(known)
     number = np.where(is_there, np.cumsum(is_there) - 1, -1)
-    return number[which], rows[order[at[is_there]]]
+    return number.take(which), rows[order[at[is_there]]]
 
 
 def _texts(names: pa.DictionaryArray) -> NDArray[np.object_]:
     """object[n]: the text of each row; rows of one text share it."""
     texts: NDArray[np.object_] = np.array(names.dictionary.to_pylist(), object)
-    of_rows: NDArray[np.object_] = texts[names.indices.to_numpy()]
+    of_rows: NDArray[np.object_] = texts.take(names.indices.to_numpy())
     return of_rows
 
 
@@ -319,7 +319,7 @@ def _by_context(chains: tuple[I64, I64], contexts: _Contexts) -> tuple[I64, I64,
     context, chain, which = number_pairs(contexts.of_sample.astype(np.int64), of_sample + 1)
     is_there = chain > 0
     number = np.where(is_there, np.cumsum(is_there) - 1, -1)
-    return number[which], rows[chain[is_there] - 1], context.astype(np.uint32)[is_there]
+    return number.take(which), rows[chain[is_there] - 1], context.astype(np.uint32)[is_there]
 
 
 def _attribute(places: Places, contexts: _Contexts, spaces: AddressSpaces, files: CodeFiles) -> tuple[I32, U64]:

@@ -6,6 +6,7 @@ import json
 import os
 import types
 import typing
+import zlib
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -24,6 +25,7 @@ SCHEMA_VERSION = 1
 MOST_MANIFEST_BYTES = 16 << 20  # notes, counts by CPU, and events of real recordings fill some kilobytes
 
 _LONGEST_NS = 1 << 62  # 146 years
+_CHECKSUM = "checksum"  # the key of it, beside those of Manifest
 
 
 class Rung(StrEnum):
@@ -126,6 +128,7 @@ class Manifest:
     long_intervals: list[list[int]] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)  # that it has been given when it became complete
     state: State = State.RECORDING
+    was_altered: bool = False  # it had not the checksum of its writer when it was read: any of this may be wrong
     tdprof_version: str = ""
     schema_version: int = SCHEMA_VERSION
 
@@ -137,12 +140,30 @@ class Manifest:
 
 def write_manifest(folder: OwnFolder, manifest: Manifest) -> None:
     """Replace capture.json as one step, so that a reader never sees half of it."""
+    data = json.loads(json.dumps(dataclasses.asdict(manifest)))
     with folder.replacing(MANIFEST_FILE) as file:
-        file.write(json.dumps(dataclasses.asdict(manifest), indent=1).encode() + b"\n")
+        file.write(json.dumps(data | {_CHECKSUM: _checksum(data)}, indent=1).encode() + b"\n")
+
+
+def _checksum(data: dict[str, Any]) -> str:
+    """CRC-32 of a manifest's values without the checksum, however they are laid out."""
+    rest = {key: value for key, value in data.items() if key != _CHECKSUM}
+    return f"{zlib.crc32(json.dumps(rest, sort_keys=True, separators=(',', ':')).encode()):08x}"
+
+
+def _is_altered(data: dict[str, Any]) -> bool:
+    """Whether a manifest is not as it was written; one from before there were checksums is not known to be."""
+    if _CHECKSUM in data:
+        return bool(data[_CHECKSUM] != _checksum(data))
+    # Its writer had no keys but these: what else is there was the checksum's name.
+    return not data.keys() <= Manifest.__dataclass_fields__.keys()
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read and check capture.json.
+
+    Returns:
+        What it says; ``was_altered`` where that is not what was written.
 
     Raises:
         TdprofError: not a capture, damaged, or of a newer schema.
@@ -153,6 +174,7 @@ def read_manifest(folder: Path) -> Manifest:
             if os.fstat(file.fileno()).st_size > MOST_MANIFEST_BYTES:
                 raise TdprofError(f"{path} is not read: it is larger than {MOST_MANIFEST_BYTES >> 20} MiB")
             data = json.loads(file.read(MOST_MANIFEST_BYTES))
+        is_altered = isinstance(data, dict) and _is_altered(data)
     except (FileNotFoundError, NotADirectoryError) as error:
         hint = "tdprof record -o DIR -- CMD makes one"
         if not folder.exists():
@@ -179,9 +201,16 @@ def read_manifest(folder: Path) -> Manifest:
     except (TypeError, ValueError) as error:
         raise TdprofError(f"{path} is damaged: {error}") from error
     assert isinstance(manifest, Manifest)
+    manifest = dataclasses.replace(manifest, was_altered=manifest.was_altered or is_altered)
     if len(manifest.events) > MOST_EVENTS:
         raise TdprofError(f"{path} is not read: it lists {len(manifest.events):,} events, no recording has that many")
     return manifest
+
+
+def alterations(folder: Path, manifest: Manifest) -> list[str]:
+    """A sentence where a folder's manifest is not as it was written; else none."""
+    told = f"{folder / MANIFEST_FILE} has changed since it was written: any name, time or number of it may be wrong"
+    return [told] * manifest.was_altered
 
 
 def _check_groups(manifest: Manifest) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from tdprof.capture.manifest import Manifest, read_manifest
+from tdprof.capture.manifest import Manifest, alterations, read_manifest
 from tdprof.cli.capture_options import capture_argument, symbol_options
 from tdprof.cli.output import waiting
 from tdprof.cli.standard_error import say
@@ -50,6 +50,8 @@ def archive_with_progress(
 
     with waiting(f"reading {capture.shown}", quiet=quiet) as show:
         found = archive_symbols(capture, manifest, symbols, show)
+    for line in alterations(capture.path, manifest):
+        say(f"tdprof: {line}")
     if quiet:
         return
     places = sum(len(locations.reason) for _, locations in found)

@@ -86,13 +86,14 @@ def _headers(address: str, tenant: str | None) -> dict[str, str]:
 
 
 def _request(kind: "PushTarget", source: Input, given: Mapping[str, str], symbols: SymbolOptions) -> "PushRequest":
-    from tdprof.cli.loading import load_with_findings, open_input
+    from tdprof.cli.loading import load_with_findings, open_input, say_losses
     from tdprof.export.pprof import write_pprof
     from tdprof.export.push import MOST_BYTES
 
     with open_input(source, symbols, keeps_time=False) as opened:
         host = printable(opened.manifest.host.hostname) or "unknown"
         profile, _ = load_with_findings(opened, source.path, with_spe=False)
+    say_losses(profile.losses, profile.unreadable)
     pprof = io.BytesIO()
     write_pprof(profile, pprof)
     if (size := len(gzip.decompress(pprof.getvalue()))) > MOST_BYTES:

@@ -14,6 +14,7 @@ from tdprof.capture.files import MANIFEST_FILE
 from tdprof.capture.manifest import Manifest
 from tdprof.cli.form import DEFAULT_LIMIT, Form, Output, print_result
 from tdprof.cli.output import standard_output
+from tdprof.cli.standard_error import say
 from tdprof.decode.spe.perf_input import open_perf_data
 from tdprof.decode.spe.spans import AuxSpan, SpeInput, open_raw
 from tdprof.model.choices import DEFAULT_SYMBOLS, By, SymbolOptions
@@ -40,6 +41,8 @@ def open_records(path: str, *, is_raw: bool, cpu: int | None = None, midr: int |
         opened = open_raw(path, cpu=cpu, midr=midr)
     elif is_capture(path):
         with OpenCapture(Path(path)) as capture:
+            for line in capture.altered:
+                say(f"tdprof: {line}")
             yield capture.spe_data
         return
     else:
@@ -108,6 +111,9 @@ def _rows_of(output: Output) -> int:
 
 
 def _print_report(result: SpeReport, by: str, output: Output) -> None:
+    if output.form is Form.CSV:  # which has no place for them
+        for note in result.notes:
+            say(f"tdprof: {note}")
     print_result(
         output,
         json=lambda: render_json(result, limit=output.rows()),

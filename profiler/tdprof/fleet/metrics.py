@@ -11,14 +11,13 @@ import numpy as np
 from tdprof.catalog.choose import find_by_name
 from tdprof.catalog.entries import CPU_CYCLES, Metric
 from tdprof.errors import TdprofError
-from tdprof.fleet.estimate import FEWEST_HOSTS, FEWEST_SAMPLES, freedom_of
+from tdprof.fleet.estimate import FEWEST_HOSTS, FEWEST_SAMPLES, freedom_of, half_width, spread_without
 from tdprof.fleet.read import Parts, count_functions, rates, strata_of
 from tdprof.fleet.recordings import Recording
 from tdprof.fleet.store import Store
 from tdprof.metrics.formula import evaluate
 from tdprof.model.arrays import F64, I64
 from tdprof.model.fleet import FleetFunction, FleetMetrics, FunctionCounts, Stratum
-from tdprof.profile.statistics import student_95
 
 _MOST_FUNCTIONS = 1000  # the rest has too few samples for metrics, in any fleet
 _ROUNDING = 1e-9  # of hosts that do not differ at all
@@ -149,8 +148,7 @@ def _with_jackknife(metric: Metric, dense: Mapping[str, F64]) -> tuple[F64, F64]
     if hosts < FEWEST_HOSTS:
         return np.broadcast_to(whole, (len(whole), 1))[:, 0], np.full(len(whole), np.nan)
     without = evaluate(metric.expression, {event: sums[event] - values for event, values in dense.items()})
-    variance = (hosts - 1) / hosts * np.sum((without - without.mean(axis=1, keepdims=True)) ** 2, axis=1)
     # The event with the most counts says how alike hosts count.
-    largest = max(dense.values(), key=lambda values: float(values.sum()))
-    half = student_95(freedom_of(largest.sum(axis=0))) * np.sqrt(variance)
+    total = max(dense.values(), key=lambda values: float(values.sum())).sum(axis=0)
+    half = half_width(*spread_without(without, whole, total), freedom_of(total))
     return whole[:, 0], np.where(half < _ROUNDING * np.abs(whole[:, 0]), 0.0, half)

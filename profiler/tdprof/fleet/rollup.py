@@ -240,12 +240,12 @@ def _paths(profile: Profile, number_of: I32) -> pa.Table:
     """The call paths' roll-up; its recording is filled in later."""
     stacks = frame_stacks(profile)
     merged, representative = merge_stacks(stacks)
-    numbers = number_of[stacks.function].astype(np.int32)
+    numbers = number_of.take(stacks.function).astype(np.int32, copy=False)
     paths = pa.ListArray.from_arrays(pa.array(stacks.start.astype(np.int32)), pa.array(numbers))
     in_order = numbers.astype(">i4").tobytes()  # as bytes they sort like lists of numbers
     starts, ends = stacks.start[:-1][representative], stacks.start[1:][representative]
     samples = profile.samples
-    path_of = merged[samples.stack]
+    path_of = merged.take(samples.stack)
     parts = []
     for event, info in enumerate(profile.events):
         mine = samples.event == event

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from tdprof.attribute.address_space import AddressSpaces
 from tdprof.attribute.code_files import CodeFiles
-from tdprof.capture.manifest import Manifest, State, read_manifest
+from tdprof.capture.manifest import Manifest, State, alterations, read_manifest
 from tdprof.capture.tables import gone_tables, read_side_table
 from tdprof.linux.limits import raised_descriptor_limit
 from tdprof.model.choices import DEFAULT_SYMBOLS, SymbolOptions
@@ -126,13 +126,19 @@ class OpenCapture:
         return [*filter(None, [self._mappings[1], self._processes[1]])]
 
     @property
+    def altered(self) -> list[str]:
+        """A sentence where the manifest is not as it was written; else none."""
+        return alterations(self.folder, self.recorded)
+
+    @property
     def unreadable(self) -> list[str]:
-        """Sentences on what cannot be read, or followed, of all that says which code an address is."""
+        """Sentences on what cannot be read, followed or believed of all that says what was recorded."""
         too_many = "mappings or forks are too many to follow: of some processes functions may have no names"
         beyond = self.mapped_files.left_out
         unseen = [f"{plural(beyond, 'mapped file', 's')} too many to look into: their code has no names"] * (beyond > 0)
         gone = gone_tables(self.tables, self.manifest.tables)
-        return [*self.lost_tables, *gone, *[too_many] * self.spaces.is_cut, *unseen, *self.symbolizer.unreadable]
+        code = [*[too_many] * self.spaces.is_cut, *unseen, *self.symbolizer.unreadable]
+        return [*self.altered, *self.lost_tables, *gone, *code]
 
     @functools.cached_property
     def spaces(self) -> AddressSpaces:

@@ -77,6 +77,8 @@ def analyse(
     else:
         lines = add_up_lines(capture, data, workers=workers, max_rows=max_rows)
         report = by_line(lines) if by is By.LINE else by_function(lines)
+    if capture and by in (By.ADDRESS, By.PAGE, By.SOURCE):
+        report = replace(report, notes=[*capture.altered, *report.notes])
     return replace(report, weight=weight_of(recorded, report.total_operations)) if recorded else report
 
 

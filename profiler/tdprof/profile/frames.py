@@ -175,12 +175,13 @@ def number_values(values: U64) -> tuple[U64, I32]:
         number: int32[n], the row of each value in ``distinct``.
     """
     if len(values) and (largest := int(values.max())) < _DENSE * len(values):
+        at = values.view(np.int64)  # what NumPy looks up by as it is
         is_there = np.zeros(largest + 1, bool)
-        is_there[values] = True
+        is_there[at] = True
         known = np.flatnonzero(is_there)
         row = np.empty(largest + 1, np.int32)
-        row[known] = np.arange(len(known))
-        return known.astype(np.uint64), row[values]
+        row[known] = np.arange(len(known), dtype=np.int32)
+        return known.astype(np.uint64), row.take(at)
     encoded = as_column(values).dictionary_encode()
     distinct = encoded.dictionary.to_numpy()
     order = np.argsort(distinct)

@@ -47,11 +47,11 @@ def _functions(stacks: FrameStacks) -> tuple[I32, U32, I32]:
     """Each function, no line of each, and int32[frames]: the row of each frame."""
     # Row 0 of both is no function, which -1 finds at their end once they are rolled.
     is_used = np.zeros(int(stacks.function.max(initial=-1)) + 2, bool)
-    is_used[stacks.function] = True
+    is_used[stacks.function.astype(np.int64)] = True  # what NumPy looks up by as it is
     is_used = np.roll(is_used, 1)
     function = np.flatnonzero(is_used).astype(np.int32) - np.int32(1)
     row = np.roll(np.cumsum(is_used, dtype=np.int32) - np.int32(1), -1)
-    return function, np.zeros(len(function), np.uint32), row[stacks.function]
+    return function, np.zeros(len(function), np.uint32), row.take(stacks.function)
 
 
 def _source_lines(stacks: FrameStacks) -> tuple[I32, U32, I32]:

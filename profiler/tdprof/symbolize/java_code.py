@@ -20,7 +20,7 @@ from tdprof.capture.java_code import JavaCode, JavaHeader, JavaMethod, code_name
 from tdprof.linux.file_bytes import read_inside
 from tdprof.model.addresses import Locations, Unknown
 from tdprof.model.arrays import U64
-from tdprof.symbolize.locations import combine_locations
+from tdprof.symbolize.locations import SourcePlace, combine_locations, with_places
 
 _PLACE = np.dtype([("offset", "<i4"), ("scope", "<i4"), ("other", "<i4", 2)])
 _MOST_DEEP = 64  # MaxInlineLevel is 15, and recursive calls are inlined once
@@ -42,7 +42,7 @@ _BASE_TYPES = {
 
 
 class Frame(NamedTuple):
-    """A method, its source file and the line in it, 0 where there is none."""
+    """A method, its source file, empty where there is none, and the line in it, 0 where that is not known."""
 
     method: str
     file: str
@@ -115,9 +115,20 @@ class JavaCodeIndex:
             if here and here[-1].method == found.strings[found.function[found.frame_start[row]]]:
                 rows.append(row)
                 frames.append(here)
+        found = with_places(found, lambda name: SourcePlace(self._files.get(name, ""), 0))
         if not rows:
             return found
         return combine_locations(found, np.array(rows, np.int64), _locations(frames), np.arange(len(rows)))
+
+    @functools.cached_property
+    def _files(self) -> dict[str, str]:
+        """The source file of each method; none of those that several class loaders have from different ones."""
+        files: dict[str, str] = {}
+        for number in range(len(self._methods)):
+            file = self._file(number)
+            if files.setdefault(self._name(number), file) != file:
+                files[self._name(number)] = ""
+        return files
 
     def frames(self, address: int, which: int) -> list[Frame]:
         """The methods at an address, innermost first; none where that is not known.
@@ -152,7 +163,7 @@ class JavaCodeIndex:
             if number >= len(self._methods):
                 raise IndexError
             line = self._lines(number).find(max(bytecode, 0))
-            frames.append(Frame(self._name(number), self._file(number) if line else "", line))
+            frames.append(Frame(self._name(number), self._file(number), line))
             scope = around
         if scope or not frames or number != code.method:
             raise IndexError

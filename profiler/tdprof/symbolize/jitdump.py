@@ -14,9 +14,10 @@ from tdprof.capture.files import MOST_CODE_FILE_BYTES
 from tdprof.linux.file_bytes import read_inside
 from tdprof.symbolize.code_index import EMPTY_INDEX, NO_ID, CodeIndex
 from tdprof.symbolize.code_versions import CodeVersions, RunTimeCode, find_versions
+from tdprof.symbolize.compiled_names import function_of, script_of
 from tdprof.symbolize.doubts import meant_in_any_order, shown
 from tdprof.symbolize.symbol_table import pack_names, paint_ranges, read_name
-from tdprof.symbolize.tiers import function_of
+from tdprof.symbolize.v8_lines import V8Lines
 
 _MAGIC = 0x4A695444
 _FILE_HEADER = struct.Struct("<IIII")  # magic, version, size of the header, machine
@@ -68,7 +69,9 @@ def parse_jitdump(data: bytes) -> RunTimeCode:
     """
     if len(data) < _FILE_HEADER.size or _FILE_HEADER.unpack_from(data)[0] != _MAGIC:
         raise ValueError("not a little-endian jitdump file")
-    functions = list(_read_functions(data, _FILE_HEADER.unpack_from(data)[2]))
+    v8 = V8Lines()
+    functions = list(_read_functions(data, _FILE_HEADER.unpack_from(data)[2], v8))
+    v8.settle()
     start = np.array([function.address for function in functions], np.uint64)
     size = np.array([function.size for function in functions], np.uint64)
     time_ns = np.array([function.time_ns for function in functions], np.uint64)
@@ -95,9 +98,9 @@ def _placed(functions: list[_Function], versions: CodeVersions) -> Iterator[_Fun
             yield functions[row].at(place, name)
 
 
-def _read_functions(data: bytes, position: int) -> Iterator[_Function]:
+def _read_functions(data: bytes, position: int, v8: V8Lines) -> Iterator[_Function]:
     view = memoryview(data)
-    lines: dict[int, list[tuple[int, int, str]]] = {}  # of the function that is loaded next at an address
+    lines: dict[int, bytes] = {}  # of the function that is loaded next at an address
     loaded: dict[int, _Function] = {}  # by code index
     while position + _RECORD.size <= len(data):
         kind, size, time_ns = _RECORD.unpack_from(data, position)
@@ -107,9 +110,12 @@ def _read_functions(data: bytes, position: int) -> Iterator[_Function]:
         position += size
         if kind == _JIT_CODE_LOAD and len(body) >= _LOAD.size:
             _, _, _, address, code_size, number = _LOAD.unpack_from(body)
-            function = _Function(
-                address, code_size, function_of(read_name(body, _LOAD.size)), lines.pop(address, []), time_ns
-            )
+            told, name = lines.pop(address, b""), read_name(body, _LOAD.size)
+            if script := script_of(name):
+                own = v8.add(script.tier, script.file, told[_DEBUG.size :], range(address, address + code_size))
+            else:
+                own = [] if v8 else list(_read_lines(told))
+            function = _Function(address, code_size, function_of(name), own, time_ns)
             loaded[number] = function
             yield function
         elif kind == _JIT_CODE_MOVE and len(body) >= _MOVE.size:
@@ -120,12 +126,13 @@ def _read_functions(data: bytes, position: int) -> Iterator[_Function]:
                 loaded[number] = _Function(new, code_size, before.name, before.lines, time_ns, moved)
                 yield loaded[number]
         elif kind == _JIT_CODE_DEBUG_INFO and len(body) >= _DEBUG.size:
-            address, count = _DEBUG.unpack_from(body)
-            lines[address] = list(_read_lines(bytes(body), count))
+            lines[_DEBUG.unpack_from(body)[0]] = bytes(body)
 
 
-def _read_lines(body: bytes, count: int) -> Iterator[tuple[int, int, str]]:
-    at, file = _DEBUG.size, ""
+def _read_lines(body: bytes) -> Iterator[tuple[int, int, str]]:
+    if not body:
+        return
+    at, count, file = _DEBUG.size, _DEBUG.unpack_from(body)[1], ""
     for _ in range(count):
         if at + _LINE.size > len(body):
             return
@@ -157,7 +164,12 @@ def _line_index(functions: list[_Function], with_lines: set[int]) -> CodeIndex:
         end = function.address + function.size
         here = ((at + function.moved, line, file) for at, line, file in lines)
         inside = sorted(row for row in here if function.address <= row[0] < end)
-        rows += [(at, number, files.setdefault(file, len(files)), line) for at, line, file in inside]
+        if inside:
+            # A function is in one file, or it would be several: what is in others was inlined, and has no line here.
+            own = inside[0][2]
+            number_of_file = files.setdefault(own, len(files))
+            rows.append((function.address, number, number_of_file, 0))
+            rows += [(at, number, number_of_file, line if file == own else 0) for at, line, file in inside]
         rows.append((end, -1, 0, 0))
     # Of functions at one address, the last loaded; an end gives way to whatever starts there.
     latest = {at: (function, file, line) for at, function, file, line in sorted(rows, key=lambda row: row[1])}

@@ -1,6 +1,8 @@
 """Making ``Locations`` from what a symbol source found."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,13 @@ from tdprof.symbolize.symbol_table import SymbolTable
 # Frames of all addresses together: real calls are inlined a few deep, damaged data says a thousand.
 _FRAMES_EACH, _SPARE_FRAMES = 32, 1 << 18
 UNNAMED = "(unnamed)"  # a function that debug data describes without a name
+
+
+class SourcePlace(NamedTuple):
+    """A source file, empty where there is none, and a line in it, 0 where it is not known."""
+
+    file: str
+    line: int
 
 
 def unknown_locations(count: int, reason: Unknown) -> Locations:
@@ -74,6 +83,21 @@ def combine_locations(base: Locations, rows: I64, other: Locations, other_rows: 
         begin=_combined(base.begin, rows, other.begin, other_rows, len(length)),
         end=_combined(base.end, rows, other.end, other_rows, len(length)),
     )
+
+
+def with_places(found: Locations, place_of: Callable[[str], SourcePlace | None]) -> Locations:
+    """Locations whose functions have, where no source file was known, what is known by their names."""
+    bare = np.flatnonzero(found.file < 0)
+    names, name = np.unique(found.function[bare], return_inverse=True)
+    places = [place_of(found.strings[each]) for each in names.tolist()]
+    files = {place.file: 0 for place in places if place and place.file}
+    if not files:
+        return found
+    number = {file: len(found.strings) + at for at, file in enumerate(files)}
+    file, line = found.file.copy(), found.line.copy()
+    file[bare] = np.array([number.get(place.file, -1) if place else -1 for place in places], np.int32)[name]
+    line[bare] = np.array([place.line if place else 0 for place in places], np.uint32)[name]
+    return replace(found, file=file, line=line, strings=[*found.strings, *files])
 
 
 def _combined(base: U64 | None, rows: I64, other: U64 | None, other_rows: I64, count: int) -> U64 | None:

@@ -12,9 +12,9 @@ from tdprof.linux.file_bytes import read_inside
 from tdprof.model.arrays import I64, U64
 from tdprof.symbolize.code_index import EMPTY_INDEX
 from tdprof.symbolize.code_versions import RunTimeCode, find_versions
+from tdprof.symbolize.compiled_names import function_of
 from tdprof.symbolize.doubts import Meant, meant_in_any_order, shown
 from tdprof.symbolize.symbol_table import paint_ranges
-from tdprof.symbolize.tiers import function_of
 
 
 class _Lines(NamedTuple):

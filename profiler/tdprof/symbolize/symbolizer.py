@@ -19,10 +19,11 @@ from tdprof.model.addresses import DELETED, FileKind, Locations, MappedFile, Unk
 from tdprof.model.arrays import U64
 from tdprof.symbolize.cache import SymbolCache
 from tdprof.symbolize.code_index import EMPTY_INDEX
+from tdprof.symbolize.compiled_names import place_of
 from tdprof.symbolize.debug_files import PERF_STORE, DebugDirs, programs_by_build_id, under
 from tdprof.symbolize.elf_symbols import NOT_COMPILED, ElfSymbols
 from tdprof.symbolize.kernel_symbols import KernelSymbols, make_kernel_table
-from tdprof.symbolize.locations import combine_locations, find_locations, unknown_locations
+from tdprof.symbolize.locations import combine_locations, find_locations, unknown_locations, with_places
 from tdprof.symbolize.symbol_table import SymbolTable
 
 if TYPE_CHECKING:  # slow to load, and few need them
@@ -176,6 +177,11 @@ class Symbolizer:
         latest_ns = until_ns + _LATE_NS
         return {pid: each for pid, each in found.items() if each and each.latest_ns <= latest_ns}
 
+    def tells_lines(self, pid: int) -> bool:
+        """Whether a process left lines of its run-time code, and not only where each function begins."""
+        code = self._run_time_code_of(pid)
+        return code is not None and (len(code.index.range_start) > 0 or code.java is not None)
+
     def _run_time_code_of(self, pid: int) -> "RunTimeCode | None":
         if pid not in self._run_time_code:
             self._run_time_code[pid] = self._read_run_time_code(pid)
@@ -186,6 +192,7 @@ class Symbolizer:
         if code is None:
             return unknown_locations(len(addresses), Unknown.NO_PERF_MAP)
         found = find_locations(code.table, code.index, addresses, Unknown.NO_SYMBOL)
+        found = with_places(found, place_of)
         return code.java.improve(found, addresses) if code.java else found
 
     def _locate_interpreted(self, file: MappedFile, numbers: U64) -> Locations:

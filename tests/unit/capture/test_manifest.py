@@ -44,7 +44,7 @@ def test_unknown_keys_of_a_later_tdprof_are_ignored(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "capture.json").read_text())
     data["colour"] = data["events"][0]["smell"] = 1
     (tmp_path / "capture.json").write_text(json.dumps(data))
-    assert read_manifest(tmp_path) == MANIFEST
+    assert replace(read_manifest(tmp_path), was_altered=False) == MANIFEST
 
 
 def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:

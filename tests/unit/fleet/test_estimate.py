@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tdprof.fleet.changes import SideCounts, compare_sides
-from tdprof.fleet.estimate import FEWEST_HOSTS, HostSums, estimate_shares, jackknife_variance
+from tdprof.fleet.estimate import FEWEST_HOSTS, HostSums, estimate_shares, freedom_of, jackknife, spread_without
 from tdprof.fleet.report import self_sums
 from tdprof.model.arrays import F64
 from tdprof.model.fleet import FleetFunction, FunctionCounts, Stratum
@@ -28,18 +28,39 @@ def sums_of(values: F64, samples: int = 1000) -> HostSums:
     return HostSums(function, host, values[function, host], count, len(values))
 
 
-def leave_out_each(values: F64, total: F64) -> F64:
-    hosts = len(total)
-    without = [(values.sum() - values[i]) / (total.sum() - total[i]) for i in range(hosts)]
-    return (hosts - 1) / hosts * np.sum((np.array(without) - np.mean(without)) ** 2)
+def leave_out_each(values: F64, total: F64) -> tuple[float, float]:
+    """The variance of a ratio, without each host by turns, and how far the hosts' parts of it are skewed, squared."""
+    part, ratio = total / total.sum(), values.sum() / total.sum()
+    without = np.array([np.delete(values, i).sum() / np.delete(total, i).sum() for i in range(len(total))])
+    variance = np.sum((1 - part) ** 2 / (1 - 2 * part + np.sum(part**2)) * (without - ratio) ** 2)
+    moved = (1 - part) * (without - ratio)
+    return variance, np.sum(moved**3) ** 2 / np.sum(moved**2) ** 3
 
 
 def test_the_variance_is_that_of_leaving_out_each_host() -> None:
     rng = np.random.default_rng(7)
     total = rng.lognormal(20, 1, 12)
     values = total * rng.uniform(0, 0.3, (40, 12)) * (rng.random((40, 12)) < 0.5)
-    expected = [leave_out_each(row, total) for row in values]
-    assert jackknife_variance(sums_of(values), total) == pytest.approx(expected, rel=1e-9)
+    variance, skew = zip(*(leave_out_each(row, total) for row in values), strict=True)
+    found = jackknife(sums_of(values), total)
+    assert found[0] == pytest.approx(variance, rel=1e-9)
+    assert found[1] == pytest.approx(skew, rel=1e-6)
+    whole = values.sum(axis=1, keepdims=True)
+    without = (whole - values) / (total.sum() - total)
+    of_any = spread_without(without, whole / total.sum(), total)
+    assert of_any[0] == pytest.approx(variance, rel=1e-9)
+    assert of_any[1] == pytest.approx(skew, rel=1e-6)
+
+
+def test_the_variance_is_right_on_average_and_known_as_well_as_said() -> None:
+    """Of hosts that differ alike and count very differently, over many fleets."""
+    total = np.array([1, 1, 1, 2, 2, 3, 4, 6, 9, 16.0])
+    part = total / total.sum()
+    share = np.random.default_rng(5).normal(0.1, 0.01, (20_000, 10))
+    variance = jackknife(sums_of(share * total), total)[0]
+    assert variance.mean() == pytest.approx(0.01**2 * np.sum(part**2), rel=0.03)
+    assert 2 * variance.mean() ** 2 / variance.var() == pytest.approx(freedom_of(total), rel=0.05)
+    assert freedom_of(np.ones(7)) == pytest.approx(6)
 
 
 def test_a_share_and_its_interval() -> None:
@@ -47,24 +68,14 @@ def test_a_share_and_its_interval() -> None:
     values = np.array([[10.0, 30.0, 20.0, 30.0, 10.0]])
     estimates = estimate_shares(sums_of(values), stratum_of(total))
     assert estimates.value == pytest.approx([0.1])
-    freedom = np.sum(total**2) ** 2 / np.sum(total**4) - 1  # as if of fewer hosts, since some count more
-    quantile = student_95(freedom)
-    half = quantile * np.sqrt(leave_out_each(values[0], total))
-    assert estimates.half_width == pytest.approx(half)
+    variance, skew = leave_out_each(values[0], total)
+    z = 1.959964
+    longer = 1 + (z**4 + 2 * z**2 - 3) / 18 * skew
+    assert estimates.half_width == pytest.approx(student_95(freedom_of(total)) * np.sqrt(variance) * longer)
     assert (estimates.hosts.tolist(), estimates.samples.tolist()) == ([5], [5000])
     # 50,000 samples, those of hosts with more events standing for more of them.
     effective = 1000.0**2 / np.sum(total**2 / 10_000)
-    assert estimates.design_effect == pytest.approx((half / quantile) ** 2 / (0.09 / effective))
-
-
-def test_a_ratio_over_unlike_hosts_is_that_of_statsmodels() -> None:
-    """statsmodels 0.15.0 leaves each host out (OLSInfluence.params_not_obsi of the regression through 0 with weights
-    1 / total, which is the ratio), scipy 1.17.1 has the quantile for 2.1231 degrees of freedom.
-    """
-    total = np.array([100, 250, 80, 400, 120, 310.0])
-    estimates = estimate_shares(sums_of(np.array([[12, 20, 11, 52, 10, 33.0]])), stratum_of(total))
-    assert estimates.value == pytest.approx([0.10952380952380948])
-    assert estimates.half_width == pytest.approx([0.04655909707809739], rel=1e-6)
+    assert estimates.design_effect == pytest.approx(variance / (0.09 / effective))
 
 
 SHARES = [0.101, 0.094, 0.12, 0.088, 0.109, 0.097, 0.131]
@@ -80,11 +91,12 @@ def side_of(shares: list[float], name: str) -> SideCounts:
 
 
 def test_where_hosts_count_alike_intervals_are_those_of_scipy() -> None:
-    """stats.ttest_1samp, of scipy 1.17.1, and its confidence_interval."""
+    """stats.ttest_1samp, of scipy 1.17.1, and its confidence_interval, longer by what skews the hosts."""
     side = side_of(SHARES, "h")
     estimates = estimate_shares(self_sums(side.counts, side.stratum), side.stratum)
+    skew = leave_out_each(np.array(SHARES), np.ones(7))[1]
     assert (estimates.value[0], estimates.half_width[0]) == pytest.approx(
-        (0.10571428571428572, 0.014144540257454555), rel=1e-6
+        (0.10571428571428572, 0.014144540257454555 * (1 + 1.0799847 * skew)), rel=1e-6
     )
 
 

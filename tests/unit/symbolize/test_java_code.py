@@ -64,14 +64,20 @@ def test_callers_have_what_is_inlined(tmp_path: Path, lowest_byte: int) -> None:
 
 def test_between_calls_only_the_compiled_method_is_known(tmp_path: Path) -> None:
     write(tmp_path, code(0))
-    plain = [(OUTER, "??:0")]
+    plain = [(OUTER, "app/A.java:0")]  # with its file, or what it calls would be another function's
     assert stacks(tmp_path, 0x1000, 0x100E, 0x1010, 0x1030, 0x10FF) == [plain] * 5
 
 
 def test_all_instructions_where_the_jvm_says_so(tmp_path: Path) -> None:
     write(tmp_path, code(0), is_everywhere=True)
     outer = [(OUTER, "app/A.java:9")]
-    assert stacks(tmp_path, 0x1000, 0x100F, 0x1010, 0x101E, 0x1020) == [WHOLE, WHOLE, outer, outer, [(OUTER, "??:0")]]
+    assert stacks(tmp_path, 0x1000, 0x100F, 0x1010, 0x101E, 0x1020) == [
+        WHOLE,
+        WHOLE,
+        outer,
+        outer,
+        [(OUTER, "app/A.java:0")],
+    ]
 
 
 def test_another_name_in_the_map_is_believed(tmp_path: Path) -> None:
@@ -79,23 +85,31 @@ def test_another_name_in_the_map_is_believed(tmp_path: Path) -> None:
     assert stacks(tmp_path, 0x100F) == [[("long app.A.other(int)", "??:0")]]
 
 
+def test_of_methods_of_one_name_in_several_files_none_is_known(tmp_path: Path) -> None:
+    other = JavaMethod(b"app/A", b"outer", b"(I)J", b"Generated.java", b"")
+    write(tmp_path, code(0))
+    with (tmp_path / "perf-42.java").open("ab") as file:
+        file.write(other.to_bytes())
+    assert stacks(tmp_path, 0x1000) == [[(OUTER, "??:0")]]
+
+
 def test_code_in_anothers_place_says_nothing(tmp_path: Path) -> None:
     write(tmp_path, code(0), code(0, 0x1008, 2))
-    assert stacks(tmp_path, 0x100F) == [[(OUTER, "??:0")]]
+    assert stacks(tmp_path, 0x100F) == [[(OUTER, "app/A.java:0")]]
 
 
 def test_a_method_that_is_not_known_leaves_the_stack_as_it_was(tmp_path: Path) -> None:
     known = code(0)
     numbers = struct.pack("<3I", 0, NO_METHOD, 2)
     write(tmp_path, JavaCode(known.begin, known.end, 1, 0, known.places, known.scopes, numbers))
-    assert stacks(tmp_path, 0x100F) == [[(OUTER, "??:0")]]
+    assert stacks(tmp_path, 0x100F) == [[(OUTER, "app/A.java:0")]]
 
 
 def test_scopes_that_go_in_circles_end(tmp_path: Path) -> None:
     scopes = Scopes()
     scopes.place(0x10, scopes.add(len(scopes.data), 1, 0))
     write(tmp_path, JavaCode(0x1000, 0x1100, 1, 0, scopes.table(), scopes.data, struct.pack("<I", 0)))
-    assert stacks(tmp_path, 0x100F) == [[(OUTER, "??:0")]]
+    assert stacks(tmp_path, 0x100F) == [[(OUTER, "app/A.java:0")]]
 
 
 @pytest.mark.parametrize(

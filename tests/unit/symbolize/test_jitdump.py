@@ -100,6 +100,55 @@ def test_of_what_was_replaced_each_has_its_name_and_lines(tmp_path: Path) -> Non
     ]
 
 
+def test_a_function_is_in_one_file(tmp_path: Path) -> None:
+    lines = (0x1008, 10, b"app.py"), (0x1010, 99, b"lib.py"), (0x1018, 11, b"app.py")
+    (tmp_path / "jit-42.dump").write_bytes(HEADER + debug(0x1000, *lines) + load(0x1000, 0x20, "f", 1))
+    assert stacks_at(tmp_path, 0x1000, 0x1008, 0x1010, 0x1018) == [
+        ("f", "app.py:0"),
+        ("f", "app.py:10"),
+        ("f", "app.py:0"),
+        ("f", "app.py:11"),
+    ]
+
+
+def v8(address: int, size: int, name: str, number: int, *positions: tuple[int, int, int]) -> bytes:
+    """A function and its positions (offset, line, column) as V8 writes them."""
+    freed = b"\0\xff/\0" * 4 + b".js"
+    entries = [struct.pack("<QII", address + 64 + at, line, column) + freed + b"\0" for at, line, column in positions]
+    body = struct.pack("<QQ", address, len(positions)) + b"".join(entries)
+    return record(2, body + bytes(-len(body) % 8)) + load(address, size, name, number)
+
+
+APP, LIB = "/srv/app.js:2:15", "/srv/lib.js:1:27"
+# What is at (4, 3) is in both files; nothing but optimized code has (7, 7); Maglev's (5, 5) may be lib.js's.
+OF_V8 = (
+    HEADER
+    + v8(0x1000, 0x20, f"JS:^f {APP}", 1, (0, 3, 5), (2, 4, 3), (4, 5, 5))
+    + v8(0x2000, 0x20, f"JS:~g {LIB}", 2, (0, 1, 41), (2, 4, 3))
+    + v8(0x3000, 0x80, f"JS:*f {APP}", 3, (0, 3, 5), (16, 1, 41), (32, 5, 5), (48, 4, 3), (64, 7, 7))
+    + v8(0x4000, 0x20, f"JS:+f {APP}", 4, (0, 5, 5))
+    + debug(0x5000, (0x5040, 1, b"module.wasm"))
+    + load(0x5000, 0x20, "wasm-function[0]", 5)
+    + load(0x6000, 0x20, f"JS:*f {APP}", 6)
+)
+
+
+def test_of_v8s_lines_those_are_taken_that_can_be_of_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "jit-42.dump").write_bytes(OF_V8)
+    places = stacks_at(tmp_path, 0x1002, 0x3000, 0x300F, 0x3010, 0x3020, 0x3030, 0x3040, 0x307F, 0x4000, 0x6000)
+    assert {name for name, _ in places} == {f"JS:f {APP}"}
+    assert [place.removeprefix("/srv/app.js:") for _, place in places] == [*"0330500000"]
+    assert stacks_at(tmp_path, 0x5000) == [("wasm-function[0]", "??:0")]
+
+
+@settings(deadline=None)
+@given(at=st.integers(len(HEADER), len(OF_V8) - 1), byte=st.integers(0, 255), cut=st.integers(0, 200))
+def test_damaged_dumps_of_v8_are_no_error(at: int, byte: int, cut: int) -> None:
+    data = bytearray(OF_V8)
+    data[at] = byte
+    parse_jitdump(bytes(data[: len(data) - cut]))
+
+
 def test_times_of_another_clock_tell_nothing(tmp_path: Path) -> None:
     arch_timestamp = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 42, 0, 1)
     since_1970 = load(0x1000, 0x20, "first", 1, 1 << 60) + load(0x1000, 0x20, "second", 2, 1 << 61)

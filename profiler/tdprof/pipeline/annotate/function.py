@@ -57,7 +57,7 @@ def annotate(
     symbolizer = capture.symbolizer
     found = find_code(profile, places, symbolizer, function)
     files = {path: list(lines) for path, lines in lines_with_code(found, function).items()}
-    notes += _why_no_lines(profile, places, function)
+    notes += _why_no_lines(profile, places, function, symbolizer)
     sources.read_as(_reader(symbolizer, profile, places))
     built = _built_ns(symbolizer, profile, places.location[0]) if places.location else None
     code = list(read_code(profile, places, found, symbolizer, notes)) if has_code else []
@@ -95,17 +95,22 @@ def _of_file(places: SampledCode, path: str) -> int:
     return int(places.samples[rows].sum())
 
 
-def _why_no_lines(profile: Profile, places: SampledCode, function: ChosenFunction) -> Iterator[str]:
+def _why_no_lines(
+    profile: Profile, places: SampledCode, function: ChosenFunction, symbolizer: Symbolizer
+) -> Iterator[str]:
+    files = [profile.mapped_files[number] for number in _mapped_files(profile, places) if number >= 0]
     if all(path and line for path, line in zip(places.file, places.line, strict=True)):
+        if not all(symbolizer.tells_lines(file.pid) for file in files if file.kind is FileKind.ANONYMOUS):
+            yield "code made at run time: its program told where the function begins, no lines (a jit-PID.dump would)"
         return
-    kinds = {profile.mapped_files[row].kind if row >= 0 else None for row in _mapped_files(profile, places)}
+    kinds = {file.kind for file in files}
     reasons = {Unknown(int(profile.locations.reason[location])) for location in places.location} - {Unknown.KNOWN}
     if reasons:
         yield from (f"{function.name}: {REASONS[reason]}" for reason in sorted(reasons))
     elif kinds & {FileKind.KERNEL, FileKind.KERNEL_MODULE}:
         yield "kernel code: a capture has its names, not its lines and instructions"
     elif FileKind.ANONYMOUS in kinds:
-        yield "code made at run time: its program left no lines of it (a jit-PID.dump would have them)"
+        yield "code made at run time: its program told not all lines (Java: record --perf-maps; else a jit-PID.dump)"
     elif not any(places.file):
         name = Path(function.module).name or "it"
         yield f"no lines are known: compile {name} with -g, or name a folder with its debug data: --debug-dir"
