@@ -64,6 +64,19 @@ class _Found(NamedTuple):
     bias: int  # what to add to an address of the file's executable segment to have the file offset
 
 
+class _File(NamedTuple):
+    """A file as it is when a process has it mapped; it may be written again."""
+
+    file: tuple[str, str]
+    bytes: int
+    written_ns: int
+
+    @classmethod
+    def of(cls, mapping: PythonMapping, fd: int) -> "_File":
+        status = os.fstat(fd)
+        return cls(mapping.file, status.st_size, status.st_mtime_ns)
+
+
 class PythonProcesses:
     """The processes whose Python frames are walked.
 
@@ -77,6 +90,7 @@ class PythonProcesses:
         # By reason; a process is looked at again whenever it maps a file.
         self._refused: defaultdict[str, set[int]] = defaultdict(set)
         self._others: set[tuple[str, str]] = set()  # files that hold no CPython
+        self._known_files: dict[_File, _Found] = {}  # those that do: each process would read them again
         self._programs: dict[_Program, bool] = {}  # with CPython in them, that were executed: are they known?
         self._found: dict[int, dict[str, object]] = {}  # what the spool is told of each process
         self._switchers: dict[int, list[tuple[int, int]]] = {}
@@ -151,38 +165,43 @@ class PythonProcesses:
     def _look_at_all(self) -> None:
         while (item := self._waiting.get()) is not None:
             pid, mapping, fd = item
-            if mapping.file in self._others:  # known since it was asked for, as others have mapped it, too
-                os.close(fd)
-                continue
             try:
-                content = FileBytes(reopen_regular(fd))
-            except OSError:
+                file = _File.of(mapping, fd)
+                found = self._known_files.get(file)
+                if found is None and mapping.file not in self._others:  # as it was when it was asked for
+                    found = self._read(mapping, FileBytes(reopen_regular(fd)))
+            except (OSError, ElfError, struct.error):
                 continue
             finally:
                 os.close(fd)
+            if found is None:
+                continue
+            if len(self._known_files) < _MOST_PROGRAMS:
+                self._known_files[file] = found
             try:
-                elf = parse_elf(content)
-                if not may_hold_python(mapping.path) and elf.section(_SECTION) is None:
-                    if len(self._others) < _MOST_OTHERS:
-                        self._others.add(mapping.file)
-                    continue
-                self._inspect(pid, mapping, elf)
+                self._inspect(pid, mapping, found, file)
             except (TimeoutError, NoReaderError) as error:
                 self._refuse(pid, error.strerror or "")
-            except (OSError, ElfError, struct.error):  # it has ended, or holds something else
+            except (OSError, struct.error):  # it has ended
                 continue
             except UnknownLayoutError as error:
                 self._refuse(pid, f"{error} ({printable(PurePath(mapping.path).name)})")
+
+    def _read(self, mapping: PythonMapping, content: FileBytes) -> _Found | None:
+        """What a file holds of CPython; None: nothing."""
+        elf = parse_elf(content)
+        if may_hold_python(mapping.path) or elf.section(_SECTION) is not None:
+            return find_python(elf)
+        if len(self._others) < _MOST_OTHERS:
+            self._others.add(mapping.file)
+        return None
 
     def _refuse(self, pid: int, reason: str) -> None:
         with self._lock:
             if not self._frames.has(pid):  # which it forgets at exec
                 self._refused[reason].add(pid)
 
-    def _inspect(self, pid: int, mapping: PythonMapping, elf: Elf) -> None:
-        found = find_python(elf)
-        if found is None:
-            return
+    def _inspect(self, pid: int, mapping: PythonMapping, found: _Found, file: "_File") -> None:
         shift = mapping.start - mapping.file_offset + found.bias
         version = self._version(pid, found, shift, mapping.path)
         beginning = self._memory.read(pid, shift + found.runtime, OFFSETS_BYTES)
@@ -210,7 +229,7 @@ class PythonProcesses:
         code = shift + found.code
         if code == _code_start(pid):
             runtime.pidns_device, runtime.pidns_inode = namespace.st_dev, namespace.st_ino
-            self._see_program(program_of(mapping.file, elf.content.size), runtime, code, told)
+            self._see_program(program_of(mapping.file, file.bytes), runtime, code, told)
 
     def _see_program(self, program: _Program, runtime: PythonRuntime, code: int, told: dict[str, object]) -> None:
         """A program was executed whose code begins there; once is no reason to ask how the kernel tells that."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tdprof.linux.elf import open_elf
+from tdprof.linux.elf import Elf, open_elf
 from tdprof.recorder.bpf.python_walk import PythonProgram, PythonRuntime
 from tdprof.recorder.python_layouts import UnknownLayoutError
 from tdprof.recorder.python_processes import (
@@ -164,6 +164,24 @@ def test_a_process_that_is_looked_at_again_is_one_process() -> None:
     assert kernel.asked == [os.getpid()] * 3
     (note,) = processes.notes()
     assert note.startswith("the Python frames of a process are not walked: there are more of them")
+
+
+def test_a_file_that_others_have_mapped_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+
+    def read_file(elf: Elf) -> object:
+        read.append(elf)
+        return find_python(elf)
+
+    mapping = own_mapping()
+    monkeypatch.setattr("tdprof.recorder.python_processes.find_python", read_file)
+    kernel = Kernel(room=4)
+    processes = PythonProcesses(kernel)  # type: ignore[arg-type]
+    for _ in range(3):
+        processes.look(os.getpid(), [(mapping, os.open(mapping.path, os.O_PATH))])
+    end(processes)
+    assert kernel.asked == [os.getpid()] * 3
+    assert len(read) == 1
 
 
 def test_a_program_that_was_executed_twice_is_known_by_where_its_code_begins() -> None:
