@@ -243,6 +243,26 @@ def test_in_a_pid_namespace_threads_have_other_numbers(folder: Path) -> None:
     assert sum(count for functions, count in stacks.items() if functions[0] in ("heavy", "light")) >= 50
 
 
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="to give up a right takes root and util-linux"
+)
+def test_where_nobody_may_trace_it_stacks_are_native_and_that_is_said(folder: Path) -> None:
+    untraceable = ("setpriv", "--inh-caps=-sys_ptrace", "--bounding-set=-sys_ptrace")
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True)\nwhile True: sum(range(999))"], stdout=-1
+    ) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            result = run_record("-p", process.pid, "--duration", "0.5", folder=folder, prefix=untraceable)
+        finally:
+            process.kill()
+    assert result.returncode == 0, result.stderr
+    (note,) = [line for line in result.stderr.splitlines() if "Python frames" in line]
+    assert "who records may not trace it" in note
+    assert Capture(folder).samples
+
+
 def test_forged_frames_end_and_say_nothing_to_the_terminal(folder: Path, tmp_path: Path) -> None:
     program = tmp_path / "python3.11"
     source = WORKLOADS / "forged_python.c"

@@ -23,7 +23,7 @@ from tdprof.recorder.hotspot import NotKnownError, NotThereYetError
 from tdprof.recorder.identity import HeldProcess
 from tdprof.recorder.java_attach import JVM_LIBRARY, NotAskedError, NotReadyError, perf_map
 from tdprof.recorder.java_code import CompiledCode, compiled_code
-from tdprof.recorder.process_memory import NoReaderError, ProcessMemory
+from tdprof.recorder.process_memory import NOT_PERMITTED, NoReaderError, ProcessMemory
 from tdprof.recorder.shares import Shares
 from tdprof.text import plural
 
@@ -33,7 +33,6 @@ _PATIENCE_S = 5.0
 _ENDING_S = 10.0  # for all of them, at the end
 _MOST_TRIES = 20  # at one that does not catch signals yet
 _MOST_PROCESSES, _MOST_WAITING = 256, 4096
-_NOT_PERMITTED = "who records may not trace it (kernel.yama.ptrace_scope, CAP_SYS_PTRACE), and so not read its memory"
 _NO_ROOM = "there was more of them than is kept"
 # struct perf_event_header of PERF_RECORD_MMAP2 of user space, with or without a build-id: see held_programs.
 _HEADER = re.compile(rb"\x0a\0\0\0\x02[\0\x20\x40\x60]", re.DOTALL)
@@ -187,7 +186,7 @@ class JavaProcesses:
             self._without_code.pop(pid, None)
             self._add_code(pid)
         except PermissionError:
-            self._without_code[pid] = _NOT_PERMITTED
+            self._without_code[pid] = NOT_PERMITTED
         except (NotKnownError, ElfError):
             self._without_code[pid] = "this JVM does not describe its code, or not as others do"
         except (NotThereYetError, struct.error, OSError):

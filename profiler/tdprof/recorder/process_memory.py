@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from tdprof.linux.readable import is_readable
 
+NOT_PERMITTED = "who records may not trace it (kernel.yama.ptrace_scope, CAP_SYS_PTRACE), and so not read its memory"
 _PATIENCE_S = 1.0
 _PATIENCE_AT_START_S = 10.0  # an interpreter starts in hundredths of one, unless the machine is busy
 _PATIENCE_AT_END_S = 1.0

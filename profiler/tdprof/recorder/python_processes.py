@@ -21,7 +21,7 @@ from tdprof.linux.elf import PF_X, PT_LOAD, Elf, ElfError, parse_elf
 from tdprof.linux.file_bytes import FileBytes, reopen_regular
 from tdprof.recorder.bpf.python_walk import PythonProgram, PythonRuntime, PythonWalk
 from tdprof.recorder.host import read_text
-from tdprof.recorder.process_memory import NoReaderError, ProcessMemory
+from tdprof.recorder.process_memory import NOT_PERMITTED, NoReaderError, ProcessMemory
 from tdprof.recorder.python_layouts import OFFSETS_BYTES, UnknownLayoutError, runtime_of
 from tdprof.recorder.split_code import other_parts
 from tdprof.recorder.symbol_places import find_symbols
@@ -99,15 +99,19 @@ class PythonProcesses:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def look(self, pid: int, mappings: Iterable[tuple[PythonMapping, int]]) -> None:
+    def look(self, pid: int, mappings: Iterable[tuple[PythonMapping, int | None]]) -> None:
         """See whether a process runs CPython; what it takes to know is done by the thread.
 
         Args:
             pid: the process.
             mappings: its executable mappings that `may_hold`, each with an ``O_PATH`` descriptor, which is this
-                object's from here on.
+                object's from here on; None: this user may not reach the file.
         """
         for mapping, fd in mappings:
+            if fd is None:
+                if may_hold_python(mapping.path):
+                    self._refuse(pid, NOT_PERMITTED)
+                continue
             try:
                 self._waiting.put_nowait((pid, mapping, fd))
             except queue.Full:
@@ -182,6 +186,8 @@ class PythonProcesses:
                 self._inspect(pid, mapping, found, file)
             except (TimeoutError, NoReaderError) as error:
                 self._refuse(pid, error.strerror or "")
+            except PermissionError:
+                self._refuse(pid, NOT_PERMITTED)
             except (OSError, struct.error):  # it has ended
                 continue
             except UnknownLayoutError as error:

@@ -508,13 +508,19 @@ def start_unwinding(sampler: BpfSampler, *, has_interpreted: bool) -> Unwinding 
     return Unwinding(sampler.arrays, sampler.questions_fd, TableCache(), python, heaps)
 
 
-def _close_files(found: Iterable[tuple[PythonMapping, int]]) -> None:
+def _close_files(found: Iterable[tuple[PythonMapping, int | None]]) -> None:
     for _, fd in found:
-        os.close(fd)
+        if fd is not None:
+            os.close(fd)
 
 
-def _of_python(pid: int, files: Iterable[ExecutableLine]) -> Iterator[tuple[PythonMapping, int]]:
-    """Mappings of files, those that likely hold CPython first, each with an ``O_PATH`` descriptor of its file."""
+def _of_python(pid: int, files: Iterable[ExecutableLine]) -> Iterator[tuple[PythonMapping, int | None]]:
+    """Mappings of files, those that likely hold CPython first, each with what `PythonProcesses.look` wants of it."""
     for line in sorted(files, key=lambda line: not may_hold_python(line.path)):
-        with contextlib.suppress(OSError):
-            yield PythonMapping(line.start, line.file_offset, line.path, line.key), reach(pid, line)
+        mapping = PythonMapping(line.start, line.file_offset, line.path, line.key)
+        try:
+            yield mapping, reach(pid, line)
+        except PermissionError:
+            yield mapping, None
+        except OSError:
+            continue

@@ -166,6 +166,15 @@ def test_a_process_that_is_looked_at_again_is_one_process() -> None:
     assert note.startswith("the Python frames of a process are not walked: there are more of them")
 
 
+def test_a_process_that_may_not_be_looked_into_is_told_of() -> None:
+    processes = PythonProcesses(Kernel(room=1))  # type: ignore[arg-type]
+    for name in ("libc.so.6", "libpython3.12.so.1.0", "python3"):
+        processes.look(7, [(PythonMapping(0x1000, 0, f"/usr/lib/{name}", ("fd:01", "7")), None)])
+    end(processes)
+    (note,) = processes.notes()
+    assert note.startswith("the Python frames of a process are not walked: who records may not trace it")
+
+
 def test_a_file_that_others_have_mapped_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[object] = []
 
