@@ -16,8 +16,11 @@ from tdprof.text import plural
 
 KERNEL = "kernel"
 NATIVE = "native"
+GO = "Go"
 OTHER_RUN_TIME_CODE = "[run-time code]"  # of no runtime that is known, or of one of several in its process
 NOT_KNOWN = "[not known]"
+# Below every goroutine, and what a thread begins with before it runs one.
+_OF_GO = {"runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.rt0_go"}
 _TRAMPOLINE = "py::"
 # What `perf inject --jit` makes a file of.
 _JITTED = re.compile(r"jitted-([0-9]{1,10})-[0-9]+\.so")
@@ -38,7 +41,7 @@ def fold_native(profile: Profile) -> Profile:
     left out. Other stacks stay as they are, and so does what says that callers are missing.
     """
     names, of_file = _file_languages(profile)
-    is_run = np.array([name not in (KERNEL, NATIVE, NOT_KNOWN) for name in names])[of_file]
+    is_run = np.array([name not in (KERNEL, NATIVE, GO, NOT_KNOWN) for name in names])[of_file]
     locations, lengths = profile.locations, np.diff(profile.stacks.start.astype(np.int64)).astype(np.int64)
     is_kept = is_run[locations.mapped_file]
     is_marker = (locations.mapped_file < 0) & (locations.reason == Unknown.KNOWN)
@@ -73,10 +76,12 @@ def without_trampolines(profile: Profile) -> Profile:
 def _file_languages(profile: Profile) -> tuple[list[str], I32]:
     """Names of languages, and int32[mapped files + 1]: that of each, the last for what lies in none."""
     owners = [_jit_owner(file) for file in profile.mapped_files]
+    functions = profile.functions
+    of_go = {file for name, file in zip(functions.name, functions.mapped_file.tolist(), strict=True) if name in _OF_GO}
     numbers: dict[str, int] = {}
     found = []
-    for file, owner in zip(profile.mapped_files, owners, strict=True):
-        name = NATIVE
+    for number, (file, owner) in enumerate(zip(profile.mapped_files, owners, strict=True)):
+        name = GO if number in of_go else NATIVE
         if owner is not None:
             name = language_of_run_time_code(profile.runtimes.get(owner, ())) or OTHER_RUN_TIME_CODE
         elif file.kind is FileKind.INTERPRETED:

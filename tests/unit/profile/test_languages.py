@@ -73,6 +73,17 @@ def test_each_sample_is_of_the_language_of_its_own_code() -> None:
     }
 
 
+def test_a_program_that_has_gos_scheduler_is_of_go() -> None:
+    builder = ProfileBuilder(files=FILES)
+    app = "/srv/app"
+    builder.add(Frame("runtime.goexit", module=app), Frame("main.work", module=app), WRITE, weight=3, pid=5)
+    builder.add(Frame("runtime.goexit", module=app), Frame("main.work", module=app), weight=5, pid=5)
+    builder.add(Frame("main.work", module=app), "memcpy", weight=7, pid=5)
+    builder.add(Frame("runtime.part.0", module="/srv/c"), weight=9, pid=6)
+    assert weights(builder.build()) == {"kernel": 3, "Go": 5, "native": 7 + 9}
+    assert weights(fold_native(builder.build())) == weights(builder.build())
+
+
 def test_of_folded_stacks_what_a_language_calls_is_of_that_language() -> None:
     assert weights(fold_native(mixed())) == {
         "Java": 30,
