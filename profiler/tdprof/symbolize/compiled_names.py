@@ -9,6 +9,7 @@ from tdprof.symbolize.locations import SourcePlace
 # V8's, before the function's own name: interpreted, baseline, Maglev, TurboFan (CodeKindToMarker in
 # src/objects/code-kind.cc), the latter two for one closure only; "Function", "LazyCompile" and "Script" until V8 9.
 _V8 = re.compile(r"((?:JS|Eval|Function|LazyCompile|Script):)(?:([~^+*])'?)?")
+_V8_WASM_TIER = re.compile(r"(-[0-9]+)-(?:liftoff|turbofan)\Z")  # WasmCode::LogCode in src/wasm/wasm-code-manager.cc
 # .NET's, behind it (PrepareCodeConfig::GetJitOptimizationTierStr in src/coreclr/vm/prestub.cpp).
 _DOTNET_TIER = re.compile(
     r"(?<=\S)\[(?:PreJIT|ReadyToRun|MinOptJitted|Optimized|QuickJitted|OptimizedTier1|OptimizedTier1OSR|"
@@ -24,7 +25,7 @@ _MOST_DIGITS = 9
 def function_of(name: str) -> str:
     """The name without what tells how well the code was compiled: each function has one, however often that is."""
     if begin := _V8.match(name):
-        return begin[1] + name[begin.end() :]
+        return begin[1] + _V8_WASM_TIER.sub(r"\1", name[begin.end() :])
     tier = _DOTNET_TIER.search(name)
     return name[: tier.start()] if tier else name
 

@@ -21,6 +21,8 @@ from tdprof.symbolize.symbolizer import Symbolizer
         ("JS:+Base.run app.js:3:1", "JS:Base.run app.js:3:1"),
         ("JS:+'spin /srv/app.js:2:14", "JS:spin /srv/app.js:2:14"),
         ("JS:**generator", "JS:*generator"),
+        ("JS:heavy-0-liftoff", "JS:heavy-0"),
+        ("JS:wasm-function[3]-3-turbofan", "JS:wasm-function[3]-3"),
         ("void [app] Prog::Heavy(int32)[OptimizedTier1]", "void [app] Prog::Heavy(int32)"),
         ("void [app] Prog::Heavy(int32)[PreJIT]", "void [app] Prog::Heavy(int32)"),
         ("int32 [app] Prog::Sum(int32[])", "int32 [app] Prog::Sum(int32[])"),
