@@ -19,6 +19,7 @@
 #include "dwarf_api.h"
 #include "dwarf_cursor.h"
 #include "dwarf_memory.h"
+#include "dwarf_standard.h"
 
 #include <pthread.h>
 
@@ -70,8 +71,10 @@ struct value {
 
 struct unit {
 	const struct debug_file *file;
-	struct cursor dies; /* from the root DIE to the unit's end */
-	uint64_t offset;    /* of the unit's header in .debug_info */
+	const uint8_t *info;        /* what offsets into .debug_info count from */
+	struct unit_memory *memory; /* of a worker, where its bytes are; NULL: in the section's */
+	struct cursor dies;         /* from the root DIE to the unit's end, in memory or not: see all_dies() */
+	uint64_t offset;            /* of the unit's header in .debug_info */
 	const struct abbrev_table *table;
 	uint16_t version;
 	uint8_t offset_size; /* 4 or 8 */
@@ -95,13 +98,38 @@ struct unit {
 };
 
 /* --- dwarf_section.c --- */
+/* Used again and again for parts of a section: new pages cost more than what they are filled with. */
+struct own_memory {
+	uint8_t *bytes;
+	uint64_t capacity;
+};
+
 /* Of a file that is zeros; false: no memory. */
 bool open_sections(struct debug_file *file, const struct dwarf_section *sections, struct budget *budget);
 void close_sections(struct debug_file *file);
 /* Have bytes of a section in memory, as far as it goes. False: its file does not have all of them any more. */
 bool load_bytes(const struct debug_file *file, enum section_id id, uint64_t from, uint64_t bytes);
-/* The same of a whole unit. Of other units than a walk's own and what value_reference() gives no DIE is read. */
-bool load_unit(const struct unit *unit);
+/* Bytes of a section for who wants them once, until the next are read: as they are in memory, or in his own. */
+struct cursor read_once(const struct debug_file *file, enum section_id id, uint64_t from, uint64_t bytes,
+                        struct own_memory *memory, struct budget *budget);
+/* A worker's memory for the unit that it reads. */
+struct unit_memory {
+	struct own_memory dies;
+	struct own_memory is_read; /* by block */
+	uint64_t start;            /* in .debug_info, of the first block */
+	struct unit unit;
+};
+
+/* The unit as a worker reads it: its bytes, and what points to them, are there until the next one is opened. Itself if
+ * its section is in memory, or it is too large. */
+const struct unit *open_unit(const struct unit *unit, struct unit_memory *memory, struct budget *budget);
+void close_unit_memory(struct unit_memory *memory);
+/* What tells a text from all others: where it stands, or would if its unit were read into the section's memory. */
+uint64_t place_of(const char *text, const struct unit_memory *memory);
+/* A unit's DIEs, or those from an offset into .debug_info on, brought into memory as a cursor comes to them. Bad if
+ * none of them is there. */
+struct cursor all_dies(const struct unit *unit);
+struct cursor dies_from(const struct unit *unit, uint64_t offset);
 
 /* --- dwarf_abbrev.c --- */
 const struct abbrev *search_abbrev(const struct abbrev_table *table, uint64_t code);
@@ -116,8 +144,22 @@ const struct abbrev_table *load_abbrev_table(struct debug_file *file, uint64_t o
                                              struct budget *budget);
 /* An attribute of no name, for values that stand outside DIEs. */
 struct attribute make_attribute(uint16_t form, const struct unit *unit);
-struct value read_value(struct cursor *c, const struct attribute *attribute, const struct unit *unit);
-void skip_value(struct cursor *c, const struct attribute *attribute, const struct unit *unit);
+/* Of a value whose form does not fix its size, or that is longer than 8 bytes. */
+struct value read_varied(struct cursor *c, const struct attribute *attribute, const struct unit *unit);
+void skip_varied(struct cursor *c, const struct attribute *attribute, const struct unit *unit);
+static inline struct value read_value(struct cursor *c, const struct attribute *attribute, const struct unit *unit)
+{
+	if (attribute->size && attribute->size <= 8)
+		return (struct value){ .form = attribute->form, .number = read_fixed(c, attribute->size) };
+	return read_varied(c, attribute, unit);
+}
+static inline void skip_value(struct cursor *c, const struct attribute *attribute, const struct unit *unit)
+{
+	if (attribute->size != FORM_VARIES)
+		cursor_skip(c, attribute->size);
+	else
+		skip_varied(c, attribute, unit);
+}
 static inline void skip_values(struct cursor *c, const struct abbrev *abbrev, const struct unit *unit)
 {
 	if (abbrev->size >= 0)
@@ -151,7 +193,7 @@ bool value_ranges(const struct unit *unit, const struct value *low, const struct
 bool skip_children(struct cursor *c, const struct unit *unit, const struct value *sibling);
 /* Skip a DIE's values and, if it says where they end, its children; whether it did. */
 bool skip_die(struct cursor *c, const struct abbrev *abbrev, const struct unit *unit);
-/* The unit, in memory, and offset that a reference points at; NULL if it points nowhere. */
+/* The unit and offset that a reference points at; NULL if it points nowhere. */
 const struct unit *value_reference(const struct unit *unit, const struct value *value, uint64_t *offset);
 
 /* --- dwarf_unit.c --- */
@@ -193,6 +235,7 @@ struct line_table {
 	VECTOR(struct line_sequence) sequences; /* by start, not overlapping */
 	VECTOR(struct line_file) files;
 	VECTOR(const char *) directories;
+	struct own_memory program; /* which the names stand in, too */
 	uint64_t text_start, text_end;
 	uint16_t version;
 	struct budget *budget;
@@ -223,20 +266,30 @@ struct node { /* a function, or a call inlined into its parent */
 	uint32_t call_file, call_line;
 };
 
+/* A function whose name alone may be that of several, until scope_names() has told it apart. */
+struct unscoped {
+	const struct unit *unit; /* where the DIE that names it is */
+	uint64_t offset;
+	uint32_t id;
+};
+
 /* What one thread has found, and its scratch memory. */
 struct worker {
 	struct dwarf_index *index;
 	VECTOR(struct segment) segments;
 	VECTOR(struct run) runs;
 	VECTOR(struct node) nodes;
-	VECTOR(const char *) functions; /* names, inside the sections or of the next */
-	VECTOR(char *) scoped_names;
+	VECTOR(const char *) functions;   /* names, inside the sections or of own_names */
+	VECTOR(struct unscoped) unscoped; /* named by the unit that is read */
+	VECTOR(struct unscoped) foreign;  /* named by other units */
+	VECTOR(char *) own_names;
 	VECTOR(uint64_t) files; /* offsets into file_text */
 	VECTOR(char) file_text;
 	struct map function_by_name, function_by_die, file_by_hash;
 	uint64_t bad_units, first_bad_offset;
 	struct budget budget;
 	struct function_scratch *scratch;
+	struct unit_memory unit_memory;
 	/* set when the workers' findings are merged */
 	uint32_t first_node, first_function;
 	uint32_t *file_ids; /* of this worker's files among all */
@@ -248,10 +301,7 @@ struct dwarf_index {
 	uint64_t text_start, text_end;
 	const uint64_t *wanted; /* sorted addresses; NULL: everything is wanted */
 	uint64_t wanted_count;
-	uint32_t next_unit;          /* handed out to threads */
-	pthread_mutex_t scopes_lock; /* of the next two */
-	VECTOR(struct unit_scopes *) scopes;
-	struct map scopes_by_unit;
+	uint32_t next_unit; /* handed out to threads */
 	struct common_budget common_budget;
 	struct budget budget; /* while no other thread runs */
 	struct worker *workers;
@@ -263,109 +313,15 @@ struct dwarf_index {
 
 /* Add what one unit says; false if the unit is damaged (what was read until there is kept). */
 bool index_unit(struct worker *worker, const struct unit *unit, uint32_t number);
+/* A copy of a name that stays; NULL: no memory. */
+const char *keep_name(struct worker *worker, const char *text, size_t bytes);
 uint32_t intern_file(struct worker *worker, const char *text, size_t length);
 bool open_worker(struct worker *worker, struct dwarf_index *index);
 void close_worker(struct worker *worker);
 
 /* --- dwarf_scope.c --- */
-/* A plain name behind those of the scopes around its DIE. A function around it that has a linkage name
- * comes first, by that: `_Z3runv::{lambda#1}::operator()`. */
-const char *scoped_name(struct worker *worker, const struct function_name *function);
-void close_scopes(struct dwarf_index *index);
-
-/* --- from the standard: tags (7.5.3), attributes (7.5.4), forms (7.5.6) --- */
-enum {
-	DW_TAG_class_type = 0x02,
-	DW_TAG_lexical_block = 0x0b,
-	DW_TAG_structure_type = 0x13,
-	DW_TAG_union_type = 0x17,
-	DW_TAG_inlined_subroutine = 0x1d,
-	DW_TAG_module = 0x1e,
-	DW_TAG_catch_block = 0x25,
-	DW_TAG_subprogram = 0x2e,
-	DW_TAG_try_block = 0x32,
-	DW_TAG_namespace = 0x39,
-
-	DW_LANG_C_plus_plus = 0x04, /* 7.5.12, and dwarfstd.org's list of languages that came after the standard */
-	DW_LANG_C_plus_plus_03 = 0x19,
-	DW_LANG_C_plus_plus_11 = 0x1a,
-	DW_LANG_C_plus_plus_14 = 0x21,
-	DW_LANG_C_plus_plus_17 = 0x2a,
-	DW_LANG_C_plus_plus_20 = 0x2b,
-	DW_LANG_C_plus_plus_23 = 0x3a,
-
-	DW_AT_sibling = 0x01,
-	DW_AT_name = 0x03,
-	DW_AT_stmt_list = 0x10,
-	DW_AT_low_pc = 0x11,
-	DW_AT_high_pc = 0x12,
-	DW_AT_language = 0x13,
-	DW_AT_comp_dir = 0x1b,
-	DW_AT_abstract_origin = 0x31,
-	DW_AT_declaration = 0x3c,
-	DW_AT_external = 0x3f,
-	DW_AT_specification = 0x47,
-	DW_AT_ranges = 0x55,
-	DW_AT_call_file = 0x58,
-	DW_AT_call_line = 0x59,
-	DW_AT_linkage_name = 0x6e,
-	DW_AT_str_offsets_base = 0x72,
-	DW_AT_addr_base = 0x73,
-	DW_AT_rnglists_base = 0x74,
-	DW_AT_dwo_name = 0x76,
-	DW_AT_MIPS_linkage_name = 0x2007,
-	DW_AT_GNU_dwo_name = 0x2130,
-	DW_AT_GNU_dwo_id = 0x2131,
-	DW_AT_GNU_ranges_base = 0x2132,
-	DW_AT_GNU_addr_base = 0x2133,
-
-	DW_FORM_addr = 0x01,
-	DW_FORM_block2 = 0x03,
-	DW_FORM_block4 = 0x04,
-	DW_FORM_data2 = 0x05,
-	DW_FORM_data4 = 0x06,
-	DW_FORM_data8 = 0x07,
-	DW_FORM_string = 0x08,
-	DW_FORM_block = 0x09,
-	DW_FORM_block1 = 0x0a,
-	DW_FORM_data1 = 0x0b,
-	DW_FORM_flag = 0x0c,
-	DW_FORM_sdata = 0x0d,
-	DW_FORM_strp = 0x0e,
-	DW_FORM_udata = 0x0f,
-	DW_FORM_ref_addr = 0x10,
-	DW_FORM_ref1 = 0x11,
-	DW_FORM_ref2 = 0x12,
-	DW_FORM_ref4 = 0x13,
-	DW_FORM_ref8 = 0x14,
-	DW_FORM_ref_udata = 0x15,
-	DW_FORM_indirect = 0x16,
-	DW_FORM_sec_offset = 0x17,
-	DW_FORM_exprloc = 0x18,
-	DW_FORM_flag_present = 0x19,
-	DW_FORM_strx = 0x1a,
-	DW_FORM_addrx = 0x1b,
-	DW_FORM_ref_sup4 = 0x1c,
-	DW_FORM_strp_sup = 0x1d,
-	DW_FORM_data16 = 0x1e,
-	DW_FORM_line_strp = 0x1f,
-	DW_FORM_ref_sig8 = 0x20,
-	DW_FORM_implicit_const = 0x21,
-	DW_FORM_loclistx = 0x22,
-	DW_FORM_rnglistx = 0x23,
-	DW_FORM_ref_sup8 = 0x24,
-	DW_FORM_strx1 = 0x25,
-	DW_FORM_strx2 = 0x26,
-	DW_FORM_strx3 = 0x27,
-	DW_FORM_strx4 = 0x28,
-	DW_FORM_addrx1 = 0x29,
-	DW_FORM_addrx2 = 0x2a,
-	DW_FORM_addrx3 = 0x2b,
-	DW_FORM_addrx4 = 0x2c,
-	DW_FORM_GNU_addr_index = 0x1f01,
-	DW_FORM_GNU_str_index = 0x1f02,
-	DW_FORM_GNU_ref_alt = 0x1f20,
-	DW_FORM_GNU_strp_alt = 0x1f21,
-};
+/* Put before plain names those of the scopes around their DIEs; orders `functions`. A function around one that has a
+ * linkage name comes first, by that: `_Z3runv::{lambda#1}::operator()`. */
+void scope_names(struct worker *worker, struct unscoped *functions, uint32_t count);
 
 #endif

@@ -169,12 +169,8 @@ static struct attribute read_indirect(struct cursor *c, const struct unit *unit)
 	return make_attribute(form, unit);
 }
 
-void skip_value(struct cursor *c, const struct attribute *attribute, const struct unit *unit)
+void skip_varied(struct cursor *c, const struct attribute *attribute, const struct unit *unit)
 {
-	if (attribute->size != FORM_VARIES) {
-		cursor_skip(c, attribute->size);
-		return;
-	}
 	switch (attribute->form) {
 	case DW_FORM_sdata:
 	case DW_FORM_udata:
@@ -202,7 +198,7 @@ void skip_value(struct cursor *c, const struct attribute *attribute, const struc
 	}
 }
 
-struct value read_value(struct cursor *c, const struct attribute *attribute, const struct unit *unit)
+struct value read_varied(struct cursor *c, const struct attribute *attribute, const struct unit *unit)
 {
 	struct value value = { .form = attribute->form };
 
@@ -225,9 +221,6 @@ struct value read_value(struct cursor *c, const struct attribute *attribute, con
 		return c->bad ? (struct value){ 0 } : read_value(c, &direct, unit);
 	}
 	}
-	if (attribute->size <= 8)
-		value.number = read_fixed(c, attribute->size);
-	else
-		skip_value(c, attribute, unit); /* blocks and data16 hold nothing that we ask for */
+	skip_value(c, attribute, unit); /* blocks and data16 hold nothing that we ask for */
 	return value;
 }

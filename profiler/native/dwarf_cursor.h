@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A read position inside a piece of memory that cannot leave it. A read past the end gives 0, moves to the end and
- * sets `bad`, which stays set: a parser may read on and ask once. */
+ * sets `bad`, which stays set: a parser may read on and ask once. More may be fetched into memory on the way. */
 #ifndef TDPROF_DWARF_CURSOR_H
 #define TDPROF_DWARF_CURSOR_H
 
@@ -15,29 +15,40 @@ struct cursor {
 	const uint8_t *at;
 	const uint8_t *end;
 	bool bad;
+	/* NULL, or moves `end` on until `size` bytes are there; false: they are not to be had. Of `source`. */
+	bool (*fetch)(struct cursor *c, uint64_t size);
+	const void *source;
 };
 
 static inline struct cursor cursor_over(const uint8_t *data, uint64_t size, uint64_t offset)
 {
 	if (offset > size)
-		return (struct cursor){ NULL, NULL, true };
-	return (struct cursor){ data + offset, data + size, false };
+		return (struct cursor){ .bad = true };
+	return (struct cursor){ .at = data + offset, .end = data + size };
 }
 
+/* Bytes in memory; all, of a cursor that fetches none. */
 static inline uint64_t cursor_left(const struct cursor *c)
 {
 	return (uint64_t)(c->end - c->at);
+}
+
+/* Whether so many bytes are left, which are in memory then. */
+static inline bool cursor_has(struct cursor *c, uint64_t size)
+{
+	return size <= cursor_left(c) || (c->fetch && c->fetch(c, size));
 }
 
 static inline void cursor_fail(struct cursor *c)
 {
 	c->at = c->end;
 	c->bad = true;
+	c->fetch = NULL;
 }
 
 static inline void cursor_skip(struct cursor *c, uint64_t size)
 {
-	if (size > cursor_left(c))
+	if (!cursor_has(c, size))
 		cursor_fail(c);
 	else
 		c->at += size;
@@ -48,19 +59,24 @@ static inline uint64_t read_fixed(struct cursor *c, unsigned size)
 {
 	uint64_t value = 0;
 
-	if (size > cursor_left(c)) {
+	if (!cursor_has(c, size)) {
 		cursor_fail(c);
 		return 0;
 	}
-	memcpy(&value, c->at, size);
+	if (!__builtin_constant_p(size) && cursor_left(c) >= sizeof(value)) { /* no call for a few bytes */
+		memcpy(&value, c->at, sizeof(value));
+		value &= UINT64_MAX >> (64 - 8 * size);
+	} else {
+		memcpy(&value, c->at, size);
+	}
 	c->at += size;
 	return value;
 }
 
 static inline uint8_t read_u8(struct cursor *c)
 {
-	if (c->at == c->end) {
-		c->bad = true;
+	if (!cursor_has(c, 1)) {
+		cursor_fail(c);
 		return 0;
 	}
 	return *c->at++;
@@ -125,14 +141,19 @@ static inline void skip_leb(struct cursor *c)
 static inline const char *read_string(struct cursor *c)
 {
 	const char *text = (const char *)c->at;
-	const uint8_t *nul = cursor_left(c) ? memchr(c->at, 0, cursor_left(c)) : NULL;
+	uint64_t searched = 0;
 
-	if (!nul) {
-		cursor_fail(c);
-		return NULL;
+	while (cursor_has(c, searched + 1)) {
+		const uint8_t *nul = memchr(c->at + searched, 0, cursor_left(c) - searched);
+
+		if (nul) {
+			c->at = nul + 1;
+			return text;
+		}
+		searched = cursor_left(c);
 	}
-	c->at = nul + 1;
-	return text;
+	cursor_fail(c);
+	return NULL;
 }
 
 #endif

@@ -22,12 +22,15 @@ void close_worker(struct worker *worker)
 	RELEASE(worker->runs);
 	RELEASE(worker->nodes);
 	RELEASE(worker->functions);
-	for (uint32_t i = 0; i < worker->scoped_names.count; i++)
-		free(worker->scoped_names.items[i]);
-	RELEASE(worker->scoped_names);
+	for (uint32_t i = 0; i < worker->own_names.count; i++)
+		free(worker->own_names.items[i]);
+	RELEASE(worker->own_names);
+	RELEASE(worker->unscoped);
+	RELEASE(worker->foreign);
 	RELEASE(worker->files);
 	RELEASE(worker->file_text);
 	free(worker->file_ids);
+	close_unit_memory(&worker->unit_memory);
 	free(worker->function_by_name.slots);
 	free(worker->function_by_die.slots);
 	free(worker->file_by_hash.slots);
@@ -37,6 +40,7 @@ void close_worker(struct worker *worker)
 	RELEASE(scratch->lines.sequences);
 	RELEASE(scratch->lines.files);
 	RELEASE(scratch->lines.directories);
+	free(scratch->lines.program.bytes);
 	RELEASE(scratch->file_ids);
 	RELEASE(scratch->candidates);
 	RELEASE(scratch->intervals);
@@ -148,14 +152,14 @@ static uint32_t add_candidate(struct worker *worker, const struct unit *unit, co
 static bool walk(struct worker *worker, const struct unit *unit, bool may_skip)
 {
 	struct function_scratch *scratch = worker->scratch;
-	const uint8_t *info = unit->file->sections[SECTION_INFO].data;
+	const uint8_t *info = unit->info;
 	uint32_t scope[DEEPEST_DIE]; /* the candidate that encloses each level, or NO_ID */
 	int depth = 0, function_depth = -1;
-	struct cursor c = unit->dies;
+	struct cursor c = all_dies(unit);
 
 	scope[0] = NO_ID;
 	scratch->candidates.count = scratch->intervals.count = 0;
-	while (cursor_left(&c) && !worker->budget.exhausted && !worker->budget.is_spent) {
+	while (cursor_has(&c, 1) && !worker->budget.exhausted && !worker->budget.is_spent) {
 		uint64_t offset = (uint64_t)(c.at - info), code = read_uleb(&c);
 		const struct abbrev *abbrev;
 		uint32_t self;
@@ -195,8 +199,7 @@ static bool walk(struct worker *worker, const struct unit *unit, bool may_skip)
 					}
 				}
 			}
-		} else if (may_skip && function_depth < 0 && abbrev->tag != DW_TAG_namespace &&
-		           abbrev->tag != DW_TAG_module) {
+		} else if (may_skip && function_depth < 0 && abbrev->tag != DW_TAG_module) {
 			if (skip_die(&c, abbrev, unit)) {
 				scratch->has_skipped |= abbrev->has_children;
 				continue;
@@ -308,8 +311,7 @@ bool index_unit(struct worker *worker, const struct unit *unit, uint32_t number)
 	scratch->ranges.entries_left = entries;
 	if (!unit_is_wanted(worker, unit))
 		return spend_work(&worker->budget, entries - scratch->ranges.entries_left);
-	if (!load_unit(full))
-		return false;
+	full = open_unit(full, &worker->unit_memory, &worker->budget);
 	scratch->unit = full;
 	scratch->line_unit = unit;
 	scratch->unit_number = number;
@@ -325,6 +327,8 @@ bool index_unit(struct worker *worker, const struct unit *unit, uint32_t number)
 		fine = walk(worker, full, false);
 		add_gaps(worker);
 	}
+	scope_names(worker, worker->unscoped.items, worker->unscoped.count);
+	worker->unscoped.count = 0;
 	spend_work(&worker->budget, entries - scratch->ranges.entries_left);
 	return fine && scratch->lines_fine && scratch->segment_budget && !worker->budget.is_spent;
 }

@@ -57,8 +57,6 @@ EXPORT void tdprof_dwarf_close(struct dwarf_index *index)
 	}
 	RELEASE(index->splits);
 	RELEASE(index->runs);
-	close_scopes(index);
-	pthread_mutex_destroy(&index->scopes_lock);
 	close_file(&index->main);
 	close_file(&index->shared);
 	free(index);
@@ -71,7 +69,6 @@ EXPORT struct dwarf_index *tdprof_dwarf_open(const struct dwarf_section *section
 
 	if (!index)
 		return NULL;
-	pthread_mutex_init(&index->scopes_lock, NULL);
 	index->common_budget = (struct common_budget){
 		.memory = MEMORY_SPARE + MEMORY_TO_DATA * (data_size(sections) + data_size(shared)) +
 		          MEMORY_TO_FILE * file_bytes,
@@ -147,11 +144,9 @@ static void *run_worker(void *argument)
 		uint32_t number = __atomic_fetch_add(&index->next_unit, 1, __ATOMIC_RELAXED);
 		const struct unit *unit;
 
-		if (number >= index->main.units.count)
-			return NULL;
+		if (number >= index->main.units.count || worker->budget.exhausted)
+			break;
 		unit = &index->main.units.items[number];
-		if (worker->budget.exhausted)
-			return NULL;
 		if (unit->is_type_unit)
 			continue;
 		if (unit->is_bad || worker->budget.is_spent || !index_unit(worker, unit, number)) {
@@ -160,6 +155,8 @@ static void *run_worker(void *argument)
 				worker->first_bad_offset = unit->offset;
 		}
 	}
+	scope_names(worker, worker->foreign.items, worker->foreign.count);
+	return NULL;
 }
 
 /* --- merging --- */

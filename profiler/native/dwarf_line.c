@@ -106,25 +106,21 @@ static bool read_old_entries(struct cursor *c, struct line_table *out)
 
 static bool read_header(const struct unit *unit, struct line_header *header, struct line_table *out)
 {
-	const struct dwarf_section *section = &unit->file->sections[SECTION_LINE];
-	struct cursor c = cursor_over(section->data, section->size, unit->line_offset);
-	uint64_t length, header_length;
+	uint64_t at = unit->line_offset, length, header_length;
+	struct cursor c = read_once(unit->file, SECTION_LINE, at, LONGEST_LENGTH, &out->program, out->budget);
 
-	if (!load_bytes(unit->file, SECTION_LINE, unit->line_offset, LONGEST_LENGTH))
-		return false;
 	length = read_u32(&c);
+	at += 4;
 	header->strings = *unit;
 	header->strings.offset_size = 4;
 	if (length == UINT32_MAX) {
 		header->strings.offset_size = 8;
 		length = read_u64(&c);
+		at += 8;
 	}
 	if (c.bad)
 		return false;
-	if (length < cursor_left(&c))
-		c.end = c.at + length;
-	if (!load_bytes(unit->file, SECTION_LINE, unit->line_offset, LONGEST_LENGTH + cursor_left(&c)))
-		return false;
+	c = read_once(unit->file, SECTION_LINE, at, length, &out->program, out->budget);
 	out->version = read_u16(&c);
 	if (out->version < 2 || out->version > 5)
 		return false;

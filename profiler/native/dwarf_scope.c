@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Names of C++ functions with the scopes that they stand in. GCC gives no linkage name to functions of internal linkage
  * that are inlined everywhere: lambdas, and what stands in anonymous namespaces or is static. Their own name alone is
- * that of many others (`operator()`). A DIE does not say what it stands in, so a unit's scopes are listed once. */
+ * that of many others (`operator()`). A DIE does not say what it stands in, so the names that a unit's functions
+ * need are collected, and one pass over the unit lists the scopes around them. */
 #include "dwarf_scratch.h"
 
 #include <stdio.h>
@@ -21,11 +22,14 @@ struct scope {
 	uint16_t tag;
 	bool has_functions;
 	bool is_lambda;
+	bool in_unnamed; /* a class without a name, or one inside */
 };
 
-/* One unit's, in the order of their starts. */
-struct unit_scopes {
+/* Those of a unit's scopes that are around some functions, and the classes without names beside these, in the order of
+ * their starts. */
+struct scope_list {
 	VECTOR(struct scope) list;
+	const struct unscoped *next, *end; /* functions that the pass has not come to yet */
 };
 
 static bool is_scope(uint16_t tag)
@@ -70,7 +74,7 @@ static struct scope_die read_scope_die(struct cursor *c, const struct abbrev *ab
 }
 
 /* The innermost scope ends at `end`. One without functions is forgotten; it is the last, as all in it were, too. */
-static void leave_scope(struct unit_scopes *scopes, uint32_t number, uint64_t end)
+static void leave_scope(struct scope_list *scopes, uint32_t number, uint64_t end)
 {
 	struct scope *scope = &scopes->list.items[number];
 	struct scope *parent = scope->parent == NO_ID ? NULL : &scopes->list.items[scope->parent];
@@ -98,30 +102,42 @@ static void add_function(struct scope *scope, const struct unit *unit, const str
 	scope->is_lambda = text && !strncmp(text, CALL, strlen(CALL));
 }
 
-/* Whether a DIE's name matters, or its children may be skipped. Of functions that are declared, which are most of all,
- * only the name, and only where it tells a lambda. */
-static bool is_read(const struct abbrev *abbrev, const struct scope *around)
+/* Whether what is asked for is not inside a DIE, so that its children may be skipped. Classes without a name are looked
+ * into, since they are numbered; of functions that are declared only the name matters, and only where it tells a
+ * lambda.
+ */
+static bool is_aside(const struct scope_list *scopes, const struct abbrev *abbrev, const struct unit *unit,
+                     const struct scope_die *die, const struct scope *around)
 {
-	if (abbrev->tag == DW_TAG_subprogram && !abbrev->is_code)
-		return around && is_unnamed_class(around) && !around->is_lambda;
-	return is_scope(abbrev->tag) || (abbrev->has_children && !may_hold_scopes(abbrev->tag));
+	bool is_function = abbrev->tag == DW_TAG_subprogram;
+	uint64_t sibling;
+
+	if (!abbrev->has_children)
+		return false;
+	if (die->has_origin || (is_function && abbrev->is_declaration) || !may_hold_scopes(abbrev->tag))
+		return true;
+	if (!is_scope(abbrev->tag) || value_reference(unit, &die->sibling, &sibling) != unit)
+		return false;
+	if (!is_function && abbrev->tag != DW_TAG_namespace && (!die->name.form || (around && around->in_unnamed)))
+		return false;
+	return scopes->next == scopes->end || scopes->next->offset >= sibling;
 }
 
 /* What a damaged unit says behind its damage is in no scope. */
-static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, struct budget *budget)
+static void list_scopes(struct scope_list *scopes, const struct unit *unit, struct budget *budget)
 {
-	const uint8_t *info = unit->file->sections[SECTION_INFO].data;
+	const uint8_t *info = unit->info;
 	uint32_t within[DEEPEST_SCOPE]; /* the scope around each level's DIEs */
-	struct cursor c = unit->dies;
+	struct cursor c = all_dies(unit);
 	uint64_t steps = 0;
 	int depth = 0;
 
 	within[0] = NO_ID;
-	while (cursor_left(&c) && !budget->exhausted && spend_work(budget, 1 + steps)) {
+	while (cursor_has(&c, 1) && !budget->exhausted && spend_work(budget, 1 + steps)) {
 		uint64_t offset = (uint64_t)(c.at - info), code = read_uleb(&c);
 		const struct abbrev *abbrev = code ? find_abbrev(unit->table, code) : NULL;
 		uint32_t self = within[depth];
-		struct value name = { 0 };
+		struct scope_die die = { 0 };
 
 		steps = 0;
 		if (!code && depth) {
@@ -130,30 +146,30 @@ static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, str
 				leave_scope(scopes, self, (uint64_t)(c.at - info));
 			continue;
 		}
-		if (!code)
+		while (scopes->next < scopes->end && scopes->next->offset <= offset)
+			scopes->next++;
+		if (!code && scopes->next < scopes->end)
 			continue;
-		if (!abbrev)
+		if (!abbrev || (scopes->next == scopes->end && self == NO_ID))
 			break;
 		steps = abbrev->size >= 0 ? 1 : abbrev->count;
-		if (abbrev->tag == DW_TAG_subprogram && self != NO_ID)
-			scopes->list.items[self].has_functions = true;
-		if (is_read(abbrev, self == NO_ID ? NULL : &scopes->list.items[self])) {
-			struct scope_die die = read_scope_die(&c, abbrev, unit);
-
-			if (abbrev->tag == DW_TAG_subprogram && self != NO_ID)
-				add_function(&scopes->list.items[self], unit, &die.name, &steps);
-			if (abbrev->has_children && (die.has_origin || !is_scope(abbrev->tag)) &&
-			    skip_children(&c, unit, &die.sibling))
-				continue;
-			name = die.name;
-		} else if (!abbrev->is_declaration) {
+		if (abbrev->has_children || abbrev->tag == DW_TAG_subprogram)
+			die = read_scope_die(&c, abbrev, unit);
+		else
 			skip_values(&c, abbrev, unit);
-		} else if (skip_die(&c, abbrev, unit)) {
-			continue;
+		if (abbrev->tag == DW_TAG_subprogram && self != NO_ID) {
+			scopes->list.items[self].has_functions = true;
+			add_function(&scopes->list.items[self], unit, &die.name, &steps);
 		}
+		if (is_aside(scopes, abbrev, unit, &die, self == NO_ID ? NULL : &scopes->list.items[self]) &&
+		    skip_children(&c, unit, &die.sibling))
+			continue;
 		if (abbrev->has_children && is_scope(abbrev->tag)) {
-			struct scope scope = { offset, 0, name, self, .tag = abbrev->tag };
+			struct scope scope = { offset, 0, die.name, self, .tag = abbrev->tag };
 
+			scope.in_unnamed = is_unnamed_class(&scope) ||
+			                   (self != NO_ID && scope.tag != DW_TAG_subprogram &&
+			                    scope.tag != DW_TAG_namespace && scopes->list.items[self].in_unnamed);
 			if (!PUSH(scopes->list, budget, scope))
 				break;
 			self = scopes->list.count - 1;
@@ -164,56 +180,7 @@ static void list_scopes(struct unit_scopes *scopes, const struct unit *unit, str
 	}
 }
 
-void close_scopes(struct dwarf_index *index)
-{
-	for (uint32_t i = 0; i < index->scopes.count; i++) {
-		RELEASE(index->scopes.items[i]->list);
-		free(index->scopes.items[i]);
-	}
-	RELEASE(index->scopes);
-	free(index->scopes_by_unit.slots);
-}
-
-static const struct unit_scopes *known_scopes(const struct dwarf_index *index, const struct unit *unit)
-{
-	uint32_t known = map_find(&index->scopes_by_unit, (uint64_t)(uintptr_t)unit);
-
-	return known == MAP_NOTHING ? NULL : index->scopes.items[known];
-}
-
-/* A unit's scopes, of whichever thread has listed them first; NULL if there is no memory. */
-static const struct unit_scopes *scopes_of(struct worker *worker, const struct unit *unit)
-{
-	struct dwarf_index *index = worker->index;
-	const struct unit_scopes *found;
-	struct unit_scopes *scopes;
-
-	pthread_mutex_lock(&index->scopes_lock);
-	found = known_scopes(index, unit);
-	pthread_mutex_unlock(&index->scopes_lock);
-	if (found || !take_memory(&worker->budget, sizeof(*scopes)))
-		return found;
-	scopes = calloc(1, sizeof(*scopes));
-	if (!scopes) {
-		worker->budget.exhausted = true;
-		return NULL;
-	}
-	list_scopes(scopes, unit, &worker->budget);
-	pthread_mutex_lock(&index->scopes_lock);
-	found = known_scopes(index, unit);
-	if (!found && PUSH(index->scopes, &worker->budget, scopes)) {
-		map_add(&index->scopes_by_unit, (uint64_t)(uintptr_t)unit, index->scopes.count - 1, &worker->budget);
-		found = scopes;
-	}
-	pthread_mutex_unlock(&index->scopes_lock);
-	if (found != scopes) {
-		RELEASE(scopes->list);
-		free(scopes);
-	}
-	return found;
-}
-
-static uint32_t scope_around(const struct unit_scopes *scopes, uint64_t offset)
+static uint32_t scope_around(const struct scope_list *scopes, uint64_t offset)
 {
 	uint32_t low = 0, high = scopes->list.count, found;
 
@@ -254,7 +221,7 @@ static int scope_text(const struct unit *unit, const struct scope *scope, char *
 
 /* Put the scopes from `number` outwards before the text that ends a buffer; where it then begins, 0: it does not fit.
  */
-static size_t put_scopes(const struct unit_scopes *scopes, const struct unit *unit, uint32_t number, char *text,
+static size_t put_scopes(const struct scope_list *scopes, const struct unit *unit, uint32_t number, char *text,
                          size_t at, uint64_t *steps)
 {
 	char part[LONGEST_SCOPED];
@@ -274,27 +241,54 @@ static size_t put_scopes(const struct unit_scopes *scopes, const struct unit *un
 	return at;
 }
 
-const char *scoped_name(struct worker *worker, const struct function_name *function)
+/* Put the scopes around a function before its name. */
+static void scope_name(struct worker *worker, const struct scope_list *scopes, const struct unscoped *function)
 {
-	const struct unit_scopes *scopes = scopes_of(worker, function->unit);
-	uint32_t number = scopes ? scope_around(scopes, function->offset) : NO_ID;
-	size_t length = strlen(function->text) + 1, at;
+	uint32_t number = scope_around(scopes, function->offset);
+	const char *plain = worker->functions.items[function->id];
+	size_t length = strlen(plain) + 1, at;
 	uint64_t steps = DEEPEST_SCOPE / STRING_BYTES_A_STEP;
-	char text[LONGEST_SCOPED], *name;
+	const char *name;
+	char text[LONGEST_SCOPED];
 
 	if (number == NO_ID || length >= sizeof(text))
-		return function->text;
+		return;
 	at = sizeof(text) - length;
-	memcpy(text + at, function->text, length);
+	memcpy(text + at, plain, length);
 	at = put_scopes(scopes, function->unit, number, text, at, &steps);
 	length = sizeof(text) - at;
 	if (!spend_work(&worker->budget, steps) || !at)
-		return function->text;
-	name = take_memory(&worker->budget, length) ? malloc(length) : NULL;
-	if (!name || !PUSH(worker->scoped_names, &worker->budget, name)) {
-		worker->budget.exhausted = true;
-		free(name);
-		return function->text;
+		return;
+	name = keep_name(worker, text + at, length);
+	if (name)
+		worker->functions.items[function->id] = name;
+}
+
+static int compare_unscoped(const void *a, const void *b)
+{
+	const struct unscoped *x = a, *y = b;
+
+	if (x->unit != y->unit)
+		return (uintptr_t)x->unit < (uintptr_t)y->unit ? -1 : 1;
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+void scope_names(struct worker *worker, struct unscoped *functions, uint32_t count)
+{
+	struct scope_list scopes = { 0 };
+	uint32_t next;
+
+	if (count)
+		qsort(functions, count, sizeof(*functions), compare_unscoped);
+	for (uint32_t first = 0; first < count; first = next) {
+		for (next = first; next < count && functions[next].unit == functions[first].unit; next++)
+			;
+		scopes.list.count = 0;
+		scopes.next = functions + first;
+		scopes.end = functions + next;
+		list_scopes(&scopes, functions[first].unit, &worker->budget);
+		for (uint32_t i = first; i < next; i++)
+			scope_name(worker, &scopes, &functions[i]);
 	}
-	return memcpy(name, text + at, length);
+	RELEASE(scopes.list);
 }

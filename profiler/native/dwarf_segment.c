@@ -10,6 +10,18 @@
 
 /* --- names and files --- */
 
+const char *keep_name(struct worker *worker, const char *text, size_t bytes)
+{
+	/* Once for itself and once for the copy in the end. */
+	char *name = take_memory(&worker->budget, 2 * bytes) ? malloc(bytes) : NULL;
+
+	if (name && PUSH(worker->own_names, &worker->budget, name))
+		return memcpy(name, text, bytes);
+	worker->budget.exhausted = true;
+	free(name);
+	return NULL;
+}
+
 uint32_t intern_file(struct worker *worker, const char *text, size_t length)
 {
 	/* FNV-1a, from a beginning that nobody knows who wrote the file: paths of one hash cost memory. */
@@ -100,22 +112,34 @@ static uint32_t function_id(struct worker *worker, const struct unit *unit, uint
 	uint64_t die = (uint64_t)(uintptr_t)unit->file->sections[SECTION_INFO].data + offset;
 	uint32_t id = map_find(&worker->function_by_die, die);
 	struct function_name function;
-	uint64_t steps = 0;
-	const char *name;
+	uint64_t steps = 0, place;
+	bool is_scoped;
 
 	if (id != MAP_NOTHING)
 		return id;
 	function = function_name(unit, offset, &steps);
 	if (!spend_work(&worker->budget, steps) || !function.text || !*function.text)
 		return NO_ID;
-	name = has_scopes(&function) ? scoped_name(worker, &function) : function.text;
-	id = map_find(&worker->function_by_name, (uint64_t)(uintptr_t)name);
+	place = place_of(function.text, &worker->unit_memory);
+	is_scoped = has_scopes(&function);
+	id = is_scoped ? MAP_NOTHING : map_find(&worker->function_by_name, place);
 	if (id == MAP_NOTHING) {
 		id = worker->functions.count;
-		/* The names are copied in the end: those that are ends of one text, too. */
-		if (!take_memory(&worker->budget, strlen(name) + 1) || !PUSH(worker->functions, &worker->budget, name))
+		if (place != (uint64_t)(uintptr_t)function.text)
+			function.text = keep_name(worker, function.text, strlen(function.text) + 1);
+		if (!function.text)
 			return NO_ID;
-		map_add(&worker->function_by_name, (uint64_t)(uintptr_t)name, id, &worker->budget);
+		/* The names are copied in the end: those that are ends of one text, too. */
+		if (!take_memory(&worker->budget, strlen(function.text) + 1) ||
+		    !PUSH(worker->functions, &worker->budget, function.text))
+			return NO_ID;
+		if (!is_scoped)
+			map_add(&worker->function_by_name, place, id, &worker->budget);
+		else if (function.unit == worker->scratch->unit)
+			PUSH(worker->unscoped, &worker->budget,
+			     (struct unscoped){ function.unit, function.offset, id });
+		else
+			PUSH(worker->foreign, &worker->budget, (struct unscoped){ function.unit, function.offset, id });
 	}
 	map_add(&worker->function_by_die, die, id, &worker->budget);
 	return id;

@@ -8,22 +8,16 @@
 #define DW_UT_split_type    0x06
 
 #define DWARF64_ESCAPE     0xffffffffu
-#define LONGEST_HEADER     64   /* more than that of any version */
-#define ROOT_BYTES         4096 /* more than nearly any has */
-#define LONGEST_NAME_CHAIN 16   /* inlined call, abstract function, declaration: three in practice */
+#define LONGEST_HEADER     64 /* more than that of any version */
+#define LONGEST_NAME_CHAIN 16 /* inlined call, abstract function, declaration: three in practice */
 
-/* The root DIE, of which `bytes` are read; false if it breaks a rule or does not end there. */
-static bool read_root(struct unit *unit, uint64_t bytes, uint64_t *steps)
+/* The root DIE; false if it breaks a rule. */
+static bool read_root(struct unit *unit, uint64_t *steps)
 {
-	struct cursor c = unit->dies;
+	struct cursor c = all_dies(unit);
 	struct value directory = { 0 }, dwo_name = { 0 }, low = { 0 };
 	const struct abbrev *abbrev;
 
-	if (cursor_left(&c) > bytes)
-		c.end = c.at + bytes;
-	if (!load_bytes(unit->file, SECTION_INFO, (uint64_t)(c.at - unit->file->sections[SECTION_INFO].data),
-	                cursor_left(&c)))
-		return false;
 	abbrev = find_abbrev(unit->table, read_uleb(&c));
 	if (!abbrev)
 		return false;
@@ -72,7 +66,9 @@ static bool read_unit(struct debug_file *file, struct cursor *info, struct unit 
 	uint64_t length, abbrev_offset;
 	uint8_t kind = 0;
 
-	*unit = (struct unit){ .file = file, .offset = (uint64_t)(info->at - section->data), .offset_size = 4 };
+	*unit = (struct unit){
+		.file = file, .info = section->data, .offset = (uint64_t)(info->at - section->data), .offset_size = 4
+	};
 	if (!load_bytes(file, SECTION_INFO, unit->offset, LONGEST_HEADER)) {
 		unit->is_bad = true;
 		info->at = info->end;
@@ -86,7 +82,8 @@ static bool read_unit(struct debug_file *file, struct cursor *info, struct unit 
 	if (info->bad)
 		return false;
 	/* A unit cut short by the end of the file still has a beginning. */
-	unit->dies = (struct cursor){ info->at, length < cursor_left(info) ? info->at + length : info->end, false };
+	unit->dies =
+		(struct cursor){ .at = info->at, .end = length < cursor_left(info) ? info->at + length : info->end };
 	info->at = unit->dies.end;
 
 	unit->version = read_u16(&unit->dies);
@@ -127,7 +124,7 @@ void scan_units(struct debug_file *file, struct budget *budget)
 		struct unit *each = &file->units.items[i];
 
 		if (!each->is_bad && !each->is_type_unit)
-			each->is_bad = !read_root(each, ROOT_BYTES, &steps) && !read_root(each, UINT64_MAX, &steps);
+			each->is_bad = !read_root(each, &steps);
 	}
 	spend_work(budget, steps);
 }
@@ -152,16 +149,15 @@ struct function_name function_name(const struct unit *unit, uint64_t offset, uin
 	struct function_name found = { 0 };
 
 	for (int step = 0; step < LONGEST_NAME_CHAIN; step++) {
-		const struct dwarf_section *section = &unit->file->sections[SECTION_INFO];
 		struct value reference = { 0 };
 		const struct abbrev *abbrev;
 		const char *name = NULL;
 		const uint8_t *start;
 		struct cursor c;
 
-		if (unit->is_bad || unit->is_type_unit || offset < (uint64_t)(unit->dies.at - section->data))
+		if (unit->is_bad || unit->is_type_unit)
 			break;
-		c = cursor_over(section->data, (uint64_t)(unit->dies.end - section->data), offset);
+		c = dies_from(unit, offset);
 		abbrev = c.bad ? NULL : find_abbrev(unit->table, read_uleb(&c));
 		if (!abbrev)
 			break;

@@ -228,13 +228,15 @@ bool value_ranges(const struct unit *unit, const struct value *low, const struct
 
 bool skip_children(struct cursor *c, const struct unit *unit, const struct value *sibling)
 {
-	const uint8_t *info = unit->file->sections[SECTION_INFO].data;
+	const uint8_t *info = unit->info;
 	uint64_t next;
 
-	if (c->bad || value_reference(unit, sibling, &next) != unit || next >= (uint64_t)(c->end - info) ||
+	if (c->bad || value_reference(unit, sibling, &next) != unit || next >= (uint64_t)(unit->dies.end - info) ||
 	    info + next < c->at)
 		return false;
 	c->at = info + next;
+	if (c->end < c->at)
+		c->end = c->at; /* what was skipped need not be in memory */
 	return true;
 }
 
@@ -276,5 +278,5 @@ const struct unit *value_reference(const struct unit *unit, const struct value *
 	}
 	*offset = value->number;
 	found = file ? unit_at(file, value->number) : NULL;
-	return found && load_unit(found) ? found : NULL;
+	return found;
 }

@@ -51,7 +51,7 @@ struct call {
 static struct cursor part(const struct go_functions *table, uint64_t base, uint64_t offset)
 {
 	if (base > table->size)
-		return (struct cursor){ NULL, NULL, true };
+		return (struct cursor){ .bad = true };
 	return cursor_over(table->data + base, table->size - base, offset);
 }
 
@@ -86,7 +86,7 @@ static struct stream open_stream(const struct function *f, uint32_t at)
 {
 	struct stream s = { .next = f->start, .value = -1 };
 
-	s.c = at ? part(f->table, f->table->values, at) : (struct cursor){ NULL, NULL, true };
+	s.c = at ? part(f->table, f->table->values, at) : (struct cursor){ .bad = true };
 	advance(&s, f);
 	return s;
 }

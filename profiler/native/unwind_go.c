@@ -62,7 +62,7 @@ static bool open_go(struct go_table *go, const struct unwind_input *input, uint6
 static struct cursor go_cursor(const struct go_table *go, uint64_t base, uint64_t offset)
 {
 	if (base > go->section->size)
-		return (struct cursor){ NULL, NULL, true };
+		return (struct cursor){ .bad = true };
 	return cursor_over(go->section->data + base, go->section->size - base, offset);
 }
 

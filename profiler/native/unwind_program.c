@@ -211,7 +211,7 @@ static void define_cfa(struct run *run, uint64_t number, int64_t offset)
 static struct cursor read_block(struct cursor *c)
 {
 	uint64_t size = read_uleb(c);
-	struct cursor block = { c->at, c->at, c->bad };
+	struct cursor block = { .at = c->at, .end = c->at, .bad = c->bad };
 
 	cursor_skip(c, size);
 	if (!c->bad)

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* libFuzzer target: arbitrary bytes as debug sections, read whole, for some addresses, with a shared file and with a
- * split unit; checks that the columns that come out are in order and within bounds. Run by tools/fuzz/symbols. */
+ * split unit, from memory, from a file and from one that has become shorter; checks that the columns that come out are
+ * in order and within bounds, and as many from a file as from memory. Run by tools/fuzz/symbols. */
+#define _GNU_SOURCE
 #include "dwarf_api.h"
 
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-static void check_columns(const struct dwarf_index *index)
+static struct dwarf_sizes check_columns(const struct dwarf_index *index)
 {
 	struct dwarf_sizes n;
 	struct dwarf_columns c;
@@ -45,30 +49,64 @@ static void check_columns(const struct dwarf_index *index)
 	free(c.range_start), free(c.range_node), free(c.range_file), free(c.range_line);
 	free(c.node_function), free(c.node_parent), free(c.node_call_file), free(c.node_call_line);
 	free(c.function_name), free(c.file_name), free(c.function_text), free(c.file_text);
+	return n;
 }
 
-static void read_once(const struct dwarf_section *sections, const struct dwarf_section *shared, int split,
-                      const uint64_t *wanted, uint64_t wanted_count)
+static struct dwarf_sizes read_once(const struct dwarf_section *sections, const struct dwarf_section *shared, int split,
+                                    const uint64_t *wanted, uint64_t wanted_count)
 {
 	struct dwarf_index *index = tdprof_dwarf_open(sections, shared, 1, (uint64_t)1 << 47, 0);
+	struct dwarf_sizes sizes = { 0 };
 	struct dwarf_skeleton rows[4];
 	uint64_t count;
 
 	if (!index)
-		return;
+		return sizes;
 	count = tdprof_dwarf_skeletons(index, rows, 4);
 	for (uint64_t i = 0; split && i < count && i < 4; i++)
 		tdprof_dwarf_add_split(index, rows[i].unit, sections);
 	if (!tdprof_dwarf_build(index, wanted, wanted_count, 1))
-		check_columns(index);
+		sizes = check_columns(index);
 	tdprof_dwarf_close(index);
+	return sizes;
+}
+
+/* Read the large sections from a file, of which `bytes` are left. */
+static struct dwarf_sizes read_file(const struct dwarf_section *sections, int fd, uint64_t bytes,
+                                    const uint64_t *wanted, uint64_t wanted_count)
+{
+	static const int large[] = { SECTION_INFO, SECTION_LINE, SECTION_STR };
+	struct dwarf_section unread[SECTION_COUNT];
+	struct dwarf_sizes sizes;
+	uint64_t offset = 0;
+
+	memcpy(unread, sections, sizeof(unread));
+	for (int i = 0; i < 3; i++) {
+		struct dwarf_section *section = &unread[large[i]];
+
+		if (pwrite(fd, section->data, section->size, (off_t)offset) != (ssize_t)section->size)
+			abort();
+		section->unread = calloc(section->size + 1, 1);
+		section->data = section->unread;
+		section->offset = offset;
+		section->fd = fd;
+		offset += section->size;
+	}
+	if (ftruncate(fd, (off_t)(bytes < offset ? bytes : offset)))
+		abort();
+	sizes = read_once(unread, NULL, 0, wanted, wanted_count);
+	for (int i = 0; i < 3; i++)
+		free(unread[large[i]].unread);
+	return sizes;
 }
 
 /* Input: the size of each section as three bytes, then the sections. Each is copied to memory of exactly its size,
  * so that reading one byte too far is seen. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static int fd = -1;
 	struct dwarf_section sections[SECTION_COUNT];
+	struct dwarf_sizes from_memory, from_file;
 	const uint8_t *sizes = data;
 	uint64_t wanted[] = { 0x1010, 0x1100, 0x1180, 0x401150 };
 
@@ -87,8 +125,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += want;
 		size -= want;
 	}
-	read_once(sections, NULL, 0, NULL, 0);
+	if (fd < 0)
+		fd = memfd_create("sections", MFD_CLOEXEC);
+	from_memory = read_once(sections, NULL, 0, NULL, 0);
+	from_file = read_file(sections, fd, UINT64_MAX, NULL, 0);
+	assert(!memcmp(&from_memory, &from_file, sizeof(from_memory)));
 	read_once(sections, sections, 1, wanted, sizeof(wanted) / sizeof(*wanted));
+	read_file(sections, fd, sizes[0] * 64u, wanted, sizeof(wanted) / sizeof(*wanted));
 	for (int i = 0; i < SECTION_COUNT; i++)
 		free((void *)sections[i].data);
 	return 0;

@@ -38,8 +38,9 @@ def columns(result: DwarfResult) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("version", ["-gdwarf-4", "-gdwarf-5"])
-def test_what_is_read_in_parts_says_the_same(tmp_path: Path, version: str) -> None:
-    elf = open_elf(compile_program(tmp_path, "gcc", "-O2", "-g", version))
+@pytest.mark.parametrize("compiler", ["gcc", "g++", "clang++"])
+def test_what_is_read_in_parts_says_the_same(tmp_path: Path, compiler: str, version: str) -> None:
+    elf = open_elf(compile_program(tmp_path, compiler, "-O2", "-g", version))
     text = text_bounds(elf)
     for wanted in (None, np.arange(text[0], text[1], 97, dtype=np.uint64)):
         whole = build_code_index(read_debug_sections(elf), text, wanted=wanted)

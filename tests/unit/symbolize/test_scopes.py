@@ -8,7 +8,8 @@ import pytest
 
 from builders.programs import need
 from tdprof.linux.elf import PF_X, PT_LOAD, open_elf, read_build_id
-from tdprof.model.addresses import MappedFile
+from tdprof.model.addresses import Locations, MappedFile
+from tdprof.model.arrays import U64
 from tdprof.native.library import load_native
 from tdprof.symbolize.demangling import demangle
 from tdprof.symbolize.symbolizer import Symbolizer
@@ -41,16 +42,27 @@ void run(int n) { three::first(n); second(n); }
 MAIN = "volatile long sink; void run(int); int main(int argc, char **) { run(argc); return 0; }"
 
 
-@pytest.mark.parametrize("flags", [["-gdwarf-4"], ["-gdwarf-5"], ["-gdwarf-5", "-flto"]], ids=" ".join)
-def test_functions_without_a_linkage_name_are_told_apart_by_their_scopes(tmp_path: Path, flags: list[str]) -> None:
-    (tmp_path / "a.cc").write_text(SOURCE)
-    (tmp_path / "main.cc").write_text(MAIN)
-    program = tmp_path / "program"
-    subprocess.run([need("g++"), "-O1", "-g", *flags, "a.cc", "main.cc", "-o", program], check=True, cwd=tmp_path)
+WAYS = pytest.mark.parametrize("flags", [["-gdwarf-4"], ["-gdwarf-5"], ["-gdwarf-5", "-flto"]], ids=" ".join)
+
+
+def build(folder: Path, flags: list[str]) -> tuple[Path, U64]:
+    """A program and the file offsets of its code."""
+    (folder / "a.cc").write_text(SOURCE)
+    (folder / "main.cc").write_text(MAIN)
+    program = folder / "program"
+    subprocess.run([need("g++"), "-O1", "-g", *flags, "a.cc", "main.cc", "-o", program], check=True, cwd=folder)
     (text,) = [s for s in open_elf(program).segments if s.type == PT_LOAD and s.flags & PF_X]
-    offsets = np.arange(text.offset, text.offset + text.file_size, dtype=np.uint64)
+    return program, np.arange(text.offset, text.offset + text.file_size, dtype=np.uint64)
+
+
+def locate(program: Path, offsets: U64) -> Locations:
     with Symbolizer(cache=None) as symbolizer:
-        found = symbolizer.locate(MappedFile(str(program), read_build_id(program)), offsets)
+        return symbolizer.locate(MappedFile(str(program), read_build_id(program)), offsets)
+
+
+@WAYS
+def test_functions_without_a_linkage_name_are_told_apart_by_their_scopes(tmp_path: Path, flags: list[str]) -> None:
+    found = locate(*build(tmp_path, flags))
     named = {found.strings[number] for number in np.unique(found.function).tolist()}
     names = {name for name in demangle(sorted(named)) if "helper" in name or "{" in name or "::" in name}
     assert names >= {
@@ -63,3 +75,19 @@ def test_functions_without_a_linkage_name_are_told_apart_by_their_scopes(tmp_pat
     inner = [name.partition("::")[2] for name in names if name.startswith("second(")]
     assert sorted(inner) == ["Inner::go", "{lambda#1}::operator()", "{unnamed type#1}::go"], names
     assert "plain_c" in named
+
+
+@WAYS
+def test_a_function_has_the_same_name_whatever_else_is_asked_for(tmp_path: Path, flags: list[str]) -> None:
+    program, offsets = build(tmp_path, flags)
+    every = locate(program, offsets)
+    innermost = every.function[every.frame_start[:-1]]
+    seen = 0
+    for function in np.unique(innermost).tolist():
+        name = every.strings[function]
+        if "helper" not in name and "{" not in name:
+            continue
+        alone = locate(program, offsets[np.flatnonzero(innermost == function)[:1]])
+        assert alone.strings[int(alone.function[0])] == name
+        seen += 1
+    assert seen >= 5
