@@ -28,7 +28,14 @@ from tdprof.recorder.snapshot import SnapshotThread, running_pids
 from tdprof.recorder.spe import SpeEvents
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import SamplingTarget, processes_of
-from tdprof.recorder.totals import RunningCounts, SegmentCounts, counted_between, with_clock_pair, with_long_interval
+from tdprof.recorder.totals import (
+    RunningCounts,
+    SegmentCounts,
+    counted_between,
+    with_clock_pair,
+    with_long_interval,
+    with_start_now,
+)
 from tdprof.recorder.turns import Turns
 from tdprof.recorder.unwinding import Unwinding
 from tdprof.recorder.wakeups import Wakeups, open_wakeups
@@ -124,7 +131,7 @@ class Run:
                 write_manifest(self.folder, self.manifest)
                 self._time_threads()
                 self.attached.enable()
-                self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
+                self.manifest = with_start_now(self.manifest)
                 self._watch_cpus()
                 self.workload.start()
                 if self.unwinding:
@@ -137,7 +144,7 @@ class Run:
                 self.sampler.off_cpu.note_standing(self._recorded_processes())
             if self.spe:
                 self.spe.start()
-            self.manifest = replace(self.manifest, start_monotonic_ns=time.monotonic_ns())
+            self.manifest = with_start_now(self.manifest)
             # Who waits for it to go on with what is to be recorded finds it once events count.
             write_manifest(self.folder, self.manifest)
             self._watch_cpus()

@@ -88,6 +88,11 @@ def with_totals(manifest: Manifest, now: RunningCounts, before: RunningCounts) -
     )
 
 
+def with_start_now(manifest: Manifest) -> Manifest:
+    """The manifest, which begins at this moment by both clocks."""
+    return replace(manifest, start_realtime_ns=time.time_ns(), start_monotonic_ns=time.monotonic_ns())
+
+
 def with_long_interval(manifest: Manifest, end_ns: int) -> Manifest:
     """The manifest, which says up to when samples were added up, once they were until then; CLOCK_MONOTONIC.
 
