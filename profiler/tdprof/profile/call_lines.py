@@ -21,7 +21,8 @@ class CallLines:
         function: int32[n], function id; -1 for samples without a call stack.
         parent: int64[n], a row above, or -1.
         depth: int64[n], from 0.
-        total, own: uint64[n], the weight of all samples through a node, and of those that end there.
+        total, own: uint64[n], the weight of all samples through a node, and of those that end there; in a tree of
+            callers of those that end in the function called.
         samples: uint64[n], through it.
         guessed: uint64[n], those of them of which it is a guess that they are.
         share: float64[n], of all samples of the event, as a fraction.
@@ -73,7 +74,8 @@ def callers(profile: Profile, event: int, functions: Sequence[int]) -> CallLines
     stacks = frame_stacks(profile)
     end = stacks.start[stack + 1]
     start, index = _slices(end - 1, end - at, step=-1)
-    return _part(profile, event, start, index, stack, functions)
+    is_leaf = np.isin(stacks.function[stacks.start[stack]], functions)
+    return _part(profile, event, start, index, stack, functions, ends_in_root=is_leaf)
 
 
 def _outermost(profile: Profile, functions: Sequence[int]) -> tuple[I64, I64]:
@@ -91,23 +93,49 @@ def _slices(first: I64, length: I64, *, step: int) -> tuple[I64, I64]:
     return start, np.repeat(first, length) + step * (np.arange(start[-1]) - np.repeat(start[:-1], length))
 
 
-def _part(profile: Profile, event: int, start: I64, index: I64, stack: I64, root: Sequence[int]) -> CallLines:
+def _part(
+    profile: Profile,
+    event: int,
+    start: I64,
+    index: I64,
+    stack: I64,
+    root: Sequence[int],
+    *,
+    ends_in_root: NDArray[np.bool_] | None = None,
+) -> CallLines:
     """The tree of parts of stacks; pieces of the function at its root have ids of their own, there they are one."""
     stacks, is_guess = frame_stacks(profile), guessed_frames(profile)[index]
     function, ends = stacks.function[index], start[1:] - 1
     function[ends] = min(root, default=-1)
-    return _lines(profile, event, FrameStacks(start, function, stacks.line[index]), stack, is_guess)
+    parts = FrameStacks(start, function, stacks.line[index])
+    return _lines(profile, event, parts, stack, is_guess, ends_in_root=ends_in_root)
 
 
-def _lines(profile: Profile, event: int, stacks: FrameStacks, stack: I64, is_guess: NDArray[np.bool_]) -> CallLines:
-    """The tree of some stacks, ``stack`` telling which of the profile's each is a part of."""
+def _lines(
+    profile: Profile,
+    event: int,
+    stacks: FrameStacks,
+    stack: I64,
+    is_guess: NDArray[np.bool_],
+    *,
+    ends_in_root: NDArray[np.bool_] | None = None,
+) -> CallLines:
+    """The tree of some stacks.
+
+    Args:
+        stack: of which of the profile's each is a part.
+        ends_in_root: the stacks whose weight is the root's own; None: the parts end where the stacks do.
+    """
     tree = call_tree(stacks)
     weight, count = (
         _per_stack(profile, event, column)[stack] for column in (profile.samples.weight, profile.samples.count)
     )
     total, samples = node_totals(tree, weight), node_totals(tree, count)
-    own = np.zeros(len(total), np.int64)
-    np.add.at(own, tree.node_of_stack, weight.astype(np.int64))
+    if ends_in_root is None:
+        own = np.zeros(len(total), np.int64)
+        np.add.at(own, tree.node_of_stack, weight.astype(np.int64))
+    else:
+        own = node_totals(tree, np.where(ends_in_root, weight, np.uint64(0)))
     order = preorder(tree, total)
     order = order[(total[order] > 0) & (order > 0)]
     row_of = np.full(len(total), -1)

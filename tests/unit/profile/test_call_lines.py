@@ -47,15 +47,15 @@ def test_callees_begin_with_the_outermost_call() -> None:
     assert tree.parent.tolist() == [-1, 0, 1, 2]
 
 
-def test_callers_lead_outwards() -> None:
+def test_callers_lead_outwards_and_have_what_the_function_takes_itself() -> None:
     tree = callers(some(), 0, ids("f"))
-    assert [(name, total) for name, total, _ in told(tree)] == [
-        ("f", 60),
-        ("  main", 30),
-        ("  b", 20),
-        ("    main", 20),
-        ("  a", 10),
-        ("    main", 10),
+    assert told(tree) == [
+        ("f", 60, 20),
+        ("  main", 30, 0),
+        ("  b", 20, 20),
+        ("    main", 20, 20),
+        ("  a", 10, 0),
+        ("    main", 10, 0),
     ]
 
 
