@@ -2,6 +2,7 @@
 
 import itertools
 import operator
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
@@ -159,21 +160,27 @@ def _padded(cell: Cell, width: int, *, is_right: bool) -> Cell:
 def _cut(cell: "Text", width: int) -> "Text":
     """At most ``width`` columns of a cell: names are told apart by what they begin and end with.
 
-    First the parameters of C++ functions go, then the arguments of templates, then what is in the middle. The branches
-    of a tree in front of it stay.
+    First the parameters of C++ functions go, then the arguments of templates and folders, then what is in the middle.
+    The branches of a tree in front of it stay, and what is said in brackets as long as anything else can go.
     """
     shown = cell.copy()
-    for shorten in (_without_parameters, _without_arguments):
+    for shorten in (_without_parameters, _without_arguments, _without_folders):
         if shown.cell_len > width and not shown.spans:
             shown.plain = shorten(shown.plain)
     if shown.cell_len <= width:
         return shown
     before = len(shown.plain) - len(shown.plain.lstrip(_BRANCHES))
     left = width - 1 - before
+    if left - left // 2 < shown.plain.find("] ") + 2 - before:
+        shown.plain = _without_file(shown.plain)
+        if shown.cell_len <= width:
+            return shown
     if left < _NARROWEST or shown.cell_len > len(shown.plain):  # of wide letters the end is left out
         shown.truncate(width, overflow="ellipsis")
         return shown
-    return shown[: before + left - left // 2].append("…").append_text(shown[len(shown.plain) - left // 2 :])
+    head, tail = shown[: before + left - left // 2], shown[len(shown.plain) - left // 2 :]
+    head = head[: len(head.plain.rstrip("…"))]
+    return head.append("…").append_text(tail[len(tail.plain) - len(tail.plain.lstrip("…")) :])
 
 
 def _without_parameters(name: str) -> str:
@@ -201,21 +208,29 @@ def _without_arguments(name: str) -> str:
     return "".join(shown)
 
 
+def _without_folders(name: str) -> str:
+    """``JS:parse /srv/app/lib/parse.js:10:4`` is ``JS:parse …/parse.js:10:4``."""
+    return re.sub(r" \S*/(?=[^/ ]+:\d+$)", " …/", name)
+
+
+def _without_file(name: str) -> str:
+    """``[stripped] libz.so.1+0x3a0`` is ``[stripped] …+0x3a0``."""
+    return re.sub(r"(?<=\] )\S+(?=\+0x[0-9a-f]+(-0x[0-9a-f]+)?$)", "…", name)
+
+
 def _fitted(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Widths with which a table fits, if its shrinking columns can give enough; the widest give first."""
+    """Widths with which a table fits, if its shrinking columns can give enough; the widest give first, and the last of
+    them as long as it is twice as wide as the others."""
     fitted = list(widths)
     excess = sum(fitted) + len(_BETWEEN) * (len(fitted) - 1) - width
     shrinking = [i for i, column in enumerate(columns) if column.shrinks]
     while excess > 0 and shrinking:
-        widest = max(fitted[i] for i in shrinking)
-        if widest <= _NARROWEST:
+        # What stands last is what the row is about.
+        widest = max(shrinking, key=lambda i: fitted[i] * (1 if i == shrinking[-1] else 2))
+        if fitted[widest] <= _NARROWEST:
             break
-        wide = [i for i in shrinking if fitted[i] == widest]
-        next_widest = max([_NARROWEST, *(fitted[i] for i in shrinking if fitted[i] < widest)])
-        share = max(1, min(widest - next_widest, excess // len(wide)))
-        for i in wide[: excess if share == 1 else None]:
-            fitted[i] -= share
-            excess -= share
+        fitted[widest] -= 1
+        excess -= 1
     return fitted
 
 

@@ -40,6 +40,11 @@ def test_plain_lines_are_what_the_console_makes_of_them() -> None:
         ("a::operator<<(std::basic_ostream<char>&, a const&)", "a::operator<<(…)"),
         ("a_long_name::operator-> and more of it<", "a_long_name:… more of it<"),
         ("    └─ [stripped] python3.11+0xfee40", "    └─ [stripped…+0xfee40"),
+        ("  └─ [stripped] python3.11+0xfee40", "  └─ [stripped] …+0xfee40"),
+        ("JS:parse /srv/app/parse.js:10:4", "JS:parse …/parse.js:10:4"),
+        ("JS:a_long_name /srv/parse.js:10:4", "JS:a_long_na…arse.js:10:4"),
+        ("JS:spinnin /srv/parse.js:10:42", "JS:spinnin …rse.js:10:42"),
+        ("JS:load node:internal/modules/cjs:9:24", "JS:load …/cjs:9:24"),
         ("日本語日本語日本語日本語日本語", "日本語日本語日本語日本語…"),
     ],
 )
@@ -54,3 +59,8 @@ def test_plain_words_wrap_as_styled_ones_do(words: list[str], width: int, indent
     text = " ".join(words)
     expected = flow([Text(word) for word in text.split(" ")], width, indent=indent, separator=" ")
     assert [line.plain for line in prose(text, width, indent=indent)] == [line.plain for line in expected]
+
+
+def test_where_a_table_does_not_fit_the_last_name_keeps_most() -> None:
+    lines = format_table(names("module", "function"), [["m" * 30, "f" * 60]], 50)
+    assert lines[1].plain == "m" * 8 + "…" + "m" * 7 + "  " + "f" * 16 + "…" + "f" * 15
