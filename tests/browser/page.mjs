@@ -269,6 +269,8 @@ async function processes() {
   const labels = new Labels(names);
   const long = names.map((name, id) => [name, id]).filter(([name]) => name.startsWith("std::map"));
   result.labels = Object.fromEntries([80, 40, 12, 4].map((most) => [most, long.map(([, id]) => labels.shorten(id, most))]));
+  const placed = new Labels(["JS:load /srv/app/lib/a.js:10:4", "JS:load node:internal/modules/b:2:14", "JS:save /srv/app/lib/a.js:3:1"]);
+  result.placed = [24, 18, 12].map((most) => placed.names.map((_, id) => placed.shorten(id, most)));
   await page.locator("#view").selectOption("up");
   await ready(page);
   result.up = await walk("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown");

@@ -401,6 +401,11 @@ def test_long_names_keep_what_tells_them_apart(seen: Any) -> None:
     assert labels["40"] == ["std::map<…>::insert", "std::map<…>::erase"]
     assert labels["12"] == ["insert", "erase"]
     assert labels["4"] == ["ins…", "era…"]
+    assert seen["processes"]["placed"] == [
+        ["JS:load a.js:10:4", "JS:load b:2:14", "JS:save a.js:3:1"],
+        ["JS:load a.js:10:4", "JS:load b:2:14", "JS:save a.js:3:1"],
+        ["JS:l…js:10:4", "JS:l… b:2:14", "JS:save"],
+    ]
 
 
 def test_the_panel_tells_of_the_whole_before_anything_is_chosen(seen: Any) -> None:

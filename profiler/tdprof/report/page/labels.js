@@ -55,6 +55,21 @@ function cutInTheMiddle(text, most) {
   return `${text.slice(0, most - 1 - tail)}…${text.slice(text.length - tail)}`;
 }
 
+// "JS:parse /srv/lib/parse.js:10:4" is ["JS:parse ", "/srv/lib/", "parse.js:10:4"]; null for a name without such a place.
+const placeParts = (name) => /^(\S.* )(\S*\/)([^/ ]+:\d+)$/.exec(name)?.slice(1) ?? null;
+
+// Ever shorter forms of a name: without parameters, without template arguments, without scopes; of one with its place
+// without folders, without the place.
+function shorterForms(name) {
+  const placed = placeParts(name);
+  if (placed) return [placed[0] + placed[2], placed[0].trimEnd()];
+  const [scope, own, parameters] = nameParts(name);
+  const bare = scope + own;
+  const plain = withoutArguments(bare);
+  const forms = parameters || scope || plain !== bare ? [bare, plain, plain.slice(nameParts(plain)[0].length)] : [];
+  return [...new Set(forms.filter((form) => form && form.length < name.length))];
+}
+
 class Labels {
   constructor(names) {
     this.names = names;
@@ -62,14 +77,8 @@ class Labels {
     this.owners = null;
   }
 
-  // Ever shorter forms of a name: without parameters, without template arguments, without scopes.
   formsOf(id) {
-    if (this.forms[id]) return this.forms[id];
-    const [scope, own, parameters] = nameParts(this.names[id]);
-    const bare = scope + own;
-    const plain = withoutArguments(bare);
-    const forms = parameters || scope || plain !== bare ? [bare, plain, plain.slice(nameParts(plain)[0].length)] : [];
-    this.forms[id] = [...new Set(forms.filter((form) => form && form.length < this.names[id].length))];
+    this.forms[id] ??= shorterForms(this.names[id]);
     return this.forms[id];
   }
 
@@ -99,6 +108,8 @@ class Labels {
 // A name for a line of text: its parameters give way first, then its scope; its own name stays.
 function nameSpans(name) {
   if (name.length <= 32) return [el("span", { class: "own" }, name)];
+  const placed = placeParts(name);
+  if (placed) return [...placed.keys()].map((i) => el("span", { class: i === 1 ? "parameters" : "own" }, placed[i]));
   const [scope, own, parameters] = nameParts(name);
   return [
     scope ? el("span", { class: "scope" }, scope) : null,
