@@ -54,31 +54,6 @@ static const struct code_state ENTRY = {
 	.depth = 8,
 };
 
-static bool is_conditional(const struct x86_instruction *i)
-{
-	return (i->map == X86_ONE_BYTE && ((i->opcode & 0xf0) == 0x70 || (i->opcode & 0xfc) == 0xe0)) ||
-	       (i->map == X86_0F && (i->opcode & 0xf0) == 0x80);
-}
-
-static bool is_jump(const struct x86_instruction *i)
-{
-	return i->map == X86_ONE_BYTE && (i->opcode == 0xe9 || i->opcode == 0xeb);
-}
-
-static bool is_table_jump(const struct x86_instruction *i)
-{
-	return i->map == X86_ONE_BYTE && i->opcode == 0xff && (i->modrm >> 3 & 7) == 4;
-}
-
-/* Nothing falls through. */
-static bool is_end(const struct x86_instruction *i)
-{
-	if (i->map == X86_0F)
-		return i->opcode == 0x0b; /* ud2 */
-	return i->map == X86_ONE_BYTE &&
-	       (i->opcode == 0xc3 || i->opcode == 0xc2 || i->opcode == 0xf4 || is_jump(i) || is_table_jump(i));
-}
-
 static bool is_padding(const struct analysis *a, const struct x86_instruction *i, uint32_t at)
 {
 	if (i->map == X86_0F)
@@ -214,13 +189,13 @@ static void check_exit(struct analysis *a, const struct x86_instruction *i, uint
 {
 	const struct code_state *state = &a->state;
 	int64_t target = (int64_t)at + i->length + i->immediate;
-	bool is_inside = is_jump(i) && target >= a->functions.start && target < a->functions.end;
+	bool is_inside = x86_is_jump(i) && target >= a->functions.start && target < a->functions.end;
 	bool is_whole =
 		state->cfa == CODE_SP && state->depth == 8 && !state->fp_depth && state->fp_slot == UNWIND_FP_SAME;
 
 	if (state->doubt || state->cfa == CODE_LOST || i->opcode == 0xcc || is_inside || is_whole)
 		return;
-	if (!is_table_jump(i) || !state->fp_depth)
+	if (!x86_is_table_jump(i) || !state->fp_depth)
 		a->is_odd[a->functions.start / 8] |= (uint8_t)(1 << a->functions.start % 8);
 }
 
@@ -254,14 +229,14 @@ static uint32_t follow(struct analysis *a, uint32_t at)
 		a->known[at] = (uint8_t)(i.length | instruction_effect(&i) << 4);
 	emit(a, at);
 	a->is_behind_call = i.map == X86_ONE_BYTE && i.opcode == 0xe8;
-	if (is_conditional(&i) || is_jump(&i))
+	if (x86_is_conditional(&i) || x86_is_jump(&i))
 		note_branch(a, &i, at);
 	else if (i.map == X86_ONE_BYTE && i.opcode == 0xe8)
 		note_call(a, &i, at);
-	if (is_table_jump(&i))
+	if (x86_is_table_jump(&i))
 		a->body = a->state;
 	/* V8 writes int3 behind calls that never return. */
-	if (is_end(&i) || (a->is_builtins && i.map == X86_ONE_BYTE && i.opcode == 0xcc)) {
+	if (x86_is_end(&i) || (a->is_builtins && i.map == X86_ONE_BYTE && i.opcode == 0xcc)) {
 		if (a->is_builtins && i.map == X86_ONE_BYTE)
 			check_exit(a, &i, at);
 		a->state.cfa = CODE_DEAD;

@@ -24,4 +24,29 @@ struct x86_instruction {
 /* An instruction at the beginning of some bytes. */
 struct x86_instruction x86_decode(const uint8_t *code, uint64_t size);
 
+static inline bool x86_is_conditional(const struct x86_instruction *i)
+{
+	return (i->map == X86_ONE_BYTE && ((i->opcode & 0xf0) == 0x70 || (i->opcode & 0xfc) == 0xe0)) ||
+	       (i->map == X86_0F && (i->opcode & 0xf0) == 0x80);
+}
+
+static inline bool x86_is_jump(const struct x86_instruction *i)
+{
+	return i->map == X86_ONE_BYTE && (i->opcode == 0xe9 || i->opcode == 0xeb);
+}
+
+static inline bool x86_is_table_jump(const struct x86_instruction *i)
+{
+	return i->map == X86_ONE_BYTE && i->opcode == 0xff && (i->modrm >> 3 & 7) == 4;
+}
+
+/* Nothing falls through. */
+static inline bool x86_is_end(const struct x86_instruction *i)
+{
+	if (i->map == X86_0F)
+		return i->opcode == 0x0b; /* ud2 */
+	return i->map == X86_ONE_BYTE &&
+	       (i->opcode == 0xc3 || i->opcode == 0xc2 || i->opcode == 0xf4 || x86_is_jump(i) || x86_is_table_jump(i));
+}
+
 #endif

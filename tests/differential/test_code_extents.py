@@ -11,6 +11,7 @@ import pytest
 
 from tdprof.linux.elf import Elf, open_elf
 from tdprof.model.addresses import NO_BEGIN, Locations, MappedFile, Unknown
+from tdprof.native.library import load_native
 from tdprof.profile.naming import name_locations
 from tdprof.symbolize.code_extents import NO_EXTENTS, read_extents
 from tdprof.symbolize.debug_files import DebugDirs
@@ -159,3 +160,117 @@ def test_a_damaged_file_has_extents_or_none(library: Path, tmp_path: Path) -> No
                 assert (np.diff(extents.start.astype(object)) >= 0).all()
                 assert (extents.end > extents.start).all()
     assert len(NO_EXTENTS.around(np.zeros(1, np.uint64))) == 1
+
+
+# Hand-written code of which no symbol has a size, and behind each routine one whose label the assembler drops.
+X86_ROUTINES = """
+    .text
+    .globl branching, calling, jumping, by_table, long
+branching:
+    test %edi, %edi
+    je 1f
+2:  dec %edi
+    jne 2b
+    ret
+    nop
+1:  mov $1, %eax
+    jmp 3f
+    int3
+3:  ret
+.Lbranching:
+    .skip 100, 0x90
+    ret
+calling:
+    call .Lcalling
+    ud2
+.Lcalling:
+    ret
+jumping:
+    jmp branching
+.Ljumping:
+    ret
+by_table:
+    jmp *(%rsi,%rdi,8)
+    ret
+.Lby_table:
+long:
+    .skip 6000, 0x90
+    ret
+.Llong:
+    .skip 100, 0x90
+    ret
+"""
+ARM_ROUTINES = """
+    .text
+    .globl branching, calling, jumping, by_table, long
+branching:
+    cbz w0, 1f
+2:  subs w0, w0, #1
+    b.ne 2b
+    ret
+    nop
+1:  mov w0, #1
+    b 3f
+    nop
+3:  ret
+.Lbranching:
+    .rept 30
+    nop
+    .endr
+    ret
+calling:
+    bl .Lcalling
+    brk #1
+.Lcalling:
+    ret
+jumping:
+    b branching
+.Ljumping:
+    ret
+by_table:
+    br x1
+    ret
+.Lby_table:
+long:
+    .rept 1500
+    nop
+    .endr
+    ret
+.Llong:
+    .rept 30
+    nop
+    .endr
+    ret
+"""
+
+
+@pytest.mark.parametrize(("prefix", "text"), [("x86_64", X86_ROUTINES), ("aarch64", ARM_ROUTINES)])
+@pytest.mark.parametrize("is_stripped", [False, True])
+def test_a_symbol_without_a_size_ends_where_its_instructions_do(
+    tmp_path: Path, prefix: str, text: str, is_stripped: bool
+) -> None:
+    if load_native() is None:
+        pytest.skip("the compiled part is not built")
+    tools = {name: shutil.which(f"{prefix}-linux-gnu-{name}") for name in ("as", "ld", "strip", "nm")}
+    if None in tools.values():
+        pytest.skip(f"binutils for {prefix} are needed")
+    source, object_file, path = tmp_path / "code.s", tmp_path / "code.o", tmp_path / "libcode.so"
+    # Kept under other names, so that the test knows where they are: as many bytes as assembled without.
+    source.write_text(text.replace(".L", "end_of_"))
+    subprocess.run([tools["as"], "-o", object_file, source], check=True)
+    subprocess.run([tools["ld"], "-shared", "-Bsymbolic", "-o", path, object_file], check=True)
+    listed = subprocess.run([tools["nm"], path], check=True, capture_output=True, text=True).stdout
+    addresses = {name: int(address, 16) for address, _, name in map(str.split, listed.splitlines())}
+    source.write_text(text)
+    subprocess.run([tools["as"], "-o", object_file, source], check=True)
+    subprocess.run([tools["ld"], "-shared", "-Bsymbolic", "-o", path, object_file], check=True)
+    if is_stripped:
+        subprocess.run([tools["strip"], path], check=True)
+    elf = open_elf(path)
+    code = elf.section(".text")
+    assert code
+    for name in ("branching", "calling", "jumping", "by_table", "long"):
+        first, behind = (addresses[each] - code.address + code.offset for each in (name, f"end_of_{name}"))
+        # Nobody knows where a jump by a table leads to: what stands behind it is thought to belong to it.
+        expected = [name, name, None if name != "by_table" else "long"]
+        assert names_of(look_up(path, [first, behind - 1, behind])) == expected, name

@@ -8,6 +8,7 @@ from tdprof.errors import TdprofError
 from tdprof.native import (
     aux_flags,
     bpf_stacks,
+    code_reach,
     counter,
     dwarf_api,
     go_lines,
@@ -22,6 +23,7 @@ from tdprof.native import (
 _HEADERS = (
     aux_flags,
     bpf_stacks,
+    code_reach,
     counter,
     dwarf_api,
     go_lines,

@@ -11,6 +11,7 @@ from tdprof.linux.elf import SHF_EXECINSTR, SHT_DYNSYM, SHT_SYMTAB, Elf, ElfSect
 from tdprof.model.addresses import NO_BEGIN
 from tdprof.model.arrays import I32, I64, U8, U64, distinct
 from tdprof.symbolize.code_extents import NO_EXTENTS, CodeExtents
+from tdprof.symbolize.label_reach import label_ends
 
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
@@ -24,8 +25,8 @@ _ORDINARY_NAME_BYTES = 256
 _NAMES_TO_TEXT, _SPARE_NAME_BYTES = 8, 8 << 20
 _LAST_ADDRESS = 2**64 - 1
 _FEW_NAMES = 500
-# What a label without a size or call-frame information may reach, where all symbols are known and where only some are:
-# behind that may be other code, whose own labels the assembler kept to itself.
+# What a label may reach whose end nothing tells, where all symbols are known and where only some are: behind that may
+# be other code, whose own labels the assembler kept to itself.
 _LABELLED_BYTES, _EXPORTED_BYTES = 4096, 256
 
 
@@ -267,8 +268,9 @@ def read_elf_symbols(elf: Elf, kind: int, extents: Callable[[], CodeExtents] = l
     """The functions of the file's ``.symtab`` (``SHT_SYMTAB``) or ``.dynsym`` (``SHT_DYNSYM``); empty if none.
 
     Labels without a type count where they stand in code: hand-written assembly often has nothing else. Those without a
-    size end with the function around them, else where the next symbol, the next function or the section's end is, but
-    within ``_LABELLED_BYTES``, in ``.dynsym`` ``_EXPORTED_BYTES``: nobody can say how far they reach.
+    size end with the function around them, else where their instructions do, else where the next symbol, the next
+    function or the section's end is, but within ``_LABELLED_BYTES``, in ``.dynsym`` ``_EXPORTED_BYTES``: nobody can say
+    how far they reach.
 
     Args:
         extents: of the functions, asked for where there are symbols without a size.
@@ -290,12 +292,7 @@ def read_elf_symbols(elf: Elf, kind: int, extents: Callable[[], CodeExtents] = l
     limit = section_end[np.minimum(kept["section"], len(section_end) - 1)]
     unmeasured = np.flatnonzero(kept["size"] == 0)
     if len(unmeasured):
-        start, known = kept["value"][unmeasured], extents()
-        most = known.end_of(start)
-        within = _EXPORTED_BYTES if kind == SHT_DYNSYM else _LABELLED_BYTES
-        reach = np.minimum(start, np.uint64(_LAST_ADDRESS - within)) + np.uint64(within)
-        most = np.where(known.around(start) == NO_BEGIN, np.minimum(most, reach), most)
-        limit[unmeasured] = np.minimum(limit[unmeasured], most)
+        limit[unmeasured] = _reach(elf, kind, kept, unmeasured, limit[unmeasured], extents())
     file, file_offset = _source_files(symbols, letters, rows)
     return make_table(
         kept["value"],
@@ -307,6 +304,23 @@ def read_elf_symbols(elf: Elf, kind: int, extents: Callable[[], CodeExtents] = l
         file=file,
         file_offset=file_offset,
     )
+
+
+def _reach(elf: Elf, kind: int, symbols: _Records, rows: I64, limit: U64, known: CodeExtents) -> U64:
+    """uint64[rows]: how far those symbols reach at most, which have no size, within a limit."""
+    start = symbols["value"][rows]
+    most = np.minimum(limit, known.end_of(start))
+    alone = np.flatnonzero(known.around(start) == NO_BEGIN)
+    within = _EXPORTED_BYTES if kind == SHT_DYNSYM else _LABELLED_BYTES
+    addresses = distinct(symbols["value"])
+    following = np.append(addresses, np.uint64(_LAST_ADDRESS))[np.searchsorted(addresses, start[alone], "right")]
+    first, which = np.unique(start[alone], return_index=True)
+    section = np.minimum(symbols["section"][rows][alone][which].astype(np.int64), len(elf.sections) - 1)
+    told = label_ends(elf, first, section, np.minimum(most[alone], following)[which])
+    told = told[np.searchsorted(first, start[alone])]
+    guess = np.minimum(start[alone], np.uint64(_LAST_ADDRESS - within)) + np.uint64(within)
+    most[alone] = np.where(told > 0, told, np.minimum(most[alone], guess))
+    return most
 
 
 def _source_files(symbols: _Records, letters: U8, rows: I64) -> tuple[I32, U64]:
