@@ -6,12 +6,13 @@ reads more of a file than its identity.
 
 import contextlib
 import gc
+import io
 import os
 import signal
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tdprof.linux.descriptors import keep_only
 from tdprof.linux.elf import Elf, ElfError, is_build_id, open_elf
@@ -20,6 +21,9 @@ from tdprof.linux.readable import is_readable
 from tdprof.linux.user_cache import CacheFolder, cache_folder
 from tdprof.native import unwind_api as binding
 from tdprof.unwind.sections import LAYOUT_BYTES, file_identity, shared_identity, table_input
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 MOST_FILES = 512
 MOST_BYTES = 128 << 20  # of one table; that of a program with 2.8 million rows has 15 MB
@@ -164,7 +168,7 @@ class TableWorker:
         os.close(writer)
         self._ended = os.pidfd_open(self._pid)
         # Unbuffered, so that ``fileno`` is readable while there is something to take.
-        self._input = os.fdopen(reader, "rb", buffering=0)
+        self._input = io.FileIO(reader)
 
     def fileno(self) -> int:
         return self._input.fileno()
@@ -190,10 +194,7 @@ class TableWorker:
 
     def _read(self, size: int) -> bytes:
         """As many bytes as the child still writes."""
-        data = bytearray()
-        while len(data) < size and (part := self._input.read(size - len(data))):
-            data += part
-        return bytes(data)
+        return io.BufferedReader(_Part(self._input, size)).read(size)
 
     def close(self) -> None:
         """End the child, if it has not ended."""
@@ -213,6 +214,22 @@ class TableWorker:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+class _Part(io.RawIOBase):
+    """So many bytes of a pipe: a buffered reader puts them where they stay, and takes nothing behind them."""
+
+    def __init__(self, source: io.FileIO, size: int) -> None:
+        self._source, self._left = source, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        with memoryview(buffer) as view:
+            count = self._source.readinto(view[: self._left]) or 0
+        self._left -= count
+        return count
 
 
 def _serve(paths: Sequence[Path], cache: TableCache, writer: int) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import struct
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,19 @@ def test_the_worker_builds_and_keeps(cache, program, tmp_path):
     assert identity[:20] == b"\x12" * 20
     assert cache.load(identity) == found[0]
     assert cache.load(b"\x13" + identity[1:]) is None
+
+
+def test_a_large_table_takes_its_size_of_memory_once(cache, program, monkeypatch):
+    """In the recorder, which stays small: a large program's has megabytes."""
+    large = tables.build_file_table(program) + bytes(range(256)) * (4 << 12)
+    monkeypatch.setattr(tables, "build_file_table", lambda path: large)
+    with tables.TableWorker([program], cache) as worker:
+        tracemalloc.start()
+        taken = worker.take()
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert taken == (0, large)
+    assert most < 1.1 * len(large)
 
 
 def test_a_stripped_file_whose_code_lies_elsewhere_is_another(tmp_path):
