@@ -56,6 +56,7 @@ def command(store: str, prune: bool, keep: str | None, output: Output) -> int:
 def _rows(state: "StoreState") -> Iterator[tuple[str, str, str]]:
     yield from (("set aside", *each.shown) for each in state.rejected)
     yield from (("damaged", printable(each), "") for each in state.damaged)
+    yield from (("without what cannot be read", *each.shown) for each in state.incomplete)
     yield from (("without its SPE data", printable(each), "") for each in state.no_spe)
     yield from (("left over", printable(each), "") for each in state.left_over)
 
@@ -67,6 +68,7 @@ def _json(state: "StoreState") -> str:
         "silent": sorted(state.silent),
         "rejected": [each.told for each in state.rejected],
         "damaged": [*map(printable, state.damaged)],
+        "incomplete": [each.told for each in state.incomplete],
         "without_spe": [*map(printable, state.no_spe)],
         "left_over": [*map(printable, state.left_over)],
         "removed": state.removed,

@@ -108,6 +108,8 @@ def load_with_findings(
 
             try:
                 findings = join_spe(findings, capture, profile)
+                for reason in capture.spe_lines.unreadable if len(profile.samples.stack) else ():
+                    profile = profile.without(reason)
             except TdprofError as error:
                 profile = profile.without_spe(error)
         return calibrated(profile), findings

@@ -87,6 +87,8 @@ def _with(total: Added, store: Store, done: Done) -> Added:
     for row in rows:
         if row["reason"] is None:
             store.accept(row["source"])
+            if row["damage"]:
+                store.reject(Rejection(row["source"], row["damage"], (row["host"], row["date"])))
             total = replace(
                 total,
                 added=total.added + 1,

@@ -25,6 +25,7 @@ class StoreState:
         hosts: their names, and the last day of each.
         rejected: captures that were set aside.
         damaged: what of the recordings cannot be read, or is not what was written, a sentence each.
+        incomplete: captures of which something else could not be read, and what.
         no_spe: recordings that lack their SPE data, which could not be read.
         left_over: files that nothing reads: of killed writers, and of recordings that were rolled up anew.
         removed: how many files and recordings were taken out.
@@ -34,6 +35,7 @@ class StoreState:
     hosts: dict[str, str]
     rejected: Sequence[Rejection]
     damaged: Sequence[str]
+    incomplete: Sequence[Rejection]
     no_spe: Sequence[str]
     left_over: Sequence[str]
     removed: int = 0
@@ -41,7 +43,7 @@ class StoreState:
     @property
     def is_whole(self) -> bool:
         """Whether every answer holds all that was added."""
-        return not (self.rejected or self.damaged or self.no_spe)
+        return not (self.rejected or self.damaged or self.incomplete or self.no_spe)
 
     @property
     def silent(self) -> dict[str, str]:
@@ -95,6 +97,7 @@ def check_store(store: Store, *, prune: bool = False, before: str = "") -> Store
         hosts=dict(sorted(hosts.items())),
         rejected=store.rejections(),
         damaged=damaged,
+        incomplete=store.incomplete(stems),
         no_spe=[f"{each.stem.host_name} of {each.stem.date} ({each.recording})" for each in sound if each.lacks_spe],
         left_over=[] if prune else left_over,
         removed=removed,

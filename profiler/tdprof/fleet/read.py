@@ -237,6 +237,12 @@ def what_is_missing(store: Store, parts: Parts) -> SetAside:
         notes.append(
             f"{plural(len(rejected), 'capture', 's')} set aside, not counted here: {few([*map(printable, names)])}"
         )
+    if incomplete := store.incomplete(store.stems()):
+        names = [posixpath.basename(each.source) or each.source for each in incomplete]
+        notes.append(
+            f"of {plural(len(incomplete), 'capture', 's')} not all could be read, or believed: "
+            f"{few([*map(printable, names)])}; tdprof fleet check {printable(store.place)} says what"
+        )
     if lost := sum(each.lost_samples for each in parts.counts()):
         notes.append(f"{plural(lost, 'sample', 's')} were lost while recording")
     return SetAside(notes, len(rejected))

@@ -3,8 +3,8 @@
 import contextlib
 import json
 import posixpath
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +22,7 @@ from tdprof.fleet.stored_table import StoredTable
 from tdprof.text import first_words, printable
 
 STORE_VERSION = 1
-_ROLLUP, _SUMS, _REJECTED = "rollup", "sums", "rejected"
+_ROLLUP, _SUMS, _REJECTED, _INCOMPLETE = "rollup", "sums", "rejected", "incomplete"
 # In a file's name the place of a recording's identity, where it holds all of a host's day.
 MANY = "day"
 _MOST_MARKER_BYTES = 1 << 20
@@ -72,10 +72,15 @@ class Stem:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rejection:
-    """A capture that was set aside, or a part of it, and why."""
+    """A capture that was set aside, or a part of it, and why.
+
+    Attributes:
+        of: host and date of what the store has of it; empty: nothing.
+    """
 
     source: str
     reason: str
+    of: tuple[str, ...] = ()
 
     @property
     def shown(self) -> tuple[str, str]:
@@ -255,24 +260,35 @@ class Store:
             self._files.remove(path)
 
     def reject(self, rejection: Rejection) -> None:
-        """Note that a capture was set aside."""
-        text = json.dumps({"source": rejection.source, "reason": rejection.reason}, indent=1) + "\n"
+        """Note that a capture was set aside, or that something of it is not in the store though the rest is."""
+        text = json.dumps(asdict(rejection), indent=1) + "\n"
         with _naming(self.place):
-            self._files.write(self._rejected_path(rejection.source), text.encode())
+            self._files.write(
+                self._noted_path(_INCOMPLETE if rejection.of else _REJECTED, rejection.source), text.encode()
+            )
 
     def accept(self, source: str) -> None:
-        """Take back that a capture was set aside, now that it is in."""
-        self.remove_file(self._rejected_path(source))
+        """Take back that a capture was set aside or was not whole, now that it is in."""
+        self.remove_file(self._noted_path(_REJECTED, source))
+        self.remove_file(self._noted_path(_INCOMPLETE, source))
 
     def rejections(self) -> list[Rejection]:
         """The captures that were set aside, by name."""
+        return self._noted(_REJECTED)
+
+    def incomplete(self, stems: Iterable[Stem]) -> list[Rejection]:
+        """Of the captures that these files are of, those of which something could not be read, by name."""
+        there = {(stem.host_name, stem.date) for stem in stems}
+        return [each for each in self._noted(_INCOMPLETE) if each.of in there]
+
+    def _noted(self, kind: str) -> list[Rejection]:
         with _naming(self.place):
-            paths = [path for path in self._files.below(self._path(_REJECTED)) if path.endswith(".json")]
+            paths = [path for path in self._files.below(self._path(kind)) if path.endswith(".json")]
             found = [_rejection(_start_of(self._files, path), path) for path in paths]
         return sorted(found)
 
-    def _rejected_path(self, source: str) -> str:
-        return self._path(_REJECTED, f"{digest(source.encode('utf-8', 'surrogateescape'))}.json")
+    def _noted_path(self, kind: str, source: str) -> str:
+        return self._path(kind, f"{digest(source.encode('utf-8', 'surrogateescape'))}.json")
 
     def _path(self, *parts: str) -> str:
         return posixpath.join(self._files.root, *parts)
@@ -286,7 +302,7 @@ def _each_text_once(column: pa.Field) -> pa.Field:
 def _rejection(text: bytes, path: str) -> Rejection:
     try:
         told = json.loads(text)
-        return Rejection(str(told["source"]), str(told["reason"]))
+        return Rejection(str(told["source"]), str(told["reason"]), tuple(map(str, told.get("of", ()))))
     except (ValueError, KeyError, TypeError, RecursionError):
         return Rejection(path, "what says why cannot be read")
 

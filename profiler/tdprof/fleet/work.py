@@ -31,6 +31,7 @@ OUTCOMES = pa.schema(
         pa.field("source", pa.binary(), nullable=False),  # a path may be any bytes
         pa.field("reason", pa.string()),  # why it was set aside; null: it is in the store
         pa.field("host", pa.string(), nullable=False),
+        pa.field("date", pa.string(), nullable=False),
         pa.field("samples", pa.int64(), nullable=False),
         pa.field("known_samples", pa.int64(), nullable=False),
         pa.field("no_spe", pa.string(), nullable=False),  # why its SPE data was left out; "" if it was not
@@ -141,6 +142,7 @@ def _roll_up_one(store: Store, source: str, options: WorkOptions) -> dict[str, o
         "source": os.fsencode(source),
         "reason": None,
         "host": made.stem.host_name,
+        "date": made.stem.date,
         "samples": made.samples,
         "known_samples": known,
         "no_spe": _words(made.no_spe),
@@ -149,7 +151,7 @@ def _roll_up_one(store: Store, source: str, options: WorkOptions) -> dict[str, o
 
 
 def _rejected(source: str, reason: str) -> dict[str, object]:
-    nothing = {"host": "", "samples": 0, "known_samples": 0, "no_spe": "", "damage": ""}
+    nothing = {"host": "", "date": "", "samples": 0, "known_samples": 0, "no_spe": "", "damage": ""}
     return {"source": os.fsencode(source), "reason": _words(reason), **nothing}
 
 

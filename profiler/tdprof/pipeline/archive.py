@@ -1,12 +1,13 @@
 """Makes a capture carry the symbols of all that it saw."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from tdprof.attribute.addresses import BRANCH_ENDS, attribute_addresses, branch_ends
 from tdprof.attribute.stacks import attribute_stacks
-from tdprof.capture.manifest import Manifest, State
+from tdprof.capture.manifest import Manifest, State, write_manifest
 from tdprof.capture.tables import COPY_AGAIN, has_table, read_table, replace_table
 from tdprof.errors import TdprofError
 from tdprof.linux.own_folder import OwnFolder
@@ -43,6 +44,8 @@ def archive_symbols(
         found = [(file, addresses, capture.symbolizer.locate(file, addresses)) for file, addresses in wanted]
     try:
         replace_table(folder, "symbols", make_symbol_table(found))
+        if "symbols" not in manifest.tables:
+            write_manifest(folder, replace(manifest, tables=[*manifest.tables, "symbols"]))
     except OSError as error:
         raise TdprofError(
             f"cannot write the symbols into {folder.shown}: {error.strerror}",

@@ -11,7 +11,7 @@ import numpy as np
 from arm_spe.tallied import LATENCIES, NO_ROW, Tallied
 from arm_spe.tally import Key, Lane
 from tdprof.decode.spe.data_sources import caveats_of, unknown_encodings
-from tdprof.decode.spe.losses import aux_losses, decode_losses
+from tdprof.decode.spe.losses import aux_losses, decode_losses, losses_since
 from tdprof.decode.spe.row_sums import NOTHING, Counted, GroupBy, check_compiled, count_records
 from tdprof.decode.spe.samples import AddedUp, SampleSums
 from tdprof.decode.spe.spans import SpeInput
@@ -50,6 +50,7 @@ class SpeLines:
         tallied: sums of the rows, with histograms of the latencies.
         records: of all rows.
         notes: what a reader should know, a sentence each.
+        unreadable: those of them that say what of the bytes is gone or damaged.
         samples: the records as samples, if the capture was opened for it.
     """
 
@@ -59,6 +60,7 @@ class SpeLines:
     tallied: Tallied
     records: int
     notes: Sequence[str]
+    unreadable: Sequence[str]
     samples: AddedUp | None
 
 
@@ -90,6 +92,7 @@ def add_up_lines(
         also=None if samples is None else samples.add,
     )
     tallied = counted.tallied()
+    since = losses_since(counted.counts, data.losses)
     # Without any record there is not even the row of those that had no room.
     keys = np.concatenate([[(-1, 0)], rows.lines()])[: len(tallied.lanes)]
     return SpeLines(
@@ -104,6 +107,7 @@ def add_up_lines(
             *rows.notes(),
             *room_notes(tallied.lanes[:, Lane.OPERATIONS]),
         ],
+        unreadable=[f"SPE: {count} {text}" for text, count in since.items()],
         samples=None if samples is None else samples.finish(),
     )
 

@@ -69,6 +69,15 @@ def test_a_table_that_was_there_once_is_missed(capture: Path) -> None:
     assert [*run("export", capture, "--to", "folded").stderr.splitlines()] == [f"tdprof: {line}" for line in told]
 
 
+def test_archived_symbols_are_missed(capture: Path) -> None:
+    run("archive", capture)
+    (capture / "symbols.parquet").unlink()
+    told = f"cannot read {capture / 'symbols.parquet'}: it is missing; {UNKNOWN['symbols']}"
+    assert told in run("report", capture).stdout.splitlines()
+    run("archive", capture)
+    assert "cannot read" not in run("report", capture).stdout
+
+
 @pytest.mark.parametrize("command", ["report --csv", "report --by thread --csv", "export --to folded", "annotate"])
 def test_losses_are_said_where_the_output_has_no_place_for_them(capture: Path, command: str) -> None:
     manifest = read_manifest(capture)
@@ -172,9 +181,10 @@ def test_perf_data_whose_spe_records_memory_does_not_suffice_for_is_imported_wit
 
 def test_spe_bytes_that_are_gone_are_not_called_none(capture: Path) -> None:
     (capture / "spe/cpu0.0.aux").unlink()
-    assert "1 spans of AUX bytes are cut off by the end of their file, or it is missing" in (
-        run("report", "--spe", capture).stdout
-    )
+    cut = "1 spans of AUX bytes are cut off by the end of their file, or it is missing"
+    assert cut in run("report", "--spe", capture).stdout
+    assert f"SPE: {cut}" in run("report", capture).stdout.splitlines()
+    assert run("export", capture, "--to", "pprof", "-o", capture / "out").stderr.startswith(f"tdprof: SPE: {cut}\n")
     (capture / "spe").rmdir()
     assert f"SPE records are left out: cannot read {capture / 'spe'}: it is missing" in run("report", capture).stdout
     with pytest.raises(TdprofError, match="spe: it is missing"):

@@ -143,6 +143,33 @@ def test_what_is_added_of_a_damaged_capture_is_said(tmp_path: Path, captures: li
     assert [line.split(",")[:2] for line in lines[1:]] == [[str(captures[0]), "damaged part"]]
 
 
+def test_who_only_reads_the_report_knows_of_a_damaged_capture(tmp_path: Path, captures: list[Path]) -> None:
+    path = captures[0] / "symbols.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    store = tmp_path / "store"
+    tdprof("fleet", "add", store, *captures)
+    told = f"of 1 capture not all could be read, or believed: {captures[0].name}; tdprof fleet check {store} says what"
+    for _ in range(2):
+        assert told in json.loads(tdprof("fleet", "report", store, "--json").stdout)["notes"]
+        checked = tdprof("fleet", "check", store)
+        assert checked.status == 1
+        assert f"without what cannot be read: {captures[0]}: cannot read {path}" in checked.stdout
+        tdprof("fleet", "compact", store)
+    path.write_bytes(whole)
+    tdprof("fleet", "add", "--again", store, *captures)
+    assert json.loads(tdprof("fleet", "report", store, "--json").stdout)["notes"] == []
+    assert tdprof("fleet", "check", store).status == 0
+
+
+def test_what_could_not_be_read_of_old_recordings_goes_with_them(tmp_path: Path, captures: list[Path]) -> None:
+    path = captures[0] / "symbols.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    store = tmp_path / "store"
+    tdprof("fleet", "add", store, *captures)
+    assert tdprof("fleet", "check", store, "--keep", "2999-01-01").status == 0
+
+
 def test_a_segment_that_is_being_recorded_waits_for_its_end(tmp_path: Path, captures: list[Path]) -> None:
     folder = captures[0].parent
     (captures[2] / "spool").mkdir()

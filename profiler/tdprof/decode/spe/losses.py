@@ -24,6 +24,10 @@ class AuxLosses:
     too_short: int = 0
 
 
+_CUT_OFF = "spans of AUX bytes are cut off by the end of their file, or it is missing"
+_DAMAGED = "bytes are damaged and left out"
+
+
 def aux_losses(losses: AuxLosses) -> dict[str, int]:
     """How often what was lost before the data reached its file, by the words that follow the number; none is 0."""
     return _seen(
@@ -31,7 +35,7 @@ def aux_losses(losses: AuxLosses) -> dict[str, int]:
             "times the kernel reports lost samples (AUX TRUNCATED)": losses.truncated,
             "spans end within a record (AUX PARTIAL)": losses.partial,
             "spans had samples that collided: operations behind slow ones are sampled less": losses.collided,
-            "spans of AUX bytes are cut off by the end of their file, or it is missing": losses.cut_buffers,
+            _CUT_OFF: losses.cut_buffers,
             "spans of a few AUX bytes are left out: so many were never recorded": losses.too_short,
         }
     )
@@ -41,10 +45,15 @@ def decode_losses(counts: DecodeCounts) -> dict[str, int]:
     """How much of the data could not be decoded, by the words that follow the number; none is 0."""
     return _seen(
         {
-            "bytes are damaged and left out": counts.damaged_bytes,
+            _DAMAGED: counts.damaged_bytes,
             "records were cut off by the end of their span and are left out": counts.open_records,
         }
     )
+
+
+def losses_since(counts: DecodeCounts, losses: AuxLosses) -> dict[str, int]:
+    """Of both, what was there when the data was recorded, and is damage."""
+    return _seen({_DAMAGED: counts.damaged_bytes, _CUT_OFF: losses.cut_buffers})
 
 
 def _seen(told: dict[str, int]) -> dict[str, int]:
