@@ -29,7 +29,7 @@ class Match(StrEnum):
     SAME = "same"  # name and module
     INLINED = "inlined"  # the same, but one of the profiles has it only inlined into others
     CLONE = "clone"  # a piece or version of it that the compiler made in one of the profiles only: .cold, .isra
-    MOVED = "moved"  # same name in another module
+    MOVED = "moved"  # same name in another module, or elsewhere in a file whose functions are named by their places
     RENAMED = "renamed"  # another name at the same source lines
     ONLY_A = "only in A"
     ONLY_B = "only in B"
@@ -174,6 +174,8 @@ def _line_ranges(stacks: FrameStacks, functions: int) -> list[tuple[int, int]]:
 _Key = Callable[[_Side, int], Hashable]
 _PLACE = re.compile(r"\+0x[0-9a-f]+(-0x[0-9a-f]+)?$")  # how the name of a place without a function ends
 
+_SCRIPT = re.compile(r"([A-Za-z]+:[^ ].*):[0-9]+:[0-9]+")  # but a function without a name: "JS: /srv/app.js:1:1"
+
 
 def _by_file(side: _Side, id_: int) -> Hashable:
     return (side.names[id_], side.files[id_], side.modules[id_]) if side.is_known[id_] else None
@@ -201,6 +203,12 @@ def _by_name(side: _Side, id_: int) -> Hashable:
     return side.names[id_] if side.is_known[id_] else None
 
 
+def _by_script(side: _Side, id_: int) -> Hashable:
+    """Of a function of JavaScript, whose name ends with where it begins, what stands before; if it has a name there."""
+    match = _SCRIPT.fullmatch(side.names[id_])
+    return (match[1], side.files[id_]) if match and side.files[id_] else None
+
+
 # In this order; a key of None matches nothing.
 _KEYS: Sequence[tuple[Match, _Key]] = (
     (Match.SAME, _by_file),
@@ -209,6 +217,7 @@ _KEYS: Sequence[tuple[Match, _Key]] = (
     (Match.SAME, _by_reason),
     (Match.CLONE, _by_base_name),
     (Match.MOVED, _by_name),
+    (Match.MOVED, _by_script),
 )
 
 

@@ -58,6 +58,18 @@ def test_a_function_that_moved_to_another_module_is_found_by_its_name() -> None:
     assert matches(compare(a, b)) == {("g", "g"): Match.MOVED}
 
 
+def test_a_function_of_javascript_is_itself_where_lines_were_added_above_it() -> None:
+    def script(*names: str) -> Profile:
+        return profile_of(*(Frame(f"JS:{name}", file="/app.js", module="[anon]") for name in names))
+
+    a = script("f /app.js:1:9", "run /app.js:5:9", "run /app.js:9:9", " /app.js:20:1", "g /lib.js:1:1")
+    b = script("f /app.js:3:9", "run /app.js:7:9", "run /app.js:11:9", " /app.js:22:1", "g /app.js:1:1")
+    found = matches(compare(a, b))
+    assert found.pop(("JS:f /app.js:1:9", "JS:f /app.js:3:9")) is Match.MOVED
+    # Two have the name run, others none, and the same name in another file is another function.
+    assert set(found.values()) == {Match.ONLY_A, Match.ONLY_B}
+
+
 def test_a_name_that_two_modules_have_decides_nothing() -> None:
     a = profile_of(Frame("g", module="/lib/one.so"))
     b = profile_of(Frame("g", module="/lib/two.so"), Frame("g", module="/lib/three.so"))
