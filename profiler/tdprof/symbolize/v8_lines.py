@@ -15,7 +15,7 @@ from typing import NamedTuple
 _SHIFT = 64
 _ENTRY = struct.Struct("<QII")  # address, line, column; then the file's name
 _ADDRESS = struct.Struct("<Q")
-_OPTIMIZED, _WITHOUT_INLINING = "*", "~^"  # Maglev's lines of inlined code ("+") are counted in another file
+_OPTIMIZED, _WITHOUT_INLINING = "*", ("~", "^")  # Maglev's lines of inlined code ("+") are counted in another file
 
 
 class _Position(NamedTuple):

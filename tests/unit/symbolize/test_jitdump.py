@@ -130,6 +130,7 @@ OF_V8 = (
     + debug(0x5000, (0x5040, 1, b"module.wasm"))
     + load(0x5000, 0x20, "wasm-function[0]", 5)
     + load(0x6000, 0x20, f"JS:*f {APP}", 6)
+    + v8(0x7000, 0x20, f"JS:h {LIB}", 7, (0, 3, 5))
 )
 
 
