@@ -57,6 +57,10 @@ class ElfSegment:
     file_size: int
 
 
+_NO_SECTIONS = "the section headers lie outside the file"
+_NO_SEGMENTS = "the program headers lie outside the file"
+
+
 @dataclass(frozen=True, slots=True)
 class ElfSection:
     """One section header. ``address`` is an ELF address; ``size`` is in bytes, as stored (maybe compressed)."""
@@ -100,6 +104,12 @@ class Elf:
     def holds(self, section: ElfSection) -> bool:
         """Whether the file has any bytes of the section."""
         return section.type != SHT_NOBITS and section.size > 0 and section.offset < self.content.size
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the file ends before what its tables say lies in it."""
+        end = max((each.offset + each.size for each in self.sections if each.type != SHT_NOBITS), default=0)
+        return end > self.content.size or self.damage in (_NO_SECTIONS, _NO_SEGMENTS)
 
     @property
     def build_id(self) -> str:
@@ -240,7 +250,7 @@ def parse_elf(content: FileBytes | memoryview) -> Elf:
         for kind, flags, offset, address, _, file_size, _, _ in _segment_rows(source, header)
     )
     if len(segments) < header.phnum:
-        damage = damage or "the program headers lie outside the file"
+        damage = damage or _NO_SEGMENTS
     return Elf(source, header.type, header.machine, segments, sections, damage)
 
 
@@ -272,7 +282,7 @@ def _parse_sections(content: FileBytes | MemoryBytes, header: _Header) -> tuple[
     if any(section.type != SHT_NOBITS and section.size > LARGEST_PIECE for section in sections):
         return sections, f"a section is larger than {LARGEST_PIECE >> 30} GiB"
     is_whole = len(rows) == header.shnum and (rows or not header.shoff)
-    return sections, "" if is_whole else "the section headers lie outside the file"
+    return sections, "" if is_whole else _NO_SECTIONS
 
 
 def _section_name(names: memoryview, offset: int) -> str:

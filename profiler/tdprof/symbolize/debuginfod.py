@@ -130,10 +130,13 @@ class Debuginfod:
 def _what_is_wrong(path: Path, build_id: str) -> str:
     """Why a file is not the one that was asked for; empty if it is."""
     try:
-        found = open_elf(path).build_id
+        file = open_elf(path)
     except ElfError as error:
         return f"its answer is no ELF file ({error}); is there a login or an error page before it?"
-    return "" if found == build_id else f"it sent a file with build-id {found or 'none'} for {build_id}"
+    if (found := file.build_id) != build_id:
+        return f"it sent a file with build-id {found or 'none'} for {build_id}"
+    # A server that announces no length may break off without a word.
+    return "it sent a part of the file" if file.is_cut else ""
 
 
 def _number(text: str | None, default: float) -> float:

@@ -153,6 +153,7 @@ def test_a_download_that_breaks_off_leaves_nothing(server, client):
         (b"<html>Please log in to this hotel's network</html>" * 9, "no ELF file"),
         (ElfFile(build_id=b"\x12\x34").to_bytes(), "build-id 1234"),
         (DEBUG_DATA[:40], "no ELF file"),
+        (DEBUG_DATA[:-1], "it sent a part of the file"),
     ],
 )
 def test_another_file_is_not_kept(server, client, answer, why):
