@@ -342,6 +342,7 @@ def test_bpf_fix_follows_its_cause() -> None:
     assert "setpriv" in check_bpf(ring, is_allowed=False, bcc=bcc).fix
     assert check_bpf(ring, is_allowed=True, bcc=no_bcc).fix == no_bcc.fix
     assert "dmesg" in check_bpf(ring, is_allowed=True, bcc=bcc).fix
+    assert "ulimit -l" in check_bpf(ring, is_allowed=True, bcc=bcc, is_memory_short=True).fix
     assert check_bpf(Trial(Rung.BPF_PMU, "", "", ""), is_allowed=True, bcc=bcc).status is CheckStatus.OK
 
 

@@ -1,5 +1,6 @@
 """What the running kernel can do with BPF programs, and when it is done with them."""
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -8,7 +9,8 @@ import time
 from tdprof.recorder.bpf.compiler import INSTRUCTION
 from tdprof.recorder.bpf.object_file import BPF_F_NO_PREALLOC, LoadError, MapSpec, create_map, load_program
 
-_BPF_MAP_TYPE_HASH = 1
+_BPF_MAP_TYPE_HASH, _BPF_MAP_TYPE_ARRAY = 1, 2
+_LARGE_MAP_BYTES = 32 << 20  # about what the programs' maps take together
 _BPF_FUNC_GET_CURRENT_TASK_BTF, _BPF_FUNC_TASK_PT_REGS = 158, 175
 _MEMBARRIER = {"x86_64": 324, "aarch64": 283, "riscv64": 283}
 _MEMBARRIER_CMD_GLOBAL = 1
@@ -33,6 +35,16 @@ def has_growing_hashes() -> bool:
         return _takes((0x18, 0x11, 0, fd), (0, 0, 0, 0))  # r1 = the map
     finally:
         os.close(fd)
+
+
+def is_map_memory_short() -> bool:
+    """Whether maps count as locked memory (until Linux 5.11), and more than this process may lock is refused."""
+    sizes = []
+    for entries in (1, _LARGE_MAP_BYTES // 8):
+        with contextlib.suppress(OSError):
+            os.close(create_map(MapSpec("probe", _BPF_MAP_TYPE_ARRAY, 4, 8, entries, 0), entries))
+            sizes.append(entries)
+    return sizes == [1]
 
 
 def _takes(*instructions: tuple[int, int, int, int]) -> bool:

@@ -12,10 +12,11 @@ from tdprof.linux.limits import unlimited_locked_memory
 from tdprof.linux.user_cache import user_cache
 from tdprof.recorder.bpf import maps as bpf_maps
 from tdprof.recorder.bpf.cache import BpfCache
-from tdprof.recorder.bpf.kernel import has_growing_hashes, has_task_registers
+from tdprof.recorder.bpf.kernel import has_growing_hashes, has_task_registers, is_map_memory_short
 from tdprof.recorder.bpf.object_file import (
     BPF_F_NO_PREALLOC,
     BPF_PROG_TYPE_RAW_TRACEPOINT,
+    MORE_LOCKED_MEMORY,
     BpfObject,
     LoadError,
     Program,
@@ -166,6 +167,8 @@ class BpfLoad:
                 raise BpfUnavailableError(f"what bcc compiled cannot be loaded: {error}") from error
         if answer["stage"] == "import":
             raise BpfUnavailableError("bcc is not installed (apt-get install python3-bpfcc)")
+        if is_map_memory_short():
+            raise BpfUnavailableError(f"its maps take {MORE_LOCKED_MEMORY}")  # bcc makes them, too
         raise BpfUnavailableError(why_not_compiled(lines or [answer["error"]]))
 
     def close(self) -> None:

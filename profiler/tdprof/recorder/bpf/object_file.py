@@ -30,6 +30,9 @@ _BPF_MAP_TYPE_RINGBUF = 27
 _LOG_BYTES = 1 << 20
 _T = TypeVar("_T")
 
+MORE_LOCKED_MEMORY = "more locked memory than is permitted (ulimit -l unlimited)"
+"""What a map would take, until Linux 5.11."""
+
 
 class LoadError(Exception):
     """The kernel refuses a map or a program; the text says which and why."""
@@ -228,7 +231,7 @@ def _why_no_map(error: OSError, spec: MapSpec) -> str:
     if error.errno == errno.EPERM:
         with contextlib.suppress(OSError):
             os.close(create_map(spec, mmap.PAGESIZE if spec.type == _BPF_MAP_TYPE_RINGBUF else 1))
-            return "more locked memory than is permitted (ulimit -l unlimited)"
+            return MORE_LOCKED_MEMORY
     return error.strerror or str(error)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tdprof.capture.manifest import Rung
 from tdprof.recorder.bpf.compiler_process import bpf_interpreters
+from tdprof.recorder.bpf.kernel import is_map_memory_short
 from tdprof.recorder.bpf.sources import folder_of_sources, shipped_object
 from tdprof.recorder.capabilities import may_load_bpf
 from tdprof.recorder.host import online_cpus
@@ -52,7 +53,7 @@ def examine(machine: Machine) -> Examination:
         settings.check_kernel_symbols(machine),
         settings.check_btf(machine),
         bcc,
-        check_bpf(trial, is_allowed=is_allowed, bcc=bcc),
+        check_bpf(trial, is_allowed=is_allowed, bcc=bcc, is_memory_short=is_map_memory_short()),
         check_stacks(trial),
         *pmus.check_core_pmus(machine, pmus.count_together),
         *pmus.check_pmu_interrupts(machine, architecture),

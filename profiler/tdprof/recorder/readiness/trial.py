@@ -123,13 +123,14 @@ def check_recording(trial: Trial, container: Check) -> Check:
     return Check("recording", CheckStatus.OK, f"{trial.rung}: {trial.event}, {trial.evidence}")
 
 
-def check_bpf(trial: Trial, *, is_allowed: bool, bcc: Check) -> Check:
+def check_bpf(trial: Trial, *, is_allowed: bool, bcc: Check, is_memory_short: bool = False) -> Check:
     """Whether the BPF program loads and counts.
 
     Args:
         trial: what came of the recording.
         is_allowed: this process has the capabilities.
         bcc: the check of bcc, whose fix is this one's where it failed.
+        is_memory_short: its maps are more locked memory than this process may have.
     """
     if trial.rung in (Rung.BPF_PMU, Rung.BPF_SOFTWARE):
         return Check("bpf", CheckStatus.OK, "the sampling program loads and counts")
@@ -137,6 +138,8 @@ def check_bpf(trial: Trial, *, is_allowed: bool, bcc: Check) -> Check:
         return Check("bpf", CheckStatus.UNKNOWN, "not tried to the end, for nothing can be recorded")
     if not is_allowed:
         fix = AS_USER_WITH_CAPABILITIES
+    elif is_memory_short:
+        fix = "ulimit -l unlimited (before Linux 5.11 BPF's maps are locked memory)"
     elif bcc.status is not CheckStatus.OK:
         fix = bcc.fix
     else:
