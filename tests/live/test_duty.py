@@ -16,7 +16,7 @@ from tdprof.recorder.events import parse_event
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.pmu import find_arm_pmu
 from tdprof.recorder.session import record
-from tdprof.recorder.spe import find_spe_pmus
+from tdprof.recorder.spe_options import find_spe_pmus
 from tdprof.recorder.targets import Rate
 
 pytestmark = [pytest.mark.needs_perf, pytest.mark.needs_bpf]

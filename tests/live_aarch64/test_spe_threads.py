@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
@@ -17,6 +18,7 @@ from live_aarch64.conftest import build_workload, symbols_of
 from live_aarch64.machine import HANGS_S, run_tdprof, wait_until
 from live_aarch64.neoverse_sim import DEVICE, Region, Simulation, start_of, write_regions
 from tdprof.cli import main as tdprof_main
+from tdprof.recorder import opening
 
 Simulate = Callable[..., Simulation]
 
@@ -133,6 +135,41 @@ def test_a_process_of_many_threads_shares_a_buffer_on_each_cpu(
     for name in ("hot", "cold"):
         assert by_function[name] == simulation.truth(symbols[name]).records > 100
     assert len(list((tmp_path / "capture/spe").glob("*.aux"))) <= (os.cpu_count() or 1)
+
+
+@pytest.mark.needs_spe
+def test_threads_that_are_too_many_share_the_events_of_cpus(
+    simulate: Simulate,
+    workload: Path,
+    other: Path,
+    symbols: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """A shell that starts a program of fifty threads once it is recorded; another program runs beside it."""
+    simulation = simulate(context_packets=1)
+    monkeypatch.setattr(opening, "MOST_TASK_EVENTS", 1)
+    regions = write_regions(tmp_path / "regions", [Region()] * 2)
+    capture = tmp_path / "capture"
+    recorded = f"while ! test -e {capture}/capture.json; do sleep 0.1; done"
+    with contextlib.ExitStack() as stack:
+        beside = f"{recorded}; exec {other} -r {regions} -w hc -n 1000000"
+        stack.callback(stack.enter_context(subprocess.Popen(["sh", "-c", beside])).kill)
+        script = f"{recorded}; {workload} -r {regions} -w hc -t 49 -n 8"
+        shell = stack.enter_context(subprocess.Popen(["sh", "-c", script]))
+        words = ["record", "-q", "-e", "page-faults:u", "--spe=period=4096,u", "-o", str(capture), "-p", str(shell.pid)]
+        tdprof_main.cli.main(words, standalone_mode=False)
+    by_function = operations(spe_report(capture))
+    for name in ("hot", "cold"):
+        assert by_function[name] == simulation.truth(symbols[name]).records > 1_000
+    assert simulation.truth(symbols_of(other)["hot"]).records > 0
+    assert "[no mapping]" not in by_function
+    notes = json.loads((capture / "capture.json").read_text())["notes"]
+    assert any(note.startswith("SPE records whole CPUs") for note in notes), notes
+    assert any("SPE records of other programs were not kept" in note for note in notes), notes
+    # Address packets of the other program's loop are in no file: all of it lies within 256 bytes.
+    in_its_loop = re.compile(rb"\xb0." + re.escape(symbols_of(other)["hot"].to_bytes(8, "little")[1:7]), re.DOTALL)
+    assert not any(in_its_loop.search(file.read_bytes()) for file in (capture / "spe").iterdir())
 
 
 @pytest.mark.needs_spe

@@ -116,7 +116,7 @@ def _record_options(
     from tdprof.recorder.events import parse_events
     from tdprof.recorder.options import USUAL_INTERVAL_NS, RecordOptions, parse_interval
     from tdprof.recorder.runtime_options import perf_maps_note
-    from tdprof.recorder.spe import parse_spe_options
+    from tdprof.recorder.spe_options import parse_spe_options
 
     variables = stacks.variables()
     way, stack_bytes = (CallGraph.AUTO, 0) if stacks.call_graph is None else parse_call_graph(stacks.call_graph)

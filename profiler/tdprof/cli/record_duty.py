@@ -51,7 +51,7 @@ def with_duty(
     Raises:
         TdprofError: this machine cannot count Topdown's events.
     """
-    from tdprof.recorder.spe import parse_spe_options
+    from tdprof.recorder.spe_options import parse_spe_options
 
     if duty.spe:
         options = replace(options, spe=parse_spe_options(spe_text or ""))

@@ -17,6 +17,7 @@ from tdprof.native import (
     perf_records,
     ring_walk,
     stacks,
+    started_threads,
     varied_work,
 )
 
@@ -32,6 +33,7 @@ _HEADERS = (
     perf_records,
     ring_walk,
     stacks,
+    started_threads,
     varied_work,
 )
 

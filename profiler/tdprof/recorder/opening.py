@@ -8,7 +8,8 @@ from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, fit, locked_memory_budget, shrunk_note
 from tdprof.recorder.options import RecordOptions
 from tdprof.recorder.sampling import Sampling
-from tdprof.recorder.spe import SpeEvents, SpeOptions, find_spe_pmus
+from tdprof.recorder.spe import SpeEvents
+from tdprof.recorder.spe_options import MOST_TASK_EVENTS, SpeOptions, find_spe_pmus
 from tdprof.recorder.targets import MOST_LOOKS, SamplingTarget
 from tdprof.recorder.wanted_events import WantedEvents
 
@@ -126,13 +127,38 @@ class Opener:
             attached = opening.enter_context(self.attach(target, self.options.passes[0], sizes))
             spe = None
             if self.options.spe:
-                spe = self.open_spe(self.options.spe, target, sizes)
+                spe = self.open_spe(self.options.spe, target, sizes, is_told_per_cpu=attached.is_told_per_cpu)
             opening.pop_all()
         return attached, spe
 
-    def open_spe(self, asked: SpeOptions, target: SamplingTarget, sizes: RingSizes, first_number: int = 0) -> SpeEvents:
-        """Open SPE's events, stopped. Raises as `SpeEvents` does."""
-        has_counters = self.options.topdown is None
-        return SpeEvents(
-            find_spe_pmus(), asked, target, self.cpus, sizes, has_counters=has_counters, first_number=first_number
+    def open_spe(
+        self,
+        asked: SpeOptions,
+        target: SamplingTarget,
+        sizes: RingSizes,
+        first_number: int = 0,
+        *,
+        is_told_per_cpu: bool = False,
+    ) -> SpeEvents:
+        """Open SPE's events, stopped. Raises as `SpeEvents` and `choose_threads` do."""
+        threads, notes = None, list[str]()
+        if len(target.tasks) * len(self.cpus) > MOST_TASK_EVENTS:
+            # Not before: it takes NumPy.
+            from tdprof.recorder.spe_threads import choose_threads
+
+            has_turns = self.options.duty.spe is not None
+            threads, notes = choose_threads(
+                target, self.cpus, self.options.pids, is_told_per_cpu=is_told_per_cpu, takes_turns=has_turns
+            )
+        events = SpeEvents(
+            find_spe_pmus(),
+            asked,
+            target,
+            self.cpus,
+            sizes,
+            has_counters=self.options.topdown is None,
+            first_number=first_number,
+            threads=threads,
         )
+        events.notes += notes
+        return events

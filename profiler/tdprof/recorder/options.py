@@ -12,7 +12,7 @@ from tdprof.recorder.duty import Duties
 from tdprof.recorder.events import Event
 from tdprof.recorder.held_programs import HeldPrograms
 from tdprof.recorder.rotation import Segments
-from tdprof.recorder.spe import SpeOptions
+from tdprof.recorder.spe_options import SpeOptions
 from tdprof.recorder.targets import Rate
 from tdprof.text import printable
 

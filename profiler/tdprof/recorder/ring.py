@@ -18,6 +18,34 @@ RECORD_HEADER_BYTES = 8
 RECORD_IS_BUSY = 1 << 31
 
 
+def between(data: memoryview, start: int, end: int) -> bytes:
+    """What stands between two positions of a ring, in one piece where it wraps, too."""
+    first, size = start % len(data), end - start
+    return bytes(data[first : first + size]) + bytes(data[: max(0, first + size - len(data))])
+
+
+def write_all(out_fd: int, data: memoryview) -> None:
+    """Write all of it."""
+    while data:
+        data = data[os.write(out_fd, data) :]
+
+
+def write_ring(out_fd: int, data: memoryview, start: int, size: int) -> None:
+    """Write ``size`` bytes of a power-of-two ring from position ``start``, in two parts where it wraps."""
+    offset = start % len(data)
+    first = min(size, len(data) - offset)
+    parts = [data[offset : offset + first], data[: size - first]]
+    while parts:
+        written = os.writev(out_fd, parts)
+        while parts and written >= len(parts[0]):
+            written -= len(parts.pop(0))
+        if parts:
+            parts[0] = parts[0][written:]
+
+
+Write = Callable[[int, memoryview, int, int], None]  # as `write_ring`
+
+
 @dataclass(frozen=True, slots=True)
 class RingPart:
     """What a ring holds between two positions, which only grow.
@@ -129,15 +157,22 @@ class AuxRing(PerfRing):
                 aux_bytes //= 2
         self.aux_bytes = aux_bytes
         self._aux = memoryview(self._aux_map)
+        self._aux_looked = 0
 
-    def drain_aux(self, out_fd: int) -> int:
-        """Append the new AUX bytes to a file, whose offsets are thus those of the AUX records; returns how many.
+    def look(self, copy: Callable[[RingPart], bytes] = RingPart.copy) -> bytes:
+        """The same; takes notice of the AUX bytes afterwards: the kernel announces them only once they are there."""
+        records = super().look(copy)
+        self._aux_looked = self._words[_AUX_HEAD]
+        return records
 
-        Drain the records first: the kernel announces AUX bytes only once they are there.
+    def drain_aux(self, out_fd: int, write: Write = write_ring) -> int:
+        """Append the AUX bytes up to the last look to a file; returns how many.
+
+        Its offsets are thus those of the AUX records, whatever ``write`` makes of the bytes.
         """
-        head, tail = self._words[_AUX_HEAD], self._words[_AUX_TAIL]
+        head, tail = self._aux_looked, self._words[_AUX_TAIL]
         if head != tail:
-            write_ring(out_fd, self._aux, tail, head - tail)
+            write(out_fd, self._aux, tail, head - tail)
             self._words[_AUX_TAIL] = head
         return head - tail
 
@@ -201,28 +236,3 @@ class BpfRing:
         self._data.release()
         self._consumer_map.close()
         self._producer_map.close()
-
-
-def between(data: memoryview, start: int, end: int) -> bytes:
-    """What stands between two positions of a ring, in one piece where it wraps, too."""
-    first, size = start % len(data), end - start
-    return bytes(data[first : first + size]) + bytes(data[: max(0, first + size - len(data))])
-
-
-def write_all(out_fd: int, data: memoryview) -> None:
-    """Write all of it."""
-    while data:
-        data = data[os.write(out_fd, data) :]
-
-
-def write_ring(out_fd: int, data: memoryview, start: int, size: int) -> None:
-    """Write ``size`` bytes of a power-of-two ring from position ``start``, in two parts where it wraps."""
-    offset = start % len(data)
-    first = min(size, len(data) - offset)
-    parts = [data[offset : offset + first], data[: size - first]]
-    while parts:
-        written = os.writev(out_fd, parts)
-        while parts and written >= len(parts[0]):
-            written -= len(parts.pop(0))
-        if parts:
-            parts[0] = parts[0][written:]

@@ -426,8 +426,7 @@ class Run:
 
     def _see(self, ready: set[int]) -> bool:
         """Answer what the programs ask for; whether the interval is to end, since addresses change their meaning."""
-        # First: what was mapped may be gone in a moment.
-        self.mappings.see(self.attached.look(self.walker))
+        self._hear()  # first: what was mapped may be gone in a moment
         replaced = self.mappings.take_replaced()
         # What is told of may have begun within these: at most right before the drain before the last time.
         self.suspect_ends_ns, self.drain_ends_ns = self.drain_ends_ns, self.drain_ends_ns[-1:]
@@ -506,12 +505,21 @@ class Run:
     def _drain_rings(self) -> None:
         if self.sampler:
             self.sampler.save_copies(self.spool)
-        self.mappings.see(self.attached.look(self.walker))
+        if self.spe:
+            self.spe.look()
+        self._hear()
         self.attached.drain(self.spool, self.walker)
         if self.unwinding and self.walker and self.walker.has_questions:
             self.unwinding.answer()  # now: who is asked for may end in a moment
         if self.spe:
             self.spe.drain(self.spool, goes_on=not self.is_stopping)
+
+    def _hear(self) -> None:
+        """Look at what the side-band tells."""
+        told = self.attached.look(self.walker)
+        self.mappings.see(told)
+        if self.spe:
+            self.spe.hear(told)
 
     def _note_clock(self) -> None:
         self.manifest = with_clock_pair(self.manifest, self.spe.clock_pair() if self.spe else None)

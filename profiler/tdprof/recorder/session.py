@@ -33,7 +33,8 @@ from tdprof.recorder.periods import PeriodControl
 from tdprof.recorder.rotation import Rotation
 from tdprof.recorder.run import Run
 from tdprof.recorder.sampling import Sampling, begin_load, events_together, start_sampling
-from tdprof.recorder.spe import SpeEvents, find_spe_pmus
+from tdprof.recorder.spe import SpeEvents
+from tdprof.recorder.spe_options import find_spe_pmus
 from tdprof.recorder.stop_signals import StopSignals
 from tdprof.recorder.targets import Rate, SamplingTarget, tasks_of
 from tdprof.recorder.turns import Turns

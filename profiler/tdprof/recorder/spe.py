@@ -1,7 +1,6 @@
 """Records Arm SPE: opens arm_spe_N on each of its CPUs and drains the Profiling Buffer into files.
 
-The driver's interface: sysfs ``format/`` and ``caps/`` (drivers/perf/arm_spe_pmu.c), AUX areas as perf_event_open(2)
-describes them. Raw bytes are kept; decoding is for later.
+AUX areas are as perf_event_open(2) describes them. Raw bytes are kept; decoding is for later.
 """
 
 import contextlib
@@ -10,153 +9,34 @@ import errno
 import os
 import time
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tdprof.capture.spool import AUX_FILE, SPE_RING_FILE, SpoolWriter
 from tdprof.errors import TdprofError
 from tdprof.linux.perf_abi import SampleType
 from tdprof.native.library import load_native
 from tdprof.recorder import perf_event as pe
-from tdprof.recorder.events import SYSFS_PMUS, Event, parse_event, split_events
-from tdprof.recorder.host import parse_cpu_list, read_setting, read_text
+from tdprof.recorder.events import Event
 from tdprof.recorder.locked_memory import RingRefusedError, RingSizes, more_memory
 from tdprof.recorder.permitted import restrict_to_permitted
 from tdprof.recorder.refusals import gone_offline, has_gone_offline, open_error
-from tdprof.recorder.ring import AuxRing
+from tdprof.recorder.ring import AuxRing, write_ring
 from tdprof.recorder.spe_counters import SamplingCounters
-from tdprof.recorder.spe_rate import DEFAULT_BYTES_A_SECOND, Budget, choose_period, parse_rate
+from tdprof.recorder.spe_options import SpeOptions, SpePmu, spe_event
+from tdprof.recorder.spe_rate import Budget, choose_period
 from tdprof.recorder.targets import SamplingTarget
 
+if TYPE_CHECKING:
+    from tdprof.recorder.spe_threads import KeptThreads
+
 _AUX_FLAG_TRUNCATED = 1  # PERF_AUX_FLAG_TRUNCATED, include/uapi/linux/perf_event.h
-
-# option: the driver's format attribute
-_FLAGS = {
-    "load": "load_filter",
-    "store": "store_filter",
-    "branch": "branch_filter",
-    "simd": "simd_filter",
-    "float": "float_filter",
-    "pa": "pa_enable",
-    "jitter": "jitter",
-}
-_NUMBERS = {
-    "min_latency": "min_latency",
-    "event": "event_filter",
-    "inv_event": "inv_event_filter",
-    "inv_data_src": "inv_data_src_filter",
-}
-# On unless switched off, where the driver has them: without timestamps records cannot be ordered, without jitter a
-# fixed interval locks on to loops.
-_DEFAULTS = ("ts_enable", "jitter")
-
-
-@dataclass(frozen=True, slots=True)
-class SpeOptions:
-    """What ``--spe=…`` asks for.
-
-    Attributes:
-        period: operations between samples, of which the driver clears the low eight bits; 0: as the rate says.
-        bytes_a_second: that may be written; 0: as many as come.
-        terms: format attributes and their values.
-        modifiers: "u", "k" or both, as with events; empty for all that is permitted.
-    """
-
-    period: int = 0
-    bytes_a_second: int = DEFAULT_BYTES_A_SECOND
-    terms: tuple[tuple[str, int], ...] = ()
-    modifiers: str = ""
-
-
-def parse_spe_options(text: str) -> SpeOptions:
-    """Read ``load,store,min_latency=30,period=2048,rate=64M,jitter=0,event=0x2,u``.
-
-    A period alone is taken as it is, however much it writes.
-
-    Raises:
-        TdprofError: an unknown option or a value that is no number.
-    """
-    period, rate, modifiers = 0, 0, ""
-    terms: dict[str, int] = {}
-    for item in split_events(text):
-        name, has_value, value_text = item.partition("=")
-        if name == "rate":
-            rate = parse_rate(value_text)
-            continue
-        try:
-            value = int(value_text, 0) if has_value else 1
-        except ValueError as error:
-            raise TdprofError(f"'{value_text}' is not a number in --spe={text}", status=2) from error
-        if name == "period":
-            if value < 256:
-                raise TdprofError(
-                    f"SPE's period is at least 256 operations, not {value}", hint="--spe=period=256", status=2
-                )
-            period = value
-        elif name in ("u", "k", "uk", "ku") and not has_value:
-            modifiers += name
-        elif name in _FLAGS and value in (0, 1):
-            terms[_FLAGS[name]] = value
-        elif name in _NUMBERS and has_value:
-            terms[_NUMBERS[name]] = value
-        else:
-            known = ", ".join([*_FLAGS, "period=N", "rate=BYTES", *(f"{number}=N" for number in _NUMBERS), "u", "k"])
-            raise TdprofError(f"--spe does not take '{item}'", hint=f"it takes {known}", status=2)
-    return SpeOptions(period, rate or (0 if period else DEFAULT_BYTES_A_SECOND), tuple(terms.items()), modifiers)
-
-
-@dataclass(frozen=True, slots=True)
-class SpePmu:
-    """One ``arm_spe_N`` in sysfs: the SPE of one kind of core.
-
-    Attributes:
-        name: its folder.
-        cpus: the CPUs that have it.
-        attributes: names of its ``format/`` files.
-        caps: its ``caps/`` files as numbers.
-    """
-
-    name: str
-    cpus: tuple[int, ...]
-    attributes: frozenset[str]
-    caps: dict[str, int]
-
-
-def find_spe_pmus(pmus: Path = SYSFS_PMUS) -> list[SpePmu]:
-    """Every SPE PMU of this machine; empty where the driver is absent."""
-    return [
-        SpePmu(
-            folder.name,
-            tuple(parse_cpu_list(read_text(folder / "cpumask"))),
-            frozenset(entry.name for entry in folder.glob("format/*")),
-            {entry.name: value for entry in folder.glob("caps/*") if (value := read_setting(entry)) is not None},
-        )
-        for folder in sorted(pmus.glob("arm_spe_*"))
-    ]
-
-
-def spe_event(pmu: SpePmu, options: SpeOptions, pmus: Path = SYSFS_PMUS) -> Event:
-    """The options as one PMU's event.
-
-    Raises:
-        TdprofError: this hardware or kernel lacks something that was asked for.
-    """
-    values = {name: 1 for name in _DEFAULTS if name in pmu.attributes} | dict(options.terms)
-    for name in values:
-        if name not in pmu.attributes:
-            raise TdprofError(
-                f"{pmu.name} has no '{name}': this core's SPE version or this kernel lacks it",
-                hint=f"it has {', '.join(sorted(pmu.attributes))}",
-            )
-    terms = ",".join(f"{name}={value:#x}" for name, value in values.items() if value)
-    return parse_event(f"{pmu.name}/{terms}/{options.modifiers}", pmus)
 
 
 class SpeEvents:
     """Open SPE events and their buffers. Use as a context manager: leaving it closes them.
 
     Every task has an event of its own on each CPU, since only such are inherited and may write into a buffer; all of a
-    CPU write into one, as one runs at a time.
+    CPU write into one, as one runs at a time. Where these would be too many, each CPU has one.
     """
 
     def __init__(
@@ -169,6 +49,7 @@ class SpeEvents:
         *,
         has_counters: bool = True,
         first_number: int = 0,
+        threads: "KeptThreads | None" = None,
     ) -> None:
         """Open everything, stopped.
 
@@ -180,6 +61,7 @@ class SpeEvents:
             sizes: of the buffers.
             has_counters: the core PMU's counters may count SPE's sampling: nothing else takes turns on them.
             first_number: of each CPU's files in the spool; `next_number` is free after these.
+            threads: of the target, whose records are kept of those of whole CPUs.
 
         Raises:
             RingRefusedError: there is no memory to lock for the last buffers.
@@ -190,7 +72,9 @@ class SpeEvents:
                 "this machine offers no SPE: there is no arm_spe_0 PMU",
                 hint="tdprof doctor says why it may be missing; record without --spe",
             )
-        self._target = target
+        self._target = SamplingTarget([-1]) if threads else target
+        self._threads = threads
+        self._looked: dict[int, bytes] = {}  # records of each CPU, not drained yet
         self._sizes = sizes
         self.events: dict[str, Event] = {}
         self._event_of: dict[int, Event] = {}  # each CPU's
@@ -201,7 +85,7 @@ class SpeEvents:
         self.notes: list[str] = []
         self.period = options.period
         if not self.period:
-            self.period, note = choose_period(options.bytes_a_second, target, cpus)
+            self.period, note = choose_period(options.bytes_a_second, target, cpus, is_of_cpus=threads is not None)
             self.notes.append(note)
         self._budget = Budget.starting(options.bytes_a_second) if options.bytes_a_second else None
         self._stopped: set[int] = set()  # as the last drain found
@@ -213,10 +97,10 @@ class SpeEvents:
             on_failure.callback(self.close)
             for pmu in pmus:
                 self._open_pmu(pmu, options, [cpu for cpu in pmu.cpus if cpu in cpus])
-            self._counters = self._open_counters(options, is_possible=has_counters)
+            self._counters = self._open_counters(options, target, is_possible=has_counters)
             on_failure.pop_all()
 
-    def _open_counters(self, options: SpeOptions, *, is_possible: bool) -> SamplingCounters:
+    def _open_counters(self, options: SpeOptions, target: SamplingTarget, *, is_possible: bool) -> SamplingCounters:
         """What counts SPE's own sampling."""
         suffix = "u" if any(event.exclude_kernel for event in self.events.values()) else options.modifiers
         if not is_possible:
@@ -224,7 +108,7 @@ class SpeEvents:
                 "SPE's own sampling is not counted beside Topdown's groups, whose turns would become shorter: "
                 "records are weighted by the period, which is too low where samples collided"
             )
-        return self._closing.enter_context(SamplingCounters(self._target, suffix, is_possible=is_possible))
+        return self._closing.enter_context(SamplingCounters(target, suffix, is_possible=is_possible))
 
     def _open_pmu(self, pmu: SpePmu, options: SpeOptions, cpus: Sequence[int]) -> None:
         asked = spe_event(pmu, options)
@@ -277,7 +161,9 @@ class SpeEvents:
         self.rings[cpu] = ring
 
     def start(self) -> None:
-        """Start everything; not for events that start at exec."""
+        """Start everything, once the side-band tells of threads; not for events that start at exec."""
+        if self._threads:
+            self._threads.begin()
         self._counters.enable()
         self.enable()
 
@@ -304,8 +190,9 @@ class SpeEvents:
         if ring:
             ring.close()
             self._number[cpu] = self._number.get(cpu, self._first_number) + 1
-        with contextlib.suppress(TdprofError):  # gone again
-            self._counters.count_cpu(cpu)
+        if self._threads is None:
+            with contextlib.suppress(TdprofError):  # gone again
+                self._counters.count_cpu(cpu)
         if self._budget is None or self._budget.still_since_ns is None:
             self.enable(cpu)
         return True
@@ -338,20 +225,32 @@ class SpeEvents:
             for fd in fds:
                 pe.disable(fd)
 
+    def look(self) -> None:
+        """Take notice of what there is; what the side-band tells afterwards includes all that this may be of."""
+        self._looked = {cpu: ring.look() for cpu, ring in self.rings.items()}
+
+    def hear(self, rings: Sequence[bytes]) -> None:
+        """What came through the side-band's rings since the last time."""
+        if self._threads:
+            self._threads.hear(rings)
+
     def drain(self, spool: SpoolWriter, *, goes_on: bool) -> None:
-        """Append records and AUX bytes to the spool, one file for each CPU.
+        """Append the records and AUX bytes that were looked at to the spool, one file for each CPU.
 
         What the driver has stopped, since there was no room, samples again if recording goes on: room is there now. It
         is told so twice, since the kernel writes the record first, and stops the event a moment later.
         """
         stopped, written = set(), 0
-        for cpu, ring in self.rings.items():
-            records = ring.look()
-            number = self._number.get(cpu, self._first_number)
+        write = self._threads.write if self._threads else write_ring
+        for cpu, records in self._looked.items():
+            ring, number = self.rings[cpu], self._number.get(cpu, self._first_number)
             ring.drain(spool.descriptor(SPE_RING_FILE.format(cpu=cpu, number=number)))
-            written += ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=number)))
+            written += ring.drain_aux(spool.aux_descriptor(AUX_FILE.format(cpu=cpu, number=number)), write)
             if records and self._says_stopped(records):
                 stopped.add(cpu)
+        self._looked = {}
+        if self._threads:
+            self._threads.drained()
         again, self._stopped = stopped | self._stopped, stopped
         if goes_on:
             self._go_on(again, written)
@@ -370,8 +269,9 @@ class SpeEvents:
     def final_notes(self, started_ns: int) -> list[str]:
         """What the user should know at the end of a recording that began then."""
         now_ns = time.monotonic_ns()
-        note = self._budget.note(now_ns - started_ns, now_ns) if self._budget else ""
-        return [note] if note else []
+        notes = [self._budget.note(now_ns - started_ns, now_ns) if self._budget else ""]
+        notes += [self._threads.note()] if self._threads else []
+        return [*filter(None, notes)]
 
     def _says_stopped(self, records: bytes) -> bool:
         """Whether the driver says that it lost samples, which is when it stops; assumed where nothing reads it fast."""

@@ -59,9 +59,17 @@ def period_for(bytes_a_second: int, busy: int) -> int:
     return min(max(math.ceil(wanted / 256) * 256, LEAST_PERIOD), MOST_PERIOD)
 
 
-def choose_period(bytes_a_second: int, target: SamplingTarget, cpus: Collection[int]) -> tuple[int, str]:
-    """The period for a recording of this machine as it is now, and what to say of it."""
-    busy = busy_cpus(target, cpus, os.getloadavg()[0], os.sched_getaffinity(0))
+def choose_period(
+    bytes_a_second: int, target: SamplingTarget, cpus: Collection[int], *, is_of_cpus: bool = False
+) -> tuple[int, str]:
+    """The period for a recording of this machine as it is now, and what to say of it.
+
+    ``is_of_cpus``: what others execute is sampled, too.
+    """
+    load, allowed = os.getloadavg()[0], os.sched_getaffinity(0)
+    busy = busy_cpus(target, cpus, load, allowed)
+    if is_of_cpus:
+        busy = max(busy, busy_cpus(SamplingTarget([-1]), cpus, load, allowed))
     period = period_for(bytes_a_second, busy)
     note = (
         f"SPE samples one in {period:,} operations, by which {plural(busy, 'busy CPU', 's')} write no more than "

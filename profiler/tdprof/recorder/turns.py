@@ -151,6 +151,7 @@ class Turns:
                 for ring in spe.rings.values():
                     with contextlib.suppress(KeyError):  # it hung up before
                         poller.unregister(ring.fd)
+            spe.look()
             spe.drain(spool, goes_on=False)
 
     def _note_clock(self, spe: SpeEvents) -> None:

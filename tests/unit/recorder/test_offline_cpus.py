@@ -13,7 +13,8 @@ from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.counter_set import CounterSet, CountingTarget
 from tdprof.recorder.events import parse_events
 from tdprof.recorder.locked_memory import RingSizes
-from tdprof.recorder.spe import SpeEvents, SpeOptions, SpePmu
+from tdprof.recorder.spe import SpeEvents
+from tdprof.recorder.spe_options import SpeOptions, SpePmu
 from tdprof.recorder.targets import Rate, SamplingTarget
 from tdprof.recorder.wanted_events import WantedEvents
 

@@ -13,7 +13,9 @@ from tdprof.recorder import perf_event as pe
 from tdprof.recorder.attach import AttachedEvents
 from tdprof.recorder.events import parse_events
 from tdprof.recorder.locked_memory import RingSizes, fit
-from tdprof.recorder.spe import SpeEvents, SpeOptions, SpePmu
+from tdprof.recorder.spe import SpeEvents
+from tdprof.recorder.spe_options import SpeOptions, SpePmu
+from tdprof.recorder.spe_threads import KeptThreads
 from tdprof.recorder.targets import Rate, SamplingTarget
 from tdprof.recorder.wanted_events import WantedEvents
 
@@ -112,6 +114,17 @@ def test_spe_has_one_buffer_for_each_cpu(opened: Counter[str], target: SamplingT
         patch.setattr(spe, "restrict_to_permitted", lambda event: event)
         SpeEvents([pmu], SpeOptions(), target, CPUS, SIZES)
     assert (opened["descriptors"], opened["rings"]) == (events, 192)
+
+
+def test_spe_of_whole_cpus_has_one_event_for_each(opened: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spe, "spe_event", lambda *_: parse_events("page-faults")[0])
+    monkeypatch.setattr(spe, "restrict_to_permitted", lambda event: event)
+    monkeypatch.setattr(spe_counters, "core_pmus", lambda: ["armv8_pmuv3_0"])
+    monkeypatch.setattr(spe_counters, "parse_event", lambda _: parse_events("page-faults")[0])
+    pmu = SpePmu("arm_spe_0", tuple(CPUS), frozenset(), {})
+    SpeEvents([pmu], SpeOptions(), PROCESS, CPUS, SIZES, threads=KeptThreads([1], PROCESS.tasks))
+    # What counts SPE's sampling stays that of the threads.
+    assert (opened["descriptors"], opened["inherited"], opened["rings"]) == (192 + 4 * THREADS, 4, 192)
 
 
 @pytest.mark.parametrize(("period", "is_said"), [(1023, True), (1024, False)])

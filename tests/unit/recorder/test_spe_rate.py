@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tdprof.errors import TdprofError
-from tdprof.recorder.spe import parse_spe_options
+from tdprof.recorder.spe_options import parse_spe_options
 from tdprof.recorder.spe_rate import (
     DEFAULT_BYTES_A_SECOND,
     OPERATIONS_A_SECOND,

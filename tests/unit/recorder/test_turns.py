@@ -42,6 +42,7 @@ class Spe:
     number: int
     log: list[str]
     rings: dict[int, Any] = field(default_factory=dict)
+    is_looked_at: bool = False
 
     def start(self) -> None:
         self.log.append(f"spe {self.number} starts")
@@ -49,7 +50,11 @@ class Spe:
     def disable(self) -> None:
         self.log.append(f"spe {self.number} stops")
 
+    def look(self) -> None:
+        self.is_looked_at = True
+
     def drain(self, spool: SpoolWriter, *, goes_on: bool) -> None:
+        assert self.is_looked_at
         self.log.append(f"spe {self.number} into {spool.name}")  # type: ignore[attr-defined]
         assert not goes_on
 
