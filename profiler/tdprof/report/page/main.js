@@ -309,7 +309,7 @@ function followTheme() {
 async function start() {
   const onTheme = followTheme();
   if (typeof DecompressionStream === "undefined") {
-    throw new Error("this browser is too old (Chrome 80, Firefox 113 and Safari 16.4 can)");
+    throw new Error("this browser is too old (Chrome 86, Firefox 113 and Safari 16.4 can)");
   }
   const model = await readDocument();
   byId("main").hidden = false;
