@@ -59,15 +59,22 @@ def _of_other_rights(batches: Sequence[SideBand]) -> list[str]:
     Where a program gains privileges the kernel ends a task's events (begin_new_exec in fs/exec.c), which it records as
     the task's end: before the program's first mapping, which each other one has.
     """
-    batches = [replace(batch, rows=batch.rows[np.isin(batch.rows["type"], _OF_PROCESSES)]) for batch in batches]
-    rows = np.concatenate([np.empty(0, SIDE_BAND), *(batch.rows for batch in batches)])
-    batch_of = np.repeat(np.arange(len(batches)), [len(batch.rows) for batch in batches])
-    order = np.lexsort((rows["time_ns"], rows["pid"]))
-    rows, batch_of = rows[order], batch_of[order]
-    is_exec = (rows["type"] == RecordType.COMM) & (rows["misc"] & MISC_COMM_EXEC != 0)
-    ends_next = (rows["type"][1:] == RecordType.EXIT) & (rows["tid"][1:] == rows["tid"][:-1])
-    ended = np.flatnonzero(is_exec[:-1] & ends_next)
-    return [_names(batches[batch_of[at]], rows[at : at + 1])[0] for at in ended.tolist()]
+    types, misc, pid, tid, time_ns = (
+        np.concatenate([np.empty(0, SIDE_BAND[name]), *(batch.rows[name] for batch in batches)])
+        for name in ("type", "misc", "pid", "tid", "time_ns")
+    )
+    chosen = np.flatnonzero(np.isin(types, _OF_PROCESSES))
+    order = chosen[np.lexsort((time_ns[chosen], pid[chosen]))]
+    now, following = order[:-1], order[1:]
+    is_exec = (types[now] == RecordType.COMM) & (misc[now] & MISC_COMM_EXEC != 0)
+    ended = now[is_exec & (types[following] == RecordType.EXIT) & (tid[following] == tid[now])]
+    ends = np.cumsum([len(batch.rows) for batch in batches])
+    batch_of = np.searchsorted(ends, ended, "right").tolist()
+    names = []
+    for at, number in zip(ended.tolist(), batch_of, strict=True):
+        row = at - int(ends[number]) + len(batches[number].rows)
+        names += _names(batches[number], batches[number].rows[row : row + 1])
+    return names
 
 
 def of_processes(batches: Sequence[SideBand], roots: Collection[int]) -> list[SideBand]:
@@ -101,7 +108,8 @@ def _in_time_order(tables: list[pa.Table]) -> pa.Table:
 
 def _names(batch: SideBand, rows: Table) -> list[str]:
     """Each row's name; the kernel pads with zeros, and a file name may hold any byte."""
-    return [batch.name(row).split(b"\0", 1)[0].decode(errors="replace") for row in rows]
+    places = zip(rows["name_offset"].tolist(), rows["name_bytes"].tolist(), strict=True)
+    return [batch.names[at : at + size].split(b"\0", 1)[0].decode(errors="replace") for at, size in places]
 
 
 def _text(values: Iterable[str | None]) -> pa.Array:
