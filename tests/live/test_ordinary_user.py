@@ -29,10 +29,14 @@ class User:
 
     def record(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run `tdprof record` as this user."""
+        return self.run("record", "-o", "capture", *arguments)
+
+    def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Run `tdprof` as this user."""
         python = Path(sys.executable)
         if python.is_relative_to(REPOSITORY):  # a virtual environment: where this user sees it
             python = self.repository / python.relative_to(REPOSITORY)
-        program = [python, "-c", "from tdprof.cli.main import main; main()", "record", "-o", "capture", *arguments]
+        program = [python, "-c", "from tdprof.cli.main import main; main()", *arguments]
         paths = os.pathsep.join(str(self.repository / part) for part in ("profiler", "spe"))
         return subprocess.run(
             [*self.prefix, *map(str, program)],
@@ -167,3 +171,16 @@ def test_ordinary_programs_lose_no_rights(user: User) -> None:
     result = user.record("--", "sh", "-c", "for i in 1 2 3 4 5; do /bin/true; done")
     assert result.returncode == 0, result.stderr
     assert "rights" not in result.stderr
+
+
+def test_what_the_kernel_does_not_let_a_user_count_is_not_called_little(user: User) -> None:
+    """Of a program that may not be read, as of a setuid one, all counters are taken off."""
+    shell = user.home / "shell"
+    shutil.copy("/bin/sh", shell)
+    os.chown(shell, user.home.stat().st_uid, -1)
+    shell.chmod(0o111)
+    loop = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"
+    counted = user.run("stat", "-e", "cpu-clock", "--", "./shell", "-c", loop)
+    assert counted.returncode == 0, counted.stderr
+    assert "s of processor time were not counted: the kernel takes the counters off" in counted.stderr
+    assert "not counted" not in user.run("stat", "-e", "cpu-clock", "--", "sh", "-c", loop).stderr

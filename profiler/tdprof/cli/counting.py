@@ -279,6 +279,12 @@ def _late_notes(run: CountedRun, *, groups: int) -> list[str]:
         notes.append("counted in user space only: sudo sysctl kernel.perf_event_paranoid=1 allows the kernel's share")
     if run.was_interrupted:
         notes.append("interrupted: these are the counts so far")
+    if run.uncounted_ns:
+        notes.append(
+            f"{run.uncounted_ns / 1e9:.2f} s of processor time were not counted: the kernel takes the counters "
+            "off programs with other rights (setuid), off those that may not be read, "
+            "and off what they start; root counts them all"
+        )
     for cpu, counted_ns in run.stopped_cpus.items():
         notes.append(f"CPU {cpu} went offline: nothing of it was counted after {counted_ns / 1e9:.1f} s")
     if groups > 1:

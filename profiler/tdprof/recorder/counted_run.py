@@ -1,6 +1,7 @@
 """Runs a command, or watches processes or CPUs, while counters count, until it ends or the user stops it."""
 
 import os
+import resource
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,8 @@ from tdprof.recorder.workload import Workload
 
 # How long an interrupted command gets to end by itself; Ctrl-C in a terminal reaches it too.
 _GRACE_S = 1.0
+# By which the kernel's two ways to tell processor time may differ, and what the command takes before it is executed.
+_SAME_SHARE, _SAME_NS = 0.1, 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class CountedRun:
         refused: event name to why it could not be opened.
         user_only: whether the kernel's share was left out for want of permission.
         stopped_cpus: of those that went offline, for how many ns they were counted.
+        uncounted_ns: processor time of the command, and of what it started and waited for, that no counter saw.
     """
 
     total: CountedSpan
@@ -50,6 +54,7 @@ class CountedRun:
     user_only: bool
     was_interrupted: bool
     stopped_cpus: dict[int, int]
+    uncounted_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ def count_run(
     Raises:
         TdprofError: the command or process cannot be run, found or counted.
     """
+    used_before_ns = _used_by_children_ns()
     with ExitStack() as stack:
         workload = stack.enter_context(Workload(subject.command)) if subject.command else None
         follows_command = workload is not None and not subject.pids and not subject.cpus
@@ -104,7 +110,22 @@ def count_run(
         total = ticker.finish()
         status = workload.wait() if workload else None
         was_interrupted = signals.received is not None
-        return CountedRun(total, status, counters.refused, counters.user_only, was_interrupted, stopped_cpus)
+        uncounted_ns = _uncounted_ns(_used_by_children_ns() - used_before_ns, total) if follows_command else 0
+        return CountedRun(
+            total, status, counters.refused, counters.user_only, was_interrupted, stopped_cpus, uncounted_ns
+        )
+
+
+def _used_by_children_ns() -> int:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round((usage.ru_utime + usage.ru_stime) * 1e9)
+
+
+def _uncounted_ns(used_ns: int, total: CountedSpan) -> int:
+    """What no counter was on for; 0 where it is no more than what may differ, or nothing could be counted."""
+    enabled = [count.enabled_ns for group in total.counts for count in group.values()]
+    missing_ns = used_ns - max(enabled, default=used_ns)
+    return missing_ns if missing_ns > _SAME_NS + _SAME_SHARE * used_ns else 0
 
 
 def _open_settled(groups: Sequence[Sequence[Event]], pids: Sequence[int]) -> CounterSet:
