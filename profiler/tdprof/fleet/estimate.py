@@ -75,17 +75,20 @@ def jackknife(sums: HostSums, total: F64) -> tuple[F64, F64]:
     """
     ratio = _sum(sums, sums.value) / total.sum()
     part = total / total.sum()
-    powers = ((2, part**2 * _gain(part)), (2, part**2), (3, part**3))
-    found = np.empty((len(powers), sums.n))
+    by_square, by_cube = part**2, part**3
+    by_gain = by_square * _gain(part)
+    found = np.empty((3, sums.n))
     # Most functions are on few hosts, and of the others each deviates from the ratio by all of it.
     for functions, rows in _pieces(sums):
         function, host, own = sums.function[rows] - functions.start, sums.host[rows], ratio[functions]
         expected = own[function]
         with np.errstate(divide="ignore", invalid="ignore"):  # a host may have had nothing at all
             deviation = np.where(sums.value[rows] > 0, sums.value[rows] / total[host], 0) - expected
-        for row, (power, factor) in enumerate(powers):
-            more = factor[host] * (deviation**power - (-expected) ** power)
-            found[row, functions] = (-own) ** power * factor.sum() + np.bincount(function, more, len(own))
+        squared, all_squared = deviation * deviation, expected * expected
+        squares, cubes = squared - all_squared, squared * deviation + all_squared * expected
+        sums_of = ((by_gain, squares, own**2), (by_square, squares, own**2), (by_cube, cubes, -(own**3)))
+        for row, (factor, more, of_others) in enumerate(sums_of):
+            found[row, functions] = of_others * factor.sum() + np.bincount(function, factor[host] * more, len(own))
     variance, squares, cubes = found
     return np.maximum(variance, 0), _squared_skew(cubes, squares)
 
