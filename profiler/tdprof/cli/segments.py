@@ -21,6 +21,7 @@ from tdprof.text import plural
 # A segment may take this part of what all may; and while one is finished, its raw records and its tables are there.
 OF_ALL = 8
 _PARTS_KEPT, _PARTS = 3, 4
+_SPARE = 16  # such a part of all is not counted on while tables are made: where the machine has no time looks are late
 _LOOKS_TO_CUT = 2  # from when a segment is due until it is cut
 _LEAST_FREE_BYTES = 64 << 20
 
@@ -176,7 +177,8 @@ class SegmentWriter:
         busy = growing | ({self._finishing[0].name} if self._finishing else set())
         while self._is_beyond() and self._remove_oldest(busy):
             pass
-        if self._finishing and self._most_bytes is not None and self._soon_bytes() > self._most_bytes:
+        most_bytes = self._most_bytes
+        if self._finishing and most_bytes is not None and self._soon_bytes() > most_bytes - most_bytes // _SPARE:
             (ended, process), self._finishing = self._finishing, None
             process.abandon()
             self._waiting.appendleft(ended)
