@@ -184,6 +184,8 @@ struct perf_decoder {
 	uint32_t keep_branches;
 	uint32_t searching; /* after damage: the next call starts with the search for a record */
 	uint32_t skip_samples;
+	uint32_t asks_build_ids; /* an event has attr.build_id */
+	uint32_t pad;
 	/* Of a whole sample that was taken: what its size has beyond it. It is wrong if nothing good follows that. */
 	uint64_t spare_bytes;
 	struct perf_samples samples;

@@ -12,6 +12,7 @@
 #define RECORD_TEXT_POKE        20
 #define RECORD_AUX_OUTPUT_HW_ID 21
 #define BUILD_ID_MAX            20
+#define BUILD_ID_UUID           16
 
 /* struct sample_id stands at the end of a record, so it is read first and cut off. */
 static void take_sample_id(const struct perf_layout *layout, struct cursor *c, struct perf_side_band_row *row)
@@ -68,9 +69,20 @@ static void take_pid_tid(struct cursor *c, struct perf_side_band_row *row)
 	row->tid = take32(c);
 }
 
-static void take_mmap2_identity(struct cursor *c, struct perf_side_band_row *row)
+/*
+ * The kernel's mark. Where no event asked for build-ids it may have stayed from another recording's record, before the
+ * file's numbers: then only a length that ids have and hardly a disk's major number is believed (perf inject).
+ */
+static bool has_build_id(const struct perf_decoder *d, const struct perf_side_band_row *row, const struct cursor *c)
 {
-	if (row->misc & MISC_MMAP_BUILD_ID) {
+	if (!(row->misc & MISC_MMAP_BUILD_ID) || left(c) == 0)
+		return false;
+	return d->asks_build_ids || c->at[0] == BUILD_ID_MAX || c->at[0] == BUILD_ID_UUID;
+}
+
+static void take_mmap2_identity(const struct perf_decoder *d, struct cursor *c, struct perf_side_band_row *row)
+{
+	if (has_build_id(d, row, c)) {
 		const uint8_t *build_id = take(c, 4 + BUILD_ID_MAX);
 		if (build_id != NULL && build_id[0] <= BUILD_ID_MAX) {
 			row->build_id_bytes = build_id[0];
@@ -141,7 +153,7 @@ enum perf_outcome perf_decode_side_band(struct perf_decoder *d, uint32_t type, u
 		row.len = take64(c);
 		row.pgoff = take64(c);
 		if (type == PERF_RECORD_MMAP2)
-			take_mmap2_identity(c, &row);
+			take_mmap2_identity(d, c, &row);
 		kept = keep_name(d, &row, c);
 		break;
 	case PERF_RECORD_COMM:

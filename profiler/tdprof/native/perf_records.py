@@ -134,6 +134,8 @@ class PerfDecoder(ctypes.Structure):
         ("keep_branches", _u32),
         ("searching", _u32),
         ("skip_samples", _u32),
+        ("asks_build_ids", _u32),
+        ("pad", _u32),
         ("spare_bytes", _u64),
         ("samples", PerfSamples),
         ("copies", PerfCopies),

@@ -110,6 +110,7 @@ class Attr:
             sample_regs_user=self.sample_regs_user,
             sample_regs_intr=self.sample_regs_intr,
             sample_id_all=self.has_flag("sample_id_all"),
+            has_build_ids=self.has_flag("build_id"),
             fixed_period=0 if has_period or self.is_frequency else self.sample_period,
             user_pc_register=PC_REGISTER.get(arch, -1),
             walk_registers=WALK_REGISTERS.get(arch, ()),

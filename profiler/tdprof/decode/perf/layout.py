@@ -37,6 +37,7 @@ class RecordLayout:
         branch_sample_type: ``attr.branch_sample_type``.
         sample_regs_user, sample_regs_intr: the register masks.
         sample_id_all: whether side-band records end with a ``struct sample_id``.
+        has_build_ids: ``attr.build_id``: whether records of mappings name files by build-id where they say so.
         fixed_period: the period of samples without ``PERF_SAMPLE_PERIOD``; 0 = unknown (frequency mode).
         user_pc_register: number of the program counter in ``sample_regs_user`` (32 on arm64, 8 on x86), -1 = not asked.
         walk_registers: numbers in ``sample_regs_user`` of what a walk of the user stack begins with, in the order of
@@ -50,6 +51,7 @@ class RecordLayout:
     sample_regs_user: int = 0
     sample_regs_intr: int = 0
     sample_id_all: bool = True
+    has_build_ids: bool = True
     fixed_period: int = 0
     user_pc_register: int = -1
     walk_registers: tuple[int, ...] = ()

@@ -107,6 +107,7 @@ class CompiledRecordDecoder:
             mixed_layouts=ids.mixed,
             keep_branches=keep_branches,
             skip_samples=skip_samples,
+            asks_build_ids=any(layout.has_build_ids for layout in layouts),
         )
         self._d.copies.words = copied_words(layouts, byteorder) if keep_copies else 0
         self._chains = ChainTable(library, self._d.chains)

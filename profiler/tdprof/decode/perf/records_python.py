@@ -65,6 +65,7 @@ class PythonRecordDecoder:
         skip_samples: bool = False,
     ) -> None:
         self._layouts = list(layouts)
+        self._asks_build_ids = any(layout.has_build_ids for layout in layouts)
         self._ids = {id_: event for event, layout in enumerate(layouts) for id_ in layout.ids}
         self._words = locate_ids(layouts)
         self._byteorder = byteorder
@@ -316,7 +317,7 @@ class PythonRecordDecoder:
             pid, tid = c.u32(), c.u32()
             self._reads += self._take_reads(layout, c, (row["time_ns"], row["id"], -1, pid, tid))
             return True
-        known, name = fill_row(row, c)
+        known, name = fill_row(row, c, asks_build_ids=self._asks_build_ids)
         if not known:
             self._counts["unknown_types"] += 1
             return False

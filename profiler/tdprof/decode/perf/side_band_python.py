@@ -22,7 +22,7 @@ def begin_row(type_: int, misc: int, event: int, layout: RecordLayout, c: Cursor
     return row
 
 
-def fill_row(row: dict[str, Any], c: Cursor) -> tuple[bool, bytes | None]:
+def fill_row(row: dict[str, Any], c: Cursor, *, asks_build_ids: bool) -> tuple[bool, bytes | None]:
     """The fields of the row's type; returns whether the type is known, and the bytes to keep (None: it has none)."""
     name: bytes | None = None
     match row["type"]:
@@ -30,7 +30,7 @@ def fill_row(row: dict[str, Any], c: Cursor) -> tuple[bool, bytes | None]:
             row["pid"], row["tid"] = c.u32(), c.u32()
             row["addr"], row["len"], row["pgoff"] = c.words(3)
             if row["type"] == RecordType.MMAP2:
-                _take_identity(c, row)
+                _take_identity(c, row, asks_build_ids=asks_build_ids)
             name = c.text()
         case RecordType.COMM:
             row["pid"], row["tid"] = c.u32(), c.u32()
@@ -95,8 +95,10 @@ def _take_sample_id(layout: RecordLayout, c: Cursor, row: dict[str, Any]) -> Non
         row["id"] = trailer.u64()
 
 
-def _take_identity(c: Cursor, row: dict[str, Any]) -> None:
-    if row["misc"] & MISC_MMAP_BUILD_ID:
+def _take_identity(c: Cursor, row: dict[str, Any], *, asks_build_ids: bool) -> None:
+    # Where nobody asked the mark may have stayed from another recording's record.
+    is_marked = bool(row["misc"] & MISC_MMAP_BUILD_ID) and c.left > 0
+    if is_marked and (asks_build_ids or c.data[c.at] in (16, 20)):
         raw = c.take(24)
         if raw[0] <= 20:
             row["build_id_bytes"] = raw[0]

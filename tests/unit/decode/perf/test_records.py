@@ -320,6 +320,20 @@ def test_side_band(open_: Open, byteorder: Literal["little", "big"]) -> None:
     assert decoder.losses.malformed == 0
 
 
+@pytest.mark.parametrize(("has_build_ids", "length"), [(False, 0), (False, 20), (True, 20), (True, 8)])
+def test_a_mark_of_build_ids_that_nobody_asked_for(open_: Open, has_build_ids: bool, length: int) -> None:
+    """Linux leaves it on the next event's record where another recording asks for build-ids."""
+    layout = RecordLayout(sample_type=USUAL, sample_id_all=False, has_build_ids=has_build_ids)
+    w = RecordWriter([layout])
+    record = bytearray(w.mmap2(5, 0x1000, 0x2000, 0, b"/bin/a", build_id=bytes(range(1, 1 + length)) or None))
+    record[5] |= 1 << 6  # PERF_RECORD_MISC_MMAP_BUILD_ID
+    decoder = open_([layout])
+    decoder.feed(bytes(record), final=True)
+    [row] = decoder.take_side_band().rows
+    assert row["build_id_bytes"] == length
+    assert (row["maj"], row["ino"]) == ((0, 0) if length else (8, 77))
+
+
 def test_side_band_without_sample_id_takes_the_bodys_time(open_: Open) -> None:
     layout = RecordLayout(sample_type=USUAL, sample_id_all=False)
     writer = RecordWriter([layout])
