@@ -94,7 +94,11 @@ def begin_load(
     Raises:
         TdprofError: the kernel does not tell what timing threads needs.
     """
-    sizes = TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * cpus * events_together(options, choice))
+    # Time off a CPU takes about as many rows as an event: samples of many waits, but of much fewer threads than wait.
+    events = events_together(options, choice) + (options.off_cpu_period_ns > 0)
+    # Where much else runs the recorder itself may have to wait for seconds; one program's samples are mostly alike.
+    waits_s = 8 if options.is_system_wide else 2
+    sizes = TableSizes.for_rate(max(options.rate.frequency_hz, 1000) * cpus * events, waits_s=waits_s)
     if options.is_system_wide:
         sizes = replace(sizes, arrays=OF_A_MACHINE)
     else:

@@ -92,13 +92,19 @@ class TableSizes:
     named_threads: int = 0
 
     @classmethod
-    def for_rate(cls, samples_per_second: int) -> "TableSizes":
-        """Room for two seconds of samples, no two alike, between 4 Ki rows and 256 Ki (56 MB of kernel memory)."""
-        rows = 1 << 12
-        while rows < 2 * samples_per_second and rows < 1 << 18:
-            rows *= 2
-        copies_bytes = min(max(rows * 512, _LEAST_COPIES_BYTES), _MOST_COPIES_BYTES)
-        return cls(rows, max(rows * 256, _LEAST_RING_BYTES), copies_bytes, min(rows * 64, _MOST_LEAVES_BYTES))
+    def for_rate(cls, samples_per_second: int, *, waits_s: int = 2) -> "TableSizes":
+        """Room for so many seconds of samples of which no two are alike, in rings for two seconds.
+
+        Between 4 Ki rows and 256 Ki (56 MB of kernel memory).
+        """
+        rows = _power_of_two(waits_s * samples_per_second, 1 << 12, 1 << 18)
+        sent = _power_of_two(2 * samples_per_second, 1 << 12, 1 << 18)
+        copies_bytes = min(max(sent * 512, _LEAST_COPIES_BYTES), _MOST_COPIES_BYTES)
+        return cls(rows, max(sent * 256, _LEAST_RING_BYTES), copies_bytes, min(sent * 64, _MOST_LEAVES_BYTES))
+
+
+def _power_of_two(wanted: int, least: int, most: int) -> int:
+    return min(max(1 << (wanted - 1).bit_length(), least), most)
 
 
 _WITHOUT_RETAKE = (
