@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NO_PERF = "no perf that works is installed"
 
 
@@ -19,14 +21,14 @@ def find_perf() -> str | None:
 
 
 def run_perf(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[Any]:
-    """As ``subprocess.run`` of perf, and again where it ended itself: that of Debian 12 does so now and then ("stack
-    smashing detected"), whatever it records or reads.
+    """As ``subprocess.run`` of perf, and again where it ended itself ("stack smashing detected"): Debian 12's does so
+    while another recording has Linux mark mappings as if they had build-ids. Then there is nothing to compare with.
     """
     for _ in range(9):
         result = subprocess.run(["perf", *words], capture_output=True, check=False, timeout=300, **options)
         if result.returncode >= 0:
-            break
-    return result
+            return result
+    pytest.skip(f"perf ended itself: {str(result.stderr)[-200:]}")
 
 
 def perf_shares(path: Path, key: str) -> Counter[str]:
