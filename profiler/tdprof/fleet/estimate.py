@@ -96,8 +96,8 @@ def jackknife(sums: HostSums, total: F64) -> tuple[F64, F64]:
 def half_width(variance: F64, skew: F64, freedom: float) -> F64:
     """Half of the 95 % intervals, longer where hosts differ in a skewed way.
 
-    Where the hosts of a few kinds are seen, or of those that have most some were missed, Student's t alone holds the
-    truth too seldom: the term of second order is Hall's, The Bootstrap and Edgeworth Expansion, section 2.6.
+    Where few hosts have much more than the others, such fleets without them tell of too little scatter, and Student's t
+    alone holds the truth too seldom: the term of second order is Hall's, The Bootstrap and Edgeworth Expansion, 2.6.
 
     Args:
         variance, skew: float64[n], as of `jackknife`.
