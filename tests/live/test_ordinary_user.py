@@ -179,7 +179,7 @@ def test_what_the_kernel_does_not_let_a_user_count_is_not_called_little(user: Us
     shutil.copy("/bin/sh", shell)
     os.chown(shell, user.home.stat().st_uid, -1)
     shell.chmod(0o111)
-    loop = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"
+    loop = "i=0; while [ $i -lt 1500000 ]; do i=$((i+1)); done"
     counted = user.run("stat", "-e", "cpu-clock", "--", "./shell", "-c", loop)
     assert counted.returncode == 0, counted.stderr
     assert "s of processor time were not counted: the kernel takes the counters off" in counted.stderr
