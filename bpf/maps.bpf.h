@@ -70,8 +70,8 @@ BPF_TABLE("hash", __u64, struct thread_times, times, 1);
 BPF_RINGBUF_OUTPUT(ended, 1);
 /* How long these have run, all together. */
 BPF_TABLE("percpu_array", __u32, __u64, ended_run_time, 1);
-/* When time began to be recorded, CLOCK_MONOTONIC; 0: not yet, or no more. */
-BPF_TABLE("array", __u32, __u64, times_since, 1);
+/* By an enum since, CLOCK_MONOTONIC; 0: not yet, or no more. */
+BPF_TABLE("array", __u32, __u64, times_since, SINCES);
 BPF_TABLE("percpu_array", __u32, struct last_switch, last_switches, 1);
 /* What user space found threads in when time began to be recorded, by number: an enum thread_state. Who slept is there
  * in recordings of control groups alone. */

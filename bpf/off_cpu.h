@@ -25,6 +25,9 @@
 #define TASK_FROZEN      0x8000
 #define BEYOND_SIGNALS   (TASK_UNINTERRUPTIBLE | TASK_RTLOCK_WAIT | TASK_FROZEN)
 
+/* When time began to be recorded, and when user space knew of all threads of the chosen groups what they did. */
+enum since { SINCE_RECORDED, SINCE_ALL_STAND, SINCES };
+
 /* In the numbers of what came into another control group: a process, with all its threads. */
 #define MOVED_PROCESS (1ULL << 32)
 

@@ -46,12 +46,16 @@ static __always_inline int name_thread(struct thread_times *thread)
 	return thread->pid ? 0 : current_thread(&thread->pid, &thread->tid);
 }
 
-static __always_inline __u64 recorded_since(void)
+static __always_inline __u64 since(__u32 which)
 {
-	__u32 zero = 0;
-	__u64 *since_ns = times_since.lookup(&zero);
+	__u64 *since_ns = times_since.lookup(&which);
 
 	return since_ns ? *since_ns : 0;
+}
+
+static __always_inline __u64 recorded_since(void)
+{
+	return since(SINCE_RECORDED);
 }
 
 /* Of a thread: its own, or its process's where that is later. */
@@ -95,8 +99,14 @@ static __always_inline struct thread_times *begin_unseen(__u64 task, __u32 has_w
 	}
 	if (stood && has_waited)
 		state = *stood;
-	__u64 came_ns = !stood && is_of_cgroups() ? last_visit(task).came_ns : 0;
+	__u64 came_ns = 0;
 
+	if (!stood && is_of_cgroups()) {
+		came_ns = last_visit(task).came_ns;
+		/* It is just coming: the kernel has changed its group, and has not told of it yet. */
+		if (!came_ns && start_ns < recorded_since() && since(SINCE_ALL_STAND))
+			came_ns = bpf_ktime_get_ns();
+	}
 	return begin_times(task, state, came_ns > since_ns ? came_ns : since_ns);
 }
 

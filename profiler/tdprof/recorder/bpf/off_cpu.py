@@ -42,6 +42,7 @@ from tdprof.recorder.ring import BpfRing, write_all
 
 THREAD_TIMES = struct.Struct("<7Q10I16s")  # struct thread_times
 _SINCE, _SPENT, _PID, _TID, _STATE = 1, 3, 7, 8, 9  # among its numbers; of `spent_ns` that on a CPU
+_RECORDED, _ALL_STAND = range(2)  # enum since
 _RING_HEADER = struct.Struct("<II")  # of a record of a BPF ring: its length, then what readers pass over
 # The programs, and where the kernel runs them; `end_wait` where it can.
 ACCOUNTANTS = {"switch_threads": "sched_switch", "wake_thread": "sched_wakeup", "start_thread": "sched_wakeup_new"}
@@ -254,7 +255,7 @@ class OffCpu:
     def begin(self) -> None:
         """Time threads from now on."""
         self._begin_ns = time.monotonic_ns()
-        self._since(self._begin_ns)
+        self._since(_RECORDED, self._begin_ns)
 
     def note_standing(self, processes: Iterable[int]) -> None:
         """Look what the threads of these do, which are recorded: so counts the wait of those not seen since `begin`."""
@@ -263,10 +264,11 @@ class OffCpu:
             for tid, thread in self._standing.items():
                 if self._has_groups or thread.state is not ThreadState.INTERRUPTIBLE:
                     update_u32(self._maps["standing"], tid, thread.state)
+            self._since(_ALL_STAND, time.monotonic_ns())
 
-    def _since(self, time_ns: int) -> None:
+    def _since(self, which: int, time_ns: int) -> None:
         bpf_maps.map_element(
-            bpf_maps.BPF_MAP_UPDATE_ELEM, self._maps["times_since"], ctypes.c_uint32(0), ctypes.c_uint64(time_ns)
+            bpf_maps.BPF_MAP_UPDATE_ELEM, self._maps["times_since"], ctypes.c_uint32(which), ctypes.c_uint64(time_ns)
         )
 
     def is_filling(self) -> bool:
@@ -287,7 +289,7 @@ class OffCpu:
     def stop(self) -> None:
         """Time threads until now."""
         self._end_ns = time.monotonic_ns()
-        self._since(0)
+        self._since(_RECORDED, 0)
 
     def end(self, spool: SpoolWriter, processes: Iterable[int]) -> None:
         """Once stopped, append the threads that were there, of these processes also those that never switched."""
