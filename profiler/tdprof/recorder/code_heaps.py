@@ -68,7 +68,6 @@ class _Question:
 class _Known:
     library: _Library
     is_tried: bool = False
-    interpreter_bytes: int = 0  # at the last look: it grows while the JVM starts
     heaps: list[tuple[CodeHeap, int]] = field(default_factory=list)  # with the number that the programs know each by
 
 
@@ -225,9 +224,6 @@ class CodeHeaps:
             known = self._known.get(library.pid)
             if known is None or known.library != library or known.heaps or self._event < 0:
                 return
-            before, known.interpreter_bytes = known.interpreter_bytes, heaps[0].layout.interpreter_bytes
-            if before != known.interpreter_bytes:
-                raise NotThereYetError
             rested = sum(since + _GRACE_S <= time.monotonic() for since, _ in self._free)
             self._without_room += len(heaps) > rested
             for heap in heaps[:rested]:

@@ -159,8 +159,13 @@ class HotSpot:
         data = self.word(heaps + self.offset("GrowableArray<int>", "_data"))
         layout = self._layout()
         layout.interpreter = self.word(interpreter + self.offset("StubQueue", "_stub_buffer"))
-        # What it takes so far: it makes its code piece by piece, in more room than it keeps.
-        layout.interpreter_bytes = self.number(interpreter + self.offset("StubQueue", "_queue_end"), 4)
+        # It makes its code piece by piece, in more room than it keeps: with the last piece it gives back the rest.
+        made, room = (
+            self.number(interpreter + self.offset("StubQueue", name), 4) for name in ("_queue_end", "_buffer_limit")
+        )
+        if made != room:
+            raise NotThereYetError
+        layout.interpreter_bytes = made
         layout.call_return = call_return
         found = [self._heap(self.word(data + 8 * number), layout) for number in range(length)]
         return sorted(found, key=lambda heap: heap.start)

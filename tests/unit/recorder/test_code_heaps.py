@@ -133,21 +133,6 @@ def test_a_number_rests_before_another_process_has_it(monkeypatch: pytest.Monkey
     heaps.close()
 
 
-def test_an_interpreter_that_still_grows_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    jvm = Jvm((0x1000, 0x2000))
-    sizes = iter((10, 20, 30, 30, 40))
-
-    def heaps_now() -> list[CodeHeap]:
-        return [CodeHeap(0x1000, 0x2000, 0x2000, HeapLayout(low=0x1000, interpreter_bytes=next(sizes)))]
-
-    monkeypatch.setattr(jvm, "heaps", heaps_now)
-    heaps = look(monkeypatch, jvm)
-    heaps.await_tried(60)
-    assert heaps.take_found() == {5}
-    assert next(sizes) == 40
-    heaps.close()
-
-
 def test_no_more_heaps_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     jvm = Jvm(*((0x1000 * n, 0x1000 * n + 0x1000) for n in range(1, 300)))
     heaps = look(monkeypatch, jvm)

@@ -23,7 +23,7 @@ struct row { const char *type, *field, *of; int32_t is_static; uint64_t offset; 
 struct space { char *high, *low_boundary, *high_boundary, *low; };
 struct heap { long other; struct space memory; struct space segments; int shift; };
 struct array { int length, most; struct heap **data; };
-struct queue { void *other; char *buffer; int limit; };
+struct queue { void *other; char *buffer; int room, made; };
 struct space space_;
 struct heap one = { .memory = { (char *)0x18000, (char *)0x10000, (char *)0x20000, (char *)0x10000 },
 	.segments = { .low = (char *)0x5000 }, .shift = 7 };
@@ -31,7 +31,7 @@ struct heap two = { .memory = { (char *)0xa000, (char *)0x8000, (char *)0x9000, 
 	.segments = { .low = (char *)0x6000 }, .shift = 7 };
 struct heap *all[2] = { &one, &two };
 struct array heaps_ = { LENGTH, 2, all }, *heaps = &heaps_;
-struct queue queue_ = { 0, (char *)0x8100, 0x300 }, *queue = QUEUE;
+struct queue queue_ = { 0, (char *)0x8100, ROOM, 0x300 }, *queue = QUEUE;
 char *call_return = (char *)0x12345;
 struct row rows[] = {
 	{ "CodeCache", "_heaps", "GrowableArray<CodeHeap*>*", 1, 0, &heaps },
@@ -40,7 +40,8 @@ struct row rows[] = {
 	{ "GrowableArrayBase", "_len", "int", 0, offsetof(struct array, length), 0 },
 	{ "GrowableArray<int>", "_data", "int*", 0, offsetof(struct array, data), 0 },
 	{ "StubQueue", "_stub_buffer", "address", 0, offsetof(struct queue, buffer), 0 },
-	{ "StubQueue", "_queue_end", "int", 0, offsetof(struct queue, limit), 0 },
+	{ "StubQueue", "_buffer_limit", "int", 0, offsetof(struct queue, room), 0 },
+	{ "StubQueue", "_queue_end", "int", 0, offsetof(struct queue, made), 0 },
 	{ "CodeHeap", "_memory", "VirtualSpace", 0, offsetof(struct heap, memory), 0 },
 	{ "CodeHeap", "_segmap", "VirtualSpace", 0, offsetof(struct heap, segments), 0 },
 	{ "CodeHeap", "_log2_segment_size", "int", 0, offsetof(struct heap, shift), 0 },
@@ -78,6 +79,7 @@ uint64_t gHotSpotVMStructEntryTypeNameOffset = 0, gHotSpotVMStructEntryFieldName
 AS_IN_17 = {
     "LENGTH": "2",
     "QUEUE": "&queue_",
+    "ROOM": "0x300",
     "USED": "8",
     "COMPLETE": '"int"',
     "BEGIN": '"_code_begin"',
@@ -154,9 +156,10 @@ def test_shorter_fields_of_later_versions(make: Make) -> None:
     assert (heap.layout.header_bytes, heap.layout.complete_bytes, heap.layout.code_begin_bytes) == (8, 2, 4)
 
 
-def test_one_that_is_about_to_start(make: Make) -> None:
+@pytest.mark.parametrize("changes", [{"QUEUE": "0"}, {"ROOM": "0x8000"}], ids=["no-interpreter", "a-part-of-it"])
+def test_one_that_is_about_to_start(make: Make, changes: dict[str, str]) -> None:
     with pytest.raises(NotThereYetError):
-        make(QUEUE="0").heaps()
+        make(**changes).heaps()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +170,7 @@ def test_one_that_is_about_to_start(make: Make) -> None:
         {"BEGIN": '"_other"'},
         {"USED": "1 << 20"},
         {"STRIDE": "8"},
-        {"END": '[18 ... 5000] = { "a", "b", "c", 0, 0, 0 }'},
+        {"END": '[19 ... 5000] = { "a", "b", "c", 0, 0, 0 }'},
     ],
 )
 def test_what_no_jvm_says_is_not_believed(make: Make, changes: dict[str, str]) -> None:
