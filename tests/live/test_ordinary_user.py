@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -33,19 +34,20 @@ class User:
 
     def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run `tdprof` as this user."""
+        program = self.python("-c", "from tdprof.cli.main import main; main()", *arguments)
+        return subprocess.run(**program, capture_output=True, text=True, check=False)
+
+    def python(self, *arguments: object) -> dict[str, Any]:
+        """What `subprocess` is to be told to run Python as this user."""
         python = Path(sys.executable)
         if python.is_relative_to(REPOSITORY):  # a virtual environment: where this user sees it
             python = self.repository / python.relative_to(REPOSITORY)
-        program = [python, "-c", "from tdprof.cli.main import main; main()", *arguments]
         paths = os.pathsep.join(str(self.repository / part) for part in ("profiler", "spe"))
-        return subprocess.run(
-            [*self.prefix, *map(str, program)],
-            cwd=self.home,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": paths, "HOME": str(self.home)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return {
+            "args": [*self.prefix, *map(str, (python, *arguments))],
+            "cwd": self.home,
+            "env": {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "HOME": str(self.home)},
+        }
 
 
 @pytest.fixture
@@ -63,6 +65,40 @@ def user() -> Iterator[User]:
 def paranoid() -> int:
     value = perf_event_paranoid()
     return 4 if value is None else value
+
+
+# Locks what this user may lock in all, until its input ends.
+HOLDER = """
+import contextlib, sys
+from tdprof.recorder import perf_event as pe
+from tdprof.recorder.event_attrs import clock_attr
+from tdprof.recorder.ring import PerfRing
+held = []
+with contextlib.suppress(OSError):
+    while True:
+        held.append(PerfRing(pe.perf_event_open(clock_attr(), 0, -1), 1 << 16))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(paranoid() not in (0, 1, 2), reason="kernel.perf_event_paranoid limits no memory, or forbids all")
+def test_what_another_recording_has_locked_makes_all_rings_smaller_which_is_said(
+    user: User, build: Callable[[str], Path]
+) -> None:
+    limited = User([*user.prefix, "prlimit", "--memlock=131072"], user.repository, user.home)
+    with subprocess.Popen(
+        **limited.python("-c", HOLDER), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        result = limited.record("-e", "cpu-clock:u", "-F", "99", "--", build("split.c"), "0.2")
+        holder.communicate()
+    assert result.returncode == 0, result.stderr
+    assert "locked memory is short" in result.stderr
+    capture = Capture(user.home / "capture")
+    assert capture.user_samples()
+    assert not capture.losses()
 
 
 @pytest.mark.skipif(paranoid() > 2, reason="kernel.perf_event_paranoid forbids perf events to users altogether")

@@ -183,8 +183,12 @@ class AttachedEvents:
     def _copy_as_much_as_suits(self) -> None:
         chains = self._wanted.call_graph
         if chains.copies_in_ring and self.rings:
-            least = min(ring.data_bytes for ring in self.rings.values())
-            self._wanted = replace(self._wanted, call_graph=chains.for_rings(least))
+            self._wanted = replace(self._wanted, call_graph=chains.for_rings(self.ring_bytes))
+
+    @property
+    def ring_bytes(self) -> int:
+        """Of the smallest ring: less than was wanted where there was no memory to lock for more."""
+        return min((ring.data_bytes for ring in self.rings.values()), default=self._wanted.sizes.side_band)
 
     @property
     def stack_bytes(self) -> int:

@@ -4,7 +4,8 @@ import platform
 from dataclasses import dataclass, replace
 
 from tdprof.linux.perf_abi import WALK_REGISTERS, SampleType
-from tdprof.recorder.call_graph import MOST_STACK_BYTES
+from tdprof.recorder.call_graph import LEAST_STACK_BYTES, MOST_STACK_BYTES
+from tdprof.recorder.locked_memory import SIDE_BAND_BYTES
 from tdprof.recorder.perf_event import PerfEventAttr
 
 SIDE_BAND_SAMPLE_TYPE = SampleType.IDENTIFIER | SampleType.TID | SampleType.TIME | SampleType.CPU
@@ -25,7 +26,8 @@ class ChainSource:
     Attributes:
         stack_bytes: so much of the user stack is copied, with the registers that a walk begins with; 0: the kernel
             walks along frame pointers.
-        copies_in_ring: for how many a ring should have room; with one that is larger more is copied. 0: it never is.
+        copies_in_ring: for how many a ring should have room; with one that is larger than usual more is copied, with
+            a smaller one less. 0: always as much.
         is_leaf_only: nothing is said.
         has_cgroups: the control group is said, too.
     """
@@ -36,11 +38,17 @@ class ChainSource:
     has_cgroups: bool = False
 
     def for_rings(self, ring_bytes: int) -> "ChainSource":
-        """The same with as much copied as suits rings of this size."""
+        """The same with as much copied as suits rings of this size.
+
+        What suits the usual one is larger than all of a small one, which no sample would fit into.
+        """
         if not self.copies_in_ring:
             return self
-        suitable = min(ring_bytes // self.copies_in_ring // 1024 * 1024, MOST_STACK_BYTES)
-        return replace(self, stack_bytes=max(self.stack_bytes, suitable))
+        suitable = min(ring_bytes // max(self.copies_in_ring, 2) // 1024 * 1024, MOST_STACK_BYTES)
+        as_usual = self.stack_bytes
+        if ring_bytes < SIDE_BAND_BYTES:
+            as_usual = as_usual * ring_bytes // SIDE_BAND_BYTES // 1024 * 1024
+        return replace(self, stack_bytes=max(as_usual, suitable, LEAST_STACK_BYTES))
 
     def ask_for(self, attr: PerfEventAttr) -> None:
         """Set what an event's samples hold; ``exclude_callchain_kernel`` says already whether it samples the kernel."""

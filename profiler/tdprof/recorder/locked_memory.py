@@ -14,7 +14,7 @@ from tdprof.recorder.host import perf_event_paranoid, read_setting
 from tdprof.text import plural
 
 MLOCK_KB = "/proc/sys/kernel/perf_event_mlock_kb"
-_SIDE_BAND_BYTES = 512 << 10
+SIDE_BAND_BYTES = 512 << 10  # of a CPU's ring, as far as that may be locked
 # What a CPU's ring takes of samples; of those with the largest copies of stacks, in an eighth of a second at 2,000 a
 # second; and what all of them may lock.
 _MOST_SAMPLES_BYTES, _MOST_COPIES_BYTES, _MOST_BYTES_IN_ALL = 8 << 20, 16 << 20, 64 << 20
@@ -42,12 +42,12 @@ class RingSizes:
     @classmethod
     def wanted(cls, *, has_spe: bool) -> "RingSizes":
         """What loses nothing on a busy machine: SPE's is enough for a tenth of a second of dense sampling."""
-        return cls(aux=4 << 20 if has_spe else 0, side_band=_SIDE_BAND_BYTES, spe=128 << 10 if has_spe else 0)
+        return cls(aux=4 << 20 if has_spe else 0, side_band=SIDE_BAND_BYTES, spe=128 << 10 if has_spe else 0)
 
     @property
     def wakeup_bytes(self) -> int:
         """How much of a ring of samples is filled when it is drained; the rest is for a reader who comes late."""
-        return min(self.side_band, _SIDE_BAND_BYTES) // 4
+        return min(self.side_band, SIDE_BAND_BYTES) // 4
 
     @property
     def locked_bytes(self) -> int:
@@ -125,4 +125,7 @@ def shrunk_note(wanted: RingSizes, got: RingSizes, cpus: int) -> str:
 
 def more_memory(wanted: RingSizes) -> str:
     """How to be allowed that much."""
-    return f"sudo sysctl kernel.perf_event_mlock_kb={wanted.locked_bytes >> 10}, or raise ulimit -l"
+    allowed_kb, wanted_kb = read_setting(MLOCK_KB) or 0, wanted.locked_bytes >> 10
+    if allowed_kb >= wanted_kb:  # this user's other programs have it
+        wanted_kb += allowed_kb
+    return f"sudo sysctl kernel.perf_event_mlock_kb={wanted_kb}, or raise ulimit -l"

@@ -125,6 +125,8 @@ class Opener:
     def _open_all(self, target: SamplingTarget, sizes: RingSizes) -> tuple[AttachedEvents, SpeEvents | None]:
         with contextlib.ExitStack() as opening:
             attached = opening.enter_context(self.attach(target, self.options.passes[0], sizes))
+            if attached.ring_bytes < sizes.side_band:  # all CPUs' are to be alike, and what is missing to be said
+                raise RingRefusedError("there is no memory to lock for the last ring buffers")
             spe = None
             if self.options.spe:
                 spe = self.open_spe(self.options.spe, target, sizes, is_told_per_cpu=attached.is_told_per_cpu)

@@ -5,6 +5,7 @@ import resource
 
 import pytest
 
+from tdprof.recorder import locked_memory
 from tdprof.recorder.locked_memory import RingSizes, budget_bytes, fit, shrunk_note
 
 PAGE_KB = mmap.PAGESIZE >> 10
@@ -64,3 +65,13 @@ def test_room_for_samples_is_what_is_left(cpus: int, memlock_bytes: int | None, 
     assert sizes.side_band == side_band
     assert wanted.with_room_for_samples(cpus, budget, has_copies=False).side_band == min(side_band, 8 << 20)
     assert shrunk_note(wanted, sizes, cpus) == ""
+
+
+@pytest.mark.parametrize(("allowed_kb", "told_kb"), [(None, 516), (100, 516), (516, 1032)])
+def test_more_is_asked_for_than_is_allowed_already(
+    monkeypatch: pytest.MonkeyPatch, allowed_kb: int | None, told_kb: int
+) -> None:
+    """The user's other programs may have locked it."""
+    monkeypatch.setattr(locked_memory, "read_setting", lambda _: allowed_kb)
+    wanted = RingSizes(aux=0, side_band=(516 << 10) - mmap.PAGESIZE, spe=0)
+    assert locked_memory.more_memory(wanted).startswith(f"sudo sysctl kernel.perf_event_mlock_kb={told_kb},")

@@ -239,10 +239,19 @@ def test_larger_rings_are_for_more_of_each_stack() -> None:
     assert copied(Rate(frequency_hz=999), ring_bytes=8 << 20) == MOST_STACK_BYTES
     assert copied(Rate(frequency_hz=1999), ring_bytes=16 << 20) == MOST_STACK_BYTES
     assert copied(Rate(frequency_hz=1999), ring_bytes=4 << 20) == 16 << 10
-    assert copied(Rate(frequency_hz=1999), ring_bytes=4096) == 8 << 10
     assert copied(Rate(frequency_hz=1999), 4, ring_bytes=16 << 20) == 16 << 10
     assert copied(Rate(period=1000), ring_bytes=8 << 20) == 4 << 10
     assert copied(Rate(frequency_hz=1999), ring_bytes=8 << 20, asked=2048) == 2048
+
+
+@pytest.mark.parametrize("ring_bytes", [4 << 10, 16 << 10, 64 << 10, 256 << 10])
+@pytest.mark.parametrize("frequency_hz", [1, 20, 99, 999, 4999])
+def test_small_rings_have_room_for_samples(frequency_hz: int, ring_bytes: int) -> None:
+    """As many as the usual one has, as far as a copy is of use; one that no record fits into would lose them all."""
+    rate = Rate(frequency_hz=frequency_hz)
+    small, usual = copied(rate, ring_bytes=ring_bytes), copied(rate)
+    assert 1024 <= small <= ring_bytes // 2
+    assert small in (1024, ring_bytes // 2) or ring_bytes // small >= min((512 << 10) // usual, frequency_hz // 8)
 
 
 @pytest.mark.parametrize(
