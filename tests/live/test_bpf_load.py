@@ -18,7 +18,7 @@ from tdprof.capture.spool import COPIES_FILE, SpoolWriter
 from tdprof.linux.own_folder import OwnFolder
 from tdprof.recorder.bpf import array_sizes, compiler_process, step_programs
 from tdprof.recorder.bpf.load import BpfLoad
-from tdprof.recorder.bpf.object_file import LoadError, load_program
+from tdprof.recorder.bpf.object_file import LoadError, load_one, load_program
 from tdprof.recorder.bpf.off_cpu import OffCpuPlan
 from tdprof.recorder.bpf.sampler import BpfSampler, TableSizes
 from tdprof.recorder.call_graph import CallGraph
@@ -109,6 +109,44 @@ def test_room_for_tables_is_made_up_to_a_bound(cached: Path, monkeypatch: pytest
         assert firsts[-1] is None
         assert len(os.listdir("/proc/self/fd")) == opened
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_jvm_has_one_walk_loaded_for_its_code_and_its_table(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes the verifier tenths of a second, in which stacks are lost."""
+    loaded = []
+
+    def note(found: Any, maps: Any, name: str, *rest: Any) -> int:
+        loaded.append(name)
+        return load_one(found, maps, name, *rest)
+
+    monkeypatch.setattr(step_programs, "load_one", note)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with load() as sampler:
+        sampler.await_walk()
+        for _ in range(2):
+            sampler.walk_java()
+        assert sampler.arrays
+        assert sampler.arrays.make_room(157_000, 68_000)  # of the largest libjvm.so that was seen
+        assert not sampler.notes
+        assert loaded == ["walk", "walk_java"]
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_where_the_kernel_refuses_java_there_is_room_all_the_same(
+    cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(found: Any, maps: Any, name: str, *rest: Any) -> int:
+        if name == "walk_java":
+            raise LoadError("walk_java: too many instructions")
+        return load_one(found, maps, name, *rest)
+
+    monkeypatch.setattr(step_programs, "load_one", refuse)
+    with load() as sampler:
+        sampler.await_walk()
+        sampler.walk_java()
+        assert sampler.notes == ["Java frames are walked along frame pointers only: walk_java: too many instructions"]
+        assert sampler.arrays
+        assert sampler.arrays.make_room(157_000, 68_000)
 
 
 @pytest.mark.parametrize("has_wakers", [False, True])

@@ -67,6 +67,8 @@ _COPY_BYTES = 16 << 10  # of most stacks; the deepest take 64 KiB
 _DRAIN_WHILE_LOADING_S = 0.01
 # The verifier goes through six times as many instructions of the walk as of all else; twice that on a busy machine.
 _WALK_TAKES_TIMES = 12
+# Of the table of its library: OpenJDK 17 has 129,000 and 55,000, 25 has 157,000 and 68,000.
+_ROWS_AND_BUCKETS_OF_A_JVM = 200_000, 80_000
 # Copies of all of a recording; they are gone once it is finished.
 _MOST_COPIED_BYTES = 256 << 20
 
@@ -164,6 +166,7 @@ class BpfSampler:
         self._load_s = load_s
         self._walk_load: WalkLoad | None = None
         self._walk_name = "walk"  # of the program that is used
+        self._next_walk = "walk"  # and of the one that is used when one has to be loaded
         self.off_cpu = off_cpu
         self._closing = contextlib.ExitStack()
         self._programs = programs
@@ -270,9 +273,10 @@ class BpfSampler:
                 return False
             walks: list[int] = []
             on_failure.callback(lambda: close_all(walks))
-            if self._load_other_walks(self._walk_name, self._maps | made, walks):
+            if self._load_other_walks(self._next_walk, self._maps | made, walks):
                 return False
             on_failure.pop_all()
+        self._walk_name = self._next_walk
         replaced = [steps.use("walk", walk) for steps, walk in zip(self._steps, walks, strict=True)]
         close_all([*filter(None, replaced), *(self._maps[name] for name in made)])
         self._maps.update(made)
@@ -280,7 +284,7 @@ class BpfSampler:
 
     def _load_other_walks(self, name: str, maps: Mapping[str, int], walks: list[int]) -> str:
         """Load a program that walks, for each kind of sample, while stacks are copied; returns the kernel's refusal."""
-        load = WalkLoad(lambda: walks.extend(steps.load(maps, name) for steps in self._steps))
+        load = WalkLoad(lambda: walks.extend(steps.load(maps, name) for steps in self._steps), is_urgent=True)
         while not load.wait(_DRAIN_WHILE_LOADING_S):
             self._take_copies()
         return load.refusal
@@ -290,12 +294,18 @@ class BpfSampler:
         self.await_walk()
         if self._walk_name == "walk_java" or self.arrays is None:
             return
+        self._next_walk = "walk_java"
+        # Where the JVM's table will need larger arrays: in one go, since each load takes tenths of a second.
+        self.arrays.make_room(*_ROWS_AND_BUCKETS_OF_A_JVM)
+        if self._walk_name == self._next_walk:
+            return
         walks: list[int] = []
-        if refusal := self._load_other_walks("walk_java", self._maps, walks):
+        if refusal := self._load_other_walks(self._next_walk, self._maps, walks):
             close_all(walks)
+            self._next_walk = self._walk_name
             self.notes.append(f"Java frames are walked along frame pointers only: {refusal}")
             return
-        self._walk_name = "walk_java"
+        self._walk_name = self._next_walk
         close_all(filter(None, [steps.use("walk", walk) for steps, walk in zip(self._steps, walks, strict=True)]))
 
     def _take_copies(self) -> None:

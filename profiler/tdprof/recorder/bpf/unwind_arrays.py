@@ -126,17 +126,24 @@ class UnwindArrays:
         self._session.bucket_capacity = sizes.bucket_pages * PAGE_WORDS
         self._session.row_capacity = sizes.row_pages * PAGE_WORDS
 
-    def place(self, table: bytes) -> int | None:
-        """Append a checked table; returns the number of its first bucket, None if there can be no room."""
+    def make_room(self, rows: int, buckets: int, rules: int = 0) -> bool:
+        """Whether there is room for so many more, if need be in larger arrays."""
         session = self._session
-        rules, buckets, rows = _TABLE_COUNTS.unpack_from(table, _TABLE_COUNTS_AT)
         # Of the rules most are there already, but which ones only placing them tells.
         needed = session.row_count + rows, session.bucket_count + buckets, max(session.rule_count, 2) + rules
         if not self._sizes.fit(*needed):
             sizes = self._sizes.grown(*needed)
             if not sizes or not self._enlarge(sizes.of_tables(), self._copy_tables):
-                return None
+                return False
             self._use(sizes)
+        return True
+
+    def place(self, table: bytes) -> int | None:
+        """Append a checked table; returns the number of its first bucket, None if there can be no room."""
+        session = self._session
+        rules, buckets, rows = _TABLE_COUNTS.unpack_from(table, _TABLE_COUNTS_AT)
+        if not self.make_room(rows, buckets, rules):
+            return None
         first = ctypes.c_uint32()
         with (
             self._mapped("unwind_rules", 0, self._sizes.rule_pages * PAGE_BYTES) as session.rules,

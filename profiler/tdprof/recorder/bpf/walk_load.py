@@ -1,10 +1,14 @@
 """The program that walks user stacks, loaded by a thread: the verifier takes longer for it than for all else."""
 
+import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable
 
 from tdprof.recorder.bpf.object_file import LoadError
+
+_MOST_URGENT = -20  # nice(2)
 
 
 class WalkLoad:
@@ -12,20 +16,26 @@ class WalkLoad:
 
     Args:
         load: has the programs call it from then on, or raises LoadError.
+        is_urgent: stacks are lost until then. So before what else is to run, if we may: a JVM's own threads alone would
+            hold a quarter of a second up to two.
 
     Attributes:
         refusal: why the kernel refuses it, once that is known; empty if it does not.
     """
 
-    def __init__(self, load: Callable[[], None]) -> None:
+    def __init__(self, load: Callable[[], None], *, is_urgent: bool = False) -> None:
         self.refusal = ""
         self._load = load
+        self._is_urgent = is_urgent
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         # The verifier gives up when a signal comes; signals are for the thread that hears them.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        if self._is_urgent:
+            with contextlib.suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, 0, _MOST_URGENT)  # of this thread alone
         try:
             self._load()
         except (LoadError, OSError) as error:

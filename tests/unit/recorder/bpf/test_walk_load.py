@@ -1,0 +1,42 @@
+"""Who loads the program that walks: a thread, before all else where stacks are lost meanwhile."""
+
+import os
+
+import pytest
+
+from tdprof.recorder.bpf.object_file import LoadError
+from tdprof.recorder.bpf.walk_load import WalkLoad
+
+
+def priority() -> int:
+    """Of the calling thread."""
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="may not take a higher priority (run it as root)")
+def test_only_what_is_urgent_goes_before_others() -> None:
+    before, found = priority(), []
+    for is_urgent in (False, True):
+        assert WalkLoad(lambda: found.append(priority()), is_urgent=is_urgent).wait()
+    assert found == [before, -20]
+    assert priority() == before
+
+
+def test_without_the_right_to_it_is_loaded_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(which: int, who: int, value: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    loaded: list[bool] = []
+    load = WalkLoad(lambda: loaded.append(True), is_urgent=True)
+    assert load.wait()
+    assert (loaded, load.refusal) == ([True], "")
+
+
+def test_the_kernels_refusal_is_kept() -> None:
+    def refuse() -> None:
+        raise LoadError("walk: too many instructions")
+
+    load = WalkLoad(refuse)
+    assert load.wait()
+    assert load.refusal == "walk: too many instructions"
